@@ -1,0 +1,238 @@
+//! client-go's well-known leader election example, flag for flag.
+//!
+//! Run it in several terminals with the same lock and different ids, and end the leader:
+//!
+//!     cargo run --example leader_election -- --kubeconfig ~/.kube/config --lease-lock-name example \
+//!         --lease-lock-namespace default --id 1
+//!
+//! One JSON object a line on stdout, logs on stderr. SIGTERM or SIGINT stops work, releases the lease and exits with 0.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::{Duration, Instant, SystemTime};
+
+use crossbeam_channel::{Receiver, bounded, select};
+use leasehold::kube::{Client, ClientConfig, Kubeconfig};
+use leasehold::{LeaderElector, LeaderGuard, StopReason, Transition};
+use lexopt::prelude::*;
+use serde_json::{Value, json};
+
+const USAGE: &str = "\
+Usage: leader_election --lease-lock-name NAME [FLAGS]
+
+      --kubeconfig FILE            default: in-cluster, else KUBECONFIG, else ~/.kube/config
+      --id ID                      this candidate's identity (default: host name and random bits)
+      --lease-lock-name NAME       the Lease to campaign for
+      --lease-lock-namespace NS    its namespace (default: the context's)
+      --lease-duration D           default: 15s
+      --renew-deadline D           default: 10s
+      --retry-period D             default: 2s
+      --renew-interval D           default: the retry period
+      --release-timeout D          default: the retry period
+      --only-leasehold             no candidate for this lease runs client-go
+      --heartbeat D                print a `leading` line this often (default: off)
+";
+
+struct Options {
+    kubeconfig: Option<String>,
+    namespace: Option<String>,
+    builder: leasehold::LeaderElectorBuilder,
+    heartbeat: Option<Duration>,
+}
+
+fn main() -> ExitCode {
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn")).init();
+    let unusable = |error: Box<dyn std::error::Error>| {
+        eprintln!("leader_election: {error}");
+        ExitCode::from(2)
+    };
+    let options = match options() {
+        Ok(Some(options)) => options,
+        Ok(None) => {
+            print!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => return unusable(error),
+    };
+    let heartbeat = options.heartbeat;
+    let (elector, shutdown) = match start(options).and_then(|elector| Ok((elector, shutdown()?))) {
+        Ok(started) => started,
+        Err(error) => return unusable(error),
+    };
+    match candidate(&elector, &shutdown, heartbeat) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("leader_election: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Campaigns, leads, and campaigns again when the lease is lost, until it is told to end.
+fn candidate(
+    elector: &LeaderElector,
+    shutdown: &Receiver<()>,
+    heartbeat: Option<Duration>,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let transitions = elector.transitions();
+    loop {
+        let campaign = elector.campaign()?;
+        let guard = loop {
+            select! {
+                recv(campaign.receiver()) -> won => break won??,
+                recv(transitions) -> transition => tell(elector, transition?)?,
+                recv(shutdown) -> _ => return Ok(()),
+            }
+        };
+        print(elector, "started_leading", Stamp::now(), json!({ "fencing_token": guard.fencing_token() }))?;
+        let told_to_end = lead(elector, &guard, &transitions, shutdown, heartbeat)?;
+        let reason = guard.check().err().map_or(StopReason::Released, |lost| lost.reason);
+        print(elector, "stopped_leading", Stamp::now(), json!({ "reason": reason.to_string() }))?;
+        drop(guard);
+        if told_to_end {
+            return Ok(());
+        }
+    }
+}
+
+/// The leader's work. True when it was told to end, false when the lease was lost.
+fn lead(
+    elector: &LeaderElector,
+    guard: &LeaderGuard,
+    transitions: &Receiver<Transition>,
+    shutdown: &Receiver<()>,
+    heartbeat: Option<Duration>,
+) -> Result<bool, Box<dyn std::error::Error>> {
+    let mut beats = heartbeat.map_or_else(crossbeam_channel::never, |_| crossbeam_channel::at(Instant::now()));
+    loop {
+        select! {
+            recv(beats) -> _ => {
+                // Taken before the check that it reports: at this time the lease was still ours.
+                let stamp = Stamp::now();
+                if !guard.is_leader() {
+                    return Ok(false);
+                }
+                print(elector, "leading", stamp, json!({ "fencing_token": guard.fencing_token() }))?;
+                beats = heartbeat.map_or_else(crossbeam_channel::never, crossbeam_channel::after);
+            }
+            recv(guard.lost()) -> _ => return Ok(false),
+            recv(transitions) -> transition => tell(elector, transition?)?,
+            recv(shutdown) -> _ => return Ok(true),
+        }
+    }
+}
+
+fn tell(elector: &LeaderElector, transition: Transition) -> io::Result<()> {
+    match transition {
+        Transition::NewLeader { identity } => print(elector, "new_leader", Stamp::now(), json!({ "leader": identity })),
+        _ => Ok(()),
+    }
+}
+
+/// When something was so, by the wall clock and by `CLOCK_MONOTONIC`, which all processes of a machine share.
+struct Stamp {
+    time: SystemTime,
+    mono: f64,
+}
+
+impl Stamp {
+    fn now() -> Self {
+        let mono = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        Self { time: SystemTime::now(), mono: mono.tv_sec as f64 + mono.tv_nsec as f64 / 1e9 }
+    }
+}
+
+fn print(elector: &LeaderElector, event: &str, stamp: Stamp, more: Value) -> io::Result<()> {
+    let mut line = json!({
+        "event": event,
+        "identity": elector.identity(),
+        "time": humantime::format_rfc3339_micros(stamp.time).to_string(),
+        "mono": stamp.mono,
+    });
+    if let (Value::Object(line), Value::Object(more)) = (&mut line, more) {
+        line.extend(more);
+    }
+    let mut stdout = io::stdout().lock();
+    writeln!(stdout, "{line}")?;
+    stdout.flush()
+}
+
+fn start(options: Options) -> Result<LeaderElector, Box<dyn std::error::Error>> {
+    options.builder.settings()?;
+    let config = match options.kubeconfig {
+        Some(path) => Kubeconfig::from_path(path)?.client_config(None)?,
+        None => ClientConfig::infer()?,
+    };
+    let builder = match options.namespace {
+        Some(namespace) => options.builder.namespace(namespace),
+        None => options.builder,
+    };
+    Ok(builder.start_with(Client::new(config)?)?)
+}
+
+/// A channel with one message for SIGTERM or SIGINT.
+fn shutdown() -> Result<Receiver<()>, Box<dyn std::error::Error>> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
+    let (sender, receiver) = bounded(1);
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        for _ in signals.forever() {
+            let _ = sender.try_send(());
+        }
+    })?;
+    Ok(receiver)
+}
+
+/// `None` when help was asked for.
+fn options() -> Result<Option<Options>, Box<dyn std::error::Error>> {
+    let (mut kubeconfig, mut name, mut namespace, mut heartbeat) = (None, None, None, None);
+    let mut settings: Vec<Box<dyn FnOnce(leasehold::LeaderElectorBuilder) -> leasehold::LeaderElectorBuilder>> =
+        Vec::new();
+    let mut parser = lexopt::Parser::from_env();
+    while let Some(flag) = parser.next()? {
+        match flag {
+            Long("kubeconfig") => kubeconfig = Some(parser.value()?.string()?),
+            Long("lease-lock-name") => name = Some(parser.value()?.string()?),
+            Long("lease-lock-namespace") => namespace = Some(parser.value()?.string()?),
+            Long("id") => {
+                let id = parser.value()?.string()?;
+                settings.push(Box::new(|builder| builder.identity(id)));
+            }
+            Long("lease-duration") => {
+                let duration = duration(&mut parser, "lease-duration")?;
+                settings.push(Box::new(move |builder| builder.lease_duration(duration)));
+            }
+            Long("renew-deadline") => {
+                let duration = duration(&mut parser, "renew-deadline")?;
+                settings.push(Box::new(move |builder| builder.renew_deadline(duration)));
+            }
+            Long("retry-period") => {
+                let duration = duration(&mut parser, "retry-period")?;
+                settings.push(Box::new(move |builder| builder.retry_period(duration)));
+            }
+            Long("renew-interval") => {
+                let duration = duration(&mut parser, "renew-interval")?;
+                settings.push(Box::new(move |builder| builder.renew_interval(duration)));
+            }
+            Long("release-timeout") => {
+                let duration = duration(&mut parser, "release-timeout")?;
+                settings.push(Box::new(move |builder| builder.release_timeout(duration)));
+            }
+            Long("only-leasehold") => settings.push(Box::new(|builder| builder.only_leasehold(true))),
+            Long("heartbeat") => {
+                heartbeat = Some(duration(&mut parser, "heartbeat")?).filter(|heartbeat| !heartbeat.is_zero());
+            }
+            Long("help") | Short('h') => return Ok(None),
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    let name = name.ok_or("--lease-lock-name is missing: name the Lease to campaign for")?;
+    let builder = settings.into_iter().fold(LeaderElector::builder(name), |builder, setting| setting(builder));
+    Ok(Some(Options { kubeconfig, namespace, builder, heartbeat }))
+}
+
+fn duration(parser: &mut lexopt::Parser, flag: &str) -> Result<Duration, Box<dyn std::error::Error>> {
+    let value = parser.value()?.string()?;
+    humantime::parse_duration(&value)
+        .map_err(|error| format!("--{flag} {value}: {error}; give a duration such as 15s or 500ms").into())
+}

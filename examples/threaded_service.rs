@@ -1,0 +1,141 @@
+//! A service of plain threads: a pool of workers takes jobs only while this replica leads.
+//!
+//!     cargo run --example threaded_service -- --in-memory      # alone, without a cluster
+//!     cargo run --example threaded_service                     # in-cluster, or by kubeconfig
+//!
+//! It ends by Ctrl-C, or after `--seconds N`.
+
+use std::error::Error;
+use std::thread;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, after, bounded, never, select, tick};
+use leasehold::kube::{Client, ClientConfig};
+use leasehold::testing::ApiServer;
+use leasehold::{LeaderElector, LeaderGuard, Leadership, Transition};
+
+struct Job(u64);
+
+fn main() -> Result<(), Box<dyn Error>> {
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn")).init();
+    let mut arguments = std::env::args().skip(1);
+    let (mut in_memory, mut end) = (false, never());
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--in-memory" => in_memory = true,
+            "--seconds" => end = after(Duration::from_secs(arguments.next().unwrap_or_default().parse()?)),
+            other => return Err(format!("unknown flag {other}: there are --in-memory and --seconds N").into()),
+        }
+    }
+
+    let server = if in_memory { Some(ApiServer::start()?) } else { None };
+    let builder = LeaderElector::builder("threaded-service");
+    let elector = match &server {
+        Some(server) => builder.start_with(Client::new(ClientConfig::new(&server.url())?)?)?,
+        None => builder.start()?,
+    };
+    serve(&elector, &shutdown()?, &end)
+}
+
+/// One loop for everything that can happen to this replica.
+fn serve<T>(elector: &LeaderElector, shutdown: &Receiver<()>, end: &Receiver<T>) -> Result<(), Box<dyn Error>> {
+    // A subscription of our own, made once: inside the loop it would be a new one each time.
+    let transitions = elector.transitions();
+    loop {
+        let campaign = elector.campaign()?;
+        println!("standing by as {}", elector.identity());
+        let guard = loop {
+            select! {
+                recv(campaign.receiver()) -> won => break won??,
+                recv(transitions) -> transition => report(&transition?),
+                recv(shutdown) -> _ => return Ok(()),
+                recv(end) -> _ => return Ok(()),
+            }
+        };
+        let ending = lead(&guard, &transitions, shutdown, end);
+        // The workers have ended: only now may somebody else begin.
+        guard.release()?;
+        if ending {
+            println!("released");
+            return Ok(());
+        }
+    }
+}
+
+/// Feeds the workers until the lease is lost (false) or the service is told to end (true).
+fn lead<T>(
+    guard: &LeaderGuard,
+    transitions: &Receiver<Transition>,
+    shutdown: &Receiver<()>,
+    end: &Receiver<T>,
+) -> bool {
+    guard.scope(|scope| {
+        let (jobs, queue) = bounded(0);
+        for number in 1..=3 {
+            let (queue, leadership) = (queue.clone(), guard.leadership());
+            scope.spawn(move || work(number, &queue, &leadership));
+        }
+        // When this closure ends, `jobs` goes, the workers' queue disconnects, and the scope waits for them.
+        feed(&jobs, guard, transitions, shutdown, end)
+    })
+}
+
+fn feed<T>(
+    jobs: &Sender<Job>,
+    guard: &LeaderGuard,
+    transitions: &Receiver<Transition>,
+    shutdown: &Receiver<()>,
+    end: &Receiver<T>,
+) -> bool {
+    let arrivals = tick(Duration::from_millis(250));
+    let mut next = 0;
+    loop {
+        select! {
+            recv(arrivals) -> _ => {
+                next += 1;
+                select! {
+                    send(jobs, Job(next)) -> _ => {}
+                    recv(guard.lost()) -> _ => return false,
+                }
+            }
+            recv(guard.lost()) -> _ => return false,
+            recv(transitions) -> transition => if let Ok(transition) = transition { report(&transition) },
+            recv(shutdown) -> _ => return true,
+            recv(end) -> _ => return true,
+        }
+    }
+}
+
+fn work(number: u32, queue: &Receiver<Job>, leadership: &Leadership) {
+    for Job(job) in queue {
+        // The check comes right before the write, and the token goes along with it: a store that remembers the highest
+        // token it has seen can refuse what was already past this check when the lease was lost.
+        if let Err(lost) = leadership.check() {
+            println!("worker {number} leaves job {job}: {lost}");
+            return;
+        }
+        println!("worker {number} does job {job} with fencing token {}", leadership.fencing_token());
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn report(transition: &Transition) {
+    match transition {
+        Transition::NewLeader { identity } => println!("{identity} leads"),
+        Transition::StartedLeading { fencing_token } => println!("this replica leads, fencing token {fencing_token}"),
+        Transition::StoppedLeading { reason } => println!("this replica does not lead any more: {reason}"),
+        _ => {}
+    }
+}
+
+fn shutdown() -> Result<Receiver<()>, Box<dyn Error>> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
+    let (sender, receiver) = bounded(1);
+    thread::spawn(move || {
+        for _ in signals.forever() {
+            let _ = sender.try_send(());
+        }
+    });
+    Ok(receiver)
+}

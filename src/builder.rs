@@ -1,0 +1,173 @@
+//! How a candidacy is set up.
+
+use std::time::Duration;
+
+use crate::config::{Config, ConfigError, Settings, check_name, check_namespace};
+use crate::elector::LeaderElector;
+use crate::error::Error;
+use crate::kube::{Client, ClientConfig};
+use crate::lock::Lock;
+use crate::lock::lease::LeaseLock;
+use crate::sync::Arc;
+
+/// Sets up a [`LeaderElector`]. Made by [`LeaderElector::builder`].
+///
+/// # Examples
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use leasehold::LeaderElector;
+///
+/// let elector = LeaderElector::builder("my-controller")
+///     .namespace("jobs")
+///     .lease_duration(Duration::from_secs(30))
+///     .renew_deadline(Duration::from_secs(20))
+///     .start()?;
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "nothing happens before `start`"]
+pub struct LeaderElectorBuilder {
+    name: String,
+    namespace: Option<String>,
+    config: Config,
+}
+
+impl LeaderElectorBuilder {
+    pub(crate) fn new(name: String) -> Self {
+        Self { name, namespace: None, config: Config::default() }
+    }
+
+    /// The Lease's namespace. Default: that of the kubeconfig's context or of the pod, else `default`.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = Some(namespace.into());
+        self
+    }
+
+    /// Who this candidate is in the record. Default: the host's name and 64 random bits.
+    ///
+    /// No two processes may ever use the same identity at a time. One that restarts within a lease duration of its own
+    /// crash under the same identity waits like anybody else, unless
+    /// [`reclaim_own_identity`](Self::reclaim_own_identity) is set.
+    pub fn identity(mut self, identity: impl Into<String>) -> Self {
+        self.config.identity = Some(identity.into());
+        self
+    }
+
+    /// How long others wait after the last renewal before they take the lease over. Rounded up to whole seconds, which
+    /// is what the record holds. Default: 15 s.
+    pub fn lease_duration(mut self, lease_duration: Duration) -> Self {
+        self.config.lease_duration = lease_duration;
+        self
+    }
+
+    /// How long the leader keeps trying to renew before it gives up: a term is valid for this long from the moment
+    /// before its last successful renewal was sent. Default: 10 s.
+    ///
+    /// It must be less than the lease duration, by at least a second where client-go may be a candidate too
+    /// (see [`only_leasehold`](Self::only_leasehold)). The ratio of the two is how much clock rates may differ.
+    pub fn renew_deadline(mut self, renew_deadline: Duration) -> Self {
+        self.config.renew_deadline = renew_deadline;
+        self
+    }
+
+    /// How long to wait between tries of what failed, and between looks at who leads; up to a fifth longer, at random.
+    /// Default: 2 s.
+    pub fn retry_period(mut self, retry_period: Duration) -> Self {
+        self.config.retry_period = retry_period;
+        self
+    }
+
+    /// How often a healthy leader renews. Default: the retry period, at most half of the renew deadline.
+    ///
+    /// More often: a term has more left when trouble begins, and so rides out longer trouble. Less often: fewer writes
+    /// to the store.
+    pub fn renew_interval(mut self, renew_interval: Duration) -> Self {
+        self.config.renew_interval = Some(renew_interval);
+        self
+    }
+
+    /// How long dropping or releasing a guard may block until the release is confirmed. Default: the retry period.
+    pub fn release_timeout(mut self, release_timeout: Duration) -> Self {
+        self.config.release_timeout = Some(release_timeout);
+        self
+    }
+
+    /// Takes over at once a record that has our identity although this process did not write it, as client-go does.
+    ///
+    /// Only for platforms that guarantee that an identity is never used twice at a time, such as a StatefulSet's pod
+    /// names: with a twin alive, both would believe that they lead. Default: false.
+    pub fn reclaim_own_identity(mut self, reclaim: bool) -> Self {
+        self.config.reclaim_own_identity = reclaim;
+        self
+    }
+
+    /// Says that no candidate for this lease runs client-go, which compares records in whole seconds and therefore needs
+    /// a second between renew deadline and lease duration. Default: false.
+    pub fn only_leasehold(mut self, only: bool) -> Self {
+        self.config.only_leasehold = only;
+        self
+    }
+
+    /// Checks every rule and gives what the election would run by.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] that names the field, its value and the rule.
+    pub fn settings(&self) -> Result<Settings, ConfigError> {
+        check_name(&self.name)?;
+        if let Some(namespace) = &self.namespace {
+            check_namespace(namespace)?;
+        }
+        self.config.validate()
+    }
+
+    /// Finds the cluster (in-cluster, else kubeconfig) and starts the elector's thread. It reads files and environment;
+    /// it does not talk to the API server.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] for a violated rule, [`Error::Cluster`] when no cluster is found or its description is
+    /// malformed, [`Error::Thread`].
+    pub fn start(self) -> Result<LeaderElector, Error> {
+        self.settings()?;
+        let config = ClientConfig::infer()?;
+        self.start_with(Client::new(config)?)
+    }
+
+    /// Starts the elector's thread on a client of the caller's, which may be shared.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] for a violated rule, [`Error::Thread`].
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use leasehold::LeaderElector;
+    /// use leasehold::kube::{Client, ClientConfig};
+    ///
+    /// let client = Client::new(ClientConfig::in_cluster()?)?;
+    /// let elector = LeaderElector::builder("my-controller").start_with(client)?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn start_with(self, client: Client) -> Result<LeaderElector, Error> {
+        let settings = self.settings()?;
+        let namespace = match self.namespace {
+            Some(namespace) => namespace,
+            None => client.default_namespace().to_owned(),
+        };
+        let lock = LeaseLock::new(client, &namespace, &self.name)?;
+        LeaderElector::spawn(settings, Arc::new(lock))
+    }
+
+    /// Starts the elector's thread on any lock. The name and the namespace are the lock's own affair then.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] for a violated rule, [`Error::Thread`].
+    pub fn start_on(self, lock: impl Lock) -> Result<LeaderElector, Error> {
+        let settings = self.config.validate()?;
+        LeaderElector::spawn(settings, Arc::new(lock))
+    }
+}

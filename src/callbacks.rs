@@ -1,0 +1,123 @@
+//! Callbacks, for people who know client-go.
+
+use crate::elector::LeaderElector;
+use crate::error::Error;
+use crate::guard::LeaderGuard;
+use crate::sync::channel::{self, Receiver};
+use crate::transition::Transition;
+
+/// What to do when leadership changes, for [`LeaderElector::run`].
+///
+/// # Examples
+///
+/// ```
+/// use leasehold::{Callbacks, LeaderGuard};
+///
+/// struct Controller;
+///
+/// impl Callbacks for Controller {
+///     fn on_started_leading(&self, guard: &LeaderGuard) {
+///         while guard.is_leader() {
+///             // one unit of work
+///             # break;
+///         }
+///     }
+///     fn on_stopped_leading(&self) {
+///         println!("stopped leading");
+///     }
+/// }
+/// ```
+pub trait Callbacks: Sync {
+    /// Does the leader's work; the term ends when it returns. Runs on a thread of its own, inside
+    /// [`LeaderGuard::scope`], and is to return soon after [`LeaderGuard::is_leader`] turns false.
+    fn on_started_leading(&self, guard: &LeaderGuard);
+
+    /// The term is over and its lease released. Runs on the caller's thread.
+    fn on_stopped_leading(&self) {}
+
+    /// Another candidate leads, or this one. Runs on the caller's thread.
+    fn on_new_leader(&self, identity: &str) {
+        let _ = identity;
+    }
+}
+
+impl LeaderElector {
+    /// Campaigns for one term, and runs `callbacks` through it. Returns when the term is over, or when there is a
+    /// message on `stop` or its senders are gone: then the campaign is withdrawn, or the term stepped down and its work
+    /// waited for.
+    ///
+    /// # Errors
+    ///
+    /// As for [`block_until_leader`](Self::block_until_leader).
+    ///
+    /// # Panics
+    ///
+    /// With the panic of a callback.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use leasehold::{Callbacks, LeaderElector, LeaderGuard};
+    ///
+    /// struct Controller;
+    /// impl Callbacks for Controller {
+    ///     fn on_started_leading(&self, guard: &LeaderGuard) {
+    ///         while guard.is_leader() { /* one unit of work */ }
+    ///     }
+    /// }
+    ///
+    /// let (stop, stopped) = crossbeam_channel::bounded::<()>(1);
+    /// let elector = LeaderElector::builder("my-controller").start()?;
+    /// elector.run(&stopped, &Controller)?;
+    /// # drop(stop);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn run<T>(&self, stop: &Receiver<T>, callbacks: &impl Callbacks) -> Result<(), Error> {
+        let transitions = self.transitions();
+        let campaign = self.campaign()?;
+        let guard = loop {
+            channel::select! {
+                recv(campaign.receiver()) -> won => break won.unwrap_or(Err(Error::Stopped))?,
+                recv(stop) -> _ => return Ok(()),
+                recv(transitions) -> transition => match transition {
+                    Ok(transition) => tell(callbacks, &transition),
+                    Err(_) => return Err(Error::Stopped),
+                },
+            }
+        };
+        guard.scope(|scope| {
+            let (working, done) = channel::bounded::<()>(0);
+            let worker = scope.spawn(|| {
+                // Dropped also when the work panics.
+                let _working = working;
+                callbacks.on_started_leading(&guard);
+            });
+            let mut stop = stop.clone();
+            loop {
+                channel::select! {
+                    recv(done) -> _ => break,
+                    recv(stop) -> _ => {
+                        guard.step_down();
+                        // A channel without senders is always ready: listen to it once.
+                        stop = channel::never();
+                    }
+                    recv(transitions) -> transition => if let Ok(transition) = transition {
+                        tell(callbacks, &transition);
+                    },
+                }
+            }
+            if let Err(panic) = worker.join() {
+                std::panic::resume_unwind(panic);
+            }
+        });
+        drop(guard);
+        callbacks.on_stopped_leading();
+        Ok(())
+    }
+}
+
+fn tell(callbacks: &impl Callbacks, transition: &Transition) {
+    if let Transition::NewLeader { identity } = transition {
+        callbacks.on_new_leader(identity);
+    }
+}

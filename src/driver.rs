@@ -1,0 +1,256 @@
+//! The elector's thread: carries out what the election decides.
+
+use std::time::Duration;
+
+use crate::campaign::Pending;
+use crate::clock::{self, Moment, Now};
+use crate::config::Settings;
+use crate::deadline::Deadline;
+use crate::election::{Answer, Election, Event, Request, Step, StopReason, Verb};
+use crate::error::Error;
+use crate::guard::{LeaderGuard, Term};
+use crate::health::HealthCheck;
+use crate::link::{Command, Link, Word};
+use crate::lock::{Lock, LockError};
+use crate::sync::Arc;
+use crate::sync::channel::{Receiver, RecvTimeoutError, Sender};
+use crate::transition::Subscriptions;
+
+/// What the elector's thread shares with the elector.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) link: Arc<Link>,
+    pub(crate) pending: Arc<Pending>,
+    pub(crate) subscriptions: Arc<Subscriptions>,
+    pub(crate) health: HealthCheck,
+}
+
+pub(crate) struct Driver {
+    election: Election,
+    lock: Arc<dyn Lock>,
+    commands: Receiver<Command>,
+    shared: Shared,
+    renew_deadline: Duration,
+    term: Option<Arc<Term>>,
+    /// Who waits for the release of the last term.
+    releasing: Option<Sender<Word>>,
+    troubles: [Trouble; 3],
+    last_error: Option<LockError>,
+}
+
+/// How a verb has fared.
+#[derive(Default)]
+struct Trouble {
+    ever_succeeded: bool,
+    /// Since when it has failed in a way that cannot mend itself.
+    hopeless_since: Option<Moment>,
+    /// What was last logged of it.
+    logged: Option<crate::lock::LockErrorKind>,
+}
+
+impl Driver {
+    pub(crate) fn new(
+        settings: Settings,
+        seed: u64,
+        lock: Arc<dyn Lock>,
+        commands: Receiver<Command>,
+        shared: Shared,
+    ) -> Self {
+        Self {
+            renew_deadline: settings.renew_deadline,
+            election: Election::new(settings, seed),
+            lock,
+            commands,
+            shared,
+            term: None,
+            releasing: None,
+            troubles: Default::default(),
+            last_error: None,
+        }
+    }
+
+    /// Runs until the elector and its last guard are gone.
+    pub(crate) fn run(mut self) {
+        self.shared.link.this_is_the_thread();
+        loop {
+            self.obey_all();
+            let step = self.election.next(Now::read());
+            // What the election has just noticed comes before the next request, which may take long.
+            let told = self.tell();
+            match step {
+                Step::Send(request) => self.send(request),
+                Step::Wait(_) if told => {}
+                Step::Wait(until) => self.wait(until),
+                Step::Finished => break,
+            }
+        }
+    }
+
+    fn wait(&mut self, until: Moment) {
+        match self.commands.recv_timeout(until.since(clock::now())) {
+            Ok(command) => self.obey(command),
+            Err(RecvTimeoutError::Timeout) => {}
+            // Every hand on this elector is gone without a word: leaked, or torn down with the process.
+            Err(RecvTimeoutError::Disconnected) => self.obey(Command::Close),
+        }
+    }
+
+    fn obey_all(&mut self) {
+        while let Ok(command) = self.commands.try_recv() {
+            self.obey(command);
+        }
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::Campaign { once } => self.election.campaign(once),
+            Command::Withdraw => self.election.withdraw(),
+            Command::StepDown => self.election.step_down(),
+            Command::GuardGone(word) => {
+                let _ = word.try_send(Word::Heard);
+                self.releasing = Some(word);
+                self.election.guard_gone(clock::now());
+                self.tell();
+                self.shared.health.guard_gone();
+            }
+            Command::Close => self.election.close(),
+        }
+        self.tell();
+    }
+
+    fn send(&mut self, Request { id, verb, timeout }: Request) {
+        let (name, verb_index) = match &verb {
+            Verb::Get(_) => ("get", 0),
+            Verb::Create(_) => ("create", 1),
+            Verb::Update(..) => ("update", 2),
+        };
+        let answer = match verb {
+            Verb::Get(look) => self.lock.get(timeout).map(|observed| Answer::Read(look, observed)),
+            Verb::Create(record) => self.lock.create(&record, timeout).map(Answer::Written),
+            Verb::Update(base, record) => self.lock.update(&base, &record, timeout).map(Answer::Written),
+        };
+        // A withdrawal that came while the request was under way counts before its answer.
+        self.obey_all();
+        let now = clock::now();
+        let answer = answer.unwrap_or_else(Answer::Failed);
+        let hopeless = match &answer {
+            Answer::Failed(error) => self.failed(now, name, verb_index, error.clone()),
+            _ => {
+                self.succeeded(name, verb_index);
+                None
+            }
+        };
+        self.election.answered(now, id, answer);
+        if let Some(error) = hopeless {
+            self.election.withdraw();
+            self.shared.pending.fail(Error::Lock(error), &self.shared.link);
+        }
+        self.tell();
+    }
+
+    fn succeeded(&mut self, name: &str, verb: usize) {
+        self.last_error = None;
+        let trouble = &mut self.troubles[verb];
+        trouble.ever_succeeded = true;
+        trouble.hopeless_since = None;
+        if trouble.logged.take().is_some() {
+            log::info!("{}: {name} works again", self.lock.describe());
+        }
+    }
+
+    /// Notes a failure; gives it back when a campaign should hear of it, because it will not mend itself.
+    fn failed(&mut self, now: Moment, name: &str, verb: usize, error: LockError) -> Option<LockError> {
+        use crate::lock::LockErrorKind::{AlreadyExists, Conflict, Interrupted};
+        if matches!(error.kind(), Conflict | AlreadyExists | Interrupted) {
+            log::debug!("{}: {name}: {error}", self.lock.describe());
+            self.last_error = None;
+            return None;
+        }
+        let trouble = &mut self.troubles[verb];
+        if trouble.logged.replace(error.kind()) != Some(error.kind()) {
+            log::warn!("{}: {name} fails and will be tried again: {error}", self.lock.describe());
+        }
+        self.last_error = Some(error.clone());
+        if error.can_mend_itself() || trouble.ever_succeeded {
+            trouble.hopeless_since = None;
+            return None;
+        }
+        // A restarting API server says 403 to a correctly bound user for a moment, and a pod may be quicker than its
+        // RoleBinding: only what persists is believed.
+        let since = *trouble.hopeless_since.get_or_insert(now);
+        (now.since(since) >= self.renew_deadline && self.shared.pending.is_waiting()).then_some(error)
+    }
+
+    /// Passes on what the election has to tell. True if there was anything.
+    fn tell(&mut self) -> bool {
+        let mut told = false;
+        while let Some(event) = self.election.event() {
+            told = true;
+            match event {
+                Event::Leader(leader) => {
+                    log::debug!("{}: the leader is {leader:?}", self.lock.describe());
+                    self.shared.subscriptions.new_leader(leader);
+                }
+                Event::Elected { deadline, fencing_token } => self.elected(deadline, fencing_token),
+                Event::Lost(reason) => self.lost(reason),
+                Event::Settled => {
+                    self.term = None;
+                    if let Some(word) = self.releasing.take() {
+                        let _ = word.try_send(Word::Settled);
+                    }
+                }
+                Event::RoundOver => {
+                    let error = self.last_error.take().map(Error::Lock);
+                    self.shared.pending.round_over(error, &self.shared.link);
+                }
+                Event::IdentityConflict => log::error!(
+                    "{}: another process uses our identity: every candidate needs its own",
+                    self.lock.describe()
+                ),
+            }
+        }
+        told
+    }
+
+    fn elected(&mut self, deadline: Arc<Deadline>, fencing_token: u64) {
+        if !self.shared.pending.is_waiting() {
+            return self.election.guard_gone(clock::now());
+        }
+        log::info!("{}: started leading, fencing token {fencing_token}", self.lock.describe());
+        let term = Arc::new(Term::new(deadline, fencing_token));
+        self.term = Some(Arc::clone(&term));
+        self.shared.subscriptions.started(fencing_token);
+        let guard = LeaderGuard::new(term, Arc::clone(&self.shared.link));
+        // Between the question above and here the campaign may have been withdrawn.
+        if let Some(unwanted) = self.shared.pending.win(guard, &self.shared.link) {
+            unwanted.forget();
+            self.election.guard_gone(clock::now());
+        }
+    }
+
+    fn lost(&mut self, reason: StopReason) {
+        let Some(term) = &self.term else { return };
+        match &reason {
+            StopReason::Released | StopReason::SteppedDown => {
+                log::info!("{}: stopped leading: {reason}", self.lock.describe());
+            }
+            _ => log::warn!("{}: stopped leading: {reason}", self.lock.describe()),
+        }
+        term.end(reason.clone());
+        if reason != StopReason::Released {
+            self.shared.health.term_ended();
+        }
+        self.shared.subscriptions.stopped(reason);
+    }
+}
+
+impl Drop for Driver {
+    /// However the thread ends, nobody may be left waiting for it, and no term may outlive it.
+    fn drop(&mut self) {
+        if let Some(term) = self.term.take() {
+            term.end(StopReason::Released);
+        }
+        self.shared.pending.stop(&self.shared.link);
+        self.shared.subscriptions.close();
+    }
+}

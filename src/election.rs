@@ -1,0 +1,740 @@
+//! The protocol, as a pure state machine: no I/O, no thread, no clock of its own.
+//!
+//! Whoever drives an [`Election`] asks it for the next [`Step`], carries that out, and tells it the outcome; all times
+//! come in from outside. A thread with a real store and a real clock can do that, and so can a simulation with
+//! thousands of made-up ones. The rules are numbered and named as in `docs/PROTOCOL.md`.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::clock::{Moment, Now};
+use crate::config::Settings;
+use crate::deadline::Deadline;
+use crate::lock::LockErrorKind;
+use crate::record::{LeaderElectionRecord, MicroTime, Observed, unix_micros};
+use crate::sync::Arc;
+
+mod messages;
+#[cfg(test)]
+mod tests;
+
+pub use messages::{Answer, Event, Look, Request, Step, StopReason, Verb};
+
+/// How many writes may be open at a time. Only a store that refuses writes for longer than a term lets them pile up;
+/// the oldest is then forgotten once its validity has passed, so that landing later it is taken for a stranger's.
+const MAX_OPEN_WRITES: usize = 64;
+
+/// One candidate's part in an election.
+#[derive(Debug)]
+pub struct Election {
+    settings: Settings,
+    random: fastrand::Rng,
+    /// The newest version known. Nothing at or below it is news.
+    newest: u64,
+    seen: Seen,
+    open: Vec<OpenWrite>,
+    phase: Phase,
+    pace: Pace,
+    last_stamp: Option<(u64, Moment)>,
+    last_request: u64,
+    last_acquisition: u64,
+    reported_leader: Option<String>,
+    /// Whether somebody waits to hear that the record of the last term is not ours any more.
+    settling: bool,
+    /// Until when a release is hurried, and until when a closing election lingers.
+    hurry_until: Option<Moment>,
+    closing: bool,
+    linger_until: Option<Moment>,
+    events: VecDeque<Event>,
+}
+
+#[derive(Debug)]
+enum Seen {
+    Nothing,
+    Absent,
+    Record(Known),
+}
+
+#[derive(Debug)]
+struct Known {
+    observed: Observed,
+    /// When we received the last change of the record.
+    changed_at: Moment,
+    whose: Whose,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    Nobodys,
+    /// One of our own writes.
+    Ours,
+    /// It has our identity and is none of our writes.
+    Twins,
+    Others,
+}
+
+/// A write that may still be applied, or may have been.
+#[derive(Debug)]
+struct OpenWrite {
+    id: u64,
+    /// The version it replaces; zero for a create.
+    base: u64,
+    record: LeaderElectionRecord,
+    sent_at: Moment,
+    acquisition: u64,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Observing,
+    Campaigning(Candidacy),
+    Leading(Term),
+}
+
+#[derive(Debug, Default)]
+struct Candidacy {
+    /// The attempt on the record as it stands now: its number and its `acquireTime`.
+    attempt: Option<(u64, MicroTime)>,
+    round: Option<Round>,
+}
+
+/// How far a campaign that is to last for one round of requests has come.
+#[derive(Debug, Default)]
+struct Round {
+    looked: bool,
+    wrote: bool,
+}
+
+#[derive(Debug)]
+struct Term {
+    acquisition: u64,
+    acquire_time: MicroTime,
+    transitions: i32,
+    deadline: Arc<Deadline>,
+    /// Until when the newest write that is known to be applied keeps others away.
+    covered_until: Moment,
+    renew_at: Moment,
+    standing: Standing,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    Valid,
+    /// Invalid by its holder's wish, and renewed until the guard goes.
+    SteppedDown,
+    /// Invalid, and not renewed.
+    Lost,
+}
+
+/// What presses, for the pace of requests.
+enum Urgency {
+    /// A term runs out in `left`.
+    Term {
+        left: Duration,
+    },
+    /// A caller waits for its record to be released.
+    Release,
+    None,
+}
+
+/// When the next request of a kind may be sent.
+#[derive(Debug)]
+struct Pace {
+    look_at: Moment,
+    write_at: Moment,
+    /// A write failed in a way that says the record moved: look before writing again.
+    unsettled: bool,
+}
+
+impl Election {
+    /// A candidate that knows nothing yet. `seed` feeds jitter and the random digits of `acquireTime`.
+    pub fn new(settings: Settings, seed: u64) -> Self {
+        let start = Moment::from_nanos(0);
+        Self {
+            settings,
+            random: fastrand::Rng::with_seed(seed),
+            newest: 0,
+            seen: Seen::Nothing,
+            open: Vec::new(),
+            phase: Phase::Observing,
+            pace: Pace { look_at: start, write_at: start, unsettled: false },
+            last_stamp: None,
+            last_request: 0,
+            last_acquisition: 0,
+            reported_leader: None,
+            settling: false,
+            hurry_until: None,
+            closing: false,
+            linger_until: None,
+            events: VecDeque::new(),
+        }
+    }
+
+    /// The next thing to tell others, in order.
+    pub fn event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Asks for one term, without end or (`once`) for one bounded round of requests.
+    pub fn campaign(&mut self, once: bool) {
+        if let Phase::Observing = self.phase {
+            self.phase = Phase::Campaigning(Candidacy { attempt: None, round: once.then(Round::default) });
+            // What was to be released is to be taken over instead.
+            self.settle();
+        }
+    }
+
+    /// Ends a campaign. A write of it that lands late is released.
+    pub fn withdraw(&mut self) {
+        if let Phase::Campaigning(_) = self.phase {
+            self.phase = Phase::Observing;
+        }
+    }
+
+    /// Ends the validity of the term. The record stays ours, and renewed, until the guard goes.
+    pub fn step_down(&mut self) {
+        self.lose(StopReason::SteppedDown);
+    }
+
+    /// The guard of the term is gone, or nobody took it: releases the record if it is still ours.
+    pub fn guard_gone(&mut self, now: Moment) {
+        self.lose(StopReason::Released);
+        if let Phase::Leading(_) = self.phase {
+            self.phase = Phase::Observing;
+            self.settling = true;
+            self.hurry_until = Some(now + self.settings.release_timeout);
+            self.pace.write_at = now;
+            self.settle();
+        }
+    }
+
+    /// No campaign will come any more: the election finishes when its record is released and its writes are closed,
+    /// or [`Settings::renew_deadline`] later.
+    pub fn close(&mut self) {
+        self.withdraw();
+        self.closing = true;
+    }
+
+    /// What to do now.
+    pub fn next(&mut self, now: Now) -> Step {
+        self.notice_expiry(now.local);
+        match &self.phase {
+            Phase::Leading(term) => match term.standing {
+                Standing::Lost => self.observe(now.local),
+                _ if self.pace.unsettled => self.look(now.local, term.renew_at),
+                _ if now.local >= term.renew_at => self.renew(now),
+                _ => self.wait(term.renew_at),
+            },
+            Phase::Campaigning(_) => self.pursue(now),
+            Phase::Observing if self.owes_release() => self.release(now),
+            Phase::Observing if self.closing => self.finish(now.local),
+            Phase::Observing => self.observe(now.local),
+        }
+    }
+
+    /// What came of the request `id`: also of one that was given up, if its answer still arrives.
+    pub fn answered(&mut self, now: Moment, id: u64, answer: Answer) {
+        match answer {
+            Answer::Read(look, Some(observed)) => {
+                // Only a read that was sent when a version was known can prove that the store went back behind it.
+                if observed.version < look.newest {
+                    self.start_over();
+                }
+                self.learn(now, observed);
+                self.pace.unsettled = false;
+            }
+            Answer::Read(look, None) => {
+                if look.newest == self.newest {
+                    self.learn_absence();
+                }
+                self.pace.unsettled = false;
+            }
+            Answer::Written(observed) => {
+                // A write that is not open any more was judged by its echo, or belongs to a store that is no more.
+                if self.is_open(id) && !self.learn(now, observed) {
+                    self.write_failed(now, false);
+                }
+                self.open.retain(|write| write.id != id);
+            }
+            Answer::Failed(error) => {
+                if self.is_open(id) {
+                    let moved = matches!(error.kind(), LockErrorKind::Conflict | LockErrorKind::AlreadyExists);
+                    self.write_failed(now, moved);
+                }
+                self.pause(now, error.retry_after().unwrap_or_default());
+                self.end_round_if(|round| !round.wrote);
+            }
+        }
+        self.settle();
+    }
+
+    // ---- deciding ----
+
+    /// A campaign's next step.
+    fn pursue(&mut self, now: Now) -> Step {
+        if let Phase::Campaigning(Candidacy { round: Some(round), .. }) = &mut self.phase {
+            if round.wrote {
+                return self.end_round(now);
+            }
+            if !round.looked {
+                round.looked = true;
+                return self.read(now.local);
+            }
+        }
+        let takeover_at = match &self.seen {
+            _ if self.pace.unsettled => None,
+            Seen::Nothing => None,
+            Seen::Absent => Some(now.local),
+            Seen::Record(known) => Some(match known.whose {
+                Whose::Nobodys | Whose::Ours => now.local,
+                Whose::Twins if self.settings.reclaim_own_identity => now.local,
+                Whose::Twins | Whose::Others => {
+                    known.changed_at + known.observed.record.lease_duration_or(self.settings.lease_duration)
+                }
+            }),
+        };
+        let takeover_at = takeover_at.map(|at| at.max(self.pace.write_at));
+        match takeover_at {
+            Some(at) if at <= now.local => self.acquire(now),
+            _ if matches!(&self.phase, Phase::Campaigning(Candidacy { round: Some(_), .. })) => self.end_round(now),
+            Some(at) => self.look(now.local, at),
+            None => self.look(now.local, now.local + self.settings.renew_deadline),
+        }
+    }
+
+    /// Rules 1, 2, 3 and 5: one write that takes the lease, against the version that was observed.
+    fn acquire(&mut self, now: Now) -> Step {
+        let Some((stamp, renew_time)) = self.stamp(now) else { return self.wait_for_room(now.local) };
+        let Phase::Campaigning(candidacy) = &mut self.phase else { return self.observe(now.local) };
+        let (acquisition, acquire_time) = candidacy.attempt.get_or_insert_with(|| {
+            self.last_acquisition += 1;
+            // Random digits keep two processes with one identity from writing the same record.
+            let micros = stamp - stamp % 1_000_000 + self.random.u64(..1_000_000);
+            (self.last_acquisition, MicroTime::from_unix_micros(micros))
+        });
+        let (acquisition, acquire_time) = (*acquisition, acquire_time.clone());
+        if let Some(round) = &mut candidacy.round {
+            round.wrote = true;
+        }
+        let base = match &self.seen {
+            Seen::Record(known) => Some(known.observed.clone()),
+            _ => None,
+        };
+        let transitions = match &base {
+            Some(base) => base.record.lease_transitions.unwrap_or(0).max(0).saturating_add(1),
+            None => 0,
+        };
+        let record = self.held(base.as_ref(), acquire_time, renew_time, transitions);
+        self.write(now.local, base, record, acquisition)
+    }
+
+    /// Rule 4: one write against the version of our own last write.
+    fn renew(&mut self, now: Now) -> Step {
+        let Some((_, renew_time)) = self.stamp(now) else { return self.wait_for_room(now.local) };
+        let (Phase::Leading(term), Seen::Record(known)) = (&self.phase, &self.seen) else {
+            return self.observe(now.local);
+        };
+        let (base, acquisition) = (known.observed.clone(), term.acquisition);
+        let record = self.held(Some(&base), term.acquire_time.clone(), renew_time, term.transitions);
+        self.write(now.local, Some(base), record, acquisition)
+    }
+
+    /// Rule 6: empties the record, from the newest version known, for as long as it is ours.
+    fn release(&mut self, now: Now) -> Step {
+        if self.lingered(now.local) {
+            return Step::Finished;
+        }
+        if self.pace.unsettled || now.local < self.pace.write_at {
+            return self.look(now.local, self.pace.write_at);
+        }
+        let Some((_, renew_time)) = self.stamp(now) else { return self.wait_for_room(now.local) };
+        let Seen::Record(known) = &self.seen else { return self.observe(now.local) };
+        let base = known.observed.clone();
+        let record = LeaderElectionRecord {
+            holder_identity: Some(String::new()),
+            lease_duration_seconds: Some(1),
+            renew_time: Some(renew_time),
+            ..base.record.clone()
+        };
+        self.write(now.local, Some(base), record, 0)
+    }
+
+    /// Nothing to win and nothing to owe: watches who leads.
+    fn observe(&mut self, now: Moment) -> Step {
+        self.look(now, now + self.settings.renew_deadline)
+    }
+
+    /// Closed, with nothing left to release: waits for the last open writes, but not for long.
+    fn finish(&mut self, now: Moment) -> Step {
+        if self.open.is_empty() || self.lingered(now) {
+            return Step::Finished;
+        }
+        self.observe(now)
+    }
+
+    /// Reads the record when a read is due, else waits for that or for `until`.
+    fn look(&mut self, now: Moment, until: Moment) -> Step {
+        if now < self.pace.look_at {
+            return self.wait(if self.pace.unsettled { self.pace.look_at } else { until.min(self.pace.look_at) });
+        }
+        self.read(now)
+    }
+
+    /// Waits, but not beyond what must be noticed in time: the end of a term, or of a closed election's lingering.
+    fn wait(&self, until: Moment) -> Step {
+        let until = match &self.phase {
+            Phase::Leading(term) if term.standing != Standing::Lost => until.min(term.covered_until),
+            _ => until,
+        };
+        Step::Wait(self.linger_until.map_or(until, |linger| until.min(linger)))
+    }
+
+    /// Whether the record of an ended term still stands in our name.
+    fn owes_release(&self) -> bool {
+        matches!((&self.phase, &self.seen), (Phase::Observing, Seen::Record(known)) if known.whose == Whose::Ours)
+    }
+
+    /// Whether a closed election has waited long enough for what it cannot change.
+    fn lingered(&mut self, now: Moment) -> bool {
+        let renew_deadline = self.settings.renew_deadline;
+        self.closing && now >= *self.linger_until.get_or_insert(now + renew_deadline)
+    }
+
+    // ---- sending ----
+
+    fn read(&mut self, now: Moment) -> Step {
+        self.pace.look_at = now + self.patience(now);
+        let look = Look { newest: self.newest };
+        self.send(now, Verb::Get(look))
+    }
+
+    fn write(&mut self, now: Moment, base: Option<Observed>, record: LeaderElectionRecord, acquisition: u64) -> Step {
+        self.pace.write_at = now + self.patience(now);
+        self.open.push(OpenWrite {
+            id: self.last_request + 1,
+            base: base.as_ref().map_or(0, |base| base.version),
+            record: record.clone(),
+            sent_at: now,
+            acquisition,
+        });
+        self.send(
+            now,
+            match base {
+                Some(base) => Verb::Update(base, record),
+                None => Verb::Create(record),
+            },
+        )
+    }
+
+    fn send(&mut self, now: Moment, verb: Verb) -> Step {
+        self.last_request += 1;
+        Step::Send(Request { id: self.last_request, verb, timeout: self.attempt_timeout(now) })
+    }
+
+    /// The record that says we lead.
+    fn held(
+        &self,
+        base: Option<&Observed>,
+        acquire_time: MicroTime,
+        renew_time: MicroTime,
+        transitions: i32,
+    ) -> LeaderElectionRecord {
+        LeaderElectionRecord {
+            uid: base.and_then(|base| base.record.uid.clone()),
+            holder_identity: Some(self.settings.identity.clone()),
+            lease_duration_seconds: Some(self.settings.published_seconds()),
+            acquire_time: Some(acquire_time),
+            renew_time: Some(renew_time),
+            lease_transitions: Some(transitions),
+        }
+    }
+
+    /// The next `renewTime`: it moves with every write we send, whatever becomes of the wall clock, because a record
+    /// that stands still hides its holder. `None` while too many writes are open to remember one more.
+    fn stamp(&mut self, now: Now) -> Option<(u64, MicroTime)> {
+        if self.open.len() >= MAX_OPEN_WRITES {
+            if self.may_be_adopted(&self.open[0], now.local) {
+                return None;
+            }
+            self.open.remove(0);
+        }
+        let wall = unix_micros(now.wall);
+        let micros = match self.last_stamp {
+            Some((last, at)) => {
+                let counted = u64::try_from(now.local.since(at).as_micros()).unwrap_or(u64::MAX);
+                wall.max(last.saturating_add(counted.max(1)))
+            }
+            None => wall,
+        };
+        self.last_stamp = Some((micros, now.local));
+        Some((micros, MicroTime::from_unix_micros(micros)))
+    }
+
+    fn wait_for_room(&self, now: Moment) -> Step {
+        self.wait(self.open.first().map_or(now, |oldest| oldest.sent_at + self.settings.renew_deadline))
+    }
+
+    /// How long one request may take: never so long that there is no time for another.
+    fn attempt_timeout(&self, now: Moment) -> Duration {
+        match self.urgency(now) {
+            Urgency::Term { left } => (left / 2).max(self.settings.renew_deadline / 20).min(left),
+            Urgency::Release => self.settings.release_timeout / 3,
+            Urgency::None => self.settings.renew_deadline / 2,
+        }
+    }
+
+    /// How long after a request its like may follow, should it fail.
+    fn patience(&mut self, now: Moment) -> Duration {
+        let jittered = self.settings.retry_period.mul_f64(1.0 + 0.2 * self.random.f64());
+        match self.urgency(now) {
+            Urgency::Term { left } => jittered.min((left / 2).max(self.settings.renew_deadline / 20)),
+            Urgency::Release => jittered.min(self.settings.release_timeout / 4),
+            Urgency::None => jittered,
+        }
+    }
+
+    /// Leaves alone a store that asks for it, but not for so long that the term ends over it.
+    fn pause(&mut self, now: Moment, asked: Duration) {
+        if asked.is_zero() {
+            return;
+        }
+        let pause = match self.urgency(now) {
+            Urgency::Term { left } => asked.min(left / 2),
+            Urgency::Release => asked.min(self.settings.release_timeout / 4),
+            Urgency::None => asked.min(self.settings.renew_deadline),
+        };
+        self.pace.look_at = self.pace.look_at.max(now + pause);
+        self.pace.write_at = self.pace.write_at.max(now + pause);
+        if let Phase::Leading(term) = &mut self.phase {
+            term.renew_at = term.renew_at.max(now + pause);
+        }
+    }
+
+    fn urgency(&self, now: Moment) -> Urgency {
+        match &self.phase {
+            Phase::Leading(term) if term.standing != Standing::Lost => {
+                Urgency::Term { left: term.covered_until.since(now) }
+            }
+            Phase::Observing if self.owes_release() && self.hurry_until.is_some_and(|until| now < until) => {
+                Urgency::Release
+            }
+            _ => Urgency::None,
+        }
+    }
+
+    // ---- learning ----
+
+    /// Judges what stands in the store, in the order of the rule 'Open writes'. False if it is no news.
+    fn learn(&mut self, now: Moment, observed: Observed) -> bool {
+        if observed.version <= self.newest {
+            return false;
+        }
+        self.newest = observed.version;
+
+        let record = &observed.record;
+        let same_record = matches!(&self.seen, Seen::Record(known) if known.observed.record == *record);
+        let ours = self.open.iter().filter(|write| write.is(record)).min_by_key(|write| write.sent_at);
+        let adopted =
+            ours.filter(|write| self.may_be_adopted(write, now)).map(|write| (write.acquisition, write.sent_at));
+        // With our fields in an object of another uid, our write re-created a lease that somebody had deleted.
+        let recreated = ours.is_none() && self.open.iter().any(|write| write.record.same_fields(record));
+        let is_ours = ours.is_some() || recreated;
+        let has_our_identity = record.holder() == Some(&self.settings.identity);
+
+        let was_unsettled = std::mem::take(&mut self.pace.unsettled);
+        self.pace.write_at = now;
+        self.open.retain(|write| write.base >= observed.version);
+
+        if let Some((acquisition, sent_at)) = adopted {
+            self.see(observed, now, Whose::Ours);
+            self.adopt(now, acquisition, sent_at);
+        } else if same_record {
+            if let Seen::Record(known) = &mut self.seen {
+                known.observed = observed;
+            }
+            // The write that this edit brought down is sent again at once.
+            if let (Phase::Leading(term), true) = (&mut self.phase, was_unsettled) {
+                term.renew_at = now;
+            }
+        } else if is_ours && has_our_identity {
+            self.see(observed, now, Whose::Ours);
+            self.lose(if recreated { StopReason::Deleted } else { StopReason::Expired });
+        } else if has_our_identity {
+            if !matches!(&self.seen, Seen::Record(known) if known.whose == Whose::Twins) {
+                self.events.push_back(Event::IdentityConflict);
+            }
+            self.see(observed, now, Whose::Twins);
+            self.lose(StopReason::IdentityConflict);
+        } else {
+            let by = record.holder().map(str::to_owned);
+            self.see(observed, now, if by.is_some() { Whose::Others } else { Whose::Nobodys });
+            self.lose(StopReason::Superseded { by });
+        }
+        self.report_leader();
+        true
+    }
+
+    /// The record changed: what was attempted on the one before is over.
+    fn see(&mut self, observed: Observed, now: Moment, whose: Whose) {
+        self.seen = Seen::Record(Known { observed, changed_at: now, whose });
+        self.abandon_attempt();
+    }
+
+    fn abandon_attempt(&mut self) {
+        if let Phase::Campaigning(candidacy) = &mut self.phase {
+            candidacy.attempt = None;
+        }
+    }
+
+    /// Our write of the current term or attempt stands in the store: a term begins or goes on, valid from the moment
+    /// before that write was sent.
+    fn adopt(&mut self, now: Moment, acquisition: u64, sent_at: Moment) {
+        let valid_until = sent_at + self.settings.renew_deadline;
+        let renew_at = sent_at + self.settings.renew_interval;
+        match &mut self.phase {
+            Phase::Leading(term) => {
+                term.covered_until = term.covered_until.max(valid_until);
+                term.renew_at = renew_at;
+                // Ended by its holder, the term waits for the word of why; run out, it is lost here and now.
+                let extended = term.deadline.extend(now, valid_until) || term.deadline.was_ended();
+                if term.standing == Standing::Valid && !extended {
+                    self.lose(StopReason::Expired);
+                }
+            }
+            Phase::Campaigning(_) => {
+                let Seen::Record(Known { observed: Observed { record, version, .. }, .. }) = &self.seen else { return };
+                let deadline = Arc::new(Deadline::new(valid_until));
+                let fencing_token = *version;
+                self.phase = Phase::Leading(Term {
+                    acquisition,
+                    acquire_time: record.acquire_time.clone().unwrap_or_else(|| MicroTime::from_unix_micros(0)),
+                    transitions: record.lease_transitions.unwrap_or(0),
+                    deadline: Arc::clone(&deadline),
+                    covered_until: valid_until,
+                    renew_at,
+                    standing: Standing::Valid,
+                });
+                self.report_leader();
+                self.events.push_back(Event::Elected { deadline, fencing_token });
+            }
+            Phase::Observing => {}
+        }
+    }
+
+    /// The lease is not there.
+    fn learn_absence(&mut self) {
+        if !matches!(self.seen, Seen::Absent) {
+            self.seen = Seen::Absent;
+            self.abandon_attempt();
+            self.lose(StopReason::Deleted);
+            self.report_leader();
+        }
+    }
+
+    /// The store was restored from an older state: what was known of it counts for nothing.
+    fn start_over(&mut self) {
+        self.newest = 0;
+        self.seen = Seen::Nothing;
+        self.open.clear();
+        self.abandon_attempt();
+        self.lose(StopReason::StoreRestored);
+    }
+
+    /// A write was refused, or nobody knows.
+    fn write_failed(&mut self, now: Moment, moved: bool) {
+        match &mut self.phase {
+            // A renewal that may not have arrived is best sent again: that settles it and renews in one.
+            Phase::Leading(term) if term.standing != Standing::Lost => {
+                term.renew_at = self.pace.write_at;
+                self.pace.unsettled |= moved;
+            }
+            _ => self.pace.unsettled = true,
+        }
+        if self.pace.unsettled {
+            self.pace.look_at = now;
+        }
+    }
+
+    /// Whether a write would still win or keep a term if it turned out to stand in the store.
+    fn may_be_adopted(&self, write: &OpenWrite, now: Moment) -> bool {
+        let current = match &self.phase {
+            Phase::Observing => None,
+            Phase::Campaigning(candidacy) => candidacy.attempt.as_ref().map(|(acquisition, _)| *acquisition),
+            Phase::Leading(term) => (term.standing != Standing::Lost).then_some(term.acquisition),
+        };
+        current == Some(write.acquisition) && now < write.sent_at + self.settings.renew_deadline
+    }
+
+    // ---- ending ----
+
+    fn notice_expiry(&mut self, now: Moment) {
+        let Phase::Leading(term) = &self.phase else { return };
+        match term.standing {
+            Standing::Valid if !term.deadline.is_valid(now) && !term.deadline.was_ended() => {
+                self.lose(StopReason::Expired);
+            }
+            // What covered the winding down has run out: nothing is left to renew.
+            Standing::SteppedDown if now >= term.covered_until => self.lose(StopReason::Expired),
+            _ => {}
+        }
+    }
+
+    /// Ends the term's validity, once, and tells so.
+    fn lose(&mut self, reason: StopReason) {
+        let Phase::Leading(term) = &mut self.phase else { return };
+        if term.standing == Standing::Valid {
+            term.deadline.end();
+            term.standing = Standing::Lost;
+            if reason == StopReason::SteppedDown {
+                term.standing = Standing::SteppedDown;
+            }
+            self.events.push_back(Event::Lost(reason));
+        } else if reason != StopReason::SteppedDown {
+            term.standing = Standing::Lost;
+        }
+    }
+
+    fn is_open(&self, id: u64) -> bool {
+        self.open.iter().any(|write| write.id == id)
+    }
+
+    fn settle(&mut self) {
+        if self.settling && !self.owes_release() {
+            self.settling = false;
+            self.hurry_until = None;
+            self.events.push_back(Event::Settled);
+        }
+    }
+
+    fn end_round(&mut self, now: Now) -> Step {
+        self.end_round_if(|_| true);
+        self.next(now)
+    }
+
+    fn end_round_if(&mut self, over: impl FnOnce(&Round) -> bool) {
+        if let Phase::Campaigning(Candidacy { round: Some(round), .. }) = &self.phase
+            && over(round)
+        {
+            self.phase = Phase::Observing;
+            self.events.push_back(Event::RoundOver);
+        }
+    }
+
+    fn report_leader(&mut self) {
+        let leader = match &self.seen {
+            Seen::Record(known) => known.observed.record.holder(),
+            _ => None,
+        };
+        if self.reported_leader.as_deref() != leader {
+            self.reported_leader = leader.map(str::to_owned);
+            self.events.push_back(Event::Leader(self.reported_leader.clone()));
+        }
+    }
+}
+
+impl OpenWrite {
+    /// Whether `record` is what this write leaves behind; a create cannot know its object's uid beforehand.
+    fn is(&self, record: &LeaderElectionRecord) -> bool {
+        (self.base == 0 || self.record.uid == record.uid) && self.record.same_fields(record)
+    }
+}

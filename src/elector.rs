@@ -1,0 +1,175 @@
+//! The elector: what a user holds of the dedicated thread.
+
+use std::time::{Duration, Instant};
+
+use crate::builder::LeaderElectorBuilder;
+use crate::campaign::{Campaign, Delivery, Pending};
+use crate::config::{Settings, random_seed};
+use crate::driver::{Driver, Shared};
+use crate::error::Error;
+use crate::guard::LeaderGuard;
+use crate::health::HealthCheck;
+use crate::link::{Command, Link};
+use crate::lock::Lock;
+use crate::sync::Arc;
+use crate::sync::channel::{self, Receiver};
+use crate::transition::{Subscriptions, Transition};
+
+/// The thread needs little: its deepest stack is a TLS handshake.
+const STACK_SIZE: usize = 256 * 1024;
+
+/// A candidate for one lease, on a thread of its own.
+///
+/// It has at most one campaign or one undropped guard at a time. Between campaigns it only observes who leads: dropping
+/// a guard never makes it grab the lease again by itself.
+///
+/// Dropping the elector ends its campaign with [`Error::Stopped`], without waiting for the thread. A guard that lives on
+/// keeps the thread and the term until it is dropped itself.
+///
+/// All methods may be called from any thread at any time.
+///
+/// # Examples
+///
+/// ```no_run
+/// use leasehold::LeaderElector;
+///
+/// let elector = LeaderElector::builder("my-controller").start()?;
+/// let guard = elector.block_until_leader()?;
+/// while guard.is_leader() {
+///     // one unit of work, with guard.fencing_token() on every write
+/// }
+/// drop(guard);
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+pub struct LeaderElector {
+    identity: String,
+    description: String,
+    shared: Shared,
+}
+
+impl LeaderElector {
+    /// Begins a candidacy for the Lease `name`.
+    pub fn builder(name: impl Into<String>) -> LeaderElectorBuilder {
+        LeaderElectorBuilder::new(name.into())
+    }
+
+    pub(crate) fn spawn(settings: Settings, lock: Arc<dyn Lock>) -> Result<Self, Error> {
+        let (sender, commands) = channel::unbounded();
+        let shared = Shared {
+            link: Arc::new(Link::new(sender, Arc::clone(&lock), settings.release_timeout)),
+            pending: Arc::new(Pending::default()),
+            subscriptions: Arc::new(Subscriptions::default()),
+            health: HealthCheck::new(settings.lease_duration),
+        };
+        let elector =
+            Self { identity: settings.identity.clone(), description: lock.describe(), shared: shared.clone() };
+        let driver = Driver::new(settings, random_seed(), lock, commands, shared);
+        std::thread::Builder::new()
+            .name("leasehold".into())
+            .stack_size(STACK_SIZE)
+            .spawn(move || driver.run())
+            .map_err(Error::Thread)?;
+        Ok(elector)
+    }
+
+    /// Who this candidate is in the record.
+    pub fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    /// Asks for one term. The answer comes through [`Campaign::receiver`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Busy`] when there is a campaign or a guard already, [`Error::Stopped`] after [`stop`](Self::stop).
+    pub fn campaign(&self) -> Result<Campaign, Error> {
+        let (sender, receiver) = channel::bounded(1);
+        let id = self.shared.pending.enter(Delivery::Term(sender.clone()), &self.shared.link)?;
+        Ok(Campaign::new(id, (sender, receiver), Arc::clone(&self.shared.pending), Arc::clone(&self.shared.link)))
+    }
+
+    /// Blocks until this candidate leads.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Busy`] as for [`campaign`](Self::campaign); [`Error::Stopped`] when the elector is stopped meanwhile;
+    /// [`Error::Lock`] when the store refuses in a way that will not mend itself, such as a missing permission or
+    /// namespace, and has done so for the renew deadline without once having succeeded. Whatever can mend itself is
+    /// retried without end, and logged.
+    pub fn block_until_leader(&self) -> Result<LeaderGuard, Error> {
+        let campaign = self.campaign()?;
+        campaign.receiver().recv().unwrap_or(Err(Error::Stopped))
+    }
+
+    /// Blocks until this candidate leads, at most for `timeout`. `None` when that passed.
+    ///
+    /// # Errors
+    ///
+    /// As for [`block_until_leader`](Self::block_until_leader).
+    pub fn block_until_leader_timeout(&self, timeout: Duration) -> Result<Option<LeaderGuard>, Error> {
+        let campaign = self.campaign()?;
+        let answer = match Instant::now().checked_add(timeout) {
+            Some(until) => campaign.receiver().recv_deadline(until).ok(),
+            None => campaign.receiver().recv().ok(),
+        };
+        answer.transpose()
+    }
+
+    /// Tries once: reads the record, and writes it if it may be taken over. `None` when it may not, or when somebody
+    /// was faster.
+    ///
+    /// A record of another holder may be taken over only after this elector has seen it unchanged for as long as its
+    /// holder published; so on an elector that has just started this wins a lease that nobody holds, and no other.
+    ///
+    /// Blocks for at most two requests, each of which may take half of the renew deadline, and for what the elector
+    /// was doing before.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lock`] when a request failed, at once; [`Error::Busy`] and [`Error::Stopped`] as for
+    /// [`campaign`](Self::campaign).
+    pub fn try_acquire(&self) -> Result<Option<LeaderGuard>, Error> {
+        let (sender, receiver) = channel::bounded(1);
+        self.shared.pending.enter(Delivery::Round(sender), &self.shared.link)?;
+        receiver.recv().unwrap_or(Err(Error::Stopped))
+    }
+
+    /// Ends the pending campaign, and every later one, with [`Error::Stopped`]. For another thread that shuts the
+    /// program down. A guard is not affected.
+    pub fn stop(&self) {
+        self.shared.pending.stop(&self.shared.link);
+    }
+
+    /// Who leads, as last observed; without I/O. It may be this candidate itself.
+    pub fn current_leader(&self) -> Option<String> {
+        self.shared.subscriptions.leader()
+    }
+
+    /// A subscription of the caller's own to everything that changes, opening with the present state. It is unbounded
+    /// (keep reading or drop it) and disconnects after the elector's last word.
+    #[must_use = "each call is a new subscription: keep it outside the loop"]
+    pub fn transitions(&self) -> Receiver<Transition> {
+        self.shared.subscriptions.subscribe()
+    }
+
+    /// A handle for a liveness probe.
+    pub fn health_check(&self) -> HealthCheck {
+        self.shared.health.clone()
+    }
+}
+
+impl Drop for LeaderElector {
+    fn drop(&mut self) {
+        self.stop();
+        self.shared.link.tell(Command::Close);
+    }
+}
+
+impl std::fmt::Debug for LeaderElector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LeaderElector")
+            .field("lock", &self.description)
+            .field("identity", &self.identity)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,85 @@
+//! What can go wrong for a caller.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::config::ConfigError;
+use crate::kube;
+use crate::lock::LockError;
+
+/// Why an elector could not be started, a term not be had, or a lease not be released.
+///
+/// # Examples
+///
+/// ```
+/// use leasehold::{Error, LeaderElector};
+///
+/// let started = LeaderElector::builder("Not_A_Name").start();
+/// assert!(matches!(started, Err(Error::Config(_))));
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// A rule of the configuration is violated.
+    Config(ConfigError),
+    /// The cluster was not found, or what describes it cannot be used.
+    Cluster(kube::Error),
+    /// The store refuses in a way that will not mend itself, such as a missing permission.
+    Lock(LockError),
+    /// The elector has a campaign or an undropped guard already.
+    Busy,
+    /// The elector was stopped or dropped.
+    Stopped,
+    /// The release was not confirmed within the release timeout. It may still happen; if not, others take over when
+    /// the lease runs out.
+    ReleaseTimeout {
+        /// How long it was waited for.
+        waited: Duration,
+    },
+    /// The system did not give a thread.
+    Thread(std::io::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Config(error) => write!(f, "invalid configuration: {error}"),
+            Self::Cluster(error) => write!(f, "cannot use the cluster: {error}"),
+            Self::Lock(error) => error.fmt(f),
+            Self::Busy => f.write_str(
+                "this elector has a campaign or a guard already: drop that first, or use an elector for each",
+            ),
+            Self::Stopped => f.write_str("this elector was stopped"),
+            Self::ReleaseTimeout { waited } => write!(
+                f,
+                "the release of the lease was not confirmed within {}: others may have to wait until it runs out",
+                humantime::format_duration(*waited)
+            ),
+            Self::Thread(error) => write!(f, "cannot start the elector's thread: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Config(error) => Some(error),
+            Self::Cluster(error) => Some(error),
+            Self::Lock(error) => std::error::Error::source(error),
+            Self::Thread(error) => Some(error),
+            Self::Busy | Self::Stopped | Self::ReleaseTimeout { .. } => None,
+        }
+    }
+}
+
+impl From<ConfigError> for Error {
+    fn from(error: ConfigError) -> Self {
+        Self::Config(error)
+    }
+}
+
+impl From<kube::Error> for Error {
+    fn from(error: kube::Error) -> Self {
+        Self::Cluster(error)
+    }
+}

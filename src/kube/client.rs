@@ -1,0 +1,368 @@
+//! The client: one request, one answer.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use ureq::Agent;
+use ureq::http::{self, HeaderName, HeaderValue, header};
+
+use super::answer::{accept, from_ureq, is_framed, read_body};
+use super::config::ClientConfig;
+use super::credentials::{Auth, Credentials, Limits};
+use super::dial::{Dialer, Network, System};
+use super::endpoint::Endpoint;
+use super::error::{Error, ErrorKind};
+use super::interrupt::{Interrupter, Wire, interrupted};
+use super::proxy::Proxy;
+use super::request::{Method, Request, Response};
+use super::tls::{TlsParts, TlsSettings};
+use super::transport::{KubeConnector, MAX_WAIT, NoResolver, Opening};
+
+/// API servers close idle connections after 90 s and load balancers after 60 s or more. Staying well below makes it
+/// rare that a write goes out on a connection that is just being closed.
+const MAX_IDLE: Duration = Duration::from_secs(30);
+
+/// A blocking client for one cluster. Clones share connections and credentials and are cheap.
+///
+/// ```
+/// use std::time::Duration;
+/// use leasehold::kube::{Client, ClientConfig, ErrorKind, Method, Request};
+///
+/// // Nothing listens on this port.
+/// let client = Client::new(ClientConfig::new("http://127.0.0.1:1")?)?;
+/// let error = client
+///     .request(Request {
+///         method: Method::Get,
+///         path: "/version",
+///         query: &[],
+///         body: None,
+///         timeout: Duration::from_secs(5),
+///     })
+///     .unwrap_err();
+/// assert!(matches!(error.kind(), ErrorKind::Connect));
+/// assert!(!error.maybe_sent());
+/// # Ok::<(), leasehold::kube::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Client {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    endpoint: Endpoint,
+    default_namespace: String,
+    tls_settings: TlsSettings,
+    /// Built once: reading the system's roots takes a while. `None` for plain HTTP.
+    tls: Option<TlsParts>,
+    proxy: Option<Proxy>,
+    auth: Auth,
+    impersonation: Vec<(HeaderName, HeaderValue)>,
+    dialer: Dialer,
+    current: Mutex<Current>,
+}
+
+/// What requests go out on until the next interrupt.
+struct Current {
+    interrupter: Interrupter,
+    /// With the version of the client certificate that its connections were opened with.
+    wire: Option<(u64, Arc<Wire>)>,
+}
+
+/// An answer whose body is still to be read.
+pub(super) struct Opened {
+    pub(super) answer: http::Response<ureq::Body>,
+    /// Holds the agent: its connection must stay registered for the interrupt until the body has been read.
+    pub(super) wire: Arc<Wire>,
+}
+
+/// How one request goes out; what does not change when it is repeated.
+struct Attempt<'a> {
+    request: &'a Request<'a>,
+    body: Option<Vec<u8>>,
+    deadline: Instant,
+    place: String,
+}
+
+impl Client {
+    /// Makes a client. Nothing is sent yet.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Config`] when certificates, keys or headers of the configuration are not usable.
+    pub fn new(config: ClientConfig) -> Result<Self, Error> {
+        Self::with_network(config, System)
+    }
+
+    pub(super) fn with_network(config: ClientConfig, network: impl Network) -> Result<Self, Error> {
+        let tls = match config.endpoint.is_https() {
+            true => Some(config.tls.parts(config.endpoint.host(), None)?),
+            false => None,
+        };
+        let shared = Shared {
+            auth: Auth::new(config.auth)?,
+            impersonation: config.impersonation.headers()?,
+            endpoint: config.endpoint,
+            default_namespace: config.default_namespace,
+            tls_settings: config.tls,
+            tls,
+            proxy: config.proxy,
+            dialer: Dialer::new(network),
+            current: Mutex::new(Current { interrupter: Interrupter::new(), wire: None }),
+        };
+        Ok(Client { shared: Arc::new(shared) })
+    }
+
+    /// The namespace of the context or of the service account, else `default`.
+    pub fn default_namespace(&self) -> &str {
+        &self.shared.default_namespace
+    }
+
+    /// Sends a request and waits for the answer.
+    ///
+    /// A 401 is answered once by looking for newer credentials and repeating the request with them: the server has
+    /// then looked at nothing but the credentials. A `GET` whose connection breaks is repeated once on a new one. No
+    /// write is ever repeated after any of it may have been sent.
+    ///
+    /// # Errors
+    ///
+    /// Any [`ErrorKind`]; everything but a 2xx answer with a readable body is one.
+    pub fn request(&self, request: Request<'_>) -> Result<Response, Error> {
+        let interrupter = self.shared.current.lock().interrupter.clone();
+        let attempt = Attempt::new(&request)?;
+        let result = self.shared.repeat_when_rejected(&attempt, &interrupter, |credentials| {
+            let wire = self.shared.wire(credentials, &interrupter)?;
+            let first = self.shared.exchange(&attempt, credentials, &wire, false);
+            match first {
+                // ureq probes a pooled connection before it uses it, but a server may close it right after. A GET
+                // changes nothing, so it may go out again. A PUT or POST may not, even when the connection was old:
+                // the server can have carried it out and closed before the answer came through, and a second copy
+                // would be judged against the first one's result. The caller has to look at what is there.
+                Err(e)
+                    if request.method == Method::Get && e.kind() == &ErrorKind::Io && !interrupter.is_interrupted() =>
+                {
+                    log::debug!("kube: {e}; trying once more on a new connection");
+                    self.shared.exchange(&attempt, credentials, &wire, true)
+                }
+                other => other,
+            }
+        });
+        result.map_err(|e| attempt.explain(e, &interrupter))
+    }
+
+    /// Ends every [`request`](Client::request) that other threads are blocked in right now.
+    ///
+    /// They return an error of the kind [`ErrorKind::Interrupted`] without delay, also while they look up a name,
+    /// connect or run a credential plugin. Requests that start later are not affected; they use new connections.
+    /// Streams go on: each has an [`Interrupter`] of its own. Never blocks on the network.
+    ///
+    /// ```
+    /// # use leasehold::kube::{Client, ClientConfig};
+    /// let client = Client::new(ClientConfig::new("http://127.0.0.1:8001")?)?;
+    /// let for_the_signal_handler = client.clone();
+    /// std::thread::spawn(move || for_the_signal_handler.interrupt()).join().unwrap();
+    /// # Ok::<(), leasehold::kube::Error>(())
+    /// ```
+    pub fn interrupt(&self) {
+        let ended = {
+            let mut current = self.shared.current.lock();
+            current.wire = None;
+            std::mem::take(&mut current.interrupter)
+        };
+        ended.interrupt();
+    }
+
+    /// Opens a stream: everything up to the head of a 2xx answer.
+    pub(super) fn open(
+        &self,
+        request: &Request<'_>,
+        silence: Duration,
+        interrupter: &Interrupter,
+    ) -> Result<Opened, Error> {
+        let attempt = Attempt::new(request)?;
+        let opening = Opening::until(attempt.deadline);
+        let result = self.shared.repeat_when_rejected(&attempt, interrupter, |credentials| {
+            let wire = self.shared.new_wire(credentials, interrupter, opening.clone())?;
+            let agent = wire.agent.clone();
+            let call = self.shared.http_request(&attempt, credentials)?;
+            let call = agent.configure_request(call).timeout_per_read(Some(silence)).build();
+            let answer = agent.run(call).map_err(from_ureq)?;
+            accept(answer).map(|answer| Opened { answer, wire })
+        });
+        opening.finish();
+        result.map_err(|e| attempt.explain(e, interrupter))
+    }
+}
+
+impl Shared {
+    /// Runs it, and once more if the server rejects the credentials and there are others.
+    fn repeat_when_rejected<T>(
+        &self,
+        attempt: &Attempt<'_>,
+        interrupter: &Interrupter,
+        run: impl Fn(&Credentials) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let limits = Limits { deadline: attempt.deadline, interrupter };
+        let credentials = self.auth.current(limits)?;
+        let rejection = match run(&credentials) {
+            Err(e) if e.status().is_some_and(|s| s.code == 401) => e,
+            other => return other,
+        };
+        match self.auth.after_rejection(&credentials, limits) {
+            Ok(Some(newer)) => run(&newer),
+            Ok(None) => Err(rejection),
+            // That the server said 401 is what the caller must know; why there is nothing newer is for the log.
+            Err(e) => {
+                log::warn!("kube: the server rejects the credentials, and there are no newer ones: {e}");
+                Err(rejection)
+            }
+        }
+    }
+
+    /// The agent for these credentials, made anew after an interrupt or when the client certificate has changed.
+    fn wire(&self, credentials: &Credentials, interrupter: &Interrupter) -> Result<Arc<Wire>, Error> {
+        let mut current = self.current.lock();
+        // An interrupt in between has put another interrupter there, and this request was meant. A wire of the old
+        // one must not be left here for the requests that come after it.
+        if !current.interrupter.is(interrupter) {
+            return Err(interrupted());
+        }
+        if let Some((version, wire)) = &current.wire
+            && *version >= credentials.identity_version
+        {
+            return Ok(Arc::clone(wire));
+        }
+        let wire = self.new_wire(credentials, interrupter, Opening::default())?;
+        current.wire = Some((credentials.identity_version, Arc::clone(&wire)));
+        Ok(wire)
+    }
+
+    fn new_wire(
+        &self,
+        credentials: &Credentials,
+        interrupter: &Interrupter,
+        opening: Opening,
+    ) -> Result<Arc<Wire>, Error> {
+        let tls = match (&self.tls, &credentials.identity) {
+            (Some(_), Some(identity)) => Some(self.tls_settings.parts(self.endpoint.host(), Some(identity))?),
+            (tls, _) => tls.clone(),
+        };
+        let connector = KubeConnector {
+            target: self.endpoint.clone(),
+            proxy: self.proxy.clone(),
+            tls,
+            dialer: self.dialer.clone(),
+            interrupter: interrupter.clone(),
+            opening,
+        };
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            // An API server does not redirect. Whoever does must not be given the credentials.
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            // The connector sees to proxies; ureq would take one from the environment by other rules than Go's.
+            .proxy(None)
+            .user_agent(super::USER_AGENT)
+            .accept("application/json")
+            .accept_encoding("identity")
+            .max_idle_age(MAX_IDLE)
+            .max_response_header_size(31 * 1024)
+            .input_buffer_size(32 * 1024)
+            .output_buffer_size(16 * 1024)
+            .build();
+        let wire = Arc::new(Wire {
+            agent: Agent::with_parts(config, connector, NoResolver),
+            interrupter: interrupter.clone(),
+        });
+        interrupter.register(&wire)?;
+        Ok(wire)
+    }
+
+    fn http_request(&self, attempt: &Attempt<'_>, credentials: &Credentials) -> Result<http::Request<Vec<u8>>, Error> {
+        let method = match attempt.request.method {
+            Method::Get => http::Method::GET,
+            Method::Post => http::Method::POST,
+            Method::Put => http::Method::PUT,
+            Method::Delete => http::Method::DELETE,
+        };
+        let uri = self.endpoint.uri(attempt.request.path, attempt.request.query)?;
+        let mut call = http::Request::new(attempt.body.clone().unwrap_or_default());
+        *call.method_mut() = method;
+        *call.uri_mut() = uri;
+        let headers = call.headers_mut();
+        if attempt.body.is_some() {
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        for (name, value) in &self.impersonation {
+            headers.append(name.clone(), value.clone());
+        }
+        if let Some(value) = &credentials.authorization {
+            headers.insert(header::AUTHORIZATION, value.clone());
+        }
+        Ok(call)
+    }
+
+    fn exchange(
+        &self,
+        attempt: &Attempt<'_>,
+        credentials: &Credentials,
+        wire: &Wire,
+        fresh: bool,
+    ) -> Result<Response, Error> {
+        let left = attempt.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(Error::new(ErrorKind::Timeout, "no time was left to send the request"));
+        }
+        let call = self.http_request(attempt, credentials)?;
+        let empty = attempt.body.is_none();
+        // No pooled connection is ever that young.
+        let max_idle = if fresh { Duration::ZERO } else { MAX_IDLE };
+        let call = wire.agent.configure_request(call).timeout_global(Some(left)).max_idle_age(max_idle).build();
+        let answer = match empty {
+            true => wire.agent.run(call.map(|_| ())),
+            false => wire.agent.run(call),
+        };
+        let answer = accept(answer.map_err(from_ureq)?)?;
+        let status = answer.status().as_u16();
+        let framed = is_framed(answer.headers());
+        let body = read_body(answer.into_body()).map_err(|e| e.sent(true))?;
+        // A body that ends with the connection also ends when we shut that down ourselves.
+        if !framed && wire.interrupter.is_interrupted() {
+            return Err(interrupted().sent(true));
+        }
+        Ok(Response { status, body })
+    }
+}
+
+impl<'a> Attempt<'a> {
+    fn new(request: &'a Request<'a>) -> Result<Self, Error> {
+        let place = format!("{} {}", request.method, request.path);
+        let body = match request.body {
+            Some(value) => Some(
+                serde_json::to_vec(value)
+                    .map_err(|_| Error::config(place.clone(), "the body is not representable as JSON"))?,
+            ),
+            None => None,
+        };
+        Ok(Attempt { request, body, deadline: Instant::now() + request.timeout.min(MAX_WAIT), place })
+    }
+
+    /// Puts the request into the error, and tells our own interrupt from the broken connections that it leaves.
+    fn explain(&self, error: Error, interrupter: &Interrupter) -> Error {
+        let error = match error.status() {
+            None if interrupter.is_interrupted() => interrupted().sent(error.maybe_sent()),
+            _ => error,
+        };
+        error.during(&self.place)
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("server", &self.shared.endpoint.url())
+            .field("default_namespace", &self.shared.default_namespace)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,322 @@
+//! Everything a client needs to know: where the cluster is, whom to trust there, who we are.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use ureq::http::{HeaderName, HeaderValue};
+
+#[cfg(feature = "kubeconfig")]
+use super::Kubeconfig;
+use super::endpoint::Endpoint;
+use super::error::Error;
+#[cfg(feature = "kubeconfig")]
+use super::exec::ExecPlugin;
+use super::in_cluster;
+use super::proxy::Proxy;
+use super::secret::Secret;
+use super::tls::{Identity, TlsSettings, certificates};
+
+/// The environment, as a parameter, so that nothing in here depends on the process's own.
+pub(super) type Env<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+
+/// How to reach a cluster. Credentials in it are not shown by `Debug`.
+///
+/// ```
+/// use leasehold::kube::{Client, ClientConfig};
+///
+/// // `kubectl proxy` on this machine: no TLS and no credentials.
+/// let config = ClientConfig::new("http://127.0.0.1:8001")?.with_default_namespace("jobs");
+/// let client = Client::new(config)?;
+/// assert_eq!(client.default_namespace(), "jobs");
+/// # Ok::<(), leasehold::kube::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ClientConfig {
+    pub(super) endpoint: Endpoint,
+    pub(super) default_namespace: String,
+    pub(super) tls: TlsSettings,
+    pub(super) auth: AuthConfig,
+    pub(super) impersonation: Impersonation,
+    pub(super) proxy: Option<Proxy>,
+}
+
+/// How to prove who we are, apart from a client certificate.
+#[derive(Clone, Debug)]
+pub(super) enum AuthConfig {
+    None,
+    /// A value of the `Authorization` header that never changes.
+    Fixed(Secret),
+    TokenFile(PathBuf),
+    #[cfg(feature = "kubeconfig")]
+    Exec(Box<ExecPlugin>),
+}
+
+/// Whom to act as. Source: Kubernetes documentation, "User impersonation".
+#[derive(Clone, Debug, Default)]
+pub(super) struct Impersonation {
+    pub(super) user: Option<String>,
+    pub(super) uid: Option<String>,
+    pub(super) groups: Vec<String>,
+    pub(super) extra: Vec<(String, Vec<String>)>,
+}
+
+impl ClientConfig {
+    /// Finds the cluster as `kubectl` and client-go do: in a pod the service account, else the kubeconfig.
+    ///
+    /// In a pod means that `KUBERNETES_SERVICE_HOST` is set and the service account's token file exists.
+    ///
+    /// # Errors
+    ///
+    /// [`Config`](super::ErrorKind::Config) when neither is there, or what is there is not usable.
+    ///
+    /// ```no_run
+    /// let config = leasehold::kube::ClientConfig::infer()?;
+    /// println!("working in {}", config.default_namespace());
+    /// # Ok::<(), leasehold::kube::Error>(())
+    /// ```
+    pub fn infer() -> Result<Self, Error> {
+        let env: Env<'_> = &|name| std::env::var_os(name);
+        Self::infer_from(env, Path::new(in_cluster::DIRECTORY))
+    }
+
+    pub(super) fn infer_from(env: Env<'_>, service_account: &Path) -> Result<Self, Error> {
+        if in_cluster::is_inside(env, service_account) {
+            return in_cluster::load(env, service_account);
+        }
+        #[cfg(feature = "kubeconfig")]
+        return Kubeconfig::load_from(env)?.client_config_from(None, env);
+        #[cfg(not(feature = "kubeconfig"))]
+        in_cluster::load(env, service_account)
+    }
+
+    /// Uses the service account of the pod this runs in.
+    ///
+    /// Reads `KUBERNETES_SERVICE_HOST`, `KUBERNETES_SERVICE_PORT` and the files in
+    /// `/var/run/secrets/kubernetes.io/serviceaccount`. The token is read again when it is a minute old and whenever
+    /// the server rejects it, for kubelets rotate it.
+    ///
+    /// # Errors
+    ///
+    /// [`Config`](super::ErrorKind::Config) when a variable or a file is missing or not usable.
+    ///
+    /// ```no_run
+    /// let config = leasehold::kube::ClientConfig::in_cluster()?;
+    /// # Ok::<(), leasehold::kube::Error>(())
+    /// ```
+    pub fn in_cluster() -> Result<Self, Error> {
+        in_cluster::load(&|name| std::env::var_os(name), Path::new(in_cluster::DIRECTORY))
+    }
+
+    /// Uses the current context of the kubeconfig: the files in `KUBECONFIG`, or else `~/.kube/config`.
+    ///
+    /// For another context or another file see [`Kubeconfig`].
+    ///
+    /// # Errors
+    ///
+    /// [`Config`](super::ErrorKind::Config), naming the file and the field.
+    ///
+    /// ```no_run
+    /// let config = leasehold::kube::ClientConfig::from_kubeconfig()?;
+    /// # Ok::<(), leasehold::kube::Error>(())
+    /// ```
+    #[cfg(feature = "kubeconfig")]
+    pub fn from_kubeconfig() -> Result<Self, Error> {
+        Kubeconfig::load()?.client_config(None)
+    }
+
+    /// A server by its URL, without credentials and without looking at the environment.
+    ///
+    /// The URL may have a path, which goes in front of the path of every request. `https` trusts the system's roots
+    /// unless [`with_ca_pem`](Self::with_ca_pem) is called.
+    ///
+    /// # Errors
+    ///
+    /// [`Config`](super::ErrorKind::Config) when it is not an `http` or `https` URL.
+    pub fn new(url: &str) -> Result<Self, Error> {
+        Ok(Self::for_endpoint(Endpoint::parse(url, "server")?))
+    }
+
+    pub(super) fn for_endpoint(endpoint: Endpoint) -> Self {
+        ClientConfig {
+            endpoint,
+            default_namespace: "default".to_owned(),
+            tls: TlsSettings::default(),
+            auth: AuthConfig::None,
+            impersonation: Impersonation::default(),
+            proxy: None,
+        }
+    }
+
+    /// The namespace of the context or of the service account, else `default`.
+    pub fn default_namespace(&self) -> &str {
+        &self.default_namespace
+    }
+
+    /// Sets what [`default_namespace`](Self::default_namespace) answers.
+    #[must_use]
+    pub fn with_default_namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.default_namespace = namespace.into();
+        self
+    }
+
+    /// Trusts these certificate authorities, given as a PEM bundle, and no others.
+    ///
+    /// # Errors
+    ///
+    /// [`Config`](super::ErrorKind::Config) when it is not a PEM bundle with at least one certificate.
+    pub fn with_ca_pem(mut self, bundle: &[u8]) -> Result<Self, Error> {
+        let found = certificates(bundle).map_err(|rule| Error::config("certificate-authority", rule))?;
+        self.tls.ca = Some(found);
+        Ok(self)
+    }
+
+    /// Expects the server's certificate to be for this name, and sends it as SNI, whatever the URL's host is.
+    #[must_use]
+    pub fn with_tls_server_name(mut self, name: impl Into<String>) -> Self {
+        self.tls.server_name = Some(name.into());
+        self
+    }
+
+    /// Accepts any server certificate. Warns once in the log: whoever is on the way can then read and change requests.
+    #[must_use]
+    pub fn with_insecure_skip_tls_verify(mut self, skip: bool) -> Self {
+        self.tls.insecure = skip;
+        self
+    }
+
+    /// Authenticates with a client certificate: a PEM chain and a PEM key in PKCS#8, PKCS#1 or SEC1 form.
+    ///
+    /// # Errors
+    ///
+    /// [`Config`](super::ErrorKind::Config) when either does not parse.
+    pub fn with_client_certificate_pem(mut self, chain: &[u8], key: &[u8]) -> Result<Self, Error> {
+        self.tls.identity = Some(Identity::from_pem(chain, key)?);
+        Ok(self)
+    }
+
+    /// Authenticates with a bearer token.
+    #[must_use]
+    pub fn with_token(mut self, token: impl AsRef<str>) -> Self {
+        self.auth = AuthConfig::Fixed(Secret::new(format!("Bearer {}", token.as_ref().trim())));
+        self
+    }
+
+    /// Authenticates with the bearer token in a file, read again when it is a minute old and after every 401.
+    #[must_use]
+    pub fn with_token_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.auth = AuthConfig::TokenFile(path.into());
+        self
+    }
+
+    /// Authenticates with a user name and a password.
+    #[must_use]
+    pub fn with_basic_auth(mut self, user: &str, password: &str) -> Self {
+        let pair = BASE64_STANDARD.encode(format!("{user}:{password}"));
+        self.auth = AuthConfig::Fixed(Secret::new(format!("Basic {pair}")));
+        self
+    }
+
+    /// Goes through an HTTP proxy that takes `CONNECT`.
+    ///
+    /// # Errors
+    ///
+    /// [`Config`](super::ErrorKind::Config) when it is not an `http://` URL.
+    pub fn with_proxy(mut self, url: &str) -> Result<Self, Error> {
+        self.proxy = Some(Proxy::parse(url, "proxy-url")?);
+        Ok(self)
+    }
+
+    /// The URL of the server, without credentials.
+    pub fn server(&self) -> String {
+        self.endpoint.url()
+    }
+}
+
+impl Impersonation {
+    /// The headers it takes; the error names the field.
+    pub(super) fn headers(&self) -> Result<Vec<(HeaderName, HeaderValue)>, Error> {
+        let Some(user) = &self.user else {
+            if self.uid.is_some() || !self.groups.is_empty() || !self.extra.is_empty() {
+                return Err(Error::config("users[].as", "is needed when as-uid, as-groups or as-user-extra is set"));
+            }
+            return Ok(Vec::new());
+        };
+        let value = |field: &str, text: &str| {
+            HeaderValue::from_bytes(text.as_bytes())
+                .map_err(|_| Error::config(format!("users[].{field}"), "holds a control character"))
+        };
+        let mut headers = vec![(HeaderName::from_static("impersonate-user"), value("as", user)?)];
+        if let Some(uid) = &self.uid {
+            headers.push((HeaderName::from_static("impersonate-uid"), value("as-uid", uid)?));
+        }
+        for group in &self.groups {
+            let name = HeaderName::from_static("impersonate-group");
+            headers.push((name, value("as-groups", group)?));
+        }
+        for (key, values) in &self.extra {
+            let name = format!("impersonate-extra-{}", escape_key(key));
+            let name = HeaderName::from_bytes(name.as_bytes())
+                .map_err(|_| Error::config("users[].as-user-extra", "has a key that is too long"))?;
+            for text in values {
+                headers.push((name.clone(), value("as-user-extra", text)?));
+            }
+        }
+        Ok(headers)
+    }
+}
+
+/// Percent-encodes what a header name may not hold, as the API server decodes it.
+fn escape_key(key: &str) -> String {
+    let mut out = String::new();
+    for byte in key.bytes() {
+        match byte {
+            b'!' | b'#' | b'$' | b'&' | b'\'' | b'*' | b'+' | b'-' | b'.' | b'^' | b'_' | b'`' | b'|' | b'~' => {
+                out.push(char::from(byte));
+            }
+            _ if byte.is_ascii_alphanumeric() => out.push(char::from(byte)),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_shows_no_credential() {
+        let config = ClientConfig::new("https://a").unwrap().with_basic_auth("me", "hunter2");
+        let text = format!("{config:?}");
+        assert!(!text.contains("hunter2") && !text.contains("Basic"), "{text}");
+        let text = format!("{:?}", config.with_token("hunter2"));
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+
+    #[test]
+    fn impersonation_becomes_headers() {
+        let who = Impersonation {
+            user: Some("jane".into()),
+            uid: Some("7".into()),
+            groups: vec!["a".into(), "b".into()],
+            extra: vec![("example.com/scopes".into(), vec!["x".into(), "y".into()])],
+        };
+        let headers: Vec<_> =
+            who.headers().unwrap().into_iter().map(|(n, v)| format!("{n}={}", v.to_str().unwrap())).collect();
+        assert_eq!(
+            headers,
+            [
+                "impersonate-user=jane",
+                "impersonate-uid=7",
+                "impersonate-group=a",
+                "impersonate-group=b",
+                "impersonate-extra-example.com%2fscopes=x",
+                "impersonate-extra-example.com%2fscopes=y",
+            ]
+        );
+        let groups_only = Impersonation { groups: vec!["a".into()], ..Impersonation::default() };
+        assert!(groups_only.headers().unwrap_err().to_string().contains("users[].as"));
+    }
+}

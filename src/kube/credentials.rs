@@ -1,0 +1,196 @@
+//! Where the `Authorization` header of a request comes from, and how it is renewed.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use ureq::http::HeaderValue;
+
+use super::config::AuthConfig;
+use super::error::{Error, ErrorKind};
+#[cfg(feature = "kubeconfig")]
+use super::exec::ExecSource;
+use super::interrupt::Interrupter;
+use super::secret::read_file;
+use super::tls::Identity;
+
+/// Kubelets rotate tokens well before they expire; a minute is what client-go waits, too.
+const TOKEN_AGE: Duration = Duration::from_secs(60);
+
+/// A source of credentials that is shared by all requests of a client.
+pub(super) enum Auth {
+    None,
+    Fixed(Credentials),
+    TokenFile(TokenFile),
+    #[cfg(feature = "kubeconfig")]
+    Exec(Box<ExecSource>),
+}
+
+/// What goes into one request.
+#[derive(Clone, Default)]
+pub(super) struct Credentials {
+    pub(super) authorization: Option<HeaderValue>,
+    /// A client certificate from a plugin, in place of the configured one.
+    pub(super) identity: Option<Identity>,
+    /// Counts changes of the identity: connections that were opened with an older one must not be used.
+    pub(super) identity_version: u64,
+}
+
+/// How long a source may take, and what may end it sooner.
+#[derive(Clone, Copy)]
+#[cfg_attr(not(feature = "kubeconfig"), expect(dead_code, reason = "only plugins take time"))]
+pub(super) struct Limits<'a> {
+    pub(super) deadline: Instant,
+    pub(super) interrupter: &'a Interrupter,
+}
+
+pub(super) struct TokenFile {
+    path: PathBuf,
+    cached: Mutex<Option<(HeaderValue, Instant)>>,
+}
+
+impl Auth {
+    pub(super) fn new(config: AuthConfig) -> Result<Self, Error> {
+        Ok(match config {
+            AuthConfig::None => Auth::None,
+            AuthConfig::Fixed(value) => Auth::Fixed(Credentials {
+                authorization: Some(
+                    header(value.expose())
+                        .ok_or_else(|| Error::config("users[].token", "holds a character that no header may have"))?,
+                ),
+                ..Credentials::default()
+            }),
+            AuthConfig::TokenFile(path) => Auth::TokenFile(TokenFile { path, cached: Mutex::new(None) }),
+            #[cfg(feature = "kubeconfig")]
+            AuthConfig::Exec(plugin) => Auth::Exec(Box::new(ExecSource::new(*plugin))),
+        })
+    }
+
+    /// The credentials to use now.
+    #[cfg_attr(not(feature = "kubeconfig"), expect(unused_variables, reason = "only plugins take time"))]
+    pub(super) fn current(&self, limits: Limits<'_>) -> Result<Credentials, Error> {
+        match self {
+            Auth::None => Ok(Credentials::default()),
+            Auth::Fixed(credentials) => Ok(credentials.clone()),
+            Auth::TokenFile(file) => file.current().map(bearer),
+            #[cfg(feature = "kubeconfig")]
+            Auth::Exec(source) => source.current(limits),
+        }
+    }
+
+    /// Other credentials than those the server has just rejected, if there are any.
+    #[cfg_attr(not(feature = "kubeconfig"), expect(unused_variables, reason = "only plugins take time"))]
+    pub(super) fn after_rejection(
+        &self,
+        rejected: &Credentials,
+        limits: Limits<'_>,
+    ) -> Result<Option<Credentials>, Error> {
+        let newer = match self {
+            Auth::None | Auth::Fixed(_) => return Ok(None),
+            Auth::TokenFile(file) => bearer(file.read_again()?),
+            #[cfg(feature = "kubeconfig")]
+            Auth::Exec(source) => source.after_rejection(rejected, limits)?,
+        };
+        let same = newer.authorization == rejected.authorization && newer.identity_version == rejected.identity_version;
+        Ok((!same).then_some(newer))
+    }
+}
+
+impl TokenFile {
+    fn current(&self) -> Result<HeaderValue, Error> {
+        let mut cached = self.cached.lock();
+        if let Some((value, read_at)) = &*cached
+            && read_at.elapsed() < TOKEN_AGE
+        {
+            return Ok(value.clone());
+        }
+        match (read_token(&self.path), &*cached) {
+            (Ok(value), _) => {
+                *cached = Some((value.clone(), Instant::now()));
+                Ok(value)
+            }
+            // A token that was good a minute ago is a better guess than none: the file may be about to be replaced.
+            (Err(e), Some((value, _))) => {
+                log::warn!("kube: keeping the token that was read before: {e}");
+                Ok(value.clone())
+            }
+            (Err(e), None) => Err(e),
+        }
+    }
+
+    fn read_again(&self) -> Result<HeaderValue, Error> {
+        let value = read_token(&self.path)?;
+        *self.cached.lock() = Some((value.clone(), Instant::now()));
+        Ok(value)
+    }
+
+    /// Makes the next request read the file, as if a minute had passed.
+    #[cfg(test)]
+    fn age(&self) {
+        let mut cached = self.cached.lock();
+        if let Some((_, read_at)) = &mut *cached {
+            *read_at = read_at.checked_sub(TOKEN_AGE).unwrap();
+        }
+    }
+}
+
+fn bearer(authorization: HeaderValue) -> Credentials {
+    Credentials { authorization: Some(authorization), ..Credentials::default() }
+}
+
+fn read_token(path: &Path) -> Result<HeaderValue, Error> {
+    let failed = |rule: &str| Error::new(ErrorKind::Credentials, rule).at(format!("token file {}", path.display()));
+    let bytes = read_file(path).map_err(|e| failed("cannot be read").caused_by(e))?;
+    let text = std::str::from_utf8(&bytes).map_err(|_| failed("holds no text"))?;
+    let token = text.trim();
+    if token.is_empty() {
+        return Err(failed("is empty"));
+    }
+    bearer_header(token).ok_or_else(|| failed("holds something else than one token"))
+}
+
+pub(super) fn bearer_header(token: &str) -> Option<HeaderValue> {
+    header(&format!("Bearer {token}"))
+}
+
+fn header(text: &str) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_str(text).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(name: &str, content: &str) -> TokenFile {
+        let path = std::env::temp_dir().join(format!("leasehold-{name}-{}", std::process::id()));
+        std::fs::write(&path, content).unwrap();
+        TokenFile { path, cached: Mutex::new(None) }
+    }
+
+    #[test]
+    fn a_token_is_kept_for_a_minute_and_read_again_after_it() {
+        let token = file("token-age", "one\n");
+        assert_eq!(token.current().unwrap(), "Bearer one");
+        std::fs::write(&token.path, "two").unwrap();
+        assert_eq!(token.current().unwrap(), "Bearer one");
+        token.age();
+        assert_eq!(token.current().unwrap(), "Bearer two");
+        std::fs::remove_file(&token.path).unwrap();
+        token.age();
+        assert_eq!(token.current().unwrap(), "Bearer two");
+    }
+
+    #[test]
+    fn a_bad_token_file_is_named_and_its_content_is_not() {
+        for content in ["", " \n", "hunter2\nhunter2", "hunter2\u{7}"] {
+            let token = file("token-bad", content);
+            let error = token.current().unwrap_err();
+            std::fs::remove_file(&token.path).unwrap();
+            assert_eq!(error.kind(), &ErrorKind::Credentials);
+            let text = format!("{error} {error:?}");
+            assert!(text.contains("token-bad") && !text.contains("hunter2"), "{text}");
+        }
+    }
+}

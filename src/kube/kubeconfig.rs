@@ -1,0 +1,216 @@
+//! Kubeconfig files: what they say, how several are merged, and what a context of theirs means.
+//!
+//! Source: Kubernetes documentation, "Organizing Cluster Access Using kubeconfig Files", and
+//! `k8s.io/client-go/tools/clientcmd/api/v1`.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use super::config::{ClientConfig, Env};
+use super::error::Error;
+use super::secret::read_file;
+
+mod resolve;
+mod schema;
+
+use schema::{AuthInfo, Cluster, Context, File, Named};
+
+/// One or several kubeconfig files, merged as `kubectl` merges them.
+///
+/// ```no_run
+/// use leasehold::kube::{Client, Kubeconfig};
+///
+/// let kubeconfig = Kubeconfig::from_path("/etc/jobs/kubeconfig")?;
+/// let client = Client::new(kubeconfig.client_config(Some("staging"))?)?;
+/// # Ok::<(), leasehold::kube::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Kubeconfig {
+    /// For messages: where it came from.
+    origin: String,
+    current_context: Option<String>,
+    clusters: Vec<Entry<Cluster>>,
+    users: Vec<Entry<AuthInfo>>,
+    contexts: Vec<Entry<Context>>,
+}
+
+/// A named entry with the file it stands in: relative paths in it are relative to that.
+#[derive(Clone, Debug)]
+struct Entry<T> {
+    name: String,
+    file: PathBuf,
+    value: T,
+}
+
+impl Kubeconfig {
+    /// Reads the files in `KUBECONFIG`, or else `~/.kube/config`.
+    ///
+    /// Of several files, the first one that has a name or a current context wins. Missing ones are skipped.
+    ///
+    /// # Errors
+    ///
+    /// [`Config`](super::ErrorKind::Config) when there is none, or one cannot be read or parsed.
+    pub fn load() -> Result<Self, Error> {
+        Self::load_from(&|name| std::env::var_os(name))
+    }
+
+    pub(super) fn load_from(env: Env<'_>) -> Result<Self, Error> {
+        let (origin, files) = match env("KUBECONFIG").filter(|list| !list.is_empty()) {
+            Some(list) => ("KUBECONFIG".to_owned(), split_paths(&list)),
+            None => {
+                let home = ["HOME", "USERPROFILE"]
+                    .into_iter()
+                    .find_map(|name| env(name).filter(|home| !home.is_empty()))
+                    .ok_or_else(|| Error::config("HOME", "is not set, and neither is KUBECONFIG"))?;
+                let file = Path::new(&home).join(".kube").join("config");
+                (file.display().to_string(), vec![file])
+            }
+        };
+        let mut merged = Kubeconfig { origin, ..Kubeconfig::default() };
+        let mut found = false;
+        for file in files {
+            match read_file(&file) {
+                Ok(bytes) => merged.add(&file, &bytes)?,
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
+                Err(e) => {
+                    return Err(Error::config(file.display().to_string(), "cannot be read").caused_by(e));
+                }
+            }
+            found = true;
+        }
+        if !found {
+            return Err(Error::config(
+                merged.origin,
+                "no kubeconfig there; set KUBECONFIG, or run in a pod with a service account",
+            ));
+        }
+        Ok(merged)
+    }
+
+    /// Reads one file.
+    ///
+    /// # Errors
+    ///
+    /// [`Config`](super::ErrorKind::Config) when it cannot be read or parsed.
+    pub fn from_path(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let mut only = Kubeconfig { origin: path.display().to_string(), ..Kubeconfig::default() };
+        let bytes =
+            read_file(path).map_err(|e| Error::config(path.display().to_string(), "cannot be read").caused_by(e))?;
+        only.add(path, &bytes)?;
+        Ok(only)
+    }
+
+    /// Reads the text of a kubeconfig. Relative paths in it are relative to `directory`.
+    ///
+    /// # Errors
+    ///
+    /// [`Config`](super::ErrorKind::Config) when it cannot be parsed.
+    ///
+    /// ```
+    /// use leasehold::kube::Kubeconfig;
+    ///
+    /// let text = "
+    /// clusters: [{ name: local, cluster: { server: 'http://127.0.0.1:8001' } }]
+    /// contexts: [{ name: dev, context: { cluster: local, user: '', namespace: jobs } }]
+    /// current-context: dev
+    /// ";
+    /// let kubeconfig = Kubeconfig::from_text(text, "/etc/jobs")?;
+    /// assert_eq!(kubeconfig.client_config(None)?.default_namespace(), "jobs");
+    /// # Ok::<(), leasehold::kube::Error>(())
+    /// ```
+    pub fn from_text(text: &str, directory: impl AsRef<Path>) -> Result<Self, Error> {
+        let file = directory.as_ref().join("kubeconfig");
+        let mut only = Kubeconfig { origin: "kubeconfig".to_owned(), ..Kubeconfig::default() };
+        only.add(&file, text.as_bytes())?;
+        Ok(only)
+    }
+
+    /// The name of the current context.
+    pub fn current_context(&self) -> Option<&str> {
+        self.current_context.as_deref()
+    }
+
+    /// The names of all contexts.
+    pub fn context_names(&self) -> impl Iterator<Item = &str> {
+        self.contexts.iter().map(|entry| entry.name.as_str())
+    }
+
+    /// What a context means, the current one if none is named. Reads the certificate and key files it refers to.
+    ///
+    /// `HTTPS_PROXY` and `NO_PROXY` are taken from the environment unless the cluster names a proxy of its own.
+    ///
+    /// # Errors
+    ///
+    /// [`Config`](super::ErrorKind::Config), naming the file, the field and the rule.
+    pub fn client_config(&self, context: Option<&str>) -> Result<ClientConfig, Error> {
+        self.client_config_from(context, &|name| std::env::var_os(name))
+    }
+
+    fn add(&mut self, file: &Path, bytes: &[u8]) -> Result<(), Error> {
+        let parsed = parse(file, bytes)?;
+        // Token files are read and plugins run much later, when the working directory may be another.
+        let absolute = std::path::absolute(file);
+        let file = absolute.as_deref().unwrap_or(file);
+        if self.current_context.is_none() {
+            self.current_context = parsed.current_context.filter(|name| !name.is_empty());
+        }
+        add_all(&mut self.clusters, file, "clusters", parsed.clusters)?;
+        add_all(&mut self.users, file, "users", parsed.users)?;
+        add_all(&mut self.contexts, file, "contexts", parsed.contexts)
+    }
+}
+
+fn split_paths(list: &OsString) -> Vec<PathBuf> {
+    std::env::split_paths(list).filter(|path| !path.as_os_str().is_empty()).collect()
+}
+
+fn add_all<T>(into: &mut Vec<Entry<T>>, file: &Path, field: &str, from: Option<Vec<Named<T>>>) -> Result<(), Error> {
+    let from = from.unwrap_or_default();
+    let before = into.len();
+    for named in from {
+        let name = named.name;
+        if into[before..].iter().any(|entry| entry.name == name) {
+            let place = format!("{}: {field}[{name}]", file.display());
+            return Err(Error::config(place, "the name stands there twice"));
+        }
+        // The first file that has a name wins, as a whole: entries are not mixed.
+        if !into[..before].iter().any(|entry| entry.name == name) {
+            into.push(Entry { name, file: file.to_owned(), value: named.value });
+        }
+    }
+    Ok(())
+}
+
+fn parse(file: &Path, bytes: &[u8]) -> Result<File, Error> {
+    let text =
+        std::str::from_utf8(bytes).map_err(|_| Error::config(file.display().to_string(), "is not UTF-8 text"))?;
+    // An empty file is an empty kubeconfig, as for kubectl.
+    if text.trim().is_empty() {
+        return Ok(File::default());
+    }
+    let mut options = serde_saphyr::Options::default();
+    options.with_snippet = false;
+    // Aliases are what YAML bombs are made of; kubeconfigs have next to none.
+    let mut budget = serde_saphyr::budget::Budget::default();
+    budget.max_events = 200_000;
+    budget.max_nodes = 100_000;
+    budget.max_depth = 64;
+    budget.max_aliases = 256;
+    budget.max_anchors = 256;
+    budget.max_documents = 1;
+    options.budget = Some(budget);
+    options.alias_limits.max_total_replayed_events = 10_000;
+    let document: Option<File> = serde_saphyr::from_str_with_options(text, options).map_err(|e| {
+        // The parser's own words may quote the file, so only the position is told.
+        let rule = match e.location() {
+            Some(at) => format!("is not a valid kubeconfig at line {} column {}", at.line(), at.column()),
+            None => "is not a valid kubeconfig".to_owned(),
+        };
+        Error::config(file.display().to_string(), rule)
+    })?;
+    Ok(document.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests;

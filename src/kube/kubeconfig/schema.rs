@@ -1,0 +1,113 @@
+//! What may stand in a kubeconfig, as far as it matters to a client. Unknown fields are ignored.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+use crate::kube::secret::Secret;
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "kebab-case", default)]
+pub(super) struct File {
+    pub(super) current_context: Option<String>,
+    pub(super) clusters: Option<Vec<Named<Cluster>>>,
+    pub(super) users: Option<Vec<Named<AuthInfo>>>,
+    pub(super) contexts: Option<Vec<Named<Context>>>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Named<T> {
+    pub(super) name: String,
+    /// The key differs by list; a null or absent one is an empty entry.
+    #[serde(
+        alias = "cluster",
+        alias = "user",
+        alias = "context",
+        default,
+        deserialize_with = "or_default",
+        bound(deserialize = "T: Deserialize<'de> + Default")
+    )]
+    pub(super) value: T,
+}
+
+#[derive(Deserialize, Clone, Debug, Default)]
+#[serde(rename_all = "kebab-case", default)]
+pub(super) struct Context {
+    pub(super) cluster: Option<String>,
+    pub(super) user: Option<String>,
+    pub(super) namespace: Option<String>,
+}
+
+#[derive(Deserialize, Clone, Debug, Default)]
+#[serde(rename_all = "kebab-case", default)]
+pub(super) struct Cluster {
+    pub(super) server: Option<String>,
+    pub(super) tls_server_name: Option<String>,
+    pub(super) insecure_skip_tls_verify: Option<bool>,
+    pub(super) certificate_authority: Option<String>,
+    pub(super) certificate_authority_data: Option<String>,
+    /// A secret because it may hold a password.
+    pub(super) proxy_url: Option<Secret>,
+    pub(super) extensions: Option<Vec<Extension>>,
+}
+
+#[derive(Deserialize, Clone, Debug)]
+pub(super) struct Extension {
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) extension: Value,
+}
+
+#[derive(Deserialize, Clone, Debug, Default)]
+#[serde(rename_all = "kebab-case", default)]
+pub(super) struct AuthInfo {
+    pub(super) client_certificate: Option<String>,
+    pub(super) client_certificate_data: Option<String>,
+    pub(super) client_key: Option<String>,
+    pub(super) client_key_data: Option<Secret>,
+    pub(super) token: Option<Secret>,
+    #[serde(rename = "tokenFile")]
+    pub(super) token_file: Option<String>,
+    pub(super) username: Option<String>,
+    pub(super) password: Option<Secret>,
+    #[serde(rename = "as")]
+    pub(super) act_as: Option<String>,
+    pub(super) as_uid: Option<String>,
+    pub(super) as_groups: Option<Vec<String>>,
+    pub(super) as_user_extra: Option<BTreeMap<String, Vec<String>>>,
+    pub(super) auth_provider: Option<AuthProvider>,
+    pub(super) exec: Option<Exec>,
+}
+
+#[derive(Deserialize, Clone, Debug, Default)]
+#[serde(default)]
+pub(super) struct AuthProvider {
+    pub(super) name: Option<String>,
+}
+
+#[derive(Deserialize, Clone, Debug, Default)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Exec {
+    pub(super) api_version: Option<String>,
+    pub(super) command: Option<String>,
+    pub(super) args: Option<Vec<Secret>>,
+    pub(super) env: Option<Vec<Variable>>,
+    pub(super) install_hint: Option<String>,
+    pub(super) provide_cluster_info: Option<bool>,
+    pub(super) interactive_mode: Option<String>,
+}
+
+#[derive(Deserialize, Clone, Debug)]
+pub(super) struct Variable {
+    pub(super) name: String,
+    pub(super) value: Secret,
+}
+
+fn or_default<'de, D, T>(from: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Ok(Option::deserialize(from)?.unwrap_or_default())
+}

@@ -1,0 +1,212 @@
+use std::ffi::OsString;
+use std::path::Path;
+
+use super::Kubeconfig;
+use crate::kube::config::AuthConfig;
+use crate::kube::tests::Scratch;
+use crate::kube::{Client, ClientConfig, Error, ErrorKind};
+
+const CA: &str = include_str!("../tests/ca.pem");
+
+fn no_env(_: &str) -> Option<OsString> {
+    None
+}
+
+fn load(text: &str) -> Result<ClientConfig, Error> {
+    Kubeconfig::from_text(text, "/etc/kube")?.client_config_from(None, &no_env)
+}
+
+/// A kubeconfig with one cluster, one context and this user.
+fn with_user(user: &str) -> String {
+    with("{ server: 'https://10.0.0.1' }", user)
+}
+
+fn with(cluster: &str, user: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Config\npreferences: {{}}\ncurrent-context: c\n\
+         clusters:\n- name: k\n  cluster: {cluster}\n\
+         contexts:\n- name: c\n  context: {{ cluster: k, user: u, namespace: jobs, unknown: 1 }}\n\
+         users:\n- name: u\n  user: {user}\n"
+    )
+}
+
+fn authorization(config: &ClientConfig) -> &str {
+    match &config.auth {
+        AuthConfig::Fixed(value) => value.expose(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_context_names_all() {
+    let config = load(&with_user("{ token: sesame, as: jane, as-groups: [a] }")).unwrap();
+    assert_eq!(config.server(), "https://10.0.0.1");
+    assert_eq!(config.default_namespace(), "jobs");
+    assert_eq!(authorization(&config), "Bearer sesame");
+    assert_eq!(config.impersonation.user.as_deref(), Some("jane"));
+    let config = load(&with_user("{ username: me, password: hunter2 }")).unwrap();
+    assert_eq!(authorization(&config), "Basic bWU6aHVudGVyMg==");
+    let config = load(&with_user("{ token: a, tokenFile: secrets/token }")).unwrap();
+    let AuthConfig::TokenFile(path) = &config.auth else {
+        panic!("{config:?}");
+    };
+    assert_eq!(path, Path::new("/etc/kube/secrets/token"));
+    assert!(matches!(load(&with_user("null")).unwrap().auth, AuthConfig::None));
+}
+
+#[test]
+fn json_is_yaml_too() {
+    let text = r#"{"current-context":"c","clusters":[{"name":"k","cluster":{"server":"http://a/b/"}}],
+        "contexts":[{"name":"c","context":{"cluster":"k"}}],"users":null}"#;
+    let config = load(text).unwrap();
+    assert_eq!((config.server().as_str(), config.default_namespace()), ("http://a/b", "default"));
+}
+
+#[test]
+fn files_are_merged_and_the_first_wins() {
+    let scratch = Scratch::new();
+    let cluster = |server: &str| format!("clusters: [{{ name: k, cluster: {{ server: 'http://{server}' }} }}]\n");
+    let user = "users: [{ name: u, user: { tokenFile: token } }]\n";
+    let contexts = |namespace: &str| {
+        format!("contexts: [{{ name: c, context: {{ cluster: k, user: u, namespace: {namespace} }} }}]\n")
+    };
+    std::fs::create_dir(scratch.path().join("other")).unwrap();
+    let files = [
+        scratch.file("one", cluster("first")),
+        scratch.path().join("missing"),
+        scratch.file("other/two", format!("current-context: c\n{}{user}{}", cluster("second"), contexts("x"))),
+        scratch.file("empty", "\n"),
+        scratch.file("three", format!("current-context: d\n{}", contexts("y"))),
+    ];
+    let list = std::env::join_paths(files.iter().map(|f| f.as_os_str()).chain([OsString::new().as_os_str()])).unwrap();
+    let env = move |name: &str| (name == "KUBECONFIG").then(|| list.clone());
+    let kubeconfig = Kubeconfig::load_from(&env).unwrap();
+    assert_eq!(kubeconfig.current_context(), Some("c"));
+    assert_eq!(kubeconfig.context_names().collect::<Vec<_>>(), ["c"]);
+    let config = kubeconfig.client_config_from(None, &env).unwrap();
+    assert_eq!((config.server().as_str(), config.default_namespace()), ("http://first", "x"));
+    let AuthConfig::TokenFile(path) = &config.auth else {
+        panic!("{config:?}");
+    };
+    assert_eq!(path, &scratch.path().join("other/token"));
+}
+
+#[test]
+fn home_is_used_without_a_list_and_absence_is_told() {
+    let scratch = Scratch::new();
+    let home = OsString::from(scratch.path());
+    let env = move |name: &str| (name == "HOME").then(|| home.clone());
+    let error = Kubeconfig::load_from(&env).unwrap_err().to_string();
+    assert!(error.contains(".kube") && error.contains("KUBECONFIG"), "{error}");
+    std::fs::create_dir(scratch.path().join(".kube")).unwrap();
+    scratch.file(".kube/config", with_user("{}"));
+    let config = ClientConfig::infer_from(&env, Path::new("/nonexistent")).unwrap();
+    assert_eq!(config.default_namespace(), "jobs");
+    assert!(Kubeconfig::load_from(&no_env).is_err());
+}
+
+#[test]
+fn certificates_come_from_data_or_files_next_to_the_kubeconfig() {
+    let scratch = Scratch::new();
+    scratch.file("ca.pem", CA);
+    let cluster = "{ server: 'https://a', certificate-authority: ca.pem, tls-server-name: b, proxy-url: 'http://p:1' }";
+    let kubeconfig = Kubeconfig::from_path(scratch.file("config", with(cluster, "{}"))).unwrap();
+    let config = kubeconfig.client_config_from(None, &no_env).unwrap();
+    assert_eq!(config.tls.ca.as_ref().unwrap().len(), 1);
+    assert_eq!(config.tls.server_name.as_deref(), Some("b"));
+    assert!(config.proxy.is_some());
+    use base64::Engine;
+    let data = base64::prelude::BASE64_STANDARD.encode(CA);
+    let cluster = format!("{{ server: 'https://a', certificate-authority: no, certificate-authority-data: {data} }}");
+    assert!(load(&with(&cluster, "{}")).unwrap().tls.ca.is_some());
+}
+
+#[test]
+fn a_credential_plugin_is_resolved() {
+    let cluster = "{ server: 'https://a', extensions: \
+        [{ name: client.authentication.k8s.io/exec, extension: { audience: x } }] }";
+    let plugin = |command: &str| {
+        let user = format!(
+            "{{ exec: {{ apiVersion: client.authentication.k8s.io/v1, command: {command}, args: [hunter2], \
+             env: [{{ name: A, value: hunter2 }}], provideClusterInfo: true, interactiveMode: IfAvailable }} }}"
+        );
+        match load(&with(cluster, &user)).unwrap().auth {
+            AuthConfig::Exec(plugin) => *plugin,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(plugin("aws").command, Path::new("aws"));
+    assert_eq!(plugin("./aws").command, Path::new("/etc/kube/./aws"));
+    assert_eq!(plugin("bin/aws").command, Path::new("/etc/kube/bin/aws"));
+    assert_eq!(plugin("/bin/aws").command, Path::new("/bin/aws"));
+    let info = plugin("aws").cluster_info.unwrap();
+    assert_eq!(info["config"]["audience"], "x");
+    assert_eq!(info["server"], "https://a");
+    assert!(!format!("{:?}", plugin("aws")).contains("hunter2"));
+}
+
+#[test]
+fn broken_rules_name_file_field_and_remedy() {
+    let server = |rest: &str| with(&format!("{{ server: 'https://a', {rest} }}"), "{}");
+    let exec = |fields: &str| with_user(&format!("{{ exec: {{ {fields} }} }}"));
+    let v1 = "apiVersion: client.authentication.k8s.io/v1";
+    for (text, expected) in [
+        (with("{}", "{}"), "clusters[k].server"),
+        (with("{ server: 'https://me:hunter2@a' }", "{}"), "clusters[k].server"),
+        (server("certificate-authority: /nonexistent"), "clusters[k].certificate-authority"),
+        (server("certificate-authority-data: '!hunter2'"), "certificate-authority-data: is not base64"),
+        (server("certificate-authority-data: aHVudGVyMg=="), "clusters[k].certificate-authority"),
+        (server("proxy-url: 'socks5://hunter2@a'"), "clusters[k].proxy-url"),
+        (with_user("{ auth-provider: { name: gcp } }"), "gke-gcloud-auth-plugin"),
+        (with_user("{ token: hunter2, username: a }"), "users[u].username"),
+        (with_user("{ client-key-data: aHVudGVyMg== }"), "users[u].client-certificate"),
+        (with_user("{ as-groups: [a] }"), "users[].as"),
+        (exec("command: a"), "users[u].exec.apiVersion"),
+        (exec(v1), "users[u].exec.command"),
+        (exec(&format!("{v1}, command: a, interactiveMode: Always")), "interactiveMode"),
+        (exec(&format!("{v1}, command: a, env: [{{ name: 'A=', value: hunter2 }}]")), "users[u].exec.env"),
+        (with_user("{}").replace("current-context: c", ""), "current-context"),
+        (with_user("{}").replace("current-context: c", "current-context: z"), "\"z\""),
+        (with_user("{}").replace("cluster: k,", "cluster: z,"), "contexts[c].cluster"),
+        (with_user("{}").replace("user: u,", "user: z,"), "contexts[c].user"),
+        (with_user("{}").replace("- name: u", "- name: u\n- name: u"), "twice"),
+        (with_user("{ token: { hunter2: hunter2 } }"), "line"),
+        ("clusters: [hunter2".to_owned(), "line"),
+        ("hunter2".to_owned(), "line"),
+    ] {
+        let error = load(&text).unwrap_err();
+        let shown = format!("{error} {error:?}");
+        assert_eq!(error.kind(), &ErrorKind::Config, "{text}");
+        assert!(shown.contains(expected) && shown.contains("kubeconfig"), "{shown}");
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
+    let contradiction = server("insecure-skip-tls-verify: true, certificate-authority-data: x");
+    assert!(load(&contradiction).is_err());
+}
+
+#[test]
+fn bombs_are_defused() {
+    let mut bomb = String::from("a: &a [x, x, x, x, x, x, x, x, x, x]\n");
+    for (from, to) in "abcdefghi".chars().zip("bcdefghij".chars()) {
+        let aliases = vec![format!("*{from}"); 10].join(", ");
+        bomb.push_str(&format!("{to}: &{to} [{aliases}]\n"));
+    }
+    bomb.push_str("clusters: *j\n");
+    let deep = format!("clusters: {}{}", "[".repeat(20_000), "]".repeat(20_000));
+    for text in [bomb, deep] {
+        assert_eq!(load(&text).unwrap_err().kind(), &ErrorKind::Config);
+    }
+}
+
+#[test]
+fn no_secret_is_shown() {
+    let text = with(
+        "{ server: 'https://a', proxy-url: 'http://me:hunter2@p' }",
+        "{ token: hunter2, password: hunter2, exec: { args: [hunter2], env: [{ name: A, value: hunter2 }] } }",
+    );
+    let kubeconfig = Kubeconfig::from_text(&text, "/etc/kube").unwrap();
+    let config = kubeconfig.client_config_from(None, &no_env).unwrap();
+    let shown = format!("{kubeconfig:?} {config:?}");
+    assert!(!shown.contains("hunter2") && !shown.contains("aHVudGVyMg"), "{shown}");
+    assert!(Client::new(config.with_ca_pem(CA.as_bytes()).unwrap()).is_ok());
+}

@@ -1,0 +1,153 @@
+//! Answers that do not end: one JSON object a line, as a watch sends them.
+
+use std::fmt;
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::answer::from_ureq;
+use super::client::{Client, Opened};
+use super::error::{Error, ErrorKind};
+use super::interrupt::{Interrupter, Wire, interrupted};
+use super::request::Request;
+use super::transport::MAX_WAIT;
+
+/// An object larger than this cannot be in etcd.
+const MAX_LINE: usize = 4 * 1024 * 1024;
+
+const CHUNK: usize = 16 * 1024;
+
+/// An open stream of lines, on a connection of its own.
+///
+/// Dropping it closes the connection.
+pub struct Stream {
+    reader: ureq::BodyReader<'static>,
+    /// Its agent is what an interrupt shuts down.
+    _wire: Arc<Wire>,
+    interrupter: Interrupter,
+    place: String,
+    buffer: Vec<u8>,
+    /// How much of the buffer is known to hold no line end.
+    searched: usize,
+    done: bool,
+}
+
+impl Client {
+    /// Opens a stream, such as a watch.
+    ///
+    /// `request.timeout` bounds all that comes before the first line: credentials, name look-up, connect, TLS and the
+    /// head of the answer. After that, `silence` is the longest time between two pieces of data; longer is an error
+    /// of the kind [`ErrorKind::Timeout`]. The interrupter ends this stream from any thread, also while it is being
+    /// opened; it is of no use to another one after that.
+    ///
+    /// # Errors
+    ///
+    /// As for [`request`](Client::request).
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    /// use leasehold::kube::{Client, ClientConfig, Interrupter, Method, Request};
+    ///
+    /// let client = Client::new(ClientConfig::infer()?)?;
+    /// let interrupter = Interrupter::new();
+    /// let mut events = client.stream(
+    ///     Request {
+    ///         method: Method::Get,
+    ///         path: "/apis/coordination.k8s.io/v1/namespaces/default/leases",
+    ///         query: &[("watch", "true"), ("fieldSelector", "metadata.name=my-controller")],
+    ///         body: None,
+    ///         timeout: Duration::from_secs(5),
+    ///     },
+    ///     Duration::from_secs(60),
+    ///     &interrupter,
+    /// )?;
+    /// while let Some(line) = events.next_line()? {
+    ///     println!("{}", String::from_utf8_lossy(&line));
+    /// }
+    /// # Ok::<(), leasehold::kube::Error>(())
+    /// ```
+    pub fn stream(&self, request: Request<'_>, silence: Duration, interrupter: &Interrupter) -> Result<Stream, Error> {
+        let silence = silence.clamp(Duration::from_millis(1), MAX_WAIT);
+        let Opened { answer, wire } = self.open(&request, silence, interrupter)?;
+        Ok(Stream {
+            reader: answer.into_body().into_reader(),
+            _wire: wire,
+            interrupter: interrupter.clone(),
+            place: format!("{} {} (stream)", request.method, request.path),
+            buffer: Vec::new(),
+            searched: 0,
+            done: false,
+        })
+    }
+}
+
+impl Stream {
+    /// Waits for the next line and returns it without its line end; `None` when the server has ended the stream.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Timeout`] after too long a silence, [`ErrorKind::Interrupted`], [`ErrorKind::BodyTooLarge`] for a
+    /// line of more than 4 MiB, [`ErrorKind::Malformed`] when the stream ends inside a line, or what a broken
+    /// connection is. The stream is over after an error, and answers `None` from then on.
+    pub fn next_line(&mut self) -> Result<Option<Vec<u8>>, Error> {
+        if self.done {
+            return Ok(None);
+        }
+        let line = self.advance();
+        if !matches!(line, Ok(Some(_))) {
+            self.done = true;
+            self.buffer = Vec::new();
+        }
+        line.map_err(|e| match self.interrupter.is_interrupted() {
+            true => interrupted().sent(true).during(&self.place),
+            false => e.sent(true).during(&self.place),
+        })
+    }
+
+    fn advance(&mut self) -> Result<Option<Vec<u8>>, Error> {
+        loop {
+            if let Some(at) = self.buffer[self.searched..].iter().position(|b| *b == b'\n') {
+                let end = self.searched + at;
+                let rest = self.buffer.split_off(end + 1);
+                let mut line = std::mem::replace(&mut self.buffer, rest);
+                self.searched = 0;
+                line.truncate(end);
+                if line.last() == Some(&b'\r') {
+                    line.pop();
+                }
+                if line.is_empty() {
+                    continue;
+                }
+                return Ok(Some(line));
+            }
+            self.searched = self.buffer.len();
+            if self.searched > MAX_LINE {
+                return Err(Error::new(ErrorKind::BodyTooLarge, "a line of the stream is larger than 4 MiB"));
+            }
+            let mut chunk = [0; CHUNK];
+            match self.reader.read(&mut chunk) {
+                // Shutting the connection down looks like its end to a body without a length.
+                Ok(0) if self.interrupter.is_interrupted() => return Err(interrupted()),
+                Ok(0) if self.buffer.is_empty() => return Ok(None),
+                Ok(0) => {
+                    return Err(Error::new(ErrorKind::Malformed, "the stream ended inside a line"));
+                }
+                Ok(n) => self.buffer.extend_from_slice(&chunk[..n]),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => {
+                    let error = from_ureq(e.into());
+                    return Err(match error.kind() {
+                        ErrorKind::Timeout => Error::new(ErrorKind::Timeout, "the stream was silent for too long"),
+                        _ => error,
+                    });
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream").field("place", &self.place).field("done", &self.done).finish_non_exhaustive()
+    }
+}

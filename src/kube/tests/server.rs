@@ -1,0 +1,158 @@
+//! A server that does, connection by connection, what a test tells it to.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+
+use super::LONG;
+use crate::kube::{Client, ClientConfig};
+
+pub(super) type Script = Box<dyn FnOnce(&mut Connection) + Send>;
+
+pub(super) trait Duplex: Read + Write + Send {}
+impl<T: Read + Write + Send> Duplex for T {}
+
+pub(super) struct Connection {
+    io: Box<dyn Duplex>,
+    seen: Sender<String>,
+}
+
+pub(super) struct Server {
+    pub(super) port: u16,
+    seen: Receiver<String>,
+    closed: Receiver<()>,
+}
+
+/// Makes a boxed script of a closure.
+pub(super) fn script(f: impl FnOnce(&mut Connection) + Send + 'static) -> Script {
+    Box::new(f)
+}
+
+/// Takes one connection a script, all at the same time.
+pub(super) fn serve(scripts: Vec<Script>) -> Server {
+    serve_with(None, scripts)
+}
+
+pub(super) fn serve_with(tls: Option<Arc<rustls::ServerConfig>>, scripts: Vec<Script>) -> Server {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (tx, seen) = unbounded();
+    let (closing, closed) = unbounded();
+    thread::spawn(move || {
+        for script in scripts {
+            let (stream, _) = listener.accept().unwrap();
+            stream.set_read_timeout(Some(LONG)).unwrap();
+            let (tls, tx, closing) = (tls.clone(), tx.clone(), closing.clone());
+            thread::spawn(move || {
+                run(stream, tls, tx, script);
+                let _ = closing.send(());
+            });
+        }
+    });
+    Server { port, seen, closed }
+}
+
+fn run(stream: TcpStream, tls: Option<Arc<rustls::ServerConfig>>, seen: Sender<String>, script: Script) {
+    let io: Box<dyn Duplex> = match tls {
+        None => Box::new(stream),
+        Some(config) => {
+            let conn = rustls::ServerConnection::new(config).unwrap();
+            Box::new(rustls::StreamOwned::new(conn, stream))
+        }
+    };
+    script(&mut Connection { io, seen });
+}
+
+impl Connection {
+    /// Reads one request with its body; `None` when the client has closed, or failed to shake hands.
+    pub(super) fn request(&mut self) -> Option<String> {
+        let mut text = Vec::new();
+        let mut byte = [0];
+        while !text.ends_with(b"\r\n\r\n") {
+            if self.io.read(&mut byte).ok()? == 0 {
+                return None;
+            }
+            text.push(byte[0]);
+        }
+        let head = String::from_utf8(text).unwrap();
+        let length = head
+            .lines()
+            .find_map(|l| l.to_ascii_lowercase().strip_prefix("content-length: ").map(str::to_owned))
+            .map_or(0, |n| n.parse().unwrap());
+        let mut body = vec![0; length];
+        self.io.read_exact(&mut body).ok()?;
+        let request = head + &String::from_utf8(body).unwrap();
+        let _ = self.seen.send(request.clone());
+        Some(request)
+    }
+
+    pub(super) fn send(&mut self, text: &str) {
+        // The client may have gone already; that is for the test to judge.
+        let _ = self.io.write_all(text.as_bytes());
+        let _ = self.io.flush();
+    }
+
+    pub(super) fn answer(&mut self, status: &str, body: &str) {
+        self.send(&format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len()));
+    }
+
+    /// Waits until the client closes.
+    pub(super) fn hang(&mut self) {
+        let mut buffer = [0; 1024];
+        while self.io.read(&mut buffer).is_ok_and(|n| n > 0) {}
+    }
+}
+
+impl Server {
+    pub(super) fn config(&self) -> ClientConfig {
+        ClientConfig::new(&format!("http://127.0.0.1:{}/prefix", self.port)).unwrap()
+    }
+
+    pub(super) fn client(&self) -> Client {
+        Client::new(self.config()).unwrap()
+    }
+
+    /// The next request that arrived.
+    pub(super) fn next(&self) -> String {
+        self.seen.recv_timeout(LONG).unwrap()
+    }
+
+    /// Waits until the server has closed a connection.
+    pub(super) fn wait_for_close(&self) {
+        self.closed.recv_timeout(LONG).unwrap();
+    }
+
+    pub(super) fn no_more(&self) -> bool {
+        self.seen.recv_timeout(Duration::from_millis(50)).is_err()
+    }
+}
+
+/// Answers every request with 200 and `body`.
+pub(super) fn ok(body: &'static str) -> Script {
+    script(move |c| {
+        while c.request().is_some() {
+            c.answer("200 OK", body);
+        }
+    })
+}
+
+/// Reads a request and sends this, whatever it is.
+pub(super) fn raw(text: impl Into<String>) -> Script {
+    let text = text.into();
+    script(move |c| {
+        c.request();
+        c.send(&text);
+    })
+}
+
+/// Reads a request and never answers.
+pub(super) fn silent() -> Script {
+    script(|c| {
+        c.request();
+        c.hang();
+    })
+}

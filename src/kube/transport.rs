@@ -1,0 +1,303 @@
+//! How ureq gets its connections: dialled by us, tunnelled by us, with TLS set up by us.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rustls::{ClientConnection, StreamOwned};
+use ureq::http::Uri;
+use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::transport::time::Duration as UreqDuration;
+use ureq::unversioned::transport::{
+    Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, ShutdownHandle, Transport, TransportAdapter,
+};
+
+use super::dial::Dialer;
+use super::endpoint::Endpoint;
+use super::error::{Error, ErrorKind};
+use super::interrupt::Interrupter;
+use super::proxy::Proxy;
+use super::tls::{TlsFailure, TlsParts};
+
+/// Opens the connections of one agent.
+#[derive(Debug)]
+pub(super) struct KubeConnector {
+    pub(super) target: Endpoint,
+    pub(super) proxy: Option<Proxy>,
+    pub(super) tls: Option<TlsParts>,
+    pub(super) dialer: Dialer,
+    pub(super) interrupter: Interrupter,
+    pub(super) opening: Opening,
+}
+
+/// A resolver that does not resolve.
+///
+/// ureq asks for addresses before every request, also when it then takes a pooled connection. The connector looks
+/// names up itself, only when it dials, and in a way that can be interrupted.
+#[derive(Debug)]
+pub(super) struct NoResolver;
+
+/// The moment by which a stream must have answered.
+///
+/// ureq's overall time-out also covers the body, which for a watch has no end; so the time to open one is enforced
+/// down here, and lifted when the answer is there.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Opening(Arc<Mutex<Option<Instant>>>);
+
+/// A TCP connection that can be shut down from another thread.
+#[derive(Debug)]
+struct Socket {
+    /// Shared with ureq, which shuts it down on an interrupt.
+    stream: Arc<TcpStream>,
+    buffers: LazyBuffers,
+    opening: Opening,
+}
+
+/// A TLS session over a [`Socket`].
+struct TlsSocket {
+    buffers: LazyBuffers,
+    stream: StreamOwned<ClientConnection, TransportAdapter<Socket>>,
+}
+
+impl Resolver for NoResolver {
+    fn resolve(&self, _: &Uri, _: &ureq::config::Config, _: NextTimeout) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        // The trait asks for one address at least; nobody connects to this one.
+        let mut addresses = self.empty();
+        addresses.push(([0, 0, 0, 0], 0).into());
+        Ok(addresses)
+    }
+}
+
+impl Connector<()> for KubeConnector {
+    type Out = Box<dyn Transport>;
+
+    fn connect(&self, details: &ConnectionDetails, _: Option<()>) -> Result<Option<Self::Out>, ureq::Error> {
+        let limit = self.opening.cap(details.timeout);
+        let deadline = Instant::now() + (*limit.after).min(MAX_WAIT);
+        let first_hop = self.proxy.as_ref().map_or(&self.target, Proxy::endpoint);
+        let stream = self.dialer.dial(first_hop.host(), first_hop.port(), deadline, &self.interrupter).map_err(wrap)?;
+        let stream = Arc::new(stream);
+        let weak: Weak<TcpStream> = Arc::downgrade(&stream);
+        // Before a single byte is exchanged, or a tunnel and a handshake could not be interrupted.
+        (details.register_shutdown)(weak as Weak<dyn ShutdownHandle>)?;
+        if let Some(proxy) = &self.proxy {
+            proxy.open_tunnel(&stream, &self.target, deadline).map_err(wrap)?;
+        }
+        let socket = Socket { stream, buffers: buffers(details), opening: self.opening.clone() };
+        match &self.tls {
+            None => Ok(Some(Box::new(socket))),
+            Some(parts) => {
+                let tls = TlsSocket::handshake(parts, socket, details, deadline)?;
+                Ok(Some(Box::new(tls)))
+            }
+        }
+    }
+}
+
+/// Long enough for any request, short enough to be added to an `Instant`.
+pub(super) const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
+
+impl Opening {
+    pub(super) fn until(deadline: Instant) -> Self {
+        Opening(Arc::new(Mutex::new(Some(deadline))))
+    }
+
+    pub(super) fn finish(&self) {
+        *self.0.lock() = None;
+    }
+
+    fn cap(&self, mut timeout: NextTimeout) -> NextTimeout {
+        if let Some(deadline) = *self.0.lock() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left < *timeout.after {
+                timeout.after = UreqDuration::Exact(left);
+            }
+        }
+        timeout
+    }
+}
+
+impl Socket {
+    /// The time left of `timeout` since `start`; an error when it has run out, for a socket takes no zero.
+    fn left(timeout: NextTimeout, start: Instant) -> Result<Option<Duration>, ureq::Error> {
+        if timeout.after.is_not_happening() {
+            return Ok(None);
+        }
+        match timeout.after.saturating_sub(start.elapsed()) {
+            Duration::ZERO => Err(ureq::Error::Timeout(timeout.reason)),
+            left => Ok(Some(left)),
+        }
+    }
+}
+
+/// What a system call that ended without result means: `None` to try again with the time that is left.
+fn unfinished(e: io::Error) -> Option<io::Error> {
+    match e.kind() {
+        // A signal ends a call early, and so does the socket's own time-out, which may round down.
+        io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => None,
+        _ => Some(e),
+    }
+}
+
+impl Transport for Socket {
+    fn buffers(&mut self) -> &mut dyn Buffers {
+        &mut self.buffers
+    }
+
+    fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), ureq::Error> {
+        let timeout = self.opening.cap(timeout.for_write());
+        let start = Instant::now();
+        let mut output = &self.buffers.output()[..amount];
+        while !output.is_empty() {
+            self.stream.set_write_timeout(Self::left(timeout, start)?)?;
+            match (&*self.stream).write(output) {
+                Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
+                Ok(n) => output = &output[n..],
+                Err(e) => match unfinished(e) {
+                    Some(e) => return Err(e.into()),
+                    None => continue,
+                },
+            }
+        }
+        Ok(())
+    }
+
+    fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
+        let timeout = self.opening.cap(timeout.for_read());
+        let start = Instant::now();
+        loop {
+            self.stream.set_read_timeout(Self::left(timeout, start)?)?;
+            match (&*self.stream).read(self.buffers.input_append_buf()) {
+                Ok(n) => {
+                    self.buffers.input_appended(n);
+                    return Ok(n > 0);
+                }
+                Err(e) => match unfinished(e) {
+                    Some(e) => return Err(e.into()),
+                    None => continue,
+                },
+            }
+        }
+    }
+
+    fn is_open(&mut self) -> bool {
+        // Between requests there is nothing to read. The end of the connection and unasked-for bytes both are a
+        // reason not to use it again.
+        let probe = || -> io::Result<bool> {
+            self.stream.set_nonblocking(true)?;
+            let silent = matches!(self.stream.peek(&mut [0]), Err(e) if e.kind() == io::ErrorKind::WouldBlock);
+            self.stream.set_nonblocking(false)?;
+            Ok(silent)
+        };
+        probe().unwrap_or(false)
+    }
+}
+
+impl TlsSocket {
+    fn handshake(
+        parts: &TlsParts,
+        socket: Socket,
+        details: &ConnectionDetails,
+        deadline: Instant,
+    ) -> Result<Self, ureq::Error> {
+        let conn = ClientConnection::new(Arc::clone(&parts.config), parts.name.clone())?;
+        let mut adapter = TransportAdapter::new(socket, details.current_time.clone());
+        adapter.set_timeout(NextTimeout {
+            after: UreqDuration::Exact(deadline.saturating_duration_since(Instant::now())),
+            ..details.timeout
+        });
+        let mut stream = StreamOwned::new(conn, adapter);
+        while stream.conn.is_handshaking() {
+            if let Err(e) = stream.conn.complete_io(&mut stream.sock) {
+                return Err(handshake_error(e));
+            }
+        }
+        Ok(TlsSocket { buffers: buffers(details), stream })
+    }
+}
+
+impl Transport for TlsSocket {
+    fn buffers(&mut self) -> &mut dyn Buffers {
+        &mut self.buffers
+    }
+
+    fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), ureq::Error> {
+        self.stream.sock.set_timeout(timeout);
+        let output = &self.buffers.output()[..amount];
+        self.stream.write_all(output)?;
+        self.stream.flush()?;
+        Ok(())
+    }
+
+    fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
+        self.stream.sock.set_timeout(timeout);
+        match self.stream.read(self.buffers.input_append_buf()) {
+            Ok(n) => {
+                self.buffers.input_appended(n);
+                Ok(n > 0)
+            }
+            // rustls says so when the peer vanishes without a close_notify. ureq would take it for the end of a body
+            // that has no length, so anybody on the way could cut one short; here it is a failure.
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Err(ureq::Error::Io(io::Error::new(
+                io::ErrorKind::BrokenPipe,
+                "the peer closed the connection without ending the TLS session",
+            ))),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    fn is_open(&mut self) -> bool {
+        // What the server sent beyond its answer may also wait in the session or in front of it; read later, it would
+        // pass for the answer to the next request.
+        let session_is_quiet = self
+            .stream
+            .conn
+            .process_new_packets()
+            .is_ok_and(|state| state.plaintext_bytes_to_read() == 0 && !state.peer_has_closed());
+        let socket = self.stream.sock.get_mut();
+        session_is_quiet && socket.buffers().input().is_empty() && socket.is_open()
+    }
+
+    fn is_tls(&self) -> bool {
+        true
+    }
+}
+
+impl fmt::Debug for TlsSocket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsSocket").field("socket", self.stream.sock.inner()).finish()
+    }
+}
+
+fn buffers(details: &ConnectionDetails) -> LazyBuffers {
+    LazyBuffers::new(details.config.input_buffer_size(), details.config.output_buffer_size())
+}
+
+/// Our own errors travel through ureq unchanged.
+fn wrap(error: Error) -> ureq::Error {
+    ureq::Error::Other(Box::new(error))
+}
+
+/// A handshake that fails is told apart from a connection that breaks later: nothing of the request was sent.
+fn handshake_error(e: io::Error) -> ureq::Error {
+    if let Some(tls) = e.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>()) {
+        return wrap(tls_error(tls));
+    }
+    match ureq::Error::from(e) {
+        ureq::Error::Io(e) => {
+            wrap(Error::new(ErrorKind::Connect, "the connection broke while TLS was being set up").caused_by(e))
+        }
+        ureq::Error::Timeout(_) => wrap(Error::new(ErrorKind::Timeout, "TLS could not be set up in the given time")),
+        other => other,
+    }
+}
+
+pub(super) fn tls_error(error: &rustls::Error) -> Error {
+    match TlsFailure::of(error) {
+        TlsFailure::Untrusted(text) => Error::new(ErrorKind::TlsVerification, text),
+        TlsFailure::Refused(text) | TlsFailure::Other(text) => Error::new(ErrorKind::Tls, text),
+    }
+}

@@ -1,0 +1,101 @@
+//! What a user chooses about a server.
+
+use std::collections::BTreeSet;
+use std::io;
+
+use super::api::Expired;
+use super::api_server::ApiServer;
+use super::server::Server;
+use super::store::Store;
+use super::tls::Tls;
+use super::users::{User, Users};
+
+const NAMESPACES: [&str; 3] = ["default", "kube-system", "leasehold-tests"];
+const HISTORY: usize = 1000;
+
+/// Prepares an [`ApiServer`]; see [`ApiServer::builder`].
+///
+/// ```
+/// use leasehold::testing::{ApiServer, User};
+///
+/// let server = ApiServer::builder()
+///     .tls(true)
+///     .user(User::candidate())
+///     .namespace("batch")
+///     .start()?;
+/// assert!(server.url().starts_with("https://127.0.0.1:"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until it is started"]
+pub struct ApiServerBuilder {
+    tls: bool,
+    users: Vec<User>,
+    namespaces: BTreeSet<String>,
+    history: usize,
+    expired: Expired,
+}
+
+impl ApiServerBuilder {
+    pub(super) fn new() -> ApiServerBuilder {
+        ApiServerBuilder {
+            tls: false,
+            users: Vec::new(),
+            namespaces: NAMESPACES.map(str::to_owned).into(),
+            history: HISTORY,
+            expired: Expired::default(),
+        }
+    }
+
+    /// Whether to serve HTTPS, under a certificate authority made for this server alone
+    /// ([`ApiServer::ca_pem`]). Default: plain HTTP.
+    pub fn tls(mut self, tls: bool) -> ApiServerBuilder {
+        self.tls = tls;
+        self
+    }
+
+    /// Adds a user, or replaces the one of the same name. With the first user, credentials become
+    /// necessary: a request without is answered with 401, one without the right with 403. Default:
+    /// no users, and anything goes.
+    pub fn user(mut self, user: User) -> ApiServerBuilder {
+        self.users.push(user);
+        self
+    }
+
+    /// Adds a namespace.
+    pub fn namespace(mut self, name: impl Into<String>) -> ApiServerBuilder {
+        self.namespaces.insert(name.into());
+        self
+    }
+
+    /// How many changes are remembered for watches that come back; a watch from before the oldest
+    /// is [expired](Expired). Default: 1000.
+    pub fn history(mut self, changes: usize) -> ApiServerBuilder {
+        self.history = changes;
+        self
+    }
+
+    /// How a watch learns that its version is too old. Default: [`Expired::Event`].
+    pub fn expired(mut self, expired: Expired) -> ApiServerBuilder {
+        self.expired = expired;
+        self
+    }
+
+    /// Starts the server on a free port of 127.0.0.1.
+    ///
+    /// # Errors
+    ///
+    /// When no socket or no thread is to be had.
+    pub fn start(self) -> io::Result<ApiServer> {
+        let users = Users::default();
+        for user in self.users {
+            users.set(user);
+        }
+        let tls = match self.tls {
+            true => Some(Tls::new()?),
+            false => None,
+        };
+        let store = Store::new(self.namespaces, self.history);
+        ApiServer::launch(Server::new(store, users, tls, self.expired))
+    }
+}

@@ -1,0 +1,188 @@
+//! One face for both servers: what a test of behaviour needs of a cluster.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use leasehold::kube::{Client, Error, Kubeconfig, Method, Request};
+use leasehold::testing::{ApiServer, User};
+use leasehold::{LeaderElector, LeaderElectorBuilder};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::real::Real;
+
+pub const NAMESPACE: &str = "leasehold-tests";
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A server, and a lease of the test's own on it.
+pub struct Cluster {
+    server: Server,
+    admin: Client,
+    pub lease: String,
+}
+
+pub enum Server {
+    InMemory { server: Box<ApiServer>, kubeconfigs: TempDir },
+    Real(&'static Real),
+}
+
+/// Makes of each function a test on either server.
+#[macro_export]
+macro_rules! on_both_servers {
+    ($($test:ident),* $(,)?) => {
+        mod in_memory {
+            $(#[test] fn $test() { super::$test(&$crate::support::cluster::Cluster::in_memory(stringify!($test))); })*
+        }
+        mod real {
+            $(#[test] fn $test() {
+                if let Some(cluster) = $crate::support::cluster::Cluster::real(stringify!($test)) {
+                    super::$test(&cluster);
+                }
+            })*
+        }
+    };
+}
+
+impl Cluster {
+    pub fn in_memory(test: &str) -> Cluster {
+        let server = ApiServer::builder()
+            .tls(true)
+            .namespace(NAMESPACE)
+            .user(User::admin())
+            .user(User::candidate())
+            .user(User::no_watch())
+            .user(User::nobody())
+            .start()
+            .expect("an in-memory server");
+        let kubeconfigs = tempfile::tempdir().expect("a scratch directory");
+        Cluster::new(Server::InMemory { server: Box::new(server), kubeconfigs }, test)
+    }
+
+    /// `None`, said aloud, where the real server is not built.
+    pub fn real(test: &str) -> Option<Cluster> {
+        Some(Cluster::new(Server::Real(Real::shared()?), test))
+    }
+
+    fn new(server: Server, test: &str) -> Cluster {
+        static COUNTER: AtomicU64 = AtomicU64::new(0);
+        let mut lease = test.replace('_', "-");
+        lease.truncate(200);
+        let lease = format!("{lease}-{}", COUNTER.fetch_add(1, Ordering::SeqCst));
+        let admin = client(kubeconfig(&server, "admin"));
+        Cluster { server, admin, lease }
+    }
+
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    pub fn in_memory_server(&self) -> Option<&ApiServer> {
+        match &self.server {
+            Server::InMemory { server, .. } => Some(server),
+            Server::Real(_) => None,
+        }
+    }
+
+    pub fn kubeconfig(&self, user: &str) -> PathBuf {
+        kubeconfig(&self.server, user)
+    }
+
+    pub fn client(&self, user: &str) -> Client {
+        client(self.kubeconfig(user))
+    }
+
+    /// A least-privileged candidate on this test's lease, with durations for a test.
+    pub fn builder(&self, identity: &str) -> LeaderElectorBuilder {
+        LeaderElector::builder(&self.lease)
+            .namespace(NAMESPACE)
+            .identity(identity)
+            .lease_duration(Duration::from_secs(4))
+            .renew_deadline(Duration::from_secs(3))
+            .retry_period(Duration::from_millis(250))
+            .release_timeout(Duration::from_secs(5))
+    }
+
+    pub fn elector(&self, identity: &str) -> LeaderElector {
+        self.builder(identity).start_with(self.client("candidate")).expect("an elector")
+    }
+
+    // ---- the operator's hand ----
+
+    pub fn lease(&self) -> Option<Value> {
+        match self.request(Method::Get, true, None) {
+            Ok(lease) => Some(lease),
+            Err(error) if error.status().is_some_and(|status| status.code == 404) => None,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    pub fn holder(&self) -> Option<String> {
+        let lease = self.lease()?;
+        lease["spec"]["holderIdentity"].as_str().filter(|holder| !holder.is_empty()).map(str::to_owned)
+    }
+
+    pub fn version(&self) -> u64 {
+        version(&self.lease().expect("a lease"))
+    }
+
+    pub fn create(&self, spec: Value) -> Value {
+        let lease = json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": { "name": self.lease, "namespace": NAMESPACE }, "spec": spec,
+        });
+        self.request(Method::Post, false, Some(&lease)).expect("a lease made by hand")
+    }
+
+    /// Edits the lease as it stands, as `kubectl edit` does, as often as it takes.
+    pub fn edit(&self, change: impl Fn(&mut Value)) -> Value {
+        loop {
+            let mut lease = self.lease().expect("a lease to edit");
+            change(&mut lease);
+            match self.request(Method::Put, true, Some(&lease)) {
+                Ok(edited) => return edited,
+                Err(error) if error.status().is_some_and(|status| status.code == 409) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    pub fn delete(&self) {
+        self.request(Method::Delete, true, None).expect("a lease to delete");
+    }
+
+    /// A request by the administrator, to the lease or to its collection.
+    pub fn request(&self, method: Method, to_the_lease: bool, body: Option<&Value>) -> Result<Value, Error> {
+        request(&self.admin, method, &self.path(to_the_lease), body)
+    }
+
+    pub fn path(&self, to_the_lease: bool) -> String {
+        let collection = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases");
+        if to_the_lease { format!("{collection}/{}", self.lease) } else { collection }
+    }
+}
+
+pub fn request(client: &Client, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Error> {
+    let response = client.request(Request { method, path, query: &[], body, timeout: TIMEOUT })?;
+    Ok(serde_json::from_slice(&response.body).expect("an answer in JSON"))
+}
+
+pub fn version(object: &Value) -> u64 {
+    object["metadata"]["resourceVersion"].as_str().expect("a version").parse().expect("a number")
+}
+
+fn kubeconfig(server: &Server, user: &str) -> PathBuf {
+    match server {
+        Server::InMemory { server, kubeconfigs } => {
+            let path = kubeconfigs.path().join(user);
+            server.write_kubeconfig(&path, user).expect("a kubeconfig");
+            path
+        }
+        Server::Real(real) => real.ready.kubeconfigs[user].clone(),
+    }
+}
+
+fn client(kubeconfig: PathBuf) -> Client {
+    let config = Kubeconfig::from_path(kubeconfig).and_then(|file| file.client_config(None)).expect("a configuration");
+    Client::new(config).expect("a client")
+}

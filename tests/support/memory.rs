@@ -1,0 +1,160 @@
+//! A lock in memory whose every verb can be made to fail, to wait and to hang.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::Sender;
+use leasehold::{LeaderElectionRecord, Lock, LockError, LockErrorKind, Observed, Rest};
+use parking_lot::Mutex;
+
+/// The store behind any number of locks.
+#[derive(Clone, Default)]
+pub struct Store(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    state: Mutex<State>,
+    on_get: Mutex<Option<OnGet>>,
+    on_create: Mutex<Option<Box<dyn FnMut() + Send>>>,
+    on_update: Mutex<Option<OnUpdate>>,
+    hang_next_update: Mutex<Option<Sender<()>>>,
+    interrupts: AtomicU64,
+}
+
+type OnGet = Box<dyn FnMut() -> Result<(), LockError> + Send>;
+type OnUpdate = Box<dyn FnMut(&LeaderElectionRecord) -> Result<(), LockError> + Send>;
+
+#[derive(Default)]
+struct State {
+    version: u64,
+    record: Option<LeaderElectionRecord>,
+}
+
+impl Store {
+    pub fn version(&self) -> u64 {
+        self.0.state.lock().version
+    }
+
+    pub fn holder(&self) -> Option<String> {
+        self.0.state.lock().record.as_ref().and_then(|record| record.holder().map(str::to_owned))
+    }
+
+    /// Runs before every get.
+    pub fn on_get(&self, run: impl FnMut() -> Result<(), LockError> + Send + 'static) {
+        *self.0.on_get.lock() = Some(Box::new(run));
+    }
+
+    /// Runs before every create.
+    pub fn on_create(&self, run: impl FnMut() + Send + 'static) {
+        *self.0.on_create.lock() = Some(Box::new(run));
+    }
+
+    /// Runs before every update.
+    pub fn on_update(&self, run: impl FnMut(&LeaderElectionRecord) -> Result<(), LockError> + Send + 'static) {
+        *self.0.on_update.lock() = Some(Box::new(run));
+    }
+
+    /// Makes the next update hang until it is interrupted, and says when it does.
+    pub fn hang_next_update(&self, hanging: Sender<()>) {
+        *self.0.hang_next_update.lock() = Some(hanging);
+    }
+}
+
+/// One candidate's connection to a [`Store`].
+pub struct MemoryLock {
+    store: Store,
+    cord: Cord,
+}
+
+/// Cuts a candidate off from its store.
+#[derive(Clone, Default)]
+pub struct Cord(Arc<AtomicBool>);
+
+impl Cord {
+    pub fn cut(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+impl MemoryLock {
+    pub fn new(store: &Store) -> Self {
+        Self { store: store.clone(), cord: Cord::default() }
+    }
+
+    pub fn cord(&self) -> Cord {
+        self.cord.clone()
+    }
+
+    fn reach(&self) -> Result<(), LockError> {
+        match self.cord.0.load(Ordering::SeqCst) {
+            true => Err(LockError::new(LockErrorKind::Unavailable, "cut off")),
+            false => Ok(()),
+        }
+    }
+
+    /// Blocks like a request to a server that does not answer.
+    fn hang(&self, timeout: Duration) -> LockError {
+        let interrupts = self.store.0.interrupts.load(Ordering::SeqCst);
+        let until = Instant::now() + timeout;
+        while Instant::now() < until {
+            if self.store.0.interrupts.load(Ordering::SeqCst) > interrupts {
+                return LockError::new(LockErrorKind::Interrupted, "interrupted");
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        LockError::new(LockErrorKind::Timeout, "timed out")
+    }
+}
+
+impl Lock for MemoryLock {
+    fn get(&self, _: Duration) -> Result<Option<Observed>, LockError> {
+        self.reach()?;
+        if let Some(run) = &mut *self.store.0.on_get.lock() {
+            run()?;
+        }
+        let state = self.store.0.state.lock();
+        Ok(state.record.clone().map(|record| Observed::new(record, state.version, Rest::none())))
+    }
+
+    fn create(&self, record: &LeaderElectionRecord, _: Duration) -> Result<Observed, LockError> {
+        self.reach()?;
+        if let Some(run) = &mut *self.store.0.on_create.lock() {
+            run();
+        }
+        let mut state = self.store.0.state.lock();
+        if state.record.is_some() {
+            return Err(LockError::new(LockErrorKind::AlreadyExists, "it exists"));
+        }
+        state.version += 1;
+        let record = LeaderElectionRecord { uid: Some(format!("uid-{}", state.version)), ..record.clone() };
+        state.record = Some(record.clone());
+        Ok(Observed::new(record, state.version, Rest::none()))
+    }
+
+    fn update(&self, base: &Observed, record: &LeaderElectionRecord, timeout: Duration) -> Result<Observed, LockError> {
+        self.reach()?;
+        if let Some(hanging) = self.store.0.hang_next_update.lock().take() {
+            let _ = hanging.send(());
+            return Err(self.hang(timeout));
+        }
+        if let Some(run) = &mut *self.store.0.on_update.lock() {
+            run(record)?;
+        }
+        let mut state = self.store.0.state.lock();
+        if state.record.is_none() || state.version != base.version {
+            return Err(LockError::new(LockErrorKind::Conflict, "it moved"));
+        }
+        state.version += 1;
+        state.record = Some(record.clone());
+        Ok(Observed::new(record.clone(), state.version, Rest::none()))
+    }
+
+    fn interrupt(&self) {
+        self.store.0.interrupts.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn describe(&self) -> String {
+        "the test's lock".into()
+    }
+}

@@ -1,0 +1,28 @@
+//! What several test binaries share; each uses a part of it.
+#![allow(dead_code)]
+
+pub mod cluster;
+pub mod memory;
+pub mod real;
+
+use std::time::{Duration, Instant};
+
+/// Long enough for anything that is to happen soon on a slow and noisy machine.
+pub const SOON: Duration = Duration::from_secs(30);
+
+/// Long enough to see that something does not happen.
+pub const A_WHILE: Duration = Duration::from_millis(300);
+
+pub fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let until = Instant::now() + SOON;
+    while !holds() {
+        assert!(Instant::now() < until, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Says something that shows also when the test passes: the harness shows what is printed only when it fails.
+pub fn say_aloud(what: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "{what}");
+}

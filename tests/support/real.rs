@@ -1,0 +1,108 @@
+//! A real kube-apiserver on a real etcd, started once for a test binary.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::OnceLock;
+
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::say_aloud;
+
+/// The launcher and what it printed.
+pub struct Real {
+    pub ready: Ready,
+    pipes: Mutex<(ChildStdin, BufReader<ChildStdout>)>,
+    _launcher: Child,
+    _dir: TempDir,
+}
+
+/// The line that the launcher prints when everything is ready.
+#[derive(Deserialize)]
+pub struct Ready {
+    pub url: String,
+    pub version: String,
+    pub namespace: String,
+    pub audit_log: PathBuf,
+    pub kubeconfigs: BTreeMap<String, PathBuf>,
+}
+
+impl Real {
+    /// The server of this test binary. `None`, said aloud, where it is not built; with `LEASEHOLD_REAL_SERVER=required`
+    /// that is a failure.
+    ///
+    /// It ends with the test process, however that ends: its launcher waits for the end of its input.
+    pub fn shared() -> Option<&'static Real> {
+        static SHARED: OnceLock<Option<Real>> = OnceLock::new();
+        SHARED
+            .get_or_init(|| {
+                let launcher = launcher();
+                if !launcher.exists() {
+                    let required = std::env::var("LEASEHOLD_REAL_SERVER").is_ok_and(|value| value == "required");
+                    assert!(!required, "{} is not built", launcher.display());
+                    say_aloud(
+                        "SKIPPED: every test on a real kube-apiserver, which is not built: \
+                         `tests/run` or `tests/apiserver/build` does that",
+                    );
+                    return None;
+                }
+                Some(Real::start(&launcher))
+            })
+            .as_ref()
+    }
+
+    /// A server of the caller's own, for tests that stop it.
+    pub fn own() -> Option<Real> {
+        Real::shared()?;
+        Some(Real::start(&launcher()))
+    }
+
+    fn start(launcher: &Path) -> Real {
+        let dir = tempfile::Builder::new().prefix("leasehold-").tempdir().expect("a scratch directory");
+        let mut child = Command::new(launcher)
+            .arg("--dir")
+            .arg(dir.path().join("apiserver"))
+            .arg("--rbac")
+            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/rbac.yaml"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the launcher of the real server runs");
+        let stdin = child.stdin.take().expect("piped");
+        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let mut line = String::new();
+        stdout.read_line(&mut line).expect("the launcher prints");
+        let ready =
+            serde_json::from_str(&line).unwrap_or_else(|error| panic!("the launcher printed {line:?}: {error}"));
+        Real { ready, pipes: Mutex::new((stdin, stdout)), _launcher: child, _dir: dir }
+    }
+
+    /// One of the launcher's commands, such as `stop kube-apiserver`.
+    pub fn tell(&self, command: &str) {
+        let mut pipes = self.pipes.lock();
+        writeln!(pipes.0, "{command}").expect("the launcher listens");
+        let mut line = String::new();
+        pipes.1.read_line(&mut line).expect("the launcher answers");
+        let answer: Value = serde_json::from_str(&line).expect("an answer in JSON");
+        assert_eq!(answer["ok"], true, "{command}: {line}");
+    }
+}
+
+impl Drop for Real {
+    /// Only servers of a test's own are dropped: the shared one ends with its input, at the end of the process.
+    fn drop(&mut self) {
+        // The end of input ends the launcher; killed outright it would still take its children along.
+        let _ = writeln!(self.pipes.get_mut().0, "stop kube-apiserver");
+        let _ = self._launcher.kill();
+        let _ = self._launcher.wait();
+    }
+}
+
+fn launcher() -> PathBuf {
+    let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    scratch.parent().expect("a target directory").join("apiserver/apiserver")
+}
