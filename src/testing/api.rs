@@ -4,19 +4,20 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::history::{Filter, Subscription};
 use super::http::{Request, Response};
 use super::resource::{Api, Verb};
 use super::route::{Call, Plain, Route, check_supported, field_selector};
 use super::server::Server;
 use super::status::{self, Status};
-use super::store::{Filter, Key, Preconditions, Refusal, Subscription, UpdateRules};
+use super::store::{Key, Preconditions, UpdateRules};
 use super::users::Identity;
 use super::validate;
 
 /// How a watch tells that its resource version is too old.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Expired {
+pub enum ExpiredWatch {
     /// As an ERROR event with code 410 in a stream with HTTP status 200, as the real server's watch
     /// cache does it.
     #[default]
@@ -149,7 +150,7 @@ fn watch(server: &Server, call: &Call) -> Result<Answer, Status> {
         Ok(subscription) => Opening::Subscribed(subscription),
         Err(gone) => {
             let status = Status::expired(gone.requested, gone.oldest);
-            if server.expired == Expired::Status {
+            if server.expired == ExpiredWatch::Status {
                 return Err(status);
             }
             Opening::Failed(status)
@@ -173,7 +174,7 @@ fn create(server: &Server, call: &Call, request: &Request) -> Result<Value, Stat
     let created = server.store.lock().create(key.clone(), object, &|object| validate::validate(call.api, object));
     match created {
         Ok(object) => Ok(validate::present(call.api, &object)),
-        Err(refusal) => Err(refused(call.api, &key, refusal)),
+        Err(refusal) => Err(refusal.into_status(call.api, &key)),
     }
 }
 
@@ -217,7 +218,7 @@ fn put(server: &Server, call: &Call, mut object: Value) -> Result<(u16, Value), 
             let code = if created { 201 } else { 200 };
             Ok((code, validate::present(call.api, &object)))
         }
-        Err(refusal) => Err(refused(call.api, &key, refusal)),
+        Err(refusal) => Err(refusal.into_status(call.api, &key)),
     }
 }
 
@@ -264,7 +265,7 @@ fn delete(server: &Server, call: &Call, request: &Request) -> Result<Value, Stat
             let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
             Ok(status::deleted(call.api, &key.name, uid))
         }
-        Err(refusal) => Err(refused(call.api, &key, refusal)),
+        Err(refusal) => Err(refusal.into_status(call.api, &key)),
     }
 }
 
@@ -279,39 +280,6 @@ fn key(call: &Call) -> Key {
 fn filter(call: &Call) -> Result<Filter, Status> {
     let (namespace, name) = field_selector(call)?;
     Ok(Filter { resource: call.api.resource, namespace: call.namespace.clone().or(namespace), name })
-}
-
-/// Puts a refusal into the words of the real server.
-fn refused(api: &Api, key: &Key, refusal: Refusal) -> Status {
-    let name = key.name.as_str();
-    match refusal {
-        Refusal::NamespaceNotFound => Status::namespace_not_found(&key.namespace),
-        Refusal::NotFound => Status::not_found(api, name),
-        Refusal::AlreadyExists => Status::already_exists(api, name),
-        // The real server lets this one slip through as an internal error without a reason.
-        Refusal::VersionOnCreate => Status::new(500, "", "resourceVersion should not be set on objects to be created"),
-        Refusal::VersionUnreadable(why) => Status::new(500, "", why),
-        Refusal::VersionMissing => {
-            let rule = "must be specified for an update";
-            let cause = status::Cause::invalid("metadata.resourceVersion", &json!(0), rule);
-            Status::invalid(api, &api.qualified(), name, &[cause])
-        }
-        Refusal::Stale => Status::conflict(
-            api,
-            name,
-            "the object has been modified; please apply your changes to the latest version and try again",
-        ),
-        Refusal::WrongUid { wanted, found } => {
-            let path = format!("{}/{}/{name}", api.plural(), key.namespace);
-            let why = format!(
-                "StorageError: invalid object, Code: 4, Key: /registry/{path}, ResourceVersion: 0, \
-                 AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"
-            );
-            Status::conflict(api, name, &why)
-        }
-        Refusal::Precondition(why) => Status::conflict(api, name, &why),
-        Refusal::Invalid(causes) => Status::invalid(api, &api.qualified_kind(), name, &causes),
-    }
 }
 
 fn check_content_type(request: &Request, accepted: &[&str]) -> Result<(), Status> {

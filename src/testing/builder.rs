@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io;
 
-use super::api::Expired;
+use super::api::ExpiredWatch;
 use super::api_server::ApiServer;
 use super::server::Server;
 use super::store::Store;
@@ -33,7 +33,7 @@ pub struct ApiServerBuilder {
     users: Vec<User>,
     namespaces: BTreeSet<String>,
     history: usize,
-    expired: Expired,
+    expired: ExpiredWatch,
 }
 
 impl ApiServerBuilder {
@@ -43,7 +43,7 @@ impl ApiServerBuilder {
             users: Vec::new(),
             namespaces: NAMESPACES.map(str::to_owned).into(),
             history: HISTORY,
-            expired: Expired::default(),
+            expired: ExpiredWatch::default(),
         }
     }
 
@@ -69,14 +69,14 @@ impl ApiServerBuilder {
     }
 
     /// How many changes are remembered for watches that come back; a watch from before the oldest
-    /// is [expired](Expired). Default: 1000.
+    /// is [expired](ExpiredWatch). Default: 1000.
     pub fn history(mut self, changes: usize) -> ApiServerBuilder {
         self.history = changes;
         self
     }
 
-    /// How a watch learns that its version is too old. Default: [`Expired::Event`].
-    pub fn expired(mut self, expired: Expired) -> ApiServerBuilder {
+    /// How a watch learns that its version is too old. Default: [`ExpiredWatch::Event`].
+    pub fn expired_watch(mut self, expired: ExpiredWatch) -> ApiServerBuilder {
         self.expired = expired;
         self
     }

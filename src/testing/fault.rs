@@ -163,8 +163,9 @@ impl Fault {
     }
 
     /// Watch fault: the stream stays open and falls silent until
-    /// [released](super::FaultHandle::release); what was held back is then sent. A stream that has
-    /// missed ten thousand events is closed.
+    /// [released](super::FaultHandle::release); what was held back is then sent. A stream that
+    /// lags more than some ten thousand events behind is ended, as a real server does with slow
+    /// readers.
     pub fn stall_watch() -> Fault {
         Fault::new(Action::StallWatch)
     }

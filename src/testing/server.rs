@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::api::Expired;
+use super::api::ExpiredWatch;
 use super::bell::Bell;
 use super::connection::Connection;
 use super::log::Log;
 use super::rules::Rules;
-use super::store::Store;
+use super::store::{Snapshot, Store};
 use super::tls::Tls;
 use super::transport::Transport;
 use super::users::Users;
@@ -32,7 +32,7 @@ pub(super) struct Server {
     pub rules: Rules,
     pub log: Log,
     pub tls: Option<Tls>,
-    pub expired: Expired,
+    pub expired: ExpiredWatch,
     pub paused: AtomicBool,
     /// Rung when a flag changes or a fault hits.
     pub bell: Arc<Bell>,
@@ -62,7 +62,7 @@ impl Drop for Registered {
 }
 
 impl Server {
-    pub fn new(store: Store, users: Users, tls: Option<Tls>, expired: Expired) -> Server {
+    pub fn new(store: Store, users: Users, tls: Option<Tls>, expired: ExpiredWatch) -> Server {
         Server {
             store: Mutex::new(store),
             users,
@@ -85,11 +85,24 @@ impl Server {
 
     /// Cuts every open connection.
     pub fn disconnect_all(&self) {
+        self.cut_sockets();
+        self.wake();
+    }
+
+    /// Goes back to a snapshot; the connections are cut first, lest a watch end in order.
+    pub fn restore(&self, snapshot: &Snapshot) {
+        let mut store = self.store.lock();
+        self.cut_sockets();
+        store.restore(snapshot);
+        drop(store);
+        self.wake();
+    }
+
+    fn cut_sockets(&self) {
         for socket in self.sockets.lock().values() {
             // The client may have been faster.
             let _ = socket.shutdown(Shutdown::Both);
         }
-        self.wake();
     }
 }
 

@@ -2,79 +2,26 @@
 //!
 //! Nothing here knows of HTTP: refusals are plain facts, worded elsewhere.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
 use serde_json::{Value, json};
 
+use super::history::{Change, ChangeKind, Filter, History, Subscription, TooOld};
+use super::refusal::Refusal;
 use super::resource::Resource;
 use super::status::Cause;
 
 /// etcd's counter is past the start-up writes by the time anybody sees it.
 const FIRST_REVISION: u64 = 1000;
-/// Mail that a watcher may leave unread before it is dropped, so that a stalled client costs
-/// bounded memory.
-const MAILBOX_LIMIT: usize = 10_000;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub resource: Resource,
     pub namespace: String,
     pub name: String,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ChangeKind {
-    Added,
-    Modified,
-    Deleted,
-}
-
-/// One write, as watchers see it.
-#[derive(Debug)]
-pub(super) struct Change {
-    pub revision: u64,
-    pub kind: ChangeKind,
-    pub key: Key,
-    pub object: Arc<Value>,
-}
-
-/// What a watch is about.
-#[derive(Clone, Debug)]
-pub(super) struct Filter {
-    pub resource: Resource,
-    pub namespace: Option<String>,
-    pub name: Option<String>,
-}
-
-/// What the store sends to a watch.
-#[derive(Clone, Debug)]
-pub(super) enum Mail {
-    Change(Arc<Change>),
-    /// Everything up to this revision has been mailed.
-    Bookmark(u64),
-    /// Look at the faults again.
-    Poke,
-}
-
-/// A watch that has begun.
-#[derive(Debug)]
-pub(super) struct Subscription {
-    pub id: u64,
-    /// What was there before the first mail.
-    pub backlog: Vec<Arc<Change>>,
-    /// Disconnects when the watch is to end.
-    pub mail: Receiver<Mail>,
-}
-
-/// The history needed for a watch is gone.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Expired {
-    pub requested: u64,
-    pub oldest: u64,
 }
 
 /// What DELETE may demand of the object.
@@ -92,21 +39,6 @@ pub(super) struct UpdateRules<'a> {
     pub validate: &'a dyn Fn(&Value) -> Vec<Cause>,
 }
 
-/// Why a write was refused.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Refusal {
-    NamespaceNotFound,
-    NotFound,
-    AlreadyExists,
-    VersionOnCreate,
-    VersionMissing,
-    VersionUnreadable(String),
-    Stale,
-    WrongUid { wanted: String, found: String },
-    Precondition(String),
-    Invalid(Vec<Cause>),
-}
-
 /// What a store held at one moment, to come back to with
 /// [`ApiServer::restore`](super::ApiServer::restore). Cheap to clone.
 #[derive(Clone)]
@@ -116,30 +48,9 @@ pub struct Snapshot {
     namespaces: BTreeSet<String>,
 }
 
-struct Watcher {
-    id: u64,
-    filter: Filter,
-    /// Only later changes are of interest; may lie in the future.
-    after: u64,
-    mailbox: Sender<Mail>,
-}
-
 pub(super) struct Store {
     state: Snapshot,
-    history: VecDeque<Arc<Change>>,
-    history_limit: usize,
-    /// Changes up to here can no longer be told one by one.
-    compacted: u64,
-    watchers: Vec<Watcher>,
-    next_watcher: u64,
-}
-
-impl Filter {
-    fn matches(&self, key: &Key) -> bool {
-        self.resource == key.resource
-            && self.namespace.as_ref().is_none_or(|it| *it == key.namespace)
-            && self.name.as_ref().is_none_or(|it| *it == key.name)
-    }
+    history: History,
 }
 
 impl Snapshot {
@@ -162,11 +73,7 @@ impl Store {
     pub fn new(namespaces: BTreeSet<String>, history_limit: usize) -> Store {
         Store {
             state: Snapshot { revision: FIRST_REVISION, objects: BTreeMap::new(), namespaces },
-            history: VecDeque::new(),
-            history_limit,
-            compacted: FIRST_REVISION,
-            watchers: Vec::new(),
-            next_watcher: 0,
+            history: History::new(FIRST_REVISION, history_limit),
         }
     }
 
@@ -301,8 +208,7 @@ impl Store {
     }
 
     pub fn compact(&mut self) {
-        self.history.clear();
-        self.compacted = self.state.revision;
+        self.history.compact(self.state.revision);
     }
 
     pub fn snapshot(&self) -> Snapshot {
@@ -311,13 +217,14 @@ impl Store {
 
     pub fn restore(&mut self, snapshot: &Snapshot) {
         self.state = snapshot.clone();
-        self.watchers.clear();
+        self.history.unsubscribe_all();
         self.compact();
     }
 
     /// Begins a watch. Without `after` it opens with what is there now.
-    pub fn subscribe(&mut self, filter: Filter, after: Option<u64>) -> Result<Subscription, Expired> {
+    pub fn subscribe(&mut self, filter: Filter, after: Option<u64>) -> Result<Subscription, TooOld> {
         let backlog = match after {
+            Some(after) => self.history.since(after, &filter)?,
             None => self
                 .matching(&filter)
                 .map(|(key, object)| {
@@ -329,42 +236,22 @@ impl Store {
                     })
                 })
                 .collect(),
-            Some(requested) if requested < self.compacted => {
-                return Err(Expired { requested, oldest: self.compacted });
-            }
-            Some(after) => self
-                .history
-                .iter()
-                .filter(|change| change.revision > after && filter.matches(&change.key))
-                .cloned()
-                .collect(),
         };
-        let (mailbox, mail) = unbounded();
-        let id = self.next_watcher;
-        self.next_watcher += 1;
-        self.watchers.push(Watcher { id, filter, after: after.unwrap_or_default(), mailbox });
-        Ok(Subscription { id, backlog, mail })
+        let after = after.unwrap_or_default();
+        Ok(self.history.subscribe(filter, after, backlog))
     }
 
     pub fn unsubscribe(&mut self, id: u64) {
-        self.watchers.retain(|watcher| watcher.id != id);
+        self.history.unsubscribe(id);
     }
 
     /// Mails a bookmark to one watch, or to all.
-    pub fn bookmark(&mut self, id: Option<u64>) {
-        let revision = self.state.revision;
-        for watcher in &self.watchers {
-            if id.is_none_or(|id| id == watcher.id) && watcher.after <= revision {
-                // The receiver is gone when the watch is just ending.
-                let _ = watcher.mailbox.send(Mail::Bookmark(revision));
-            }
-        }
+    pub fn bookmark(&self, id: Option<u64>) {
+        self.history.bookmark(id, self.state.revision);
     }
 
-    pub fn poke_watchers(&mut self) {
-        for watcher in &self.watchers {
-            let _ = watcher.mailbox.send(Mail::Poke);
-        }
+    pub fn poke_watchers(&self) {
+        self.history.poke();
     }
 
     fn matching<'a>(&'a self, filter: &'a Filter) -> impl Iterator<Item = (&'a Key, &'a Arc<Value>)> {
@@ -403,19 +290,7 @@ impl Store {
     }
 
     fn publish(&mut self, kind: ChangeKind, key: Key, object: Arc<Value>) {
-        let change = Arc::new(Change { revision: self.state.revision, kind, key, object });
-        self.watchers.retain(|watcher| {
-            if watcher.after >= change.revision || !watcher.filter.matches(&change.key) {
-                return true;
-            }
-            watcher.mailbox.len() < MAILBOX_LIMIT && watcher.mailbox.send(Mail::Change(change.clone())).is_ok()
-        });
-        self.history.push_back(change);
-        while self.history.len() > self.history_limit {
-            if let Some(oldest) = self.history.pop_front() {
-                self.compacted = oldest.revision;
-            }
-        }
+        self.history.publish(Arc::new(Change { revision: self.state.revision, kind, key, object }));
     }
 }
 

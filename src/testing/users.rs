@@ -121,6 +121,11 @@ impl Rights {
 }
 
 impl Identity {
+    /// Whoever comes without credentials.
+    pub fn anonymous() -> Identity {
+        Identity { name: None, rights: Rights::Only(BTreeSet::new()) }
+    }
+
     pub fn may(&self, verb: Verb, resource: Resource) -> bool {
         self.rights.allow(verb, resource)
     }
@@ -142,11 +147,6 @@ impl Users {
 
     pub fn find(&self, name: &str) -> Option<User> {
         self.0.read().iter().find(|user| user.name == name).cloned()
-    }
-
-    /// Whoever comes without credentials.
-    pub fn anybody(&self) -> Identity {
-        Identity { name: None, rights: Rights::Only(BTreeSet::new()) }
     }
 
     /// Who sends these headers; `certified` is whom the client certificate names.

@@ -10,16 +10,20 @@ use serde_json::{Value, json};
 use super::api::{Opening, Watch};
 use super::connection::Connection;
 use super::fault::{Action, Facts};
+use super::history::{Change, ChangeKind, Mail};
 use super::http::{chunk, chunked_head};
 use super::resource::Api;
 use super::rules::Hit;
 use super::server::Server;
-use super::store::{Change, ChangeKind, Mail};
+
 use super::transport::Gone;
 use super::validate;
 
 /// How often a quiet stream looks whether its client is still there.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
+/// Mail that a stream takes out of its mailbox ahead of sending. What is more stays there, and
+/// counts against the mailbox's limit.
+const QUEUE_LIMIT: usize = 1000;
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Ends a subscription when the stream does, however it ends.
@@ -146,8 +150,8 @@ impl Stream<'_> {
                 }
                 wake = deadline.map_or(wake, |deadline| wake.min(deadline));
             }
-            if ended {
-                // Nothing more will come, but the queue has still to be sent.
+            if ended || self.queue.len() >= QUEUE_LIMIT {
+                // What there is has to be sent first.
                 self.connection.hold_client(Some(wake), || false)?;
                 continue;
             }
@@ -156,7 +160,9 @@ impl Stream<'_> {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => ended = true,
             }
-            self.queue.extend(mailbox.try_iter().map(|mail| (Instant::now(), mail)));
+            let room = QUEUE_LIMIT.saturating_sub(self.queue.len());
+            let more = mailbox.try_iter().take(room);
+            self.queue.extend(more.map(|mail| (Instant::now(), mail)));
         }
     }
 

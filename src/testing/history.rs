@@ -1,0 +1,163 @@
+//! What has changed, and who is told of it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use serde_json::Value;
+
+use super::resource::Resource;
+use super::store::Key;
+
+/// Mail that a watcher may leave unread before it is dropped, so that a stalled client costs
+/// bounded memory.
+const MAILBOX_LIMIT: usize = 10_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ChangeKind {
+    Added,
+    Modified,
+    Deleted,
+}
+
+/// One write, as watchers see it.
+#[derive(Debug)]
+pub(super) struct Change {
+    pub revision: u64,
+    pub kind: ChangeKind,
+    pub key: Key,
+    pub object: Arc<Value>,
+}
+
+/// What a watch is about.
+#[derive(Clone, Debug)]
+pub(super) struct Filter {
+    pub resource: Resource,
+    pub namespace: Option<String>,
+    pub name: Option<String>,
+}
+
+/// What the store sends to a watch.
+#[derive(Clone, Debug)]
+pub(super) enum Mail {
+    Change(Arc<Change>),
+    /// Everything up to this revision has been mailed.
+    Bookmark(u64),
+    /// Look at the faults again.
+    Poke,
+}
+
+/// A watch that has begun.
+#[derive(Debug)]
+pub(super) struct Subscription {
+    pub id: u64,
+    /// What was there before the first mail.
+    pub backlog: Vec<Arc<Change>>,
+    /// Disconnects when the watch is to end.
+    pub mail: Receiver<Mail>,
+}
+
+/// The history needed for a watch is gone.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TooOld {
+    pub requested: u64,
+    pub oldest: u64,
+}
+
+struct Watcher {
+    id: u64,
+    filter: Filter,
+    /// Only later changes are of interest; may lie in the future.
+    after: u64,
+    mailbox: Sender<Mail>,
+}
+
+/// The latest changes, and the watches that are told of the next.
+pub(super) struct History {
+    changes: VecDeque<Arc<Change>>,
+    limit: usize,
+    /// Changes up to here can no longer be told one by one.
+    compacted: u64,
+    watchers: Vec<Watcher>,
+    next_watcher: u64,
+}
+
+impl Filter {
+    pub fn matches(&self, key: &Key) -> bool {
+        self.resource == key.resource
+            && self.namespace.as_ref().is_none_or(|it| *it == key.namespace)
+            && self.name.as_ref().is_none_or(|it| *it == key.name)
+    }
+}
+
+impl History {
+    /// A history of at most `limit` changes that begins after `revision`.
+    pub fn new(revision: u64, limit: usize) -> History {
+        History { changes: VecDeque::new(), limit, compacted: revision, watchers: Vec::new(), next_watcher: 0 }
+    }
+
+    /// Appends a change, and mails it to whom it concerns.
+    pub fn publish(&mut self, change: Arc<Change>) {
+        self.watchers.retain(|watcher| {
+            if watcher.after >= change.revision || !watcher.filter.matches(&change.key) {
+                return true;
+            }
+            watcher.mailbox.len() < MAILBOX_LIMIT && watcher.mailbox.send(Mail::Change(change.clone())).is_ok()
+        });
+        self.changes.push_back(change);
+        while self.changes.len() > self.limit {
+            if let Some(oldest) = self.changes.pop_front() {
+                self.compacted = oldest.revision;
+            }
+        }
+    }
+
+    /// The remembered changes after a revision.
+    pub fn since(&self, revision: u64, filter: &Filter) -> Result<Vec<Arc<Change>>, TooOld> {
+        if revision < self.compacted {
+            return Err(TooOld { requested: revision, oldest: self.compacted });
+        }
+        let later = self.changes.iter().filter(|change| change.revision > revision && filter.matches(&change.key));
+        Ok(later.cloned().collect())
+    }
+
+    /// Mails every change from now on that is later than `after`, which may lie in the future.
+    pub fn subscribe(&mut self, filter: Filter, after: u64, backlog: Vec<Arc<Change>>) -> Subscription {
+        let (mailbox, mail) = unbounded();
+        let id = self.next_watcher;
+        self.next_watcher += 1;
+        self.watchers.push(Watcher { id, filter, after, mailbox });
+        Subscription { id, backlog, mail }
+    }
+
+    pub fn unsubscribe(&mut self, id: u64) {
+        self.watchers.retain(|watcher| watcher.id != id);
+    }
+
+    /// Ends every watch.
+    pub fn unsubscribe_all(&mut self) {
+        self.watchers.clear();
+    }
+
+    /// Mails a bookmark to one watch, or to all.
+    pub fn bookmark(&self, id: Option<u64>, revision: u64) {
+        for watcher in &self.watchers {
+            if id.is_none_or(|id| id == watcher.id) && watcher.after <= revision {
+                // The receiver is gone when the watch is just ending.
+                let _ = watcher.mailbox.send(Mail::Bookmark(revision));
+            }
+        }
+    }
+
+    pub fn poke(&self) {
+        for watcher in &self.watchers {
+            let _ = watcher.mailbox.send(Mail::Poke);
+        }
+    }
+
+    /// Forgets everything up to `revision`.
+    pub fn compact(&mut self, revision: u64) {
+        self.changes.clear();
+        self.compacted = revision;
+    }
+}
