@@ -23,7 +23,9 @@ on_both_servers! {
     durations_and_transitions_have_limits,
     every_spec_field_may_be_absent,
     labels_of_others_are_kept,
+    fields_that_the_server_does_not_know_are_dropped,
     wrong_types_are_bad_requests,
+    a_time_with_an_offset_comes_back_in_utc,
     a_missing_lease_is_not_found_by_kind,
     a_missing_namespace_is_not_found,
     who_is_not_known_is_unauthorized,
@@ -184,6 +186,16 @@ fn labels_of_others_are_kept(cluster: &Cluster) {
     cluster.create(held());
     let edited = cluster.edit(|lease| lease["metadata"]["labels"] = json!({ "team": "blue" }));
     assert_eq!(edited["metadata"]["labels"]["team"], "blue");
+}
+
+fn fields_that_the_server_does_not_know_are_dropped(cluster: &Cluster) {
+    let lease = cluster.create(json!({ "holderIdentity": "a", "someday": 1, "strategy": "OldestEmulationVersion" }));
+    assert_eq!(lease["spec"], json!({ "holderIdentity": "a" }));
+}
+
+fn a_time_with_an_offset_comes_back_in_utc(cluster: &Cluster) {
+    let lease = cluster.create(json!({ "renewTime": "2026-01-02T03:04:05.000006+02:00" }));
+    assert_eq!(lease["spec"]["renewTime"], "2026-01-02T01:04:05.000006Z");
 }
 
 fn wrong_types_are_bad_requests(cluster: &Cluster) {

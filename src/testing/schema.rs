@@ -64,9 +64,9 @@ static LEASE: Shape = Struct(
                     ("leaseDurationSeconds", Int32),
                     ("acquireTime", Time(Layout::Micro)),
                     ("renewTime", Time(Layout::Micro)),
+                    // `strategy` and `preferredHolder` are dropped like any unknown field by a server whose gate
+                    // `CoordinatedLeaderElection` is shut, which is the default.
                     ("leaseTransitions", Int32),
-                    ("strategy", Text),
-                    ("preferredHolder", Text),
                 ],
             ),
         ),

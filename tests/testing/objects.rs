@@ -236,7 +236,7 @@ fn unknown_fields_are_dropped_and_known_ones_kept() {
     object["metadata"]["labels"] = json!({"a": "b"});
     object["metadata"]["annotations"] = json!({"c": "d"});
     let created = post(&server, LEASES, &object).json();
-    assert_eq!(created["spec"], json!({"holderIdentity": "", "strategy": "s"}));
+    assert_eq!(created["spec"], json!({"holderIdentity": ""}));
     assert_eq!(created["extra"], Value::Null);
     assert_eq!(created["metadata"]["labels"], json!({"a": "b"}));
     assert_eq!(created["metadata"]["annotations"], json!({"c": "d"}));
