@@ -39,6 +39,14 @@ impl LeaderElectorBuilder {
     }
 
     /// The Lease's namespace. Default: that of the kubeconfig's context or of the pod, else `default`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::LeaderElector;
+    ///
+    /// let builder = LeaderElector::builder("jobs").namespace("kube-system");
+    /// ```
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = Some(namespace.into());
         self
@@ -49,6 +57,15 @@ impl LeaderElectorBuilder {
     /// No two processes may ever use the same identity at a time. One that restarts within a lease duration of its own
     /// crash under the same identity waits like anybody else, unless
     /// [`reclaim_own_identity`](Self::reclaim_own_identity) is set.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::LeaderElector;
+    ///
+    /// let pod = std::env::var("POD_NAME").unwrap_or_else(|_| "pod-1".into());
+    /// let builder = LeaderElector::builder("jobs").identity(pod);
+    /// ```
     pub fn identity(mut self, identity: impl Into<String>) -> Self {
         self.config.identity = Some(identity.into());
         self
@@ -56,6 +73,15 @@ impl LeaderElectorBuilder {
 
     /// How long others wait after the last renewal before they take the lease over. Rounded up to whole seconds, which
     /// is what the record holds. Default: 15 s.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use leasehold::LeaderElector;
+    ///
+    /// let builder = LeaderElector::builder("jobs").lease_duration(Duration::from_secs(30));
+    /// ```
     pub fn lease_duration(mut self, lease_duration: Duration) -> Self {
         self.config.lease_duration = lease_duration;
         self
@@ -66,6 +92,15 @@ impl LeaderElectorBuilder {
     ///
     /// It must be less than the lease duration, by at least a second where client-go may be a candidate too
     /// (see [`only_leasehold`](Self::only_leasehold)). The ratio of the two is how much clock rates may differ.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use leasehold::LeaderElector;
+    ///
+    /// let builder = LeaderElector::builder("jobs").renew_deadline(Duration::from_secs(8));
+    /// ```
     pub fn renew_deadline(mut self, renew_deadline: Duration) -> Self {
         self.config.renew_deadline = renew_deadline;
         self
@@ -73,6 +108,15 @@ impl LeaderElectorBuilder {
 
     /// How long to wait between tries of what failed, and between looks at who leads; up to a fifth longer, at random.
     /// Default: 2 s.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use leasehold::LeaderElector;
+    ///
+    /// let builder = LeaderElector::builder("jobs").retry_period(Duration::from_secs(1));
+    /// ```
     pub fn retry_period(mut self, retry_period: Duration) -> Self {
         self.config.retry_period = retry_period;
         self
@@ -82,12 +126,31 @@ impl LeaderElectorBuilder {
     ///
     /// More often: a term has more left when trouble begins, and so rides out longer trouble. Less often: fewer writes
     /// to the store.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use leasehold::LeaderElector;
+    ///
+    /// let builder = LeaderElector::builder("jobs").renew_interval(Duration::from_secs(5));
+    /// assert!(builder.settings().is_ok());
+    /// ```
     pub fn renew_interval(mut self, renew_interval: Duration) -> Self {
         self.config.renew_interval = Some(renew_interval);
         self
     }
 
     /// How long dropping or releasing a guard may block until the release is confirmed. Default: the retry period.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use leasehold::LeaderElector;
+    ///
+    /// let builder = LeaderElector::builder("jobs").release_timeout(Duration::from_millis(500));
+    /// ```
     pub fn release_timeout(mut self, release_timeout: Duration) -> Self {
         self.config.release_timeout = Some(release_timeout);
         self
@@ -97,6 +160,14 @@ impl LeaderElectorBuilder {
     ///
     /// Only for platforms that guarantee that an identity is never used twice at a time, such as a StatefulSet's pod
     /// names: with a twin alive, both would believe that they lead. Default: false.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::LeaderElector;
+    ///
+    /// let builder = LeaderElector::builder("jobs").identity("jobs-0").reclaim_own_identity(true);
+    /// ```
     pub fn reclaim_own_identity(mut self, reclaim: bool) -> Self {
         self.config.reclaim_own_identity = reclaim;
         self
@@ -104,6 +175,20 @@ impl LeaderElectorBuilder {
 
     /// Says that no candidate for this lease runs client-go, which compares records in whole seconds and therefore needs
     /// a second between renew deadline and lease duration. Default: false.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use leasehold::LeaderElector;
+    ///
+    /// let builder = LeaderElector::builder("jobs")
+    ///     .lease_duration(Duration::from_secs(2))
+    ///     .renew_deadline(Duration::from_millis(1500))
+    ///     .retry_period(Duration::from_millis(200))
+    ///     .only_leasehold(true);
+    /// assert!(builder.settings().is_ok());
+    /// ```
     pub fn only_leasehold(mut self, only: bool) -> Self {
         self.config.only_leasehold = only;
         self
@@ -114,6 +199,16 @@ impl LeaderElectorBuilder {
     /// # Errors
     ///
     /// [`ConfigError`] that names the field, its value and the rule.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::LeaderElector;
+    ///
+    /// let settings = LeaderElector::builder("jobs").settings()?;
+    /// assert_eq!(settings.renew_deadline.as_secs(), 10);
+    /// # Ok::<(), leasehold::ConfigError>(())
+    /// ```
     pub fn settings(&self) -> Result<Settings, ConfigError> {
         check_name(&self.name)?;
         if let Some(namespace) = &self.namespace {
@@ -129,6 +224,17 @@ impl LeaderElectorBuilder {
     ///
     /// [`Error::Config`] for a violated rule, [`Error::Cluster`] when no cluster is found or its description is
     /// malformed, [`Error::Thread`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn example() -> Result<(), leasehold::Error> {
+    /// use leasehold::LeaderElector;
+    ///
+    /// let elector = LeaderElector::builder("jobs").start()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn start(self) -> Result<LeaderElector, Error> {
         self.settings()?;
         let config = ClientConfig::infer()?;
@@ -166,6 +272,17 @@ impl LeaderElectorBuilder {
     /// # Errors
     ///
     /// [`Error::Config`] for a violated rule, [`Error::Thread`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn example(lock: leasehold::LeaseLock) -> Result<(), leasehold::Error> {
+    /// use leasehold::LeaderElector;
+    ///
+    /// let elector = LeaderElector::builder("jobs").start_on(lock)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn start_on(self, lock: impl Lock) -> Result<LeaderElector, Error> {
         let settings = self.config.validate()?;
         LeaderElector::spawn(settings, Arc::new(lock))

@@ -49,6 +49,15 @@ pub struct LeaderElector {
 
 impl LeaderElector {
     /// Begins a candidacy for the Lease `name`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::LeaderElector;
+    ///
+    /// let builder = LeaderElector::builder("my-controller").namespace("jobs");
+    /// assert!(builder.settings().is_ok());
+    /// ```
     pub fn builder(name: impl Into<String>) -> LeaderElectorBuilder {
         LeaderElectorBuilder::new(name.into())
     }
@@ -73,6 +82,14 @@ impl LeaderElector {
     }
 
     /// Who this candidate is in the record.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn example(elector: &leasehold::LeaderElector) {
+    /// println!("campaigning as {}", elector.identity());
+    /// # }
+    /// ```
     pub fn identity(&self) -> &str {
         &self.identity
     }
@@ -82,6 +99,17 @@ impl LeaderElector {
     /// # Errors
     ///
     /// [`Error::Busy`] when there is a campaign or a guard already, [`Error::Stopped`] after [`stop`](Self::stop).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn example(elector: &leasehold::LeaderElector) -> Result<(), leasehold::Error> {
+    /// let campaign = elector.campaign()?;
+    /// let guard = campaign.receiver().recv().expect("a campaign never disconnects")?;
+    /// # drop(guard);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn campaign(&self) -> Result<Campaign, Error> {
         let (sender, receiver) = channel::bounded(1);
         let id = self.shared.pending.enter(Delivery::Term(sender.clone()), &self.shared.link)?;
@@ -96,6 +124,18 @@ impl LeaderElector {
     /// [`Error::Lock`] when the store refuses in a way that will not mend itself, such as a missing permission or
     /// namespace, and has done so for the renew deadline without once having succeeded. Whatever can mend itself is
     /// retried without end, and logged.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn example(elector: &leasehold::LeaderElector) -> Result<(), leasehold::Error> {
+    /// let guard = elector.block_until_leader()?;
+    /// while guard.is_leader() {
+    ///     // one unit of work
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn block_until_leader(&self) -> Result<LeaderGuard, Error> {
         let campaign = self.campaign()?;
         campaign.receiver().recv().unwrap_or(Err(Error::Stopped))
@@ -106,6 +146,20 @@ impl LeaderElector {
     /// # Errors
     ///
     /// As for [`block_until_leader`](Self::block_until_leader).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn example(elector: &leasehold::LeaderElector) -> Result<(), leasehold::Error> {
+    /// use std::time::Duration;
+    ///
+    /// match elector.block_until_leader_timeout(Duration::from_secs(60))? {
+    ///     Some(guard) => println!("leading, with token {}", guard.fencing_token()),
+    ///     None => println!("somebody else leads, after a minute still"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn block_until_leader_timeout(&self, timeout: Duration) -> Result<Option<LeaderGuard>, Error> {
         let campaign = self.campaign()?;
         let answer = match Instant::now().checked_add(timeout) {
@@ -128,6 +182,17 @@ impl LeaderElector {
     ///
     /// [`Error::Lock`] when a request failed, at once; [`Error::Busy`] and [`Error::Stopped`] as for
     /// [`campaign`](Self::campaign).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn example(elector: &leasehold::LeaderElector) -> Result<(), leasehold::Error> {
+    /// if let Some(guard) = elector.try_acquire()? {
+    ///     println!("nobody led: we do, with token {}", guard.fencing_token());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn try_acquire(&self) -> Result<Option<LeaderGuard>, Error> {
         let (sender, receiver) = channel::bounded(1);
         self.shared.pending.enter(Delivery::Round(sender), &self.shared.link)?;
@@ -136,23 +201,61 @@ impl LeaderElector {
 
     /// Ends the pending campaign, and every later one, with [`Error::Stopped`]. For another thread that shuts the
     /// program down. A guard is not affected.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn example(elector: std::sync::Arc<leasehold::LeaderElector>) {
+    /// let stopper = std::sync::Arc::clone(&elector);
+    /// std::thread::spawn(move || stopper.stop());
+    /// assert!(matches!(elector.block_until_leader(), Err(leasehold::Error::Stopped)));
+    /// # }
+    /// ```
     pub fn stop(&self) {
         self.shared.pending.stop(&self.shared.link);
     }
 
     /// Who leads, as last observed; without I/O. It may be this candidate itself.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn example(elector: &leasehold::LeaderElector) {
+    /// println!("{} leads", elector.current_leader().as_deref().unwrap_or("nobody"));
+    /// # }
+    /// ```
     pub fn current_leader(&self) -> Option<String> {
         self.shared.subscriptions.leader()
     }
 
     /// A subscription of the caller's own to everything that changes, opening with the present state. It is unbounded
     /// (keep reading or drop it) and disconnects after the elector's last word.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn example(elector: &leasehold::LeaderElector) {
+    /// let transitions = elector.transitions();
+    /// for transition in transitions {
+    ///     println!("{transition:?}");
+    /// }
+    /// # }
+    /// ```
     #[must_use = "each call is a new subscription: keep it outside the loop"]
     pub fn transitions(&self) -> Receiver<Transition> {
         self.shared.subscriptions.subscribe()
     }
 
     /// A handle for a liveness probe.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn example(elector: &leasehold::LeaderElector) {
+    /// let health = elector.health_check();
+    /// assert!(health.check().is_ok());
+    /// # }
+    /// ```
     pub fn health_check(&self) -> HealthCheck {
         self.shared.health.clone()
     }

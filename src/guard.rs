@@ -161,11 +161,33 @@ impl LeaderGuard {
     /// when every other thread of the process is stopped, and it counts the time that the machine was suspended. What
     /// no check can do is stop work that is already past it; that is what the [fencing token](Self::fencing_token) is
     /// for.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn example(guard: &leasehold::LeaderGuard) {
+    /// while guard.is_leader() {
+    ///     // one unit of work
+    /// }
+    /// # }
+    /// ```
     pub fn is_leader(&self) -> bool {
         self.term.is_valid()
     }
 
     /// How long the term stays valid without another renewal. Zero once it is over.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn example(guard: &leasehold::LeaderGuard) {
+    /// use std::time::Duration;
+    ///
+    /// if guard.remaining() > Duration::from_secs(5) {
+    ///     // work that takes five seconds, and may be covered to its end
+    /// }
+    /// # }
+    /// ```
     pub fn remaining(&self) -> Duration {
         self.term.remaining()
     }
@@ -175,6 +197,16 @@ impl LeaderGuard {
     /// # Errors
     ///
     /// [`LeadershipLost`] when the term is over, and why.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn example(guard: &leasehold::LeaderGuard) -> Result<(), leasehold::LeadershipLost> {
+    /// guard.check()?;
+    /// // one unit of work
+    /// Ok(())
+    /// # }
+    /// ```
     pub fn check(&self) -> Result<(), LeadershipLost> {
         self.term.check()
     }
@@ -185,23 +217,64 @@ impl LeaderGuard {
     ///
     /// It is the `resourceVersion` at which this elector learned that its write had won the lease. Resource versions
     /// of one resource are ordered integers (KEP-5504); they go on growing when the lease is deleted and made anew.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn example(guard: &leasehold::LeaderGuard) {
+    /// let statement = format!("UPDATE jobs SET done = true WHERE last_token <= {}", guard.fencing_token());
+    /// # }
+    /// ```
     pub fn fencing_token(&self) -> u64 {
         self.term.fencing_token
     }
 
     /// A channel that never yields and disconnects at the end of the term: it wakes a `select!`, and every other
     /// waiter too. It needs a thread to run and may lag behind [`is_leader`](Self::is_leader), the safety check.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn example(guard: &leasehold::LeaderGuard) {
+    /// use std::time::Duration;
+    /// use leasehold::crossbeam_channel::{after, select};
+    ///
+    /// select! {
+    ///     recv(guard.lost()) -> _ => println!("the term is over"),
+    ///     recv(after(Duration::from_secs(60))) -> _ => println!("still leading, after a minute"),
+    /// }
+    /// # }
+    /// ```
     pub fn lost(&self) -> &Receiver<Infallible> {
         &self.term.lost
     }
 
     /// A view of this term for other threads.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn example(guard: &leasehold::LeaderGuard) {
+    /// let view = guard.leadership();
+    /// std::thread::spawn(move || while view.is_leader() { /* one unit of work */ });
+    /// # }
+    /// ```
     pub fn leadership(&self) -> Leadership {
         Leadership { term: Arc::clone(&self.term) }
     }
 
     /// Ends the term without ending the guard: every view is false from now on and [`lost`](Self::lost) fires, while
     /// the lease stays ours, and renewed, until the guard is dropped. So work that is winding down is still covered.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn example(guard: &leasehold::LeaderGuard) {
+    /// guard.step_down();
+    /// assert!(!guard.is_leader());
+    /// // wind down; the lease is still ours
+    /// # }
+    /// ```
     pub fn step_down(&self) {
         self.term.end(StopReason::SteppedDown);
         if let Some(link) = &self.link {
@@ -214,6 +287,17 @@ impl LeaderGuard {
     /// This is `std::thread::scope` over the guard: the compiler proves that protected work ends before the lease is
     /// released. It does not prove that it ends before the term expires: workers still ask
     /// [`is_leader`](Self::is_leader) or watch [`lost`](Self::lost).
+    ///
+    /// ```
+    /// # fn example(guard: &leasehold::LeaderGuard) {
+    /// let done = guard.scope(|scope| {
+    ///     let workers: Vec<_> = (0..4)
+    ///         .map(|_| scope.spawn(|| (0..100).take_while(|_| guard.is_leader()).count()))
+    ///         .collect();
+    ///     workers.into_iter().map(|worker| worker.join().unwrap()).sum::<usize>()
+    /// });
+    /// # }
+    /// ```
     ///
     /// The guard cannot be moved or dropped inside, and nothing that was spawned can leave:
     ///
@@ -258,6 +342,16 @@ impl LeaderGuard {
     /// # Errors
     ///
     /// [`Error::ReleaseTimeout`] when the release timeout passed before the store had confirmed it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn example(guard: leasehold::LeaderGuard) {
+    /// if let Err(error) = guard.release() {
+    ///     eprintln!("{error}");
+    /// }
+    /// # }
+    /// ```
     pub fn release(mut self) -> Result<(), Error> {
         self.term.end(StopReason::Released);
         match self.link.take() {
@@ -307,11 +401,29 @@ impl RefUnwindSafe for LeaderGuard {}
 
 impl Leadership {
     /// See [`LeaderGuard::is_leader`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn example(view: &leasehold::Leadership) {
+    /// while view.is_leader() {
+    ///     // one unit of work
+    /// }
+    /// # }
+    /// ```
     pub fn is_leader(&self) -> bool {
         self.term.is_valid()
     }
 
     /// See [`LeaderGuard::remaining`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn example(view: &leasehold::Leadership) {
+    /// println!("covered for {:?}", view.remaining());
+    /// # }
+    /// ```
     pub fn remaining(&self) -> Duration {
         self.term.remaining()
     }
@@ -321,16 +433,42 @@ impl Leadership {
     /// # Errors
     ///
     /// [`LeadershipLost`] when the term is over, and why.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn example(view: &leasehold::Leadership) {
+    /// if let Err(lost) = view.check() {
+    ///     println!("{lost}");
+    /// }
+    /// # }
+    /// ```
     pub fn check(&self) -> Result<(), LeadershipLost> {
         self.term.check()
     }
 
     /// See [`LeaderGuard::fencing_token`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn example(view: &leasehold::Leadership) {
+    /// println!("token {}", view.fencing_token());
+    /// # }
+    /// ```
     pub fn fencing_token(&self) -> u64 {
         self.term.fencing_token
     }
 
     /// See [`LeaderGuard::lost`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn example(view: &leasehold::Leadership) {
+    /// let _ = view.lost().recv(); // blocks until the term is over
+    /// # }
+    /// ```
     pub fn lost(&self) -> &Receiver<Infallible> {
         &self.term.lost
     }
@@ -350,6 +488,17 @@ impl RefUnwindSafe for Leadership {}
 
 impl<'scope, 'env> Scope<'scope, 'env> {
     /// Spawns a thread that ends before the guard can go. If it panics the term is stepped down at once.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn example(guard: &leasehold::LeaderGuard) {
+    /// guard.scope(|scope| {
+    ///     let worker = scope.spawn(|| guard.fencing_token());
+    ///     assert_eq!(worker.join().unwrap(), guard.fencing_token());
+    /// });
+    /// # }
+    /// ```
     pub fn spawn<T: Send + 'scope>(&self, work: impl FnOnce() -> T + Send + 'scope) -> ScopedJoinHandle<'scope, T> {
         let guard = self.guard;
         self.scope.spawn(move || {
@@ -361,6 +510,14 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     }
 
     /// The guard whose scope this is.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn example(guard: &leasehold::LeaderGuard) {
+    /// guard.scope(|scope| assert_eq!(scope.guard().fencing_token(), guard.fencing_token()));
+    /// # }
+    /// ```
     pub fn guard(&self) -> &'env LeaderGuard {
         self.guard
     }

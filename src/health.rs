@@ -48,6 +48,16 @@ impl HealthCheck {
     /// # Errors
     ///
     /// [`Unhealthy`] when a term has been over for longer than the lease duration and its guard is not dropped.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn example(health: &leasehold::HealthCheck) {
+    /// if let Err(unhealthy) = health.check() {
+    ///     eprintln!("{unhealthy}");
+    /// }
+    /// # }
+    /// ```
     pub fn check(&self) -> Result<(), Unhealthy> {
         let Some(ended) = *self.ended.lock() else { return Ok(()) };
         let over_for = clock::now().since(ended);

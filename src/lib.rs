@@ -1,6 +1,61 @@
-//! Blocking leader election on a Kubernetes `Lease`.
+//! Blocking leader election on a Kubernetes `Lease`, for programs without an async runtime.
+//!
+//! A service runs as several replicas so that one can fail, and exactly one of them may act. Kubernetes offers a `Lease`
+//! for that: whoever writes its name there leads, for as long as it keeps renewing. This crate does so on a thread of its
+//! own and hands the program a guard:
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use leasehold::LeaderElector;
+//!
+//! fn main() -> Result<(), leasehold::Error> {
+//!     let elector = LeaderElector::builder("my-controller")
+//!         .lease_duration(Duration::from_secs(15))
+//!         .start()?;
+//!     let guard = elector.block_until_leader()?;
+//!     while guard.is_leader() {
+//!         // one unit of work, with guard.fencing_token() on every write
+//!     }
+//!     drop(guard); // released: a standby need not wait for the lease to run out
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # What is guaranteed
+//!
+//! Two valid guards never exist at the same time, while the store is linearizable (etcd is) and the clock rates of any
+//! two machines differ by less than the ratio of lease duration to renew deadline (1.5 by default; 1.4 beside client-go).
+//! No timestamp is ever compared: what decides is each candidate's own clock, which counts suspend, and whether the record
+//! changed.
+//!
+//! - [`LeaderGuard::is_leader`] is the safety check: one atomic load and one clock read. It is exact also when every other
+//!   thread is stopped, and final once false.
+//! - Work that is past its check when the term ends cannot be stopped by any library. [`LeaderGuard::fencing_token`] is for
+//!   what you write to: it grows with every term, and lets a store refuse a former leader.
+//! - [`LeaderGuard::scope`] makes the compiler prove that protected work ends before the lease is released.
+//!
+//! # What is not
+//!
+//! Guards may coexist for up to a renewal and a request when somebody deletes or edits a Lease that is held, and when two
+//! processes share one identity beside client-go or under
+//! [`reclaim_own_identity`](LeaderElectorBuilder::reclaim_own_identity); the token tells them apart. A store restored from a
+//! backup, and a hypervisor that stops a guest without telling it, are beyond all of this.
+//!
+//! # In and out of scope
+//!
+//! In scope: `Lease` objects, any store behind the [`Lock`] trait, HTTP/1.1 to the API server by a small client of our own
+//! ([`kube`]). Out of scope: async, other uses of the Kubernetes API, electing more than one leader.
+//!
+//! # Features
+//!
+//! - `kubeconfig` (default): reads kubeconfig files.
+//! - `testing`: an in-memory API server with fault injection, for tests.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 mod builder;
 mod callbacks;

@@ -1,0 +1,235 @@
+//! Three candidates, a handover and a take-over, as a timeline.
+//!
+//!     cargo run --example quickstart                          # alone, on a server in memory
+//!     cargo run --example quickstart -- --kubeconfig FILE     # on your cluster
+//!     cargo run --example quickstart -- --in-cluster          # in a pod
+//!
+//! On a cluster it uses the Lease `leasehold-quickstart` in the namespace of the context.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::Select;
+use leasehold::kube::{Client, ClientConfig, Kubeconfig};
+use leasehold::testing::ApiServer;
+use leasehold::{
+    Campaign, LeaderElectionRecord, LeaderElector, LeaderGuard, LeaseLock, Lock, LockError, LockErrorKind, Observed,
+};
+
+const LEASE: &str = "leasehold-quickstart";
+const NAMES: [&str; 3] = ["anna", "boris", "clara"];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("off")).init();
+    let timeline = Timeline::begin();
+
+    let (client, _server) = match std::env::args().nth(1).as_deref() {
+        None => {
+            let server = ApiServer::start()?;
+            timeline.tell("", &format!("a Kubernetes API server in memory, at {}", server.url()));
+            (Client::new(ClientConfig::new(&server.url())?)?, Some(server))
+        }
+        Some("--in-cluster") => (Client::new(ClientConfig::in_cluster()?)?, None),
+        Some("--kubeconfig") => {
+            let file = std::env::args().nth(2).ok_or("--kubeconfig needs a FILE")?;
+            (Client::new(Kubeconfig::from_path(file)?.client_config(None)?)?, None)
+        }
+        Some(other) => return Err(format!("unknown flag {other}: there are --kubeconfig FILE and --in-cluster").into()),
+    };
+    let mut candidates =
+        NAMES.iter().map(|name| Candidate::new(name, client.clone())).collect::<Result<Vec<_>, _>>()?;
+
+    for candidate in &mut candidates {
+        candidate.campaign()?;
+    }
+    timeline.tell("", "anna, boris and clara campaign for one lease");
+
+    // One of them wins, and the others stand by.
+    let (first, guard) = next_leader(&mut candidates)?;
+    timeline.leads(&candidates[first], &guard);
+    let mut terms = vec![Term::begin(&timeline, first)];
+    sleep(Duration::from_millis(1500));
+    assert!(guard.is_leader());
+
+    // A handover: dropping the guard releases the lease.
+    timeline.tell(candidates[first].name, "drops its guard");
+    let began = Instant::now();
+    terms[0].end(&timeline);
+    drop(guard);
+    timeline.tell(candidates[first].name, &format!("has released the lease, in {}", millis(began.elapsed())));
+    let (second, guard) = next_leader(&mut candidates)?;
+    timeline.leads(&candidates[second], &guard);
+    timeline.tell("", &format!("the lease was without a leader for {}", millis(began.elapsed())));
+    terms.push(Term::begin(&timeline, second));
+    candidates[first].campaign()?;
+    timeline.tell(candidates[first].name, "campaigns again");
+    sleep(Duration::from_millis(1500));
+
+    // A failure: nothing gets through any more, and the leader knows by its own clock when to stop.
+    candidates[second].cord.store(true, Ordering::SeqCst);
+    let cut_at = Instant::now();
+    timeline.tell(candidates[second].name, "is CUT OFF from the API server, and works on for as long as it may");
+    while guard.is_leader() {
+        sleep(Duration::from_millis(1));
+    }
+    terms[1].end(&timeline);
+    let knew_after = cut_at.elapsed();
+    let note = format!("stops by itself after {}: is_leader() is false", millis(knew_after));
+    timeline.tell(candidates[second].name, &note);
+    let (third, successor) = next_leader(&mut candidates)?;
+    timeline.leads(&candidates[third], &successor);
+    terms.push(Term::begin(&timeline, third));
+    assert!(successor.is_leader() && !guard.is_leader() && successor.fencing_token() > guard.fencing_token());
+    let gap = cut_at.elapsed() - knew_after;
+    timeline.tell("", &format!("{} between the two: never two leaders at a time", millis(gap)));
+    sleep(Duration::from_millis(1000));
+
+    terms[2].end(&timeline);
+    successor.release()?;
+    timeline.tell(candidates[third].name, "releases the lease. That is all.");
+    timeline.draw(&terms);
+    Ok(())
+}
+
+/// Waits for whichever campaign is won first.
+fn next_leader(candidates: &mut [Candidate]) -> Result<(usize, LeaderGuard), Box<dyn Error>> {
+    let campaigning: Vec<_> = candidates
+        .iter()
+        .enumerate()
+        .filter_map(|(index, candidate)| Some((index, candidate.campaign.as_ref()?.receiver().clone())))
+        .collect();
+    let mut select = Select::new();
+    for (_, receiver) in &campaigning {
+        select.recv(receiver);
+    }
+    let won = select.select();
+    let (index, receiver) = &campaigning[won.index()];
+    let guard = won.recv(receiver)??;
+    candidates[*index].campaign = None;
+    Ok((*index, guard))
+}
+
+struct Candidate {
+    name: &'static str,
+    elector: LeaderElector,
+    campaign: Option<Campaign>,
+    cord: Arc<AtomicBool>,
+}
+
+impl Candidate {
+    fn new(name: &'static str, client: Client) -> Result<Self, leasehold::Error> {
+        let cord = Arc::new(AtomicBool::new(false));
+        let namespace = client.default_namespace().to_owned();
+        let lock = LeaseLock::new(client, &namespace, LEASE)?;
+        // Short, so that nobody has to wait for long. The defaults are client-go's: 15 s, 10 s, 2 s.
+        let elector = LeaderElector::builder(LEASE)
+            .identity(name)
+            .lease_duration(Duration::from_secs(4))
+            .renew_deadline(Duration::from_millis(2500))
+            .retry_period(Duration::from_millis(250))
+            .start_on(CutLock { lock, cord: Arc::clone(&cord) })?;
+        Ok(Self { name, elector, campaign: None, cord })
+    }
+
+    fn campaign(&mut self) -> Result<(), leasehold::Error> {
+        self.campaign = Some(self.elector.campaign()?);
+        Ok(())
+    }
+}
+
+/// A lease on a line that can be cut.
+struct CutLock {
+    lock: LeaseLock,
+    cord: Arc<AtomicBool>,
+}
+
+impl CutLock {
+    fn line(&self) -> Result<&LeaseLock, LockError> {
+        match self.cord.load(Ordering::SeqCst) {
+            true => Err(LockError::new(LockErrorKind::Unavailable, "the line is cut")),
+            false => Ok(&self.lock),
+        }
+    }
+}
+
+impl Lock for CutLock {
+    fn get(&self, timeout: Duration) -> Result<Option<Observed>, LockError> {
+        self.line()?.get(timeout)
+    }
+
+    fn create(&self, record: &LeaderElectionRecord, timeout: Duration) -> Result<Observed, LockError> {
+        self.line()?.create(record, timeout)
+    }
+
+    fn update(&self, base: &Observed, record: &LeaderElectionRecord, timeout: Duration) -> Result<Observed, LockError> {
+        self.line()?.update(base, record, timeout)
+    }
+
+    fn interrupt(&self) {
+        self.lock.interrupt();
+    }
+
+    fn describe(&self) -> String {
+        self.lock.describe()
+    }
+}
+
+/// One term of a candidate, for the drawing.
+struct Term {
+    candidate: usize,
+    from: f64,
+    to: f64,
+}
+
+impl Term {
+    fn begin(timeline: &Timeline, candidate: usize) -> Self {
+        Self { candidate, from: timeline.seconds(), to: f64::INFINITY }
+    }
+
+    fn end(&mut self, timeline: &Timeline) {
+        self.to = timeline.seconds();
+    }
+}
+
+struct Timeline(Instant);
+
+impl Timeline {
+    fn begin() -> Self {
+        Self(Instant::now())
+    }
+
+    fn seconds(&self) -> f64 {
+        self.0.elapsed().as_secs_f64()
+    }
+
+    fn tell(&self, who: &str, what: &str) {
+        println!("{:7.3} s  {who:<6} {what}", self.seconds());
+    }
+
+    fn leads(&self, candidate: &Candidate, guard: &LeaderGuard) {
+        self.tell(candidate.name, &format!("LEADS, with fencing token {}", guard.fencing_token()));
+    }
+
+    /// Who led when, eight columns a second.
+    fn draw(&self, terms: &[Term]) {
+        let columns = (self.seconds() * 8.0).ceil() as usize;
+        println!();
+        for (index, name) in NAMES.iter().enumerate() {
+            let led = |column: usize| {
+                let middle = (column as f64 + 0.5) / 8.0;
+                terms.iter().any(|term| term.candidate == index && term.from <= middle && middle < term.to)
+            };
+            let bar: String = (0..columns).map(|column| if led(column) { '█' } else { '·' }).collect();
+            println!("   {name:<6} {bar}");
+        }
+        let scale: String = (0..=columns / 8).map(|second| format!("{second:<8}")).collect();
+        println!("          {}", scale.trim_end());
+    }
+}
+
+fn millis(duration: Duration) -> String {
+    format!("{:.1} ms", duration.as_secs_f64() * 1000.0)
+}
