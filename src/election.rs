@@ -5,24 +5,21 @@
 //! thousands of made-up ones. The rules are numbered and named as in `docs/PROTOCOL.md`.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use crate::clock::{Moment, Now};
 use crate::config::Settings;
 use crate::deadline::Deadline;
 use crate::lock::LockErrorKind;
-use crate::record::{LeaderElectionRecord, MicroTime, Observed, unix_micros};
+use crate::record::{LeaderElectionRecord, MicroTime, Observed};
 use crate::sync::Arc;
 
+mod learning;
 mod messages;
+mod sending;
 #[cfg(test)]
 mod tests;
 
 pub use messages::{Answer, Event, Look, Request, Step, StopReason, Verb};
-
-/// How many writes may be open at a time. Only a store that refuses writes for longer than a term lets them pile up;
-/// the oldest is then forgotten once its validity has passed, so that landing later it is taken for a stranger's.
-const MAX_OPEN_WRITES: usize = 64;
 
 /// One candidate's part in an election.
 #[derive(Debug)]
@@ -124,17 +121,6 @@ enum Standing {
     SteppedDown,
     /// Invalid, and not renewed.
     Lost,
-}
-
-/// What presses, for the pace of requests.
-enum Urgency {
-    /// A term runs out in `left`.
-    Term {
-        left: Duration,
-    },
-    /// A caller waits for its record to be released.
-    Release,
-    None,
 }
 
 /// When the next request of a kind may be sent.
@@ -400,271 +386,6 @@ impl Election {
         self.closing && now >= *self.linger_until.get_or_insert(now + renew_deadline)
     }
 
-    // ---- sending ----
-
-    fn read(&mut self, now: Moment) -> Step {
-        self.pace.look_at = now + self.patience(now);
-        let look = Look { newest: self.newest };
-        self.send(now, Verb::Get(look))
-    }
-
-    fn write(&mut self, now: Moment, base: Option<Observed>, record: LeaderElectionRecord, acquisition: u64) -> Step {
-        self.pace.write_at = now + self.patience(now);
-        self.open.push(OpenWrite {
-            id: self.last_request + 1,
-            base: base.as_ref().map_or(0, |base| base.version),
-            record: record.clone(),
-            sent_at: now,
-            acquisition,
-        });
-        self.send(
-            now,
-            match base {
-                Some(base) => Verb::Update(base, record),
-                None => Verb::Create(record),
-            },
-        )
-    }
-
-    fn send(&mut self, now: Moment, verb: Verb) -> Step {
-        self.last_request += 1;
-        Step::Send(Request { id: self.last_request, verb, timeout: self.attempt_timeout(now) })
-    }
-
-    /// The record that says we lead.
-    fn held(
-        &self,
-        base: Option<&Observed>,
-        acquire_time: MicroTime,
-        renew_time: MicroTime,
-        transitions: i32,
-    ) -> LeaderElectionRecord {
-        LeaderElectionRecord {
-            uid: base.and_then(|base| base.record.uid.clone()),
-            holder_identity: Some(self.settings.identity.clone()),
-            lease_duration_seconds: Some(self.settings.published_seconds()),
-            acquire_time: Some(acquire_time),
-            renew_time: Some(renew_time),
-            lease_transitions: Some(transitions),
-        }
-    }
-
-    /// The next `renewTime`: it moves with every write we send, whatever becomes of the wall clock, because a record
-    /// that stands still hides its holder. `None` while too many writes are open to remember one more.
-    fn stamp(&mut self, now: Now) -> Option<(u64, MicroTime)> {
-        if self.open.len() >= MAX_OPEN_WRITES {
-            if self.may_be_adopted(&self.open[0], now.local) {
-                return None;
-            }
-            self.open.remove(0);
-        }
-        let wall = unix_micros(now.wall);
-        let micros = match self.last_stamp {
-            Some((last, at)) => {
-                let counted = u64::try_from(now.local.since(at).as_micros()).unwrap_or(u64::MAX);
-                wall.max(last.saturating_add(counted.max(1)))
-            }
-            None => wall,
-        };
-        self.last_stamp = Some((micros, now.local));
-        Some((micros, MicroTime::from_unix_micros(micros)))
-    }
-
-    fn wait_for_room(&self, now: Moment) -> Step {
-        self.wait(self.open.first().map_or(now, |oldest| oldest.sent_at + self.settings.renew_deadline))
-    }
-
-    /// How long one request may take: never so long that there is no time for another.
-    fn attempt_timeout(&self, now: Moment) -> Duration {
-        match self.urgency(now) {
-            Urgency::Term { left } => (left / 2).max(self.settings.renew_deadline / 20).min(left),
-            Urgency::Release => self.settings.release_timeout / 3,
-            Urgency::None => self.settings.renew_deadline / 2,
-        }
-    }
-
-    /// How long after a request its like may follow, should it fail.
-    fn patience(&mut self, now: Moment) -> Duration {
-        let jittered = self.settings.retry_period.mul_f64(1.0 + 0.2 * self.random.f64());
-        match self.urgency(now) {
-            Urgency::Term { left } => jittered.min((left / 2).max(self.settings.renew_deadline / 20)),
-            Urgency::Release => jittered.min(self.settings.release_timeout / 4),
-            Urgency::None => jittered,
-        }
-    }
-
-    /// Leaves alone a store that asks for it, but not for so long that the term ends over it.
-    fn pause(&mut self, now: Moment, asked: Duration) {
-        if asked.is_zero() {
-            return;
-        }
-        let pause = match self.urgency(now) {
-            Urgency::Term { left } => asked.min(left / 2),
-            Urgency::Release => asked.min(self.settings.release_timeout / 4),
-            Urgency::None => asked.min(self.settings.renew_deadline),
-        };
-        self.pace.look_at = self.pace.look_at.max(now + pause);
-        self.pace.write_at = self.pace.write_at.max(now + pause);
-        if let Phase::Leading(term) = &mut self.phase {
-            term.renew_at = term.renew_at.max(now + pause);
-        }
-    }
-
-    fn urgency(&self, now: Moment) -> Urgency {
-        match &self.phase {
-            Phase::Leading(term) if term.standing != Standing::Lost => {
-                Urgency::Term { left: term.covered_until.since(now) }
-            }
-            Phase::Observing if self.owes_release() && self.hurry_until.is_some_and(|until| now < until) => {
-                Urgency::Release
-            }
-            _ => Urgency::None,
-        }
-    }
-
-    // ---- learning ----
-
-    /// Judges what stands in the store, in the order of the rule 'Open writes'. False if it is no news.
-    fn learn(&mut self, now: Moment, observed: Observed) -> bool {
-        if observed.version <= self.newest {
-            return false;
-        }
-        self.newest = observed.version;
-
-        let record = &observed.record;
-        let same_record = matches!(&self.seen, Seen::Record(known) if known.observed.record == *record);
-        let ours = self.open.iter().filter(|write| write.is(record)).min_by_key(|write| write.sent_at);
-        let adopted =
-            ours.filter(|write| self.may_be_adopted(write, now)).map(|write| (write.acquisition, write.sent_at));
-        // With our fields in an object of another uid, our write re-created a lease that somebody had deleted.
-        let recreated = ours.is_none() && self.open.iter().any(|write| write.record.same_fields(record));
-        let is_ours = ours.is_some() || recreated;
-        let has_our_identity = record.holder() == Some(&self.settings.identity);
-
-        let was_unsettled = std::mem::take(&mut self.pace.unsettled);
-        self.pace.write_at = now;
-        self.open.retain(|write| write.base >= observed.version);
-
-        if let Some((acquisition, sent_at)) = adopted {
-            self.see(observed, now, Whose::Ours);
-            self.adopt(now, acquisition, sent_at);
-        } else if same_record {
-            if let Seen::Record(known) = &mut self.seen {
-                known.observed = observed;
-            }
-            // The write that this edit brought down is sent again at once.
-            if let (Phase::Leading(term), true) = (&mut self.phase, was_unsettled) {
-                term.renew_at = now;
-            }
-        } else if is_ours && has_our_identity {
-            self.see(observed, now, Whose::Ours);
-            self.lose(if recreated { StopReason::Deleted } else { StopReason::Expired });
-        } else if has_our_identity {
-            if !matches!(&self.seen, Seen::Record(known) if known.whose == Whose::Twins) {
-                self.events.push_back(Event::IdentityConflict);
-            }
-            self.see(observed, now, Whose::Twins);
-            self.lose(StopReason::IdentityConflict);
-        } else {
-            let by = record.holder().map(str::to_owned);
-            self.see(observed, now, if by.is_some() { Whose::Others } else { Whose::Nobodys });
-            self.lose(StopReason::Superseded { by });
-        }
-        self.report_leader();
-        true
-    }
-
-    /// The record changed: what was attempted on the one before is over.
-    fn see(&mut self, observed: Observed, now: Moment, whose: Whose) {
-        self.seen = Seen::Record(Known { observed, changed_at: now, whose });
-        self.abandon_attempt();
-    }
-
-    fn abandon_attempt(&mut self) {
-        if let Phase::Campaigning(candidacy) = &mut self.phase {
-            candidacy.attempt = None;
-        }
-    }
-
-    /// Our write of the current term or attempt stands in the store: a term begins or goes on, valid from the moment
-    /// before that write was sent.
-    fn adopt(&mut self, now: Moment, acquisition: u64, sent_at: Moment) {
-        let valid_until = sent_at + self.settings.renew_deadline;
-        let renew_at = sent_at + self.settings.renew_interval;
-        match &mut self.phase {
-            Phase::Leading(term) => {
-                term.covered_until = term.covered_until.max(valid_until);
-                term.renew_at = renew_at;
-                // Ended by its holder, the term waits for the word of why; run out, it is lost here and now.
-                let extended = term.deadline.extend(now, valid_until) || term.deadline.was_ended();
-                if term.standing == Standing::Valid && !extended {
-                    self.lose(StopReason::Expired);
-                }
-            }
-            Phase::Campaigning(_) => {
-                let Seen::Record(Known { observed: Observed { record, version, .. }, .. }) = &self.seen else { return };
-                let deadline = Arc::new(Deadline::new(valid_until));
-                let fencing_token = *version;
-                self.phase = Phase::Leading(Term {
-                    acquisition,
-                    acquire_time: record.acquire_time.clone().unwrap_or_else(|| MicroTime::from_unix_micros(0)),
-                    transitions: record.lease_transitions.unwrap_or(0),
-                    deadline: Arc::clone(&deadline),
-                    covered_until: valid_until,
-                    renew_at,
-                    standing: Standing::Valid,
-                });
-                self.report_leader();
-                self.events.push_back(Event::Elected { deadline, fencing_token });
-            }
-            Phase::Observing => {}
-        }
-    }
-
-    /// The lease is not there.
-    fn learn_absence(&mut self) {
-        if !matches!(self.seen, Seen::Absent) {
-            self.seen = Seen::Absent;
-            self.abandon_attempt();
-            self.lose(StopReason::Deleted);
-            self.report_leader();
-        }
-    }
-
-    /// The store was restored from an older state: what was known of it counts for nothing.
-    fn start_over(&mut self) {
-        self.newest = 0;
-        self.seen = Seen::Nothing;
-        self.open.clear();
-        self.abandon_attempt();
-        self.lose(StopReason::StoreRestored);
-    }
-
-    /// A write was refused, or nobody knows.
-    fn write_failed(&mut self, now: Moment, moved: bool) {
-        match &mut self.phase {
-            // A renewal that may not have arrived is best sent again: that settles it and renews in one.
-            Phase::Leading(term) if term.standing != Standing::Lost => {
-                term.renew_at = self.pace.write_at;
-                self.pace.unsettled |= moved;
-            }
-            _ => self.pace.unsettled = true,
-        }
-        if self.pace.unsettled {
-            self.pace.look_at = now;
-        }
-    }
-
-    /// Whether a write would still win or keep a term if it turned out to stand in the store.
-    fn may_be_adopted(&self, write: &OpenWrite, now: Moment) -> bool {
-        let current = match &self.phase {
-            Phase::Observing => None,
-            Phase::Campaigning(candidacy) => candidacy.attempt.as_ref().map(|(acquisition, _)| *acquisition),
-            Phase::Leading(term) => (term.standing != Standing::Lost).then_some(term.acquisition),
-        };
-        current == Some(write.acquisition) && now < write.sent_at + self.settings.renew_deadline
-    }
-
     // ---- ending ----
 
     fn notice_expiry(&mut self, now: Moment) {
@@ -729,12 +450,5 @@ impl Election {
             self.reported_leader = leader.map(str::to_owned);
             self.events.push_back(Event::Leader(self.reported_leader.clone()));
         }
-    }
-}
-
-impl OpenWrite {
-    /// Whether `record` is what this write leaves behind; a create cannot know its object's uid beforehand.
-    fn is(&self, record: &LeaderElectionRecord) -> bool {
-        (self.base == 0 || self.record.uid == record.uid) && self.record.same_fields(record)
     }
 }

@@ -1,0 +1,158 @@
+//! What an answer or an event means: the rules 'Open writes' and 'Order'.
+
+use super::messages::{Event, StopReason};
+use super::{Election, Known, OpenWrite, Phase, Seen, Standing, Term, Whose};
+use crate::clock::Moment;
+use crate::deadline::Deadline;
+use crate::record::{LeaderElectionRecord, MicroTime, Observed};
+use crate::sync::Arc;
+
+impl Election {
+    /// Judges what stands in the store, in the order of the rule 'Open writes'. False if it is no news.
+    pub(super) fn learn(&mut self, now: Moment, observed: Observed) -> bool {
+        if observed.version <= self.newest {
+            return false;
+        }
+        self.newest = observed.version;
+
+        let record = &observed.record;
+        let same_record = matches!(&self.seen, Seen::Record(known) if known.observed.record == *record);
+        let ours = self.open.iter().filter(|write| write.is(record)).min_by_key(|write| write.sent_at);
+        let adopted =
+            ours.filter(|write| self.may_be_adopted(write, now)).map(|write| (write.acquisition, write.sent_at));
+        // With our fields in an object of another uid, our write re-created a lease that somebody had deleted.
+        let recreated = ours.is_none() && self.open.iter().any(|write| write.record.same_fields(record));
+        let is_ours = ours.is_some() || recreated;
+        let has_our_identity = record.holder() == Some(&self.settings.identity);
+
+        let was_unsettled = std::mem::take(&mut self.pace.unsettled);
+        self.pace.write_at = now;
+        self.open.retain(|write| write.base >= observed.version);
+
+        if let Some((acquisition, sent_at)) = adopted {
+            self.see(observed, now, Whose::Ours);
+            self.adopt(now, acquisition, sent_at);
+        } else if same_record {
+            if let Seen::Record(known) = &mut self.seen {
+                known.observed = observed;
+            }
+            // The write that this edit brought down is sent again at once.
+            if let (Phase::Leading(term), true) = (&mut self.phase, was_unsettled) {
+                term.renew_at = now;
+            }
+        } else if is_ours && has_our_identity {
+            self.see(observed, now, Whose::Ours);
+            self.lose(if recreated { StopReason::Deleted } else { StopReason::Expired });
+        } else if has_our_identity {
+            if !matches!(&self.seen, Seen::Record(known) if known.whose == Whose::Twins) {
+                self.events.push_back(Event::IdentityConflict);
+            }
+            self.see(observed, now, Whose::Twins);
+            self.lose(StopReason::IdentityConflict);
+        } else {
+            let by = record.holder().map(str::to_owned);
+            self.see(observed, now, if by.is_some() { Whose::Others } else { Whose::Nobodys });
+            self.lose(StopReason::Superseded { by });
+        }
+        self.report_leader();
+        true
+    }
+
+    /// The record changed: what was attempted on the one before is over.
+    fn see(&mut self, observed: Observed, now: Moment, whose: Whose) {
+        self.seen = Seen::Record(Known { observed, changed_at: now, whose });
+        self.abandon_attempt();
+    }
+
+    pub(super) fn abandon_attempt(&mut self) {
+        if let Phase::Campaigning(candidacy) = &mut self.phase {
+            candidacy.attempt = None;
+        }
+    }
+
+    /// Our write of the current term or attempt stands in the store: a term begins or goes on, valid from the moment
+    /// before that write was sent.
+    fn adopt(&mut self, now: Moment, acquisition: u64, sent_at: Moment) {
+        let valid_until = sent_at + self.settings.renew_deadline;
+        let renew_at = sent_at + self.settings.renew_interval;
+        match &mut self.phase {
+            Phase::Leading(term) => {
+                term.covered_until = term.covered_until.max(valid_until);
+                term.renew_at = renew_at;
+                // Ended by its holder, the term waits for the word of why; run out, it is lost here and now.
+                let extended = term.deadline.extend(now, valid_until) || term.deadline.was_ended();
+                if term.standing == Standing::Valid && !extended {
+                    self.lose(StopReason::Expired);
+                }
+            }
+            Phase::Campaigning(_) => {
+                let Seen::Record(Known { observed: Observed { record, version, .. }, .. }) = &self.seen else { return };
+                let deadline = Arc::new(Deadline::new(valid_until));
+                let fencing_token = *version;
+                self.phase = Phase::Leading(Term {
+                    acquisition,
+                    acquire_time: record.acquire_time.clone().unwrap_or_else(|| MicroTime::from_unix_micros(0)),
+                    transitions: record.lease_transitions.unwrap_or(0),
+                    deadline: Arc::clone(&deadline),
+                    covered_until: valid_until,
+                    renew_at,
+                    standing: Standing::Valid,
+                });
+                self.report_leader();
+                self.events.push_back(Event::Elected { deadline, fencing_token });
+            }
+            Phase::Observing => {}
+        }
+    }
+
+    /// The lease is not there.
+    pub(super) fn learn_absence(&mut self) {
+        if !matches!(self.seen, Seen::Absent) {
+            self.seen = Seen::Absent;
+            self.abandon_attempt();
+            self.lose(StopReason::Deleted);
+            self.report_leader();
+        }
+    }
+
+    /// The store was restored from an older state: what was known of it counts for nothing.
+    pub(super) fn start_over(&mut self) {
+        self.newest = 0;
+        self.seen = Seen::Nothing;
+        self.open.clear();
+        self.abandon_attempt();
+        self.lose(StopReason::StoreRestored);
+    }
+
+    /// A write was refused, or nobody knows.
+    pub(super) fn write_failed(&mut self, now: Moment, moved: bool) {
+        match &mut self.phase {
+            // A renewal that may not have arrived is best sent again: that settles it and renews in one.
+            Phase::Leading(term) if term.standing != Standing::Lost => {
+                term.renew_at = self.pace.write_at;
+                self.pace.unsettled |= moved;
+            }
+            _ => self.pace.unsettled = true,
+        }
+        if self.pace.unsettled {
+            self.pace.look_at = now;
+        }
+    }
+
+    /// Whether a write would still win or keep a term if it turned out to stand in the store.
+    pub(super) fn may_be_adopted(&self, write: &OpenWrite, now: Moment) -> bool {
+        let current = match &self.phase {
+            Phase::Observing => None,
+            Phase::Campaigning(candidacy) => candidacy.attempt.as_ref().map(|(acquisition, _)| *acquisition),
+            Phase::Leading(term) => (term.standing != Standing::Lost).then_some(term.acquisition),
+        };
+        current == Some(write.acquisition) && now < write.sent_at + self.settings.renew_deadline
+    }
+}
+
+impl OpenWrite {
+    /// Whether `record` is what this write leaves behind; a create cannot know its object's uid beforehand.
+    fn is(&self, record: &LeaderElectionRecord) -> bool {
+        (self.base == 0 || self.record.uid == record.uid) && self.record.same_fields(record)
+    }
+}

@@ -1,0 +1,151 @@
+//! What is written, when, and for how long its answer is waited for.
+
+use std::time::Duration;
+
+use super::messages::{Look, Request, Step, Verb};
+use super::{Election, OpenWrite, Phase, Standing};
+use crate::clock::{Moment, Now};
+use crate::record::{LeaderElectionRecord, MicroTime, Observed, unix_micros};
+
+/// How many writes may be open at a time. Only a store that refuses writes for longer than a term lets them pile up;
+/// the oldest is then forgotten once its validity has passed, so that landing later it is taken for a stranger's.
+pub(super) const MAX_OPEN_WRITES: usize = 64;
+
+/// What presses, for the pace of requests.
+enum Urgency {
+    /// A term runs out in `left`.
+    Term {
+        left: Duration,
+    },
+    /// A caller waits for its record to be released.
+    Release,
+    None,
+}
+
+impl Election {
+    pub(super) fn read(&mut self, now: Moment) -> Step {
+        self.pace.look_at = now + self.patience(now);
+        let look = Look { newest: self.newest };
+        self.send(now, Verb::Get(look))
+    }
+
+    pub(super) fn write(
+        &mut self,
+        now: Moment,
+        base: Option<Observed>,
+        record: LeaderElectionRecord,
+        acquisition: u64,
+    ) -> Step {
+        self.pace.write_at = now + self.patience(now);
+        self.open.push(OpenWrite {
+            id: self.last_request + 1,
+            base: base.as_ref().map_or(0, |base| base.version),
+            record: record.clone(),
+            sent_at: now,
+            acquisition,
+        });
+        self.send(
+            now,
+            match base {
+                Some(base) => Verb::Update(base, record),
+                None => Verb::Create(record),
+            },
+        )
+    }
+
+    fn send(&mut self, now: Moment, verb: Verb) -> Step {
+        self.last_request += 1;
+        Step::Send(Request { id: self.last_request, verb, timeout: self.attempt_timeout(now) })
+    }
+
+    /// The record that says we lead.
+    pub(super) fn held(
+        &self,
+        base: Option<&Observed>,
+        acquire_time: MicroTime,
+        renew_time: MicroTime,
+        transitions: i32,
+    ) -> LeaderElectionRecord {
+        LeaderElectionRecord {
+            uid: base.and_then(|base| base.record.uid.clone()),
+            holder_identity: Some(self.settings.identity.clone()),
+            lease_duration_seconds: Some(self.settings.published_seconds()),
+            acquire_time: Some(acquire_time),
+            renew_time: Some(renew_time),
+            lease_transitions: Some(transitions),
+        }
+    }
+
+    /// The next `renewTime`: it moves with every write we send, whatever becomes of the wall clock, because a record
+    /// that stands still hides its holder. `None` while too many writes are open to remember one more.
+    pub(super) fn stamp(&mut self, now: Now) -> Option<(u64, MicroTime)> {
+        if self.open.len() >= MAX_OPEN_WRITES {
+            if self.may_be_adopted(&self.open[0], now.local) {
+                return None;
+            }
+            self.open.remove(0);
+        }
+        let wall = unix_micros(now.wall);
+        let micros = match self.last_stamp {
+            Some((last, at)) => {
+                let counted = u64::try_from(now.local.since(at).as_micros()).unwrap_or(u64::MAX);
+                wall.max(last.saturating_add(counted.max(1)))
+            }
+            None => wall,
+        };
+        self.last_stamp = Some((micros, now.local));
+        Some((micros, MicroTime::from_unix_micros(micros)))
+    }
+
+    pub(super) fn wait_for_room(&self, now: Moment) -> Step {
+        self.wait(self.open.first().map_or(now, |oldest| oldest.sent_at + self.settings.renew_deadline))
+    }
+
+    /// How long one request may take: never so long that there is no time for another.
+    fn attempt_timeout(&self, now: Moment) -> Duration {
+        match self.urgency(now) {
+            Urgency::Term { left } => (left / 2).max(self.settings.renew_deadline / 20).min(left),
+            Urgency::Release => self.settings.release_timeout / 3,
+            Urgency::None => self.settings.renew_deadline / 2,
+        }
+    }
+
+    /// How long after a request its like may follow, should it fail.
+    fn patience(&mut self, now: Moment) -> Duration {
+        let jittered = self.settings.retry_period.mul_f64(1.0 + 0.2 * self.random.f64());
+        match self.urgency(now) {
+            Urgency::Term { left } => jittered.min((left / 2).max(self.settings.renew_deadline / 20)),
+            Urgency::Release => jittered.min(self.settings.release_timeout / 4),
+            Urgency::None => jittered,
+        }
+    }
+
+    /// Leaves alone a store that asks for it, but not for so long that the term ends over it.
+    pub(super) fn pause(&mut self, now: Moment, asked: Duration) {
+        if asked.is_zero() {
+            return;
+        }
+        let pause = match self.urgency(now) {
+            Urgency::Term { left } => asked.min(left / 2),
+            Urgency::Release => asked.min(self.settings.release_timeout / 4),
+            Urgency::None => asked.min(self.settings.renew_deadline),
+        };
+        self.pace.look_at = self.pace.look_at.max(now + pause);
+        self.pace.write_at = self.pace.write_at.max(now + pause);
+        if let Phase::Leading(term) = &mut self.phase {
+            term.renew_at = term.renew_at.max(now + pause);
+        }
+    }
+
+    fn urgency(&self, now: Moment) -> Urgency {
+        match &self.phase {
+            Phase::Leading(term) if term.standing != Standing::Lost => {
+                Urgency::Term { left: term.covered_until.since(now) }
+            }
+            Phase::Observing if self.owes_release() && self.hurry_until.is_some_and(|until| now < until) => {
+                Urgency::Release
+            }
+            _ => Urgency::None,
+        }
+    }
+}

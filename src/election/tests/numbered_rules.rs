@@ -1,0 +1,228 @@
+//! The numbered rules.
+
+use super::*;
+
+#[test]
+fn rule_1_nothing_there_is_created_and_created_is_elected() {
+    let mut scenario = Scenario::new();
+    scenario.election.campaign(false);
+    scenario.found_nothing();
+    let write = scenario.write();
+    assert_eq!(write.base, None);
+    assert_eq!(write.record.holder(), Some(ME));
+    assert_eq!(write.record.lease_duration_seconds, Some(15));
+    assert_eq!(write.record.lease_transitions, Some(0));
+    assert_eq!(write.record.uid, None);
+    scenario.applied(&write, 10);
+    let (deadline, token) = scenario.elected();
+    assert!(deadline.is_valid(scenario.now));
+    assert_eq!(token, 10);
+}
+
+#[test]
+fn rule_1_already_exists_reads_again() {
+    let mut scenario = Scenario::new();
+    scenario.election.campaign(false);
+    scenario.found_nothing();
+    let write = scenario.write();
+    scenario.fails(write.id, LockErrorKind::AlreadyExists);
+    scenario.not_elected();
+    scenario.found(held_by(OTHER, 15), 10);
+    assert!(scenario.wait() > Duration::ZERO);
+}
+
+#[test]
+fn rule_2_another_holder_is_waited_out_by_the_duration_it_published() {
+    let mut scenario = Scenario::campaigning_on(held_by(OTHER, 40), 10);
+    let found_at = scenario.now;
+    let write = loop {
+        match scenario.next() {
+            Step::Wait(until) => scenario.now = until,
+            Step::Send(Request { id, verb: Verb::Get(look), .. }) => {
+                scenario.reads(Read { id, look }, held_by(OTHER, 40), 10);
+            }
+            Step::Send(Request { id, verb: Verb::Update(base, record), timeout }) => {
+                break Write { id, base: Some(base.version), record, timeout };
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(scenario.now.since(found_at), secs(40), "the holder's duration, not our own, and to the instant");
+    assert_eq!(write.base, Some(10));
+}
+
+#[test]
+fn rule_2_a_holder_without_a_positive_duration_is_waited_out_by_our_own() {
+    for seconds in [None, Some(0), Some(-5)] {
+        let record = LeaderElectionRecord { lease_duration_seconds: seconds, ..held_by(OTHER, 1) };
+        let mut scenario = Scenario::campaigning_on(record.clone(), 10);
+        scenario.advance(millis(14_999));
+        scenario.found(record, 10);
+        assert_eq!(scenario.wait(), millis(1));
+        scenario.advance(millis(1));
+        scenario.write();
+    }
+}
+
+#[test]
+fn rule_2_every_change_of_the_record_starts_the_wait_again() {
+    let mut scenario = Scenario::campaigning_on(held_by(OTHER, 15), 10);
+    scenario.advance(secs(14));
+    scenario.found(renewed(&held_by(OTHER, 15)), 11);
+    scenario.advance(millis(14_999));
+    scenario.found(renewed(&held_by(OTHER, 15)), 11);
+    assert_eq!(scenario.wait(), millis(1));
+}
+
+#[test]
+fn rule_2_the_take_over_is_one_update_with_the_observed_version_and_a_conflict_observes_again() {
+    let mut scenario = Scenario::campaigning_on(held_by(OTHER, 1), 10);
+    scenario.advance(secs(1));
+    let write = scenario.write();
+    assert_eq!(write.base, Some(10));
+    scenario.fails(write.id, LockErrorKind::Conflict);
+    scenario.not_elected();
+    scenario.found(held_by("third", 15), 11);
+    assert!(scenario.wait() > Duration::ZERO, "the new holder is waited for");
+}
+
+#[test]
+fn rule_3_a_record_without_a_holder_is_taken_over_at_once() {
+    for holder in [None, Some(String::new())] {
+        let record = LeaderElectionRecord { holder_identity: holder, ..held_by(OTHER, 15) };
+        let mut scenario = Scenario::campaigning_on(record, 10);
+        let write = scenario.write();
+        assert_eq!(write.base, Some(10));
+        assert_eq!(write.record.lease_transitions, Some(5));
+    }
+}
+
+#[test]
+fn rule_4_a_leader_renews_with_the_version_of_its_own_last_write_and_reads_nothing() {
+    let (mut scenario, deadline, _) = Scenario::leading();
+    let mut version = 10;
+    for _ in 0..20 {
+        assert_eq!(scenario.wait(), secs(2));
+        scenario.wait_out();
+        let write = scenario.write();
+        assert_eq!(write.base, Some(version));
+        version += 3;
+        scenario.applied(&write, version);
+        assert!(deadline.is_valid(scenario.now));
+    }
+    assert_eq!(scenario.lost(), None);
+}
+
+#[test]
+fn rule_5_taking_over_adds_a_transition_and_sets_acquire_time_and_renewing_keeps_both() {
+    let mut scenario = Scenario::campaigning_on(held_by(OTHER, 1), 10);
+    scenario.advance(secs(1));
+    let taken = scenario.write();
+    assert_eq!(taken.record.lease_transitions, Some(5));
+    assert_ne!(taken.record.acquire_time, held_by(OTHER, 1).acquire_time);
+    scenario.applied(&taken, 11);
+    scenario.wait_out();
+    let renewal = scenario.write();
+    assert_eq!(renewal.record.lease_transitions, Some(5));
+    assert_eq!(renewal.record.acquire_time, taken.record.acquire_time);
+}
+
+#[test]
+fn rule_5_transitions_stop_at_the_limit_of_32_bits() {
+    let record = LeaderElectionRecord { lease_transitions: Some(i32::MAX), ..held_by("", 15) };
+    let mut scenario = Scenario::campaigning_on(record, 10);
+    assert_eq!(scenario.write().record.lease_transitions, Some(i32::MAX));
+}
+
+#[test]
+fn rule_6_a_release_empties_the_holder_and_keeps_the_transitions() {
+    let (mut scenario, _, record) = Scenario::leading();
+    scenario.election.guard_gone(scenario.now);
+    assert_eq!(scenario.lost(), Some(StopReason::Released));
+    let release = scenario.write();
+    assert_eq!(release.base, Some(10));
+    assert_eq!(release.record.holder(), None);
+    assert_eq!(release.record.lease_duration_seconds, Some(1));
+    assert_eq!(release.record.lease_transitions, record.lease_transitions);
+    assert_ne!(release.record.renew_time, record.renew_time);
+    scenario.applied(&release, 11);
+    assert!(scenario.settled());
+}
+
+#[test]
+fn rule_6_nothing_is_released_that_is_not_ours() {
+    let (mut scenario, ..) = Scenario::leading();
+    scenario.wait_out();
+    let renewal = scenario.write();
+    scenario.fails(renewal.id, LockErrorKind::Conflict);
+    scenario.found(held_by(OTHER, 15), 11);
+    scenario.events();
+    scenario.election.guard_gone(scenario.now);
+    assert!(scenario.settled());
+    assert!(scenario.wait() > Duration::ZERO);
+}
+
+#[test]
+fn rule_6_a_release_does_not_wait_for_a_hanging_renewal_and_is_settled_and_repeated() {
+    let (mut scenario, ..) = Scenario::leading();
+    scenario.wait_out();
+    let hanging = scenario.write();
+    scenario.fails(hanging.id, LockErrorKind::Interrupted);
+    scenario.election.guard_gone(scenario.now);
+    scenario.events();
+    let release = scenario.write();
+    assert_eq!(release.base, Some(10), "from the newest version known");
+    // The renewal was faster after all.
+    scenario.fails(release.id, LockErrorKind::Conflict);
+    scenario.found(standing(&hanging), 11);
+    assert!(!scenario.settled());
+    let again = scenario.write();
+    assert_eq!(again.base, Some(11));
+    assert_eq!(again.record.holder(), None);
+    scenario.applied(&again, 12);
+    assert!(scenario.settled());
+}
+
+#[test]
+fn rule_6_a_release_without_an_answer_is_settled_within_the_release_timeout() {
+    let (mut scenario, ..) = Scenario::leading();
+    scenario.election.guard_gone(scenario.now);
+    let began = scenario.now;
+    let release = scenario.write();
+    scenario.advance(release.timeout);
+    scenario.fails(release.id, LockErrorKind::Timeout);
+    // It had been applied.
+    scenario.found(standing(&release), 11);
+    assert!(scenario.settled());
+    assert!(scenario.now.since(began) < secs(2));
+}
+
+#[test]
+fn rule_6_a_closed_election_lingers_for_its_open_writes_at_most_for_the_renew_deadline() {
+    let (mut scenario, ..) = Scenario::leading();
+    scenario.wait_out();
+    let hanging = scenario.write();
+    scenario.fails(hanging.id, LockErrorKind::Timeout);
+    scenario.election.close();
+    scenario.election.guard_gone(scenario.now);
+    let began = scenario.now;
+    loop {
+        match scenario.next() {
+            Step::Send(request) => scenario.fails(request.id, LockErrorKind::Timeout),
+            Step::Wait(until) => scenario.now = until,
+            Step::Finished => break,
+        }
+    }
+    assert_eq!(scenario.now.since(began), secs(10));
+}
+
+#[test]
+fn rule_6_a_closed_election_without_open_writes_finishes_at_once() {
+    let (mut scenario, ..) = Scenario::leading();
+    scenario.election.close();
+    assert!(matches!(scenario.next(), Step::Wait(_)), "the guard keeps it");
+    scenario.election.guard_gone(scenario.now);
+    let release = scenario.write();
+    scenario.applied(&release, 11);
+    assert!(matches!(scenario.next(), Step::Finished));
+}

@@ -1,0 +1,227 @@
+//! The safety rules, but for open writes.
+
+use super::*;
+
+#[test]
+fn validity_counts_from_before_the_write_was_sent() {
+    let mut scenario = Scenario::new();
+    scenario.election.campaign(false);
+    scenario.found_nothing();
+    let sent_at = scenario.now;
+    let write = scenario.write();
+    scenario.advance(secs(4));
+    scenario.applied(&write, 10);
+    let (deadline, _) = scenario.elected();
+    assert_eq!(deadline.remaining(scenario.now), secs(6));
+
+    let renewal_sent_at = scenario.now;
+    let renewal = scenario.write();
+    scenario.advance(secs(3));
+    scenario.applied(&renewal, 11);
+    assert_eq!(scenario.now + deadline.remaining(scenario.now), renewal_sent_at + secs(10));
+    assert!(renewal_sent_at > sent_at);
+}
+
+#[test]
+fn validity_ends_without_a_successful_renewal() {
+    let (mut scenario, deadline, _) = Scenario::leading();
+    let elected_at = scenario.now;
+    loop {
+        let step = scenario.next();
+        if let Some(reason) = scenario.lost() {
+            assert_eq!(reason, StopReason::Expired);
+            break;
+        }
+        match step {
+            Step::Send(request) => {
+                scenario.advance(request.timeout);
+                scenario.fails(request.id, LockErrorKind::Timeout);
+            }
+            Step::Wait(until) => scenario.now = until,
+            Step::Finished => panic!("not finished"),
+        }
+        assert!(scenario.now.since(elected_at) <= secs(10), "a wait never goes beyond the deadline");
+    }
+    assert_eq!(scenario.now.since(elected_at), secs(10), "lost() is not late by a request");
+    assert!(!deadline.is_valid(scenario.now));
+}
+
+#[test]
+fn loss_is_final_a_success_after_the_deadline_does_not_revive_the_term() {
+    let (mut scenario, deadline, _) = Scenario::leading();
+    scenario.wait_out();
+    let renewal = scenario.write();
+    scenario.advance(secs(8));
+    assert!(!deadline.is_valid(scenario.now), "a view latches it");
+    scenario.applied(&renewal, 11);
+    assert_eq!(scenario.lost(), Some(StopReason::Expired));
+    assert!(!deadline.is_valid(Moment::from_nanos(2)));
+}
+
+#[test]
+fn loss_is_final_a_late_success_without_a_view_that_saw_it_does_not_revive_either() {
+    let (mut scenario, deadline, _) = Scenario::leading();
+    scenario.wait_out();
+    let renewal = scenario.write();
+    scenario.advance(secs(9));
+    scenario.applied(&renewal, 11);
+    assert_eq!(scenario.lost(), Some(StopReason::Expired));
+    assert!(!deadline.is_valid(scenario.now));
+}
+
+#[test]
+fn loss_is_final_while_the_guard_exists_nothing_is_released_nor_renewed() {
+    let (mut scenario, _, record) = Scenario::leading();
+    scenario.advance(secs(10));
+    scenario.found(record.clone(), 10);
+    assert_eq!(scenario.lost(), Some(StopReason::Expired));
+    for _ in 0..20 {
+        scenario.wait_out();
+        scenario.found(record.clone(), 10);
+    }
+    scenario.election.guard_gone(scenario.now);
+    assert_eq!(scenario.lost(), None, "it was lost before");
+    assert_eq!(scenario.write().record.holder(), None, "released when the guard goes, as it is still ours");
+}
+
+#[test]
+fn loss_is_final_after_a_step_down_renewals_go_on_until_the_guard_goes() {
+    let (mut scenario, deadline, _) = Scenario::leading();
+    deadline.end();
+    scenario.election.step_down();
+    assert_eq!(scenario.lost(), Some(StopReason::SteppedDown));
+    for version in 11..20 {
+        scenario.wait_out();
+        let renewal = scenario.write();
+        assert_eq!(renewal.record.holder(), Some(ME));
+        scenario.applied(&renewal, version);
+        assert!(!deadline.is_valid(scenario.now));
+    }
+    scenario.election.guard_gone(scenario.now);
+    assert_eq!(scenario.lost(), None);
+    assert_eq!(scenario.write().base, Some(19));
+}
+
+#[test]
+fn loss_is_final_a_term_that_its_holder_ended_waits_for_the_word_of_why() {
+    let (mut scenario, deadline, _) = Scenario::leading();
+    deadline.end();
+    scenario.wait_out();
+    let renewal = scenario.write();
+    scenario.applied(&renewal, 11);
+    assert_eq!(scenario.lost(), None);
+    scenario.election.guard_gone(scenario.now);
+    assert_eq!(scenario.lost(), Some(StopReason::Released));
+}
+
+#[test]
+fn every_put_names_the_uid_it_observed_and_a_lease_made_anew_by_a_put_is_a_loss() {
+    let (mut scenario, deadline, _) = Scenario::leading();
+    scenario.wait_out();
+    let renewal = scenario.write();
+    assert_eq!(renewal.record.uid.as_deref(), Some("uid-1"));
+    let recreated = LeaderElectionRecord { uid: Some("uid-2".into()), ..renewal.record.clone() };
+    scenario.written(&renewal, recreated, 12);
+    assert_eq!(scenario.lost(), Some(StopReason::Deleted));
+    assert!(!deadline.is_valid(scenario.now));
+    scenario.election.guard_gone(scenario.now);
+    assert_eq!(scenario.write().record.holder(), None, "what our write left behind is cleared away");
+}
+
+#[test]
+fn renew_time_moves_with_every_write_whatever_the_wall_clock_does() {
+    let (mut scenario, _, first) = Scenario::leading();
+    let mut last = first.renew_time.unwrap();
+    for version in 11..20 {
+        // The wall clock steps back an hour at each renewal.
+        scenario.wall -= secs(3600);
+        scenario.wait_out();
+        let renewal = scenario.write();
+        let stamp = renewal.record.renew_time.clone().unwrap();
+        let moved = humantime::parse_rfc3339(stamp.as_str())
+            .unwrap()
+            .duration_since(humantime::parse_rfc3339(last.as_str()).unwrap())
+            .expect("forward");
+        assert_eq!(moved, secs(2), "it moves with the local clock, so that whole seconds change too");
+        last = stamp;
+        scenario.applied(&renewal, version);
+    }
+}
+
+#[test]
+fn renew_time_moves_by_a_microsecond_when_no_clock_does() {
+    let (mut scenario, _, first) = Scenario::leading();
+    scenario.election.guard_gone(scenario.now);
+    let release = scenario.write();
+    assert_ne!(release.record.renew_time, first.renew_time);
+    assert!(release.record.renew_time.unwrap().as_str() > first.renew_time.unwrap().as_str());
+}
+
+#[test]
+fn renew_time_an_unchanged_answer_at_the_base_version_is_no_renewal() {
+    let (mut scenario, deadline, record) = Scenario::leading();
+    scenario.wait_out();
+    let renewal = scenario.write();
+    let before = deadline.remaining(scenario.now);
+    scenario.written(&renewal, record, 10);
+    assert_eq!(deadline.remaining(scenario.now), before);
+    scenario.wait_out();
+    assert_eq!(scenario.write().base, Some(10), "tried again");
+}
+
+#[test]
+fn renew_time_the_digits_of_acquire_time_are_random_for_each_acquisition() {
+    let digits = |seed| {
+        let mut scenario = Scenario::new();
+        scenario.election = Election::new(scenario.election.settings.clone(), seed);
+        scenario.election.campaign(false);
+        scenario.found_nothing();
+        let time = scenario.write().record.acquire_time.unwrap();
+        time.as_str()[20..26].to_owned()
+    };
+    let distinct: std::collections::HashSet<_> = (0..50).map(digits).collect();
+    assert!(distinct.len() > 45, "{distinct:?}");
+}
+
+#[test]
+fn the_fencing_token_grows_over_deletion_and_re_creation() {
+    let (mut scenario, ..) = Scenario::leading();
+    scenario.wait_out();
+    let renewal = scenario.write();
+    scenario.fails(renewal.id, LockErrorKind::Conflict);
+    scenario.found_nothing();
+    scenario.election.guard_gone(scenario.now);
+    scenario.events();
+    scenario.election.campaign(false);
+    let create = scenario.write();
+    assert_eq!((create.base, create.record.lease_transitions), (None, Some(0)), "transitions begin anew");
+    scenario.applied(&create, 17);
+    assert_eq!(scenario.elected().1, 17, "the token does not");
+}
+
+#[test]
+fn whole_seconds_are_published_rounded_up() {
+    let mut scenario = Scenario::with(|config| config.lease_duration = millis(14_001));
+    scenario.election.campaign(false);
+    scenario.found_nothing();
+    assert_eq!(scenario.write().record.lease_duration_seconds, Some(15));
+}
+
+#[test]
+fn one_request_never_eats_the_whole_renew_deadline() {
+    let (mut scenario, deadline, _) = Scenario::leading();
+    let mut tries = 0;
+    while deadline.is_valid(scenario.now) {
+        match scenario.next() {
+            Step::Send(request) => {
+                tries += 1;
+                assert!(request.timeout <= deadline.remaining(scenario.now));
+                scenario.advance(request.timeout);
+                scenario.fails(request.id, LockErrorKind::Timeout);
+            }
+            Step::Wait(until) => scenario.now = until,
+            Step::Finished => panic!("not finished"),
+        }
+    }
+    assert!((3..=20).contains(&tries), "{tries} tries, each hanging until its time-out");
+}
