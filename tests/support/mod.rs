@@ -3,6 +3,7 @@
 
 pub mod cluster;
 pub mod memory;
+pub mod process;
 pub mod real;
 
 use std::time::{Duration, Instant};

@@ -1,0 +1,328 @@
+//! Candidates as processes of their own: the `leader_election` example, and what it prints.
+
+use std::cell::Cell;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, JoinHandle};
+use std::time::{Instant, SystemTime};
+
+use parking_lot::{Condvar, Mutex};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use rustix::time::{ClockId, clock_gettime};
+use serde::Deserialize;
+
+use super::cluster::NAMESPACE;
+use super::{SOON, wait_until};
+
+/// One line that a candidate printed.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Line {
+    pub event: String,
+    pub identity: String,
+    /// `CLOCK_MONOTONIC`, which all processes of a machine share.
+    pub mono: f64,
+    pub fencing_token: Option<u64>,
+    pub leader: Option<String>,
+    pub reason: Option<String>,
+}
+
+impl Line {
+    pub fn token(&self) -> u64 {
+        self.fencing_token.expect("a fencing token")
+    }
+}
+
+/// The clock of [`Line::mono`].
+pub fn mono() -> f64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
+}
+
+/// Where candidates for one lease appear, and everything that they said.
+pub struct Stage {
+    kubeconfig: PathBuf,
+    lease: String,
+    flags: Vec<String>,
+    said: Arc<Said>,
+}
+
+#[derive(Default)]
+struct Said {
+    /// In order of arrival: that of each candidate, but not strictly that of `mono` between them.
+    lines: Mutex<Vec<Line>>,
+    more: Condvar,
+}
+
+impl Stage {
+    pub fn new(kubeconfig: impl Into<PathBuf>, lease: &str, flags: &[&str]) -> Stage {
+        Stage {
+            kubeconfig: kubeconfig.into(),
+            lease: lease.to_owned(),
+            flags: flags.iter().map(|&flag| flag.to_owned()).collect(),
+            said: Arc::default(),
+        }
+    }
+
+    pub fn candidate(&self, id: &str) -> Candidate {
+        let mut command = example();
+        command
+            .args(["--lease-lock-name", &self.lease, "--lease-lock-namespace", NAMESPACE, "--id", id])
+            .arg("--kubeconfig")
+            .arg(&self.kubeconfig)
+            .args(&self.flags);
+        Candidate::spawn(id, command, &self.said)
+    }
+
+    /// Everything that was said so far.
+    pub fn lines(&self) -> Vec<Line> {
+        self.said.lines.lock().clone()
+    }
+
+    /// The first line that is wanted, from whomever, as soon as it is there.
+    pub fn wait_for(&self, what: &str, wanted: impl Fn(&Line) -> bool) -> Line {
+        let found = self.said.wait_for(0, wanted).map(|(_, line)| line);
+        found.unwrap_or_else(|| panic!("{what}: not among {:#?}", without_heartbeats(self.lines())))
+    }
+
+    /// Waits for the start of a term with a greater token than that.
+    pub fn wait_for_leader_after(&self, token: u64) -> Line {
+        self.wait_for(&format!("a leader with a token above {token}"), |line| {
+            line.event == "started_leading" && line.token() > token
+        })
+    }
+
+    /// Mutual exclusion and fencing order, from the `leading` lines: each says that at its `mono` the lease was still
+    /// that candidate's. `started_leading` is no such statement, for it is stamped after the term was won.
+    pub fn assert_one_leader_at_a_time(&self) {
+        let mut terms: Vec<(f64, f64, u64, String)> = Vec::new();
+        for line in self.lines().into_iter().filter(|line| line.event == "leading") {
+            let token = line.token();
+            match terms.iter_mut().find(|(_, _, known, identity)| *known == token && *identity == line.identity) {
+                Some(term) => (term.0, term.1) = (term.0.min(line.mono), term.1.max(line.mono)),
+                None => terms.push((line.mono, line.mono, token, line.identity)),
+            }
+        }
+        terms.sort_by(|a, b| a.0.total_cmp(&b.0));
+        for pair in terms.windows(2) {
+            assert!(pair[0].1 < pair[1].0, "two lead at a time: {pair:?}");
+            assert!(pair[0].2 < pair[1].2, "tokens do not grow: {pair:?}");
+        }
+    }
+}
+
+impl Said {
+    /// The first wanted line at `from` or later, and where it stands. `None` when it does not come.
+    fn wait_for(&self, from: usize, wanted: impl Fn(&Line) -> bool) -> Option<(usize, Line)> {
+        let until = Instant::now() + SOON;
+        let mut looked_at = from;
+        let mut lines = self.lines.lock();
+        loop {
+            if let Some(found) = (looked_at..lines.len()).find(|&index| wanted(&lines[index])) {
+                return Some((found, lines[found].clone()));
+            }
+            looked_at = lines.len().max(from);
+            if self.more.wait_until(&mut lines, until).timed_out() {
+                return None;
+            }
+        }
+    }
+}
+
+/// For messages: heartbeats say little and are many.
+fn without_heartbeats(lines: Vec<Line>) -> Vec<Line> {
+    lines.into_iter().filter(|line| line.event != "leading").collect()
+}
+
+/// A candidate in a process of its own, which ends with this at the latest.
+pub struct Candidate {
+    pub id: String,
+    pub pid: Pid,
+    child: Child,
+    said: Arc<Said>,
+    /// Where in all that was said this candidate's next line is looked for.
+    heard: Cell<usize>,
+    complaints: Arc<Mutex<String>>,
+    readers: Vec<JoinHandle<()>>,
+}
+
+/// How a candidate ended.
+pub struct End {
+    /// `None` when a signal ended it.
+    pub code: Option<i32>,
+    pub complaints: String,
+}
+
+impl Candidate {
+    fn spawn(id: &str, mut command: Command, said: &Arc<Said>) -> Candidate {
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let complaints = Arc::<Mutex<String>>::default();
+        let stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let stderr = BufReader::new(child.stderr.take().expect("piped"));
+        let readers = vec![
+            thread::spawn({
+                let said = Arc::clone(said);
+                move || {
+                    // Who is killed may leave half a line behind.
+                    for line in stdout.lines().map_while(Result::ok) {
+                        let Ok(line) = serde_json::from_str(&line) else { continue };
+                        said.lines.lock().push(line);
+                        said.more.notify_all();
+                    }
+                }
+            }),
+            thread::spawn({
+                let complaints = Arc::clone(&complaints);
+                move || {
+                    for line in stderr.lines().map_while(Result::ok) {
+                        let mut complaints = complaints.lock();
+                        complaints.push_str(&line);
+                        complaints.push('\n');
+                    }
+                }
+            }),
+        ];
+        Candidate {
+            id: id.to_owned(),
+            pid: Pid::from_child(&child),
+            child,
+            said: Arc::clone(said),
+            heard: Cell::new(said.lines.lock().len()),
+            complaints,
+            readers,
+        }
+    }
+
+    /// The next line of this event from this candidate, after the last one that was waited for.
+    pub fn wait_for(&self, event: &str) -> Line {
+        let wanted = |line: &Line| line.identity == self.id && line.event == event;
+        match self.said.wait_for(self.heard.get(), wanted) {
+            Some((index, line)) => {
+                self.heard.set(index + 1);
+                line
+            }
+            None => panic!(
+                "{} did not print {event}, but {:#?}\nand on stderr {}",
+                self.id,
+                without_heartbeats(self.said.lines.lock().clone()),
+                self.complaints.lock()
+            ),
+        }
+    }
+
+    /// What this candidate said so far.
+    pub fn lines(&self) -> Vec<Line> {
+        self.said.lines.lock().iter().filter(|line| line.identity == self.id).cloned().collect()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(self.pid, signal).expect("it can be signalled: it was not waited for yet");
+    }
+
+    /// Stops it like a machine that hangs, and returns when it has stopped, with the time.
+    pub fn suspend(&self) -> f64 {
+        self.signal(Signal::STOP);
+        wait_until("it stops", || {
+            let changed = waitpid(Some(self.pid), WaitOptions::UNTRACED | WaitOptions::NOHANG);
+            changed.expect("a child of ours").is_some_and(|(_, status)| status.stopped())
+        });
+        mono()
+    }
+
+    /// Ends it without a chance to do anything about it, and hears the last that it had said.
+    pub fn kill(mut self) -> Vec<Line> {
+        self.child.kill().expect("it can be killed");
+        self.wait();
+        self.lines()
+    }
+
+    /// Waits for it to end by itself.
+    pub fn end(mut self) -> End {
+        let until = Instant::now() + SOON;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("a child of ours") {
+                break status;
+            }
+            assert!(Instant::now() < until, "{} does not end; on stderr {}", self.id, self.complaints.lock());
+            thread::sleep(std::time::Duration::from_millis(5));
+        };
+        self.wait();
+        End { code: status.code(), complaints: self.complaints.lock().clone() }
+    }
+
+    /// After this all that it said has been read.
+    fn wait(&mut self) {
+        let _ = self.child.wait();
+        for reader in self.readers.drain(..) {
+            let _ = reader.join();
+        }
+    }
+}
+
+impl Drop for Candidate {
+    fn drop(&mut self) {
+        // A test that fails must leave nothing behind. After `wait` the number may be another's, but not before.
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = kill_process(self.pid, Signal::CONT);
+            let _ = self.child.kill();
+        }
+        self.wait();
+    }
+}
+
+/// Runs the example with these flags alone, until it ends.
+pub fn run(flags: &[&str]) -> End {
+    let mut command = example();
+    command.args(flags);
+    Candidate::spawn("whoever", command, &Arc::default()).end()
+}
+
+/// The example's program, untouched by what the environment says of clusters and logs.
+fn example() -> Command {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    let mut command = Command::new(PROGRAM.get_or_init(built_example));
+    for variable in ["KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "HOME", "RUST_LOG"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+/// `cargo test` builds the examples beside the tests. `cargo test --test …` does not, and then an older one may lie
+/// there, which would test what is no more.
+fn built_example() -> PathBuf {
+    let manifest_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let this = std::env::current_exe().expect("the path of this test");
+    // target/debug/deps/this
+    let profile_dir = this.parent().and_then(Path::parent).expect("a target directory");
+    let program = profile_dir.join("examples").join(format!("leader_election{}", std::env::consts::EXE_SUFFIX));
+    let sources = ["src", "examples/leader_election.rs", "Cargo.toml"].map(|path| newest(&manifest_dir.join(path)));
+    let built = std::fs::metadata(&program).and_then(|program| program.modified()).ok();
+    if built < sources.into_iter().max() {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--example", "leader_election"]).current_dir(manifest_dir);
+        cargo.arg("--target-dir").arg(profile_dir.parent().expect("a target directory"));
+        if profile_dir.ends_with("release") {
+            cargo.arg("--release");
+        }
+        let built = cargo.status().expect("cargo runs");
+        assert!(built.success(), "{cargo:?}: {built}");
+    }
+    program
+}
+
+/// When a file, or any below a directory, was last written.
+fn newest(path: &Path) -> SystemTime {
+    match std::fs::read_dir(path) {
+        Ok(entries) => {
+            let entries = entries.map(|entry| newest(&entry.expect("a directory entry").path()));
+            entries.max().unwrap_or(SystemTime::UNIX_EPOCH)
+        }
+        Err(_) => std::fs::metadata(path).and_then(|file| file.modified()).expect("a source file"),
+    }
+}
