@@ -14,6 +14,7 @@ use crate::lock::Lock;
 use crate::sync::Arc;
 use crate::sync::channel::{self, Receiver};
 use crate::transition::{Subscriptions, Transition};
+use crate::watcher::Watcher;
 
 /// The thread needs little: its deepest stack is a TLS handshake.
 const STACK_SIZE: usize = 256 * 1024;
@@ -64,6 +65,8 @@ impl LeaderElector {
 
     pub(crate) fn spawn(settings: Settings, lock: Arc<dyn Lock>) -> Result<Self, Error> {
         let (sender, commands) = channel::unbounded();
+        let watcher =
+            Watcher::spawn(Arc::clone(&lock), sender.clone(), settings.retry_period).map_err(Error::Thread)?;
         let shared = Shared {
             link: Arc::new(Link::new(sender, Arc::clone(&lock), settings.release_timeout)),
             pending: Arc::new(Pending::default()),
@@ -72,7 +75,7 @@ impl LeaderElector {
         };
         let elector =
             Self { identity: settings.identity.clone(), description: lock.describe(), shared: shared.clone() };
-        let driver = Driver::new(settings, random_seed(), lock, commands, shared);
+        let driver = Driver::new(settings, random_seed(), lock, commands, watcher, shared);
         std::thread::Builder::new()
             .name("leasehold".into())
             .stack_size(STACK_SIZE)
