@@ -19,7 +19,8 @@ use crate::watcher::Watcher;
 /// The thread needs little: its deepest stack is a TLS handshake.
 const STACK_SIZE: usize = 256 * 1024;
 
-/// A candidate for one lease, on a thread of its own.
+/// A candidate for one lease, on threads of its own: one decides and talks to the store, another reads the watch. (The
+/// look-up and opening of a connection come and go on a third.)
 ///
 /// It has at most one campaign or one undropped guard at a time. Between campaigns it only observes who leads: dropping
 /// a guard never makes it grab the lease again by itself.

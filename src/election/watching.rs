@@ -75,7 +75,7 @@ impl Election {
         self.watch.stands = false;
         // Those that lost it together must not all ask at once.
         let pause = self.settings.retry_period.mul_f64(self.random.f64());
-        self.pace.look_at = self.pace.look_at.min(now + pause);
+        self.pace.look_at = now + pause;
     }
 
     /// A watch that does not tell of renewals when they are due may have been cut without a word.
