@@ -17,6 +17,7 @@ use leasehold::kube::{Client, ClientConfig, Kubeconfig};
 use leasehold::testing::ApiServer;
 use leasehold::{
     Campaign, LeaderElectionRecord, LeaderElector, LeaderGuard, LeaseLock, Lock, LockError, LockErrorKind, Observed,
+    WatchEvent, WatchStop,
 };
 
 const LEASE: &str = "leasehold-quickstart";
@@ -166,6 +167,14 @@ impl Lock for CutLock {
 
     fn update(&self, base: &Observed, record: &LeaderElectionRecord, timeout: Duration) -> Result<Observed, LockError> {
         self.line()?.update(base, record, timeout)
+    }
+
+    fn watch(&self, after: Option<u64>, stop: &WatchStop, tell: &mut dyn FnMut(WatchEvent)) -> Result<(), LockError> {
+        self.line()?.watch(after, stop, &mut |event| {
+            if self.line().is_ok() {
+                tell(event);
+            }
+        })
     }
 
     fn interrupt(&self) {

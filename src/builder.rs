@@ -106,8 +106,8 @@ impl LeaderElectorBuilder {
         self
     }
 
-    /// How long to wait between tries of what failed, and between looks at who leads; up to a fifth longer, at random.
-    /// Default: 2 s.
+    /// How long to wait between tries of what failed, and between looks at who leads where the lease cannot be watched; up
+    /// to a fifth longer, at random. Default: 2 s.
     ///
     /// # Examples
     ///
@@ -124,8 +124,9 @@ impl LeaderElectorBuilder {
 
     /// How often a healthy leader renews. Default: the retry period, at most half of the renew deadline.
     ///
-    /// More often: a term has more left when trouble begins, and so rides out longer trouble. Less often: fewer writes
-    /// to the store.
+    /// Apart from the retry period, which only paces tries after a failure. More often: a term has more left when trouble
+    /// begins, and so rides out longer trouble. Less often: fewer writes to the store. At most half of the renew deadline,
+    /// so that there is time for two tries at least.
     ///
     /// # Examples
     ///

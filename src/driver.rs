@@ -15,6 +15,7 @@ use crate::lock::{Lock, LockError};
 use crate::sync::Arc;
 use crate::sync::channel::{Receiver, RecvTimeoutError, Sender};
 use crate::transition::Subscriptions;
+use crate::watcher::Watcher;
 
 /// What the elector's thread shares with the elector.
 #[derive(Clone)]
@@ -29,6 +30,7 @@ pub(crate) struct Driver {
     election: Election,
     lock: Arc<dyn Lock>,
     commands: Receiver<Command>,
+    watcher: Watcher,
     shared: Shared,
     renew_deadline: Duration,
     term: Option<Arc<Term>>,
@@ -54,6 +56,7 @@ impl Driver {
         seed: u64,
         lock: Arc<dyn Lock>,
         commands: Receiver<Command>,
+        watcher: Watcher,
         shared: Shared,
     ) -> Self {
         Self {
@@ -61,6 +64,7 @@ impl Driver {
             election: Election::new(settings, seed),
             lock,
             commands,
+            watcher,
             shared,
             term: None,
             releasing: None,
@@ -114,6 +118,9 @@ impl Driver {
                 self.shared.health.guard_gone();
             }
             Command::Close => self.election.close(),
+            Command::Heard { received_at, event } => self.election.heard(clock::now(), received_at, event),
+            Command::WatchOpened { afresh } => self.election.watch_opened(clock::now(), afresh),
+            Command::WatchLost => self.election.watch_lost(clock::now()),
         }
         self.tell();
     }
@@ -202,6 +209,10 @@ impl Driver {
                 Event::RoundOver => {
                     let error = self.last_error.take().map(Error::Lock);
                     self.shared.pending.round_over(error, &self.shared.link);
+                }
+                Event::WatchStale => {
+                    log::debug!("{}: the watch is given up for a new one", self.lock.describe());
+                    self.watcher.restart();
                 }
                 Event::IdentityConflict => log::error!(
                     "{}: another process uses our identity: every candidate needs its own",

@@ -18,6 +18,7 @@ mod messages;
 mod sending;
 #[cfg(test)]
 mod tests;
+mod watching;
 
 pub use messages::{Answer, Event, Look, Request, Step, StopReason, Verb};
 
@@ -32,6 +33,7 @@ pub struct Election {
     open: Vec<OpenWrite>,
     phase: Phase,
     pace: Pace,
+    watch: watching::Watch,
     last_stamp: Option<(u64, Moment)>,
     last_request: u64,
     last_acquisition: u64,
@@ -144,6 +146,7 @@ impl Election {
             open: Vec::new(),
             phase: Phase::Observing,
             pace: Pace { look_at: start, write_at: start, unsettled: false },
+            watch: watching::Watch::new(),
             last_stamp: None,
             last_request: 0,
             last_acquisition: 0,
@@ -204,6 +207,7 @@ impl Election {
     /// What to do now.
     pub fn next(&mut self, now: Now) -> Step {
         self.notice_expiry(now.local);
+        self.notice_silence(now.local);
         match &self.phase {
             Phase::Leading(term) => match term.standing {
                 Standing::Lost => self.observe(now.local),
@@ -226,18 +230,20 @@ impl Election {
                 if observed.version < look.newest {
                     self.start_over();
                 }
-                self.learn(now, observed);
+                self.learn(now, now, observed);
                 self.pace.unsettled = false;
+                self.watch.checked |= look.watched;
             }
             Answer::Read(look, None) => {
                 if look.newest == self.newest {
                     self.learn_absence();
                 }
+                self.watch.checked |= look.watched;
                 self.pace.unsettled = false;
             }
             Answer::Written(observed) => {
                 // A write that is not open any more was judged by its echo, or belongs to a store that is no more.
-                if self.is_open(id) && !self.learn(now, observed) {
+                if self.is_open(id) && !self.learn(now, now, observed) {
                     self.write_failed(now, false);
                 }
                 self.open.retain(|write| write.id != id);
@@ -358,21 +364,27 @@ impl Election {
         self.observe(now)
     }
 
-    /// Reads the record when a read is due, else waits for that or for `until`.
+    /// Reads the record when a read is due, else waits for that or for `until`. While a watch stands, a read is due only
+    /// for what it does not tell.
     fn look(&mut self, now: Moment, until: Moment) -> Step {
-        if now < self.pace.look_at {
-            return self.wait(if self.pace.unsettled { self.pace.look_at } else { until.min(self.pace.look_at) });
+        let told = self.watch.stands && (self.watch.checked || matches!(self.seen, Seen::Absent));
+        let wanted = self.pace.unsettled || !told;
+        match wanted {
+            false => self.wait(until),
+            true if now >= self.pace.look_at => self.read(now),
+            true if self.pace.unsettled => self.wait(self.pace.look_at),
+            true => self.wait(until.min(self.pace.look_at)),
         }
-        self.read(now)
     }
 
-    /// Waits, but not beyond what must be noticed in time: the end of a term, or of a closed election's lingering.
+    /// Waits, but not beyond what must be noticed in time: the end of a term, the silence of a watch, the end of a closed
+    /// election's lingering.
     fn wait(&self, until: Moment) -> Step {
-        let until = match &self.phase {
-            Phase::Leading(term) if term.standing != Standing::Lost => until.min(term.covered_until),
-            _ => until,
+        let term_ends = match &self.phase {
+            Phase::Leading(term) if term.standing != Standing::Lost => Some(term.covered_until),
+            _ => None,
         };
-        Step::Wait(self.linger_until.map_or(until, |linger| until.min(linger)))
+        Step::Wait([term_ends, self.silent_at(), self.linger_until].into_iter().flatten().fold(until, Moment::min))
     }
 
     /// Whether the record of an ended term still stands in our name.

@@ -14,11 +14,13 @@ use crate::lock::Lock;
 use crate::sync::Arc;
 use crate::sync::channel::{self, Receiver};
 use crate::transition::{Subscriptions, Transition};
+use crate::watcher::Watcher;
 
 /// The thread needs little: its deepest stack is a TLS handshake.
 const STACK_SIZE: usize = 256 * 1024;
 
-/// A candidate for one lease, on a thread of its own.
+/// A candidate for one lease, on threads of its own: one decides and talks to the store, another reads the watch. (The
+/// look-up and opening of a connection come and go on a third.)
 ///
 /// It has at most one campaign or one undropped guard at a time. Between campaigns it only observes who leads: dropping
 /// a guard never makes it grab the lease again by itself.
@@ -64,6 +66,8 @@ impl LeaderElector {
 
     pub(crate) fn spawn(settings: Settings, lock: Arc<dyn Lock>) -> Result<Self, Error> {
         let (sender, commands) = channel::unbounded();
+        let watcher =
+            Watcher::spawn(Arc::clone(&lock), sender.clone(), settings.retry_period).map_err(Error::Thread)?;
         let shared = Shared {
             link: Arc::new(Link::new(sender, Arc::clone(&lock), settings.release_timeout)),
             pending: Arc::new(Pending::default()),
@@ -72,7 +76,7 @@ impl LeaderElector {
         };
         let elector =
             Self { identity: settings.identity.clone(), description: lock.describe(), shared: shared.clone() };
-        let driver = Driver::new(settings, random_seed(), lock, commands, shared);
+        let driver = Driver::new(settings, random_seed(), lock, commands, watcher, shared);
         std::thread::Builder::new()
             .name("leasehold".into())
             .stack_size(STACK_SIZE)

@@ -89,6 +89,7 @@ mod sync;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod transition;
+mod watcher;
 
 pub use builder::LeaderElectorBuilder;
 pub use callbacks::Callbacks;
@@ -101,6 +102,6 @@ pub use error::Error;
 pub use guard::{LeaderGuard, Leadership, LeadershipLost, Scope};
 pub use health::{HealthCheck, Unhealthy};
 pub use lock::lease::LeaseLock;
-pub use lock::{Lock, LockError, LockErrorKind};
+pub use lock::{Lock, LockError, LockErrorKind, WatchEvent, WatchStop};
 pub use record::{LeaderElectionRecord, MicroTime, Observed, Rest};
 pub use transition::Transition;

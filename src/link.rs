@@ -4,8 +4,9 @@ use std::sync::OnceLock;
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
+use crate::clock::Moment;
 use crate::error::Error;
-use crate::lock::Lock;
+use crate::lock::{Lock, WatchEvent};
 use crate::sync::channel::{self, Sender};
 use crate::sync::{Arc, AtomicBool, Ordering};
 
@@ -19,6 +20,9 @@ pub(crate) enum Command {
     StepDown,
     GuardGone(Sender<Word>),
     Close,
+    Heard { received_at: Moment, event: WatchEvent },
+    WatchOpened { afresh: bool },
+    WatchLost,
 }
 
 /// What comes back about a guard that is gone.

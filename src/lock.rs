@@ -1,6 +1,9 @@
-//! What an election asks of a store: get, create, compare-and-swap, describe.
+//! What an election asks of a store: get, create, compare-and-swap, watch, describe.
 
 pub(crate) mod lease;
+mod watch;
+
+pub use watch::{WatchEvent, WatchStop};
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -11,9 +14,9 @@ use crate::record::{LeaderElectionRecord, Observed};
 
 /// A record in a store that offers linearizable compare-and-swap.
 ///
-/// The elector calls all verbs from its own thread, one at a time, and [`interrupt`](Lock::interrupt) from any. Each
-/// call returns within `timeout`, late by no more than scheduling; one that blocks longer delays a loss from being
-/// noticed, though never from being true.
+/// The elector calls get, create and update from its own thread, one at a time, [`watch`](Lock::watch) from a second one,
+/// and [`interrupt`](Lock::interrupt) from any. Each call with a `timeout` returns within that, late by no more than
+/// scheduling; one that blocks longer delays a loss from being noticed, though never from being true.
 ///
 /// Safety rests on these duties of an implementation:
 ///
@@ -87,9 +90,25 @@ pub trait Lock: Send + Sync + 'static {
     /// [`LockErrorKind::Conflict`] when it does not.
     fn update(&self, base: &Observed, record: &LeaderElectionRecord, timeout: Duration) -> Result<Observed, LockError>;
 
-    /// Makes every call that is blocked in this lock right now return soon, with [`LockErrorKind::Interrupted`] if
-    /// it has no answer by then. Calls made later are not affected. A lock that cannot do this may leave it undone:
-    /// a release then waits for the call before it.
+    /// Tells every change of the record after the version `after`, or beginning with what is there if that is `None`,
+    /// until the store ends the watch in good order.
+    ///
+    /// It calls [`WatchEvent::Opened`] once nothing can be missed any more, and returns soon after `stop`. Events may come
+    /// late, repeatedly and out of order: correctness never rests on them, only how soon a change is known. A lock that
+    /// cannot watch leaves this as it is, and is polled.
+    ///
+    /// # Errors
+    ///
+    /// [`LockErrorKind::Unsupported`] when this lock cannot watch, [`LockErrorKind::Expired`] when the store has forgotten
+    /// what came after `after`, [`LockErrorKind::Interrupted`] after `stop`, or whatever else ended the watch.
+    fn watch(&self, after: Option<u64>, stop: &WatchStop, tell: &mut dyn FnMut(WatchEvent)) -> Result<(), LockError> {
+        let _ = (after, stop, tell);
+        Err(LockError::new(LockErrorKind::Unsupported, "this lock cannot watch"))
+    }
+
+    /// Makes every get, create and update that is blocked in this lock right now return soon, with
+    /// [`LockErrorKind::Interrupted`] if it has no answer by then. Calls made later are not affected, nor are watches. A
+    /// lock that cannot do this may leave it undone: a release then waits for the call before it.
     fn interrupt(&self) {}
 
     /// Names the record for logs and errors, such as `lease default/my-controller`.
@@ -136,8 +155,12 @@ pub enum LockErrorKind {
     Malformed,
     /// No answer in time.
     Timeout,
-    /// Ended by [`Lock::interrupt`].
+    /// Ended by [`Lock::interrupt`] or [`WatchStop::stop`].
     Interrupted,
+    /// The store does not remember what came after the version that a watch was to begin at.
+    Expired,
+    /// The lock cannot do this at all.
+    Unsupported,
     /// The store cannot be reached or says that it cannot answer now.
     Unavailable,
 }

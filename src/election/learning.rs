@@ -9,7 +9,7 @@ use crate::sync::Arc;
 
 impl Election {
     /// Judges what stands in the store, in the order of the rule 'Open writes'. False if it is no news.
-    pub(super) fn learn(&mut self, now: Moment, observed: Observed) -> bool {
+    pub(super) fn learn(&mut self, now: Moment, received_at: Moment, observed: Observed) -> bool {
         if observed.version <= self.newest {
             return false;
         }
@@ -30,7 +30,7 @@ impl Election {
         self.open.retain(|write| write.base >= observed.version);
 
         if let Some((acquisition, sent_at)) = adopted {
-            self.see(observed, now, Whose::Ours);
+            self.see(observed, received_at, Whose::Ours);
             self.adopt(now, acquisition, sent_at);
         } else if same_record {
             if let Seen::Record(known) = &mut self.seen {
@@ -41,17 +41,17 @@ impl Election {
                 term.renew_at = now;
             }
         } else if is_ours && has_our_identity {
-            self.see(observed, now, Whose::Ours);
+            self.see(observed, received_at, Whose::Ours);
             self.lose(if recreated { StopReason::Deleted } else { StopReason::Expired });
         } else if has_our_identity {
             if !matches!(&self.seen, Seen::Record(known) if known.whose == Whose::Twins) {
                 self.events.push_back(Event::IdentityConflict);
             }
-            self.see(observed, now, Whose::Twins);
+            self.see(observed, received_at, Whose::Twins);
             self.lose(StopReason::IdentityConflict);
         } else {
             let by = record.holder().map(str::to_owned);
-            self.see(observed, now, if by.is_some() { Whose::Others } else { Whose::Nobodys });
+            self.see(observed, received_at, if by.is_some() { Whose::Others } else { Whose::Nobodys });
             self.lose(StopReason::Superseded { by });
         }
         self.report_leader();
@@ -59,8 +59,13 @@ impl Election {
     }
 
     /// The record changed: what was attempted on the one before is over.
-    fn see(&mut self, observed: Observed, now: Moment, whose: Whose) {
-        self.seen = Seen::Record(Known { observed, changed_at: now, whose });
+    fn see(&mut self, observed: Observed, changed_at: Moment, whose: Whose) {
+        let before = match &self.seen {
+            Seen::Record(known) => Some(known),
+            _ => None,
+        };
+        self.watch.note_change(before, &observed.record, changed_at);
+        self.seen = Seen::Record(Known { observed, changed_at, whose });
         self.abandon_attempt();
     }
 
@@ -115,6 +120,18 @@ impl Election {
         }
     }
 
+    /// The object was deleted, by a write with this version.
+    pub(super) fn learn_deletion(&mut self, now: Moment, version: u64) {
+        if version > self.newest {
+            self.newest = version;
+            // A create may still land, in an object of its own.
+            self.open.retain(|write| write.base == 0 || write.base >= version);
+            self.pace.write_at = now;
+            self.pace.unsettled = false;
+            self.learn_absence();
+        }
+    }
+
     /// The store was restored from an older state: what was known of it counts for nothing.
     pub(super) fn start_over(&mut self) {
         self.newest = 0;
@@ -122,6 +139,9 @@ impl Election {
         self.open.clear();
         self.abandon_attempt();
         self.lose(StopReason::StoreRestored);
+        // It waits for versions that are long to come.
+        self.watch.stands = false;
+        self.events.push_back(Event::WatchStale);
     }
 
     /// A write was refused, or nobody knows.
@@ -135,7 +155,10 @@ impl Election {
             _ => self.pace.unsettled = true,
         }
         if self.pace.unsettled {
-            self.pace.look_at = now;
+            // What moved the record is on its way, if a watch stands: a hundred losers need not each read it. But whoever
+            // waits for a release is not kept waiting for that.
+            let told_soon = moved && self.watch.stands && !matches!(self.phase, Phase::Observing);
+            self.pace.look_at = if told_soon { now + self.patience(now) } else { now };
         }
     }
 

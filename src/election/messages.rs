@@ -47,6 +47,8 @@ pub enum Verb {
 #[derive(Debug, Clone, Copy)]
 pub struct Look {
     pub(super) newest: u64,
+    /// Whether a watch stood.
+    pub(super) watched: bool,
 }
 
 /// What the store said.
@@ -80,6 +82,8 @@ pub enum Event {
     RoundOver,
     /// Another process uses our identity.
     IdentityConflict,
+    /// The watch does not tell what it should: it is to be opened anew.
+    WatchStale,
 }
 
 /// Why a term ended.

@@ -25,7 +25,7 @@ enum Urgency {
 impl Election {
     pub(super) fn read(&mut self, now: Moment) -> Step {
         self.pace.look_at = now + self.patience(now);
-        let look = Look { newest: self.newest };
+        let look = Look { newest: self.newest, watched: self.watch.stands };
         self.send(now, Verb::Get(look))
     }
 
@@ -111,7 +111,7 @@ impl Election {
     }
 
     /// How long after a request its like may follow, should it fail.
-    fn patience(&mut self, now: Moment) -> Duration {
+    pub(super) fn patience(&mut self, now: Moment) -> Duration {
         let jittered = self.settings.retry_period.mul_f64(1.0 + 0.2 * self.random.f64());
         match self.urgency(now) {
             Urgency::Term { left } => jittered.min((left / 2).max(self.settings.renew_deadline / 20)),

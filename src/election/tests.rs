@@ -4,6 +4,7 @@ mod numbered_rules;
 mod open_writes;
 mod pace;
 mod safety_rules;
+mod watching;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

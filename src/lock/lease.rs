@@ -5,11 +5,20 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use crate::config::{ConfigError, check_name, check_namespace};
-use crate::kube::{Client, Error, ErrorKind, Method, Request, Response};
-use crate::lock::{Lock, LockError, LockErrorKind};
+use crate::kube::{Client, Error, ErrorKind, Interrupter, Method, Request, Response, Status};
+use crate::lock::{Lock, LockError, LockErrorKind, WatchEvent, WatchStop};
 use crate::record::{LeaderElectionRecord, MicroTime, Observed, Rest};
 
 const API: &str = "/apis/coordination.k8s.io/v1/namespaces";
+
+/// How long a watch lasts at least, and at most twice that: many watches must not end at one time.
+const WATCH_LASTS: Duration = Duration::from_secs(300);
+
+/// How long opening a watch may take.
+const OPENING: Duration = Duration::from_secs(10);
+
+/// A server sends a bookmark about once a minute. Where it does not, a watch of a lease that nobody holds is opened anew.
+const SILENCE: Duration = Duration::from_secs(150);
 
 /// A record in a Kubernetes `Lease`.
 ///
@@ -69,6 +78,39 @@ impl LeaseLock {
         Ok(Observed::new(record, version, Rest::new(object)))
     }
 
+    /// What one line of a watch says; `None` if that is about another object.
+    fn event(&self, line: &[u8]) -> Result<Option<WatchEvent>, LockError> {
+        let malformed = |what: &str| {
+            let message = format!("cannot watch {}: the event makes no sense: {what}", self.describe());
+            LockError::new(LockErrorKind::Malformed, message)
+        };
+        let mut event: Value = serde_json::from_slice(line).map_err(|error| malformed(&error.to_string()))?;
+        let object = event.get_mut("object").map(Value::take).ok_or_else(|| malformed("it has no object"))?;
+        match event["type"].as_str() {
+            Some("BOOKMARK") => {
+                let version = resource_version(&object).ok_or_else(|| malformed("a bookmark without a version"))?;
+                Ok(Some(WatchEvent::Bookmark { version }))
+            }
+            Some("ERROR") => Err(self.watch_ended(&object)),
+            // A proxy, or a server that ignores selectors, may show us what we did not ask for.
+            Some(_) if object["metadata"]["name"].as_str() != Some(&self.name) => Ok(None),
+            Some("DELETED") => {
+                let version = resource_version(&object).ok_or_else(|| malformed("a deletion without a version"))?;
+                Ok(Some(WatchEvent::Deleted { version }))
+            }
+            Some("ADDED" | "MODIFIED") => self.parse(object).map(WatchEvent::Changed).map(Some),
+            _ => Err(malformed("its type is unknown")),
+        }
+    }
+
+    /// The server's last word in a watch, after it had begun with 200.
+    fn watch_ended(&self, object: &Value) -> LockError {
+        let status = Status::from_object(object).unwrap_or_default();
+        let kind = if status.code == 410 { LockErrorKind::Expired } else { LockErrorKind::Unavailable };
+        let message = format!("cannot watch {}: the server ended the watch: {status}", self.describe());
+        LockError::new(kind, message).with_retry_after(status.retry_after)
+    }
+
     fn malformed(&self, what: &str) -> LockError {
         let message = format!("{}: the answer is not a Lease: {what}", self.describe());
         LockError::new(LockErrorKind::Malformed, message)
@@ -88,6 +130,7 @@ impl LeaseLock {
                          in the namespace `{namespace}`"
                     )),
                 ),
+                (410, _) => (LockErrorKind::Expired, None),
                 (401, _) => (LockErrorKind::Unauthorized, Some("check the credentials".into())),
                 (404, _) => (
                     LockErrorKind::NotFound,
@@ -140,6 +183,35 @@ impl Lock for LeaseLock {
         self.read(&self.request("update", Some(&object), timeout)?)
     }
 
+    fn watch(&self, after: Option<u64>, stop: &WatchStop, tell: &mut dyn FnMut(WatchEvent)) -> Result<(), LockError> {
+        let selector = format!("metadata.name={}", self.name);
+        let seconds = (WATCH_LASTS.as_secs() + fastrand::u64(..WATCH_LASTS.as_secs())).to_string();
+        let after = after.map(|version| version.to_string());
+        let mut query = vec![
+            ("watch", "true"),
+            ("fieldSelector", selector.as_str()),
+            ("allowWatchBookmarks", "true"),
+            ("timeoutSeconds", seconds.as_str()),
+        ];
+        query.extend(after.as_deref().map(|version| ("resourceVersion", version)));
+        let interrupter = Interrupter::new();
+        stop.on_stop({
+            let interrupter = interrupter.clone();
+            move || interrupter.interrupt()
+        });
+        let path = format!("{API}/{}/leases", self.namespace);
+        let request = Request { method: Method::Get, path: &path, query: &query, body: None, timeout: OPENING };
+        let explain = |error| self.explain("watch", error);
+        let mut stream = self.client.stream(request, SILENCE, &interrupter).map_err(explain)?;
+        tell(WatchEvent::Opened);
+        while let Some(line) = stream.next_line().map_err(explain)? {
+            if let Some(event) = self.event(&line)? {
+                tell(event);
+            }
+        }
+        Ok(())
+    }
+
     fn interrupt(&self) {
         self.client.interrupt();
     }
@@ -180,8 +252,7 @@ fn parse(object: &Value, name: &str) -> Result<(LeaderElectionRecord, u64), &'st
     if metadata.get("name").and_then(Value::as_str) != Some(name) {
         return Err("its name is another");
     }
-    let version = metadata.get("resourceVersion").and_then(Value::as_str).and_then(|text| text.parse().ok());
-    let version = version.filter(|version| *version > 0).ok_or("its resourceVersion is no positive integer")?;
+    let version = version_in(metadata).ok_or("its resourceVersion is no positive integer")?;
     let uid = metadata.get("uid").and_then(Value::as_str).filter(|uid| !uid.is_empty()).ok_or("it has no uid")?;
     let nothing = Map::new();
     let spec = match object.get("spec") {
@@ -198,6 +269,14 @@ fn parse(object: &Value, name: &str) -> Result<(LeaderElectionRecord, u64), &'st
         lease_transitions: number(spec, "leaseTransitions").map_err(|()| "leaseTransitions is no 32-bit integer")?,
     };
     Ok((record, version))
+}
+
+fn resource_version(object: &Value) -> Option<u64> {
+    version_in(object.get("metadata")?.as_object()?)
+}
+
+fn version_in(metadata: &Map<String, Value>) -> Option<u64> {
+    metadata.get("resourceVersion")?.as_str()?.parse().ok().filter(|version| *version > 0)
 }
 
 fn text(spec: &Map<String, Value>, field: &str) -> Result<Option<String>, ()> {

@@ -222,7 +222,7 @@ fn open_writes_do_not_pile_up_without_bound() {
 fn order_what_is_not_above_the_newest_version_is_ignored() {
     let (mut scenario, deadline, _) = Scenario::leading();
     // Two reads were under way when version 10 became known: an older one and a deletion before it.
-    let early = Look { newest: 0 };
+    let early = Look { newest: 0, watched: false };
     scenario.election.answered(scenario.now, 900, Answer::Read(early, Some(observed(held_by(OTHER, 15), 9))));
     scenario.election.answered(scenario.now, 901, Answer::Read(early, None));
     assert_eq!(scenario.lost(), None);

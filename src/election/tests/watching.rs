@@ -1,0 +1,311 @@
+//! What a watch saves, and that nothing rests on it.
+
+use super::*;
+use crate::lock::WatchEvent;
+
+impl Scenario {
+    /// A standby whose watch stands, on a record of another's at version 10.
+    fn standing_by() -> Self {
+        let mut scenario = Self::campaigning_on(held_by(OTHER, 15), 10);
+        scenario.election.watch_opened(scenario.now, true);
+        scenario.hears(held_by(OTHER, 15), 10);
+        scenario.events();
+        scenario
+    }
+
+    /// A leader whose watch stands.
+    fn leading_and_watching() -> (Self, Arc<Deadline>, LeaderElectionRecord) {
+        let (mut scenario, deadline, record) = Self::leading();
+        scenario.election.watch_opened(scenario.now, true);
+        scenario.hears(record.clone(), 10);
+        scenario.events();
+        (scenario, deadline, record)
+    }
+
+    fn hears(&mut self, record: LeaderElectionRecord, version: u64) {
+        self.election.heard(self.now, self.now, WatchEvent::Changed(observed(record, version)));
+    }
+
+    fn hears_deletion(&mut self, version: u64) {
+        self.election.heard(self.now, self.now, WatchEvent::Deleted { version });
+    }
+
+    fn stale(&mut self) -> bool {
+        self.events().iter().any(|event| matches!(event, Event::WatchStale))
+    }
+}
+
+#[test]
+fn a_standby_that_hears_of_renewals_asks_for_nothing() {
+    let mut scenario = Scenario::standing_by();
+    let mut record = held_by(OTHER, 15);
+    for version in 11..200 {
+        assert!(scenario.wait() > secs(2), "nothing is due before the next renewal");
+        scenario.advance(secs(2));
+        record = renewed(&record);
+        scenario.hears(record.clone(), version);
+    }
+}
+
+#[test]
+fn a_release_that_is_heard_of_is_taken_over_at_once_with_the_version_of_the_event() {
+    let mut scenario = Scenario::standing_by();
+    scenario.advance(secs(1));
+    scenario.hears(held_by("", 1), 11);
+    let write = scenario.write();
+    assert_eq!(write.base, Some(11), "one write, and no read before it");
+    scenario.applied(&write, 12);
+    scenario.elected();
+}
+
+#[test]
+fn a_lease_that_runs_out_is_taken_over_at_the_very_expiry_counted_from_the_receipt() {
+    let mut scenario = Scenario::standing_by();
+    let received_at = scenario.now + secs(1);
+    scenario.advance(secs(3));
+    let change = WatchEvent::Changed(observed(renewed(&held_by(OTHER, 15)), 11));
+    // It had been received two seconds before the election came to it.
+    scenario.election.heard(scenario.now, received_at, change);
+    let write = loop {
+        match scenario.next() {
+            Step::Wait(until) => scenario.now = until,
+            Step::Send(Request { id, verb: Verb::Get(look), .. }) => {
+                scenario.reads(Read { id, look }, renewed(&held_by(OTHER, 15)), 11);
+            }
+            Step::Send(Request { verb: Verb::Update(base, _), .. }) => break base.version,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(write, 11);
+    assert_eq!(scenario.now.since(received_at), secs(15));
+}
+
+#[test]
+fn the_losers_of_a_herd_settle_by_the_event() {
+    let mut scenario = Scenario::standing_by();
+    scenario.hears(held_by("", 1), 11);
+    let write = scenario.write();
+    scenario.fails(write.id, LockErrorKind::Conflict);
+    assert!(scenario.wait() >= secs(2), "no read of its own, unless the event never comes");
+    scenario.hears(held_by("winner", 15), 12);
+    assert!(scenario.wait() > secs(2));
+    assert!(!scenario.stale());
+}
+
+#[test]
+fn a_conflict_whose_event_never_comes_is_settled_by_a_read() {
+    let mut scenario = Scenario::standing_by();
+    scenario.hears(held_by("", 1), 11);
+    let write = scenario.write();
+    scenario.fails(write.id, LockErrorKind::Conflict);
+    scenario.wait_out();
+    scenario.found(held_by("winner", 15), 12);
+}
+
+#[test]
+fn a_leader_hears_at_once_that_it_was_deleted_edited_or_superseded() {
+    for case in 0..3 {
+        let (mut scenario, deadline, _) = Scenario::leading_and_watching();
+        scenario.advance(millis(100));
+        let reason = match case {
+            0 => {
+                scenario.hears_deletion(11);
+                StopReason::Deleted
+            }
+            1 => {
+                scenario.hears(held_by("", 1), 11);
+                StopReason::Superseded { by: None }
+            }
+            _ => {
+                scenario.hears(held_by(OTHER, 15), 11);
+                StopReason::Superseded { by: Some(OTHER.into()) }
+            }
+        };
+        assert_eq!(scenario.lost(), Some(reason));
+        assert!(!deadline.is_valid(scenario.now));
+    }
+}
+
+#[test]
+fn a_standby_that_hears_of_a_deletion_creates_at_once() {
+    let mut scenario = Scenario::standing_by();
+    scenario.hears_deletion(11);
+    assert_eq!(scenario.write().base, None);
+}
+
+#[test]
+fn an_echo_that_comes_before_the_answer_is_adopted_with_the_time_of_sending() {
+    let (mut scenario, deadline, _) = Scenario::leading_and_watching();
+    scenario.wait_out();
+    let sent_at = scenario.now;
+    let renewal = scenario.write();
+    scenario.advance(secs(1));
+    scenario.hears(standing(&renewal), 11);
+    assert_eq!(scenario.now + deadline.remaining(scenario.now), sent_at + secs(10));
+    scenario.advance(secs(1));
+    scenario.applied(&renewal, 11);
+    assert_eq!(scenario.now + deadline.remaining(scenario.now), sent_at + secs(10), "the answer is no news");
+    assert_eq!(scenario.lost(), None);
+}
+
+#[test]
+fn late_echoes_old_events_and_late_deletions_cost_no_term() {
+    let (mut scenario, deadline, record) = Scenario::leading_and_watching();
+    scenario.wait_out();
+    let renewal = scenario.write();
+    let current = scenario.applied(&renewal, 15);
+    // Our own echoes, late and doubled; a predecessor's; a first ADDED from before our own write; a deletion that came
+    // before the object was made anew.
+    scenario.hears(current, 15);
+    scenario.hears(record, 10);
+    scenario.hears(held_by(OTHER, 15), 9);
+    scenario.hears_deletion(8);
+    scenario.hears_deletion(15);
+    assert_eq!(scenario.lost(), None);
+    assert!(deadline.is_valid(scenario.now));
+}
+
+#[test]
+fn an_edit_of_labels_costs_no_term_no_wait_and_no_request() {
+    let (mut scenario, deadline, record) = Scenario::leading_and_watching();
+    let due = scenario.wait();
+    scenario.hears(record, 11);
+    assert_eq!(scenario.wait(), due, "the next renewal comes when it would have come");
+    assert!(deadline.is_valid(scenario.now));
+    scenario.wait_out();
+    assert_eq!(scenario.write().base, Some(11));
+
+    let mut scenario = Scenario::standing_by();
+    scenario.advance(secs(4));
+    scenario.hears(held_by(OTHER, 15), 11);
+    scenario.advance(secs(4));
+    scenario.hears(held_by(OTHER, 15), 12);
+    scenario.advance(millis(6_999));
+    scenario.hears(held_by(OTHER, 15), 13);
+    assert_eq!(scenario.wait(), millis(1), "counted from the last change of the record");
+}
+
+#[test]
+fn an_edit_that_brings_a_renewal_down_is_followed_by_another_at_once() {
+    let (mut scenario, _, record) = Scenario::leading_and_watching();
+    scenario.wait_out();
+    let renewal = scenario.write();
+    // The event is worked off before the answer that it had overtaken.
+    scenario.hears(record, 11);
+    scenario.fails(renewal.id, LockErrorKind::Conflict);
+    assert_eq!(scenario.write().base, Some(11));
+}
+
+#[test]
+fn a_watch_that_is_lost_is_replaced_by_polling_within_a_retry_period() {
+    let mut scenario = Scenario::standing_by();
+    scenario.advance(secs(1));
+    scenario.election.watch_lost(scenario.now);
+    assert!(scenario.wait() <= secs(2));
+    for _ in 0..3 {
+        scenario.wait_out();
+        scenario.found(held_by(OTHER, 15), 10);
+        assert!(scenario.wait() <= millis(2400));
+    }
+}
+
+#[test]
+fn those_who_lose_a_watch_together_do_not_ask_together() {
+    let mut waits = std::collections::HashSet::new();
+    for seed in 0..50 {
+        let mut scenario = Scenario::new();
+        scenario.election = Election::new(scenario.election.settings.clone(), seed);
+        scenario.found(held_by(OTHER, 15), 10);
+        scenario.election.watch_opened(scenario.now, true);
+        scenario.hears(held_by(OTHER, 15), 10);
+        scenario.election.watch_lost(scenario.now);
+        waits.insert(scenario.wait());
+    }
+    assert!(waits.len() > 40, "{waits:?}");
+}
+
+#[test]
+fn a_held_lease_without_events_for_a_third_of_its_duration_makes_the_watch_stale() {
+    let mut scenario = Scenario::standing_by();
+    assert_eq!(scenario.wait(), secs(5));
+    scenario.wait_out();
+    assert!(scenario.wait() <= secs(2), "polled again");
+    assert!(scenario.stale());
+    scenario.wait_out();
+    scenario.found(held_by(OTHER, 15), 10);
+    // Should the leader be dead the new watch is silent too: no sooner than after another third.
+    scenario.election.watch_opened(scenario.now, false);
+    assert_eq!(scenario.wait(), secs(5));
+}
+
+#[test]
+fn a_holder_that_renews_seldom_makes_no_watch_stale_for_that() {
+    let mut scenario = Scenario::standing_by();
+    let mut record = held_by(OTHER, 15);
+    scenario.advance(millis(4_500));
+    record = renewed(&record);
+    scenario.hears(record.clone(), 11);
+    assert_eq!(scenario.wait(), secs(9), "twice the longest gap between changes that were seen in this term");
+    scenario.hears(held_by("third", 15), 12);
+    assert_eq!(scenario.wait(), secs(5), "a new term begins anew");
+}
+
+#[test]
+fn a_lease_that_nobody_holds_makes_no_watch_stale() {
+    let mut scenario = Scenario::new();
+    scenario.found(held_by("", 1), 10);
+    scenario.election.watch_opened(scenario.now, false);
+    scenario.hears(held_by("", 1), 11);
+    scenario.advance(secs(3600));
+    assert!(matches!(scenario.next(), Step::Wait(_)));
+    assert!(!scenario.stale());
+}
+
+#[test]
+fn what_vanished_while_no_watch_stood_is_looked_for() {
+    let mut scenario = Scenario::standing_by();
+    scenario.election.watch_lost(scenario.now);
+    // It begins afresh and tells of nothing, for nothing is there.
+    scenario.election.watch_opened(scenario.now, true);
+    assert!(scenario.wait() <= millis(2400));
+    scenario.wait_out();
+    scenario.found_nothing();
+    assert_eq!(scenario.write().base, None);
+}
+
+#[test]
+fn a_read_that_was_sent_before_the_watch_stood_does_not_speak_for_it() {
+    let mut scenario = Scenario::standing_by();
+    scenario.election.watch_lost(scenario.now);
+    scenario.wait_out();
+    let read = scenario.read();
+    scenario.election.watch_opened(scenario.now, true);
+    scenario.reads(read, held_by(OTHER, 15), 10);
+    scenario.wait_out();
+    scenario.read();
+}
+
+#[test]
+fn a_bookmark_is_no_version_of_the_lease() {
+    let mut scenario = Scenario::standing_by();
+    scenario.election.heard(scenario.now, scenario.now, WatchEvent::Bookmark { version: 5_000 });
+    scenario.election.watch_lost(scenario.now);
+    scenario.wait_out();
+    scenario.found(held_by(OTHER, 15), 10);
+    assert!(!scenario.stale(), "a read below a bookmark is no restored store");
+    scenario.election.watch_opened(scenario.now, false);
+    scenario.hears(held_by("", 1), 11);
+    scenario.write();
+}
+
+#[test]
+fn a_restored_store_makes_the_watch_stale() {
+    let mut scenario = Scenario::standing_by();
+    scenario.election.watch_lost(scenario.now);
+    scenario.wait_out();
+    let read = scenario.read();
+    scenario.election.watch_opened(scenario.now, false);
+    scenario.reads(read, held_by(OTHER, 15), 3);
+    assert!(scenario.stale(), "it waits for versions that are long to come");
+    assert!(scenario.wait() <= millis(2400));
+}
