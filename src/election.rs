@@ -20,7 +20,9 @@ mod sending;
 mod tests;
 mod watching;
 
-pub use messages::{Answer, Event, Look, Request, Step, StopReason, Verb};
+#[cfg(any(test, feature = "testing"))]
+pub use messages::Look;
+pub use messages::{Answer, Event, Request, Step, StopReason, Verb};
 
 /// One candidate's part in an election.
 #[derive(Debug)]
