@@ -435,21 +435,21 @@ fn one_bad_answer_does_not_cost_the_term() {
 }
 
 /// Answers that never come, for longer than the renew deadline: the term ends before another begins, also where every
-/// write was applied.
+/// write was applied. Without a watch, that is: its echoes are answers too.
 #[test]
 fn lasting_bad_weather_ends_the_term_before_another_begins() {
     let rival = [Verb::Get, Verb::Create, Verb::Update]
         .into_iter()
         .fold(User::new("rival", "rival-token"), |user, verb| user.grant(verb, Resource::Leases));
-    let server = ApiServer::builder().user(User::candidate()).user(rival).start().expect("an in-memory server");
+    let server = ApiServer::builder().user(User::no_watch()).user(rival).start().expect("an in-memory server");
     each(&[SILENCE, REFUSALS, NOT_AN_API_SERVER, NOT_THE_LEASE, STALE, LIES], |(name, fault)| {
         let place = Place::new(&server, name);
-        let elector = place.start_as("candidate", place.short("me"));
+        let elector = place.start_as("no-watch", place.short("me"));
         let rival = place.start_as("rival", place.short("rival"));
         let transitions = elector.transitions();
         let guard = place.lead(&elector, name);
         let campaign = rival.campaign().expect("a campaign");
-        let fault = place.fault(Verb::Update, fault(&place.get().expect("a lease")).user("candidate"));
+        let fault = place.fault(Verb::Update, fault(&place.get().expect("a lease")).user("no-watch"));
 
         let won = campaign.receiver().recv_timeout(SOON).unwrap_or_else(|_| panic!("{name}: no other leader"));
         let rivals = won.unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -473,6 +473,29 @@ fn lasting_bad_weather_ends_the_term_before_another_begins() {
             }
         }
         assert!(!leading, "{name}: a term without an end");
+    });
+}
+
+/// Renewals that are applied and never answered: what the watch tells of them is as good as an answer.
+#[test]
+fn a_term_goes_on_by_the_echoes_of_its_renewals() {
+    let applied: &[Case] = &[
+        ("applied, then silence", |_| Fault::hang_after()),
+        ("answered too late", |_| Fault::delay_answer(TOO_LONG)),
+        ("connection lost after", |_| Fault::drop_after()),
+        ("applied, then 500", |_| Fault::apply_then(500, "InternalError", "made up")),
+        ("applied, then 504", |_| Fault::apply_then(504, "Timeout", "made up")),
+    ];
+    let server = server();
+    each(&[applied], |(name, fault)| {
+        let place = Place::new(&server, name);
+        let elector = place.start(place.builder("me", 24, 6));
+        let guard = place.lead(&elector, name);
+        let _fault = place.fault(Verb::Update, fault(&Value::Null));
+        let until = Instant::now() + Duration::from_secs(13);
+        wait_until(name, || Instant::now() > until || !guard.is_leader());
+        assert!(guard.is_leader(), "{name}: {:?}", guard.check());
+        place.assert_shown(&elector, &guard, name);
     });
 }
 
