@@ -107,7 +107,9 @@ impl Driver {
 
     fn obey(&mut self, command: Command) {
         match command {
-            Command::Campaign { once } => self.election.campaign(once),
+            // One that has been answered by now, with an error or at a stop, is nobody's any more.
+            Command::Campaign { once } if self.shared.pending.is_waiting() => self.election.campaign(once),
+            Command::Campaign { .. } => {}
             Command::Withdraw => self.election.withdraw(),
             Command::StepDown => self.election.step_down(),
             Command::GuardGone(word) => {
@@ -149,6 +151,8 @@ impl Driver {
         };
         self.election.answered(now, id, answer);
         if let Some(error) = hopeless {
+            // The end of a round is told before its caller is let go: told after, it could meet the next one.
+            self.tell();
             self.election.withdraw();
             self.shared.pending.fail(Error::Lock(error), &self.shared.link);
         }

@@ -168,7 +168,8 @@ impl Election {
 
     /// Asks for one term, without end or (`once`) for one bounded round of requests.
     pub fn campaign(&mut self, once: bool) {
-        if let Phase::Observing = self.phase {
+        // Whoever asks has no other campaign: one that still runs is one that nobody waits for any more.
+        if let Phase::Observing | Phase::Campaigning(_) = self.phase {
             self.phase = Phase::Campaigning(Candidacy { attempt: None, round: once.then(Round::default) });
             // What was to be released is to be taken over instead.
             self.settle();
@@ -251,12 +252,16 @@ impl Election {
                 self.open.retain(|write| write.id != id);
             }
             Answer::Failed(error) => {
-                if self.is_open(id) {
-                    let moved = matches!(error.kind(), LockErrorKind::Conflict | LockErrorKind::AlreadyExists);
+                let moved = matches!(error.kind(), LockErrorKind::Conflict | LockErrorKind::AlreadyExists);
+                let write = self.open.iter().find(|write| write.id == id);
+                // A renewal that was given up for a release does not hold it up: the release settles both.
+                let given_up = |write: &OpenWrite| !moved && write.acquisition != 0 && self.owes_release();
+                if write.is_some_and(|write| !given_up(write)) {
                     self.write_failed(now, moved);
                 }
                 self.pause(now, error.retry_after().unwrap_or_default());
-                self.end_round_if(|round| !round.wrote);
+                // What fails before a round has looked was sent for something else.
+                self.end_round_if(|round| round.looked && !round.wrote);
             }
         }
         self.settle();
@@ -408,8 +413,9 @@ impl Election {
             Standing::Valid if !term.deadline.is_valid(now) && !term.deadline.was_ended() => {
                 self.lose(StopReason::Expired);
             }
-            // What covered the winding down has run out: nothing is left to renew.
-            Standing::SteppedDown if now >= term.covered_until => self.lose(StopReason::Expired),
+            // What covered the winding down has run out: nothing is left to renew. That may come before the word of a
+            // holder that ended its term and was held up.
+            Standing::Valid | Standing::SteppedDown if now >= term.covered_until => self.lose(StopReason::Expired),
             _ => {}
         }
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::lock::{Lock, WatchEvent};
-use crate::sync::channel::{self, Sender};
+use crate::sync::channel::{self, RecvTimeoutError, Sender};
 use crate::sync::{Arc, AtomicBool, Ordering};
 
 /// How long a request under way is left to finish by itself when a release waits behind it.
@@ -26,6 +26,7 @@ pub(crate) enum Command {
 }
 
 /// What comes back about a guard that is gone.
+#[derive(PartialEq)]
 pub(crate) enum Word {
     /// The thread knows; from here on it works on the release.
     Heard,
@@ -88,11 +89,13 @@ impl Link {
         let (word, words) = channel::bounded(2);
         let until = Instant::now() + self.release_timeout;
         self.tell(Command::GuardGone(word));
-        let mut heard = words.recv_timeout(GRACE.min(self.release_timeout / 4));
-        if heard.is_err() {
-            // A request that hangs must not hold up the release. It is abandoned, its outcome left open.
+        let grace = GRACE.min(self.release_timeout / 4);
+        let mut heard = words.recv_timeout(grace);
+        while heard == Err(RecvTimeoutError::Timeout) && Instant::now() < until {
+            // A request that hangs must not hold up the release. It is abandoned, its outcome left open. More than
+            // once: the thread may have been about to send it.
             self.interrupt();
-            heard = words.recv_deadline(until);
+            heard = words.recv_timeout(grace);
         }
         let settled = match heard {
             Ok(Word::Settled) => Ok(Word::Settled),

@@ -226,3 +226,16 @@ fn rule_6_a_closed_election_without_open_writes_finishes_at_once() {
     scenario.applied(&release, 11);
     assert!(matches!(scenario.next(), Step::Finished));
 }
+
+#[test]
+fn rule_6_a_renewal_that_is_interrupted_for_a_release_does_not_hold_it_up() {
+    let (mut scenario, ..) = Scenario::leading();
+    scenario.wait_out();
+    let hanging = scenario.write();
+    // As the driver does it: what was said during the request comes before its outcome.
+    scenario.election.guard_gone(scenario.now);
+    scenario.fails(hanging.id, LockErrorKind::Interrupted);
+    let release = scenario.write();
+    assert_eq!(release.base, Some(10), "from the newest version known");
+    assert_eq!(release.record.holder(), None);
+}

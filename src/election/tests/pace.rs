@@ -103,3 +103,42 @@ fn leaders_are_reported_once_each() {
     }
     assert_eq!(reported, [Some(OTHER.to_owned()), None, Some("third".to_owned())]);
 }
+
+#[test]
+fn a_campaign_takes_the_place_of_one_that_nobody_waits_for() {
+    let mut scenario = Scenario::new();
+    scenario.election.campaign(true);
+    let read = scenario.read();
+    scenario.election.campaign(false);
+    scenario.reads(read, held_by(OTHER, 15), 10);
+    assert!(scenario.wait() > Duration::ZERO);
+    assert!(!scenario.events().iter().any(|event| matches!(event, Event::RoundOver)), "the round is no more");
+    scenario.advance(secs(15));
+    let write = loop {
+        match scenario.next() {
+            Step::Send(Request { id, verb: Verb::Get(look), .. }) => {
+                scenario.reads(Read { id, look }, held_by(OTHER, 15), 10);
+            }
+            Step::Send(Request { id, verb: Verb::Update(base, record), timeout }) => {
+                break Write { id, base: Some(base.version), record, timeout };
+            }
+            Step::Wait(until) => scenario.now = until,
+            other => panic!("{other:?}"),
+        }
+    };
+    scenario.applied(&write, 11);
+    scenario.elected();
+}
+
+#[test]
+fn try_once_is_not_ended_by_a_request_from_before_it() {
+    let mut scenario = Scenario::new();
+    let before = scenario.read();
+    scenario.election.campaign(true);
+    scenario.fails(before.id, LockErrorKind::Timeout);
+    assert!(!scenario.events().iter().any(|event| matches!(event, Event::RoundOver)), "it has not even looked");
+    scenario.found_nothing();
+    let write = scenario.write();
+    scenario.applied(&write, 10);
+    scenario.elected();
+}

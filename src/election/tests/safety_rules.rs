@@ -225,3 +225,23 @@ fn one_request_never_eats_the_whole_renew_deadline() {
     }
     assert!((3..=20).contains(&tries), "{tries} tries, each hanging until its time-out");
 }
+
+#[test]
+fn a_term_whose_holder_is_held_up_after_ending_it_runs_out_and_does_not_spin() {
+    let (mut scenario, deadline, _) = Scenario::leading();
+    // The holder's thread stands between ending the term and saying so, and no renewal gets through.
+    deadline.end();
+    let until = scenario.now + secs(10);
+    while scenario.now < until {
+        match scenario.next() {
+            Step::Send(Request { id, .. }) => scenario.fails(id, LockErrorKind::Unavailable),
+            Step::Wait(at) => scenario.now = at.min(until),
+            Step::Finished => panic!("not finished"),
+        }
+    }
+    assert!(
+        matches!(scenario.next(), Step::Send(Request { verb: Verb::Get(_), .. })),
+        "it observes, like after any loss"
+    );
+    assert_eq!(scenario.lost(), Some(StopReason::Expired));
+}
