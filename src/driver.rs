@@ -13,7 +13,7 @@ use crate::health::HealthCheck;
 use crate::link::{Command, Link, Word};
 use crate::lock::{Lock, LockError};
 use crate::sync::Arc;
-use crate::sync::channel::{Receiver, RecvTimeoutError, Sender};
+use crate::sync::channel::{Receiver, Sender};
 use crate::transition::Subscriptions;
 use crate::watcher::Watcher;
 
@@ -91,11 +91,9 @@ impl Driver {
     }
 
     fn wait(&mut self, until: Moment) {
-        match self.commands.recv_timeout(until.since(clock::now())) {
-            Ok(command) => self.obey(command),
-            Err(RecvTimeoutError::Timeout) => {}
-            // Every hand on this elector is gone without a word: leaked, or torn down with the process.
-            Err(RecvTimeoutError::Disconnected) => self.obey(Command::Close),
+        // The line never disconnects: this thread holds an end of it itself.
+        if let Ok(command) = self.commands.recv_timeout(until.since(clock::now())) {
+            self.obey(command);
         }
     }
 

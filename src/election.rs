@@ -292,10 +292,12 @@ impl Election {
                 }
             }),
         };
-        let takeover_at = takeover_at.map(|at| at.max(self.pace.write_at));
+        let is_round = matches!(&self.phase, Phase::Campaigning(Candidacy { round: Some(_), .. }));
+        // A round has one write only: whoever asks for it sets the pace.
+        let takeover_at = takeover_at.map(|at| if is_round { at } else { at.max(self.pace.write_at) });
         match takeover_at {
             Some(at) if at <= now.local => self.acquire(now),
-            _ if matches!(&self.phase, Phase::Campaigning(Candidacy { round: Some(_), .. })) => self.end_round(now),
+            _ if is_round => self.end_round(now),
             Some(at) => self.look(now.local, at),
             None => self.look(now.local, now.local + self.settings.renew_deadline),
         }

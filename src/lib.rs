@@ -36,7 +36,7 @@
 //!
 //! # What is not
 //!
-//! Guards may coexist for up to a renewal and a request when somebody deletes or edits a Lease that is held, and when two
+//! Guards may coexist until the old leader hears of it (by the watch, else by its next renewal) when somebody deletes or edits a Lease that is held, and when two
 //! processes share one identity beside client-go or under
 //! [`reclaim_own_identity`](LeaderElectorBuilder::reclaim_own_identity); the token tells them apart. A store restored from a
 //! backup, and a hypervisor that stops a guest without telling it, are beyond all of this.

@@ -142,3 +142,16 @@ fn try_once_is_not_ended_by_a_request_from_before_it() {
     scenario.applied(&write, 10);
     scenario.elected();
 }
+
+#[test]
+fn try_once_does_not_wait_for_the_pace_of_earlier_writes() {
+    let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
+    let write = scenario.write();
+    scenario.fails(write.id, LockErrorKind::Unavailable);
+    scenario.election.withdraw();
+    scenario.election.campaign(true);
+    scenario.found(held_by("", 1), 10);
+    let write = scenario.write();
+    scenario.applied(&write, 11);
+    scenario.elected();
+}

@@ -1,0 +1,54 @@
+//! True time, and how a node sees it.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use leasehold::clock::{Moment, Now};
+
+/// True time, in nanoseconds since the world began. No node can read it.
+pub type Nanos = u64;
+
+pub const MILLI: Nanos = 1_000_000;
+pub const SECOND: Nanos = 1_000 * MILLI;
+
+/// A node's clocks: a local one with an offset and a rate of its own, and a wall clock that anybody may set.
+pub struct NodeClock {
+    offset: u64,
+    /// Local nanoseconds in a true second.
+    rate: u64,
+    /// What the wall clock shows at the beginning, in microseconds since 1970.
+    wall: u64,
+    wall_stands_still: bool,
+}
+
+impl NodeClock {
+    pub fn new(random: &mut fastrand::Rng, rate: u64) -> Self {
+        Self {
+            offset: random.u64(10 * SECOND..1_000_000 * SECOND),
+            rate,
+            wall: 1_700_000_000_000_000,
+            wall_stands_still: random.u8(..8) == 0,
+        }
+    }
+
+    pub fn now(&self, truth: Nanos) -> Now {
+        let passed = if self.wall_stands_still { 0 } else { truth / 1_000 };
+        let wall: SystemTime = UNIX_EPOCH + Duration::from_micros(self.wall + passed);
+        Now { local: self.local(truth), wall }
+    }
+
+    pub fn local(&self, truth: Nanos) -> Moment {
+        let passed = u128::from(truth) * u128::from(self.rate) / u128::from(SECOND);
+        Moment::from_nanos(self.offset + passed as u64)
+    }
+
+    /// The first true instant at which the local clock has reached `local`.
+    pub fn when(&self, local: Moment) -> Nanos {
+        let passed = u128::from(local.as_nanos().saturating_sub(self.offset));
+        u64::try_from((passed * u128::from(SECOND)).div_ceil(u128::from(self.rate))).unwrap_or(Nanos::MAX)
+    }
+
+    /// Somebody sets the wall clock, mostly back.
+    pub fn set_wall(&mut self, random: &mut fastrand::Rng) {
+        self.wall = 1_700_000_000_000_000 - random.u64(..3_600_000_000);
+    }
+}

@@ -1,0 +1,176 @@
+//! What a seed makes of a world before it begins.
+
+use std::time::Duration;
+
+use leasehold::{LeaderElector, Settings};
+
+use crate::clock::{Nanos, SECOND};
+
+/// What kind of world it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Suite {
+    /// All that the protocol promises to bear.
+    Promise,
+    /// Processes that have or had the same identity.
+    Namesakes,
+    /// A third party changes and deletes records in force.
+    Operator,
+    /// Clock rates that differ by more than is promised.
+    RunawayClocks,
+}
+
+/// What was promised and does not hold.
+#[derive(Debug)]
+pub struct Violation {
+    pub what: String,
+    /// Whether it is two leaders at a time.
+    pub overlap: bool,
+}
+
+impl From<String> for Violation {
+    fn from(what: String) -> Self {
+        Self { what, overlap: false }
+    }
+}
+
+/// How often what goes wrong, as a chance in a thousand.
+#[derive(Debug, Clone, Default)]
+pub struct Odds {
+    pub request_lost: u32,
+    pub request_late: u32,
+    pub request_doubled: u32,
+    pub answer_lost: u32,
+    pub answer_late: u32,
+    pub answer_doubled: u32,
+    /// An error is answered; the request may have been applied, be applied later, or never.
+    pub error: u32,
+    pub slow: u32,
+}
+
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub suite: Suite,
+    pub nodes: usize,
+    pub settings: Vec<(Duration, Duration, Duration)>,
+    /// The fastest clock's local nanoseconds in a true second; the slowest has as many as there are.
+    pub fastest: u64,
+    pub odds: Odds,
+    /// Faults end here, and calm begins.
+    pub heal_at: Nanos,
+    /// From here on there must be a leader, for good.
+    pub lead_by: Nanos,
+    pub end_at: Nanos,
+    /// The mean time between two acts of chaos, of a user, and of an operator.
+    pub chaos_every: Nanos,
+    pub user_every: Nanos,
+    pub operator_every: Option<Nanos>,
+    /// How often a label is edited in the calm at the end.
+    pub label_every: Nanos,
+    /// Answers to requests that were given up still reach the election.
+    pub late_answers: bool,
+    /// Views are asked after every step, and so latch what they see.
+    pub asking: bool,
+    pub uid_blind: bool,
+    pub reclaim: bool,
+    /// Some nodes share an identity while all of them live.
+    pub twins: bool,
+    pub steady_network: bool,
+}
+
+impl Plan {
+    pub fn new(suite: Suite, random: &mut fastrand::Rng) -> Self {
+        let nodes = random.usize(2..=9);
+        // Lease duration, renew deadline, retry period, in milliseconds.
+        let choices = [
+            (15_000, 10_000, 2_000),
+            (3_000, 2_000, 500),
+            (10_000, 9_000, 1_000),
+            (3_000, 2_900, 400),
+            (40_000, 20_000, 3_000),
+        ];
+        let mixed = random.u8(..3) == 0;
+        let one = random.usize(..choices.len());
+        let settings: Vec<_> = (0..nodes)
+            .map(|_| {
+                let (lease, deadline, retry) = choices[if mixed { random.usize(..choices.len()) } else { one }];
+                (Duration::from_millis(lease), Duration::from_millis(deadline), Duration::from_millis(retry))
+            })
+            .collect();
+        let nanos = |duration: Duration| duration.as_nanos() as u64;
+        let longest = settings.iter().map(|settings| nanos(settings.0)).max().unwrap_or(0);
+        let longest_deadline = settings.iter().map(|settings| nanos(settings.1)).max().unwrap_or(0);
+        let narrowest = settings.iter().map(|settings| nanos(settings.0) * 1_000 / (nanos(settings.1) / 1_000)).min();
+        let narrowest = narrowest.unwrap_or(0) * 1_000;
+        let fastest = match suite {
+            Suite::RunawayClocks => narrowest + narrowest / 2,
+            // As far apart as is promised, but for the nanoseconds that rounding costs.
+            _ if random.bool() => narrowest - narrowest / 1_000_000,
+            _ => SECOND + SECOND / 1_000,
+        };
+        let steady_network = suite == Suite::Operator && random.bool();
+        let odds = if steady_network { Odds::default() } else { Odds::new(random) };
+        let reclaim = suite == Suite::Namesakes && random.bool();
+        let chaos_every = [2, 5, 15][random.usize(..3)] * SECOND;
+        let heal_at = longest * random.u64(3..10);
+        // What is under way is given up; a look; the lease of whoever is gone; users notice; and a second for the rest.
+        let lead_by = heal_at + longest + 2 * longest_deadline + 10 * SECOND;
+        Self {
+            suite,
+            nodes,
+            settings,
+            fastest,
+            odds,
+            heal_at,
+            lead_by,
+            end_at: lead_by + longest,
+            chaos_every,
+            user_every: [3, 10, 40][random.usize(..3)] * SECOND,
+            operator_every: (suite == Suite::Operator).then_some(longest / 2),
+            label_every: [longest_deadline / 3, longest * 100][random.usize(..2)],
+            late_answers: random.bool(),
+            asking: random.bool(),
+            uid_blind: suite == Suite::Operator && random.u8(..3) == 0,
+            reclaim,
+            twins: suite == Suite::Namesakes && !reclaim && random.bool(),
+            steady_network,
+        }
+    }
+
+    pub fn settings(&self, node: usize, identity: &str) -> Settings {
+        let (lease, deadline, retry) = self.settings[node];
+        LeaderElector::builder("simulated")
+            .identity(identity)
+            .lease_duration(lease)
+            .renew_deadline(deadline)
+            .retry_period(retry)
+            .reclaim_own_identity(self.reclaim)
+            .only_leasehold(true)
+            .settings()
+            .expect("valid settings")
+    }
+
+    /// Rates lie between the slowest and the fastest, mostly at one of the ends.
+    pub fn rate(&self, random: &mut fastrand::Rng) -> u64 {
+        match random.u8(..5) {
+            0 | 1 => SECOND,
+            2 | 3 => self.fastest,
+            _ => random.u64(SECOND..=self.fastest),
+        }
+    }
+}
+
+impl Odds {
+    fn new(random: &mut fastrand::Rng) -> Self {
+        let mut odds = || [0, 0, 20, 80, 250][random.usize(..5)];
+        Self {
+            request_lost: odds(),
+            request_late: odds(),
+            request_doubled: odds(),
+            answer_lost: odds(),
+            answer_late: odds(),
+            answer_doubled: odds(),
+            error: odds(),
+            slow: odds(),
+        }
+    }
+}
