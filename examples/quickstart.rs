@@ -7,6 +7,7 @@
 //! On a cluster it uses the Lease `leasehold-quickstart` in the namespace of the context.
 
 use std::error::Error;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
@@ -23,7 +24,17 @@ use leasehold::{
 const LEASE: &str = "leasehold-quickstart";
 const NAMES: [&str; 3] = ["anna", "boris", "clara"];
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("quickstart: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("off")).init();
     let timeline = Timeline::begin();
 

@@ -6,6 +6,7 @@
 //! It ends by Ctrl-C, or after `--seconds N`.
 
 use std::error::Error;
+use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
@@ -16,7 +17,17 @@ use leasehold::{LeaderElector, LeaderGuard, Leadership, Transition};
 
 struct Job(u64);
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("threaded_service: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn")).init();
     let mut arguments = std::env::args().skip(1);
     let (mut in_memory, mut end) = (false, never());
