@@ -216,6 +216,7 @@ impl Election {
                 Standing::Lost => self.observe(now.local),
                 _ if self.pace.unsettled => self.look(now.local, term.renew_at),
                 _ if now.local >= term.renew_at => self.renew(now),
+                _ if self.watch.stands && !self.watch.checked => self.look(now.local, term.renew_at),
                 _ => self.wait(term.renew_at),
             },
             Phase::Campaigning(_) => self.pursue(now),

@@ -1,6 +1,7 @@
 //! What an answer or an event means: the rules 'Open writes' and 'Order'.
 
 use super::messages::{Event, StopReason};
+use super::watching::TOLD_WITHIN;
 use super::{Election, Known, OpenWrite, Phase, Seen, Standing, Term, Whose};
 use crate::clock::Moment;
 use crate::deadline::Deadline;
@@ -157,8 +158,12 @@ impl Election {
         if self.pace.unsettled {
             // What moved the record is on its way, if a watch stands: a hundred losers need not each read it. But whoever
             // waits for a release is not kept waiting for that.
-            let told_soon = moved && self.watch.stands && !matches!(self.phase, Phase::Observing);
-            self.pace.look_at = if told_soon { now + self.patience(now) } else { now };
+            self.pace.look_at = match self.phase {
+                _ if !moved || !self.watch.stands => now,
+                Phase::Observing => now,
+                Phase::Leading(_) => now + self.patience(now).min(TOLD_WITHIN),
+                Phase::Campaigning(_) => now + self.patience(now),
+            };
         }
     }
 

@@ -8,6 +8,12 @@ use crate::clock::Moment;
 use crate::lock::WatchEvent;
 use crate::record::LeaderElectionRecord;
 
+/// A watch that begins afresh mentions at once what is there. What it has not mentioned by then is looked for.
+const MENTIONED_WITHIN: Duration = Duration::from_secs(1);
+
+/// How long a leader whose write met a conflict waits to be told why. Mostly it has been told before.
+pub(super) const TOLD_WITHIN: Duration = Duration::from_millis(250);
+
 /// What is known of the watch.
 #[derive(Debug)]
 pub(super) struct Watch {
@@ -66,7 +72,9 @@ impl Election {
         self.watch.heard_at = now;
         if afresh {
             self.watch.checked = false;
-            self.pace.look_at = self.pace.look_at.max(now + self.patience(now));
+            if let Seen::Record(_) = self.seen {
+                self.pace.look_at = now + self.patience(now).min(MENTIONED_WITHIN);
+            }
         }
     }
 

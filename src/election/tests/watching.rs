@@ -309,3 +309,35 @@ fn a_restored_store_makes_the_watch_stale() {
     assert!(scenario.stale(), "it waits for versions that are long to come");
     assert!(scenario.wait() <= millis(2400));
 }
+
+#[test]
+fn a_leader_looks_for_what_a_watch_that_began_afresh_does_not_mention() {
+    let (mut scenario, _, _) = Scenario::leading_with(|config| config.renew_interval = Some(secs(5)));
+    // The lease was deleted before the watch began.
+    scenario.election.watch_opened(scenario.now, true);
+    assert!(scenario.wait() <= secs(1));
+    scenario.wait_out();
+    scenario.found_nothing();
+    assert_eq!(scenario.lost(), Some(StopReason::Deleted));
+}
+
+#[test]
+fn a_leader_that_is_refuted_and_not_told_why_looks_soon() {
+    let (mut scenario, deadline, _) = Scenario::leading_and_watching();
+    scenario.wait_out();
+    let renewal = scenario.write();
+    scenario.fails(renewal.id, LockErrorKind::Conflict);
+    assert!(scenario.wait() <= millis(250));
+    scenario.wait_out();
+    scenario.found(held_by(OTHER, 15), 11);
+    assert!(!deadline.is_valid(scenario.now));
+}
+
+#[test]
+fn a_watch_that_stands_before_the_first_look_does_not_delay_it() {
+    let mut scenario = Scenario::new();
+    scenario.election.campaign(false);
+    scenario.election.watch_opened(scenario.now, true);
+    scenario.found_nothing();
+    assert_eq!(scenario.write().base, None);
+}
