@@ -4,6 +4,8 @@ use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
+use humantime::format_duration as show;
+
 /// How much later than `retry_period` a retry may come, as in client-go (`JitterFactor`).
 pub(crate) const JITTER_FACTOR: f64 = 1.2;
 
@@ -93,26 +95,31 @@ impl Config {
             ("renew_interval", renew_interval),
             ("release_timeout", release_timeout),
         ] {
-            require(value >= SHORTEST, field, value, "it must be at least 1ms")?;
+            require(value >= SHORTEST, field, show(value), "it must be at least 1ms")?;
         }
         let longest = Duration::from_secs(i32::MAX as u64);
-        require(lease_duration <= longest, "lease_duration", lease_duration, "it must fit in 31 bits of seconds")?;
+        require(
+            lease_duration <= longest,
+            "lease_duration",
+            show(lease_duration),
+            "it must fit in 31 bits of seconds",
+        )?;
         require(
             renew_deadline < lease_duration,
             "renew_deadline",
-            renew_deadline,
+            show(renew_deadline),
             format_args!("it must be less than lease_duration ({})", show(lease_duration)),
         )?;
         require(
             renew_deadline > retry_period.mul_f64(JITTER_FACTOR),
             "renew_deadline",
-            renew_deadline,
+            show(renew_deadline),
             format_args!("it must be greater than {JITTER_FACTOR} times retry_period ({})", show(retry_period)),
         )?;
         require(
             renew_interval <= renew_deadline / 2,
             "renew_interval",
-            renew_interval,
+            show(renew_interval),
             format_args!(
                 "it must be at most half of renew_deadline ({}), so that a failed renewal can be tried again",
                 show(renew_deadline)
@@ -122,7 +129,7 @@ impl Config {
         require(
             self.only_leasehold || renew_deadline + CLIENT_GO_GRANULARITY <= lease_duration,
             "renew_deadline",
-            renew_deadline,
+            show(renew_deadline),
             format_args!(
                 "it must be at least 1s less than the published lease_duration ({}), because client-go compares \
                  records in whole seconds; only_leasehold(true) lifts this where no candidate runs client-go",
@@ -169,29 +176,13 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// Durations in messages read like those in flags: `10s`, `1m 30s`.
-trait Shown: Sized {
-    fn shown(self) -> String;
-}
-
-impl Shown for Duration {
-    fn shown(self) -> String {
-        humantime::format_duration(self).to_string()
-    }
-}
-
-impl Shown for fmt::Arguments<'_> {
-    fn shown(self) -> String {
-        self.to_string()
-    }
-}
-
-fn show(duration: Duration) -> String {
-    duration.shown()
-}
-
-fn require(holds: bool, field: &'static str, value: impl Shown, rule: impl fmt::Display) -> Result<(), ConfigError> {
-    if holds { Ok(()) } else { Err(ConfigError::new(field, value.shown(), rule)) }
+fn require(
+    holds: bool,
+    field: &'static str,
+    value: impl fmt::Display,
+    rule: impl fmt::Display,
+) -> Result<(), ConfigError> {
+    if holds { Ok(()) } else { Err(ConfigError::new(field, value, rule)) }
 }
 
 /// Checks the name of a Lease: a DNS-1123 subdomain, as the API server takes it.

@@ -51,20 +51,16 @@ impl Deadline {
 
     /// Moves the deadline to `until`, or leaves it if that is earlier. False, and over for good, when it has passed.
     pub fn extend(&self, now: Moment, until: Moment) -> bool {
-        loop {
-            if !self.is_valid(now) {
-                return false;
-            }
+        while self.is_valid(now) {
             let old = self.0.load(Ordering::SeqCst);
-            if old <= Self::ENDED {
-                return false;
-            }
             let new = old.max(until.as_nanos());
-            match self.0.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst) {
-                Ok(_) => return true,
-                Err(_) => continue,
+            let extended = || self.0.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+            // Since it was found valid it may have been ended, and by another clock reading have run out.
+            if old > now.as_nanos() && extended() {
+                return true;
             }
         }
+        false
     }
 
     /// Ends the term for good, if it was not over.
