@@ -1,0 +1,188 @@
+//! Measurements that need a program of their own:
+//!
+//! - `bare limit FILE LEASE`: the least that any handover costs. For each line on standard input, one PUT empties the
+//!   lease, its event arrives at a watch, and one PUT takes the lease, all by bare requests on open connections.
+//! - `bare herd FILE... LEASE`: one elector for each kubeconfig, on one lease. For each line on standard input the
+//!   leader releases, and campaigns again once another leads.
+//! - `bare check FILE LEASE`: what `is_leader()` costs beside the clock read that it contains.
+//!
+//! Each prints a JSON line when ready and one for each round.
+
+use std::error::Error;
+use std::hint::black_box;
+use std::io::{self, BufRead, Write};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use contender::mono;
+use leasehold::crossbeam_channel::Select;
+use leasehold::kube::{Client, Interrupter, Kubeconfig, Method, Request};
+use leasehold::{Campaign, LeaderElector};
+use serde_json::{Value, json};
+
+const TIMEOUT: Duration = Duration::from_secs(10);
+const NO_SILENCE: Duration = Duration::from_secs(3600);
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["limit", kubeconfig, lease] => limit(&client(kubeconfig)?, client(kubeconfig)?, lease),
+        ["check", kubeconfig, lease] => check(kubeconfig, lease),
+        ["herd", ref kubeconfigs @ .., lease] => herd(kubeconfigs, lease),
+        _ => Err("see the comment at the top of main.rs".into()),
+    }
+}
+
+fn client(kubeconfig: &str) -> Result<Client, Box<dyn Error>> {
+    Ok(Client::new(Kubeconfig::from_path(kubeconfig)?.client_config(None)?)?)
+}
+
+fn say(line: Value) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    writeln!(stdout, "{line}")?;
+    stdout.flush()
+}
+
+// ---- the limit ----
+
+/// The two ends of a handover are two processes: here, two clients, with connections of their own.
+fn limit(taker: &Client, releaser: Client, name: &str) -> Result<(), Box<dyn Error>> {
+    let collection = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", taker.default_namespace());
+    let path = format!("{collection}/{name}");
+    let mut lease = json!({
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": { "name": name },
+        "spec": { "holderIdentity": "a", "leaseDurationSeconds": 15 },
+    });
+    send(&releaser, Method::Post, &collection, &lease)?;
+    // Both have an open connection from now on.
+    lease = taker
+        .request(Request { method: Method::Get, path: &path, query: &[], body: None, timeout: TIMEOUT })?
+        .json()?;
+    let version = version(&lease);
+    let selector = format!("metadata.name={name}");
+    let query = [("watch", "true"), ("fieldSelector", &*selector), ("resourceVersion", &*version)];
+    let request = Request { method: Method::Get, path: &collection, query: &query, body: None, timeout: TIMEOUT };
+    let mut events = taker.stream(request, NO_SILENCE, &Interrupter::new())?;
+    say(json!({ "event": "ready" }))?;
+
+    let (release, releases) = mpsc::channel::<Value>();
+    let (released, answers) = mpsc::channel();
+    thread::spawn({
+        let path = path.clone();
+        move || {
+            for lease in releases {
+                let sent = mono();
+                let answer = send(&releaser, Method::Put, &path, &lease).map(drop).map_err(|error| error.to_string());
+                let _ = released.send((sent, mono(), answer));
+            }
+        }
+    });
+    for line in io::stdin().lock().lines() {
+        line?;
+        lease["spec"]["holderIdentity"] = json!("");
+        release.send(lease)?;
+        let event = events.next_line()?.ok_or("the watch ended")?;
+        let heard = mono();
+        lease = serde_json::from_slice::<Value>(&event)?["object"].take();
+        lease["spec"]["holderIdentity"] = json!("b");
+        lease = send(taker, Method::Put, &path, &lease)?;
+        let taken = mono();
+        // The event of the take-over is not for the next round.
+        events.next_line()?;
+        let (sent, answered, answer) = answers.recv()?;
+        answer?;
+        say(json!({ "event": "limit", "total": taken - sent, "event_after": heard - sent, "put": answered - sent }))?;
+    }
+    Ok(())
+}
+
+fn send(client: &Client, method: Method, path: &str, body: &Value) -> Result<Value, leasehold::kube::Error> {
+    client.request(Request { method, path, query: &[], body: Some(body), timeout: TIMEOUT })?.json()
+}
+
+fn version(lease: &Value) -> String {
+    lease["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned()
+}
+
+// ---- the check ----
+
+/// One call is too short to be measured alone.
+const CALLS: u32 = 1000;
+
+fn check(kubeconfig: &str, lease: &str) -> Result<(), Box<dyn Error>> {
+    let elector = LeaderElector::builder(lease).start_with(client(kubeconfig)?)?;
+    let guard = elector.block_until_leader()?;
+    say(json!({ "event": "ready" }))?;
+    for line in io::stdin().lock().lines() {
+        line?;
+        let clock = nanoseconds(|| {
+            black_box(rustix::time::clock_gettime(rustix::time::ClockId::Boottime));
+        });
+        let is_leader = nanoseconds(|| {
+            black_box(black_box(&guard).is_leader());
+        });
+        guard.check()?;
+        say(json!({ "event": "check", "clock": clock, "is_leader": is_leader }))?;
+    }
+    Ok(())
+}
+
+fn nanoseconds(what: impl Fn()) -> f64 {
+    let start = Instant::now();
+    for _ in 0..CALLS {
+        what();
+    }
+    start.elapsed().as_nanos() as f64 / f64::from(CALLS)
+}
+
+// ---- the herd ----
+
+fn herd(kubeconfigs: &[&str], lease: &str) -> Result<(), Box<dyn Error>> {
+    let mut electors = Vec::new();
+    for (number, kubeconfig) in kubeconfigs.iter().enumerate() {
+        let elector =
+            LeaderElector::builder(lease).identity(format!("herd-{number}")).start_with(client(kubeconfig)?)?;
+        electors.push(elector);
+    }
+    let mut leader = 0;
+    let mut guard = Some(electors[0].block_until_leader()?);
+    let mut campaigns: Vec<Option<Campaign>> = electors[1..].iter().map(|elector| elector.campaign().ok()).collect();
+    campaigns.insert(0, None);
+    say(json!({ "event": "ready" }))?;
+    for line in io::stdin().lock().lines() {
+        line?;
+        let (release, released) = mpsc::channel();
+        let term = guard.take().ok_or("nobody leads")?;
+        // The drop returns when the release is answered, which may be after the next leader has started.
+        thread::spawn(move || {
+            let _ = release.send(mono());
+            drop(term);
+        });
+        let sent = released.recv()?;
+        let (next, won) = first(&campaigns)?;
+        let taken = mono();
+        guard = Some(won);
+        campaigns[next] = None;
+        thread::sleep(Duration::from_secs(1));
+        campaigns[leader] = Some(electors[leader].campaign()?);
+        leader = next;
+        say(json!({ "event": "herd", "total": taken - sent, "leader": next }))?;
+    }
+    Ok(())
+}
+
+/// The first campaign that is won.
+fn first(campaigns: &[Option<Campaign>]) -> Result<(usize, leasehold::LeaderGuard), Box<dyn Error>> {
+    let standing: Vec<(usize, &Campaign)> =
+        campaigns.iter().enumerate().filter_map(|(at, campaign)| Some((at, campaign.as_ref()?))).collect();
+    let mut select = Select::new();
+    for (_, campaign) in &standing {
+        select.recv(campaign.receiver());
+    }
+    let chosen = select.select();
+    let (at, campaign) = standing[chosen.index()];
+    Ok((at, chosen.recv(campaign.receiver())??))
+}
