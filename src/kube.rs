@@ -38,6 +38,7 @@ mod in_cluster;
 mod interrupt;
 #[cfg(feature = "kubeconfig")]
 mod kubeconfig;
+mod mask;
 mod proxy;
 mod request;
 #[cfg(feature = "kubeconfig")]

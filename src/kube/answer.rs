@@ -4,6 +4,7 @@ use std::io::{self, Read};
 
 use ureq::http::{self, header};
 
+use super::credentials::Credentials;
 use super::error::{Error, ErrorKind};
 use super::status::{Status, clean};
 use super::transport::tls_error;
@@ -11,14 +12,19 @@ use super::transport::tls_error;
 /// Larger answers are cut off, whatever the server says about their length.
 pub(super) const MAX_BODY: u64 = 4 * 1024 * 1024;
 
-/// Lets 2xx answers through and makes errors of all others.
-pub(super) fn accept(answer: http::Response<ureq::Body>) -> Result<http::Response<ureq::Body>, Error> {
+/// Lets 2xx answers through and makes errors of all others, which do not quote what was sent to be answered.
+pub(super) fn accept(
+    answer: http::Response<ureq::Body>,
+    credentials: &Credentials,
+) -> Result<http::Response<ureq::Body>, Error> {
     if !answer.status().is_success() {
         let code = answer.status().as_u16();
         let retry_after = answer.headers().get(header::RETRY_AFTER).cloned();
         let retry_after = retry_after.as_ref().and_then(|v| v.to_str().ok());
         // The code alone is an answer: a body that breaks off takes nothing from it.
-        let body = read_body(answer.into_body()).unwrap_or_default();
+        let mut body = read_body(answer.into_body()).unwrap_or_default();
+        // Some proxies show the request that they refuse.
+        credentials.strike_out(&mut body);
         let status = Status::from_answer(code, retry_after, &body);
         let hint = match code {
             300..=399 => "redirects are not followed; put the right URL into the configuration",

@@ -15,6 +15,7 @@ use super::dial::{Dialer, Network, System};
 use super::endpoint::Endpoint;
 use super::error::{Error, ErrorKind};
 use super::interrupt::{Interrupter, Wire, interrupted};
+use super::mask::Masked;
 use super::proxy::Proxy;
 use super::request::{Method, Request, Response};
 use super::tls::{TlsParts, TlsSettings};
@@ -185,10 +186,10 @@ impl Client {
         let result = self.shared.repeat_when_rejected(&attempt, interrupter, |credentials| {
             let wire = self.shared.new_wire(credentials, interrupter, opening.clone())?;
             let agent = wire.agent.clone();
-            let call = self.shared.http_request(&attempt, credentials)?;
+            let (call, _masked) = self.shared.http_request(&attempt, credentials)?;
             let call = agent.configure_request(call).timeout_per_read(Some(silence)).build();
             let answer = agent.run(call).map_err(from_ureq)?;
-            accept(answer).map(|answer| Opened { answer, wire })
+            accept(answer, credentials).map(|answer| Opened { answer, wire })
         });
         opening.finish();
         result.map_err(|e| attempt.explain(e, interrupter))
@@ -279,7 +280,11 @@ impl Shared {
         Ok(wire)
     }
 
-    fn http_request(&self, attempt: &Attempt<'_>, credentials: &Credentials) -> Result<http::Request<Vec<u8>>, Error> {
+    fn http_request(
+        &self,
+        attempt: &Attempt<'_>,
+        credentials: &Credentials,
+    ) -> Result<(http::Request<Vec<u8>>, Option<Masked>), Error> {
         let method = match attempt.request.method {
             Method::Get => http::Method::GET,
             Method::Post => http::Method::POST,
@@ -297,10 +302,12 @@ impl Shared {
         for (name, value) in &self.impersonation {
             headers.append(name.clone(), value.clone());
         }
-        if let Some(value) = &credentials.authorization {
-            headers.insert(header::AUTHORIZATION, value.clone());
-        }
-        Ok(call)
+        let masked = credentials.authorization.as_ref().map(|value| {
+            let (masked, mask) = Masked::new(value);
+            headers.insert(header::AUTHORIZATION, mask);
+            masked
+        });
+        Ok((call, masked))
     }
 
     fn exchange(
@@ -314,7 +321,7 @@ impl Shared {
         if left.is_zero() {
             return Err(Error::new(ErrorKind::Timeout, "no time was left to send the request"));
         }
-        let call = self.http_request(attempt, credentials)?;
+        let (call, _masked) = self.http_request(attempt, credentials)?;
         let empty = attempt.body.is_none();
         // No pooled connection is ever that young.
         let max_idle = if fresh { Duration::ZERO } else { MAX_IDLE };
@@ -323,7 +330,7 @@ impl Shared {
             true => wire.agent.run(call.map(|_| ())),
             false => wire.agent.run(call),
         };
-        let answer = accept(answer.map_err(from_ureq)?)?;
+        let answer = accept(answer.map_err(from_ureq)?, credentials)?;
         let status = answer.status().as_u16();
         let framed = is_framed(answer.headers());
         let body = read_body(answer.into_body()).map_err(|e| e.sent(true))?;

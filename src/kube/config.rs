@@ -179,13 +179,6 @@ impl ClientConfig {
         self
     }
 
-    /// Accepts any server certificate. Warns once in the log: whoever is on the way can then read and change requests.
-    #[must_use]
-    pub fn with_insecure_skip_tls_verify(mut self, skip: bool) -> Self {
-        self.tls.insecure = skip;
-        self
-    }
-
     /// Authenticates with a client certificate: a PEM chain and a PEM key in PKCS#8, PKCS#1 or SEC1 form.
     ///
     /// # Errors

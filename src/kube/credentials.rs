@@ -49,6 +49,24 @@ pub(super) struct TokenFile {
     cached: Mutex<Option<(HeaderValue, Instant)>>,
 }
 
+impl Credentials {
+    /// Overwrites the credentials wherever they occur in `text`.
+    pub(super) fn strike_out(&self, text: &mut [u8]) {
+        let Some(value) = &self.authorization else { return };
+        // Without its scheme, for it may be quoted alone.
+        let secret = value.as_bytes().splitn(2, |&byte| byte == b' ').last().unwrap_or_default();
+        // What is shorter occurs in any text, and keeps no secret.
+        if secret.len() < 8 {
+            return;
+        }
+        let mut from = 0;
+        while let Some(at) = text[from..].windows(secret.len()).position(|window| window == secret) {
+            text[from + at..from + at + secret.len()].fill(b'*');
+            from += at + secret.len();
+        }
+    }
+}
+
 impl Auth {
     pub(super) fn new(config: AuthConfig) -> Result<Self, Error> {
         Ok(match config {

@@ -19,6 +19,7 @@ use super::dial::Dialer;
 use super::endpoint::Endpoint;
 use super::error::{Error, ErrorKind};
 use super::interrupt::Interrupter;
+use super::mask::unmask;
 use super::proxy::Proxy;
 use super::tls::{TlsFailure, TlsParts};
 
@@ -150,7 +151,9 @@ impl Transport for Socket {
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), ureq::Error> {
         let timeout = self.opening.cap(timeout.for_write());
         let start = Instant::now();
-        let mut output = &self.buffers.output()[..amount];
+        let output = &mut self.buffers.output()[..amount];
+        unmask(output);
+        let mut output = &*output;
         while !output.is_empty() {
             self.stream.set_write_timeout(Self::left(timeout, start)?)?;
             match (&*self.stream).write(output) {
@@ -226,7 +229,8 @@ impl Transport for TlsSocket {
 
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), ureq::Error> {
         self.stream.sock.set_timeout(timeout);
-        let output = &self.buffers.output()[..amount];
+        let output = &mut self.buffers.output()[..amount];
+        unmask(output);
         self.stream.write_all(output)?;
         self.stream.flush()?;
         Ok(())

@@ -1,10 +1,11 @@
 //! Candidates as processes of their own: the `leader_election` example, and what it prints.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Instant, SystemTime};
 
@@ -66,7 +67,7 @@ impl Stage {
     }
 
     pub fn candidate(&self, id: &str) -> Candidate {
-        let mut command = example();
+        let mut command = example("leader_election");
         command
             .args(["--lease-lock-name", &self.lease, "--lease-lock-namespace", NAMESPACE, "--id", id])
             .arg("--kubeconfig")
@@ -278,15 +279,15 @@ impl Drop for Candidate {
 
 /// Runs the example with these flags alone, until it ends.
 pub fn run(flags: &[&str]) -> End {
-    let mut command = example();
+    let mut command = example("leader_election");
     command.args(flags);
     Candidate::spawn("whoever", command, &Arc::default()).end()
 }
 
-/// The example's program, untouched by what the environment says of clusters and logs.
-fn example() -> Command {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    let mut command = Command::new(PROGRAM.get_or_init(built_example));
+/// An example's program, untouched by what the environment says of clusters and logs.
+pub fn example(name: &'static str) -> Command {
+    static PROGRAMS: Mutex<BTreeMap<&str, PathBuf>> = Mutex::new(BTreeMap::new());
+    let mut command = Command::new(PROGRAMS.lock().entry(name).or_insert_with(|| built_example(name)));
     for variable in ["KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "HOME", "RUST_LOG"] {
         command.env_remove(variable);
     }
@@ -295,21 +296,27 @@ fn example() -> Command {
 
 /// `cargo test` builds the examples beside the tests. `cargo test --test …` does not, and then an older one may lie
 /// there, which would test what is no more.
-fn built_example() -> PathBuf {
+fn built_example(name: &str) -> PathBuf {
     let manifest_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
     let this = std::env::current_exe().expect("the path of this test");
     // target/debug/deps/this
     let profile_dir = this.parent().and_then(Path::parent).expect("a target directory");
-    let program = profile_dir.join("examples").join(format!("leader_election{}", std::env::consts::EXE_SUFFIX));
-    let sources = ["src", "examples/leader_election.rs", "Cargo.toml"].map(|path| newest(&manifest_dir.join(path)));
+    let program = profile_dir.join("examples").join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
+    let source = format!("examples/{name}.rs");
+    let sources = ["src", &source, "Cargo.toml"].map(|path| newest(&manifest_dir.join(path)));
     let built = std::fs::metadata(&program).and_then(|program| program.modified()).ok();
     if built < sources.into_iter().max() {
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--example", "leader_election"]).current_dir(manifest_dir);
+        cargo.args(["build", "--quiet", "--example", name]).current_dir(manifest_dir);
         cargo.arg("--target-dir").arg(profile_dir.parent().expect("a target directory"));
         if profile_dir.ends_with("release") {
             cargo.arg("--release");
         }
+        // What `cargo test` tells us of this package would make a build script or two run again.
+        for (variable, _) in std::env::vars().filter(|(name, _)| name.starts_with("CARGO_PKG_")) {
+            cargo.env_remove(variable);
+        }
+        cargo.env_remove("CARGO_MANIFEST_DIR").env_remove("CARGO_MANIFEST_PATH");
         let built = cargo.status().expect("cargo runs");
         assert!(built.success(), "{cargo:?}: {built}");
     }

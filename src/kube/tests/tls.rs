@@ -124,7 +124,8 @@ fn another_name_can_be_expected_and_anything_accepted() {
     assert_eq!(kind(config(&server, &ours.pem).with_tls_server_name("kube.example")), None);
     let wrong = config(&server, &ours.pem).with_tls_server_name("kube2.example");
     assert_eq!(kind(wrong), Some(ErrorKind::TlsVerification));
-    let insecure = config(&server, &other.pem).with_insecure_skip_tls_verify(true);
+    let mut insecure = config(&server, &other.pem);
+    insecure.tls.insecure = true;
     assert_eq!(kind(insecure), None);
     let odd = Client::new(config(&server, &ours.pem).with_tls_server_name("a b")).unwrap_err();
     assert_eq!(odd.kind(), &ErrorKind::Config);
