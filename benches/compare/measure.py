@@ -230,6 +230,7 @@ def main():
     parser.add_argument("--target", type=Path, required=True)
     parser.add_argument("--apiserver", type=Path, required=True)
     parser.add_argument("--builds", type=Path)
+    parser.add_argument("--publish", action="store_true")
     arguments = parser.parse_args()
 
     load = os.getloadavg()[0]
@@ -262,9 +263,11 @@ def main():
         "herd": {"standbys": HERD, "rounds": herd},
         "check_nanoseconds": check,
     }
-    (HERE / "results.json").write_text(json.dumps(results, indent=1) + "\n")
-    report.write(results, HERE / "results.md", ROOT / "docs/handover.svg")
-    print((HERE / "results.md").read_text())
+    if arguments.publish:
+        report.publish(results)
+    else:
+        report.write(results, arguments.target)
+    print(report.markdown(results))
     for claim, holds in report.claims(results):
         say(f"{'holds' if holds else 'DOES NOT HOLD'}: {claim}")
 

@@ -1,7 +1,21 @@
-"""The results as a Markdown table and as a plot."""
+#!/usr/bin/env python3
+"""The results as Markdown, as a plot, and as the table of the README.
 
+    report.py RESULTS_JSON     renders them again, here and in the README
+"""
+
+import json
 import math
+import sys
+from pathlib import Path
 from statistics import median
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+
+# What stands between these in the README is written by this program.
+BEGIN = "<!-- measured by benches/compare/run -->"
+END = "<!-- end -->"
 
 COLOURS = {
     "leasehold": "#2f81f7",
@@ -248,6 +262,69 @@ def strip(name, values, colour, span, y):
     return shapes
 
 
-def write(results, markdown_file, plot_file):
-    markdown_file.write_text(markdown(results))
-    plot_file.write_text(plot(results))
+def summary(results):
+    """The table of the README: one column a contender."""
+    programs, idle = results["programs"], results["idle"]
+    keys = list(programs)
+    limit = median(results["limit_seconds"]["total"])
+
+    def row(head, cell):
+        return [head] + [cell(key) for key in keys]
+
+    def requests(key, role):
+        return number(sum(idle[key][role]["requests"].values()) / idle[key][role]["minutes"])
+
+    def handover(key):
+        values = results["handover_seconds"][key]
+        return f"{time(median(values))}, {time(max(values))}"
+
+    def failover(key):
+        values = results["failover_seconds_past_expiry"][key]
+        return f"{time(median(values))}, {time(max(values))}"
+
+    def build(key):
+        seconds = programs[key]["clean_build_seconds"]
+        return f"{seconds:.0f} s" if seconds else ""
+
+    rows = [
+        row("graceful handover: median, worst", handover),
+        row("fail-over past the expiry: median, worst", failover),
+        row("requests a minute of a leader, of a standby",
+            lambda key: f"{requests(key, 'leader')}, {requests(key, 'standby')}"),
+        row("memory of a leader", lambda key: f"{idle[key]['leader']['rss_kib'] / 1024:.1f} MiB"),
+        row("stripped binary", lambda key: f"{programs[key]['stripped_bytes'] / 2**20:.1f} MiB"),
+        row("crates in the tree", lambda key: str(programs[key]["crates"] or "")),
+        row("clean release build", build),
+    ]
+    head = [""] + [f"{programs[key]['name']} {programs[key]['version']}" for key in keys]
+    herd = max(one["seconds"] for one in results["herd"]["rounds"])
+    text = (
+        f"{results['rounds']} interleaved rounds on one kube-apiserver {results['kube_apiserver']} with its etcd, on a "
+        f"machine with {results['machine']['cpus']} CPUs, {results['date']}: compare the columns, not the milliseconds "
+        f"with yours. The least that any handover takes, a write, its event and a write, took {time(limit)} there in the "
+        f"same minutes. With {results['herd']['standbys']} standbys of ours on one Lease the longest handover took "
+        f"{time(herd)}. [Everything measured](benches/compare/results.md), by `benches/compare/run`."
+    )
+    return f"{table(head, rows)}\n\n{text}\n"
+
+
+def write(results, directory):
+    """Into a directory of one's own."""
+    (directory / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+    (directory / "results.md").write_text(markdown(results))
+    (directory / "handover.svg").write_text(plot(results))
+
+
+def publish(results):
+    """Into the tree, the README included."""
+    (HERE / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+    (HERE / "results.md").write_text(markdown(results))
+    (ROOT / "docs/handover.svg").write_text(plot(results))
+    readme = ROOT / "README.md"
+    before, rest = readme.read_text().split(BEGIN)
+    after = rest.split(END)[1]
+    readme.write_text(f"{before}{BEGIN}\n\n{summary(results)}\n{END}{after}")
+
+
+if __name__ == "__main__":
+    publish(json.loads(Path(sys.argv[1]).read_text()))
