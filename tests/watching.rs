@@ -4,13 +4,16 @@
 
 mod support;
 
+use std::net::{SocketAddr, TcpStream};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use leasehold::kube::{Client, ClientConfig};
 use leasehold::testing::{ApiServer, Fault, Resource, Verb};
-use leasehold::{LeaderElector, LeaderElectorBuilder, StopReason};
+use leasehold::{Error, LeaderElector, LeaderElectorBuilder, StopReason};
 use serde_json::json;
 use support::cluster::{Cluster, NAMESPACE};
-use support::{SOON, wait_until};
+use support::{A_WHILE, SOON, wait_until};
 
 on_both_servers! {
     a_handover_is_heard_of,
@@ -255,6 +258,35 @@ fn a_watch_that_works_again_is_used_again() {
         count(&server, Verb::Get) == 0
     });
     assert!(guard.is_leader());
+}
+
+/// Neither the elector's own request nor its watch gets as far as being sent.
+#[test]
+fn stopping_does_not_wait_for_a_connection() {
+    use rustix::net::{AddressFamily, SocketType, bind, getsockname, listen, socket};
+    let listener = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&listener, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    listen(&listener, 0).unwrap();
+    let address = SocketAddr::try_from(getsockname(&listener).unwrap()).unwrap();
+    // Nobody accepts: once the queue is full, whoever comes is kept waiting.
+    let mut queue = Vec::new();
+    while let Ok(waiting) = TcpStream::connect_timeout(&address, Duration::from_millis(200)) {
+        queue.push(waiting);
+    }
+    let client = Client::new(ClientConfig::new(&format!("http://{address}")).unwrap()).unwrap();
+    let elector = LeaderElector::builder("watching").start_with(client).unwrap();
+    // A request of these timings would be waited for for five seconds.
+    let soon = Duration::from_secs(3);
+    let began = Instant::now();
+    assert!(elector.block_until_leader_timeout(A_WHILE).unwrap().is_none());
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| elector.block_until_leader());
+        thread::sleep(A_WHILE);
+        elector.stop();
+        assert!(matches!(waiting.join().unwrap(), Err(Error::Stopped)));
+    });
+    drop(elector);
+    assert!(began.elapsed() < soon, "{:?}", began.elapsed());
 }
 
 #[test]
