@@ -118,7 +118,7 @@ impl Driver {
                 self.shared.health.guard_gone();
             }
             Command::Close => self.election.close(),
-            Command::Heard { received_at, event } => self.election.heard(clock::now(), received_at, event),
+            Command::Heard { received_at, event, .. } => self.election.heard(clock::now(), received_at, event),
             Command::WatchOpened { afresh } => self.election.watch_opened(clock::now(), afresh),
             Command::WatchLost => self.election.watch_lost(clock::now()),
         }

@@ -261,8 +261,16 @@ impl Election {
                     self.write_failed(now, moved);
                 }
                 self.pause(now, error.retry_after().unwrap_or_default());
-                // What fails before a round has looked was sent for something else.
-                self.end_round_if(|round| round.looked && !round.wrote);
+                match (&mut self.phase, error.kind()) {
+                    // It was the news of a watch that put an end to the look: with that it is to be looked again.
+                    (Phase::Campaigning(Candidacy { round: Some(round), .. }), LockErrorKind::Interrupted)
+                        if !round.wrote =>
+                    {
+                        round.looked = false;
+                    }
+                    // What fails before a round has looked was sent for something else.
+                    _ => self.end_round_if(|round| round.looked && !round.wrote),
+                }
             }
         }
         self.settle();

@@ -66,8 +66,7 @@ impl LeaderElector {
 
     pub(crate) fn spawn(settings: Settings, lock: Arc<dyn Lock>) -> Result<Self, Error> {
         let (sender, commands) = channel::unbounded();
-        let watcher =
-            Watcher::spawn(Arc::clone(&lock), sender.clone(), settings.retry_period).map_err(Error::Thread)?;
+        let watcher = Watcher::spawn(Arc::clone(&lock), sender.clone(), &settings).map_err(Error::Thread)?;
         let shared = Shared {
             link: Arc::new(Link::new(sender, Arc::clone(&lock), settings.release_timeout)),
             pending: Arc::new(Pending::default()),

@@ -15,13 +15,22 @@ const GRACE: Duration = Duration::from_millis(50);
 
 /// What the elector's thread is told.
 pub(crate) enum Command {
-    Campaign { once: bool },
+    Campaign {
+        once: bool,
+    },
     Withdraw,
     StepDown,
     GuardGone(Sender<Word>),
     Close,
-    Heard { received_at: Moment, event: WatchEvent },
-    WatchOpened { afresh: bool },
+    /// An event of the watch. What `_taken` belongs to disconnects when the thread has taken it.
+    Heard {
+        received_at: Moment,
+        event: WatchEvent,
+        _taken: Option<Sender<()>>,
+    },
+    WatchOpened {
+        afresh: bool,
+    },
     WatchLost,
 }
 

@@ -5,6 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::clock::{self, Moment};
+use crate::config::Settings;
 use crate::link::Command;
 use crate::lock::{Lock, LockError, LockErrorKind, WatchEvent, WatchStop};
 use crate::sync::channel::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
@@ -18,6 +19,10 @@ const REFUSED: Duration = Duration::from_secs(300);
 
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
+/// How long what others did to the record may wait behind a request of the elector's own. Longer than a busy server
+/// takes for one: whatever is interrupted costs a connection.
+const MAY_WAIT: Duration = Duration::from_millis(250);
+
 /// The elector's hand on the watch. Dropping it ends the thread, without waiting for it.
 pub(crate) struct Watcher {
     /// Dropped to end the thread, sent to to end its pause.
@@ -30,6 +35,7 @@ struct Watching {
     tell: Sender<Command>,
     wake: Receiver<()>,
     current: Arc<Mutex<WatchStop>>,
+    identity: String,
     retry_period: Duration,
     /// Where the next watch begins.
     after: Option<u64>,
@@ -38,7 +44,7 @@ struct Watching {
 }
 
 impl Watcher {
-    pub(crate) fn spawn(lock: Arc<dyn Lock>, tell: Sender<Command>, retry_period: Duration) -> io::Result<Self> {
+    pub(crate) fn spawn(lock: Arc<dyn Lock>, tell: Sender<Command>, settings: &Settings) -> io::Result<Self> {
         let (wake, woken) = channel::bounded(1);
         let current = Arc::new(Mutex::new(WatchStop::new()));
         let watching = Watching {
@@ -46,7 +52,8 @@ impl Watcher {
             tell,
             wake: woken,
             current: Arc::clone(&current),
-            retry_period,
+            identity: settings.identity.clone(),
+            retry_period: settings.retry_period,
             after: None,
             failures: 0,
             logged: None,
@@ -101,7 +108,7 @@ impl Watching {
     }
 
     fn watch(&mut self, stop: &WatchStop) -> Result<(), LockError> {
-        let Self { lock, tell, after, logged, .. } = self;
+        let Self { lock, tell, identity, after, logged, .. } = self;
         let begin = *after;
         lock.watch(begin, stop, &mut |event| {
             let received_at = clock::now();
@@ -117,7 +124,12 @@ impl Watching {
                 WatchEvent::Deleted { version } | WatchEvent::Bookmark { version } => *version,
             };
             *after = (*after).max(Some(version));
-            let _ = tell.send(Command::Heard { received_at, event });
+            let (taken, is_taken) = channel::bounded(0);
+            let _taken = is_of_others(&event, identity).then_some(taken);
+            let _ = tell.send(Command::Heard { received_at, event, _taken });
+            if is_taken.recv_timeout(MAY_WAIT) == Err(RecvTimeoutError::Timeout) {
+                lock.interrupt();
+            }
         })
     }
 
@@ -160,6 +172,15 @@ impl Watching {
     fn count(&mut self, pause: Duration) -> Duration {
         self.failures = self.failures.saturating_add(1);
         pause
+    }
+}
+
+/// Whether an event may end a term or let one begin: what we did ourselves does neither.
+fn is_of_others(event: &WatchEvent, identity: &str) -> bool {
+    match event {
+        WatchEvent::Changed(observed) => observed.record.holder() != Some(identity),
+        WatchEvent::Deleted { .. } => true,
+        WatchEvent::Opened | WatchEvent::Bookmark { .. } => false,
     }
 }
 

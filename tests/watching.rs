@@ -8,6 +8,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::RecvTimeoutError;
 use leasehold::kube::{Client, ClientConfig};
 use leasehold::testing::{ApiServer, Fault, Resource, Verb};
 use leasehold::{Error, LeaderElector, LeaderElectorBuilder, StopReason};
@@ -66,7 +67,7 @@ fn a_deletion_is_heard_of_by_the_leader_and_by_the_standby(cluster: &Cluster) {
     let campaign = b.campaign().unwrap();
     wait_until("the standby knows the leader", || b.current_leader().as_deref() == Some("a"));
     cluster.delete();
-    assert!(first.lost().recv_timeout(SOON) == Err(crossbeam_channel::RecvTimeoutError::Disconnected));
+    assert!(first.lost().recv_timeout(SOON) == Err(RecvTimeoutError::Disconnected));
     // Where the leader's watch had not begun yet, the standby may have made the lease anew before it did.
     let reason = first.check().unwrap_err().reason;
     assert!(matches!(reason, StopReason::Deleted | StopReason::Superseded { .. }), "{reason}");
@@ -78,7 +79,7 @@ fn a_take_over_by_hand_is_heard_of(cluster: &Cluster) {
     let elector = start(cluster, patient(cluster, "a"));
     let guard = elector.block_until_leader().unwrap();
     cluster.edit(|lease| lease["spec"]["holderIdentity"] = json!("somebody"));
-    assert!(guard.lost().recv_timeout(SOON) == Err(crossbeam_channel::RecvTimeoutError::Disconnected));
+    assert!(guard.lost().recv_timeout(SOON) == Err(RecvTimeoutError::Disconnected));
     assert_eq!(guard.check().unwrap_err().reason, StopReason::Superseded { by: Some("somebody".into()) });
 }
 
@@ -119,15 +120,26 @@ fn a_lease_that_ran_out_is_taken_over_at_its_expiry(cluster: &Cluster) {
 // ---- what it costs, and what can fail: in memory ----
 
 fn quick(server: &ApiServer, identity: &str) -> LeaderElector {
-    let client = leasehold::kube::ClientConfig::new(&server.url()).and_then(leasehold::kube::Client::new).unwrap();
-    LeaderElector::builder("watched")
-        .namespace(NAMESPACE)
-        .identity(identity)
+    let builder = LeaderElector::builder("watched")
         .lease_duration(Duration::from_secs(6))
         .renew_deadline(Duration::from_secs(4))
-        .retry_period(Duration::from_millis(500))
-        .start_with(client)
-        .expect("an elector")
+        .retry_period(Duration::from_millis(500));
+    candidate(server, identity, builder)
+}
+
+/// It renews often, and a request of it may hang for long.
+fn slow(server: &ApiServer, identity: &str) -> LeaderElector {
+    let builder = LeaderElector::builder("watched")
+        .lease_duration(Duration::from_secs(300))
+        .renew_deadline(Duration::from_secs(200))
+        .retry_period(Duration::from_secs(100))
+        .renew_interval(Duration::from_millis(200));
+    candidate(server, identity, builder)
+}
+
+fn candidate(server: &ApiServer, identity: &str, builder: LeaderElectorBuilder) -> LeaderElector {
+    let client = ClientConfig::new(&server.url()).and_then(Client::new).unwrap();
+    builder.namespace(NAMESPACE).identity(identity).start_with(client).expect("an elector")
 }
 
 fn count(server: &ApiServer, verb: Verb) -> usize {
@@ -182,6 +194,44 @@ fn a_herd_of_standbys_writes_at_most_once_each_for_a_handover() {
     assert!(renewals <= 4, "{renewals} more updates than candidates");
     assert_eq!(count(&server, Verb::Get), 0, "the losers settle by the event");
     assert!(guard.is_leader());
+}
+
+#[test]
+fn a_leader_hears_of_a_deletion_while_a_renewal_of_its_own_hangs() {
+    let server = ApiServer::start().unwrap();
+    let elector = slow(&server, "a");
+    let guard = elector.block_until_leader().unwrap();
+    wait_until("a watch", || count(&server, Verb::Watch) == 1);
+    let hanging = server.fault(Fault::hang().verb(Verb::Update));
+    assert!(hanging.wait_for_hits(1, SOON));
+    assert!(guard.is_leader());
+    server.delete(Resource::Leases, NAMESPACE, "watched").expect("a lease");
+    assert_eq!(guard.lost().recv_timeout(SOON), Err(RecvTimeoutError::Disconnected), "sooner than the time-out");
+    assert_eq!(guard.check().unwrap_err().reason, StopReason::Deleted);
+}
+
+#[test]
+fn a_standby_hears_of_a_release_while_a_look_of_its_own_hangs() {
+    let server = ApiServer::start().unwrap();
+    let leader = slow(&server, "a");
+    let guard = leader.block_until_leader().unwrap();
+    let hanging = server.fault(Fault::hang().verb(Verb::Get).first(1));
+    let standby = slow(&server, "b");
+    let campaign = standby.campaign().unwrap();
+    assert!(hanging.wait_for_hits(1, SOON));
+    wait_until("both watch", || count(&server, Verb::Watch) == 2);
+    drop(guard);
+    drop(campaign.receiver().recv_timeout(SOON).expect("sooner than the time-out").expect("a term"));
+}
+
+/// What the watch tells at its beginning comes sooner, and must not be taken for the answer.
+#[test]
+fn a_single_try_whose_look_is_slow_looks_again() {
+    let server = ApiServer::start().unwrap();
+    drop(slow(&server, "a").block_until_leader().unwrap());
+    server.fault(Fault::delay(Duration::from_secs(1)).verb(Verb::Get));
+    let guard = slow(&server, "b").try_acquire().unwrap();
+    assert!(guard.expect("nobody holds it").is_leader());
 }
 
 /// A fault, its name, and the most watches that may be asked for in the time of the test.

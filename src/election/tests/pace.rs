@@ -144,6 +144,19 @@ fn try_once_is_not_ended_by_a_request_from_before_it() {
 }
 
 #[test]
+fn try_once_looks_again_when_its_look_was_interrupted() {
+    let mut scenario = Scenario::new();
+    scenario.election.campaign(true);
+    let look = scenario.read();
+    scenario.fails(look.id, LockErrorKind::Interrupted);
+    assert!(!scenario.events().iter().any(|event| matches!(event, Event::RoundOver)), "nobody has answered");
+    scenario.found_nothing();
+    let write = scenario.write();
+    scenario.applied(&write, 10);
+    scenario.elected();
+}
+
+#[test]
 fn try_once_does_not_wait_for_the_pace_of_earlier_writes() {
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
     let write = scenario.write();
