@@ -46,10 +46,11 @@ class Server:
         return path
 
     def requests(self, since, until):
-        """User and verb of each request that was received between two times of the wall clock.
+        """User and verb of each request that was received between two times, in seconds since 1970.
 
         A watch leaves one event at its start and one at its end, both with the time and the `auditID` of its start.
         """
+        since, until = wall(since), wall(until)
         requests = {}
         with open(self.ready["audit_log"]) as log:
             for line in log:
@@ -60,9 +61,8 @@ class Server:
         return list(requests.values())
 
 
-def wall():
-    """Now, as the audit log writes it."""
-    now = time.time()
+def wall(now):
+    """Seconds since 1970, as the audit log writes them."""
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1e6):06d}Z"
 
 

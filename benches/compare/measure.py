@@ -17,7 +17,7 @@ from collections import Counter
 from pathlib import Path
 
 import report
-from cluster import Candidate, Lines, Server, Watch, wall
+from cluster import Candidate, Lines, Server, Watch
 from contenders import contenders
 
 HERE = Path(__file__).parent
@@ -42,7 +42,7 @@ class Bench:
         self.scratch = scratch
         self.processes = processes
         self.contenders = contenders(arguments.target)
-        self.log = processes.enter_context(open(scratch / "stderr.log", "w"))
+        self.log = processes.enter_context(open(scratch / "stderr.log", "a"))
         self.serial = 0
 
     def candidate(self, contender, lease, timings, kubeconfig=None):
@@ -129,8 +129,11 @@ class Bench:
         return past
 
     def idle(self):
-        """What a leader and a standby cost when nothing happens: requests a minute, memory, threads."""
-        minutes = self.arguments.minutes
+        """What a leader and a standby cost when nothing happens: requests a minute, memory, threads.
+
+        A generator: it starts them, and when it is resumed, while other things were measured, waits for the rest of
+        the time and yields what was found.
+        """
         users = {(c.key, role): f"{c.key}-{role}" for c in self.contenders for role in ("leader", "standby")}
         pairs = {
             c.key: self.pair(c, f"idle-{c.key}", HANDOVER, [
@@ -140,18 +143,18 @@ class Bench:
         }
         # Starting takes requests of its own.
         time.sleep(20)
-        since = wall()
-        say(f"nothing happens for {minutes} minutes")
-        time.sleep(minutes * 60)
-        until = wall()
-        status = {c.key: [candidate.status() for candidate in pairs[c.key]] for c in self.contenders}
+        minutes = self.arguments.minutes
+        since = time.time()
+        until = since + minutes * 60
+        yield
         # The audit log is written behind.
-        time.sleep(2)
+        time.sleep(max(until + 2 - time.time(), 0))
+        status = {c.key: [candidate.status() for candidate in pairs[c.key]] for c in self.contenders}
         verbs = {user: Counter() for user in users.values()}
         for user, verb in self.server.requests(since, until):
             if user in verbs:
                 verbs[user][verb] += 1
-        return {
+        yield {
             c.key: {
                 role: {"requests": verbs[users[c.key, role]], "minutes": minutes, **status[c.key][at]}
                 for at, role in enumerate(("leader", "standby"))
@@ -172,10 +175,10 @@ class Bench:
         rounds = []
         for number in range(1, min(self.arguments.rounds, HERD_ROUNDS) + 1):
             time.sleep(3)
-            since = wall()
+            since = time.time()
             one = once()
             # A second after the handover: long enough for every loser's write, and before the first renewal.
-            until = wall()
+            until = time.time()
             time.sleep(1)
             requests = [(user, verb) for user, verb in self.server.requests(since, until) if user in users]
             # One of them is the old leader's release.
@@ -241,11 +244,15 @@ def main():
         def stage(measure):
             with contextlib.ExitStack() as processes:
                 return measure(Bench(arguments, server, scratch, processes))
-        handover, limit = stage(Bench.handover)
+        with contextlib.ExitStack() as processes:
+            standing = Bench(arguments, server, scratch, processes).idle()
+            next(standing)
+            handover, limit = stage(Bench.handover)
+            say(f"the rest of {arguments.minutes:g} minutes in which nothing happens to four leaders and four standbys")
+            idle = next(standing)
         failover = stage(Bench.failover)
         herd = stage(Bench.herd)
         check = stage(Bench.check)
-        idle = stage(Bench.idle)
         version = server.ready["version"]
     shutil.rmtree(scratch)
 

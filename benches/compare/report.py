@@ -92,7 +92,7 @@ def markdown(results):
         "the lease, counted from the event of its last renewal, the standby's first word as leader comes.",
         table(["", "median", "p90", "p99", "worst"], [[name(key), *spread(failover[key])] for key in keys]),
         f"**When nothing happens**: requests a minute, from the server's audit log over "
-        f"{number(minutes)} minute{'' if minutes == 1 else 's'}, and what the processes hold after that.",
+        f"{number(minutes)} minute{'' if minutes == 1 else 's'} beside the handovers of others, and what the processes hold after that.",
         table(
             ["", "leader's requests", "standby's requests", "leader's memory (threads)", "standby's memory (threads)"],
             [
