@@ -12,6 +12,10 @@ use super::interrupt::{Interrupter, Wire, interrupted};
 use super::request::Request;
 use super::transport::MAX_WAIT;
 
+pub(crate) mod lines;
+
+use lines::{Lines, TooLong};
+
 /// An object larger than this cannot be in etcd.
 const MAX_LINE: usize = 4 * 1024 * 1024;
 
@@ -26,9 +30,7 @@ pub struct Stream {
     _wire: Arc<Wire>,
     interrupter: Interrupter,
     place: String,
-    buffer: Vec<u8>,
-    /// How much of the buffer is known to hold no line end.
-    searched: usize,
+    lines: Lines,
     done: bool,
 }
 
@@ -74,8 +76,7 @@ impl Client {
             _wire: wire,
             interrupter: interrupter.clone(),
             place: format!("{} {} (stream)", request.method, request.path),
-            buffer: Vec::new(),
-            searched: 0,
+            lines: Lines::new(MAX_LINE),
             done: false,
         })
     }
@@ -96,7 +97,7 @@ impl Stream {
         let line = self.advance();
         if !matches!(line, Ok(Some(_))) {
             self.done = true;
-            self.buffer = Vec::new();
+            self.lines = Lines::new(MAX_LINE);
         }
         line.map_err(|e| match self.interrupter.is_interrupted() {
             true => interrupted().sent(true).during(&self.place),
@@ -106,33 +107,22 @@ impl Stream {
 
     fn advance(&mut self) -> Result<Option<Vec<u8>>, Error> {
         loop {
-            if let Some(at) = self.buffer[self.searched..].iter().position(|b| *b == b'\n') {
-                let end = self.searched + at;
-                let rest = self.buffer.split_off(end + 1);
-                let mut line = std::mem::replace(&mut self.buffer, rest);
-                self.searched = 0;
-                line.truncate(end);
-                if line.last() == Some(&b'\r') {
-                    line.pop();
-                }
-                if line.is_empty() {
-                    continue;
-                }
-                return Ok(Some(line));
-            }
-            self.searched = self.buffer.len();
-            if self.searched > MAX_LINE {
-                return Err(Error::new(ErrorKind::BodyTooLarge, "a line of the stream is larger than 4 MiB"));
+            let line = self
+                .lines
+                .next()
+                .map_err(|TooLong| Error::new(ErrorKind::BodyTooLarge, "a line of the stream is larger than 4 MiB"))?;
+            if line.is_some() {
+                return Ok(line);
             }
             let mut chunk = [0; CHUNK];
             match self.reader.read(&mut chunk) {
                 // Shutting the connection down looks like its end to a body without a length.
                 Ok(0) if self.interrupter.is_interrupted() => return Err(interrupted()),
-                Ok(0) if self.buffer.is_empty() => return Ok(None),
+                Ok(0) if self.lines.is_empty() => return Ok(None),
                 Ok(0) => {
                     return Err(Error::new(ErrorKind::Malformed, "the stream ended inside a line"));
                 }
-                Ok(n) => self.buffer.extend_from_slice(&chunk[..n]),
+                Ok(n) => self.lines.push(&chunk[..n]),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => {
                     let error = from_ureq(e.into());
