@@ -128,27 +128,27 @@ fn excerpt(body: &[u8]) -> String {
     clean(&String::from_utf8_lossy(head), MAX_EXCERPT)
 }
 
-/// One line of at most `max` characters, with runs of white space and control characters made one space.
+/// One line of at most `max` characters, and an ellipsis where there were more, with runs of white space and control characters made one space.
 pub(super) fn clean(text: &str, max: usize) -> String {
     let mut out = String::new();
     let mut count = 0;
     let mut gap = false;
     for c in text.chars() {
         if c.is_control() || c.is_whitespace() || is_invisible(c) {
-            gap = true;
+            gap = count > 0;
             continue;
         }
-        if count >= max {
+        let width = if gap { 2 } else { 1 };
+        if count + width > max {
             out.push('…');
             break;
         }
-        if gap && !out.is_empty() {
+        if gap {
             out.push(' ');
-            count += 1;
         }
         gap = false;
         out.push(c);
-        count += 1;
+        count += width;
     }
     out
 }
@@ -191,6 +191,14 @@ mod tests {
         assert!(status.message.starts_with("<html> [31m bad gateway"));
         assert!(status.message.chars().count() <= MAX_EXCERPT + 1);
         assert!(!status.to_string().chars().any(char::is_control));
+    }
+
+    #[test]
+    fn the_cut_counts_the_spaces() {
+        assert_eq!(clean(" ab\tcd ", 5), "ab cd");
+        assert_eq!(clean("ab cd", 4), "ab c…");
+        assert_eq!(clean("ab cd", 3), "ab…");
+        assert_eq!(clean("ab\n\n", 2), "ab");
     }
 
     #[test]
