@@ -3,17 +3,20 @@
 //! Source: Kubernetes documentation, "Organizing Cluster Access Using kubeconfig Files", and
 //! `k8s.io/client-go/tools/clientcmd/api/v1`.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::config::{ClientConfig, Env};
 use super::error::Error;
 use super::secret::read_file;
-
 mod resolve;
 mod schema;
 
 use schema::{AuthInfo, Cluster, Context, File, Named};
+
+/// How much text may come from aliases: a bundle of certificates that some hundred clusters share.
+const MAX_ALIASED: usize = 1024 * 1024;
 
 /// One or several kubeconfig files, merged as `kubectl` merges them.
 ///
@@ -166,17 +169,17 @@ fn split_paths(list: &OsString) -> Vec<PathBuf> {
 }
 
 fn add_all<T>(into: &mut Vec<Entry<T>>, file: &Path, field: &str, from: Option<Vec<Named<T>>>) -> Result<(), Error> {
-    let from = from.unwrap_or_default();
-    let before = into.len();
-    for named in from {
-        let name = named.name;
-        if into[before..].iter().any(|entry| entry.name == name) {
+    // Sets, because a file may hold some ten thousand names.
+    let earlier: HashSet<String> = into.iter().map(|entry| entry.name.clone()).collect();
+    let mut seen = HashSet::new();
+    for Named { name, value } in from.unwrap_or_default() {
+        if !seen.insert(name.clone()) {
             let place = format!("{}: {field}[{name}]", file.display());
             return Err(Error::config(place, "the name stands there twice"));
         }
         // The first file that has a name wins, as a whole: entries are not mixed.
-        if !into[..before].iter().any(|entry| entry.name == name) {
-            into.push(Entry { name, file: file.to_owned(), value: named.value });
+        if !earlier.contains(&name) {
+            into.push(Entry { name, file: file.to_owned(), value });
         }
     }
     Ok(())
@@ -199,6 +202,8 @@ fn parse(file: &Path, bytes: &[u8]) -> Result<File, Error> {
     budget.max_aliases = 256;
     budget.max_anchors = 256;
     budget.max_documents = 1;
+    // Few aliases of one long text are a bomb, too: without any, all texts together are no longer than the file.
+    budget.max_total_scalar_bytes = text.len() + MAX_ALIASED;
     options.budget = Some(budget);
     options.alias_limits.max_total_replayed_events = 10_000;
     let document: Option<File> = serde_saphyr::from_str_with_options(text, options).map_err(|e| {

@@ -193,8 +193,14 @@ fn bombs_are_defused() {
     }
     bomb.push_str("clusters: *j\n");
     let deep = format!("clusters: {}{}", "[".repeat(20_000), "]".repeat(20_000));
-    for text in [bomb, deep] {
-        assert_eq!(load(&text).unwrap_err().kind(), &ErrorKind::Config);
+    let long = format!(
+        "users: [{{ name: u, user: {{ as: &a '{}', as-groups: [{}] }} }}]",
+        "x".repeat(20_000),
+        "*a,".repeat(99)
+    );
+    for text in [bomb, deep, long] {
+        // Not only when a context is resolved, of which there is none.
+        assert_eq!(Kubeconfig::from_text(&text, "/").unwrap_err().kind(), &ErrorKind::Config);
     }
 }
 
