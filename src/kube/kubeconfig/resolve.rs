@@ -103,7 +103,7 @@ impl Entry<Cluster> {
     }
 
     fn config(&self, env: Env<'_>) -> Result<ClientConfig, Error> {
-        let server = self.value.server.as_deref().unwrap_or_default();
+        let server = self.value.server.as_ref().map(Secret::expose).unwrap_or_default();
         if server.is_empty() {
             return Err(Error::config(self.at("server"), "is missing"));
         }
@@ -130,7 +130,7 @@ impl Entry<Cluster> {
     /// The `spec.cluster` of an `ExecCredential`.
     fn exec_info(&self) -> Result<Value, Error> {
         let mut info = Map::new();
-        info.insert("server".to_owned(), json!(self.value.server));
+        info.insert("server".to_owned(), json!(self.value.server.as_ref().map(Secret::expose)));
         if let Some(name) = &self.value.tls_server_name {
             info.insert("tls-server-name".to_owned(), json!(name));
         }

@@ -42,7 +42,8 @@ pub(super) struct Context {
 #[derive(Deserialize, Clone, Debug, Default)]
 #[serde(rename_all = "kebab-case", default)]
 pub(super) struct Cluster {
-    pub(super) server: Option<String>,
+    /// A secret until it has been checked: it must not hold a password, but may.
+    pub(super) server: Option<Secret>,
     pub(super) tls_server_name: Option<String>,
     pub(super) insecure_skip_tls_verify: Option<bool>,
     pub(super) certificate_authority: Option<String>,

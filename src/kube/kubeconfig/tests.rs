@@ -215,4 +215,7 @@ fn no_secret_is_shown() {
     let shown = format!("{kubeconfig:?} {config:?}");
     assert!(!shown.contains("hunter2") && !shown.contains("aHVudGVyMg"), "{shown}");
     assert!(Client::new(config.with_ca_pem(CA.as_bytes()).unwrap()).is_ok());
+    let refused = with("{ server: 'https://me:hunter2@a' }", "{}");
+    let shown = format!("{:?}", Kubeconfig::from_text(&refused, "/etc/kube").unwrap());
+    assert!(!shown.contains("hunter2"), "{shown}");
 }
