@@ -175,12 +175,7 @@ impl Lock for LeaseLock {
     }
 
     fn update(&self, base: &Observed, record: &LeaderElectionRecord, timeout: Duration) -> Result<Observed, LockError> {
-        let mut object = base.rest.get::<Value>().cloned().unwrap_or_else(|| json!({}));
-        // The uid turns a PUT to a lease that was deleted meanwhile into a conflict; without it, it creates one.
-        object["metadata"]["uid"] = json!(base.record.uid);
-        object["metadata"]["resourceVersion"] = json!(base.version.to_string());
-        write_spec(&mut object, record);
-        self.read(&self.request("update", Some(&object), timeout)?)
+        self.read(&self.request("update", Some(&replacement(base, record)), timeout)?)
     }
 
     fn watch(&self, after: Option<u64>, stop: &WatchStop, tell: &mut dyn FnMut(WatchEvent)) -> Result<(), LockError> {
@@ -231,6 +226,16 @@ fn is_absence(error: &LockError) -> bool {
         })
 }
 
+/// The object as it was observed, with this record in it.
+fn replacement(base: &Observed, record: &LeaderElectionRecord) -> Value {
+    let mut object = base.rest.get::<Value>().cloned().unwrap_or_else(|| json!({}));
+    // The uid turns a PUT to a lease that was deleted meanwhile into a conflict; without it, it creates one.
+    object["metadata"]["uid"] = json!(base.record.uid);
+    object["metadata"]["resourceVersion"] = json!(base.version.to_string());
+    write_spec(&mut object, record);
+    object
+}
+
 fn write_spec(object: &mut Value, record: &LeaderElectionRecord) {
     let time = |time: &Option<MicroTime>| json!(time.as_ref().map(MicroTime::as_str));
     // A spec that is absent or null becomes an object by being written to.
@@ -276,7 +281,9 @@ fn resource_version(object: &Value) -> Option<u64> {
 }
 
 fn version_in(metadata: &Map<String, Value>) -> Option<u64> {
-    metadata.get("resourceVersion")?.as_str()?.parse().ok().filter(|version| *version > 0)
+    let text = metadata.get("resourceVersion")?.as_str()?;
+    // In any other form ("+7", "007") it would not be what we send back, and every update would be a conflict.
+    text.parse().ok().filter(|version: &u64| *version > 0 && version.to_string() == text)
 }
 
 fn text(spec: &Map<String, Value>, field: &str) -> Result<Option<String>, ()> {
@@ -336,6 +343,8 @@ mod tests {
             ("resourceVersion", |object| object["metadata"]["resourceVersion"] = json!("abc")),
             ("resourceVersion", |object| object["metadata"]["resourceVersion"] = json!(7)),
             ("resourceVersion", |object| object["metadata"]["resourceVersion"] = json!("0")),
+            ("resourceVersion", |object| object["metadata"]["resourceVersion"] = json!("+7")),
+            ("resourceVersion", |object| object["metadata"]["resourceVersion"] = json!("007")),
             ("resourceVersion", |object| object["metadata"]["resourceVersion"] = json!("99999999999999999999")),
             ("uid", |object| object["metadata"]["uid"] = json!("")),
             ("spec", |object| object["spec"] = json!("x")),
