@@ -62,4 +62,15 @@ pub use request::{Method, Request, Response};
 pub use status::Status;
 pub use stream::Stream;
 
+#[cfg(all(feature = "testing", feature = "kubeconfig"))]
+pub(crate) mod properties {
+    pub(crate) use super::stream::lines;
+    use crate::fuzzing::Target;
+
+    pub(crate) const EXEC_CREDENTIAL: Target = super::exec::properties::TARGET;
+    pub(crate) const KUBECONFIG: Target = super::kubeconfig::properties::TARGET;
+    pub(crate) const STATUS: Target = super::status::properties::TARGET;
+    pub(crate) const TIMES: Target = super::rfc3339::properties::TARGET;
+}
+
 const USER_AGENT: &str = concat!("leasehold/", env!("CARGO_PKG_VERSION"));

@@ -79,6 +79,9 @@ pub mod election;
 mod election;
 mod elector;
 mod error;
+#[cfg(all(feature = "testing", feature = "kubeconfig"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod guard;
 mod health;
 pub mod kube;

@@ -120,7 +120,7 @@ impl LeaderElectionRecord {
 
 impl MicroTime {
     /// The last microsecond that RFC 3339 can write, at the end of the year 9999.
-    const LAST: u64 = 253_402_300_799_999_999;
+    pub(crate) const LAST: u64 = 253_402_300_799_999_999;
 
     /// The time `micros` microseconds after 1970, at the latest the end of the year 9999.
     pub fn from_unix_micros(micros: u64) -> Self {

@@ -52,7 +52,7 @@ mod history;
 mod http;
 mod kubeconfig;
 mod log;
-mod microtime;
+pub(crate) mod microtime;
 mod operator;
 mod refusal;
 mod resource;

@@ -303,3 +303,6 @@ impl fmt::Debug for ExecPlugin {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(feature = "testing")]
+pub(super) mod properties;

@@ -10,6 +10,9 @@ use std::path::{Path, PathBuf};
 use super::config::{ClientConfig, Env};
 use super::error::Error;
 use super::secret::read_file;
+
+#[cfg(feature = "testing")]
+pub(super) mod properties;
 mod resolve;
 mod schema;
 

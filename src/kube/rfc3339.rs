@@ -57,6 +57,9 @@ fn offset_parts(offset: &[u8]) -> Option<(bool, u64, u64)> {
     (hours <= 23 && minutes <= 59).then_some((ahead, hours, minutes))
 }
 
+#[cfg(feature = "testing")]
+pub(super) mod properties;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -158,6 +158,9 @@ fn is_invisible(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
+#[cfg(all(feature = "testing", feature = "kubeconfig"))]
+pub(super) mod properties;
+
 #[cfg(test)]
 mod tests {
     use super::*;

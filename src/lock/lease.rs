@@ -300,6 +300,9 @@ fn number(spec: &Map<String, Value>, field: &str) -> Result<Option<i32>, ()> {
     }
 }
 
+#[cfg(all(feature = "testing", feature = "kubeconfig"))]
+pub(crate) mod properties;
+
 #[cfg(test)]
 mod tests {
     use super::*;

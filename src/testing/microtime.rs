@@ -5,7 +5,7 @@
 
 /// The time layouts of the Kubernetes API, after Go's names for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Layout {
+pub(crate) enum Layout {
     /// `metav1.MicroTime`: exactly six fraction digits.
     Micro,
     /// `metav1.Time`: whole seconds; a fraction is read and dropped.
@@ -41,7 +41,7 @@ impl Layout {
 /// # Errors
 ///
 /// The message of the real server.
-pub(super) fn normalize(text: &str, layout: Layout) -> Result<String, String> {
+pub(crate) fn normalize(text: &str, layout: Layout) -> Result<String, String> {
     let cannot = |rest: &str, element: &str| {
         format!("parsing time {text:?} as {:?}: cannot parse {rest:?} as {element:?}", layout.text())
     };

@@ -1,0 +1,160 @@
+//! What must hold of every answer with a lease in it, and of every watch.
+
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use super::*;
+use crate::fuzzing::{Target, assert_loggable};
+use crate::kube::ClientConfig;
+use crate::kube::properties::lines::{Lines, TooLong};
+
+pub(crate) const LEASE: Target = Target { name: "lease", base: 64 * 1024, read: read_lease, check: check_lease };
+
+pub(crate) const WATCH: Target = Target { name: "watch", base: 64 * 1024, read: read_watch, check: check_watch };
+
+/// Short, so that short inputs reach it.
+const LONGEST: usize = 2048;
+
+/// No message quotes more of a server than this.
+const LONGEST_MESSAGE: usize = 16 * 1024;
+
+/// Nothing is sent through it, so one is enough.
+fn lock() -> &'static LeaseLock {
+    static LOCK: OnceLock<LeaseLock> = OnceLock::new();
+    LOCK.get_or_init(|| {
+        let config = ClientConfig::new("http://127.0.0.1:1").expect("a URL");
+        LeaseLock::new(Client::new(config).expect("a client"), "default", "my-controller").expect("names")
+    })
+}
+
+fn respond(body: &[u8]) -> Response {
+    Response { status: 200, body: body.to_vec() }
+}
+
+fn read_lease(input: &[u8]) {
+    let _ = lock().read(&respond(input));
+}
+
+fn check_lease(input: &[u8]) {
+    let lock = lock();
+    match lock.read(&respond(input)) {
+        Ok(observed) => check_observed(lock, &observed),
+        Err(error) => {
+            assert_eq!(error.kind(), LockErrorKind::Malformed);
+            assert_loggable(&error.to_string(), LONGEST_MESSAGE);
+        }
+    }
+}
+
+/// A record is written back as it was read, beside all else that the object holds.
+fn check_observed(lock: &LeaseLock, observed: &Observed) {
+    let Observed { record, version, rest } = observed;
+    assert!(*version > 0);
+    assert!(record.uid.as_ref().is_some_and(|uid| !uid.is_empty()));
+    let wait = record.lease_duration_or(Duration::from_secs(15));
+    assert!(Instant::now().checked_add(wait).is_some());
+    let next = LeaderElectionRecord {
+        uid: record.uid.clone(),
+        holder_identity: Some("somebody".to_owned()),
+        lease_duration_seconds: Some(15),
+        acquire_time: Some(MicroTime::from_unix_micros(1)),
+        renew_time: Some(MicroTime::from_unix_micros(2)),
+        lease_transitions: Some(record.lease_transitions.unwrap_or_default().saturating_add(1)),
+    };
+    for record in [record, &next] {
+        let written = replacement(observed, record);
+        assert_eq!(others(&written), others(rest.get().expect("the object")));
+        let again = lock.read(&respond(written.to_string().as_bytes())).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!((&again.record, again.version), (record, *version));
+    }
+}
+
+/// All that an update leaves alone.
+fn others(object: &Value) -> Value {
+    let mut object = object.clone();
+    write_spec(&mut object, &LeaderElectionRecord::default());
+    object
+}
+
+/// How a stream ends.
+#[derive(Debug, PartialEq, Eq)]
+enum End {
+    AfterALine,
+    InsideALine,
+    TooLong,
+}
+
+fn lines(input: &[u8], chunk: usize) -> (Vec<Vec<u8>>, End) {
+    let mut lines = Lines::new(LONGEST);
+    let mut all = Vec::new();
+    for chunk in input.chunks(chunk) {
+        lines.push(chunk);
+        loop {
+            match lines.next() {
+                Ok(Some(line)) => all.push(line),
+                Ok(None) => break,
+                Err(TooLong) => return (all, End::TooLong),
+            }
+        }
+    }
+    let end = if lines.is_empty() { End::AfterALine } else { End::InsideALine };
+    (all, end)
+}
+
+/// The same with all of the input at hand.
+fn lines_at_once(input: &[u8]) -> (Vec<Vec<u8>>, End) {
+    let mut all = Vec::new();
+    let mut rest = input;
+    while let Some(end) = rest.iter().position(|b| *b == b'\n') {
+        let line = &rest[..end];
+        if line.len() > LONGEST {
+            return (all, End::TooLong);
+        }
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if !line.is_empty() {
+            all.push(line.to_vec());
+        }
+        rest = &rest[end + 1..];
+    }
+    let end = match rest.len() {
+        0 => End::AfterALine,
+        1..=LONGEST => End::InsideALine,
+        _ => End::TooLong,
+    };
+    (all, end)
+}
+
+fn read_watch(input: &[u8]) {
+    let lock = lock();
+    let mut lines = Lines::new(LONGEST);
+    for chunk in input.chunks(16 * 1024) {
+        lines.push(chunk);
+        while let Ok(Some(line)) = lines.next() {
+            if lock.event(&line).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn check_watch(input: &[u8]) {
+    let expected = lines_at_once(input);
+    for chunk in [1, 7, 16 * 1024] {
+        assert_eq!(lines(input, chunk), expected, "in chunks of {chunk}");
+    }
+    let lock = lock();
+    for line in expected.0 {
+        match lock.event(&line) {
+            Ok(None | Some(WatchEvent::Opened)) => {}
+            Ok(Some(WatchEvent::Changed(observed))) => check_observed(lock, &observed),
+            Ok(Some(WatchEvent::Deleted { version } | WatchEvent::Bookmark { version })) => assert!(version > 0),
+            Err(error) => {
+                use LockErrorKind::*;
+                assert!(matches!(error.kind(), Malformed | Expired | Unavailable), "{error}");
+                assert!(error.retry_after().is_none_or(|wait| wait <= Duration::from_secs(3600)));
+                // The watch is over.
+                return assert_loggable(&error.to_string(), LONGEST_MESSAGE);
+            }
+        }
+    }
+}
