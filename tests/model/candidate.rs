@@ -119,7 +119,10 @@ impl Candidate {
         Self {
             scope: scope.clone(),
             clock: Clock { rate: scope.rates[index] },
-            election: Election::new(settings(&identity), u64::from(incarnation) * 16 + index as u64),
+            election: Election::new(
+                settings(&identity, scope.mixed && index > 0),
+                u64::from(incarnation) * 16 + index as u64,
+            ),
             identity,
             pending: None,
             call: None,

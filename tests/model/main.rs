@@ -41,6 +41,7 @@ const LED: Scope = Scope {
     limits: NOTHING,
     watches: false,
     same_identity: false,
+    mixed: false,
 };
 
 #[test]
@@ -81,6 +82,13 @@ fn crashes_under_one_identity() {
     let limits = Limits { crashes: 1, faults: 1, ..NOTHING };
     let scope = Scope { name: "crashes under one identity", ticks: 3, limits, same_identity: true, ..LED };
     hold(scope, &[Elected, TakenOver, Expired, LandedLate]);
+}
+
+/// What counts is the duration that the holder published, not one's own.
+#[test]
+fn mixed_durations() {
+    let scope = Scope { name: "mixed durations", ticks: 5, mixed: true, ..LED };
+    hold(scope, &[TakenOver, Expired, Conflict, LandedLate]);
 }
 
 #[test]

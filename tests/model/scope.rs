@@ -10,6 +10,8 @@ pub const SECOND: u64 = 1_000_000_000;
 /// The lease lasts three ticks of a clock that runs true, and a term without a renewal two.
 const LEASE_DURATION: Duration = Duration::from_secs(3);
 const RENEW_DEADLINE: Duration = Duration::from_secs(2);
+/// Another lease and its renew deadline, in the same ratio.
+const SHORT_LEASE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_millis(1_333));
 /// With jitter still less than a tick, so that jitter decides nothing.
 const RETRY_PERIOD: Duration = Duration::from_millis(800);
 
@@ -33,6 +35,8 @@ pub struct Scope {
     pub watches: bool,
     /// A process that crashed comes back under the identity that it had.
     pub same_identity: bool,
+    /// All but the first candidate publish a shorter lease than the first.
+    pub mixed: bool,
 }
 
 /// How often what is not the protocol's own doing may still happen.
@@ -58,11 +62,12 @@ impl Scope {
     }
 }
 
-pub fn settings(identity: &str) -> Settings {
+pub fn settings(identity: &str, short: bool) -> Settings {
+    let (lease_duration, renew_deadline) = if short { SHORT_LEASE } else { (LEASE_DURATION, RENEW_DEADLINE) };
     LeaderElector::builder("modelled")
         .identity(identity)
-        .lease_duration(LEASE_DURATION)
-        .renew_deadline(RENEW_DEADLINE)
+        .lease_duration(lease_duration)
+        .renew_deadline(renew_deadline)
         .retry_period(RETRY_PERIOD)
         .only_leasehold(true)
         .settings()
