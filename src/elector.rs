@@ -1,6 +1,6 @@
 //! The elector: what a user holds of the dedicated thread.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::builder::LeaderElectorBuilder;
 use crate::campaign::{Campaign, Delivery, Pending};
@@ -11,8 +11,8 @@ use crate::guard::LeaderGuard;
 use crate::health::HealthCheck;
 use crate::link::{Command, Link};
 use crate::lock::Lock;
-use crate::sync::Arc;
 use crate::sync::channel::{self, Receiver};
+use crate::sync::{Arc, Instant, thread};
 use crate::transition::{Subscriptions, Transition};
 use crate::watcher::Watcher;
 
@@ -76,7 +76,7 @@ impl LeaderElector {
         let elector =
             Self { identity: settings.identity.clone(), description: lock.describe(), shared: shared.clone() };
         let driver = Driver::new(settings, random_seed(), lock, commands, watcher, shared);
-        std::thread::Builder::new()
+        thread::Builder::new()
             .name("leasehold".into())
             .stack_size(STACK_SIZE)
             .spawn(move || driver.run())

@@ -1,14 +1,13 @@
 //! The line from what the user holds to the elector's thread.
 
-use std::sync::OnceLock;
-use std::thread::{self, ThreadId};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::lock::{Lock, WatchEvent};
 use crate::sync::channel::{self, RecvTimeoutError, Sender};
-use crate::sync::{Arc, AtomicBool, Ordering};
+use crate::sync::thread::{self, ThreadId};
+use crate::sync::{Arc, AtomicBool, Instant, OnceLock, Ordering};
 
 /// How long a request under way is left to finish by itself when a release waits behind it.
 const GRACE: Duration = Duration::from_millis(50);

@@ -1,6 +1,9 @@
-//! The one place that imports atomics, locks and channels, so that a model checker can put its own in their stead.
+//! The one place that imports atomics, locks, channels, threads and their clock, so that a model checker can put its own in
+//! their stead: `tests/loom` and `tests/shuttle` do.
 
 pub(crate) use crossbeam_channel as channel;
 pub(crate) use parking_lot::Mutex;
-pub(crate) use std::sync::Arc;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+pub(crate) use std::sync::{Arc, OnceLock};
+pub(crate) use std::thread;
+pub(crate) use std::time::Instant;

@@ -1,7 +1,6 @@
 //! The second thread: keeps a watch open, and passes on to the elector's thread what it tells.
 
 use std::io;
-use std::thread;
 use std::time::Duration;
 
 use crate::clock::{self, Moment};
@@ -9,7 +8,7 @@ use crate::config::Settings;
 use crate::link::Command;
 use crate::lock::{Lock, LockError, LockErrorKind, WatchEvent, WatchStop};
 use crate::sync::channel::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Mutex, thread};
 
 /// It needs little: the deepest stack is a TLS handshake.
 const STACK_SIZE: usize = 256 * 1024;

@@ -1,0 +1,145 @@
+//! The deadline of a term under loom: every interleaving of the threads, and every value that the memory orders allow a load
+//! to return.
+//!
+//! At most three threads are interrupted in one execution, which a test run can afford; `LOOM_MAX_PREEMPTIONS=1000` lifts
+//! that, for ten minutes and more. `-- --nocapture` shows how many executions there are.
+//!
+//! What a deadline promises is about one location, and holds under any order for whoever hears of an end by what happens
+//! before: these models pass with `Relaxed`, too. That its accesses are sequentially consistent is for what no model here can
+//! show: another machine that acts on a release.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use leasehold_loom::{Deadline, Moment};
+use loom::model::Builder;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicBool, Ordering};
+use loom::thread::{self, JoinHandle};
+
+const EARLY: Moment = Moment::from_nanos(90);
+const EXPIRY: Moment = Moment::from_nanos(100);
+const EXTENDED: Moment = Moment::from_nanos(200);
+
+fn check(name: &str, model: impl Fn() + Sync + Send + 'static) {
+    let executions = std::sync::Arc::new(AtomicUsize::new(0));
+    let began = Instant::now();
+    let mut builder = Builder::new();
+    builder.preemption_bound.get_or_insert(3);
+    builder.check({
+        let executions = std::sync::Arc::clone(&executions);
+        move || {
+            executions.fetch_add(1, Relaxed);
+            model();
+        }
+    });
+    println!("{name}: all {} executions in {:.1?}", executions.load(Relaxed), began.elapsed());
+}
+
+/// Somebody who asks, and says with a flag of its own when it was told that the term is over.
+fn viewer(deadline: &Arc<Deadline>, told: &Arc<AtomicBool>, asks_at: [Moment; 2]) -> JoinHandle<()> {
+    let (deadline, told) = (Arc::clone(deadline), Arc::clone(told));
+    thread::spawn(move || {
+        for now in asks_at {
+            let told_before = told.load(Ordering::Acquire);
+            let valid = deadline.is_valid(now);
+            assert!(!(told_before && valid), "told 'leader' after somebody was told otherwise");
+            if !valid {
+                told.store(true, Ordering::Release);
+            }
+        }
+    })
+}
+
+/// Two who ask around the expiry, with clock readings of either side of it in either order, and a renewal that was answered
+/// just before.
+#[test]
+fn nobody_is_told_leader_after_anybody_was_told_otherwise() {
+    check("nobody is told leader after anybody was told otherwise", || {
+        let deadline = Arc::new(Deadline::new(EXPIRY));
+        let told = Arc::new(AtomicBool::new(false));
+        let viewers = [viewer(&deadline, &told, [EXPIRY, EARLY]), viewer(&deadline, &told, [EARLY, EXPIRY])];
+        let told_before = told.load(Ordering::Acquire);
+        let extended = deadline.extend(EARLY, EXTENDED);
+        assert!(!(told_before && extended), "a renewal revived a term that somebody was told is over");
+        for viewer in viewers {
+            viewer.join().unwrap();
+        }
+        assert!(
+            extended || !deadline.is_valid(EARLY),
+            "the extension was refused, so somebody had found the term over"
+        );
+        if told.load(Ordering::Acquire) {
+            assert!(!deadline.is_valid(EARLY), "valid again");
+        }
+    });
+}
+
+/// An extension that succeeds is one whose term everybody finds valid from then on, at any moment before its new deadline.
+#[test]
+fn an_extension_that_succeeds_is_seen_by_everybody() {
+    check("an extension that succeeds is seen by everybody", || {
+        let deadline = Arc::new(Deadline::new(EXPIRY));
+        let late = {
+            let deadline = Arc::clone(&deadline);
+            thread::spawn(move || deadline.is_valid(EXPIRY))
+        };
+        let extended = deadline.extend(EARLY, EXTENDED);
+        let valid_now = deadline.is_valid(EXPIRY);
+        let valid_late = late.join().unwrap();
+        assert_eq!(extended, valid_now);
+        assert!(extended || !valid_late, "refused although nobody had found the term over");
+        assert!(!extended || valid_late, "extended over the latch");
+    });
+}
+
+/// What drop, release and step-down rest on: whoever ended the term, and whoever hears of it, finds it over at any reading of
+/// any clock, with renewals coming in all the while.
+#[test]
+fn a_term_that_was_ended_is_over_for_whoever_hears_of_that() {
+    check("a term that was ended is over for whoever hears of that", || {
+        let deadline = Arc::new(Deadline::new(EXPIRY));
+        let told = Arc::new(AtomicBool::new(false));
+        let ender = {
+            let (deadline, told) = (Arc::clone(&deadline), Arc::clone(&told));
+            thread::spawn(move || {
+                deadline.end();
+                assert!(!deadline.is_valid(EARLY), "valid after its own holder had ended it");
+                // As a release is sent.
+                told.store(true, Ordering::Release);
+            })
+        };
+        let viewer = viewer(&deadline, &told, [EARLY, EARLY]);
+        deadline.extend(EARLY, EXTENDED);
+        deadline.extend(EARLY, EXTENDED + Duration::from_nanos(100));
+        ender.join().unwrap();
+        viewer.join().unwrap();
+        assert!(!deadline.is_valid(EARLY));
+        assert!(deadline.was_ended(), "nothing else can have ended it");
+    });
+}
+
+/// Of an end and an expiry at one moment, one is the reason, and stays it.
+#[test]
+fn an_end_and_an_expiry_do_not_overwrite_each_other() {
+    check("an end and an expiry do not overwrite each other", || {
+        let deadline = Arc::new(Deadline::new(EXPIRY));
+        let ender = {
+            let deadline = Arc::clone(&deadline);
+            thread::spawn(move || {
+                deadline.end();
+                deadline.was_ended()
+            })
+        };
+        let viewer = {
+            let deadline = Arc::clone(&deadline);
+            thread::spawn(move || {
+                assert!(!deadline.is_valid(EXPIRY));
+                deadline.was_ended()
+            })
+        };
+        deadline.extend(EARLY, EXTENDED.min(EXPIRY));
+        let reasons = [ender.join().unwrap(), viewer.join().unwrap(), deadline.was_ended()];
+        assert!(reasons.iter().all(|ended| *ended == reasons[0]), "the reason changed: {reasons:?}");
+    });
+}

@@ -1,0 +1,20 @@
+//! `src/deadline.rs` over loom's atomics, for `deadline.rs` beside this: the file itself, with a `sync` of its own.
+
+// The local clock's types come along, its reading does not.
+#![allow(dead_code)]
+
+#[path = "../../src"]
+mod leasehold {
+    pub(crate) mod clock;
+    pub(crate) mod deadline;
+}
+
+mod sync {
+    pub(crate) use loom::sync::atomic::AtomicU64;
+    pub(crate) use std::sync::atomic::Ordering;
+}
+
+pub(crate) use leasehold::{clock, deadline};
+
+pub use clock::Moment;
+pub use deadline::Deadline;

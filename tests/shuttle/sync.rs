@@ -1,0 +1,80 @@
+//! What stands in for `src/sync.rs`.
+
+pub(crate) use crate::channel;
+pub(crate) use crate::time::Instant;
+pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+// Neither can block or be changed twice: there is no order of threads to explore.
+pub(crate) use std::sync::{Arc, OnceLock};
+
+use std::sync::PoisonError;
+
+use shuttle::sync::MutexGuard;
+
+/// A condition to wait for under a [`Mutex`].
+#[derive(Debug, Default)]
+pub(crate) struct Condvar(shuttle::sync::Condvar);
+
+impl Condvar {
+    pub(crate) fn new() -> Self {
+        Self(shuttle::sync::Condvar::new())
+    }
+
+    pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn notify_all(&self) {
+        self.0.notify_all();
+    }
+}
+
+/// A lock with the face of `parking_lot`'s: it knows no poison.
+#[derive(Debug, Default)]
+pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
+
+impl<T> Mutex<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(shuttle::sync::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Threads that are counted: a model ends only when all of those that the elector started have ended.
+pub(crate) mod thread {
+    use std::io;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    pub(crate) use shuttle::thread::{ThreadId, current};
+
+    use crate::explore::Running;
+
+    pub(crate) struct Builder(shuttle::thread::Builder);
+
+    impl Builder {
+        pub(crate) fn new() -> Self {
+            Self(shuttle::thread::Builder::new())
+        }
+
+        pub(crate) fn name(self, name: String) -> Self {
+            Self(self.0.name(name))
+        }
+
+        /// The size is the system's affair; shuttle's stacks are all alike.
+        pub(crate) fn stack_size(self, _: usize) -> Self {
+            self
+        }
+
+        pub(crate) fn spawn(self, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+            let running = Running::new();
+            self.0.spawn(move || {
+                // As with the system's threads, a panic is the end of this one only.
+                let _ = catch_unwind(AssertUnwindSafe(work));
+                running.ended();
+            })?;
+            Ok(())
+        }
+    }
+}

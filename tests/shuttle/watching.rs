@@ -1,0 +1,32 @@
+//! A watcher by itself.
+
+use std::sync::Arc;
+
+use crate::channel::{self, Receiver};
+use crate::link::Command;
+use crate::watcher::Watcher;
+use crate::{LeaderElector, Lock};
+
+/// A watcher, and what it tells.
+pub struct Watched {
+    watcher: Watcher,
+    told: Receiver<Command>,
+}
+
+impl Watched {
+    pub fn spawn(lock: Arc<dyn Lock>) -> Self {
+        let (tell, told) = channel::unbounded();
+        let settings = LeaderElector::builder("jobs").settings().expect("the defaults are good");
+        let watcher = Watcher::spawn(lock, tell, &settings).expect("threads cost nothing here");
+        Self { watcher, told }
+    }
+
+    pub fn restart(&self) {
+        self.watcher.restart();
+    }
+
+    /// Waits until a watch stands that begins with what is there.
+    pub fn wait_for_one_afresh(&self) {
+        while !matches!(self.told.recv(), Ok(Command::WatchOpened { afresh: true })) {}
+    }
+}
