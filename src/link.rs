@@ -106,13 +106,14 @@ impl Link {
             heard = words.recv_timeout(grace);
         }
         let settled = match heard {
-            Ok(Word::Settled) => Ok(Word::Settled),
-            _ => words.recv_deadline(until),
+            Ok(Word::Heard) => words.recv_deadline(until),
+            other => other,
         };
         self.free_seat();
         match settled {
-            Ok(_) => Ok(()),
-            Err(_) => Err(Error::ReleaseTimeout { waited: self.release_timeout }),
+            Ok(Word::Settled) => Ok(()),
+            // Heard at the last moment is not settled.
+            _ => Err(Error::ReleaseTimeout { waited: self.release_timeout }),
         }
     }
 }

@@ -68,3 +68,43 @@ fn a_guard_and_its_elector_go_together() {
         assert_eq!((starts, stops), (1, 1), "{told:?}");
     });
 }
+
+/// However the elector's thread ends, nobody is left waiting for it, and no term outlives it.
+#[test]
+fn a_panic_in_the_lock_leaves_nobody_waiting() {
+    explore("a panic in the lock leaves nobody waiting", 4000, || {
+        let store = Store::new(Weather::Fair);
+        let elector = elector(&store);
+        let transitions = elector.transitions();
+        let last_word = thread::spawn(move || transitions.iter().count());
+        match one_in(2) {
+            true => {
+                let guard = lead(&elector, &store);
+                store.set_weather(Weather::Panicking);
+                let view = guard.leadership();
+                let waiter = thread::spawn(move || {
+                    assert!(view.lost().recv().is_err());
+                    assert!(!view.is_leader(), "woken, and valid");
+                });
+                if one_in(2) {
+                    assert!(guard.lost().recv().is_err());
+                }
+                let released = guard.release();
+                assert!(matches!(released, Err(Error::ReleaseTimeout { .. })), "{released:?}");
+                waiter.join().unwrap();
+            }
+            false => {
+                let campaign = elector.campaign().expect("nobody else asks");
+                store.set_weather(Weather::Panicking);
+                match campaign.receiver().recv().expect("it stays connected") {
+                    Err(Error::Stopped) => {}
+                    Ok(guard) => drop(guard),
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        }
+        last_word.join().unwrap();
+        assert!(matches!(elector.campaign(), Err(Error::Stopped)));
+        drop(elector);
+    });
+}

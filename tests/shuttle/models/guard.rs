@@ -118,3 +118,20 @@ fn a_hanging_renewal_does_not_hold_up_a_release() {
         end(elector, &store);
     });
 }
+
+#[test]
+fn a_release_is_confirmed_only_when_the_record_is_nobodys() {
+    explore("a release is confirmed only when the record is nobody's", 4000, || {
+        let store = Store::new(Weather::Fair);
+        let elector = elector(&store);
+        let guard = lead(&elector, &store);
+        store.set_weather(Weather::Foul);
+        time::sleep(Duration::from_secs(thread_rng().gen_range(0..4)));
+        let released = guard.release();
+        if released.is_ok() {
+            assert_eq!(store.holder(), None, "confirmed, and not released");
+        }
+        store.set_weather(Weather::Fair);
+        end(elector, &store);
+    });
+}
