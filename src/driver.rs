@@ -147,13 +147,12 @@ impl Driver {
                 None
             }
         };
-        self.election.answered(now, id, answer);
         if let Some(error) = hopeless {
-            // The end of a round is told before its caller is let go: told after, it could meet the next one.
-            self.tell();
+            // Before the election hears of it: a round would end of it too, and one of the two ends meet the next campaign.
             self.election.withdraw();
             self.shared.pending.fail(Error::Lock(error), &self.shared.link);
         }
+        self.election.answered(now, id, answer);
         self.tell();
     }
 

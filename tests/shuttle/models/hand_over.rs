@@ -171,3 +171,24 @@ fn a_campaign_that_got_an_error_acquires_nothing() {
         end(elector, &store);
     });
 }
+
+/// What ends the first must not be taken for the end of the second.
+#[test]
+fn a_round_gets_its_own_answer() {
+    explore("a round gets its own answer", 6000, || {
+        time::eager_for(Duration::ZERO);
+        let store = Store::new(Weather::Forbidden);
+        let elector = elector(&store);
+        time::sleep(Duration::from_secs(11));
+        let refusals = store.ill_fated();
+        refusals.recv().expect("a refusal");
+        let refused = elector.try_acquire();
+        assert!(matches!(refused, Err(Error::Lock(_))), "{refused:?}");
+        store.set_weather(Weather::Fair);
+        let guard = elector.try_acquire().expect("nothing is forbidden").expect("nobody leads");
+        store.attend(guard.leadership());
+        check_that_nothing_stale_ended(&guard);
+        drop(guard);
+        end(elector, &store);
+    });
+}
