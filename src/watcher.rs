@@ -89,8 +89,13 @@ impl Watching {
             }
             let stop = WatchStop::new();
             *self.current.lock() = stop.clone();
-            if self.wake.try_recv() == Err(TryRecvError::Disconnected) {
-                return;
+            // What came since the wait has stopped the watch before this one.
+            loop {
+                match self.wake.try_recv() {
+                    Ok(()) => self.after = None,
+                    Err(TryRecvError::Empty) => break,
+                    Err(TryRecvError::Disconnected) => return,
+                }
             }
             let began = clock::now();
             let ended = self.watch(&stop);

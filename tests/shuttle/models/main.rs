@@ -6,6 +6,7 @@
 mod ending;
 mod guard;
 mod hand_over;
+mod watching;
 
 use leasehold_shuttle::explore::wait_for_all_threads;
 use leasehold_shuttle::store::Store;
