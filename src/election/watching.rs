@@ -73,7 +73,8 @@ impl Election {
         if afresh {
             self.watch.checked = false;
             if let Seen::Record(_) = self.seen {
-                self.pace.look_at = now + self.patience(now).min(MENTIONED_WITHIN);
+                let pause = self.patience(now).min(MENTIONED_WITHIN);
+                self.look_within(now, pause);
             }
         }
     }
@@ -83,7 +84,13 @@ impl Election {
         self.watch.stands = false;
         // Those that lost it together must not all ask at once.
         let pause = self.settings.retry_period.mul_f64(self.random.f64());
-        self.pace.look_at = now + pause;
+        self.look_within(now, pause);
+    }
+
+    fn look_within(&mut self, now: Moment, pause: Duration) {
+        // A look that is owed anyway, because a write was refused, is not put off.
+        let owed = self.pace.unsettled.then_some(self.pace.look_at);
+        self.pace.look_at = owed.map_or(now + pause, |owed| owed.min(now + pause));
     }
 
     /// A watch that does not tell of renewals when they are due may have been cut without a word.

@@ -334,6 +334,21 @@ fn a_leader_that_is_refuted_and_not_told_why_looks_soon() {
 }
 
 #[test]
+fn what_becomes_of_a_watch_does_not_put_off_a_look_that_is_owed() {
+    let (mut scenario, _, _) = Scenario::leading_and_watching();
+    scenario.wait_out();
+    let renewal = scenario.write();
+    scenario.fails(renewal.id, LockErrorKind::Conflict);
+    let due = scenario.wait();
+    for _ in 0..10 {
+        scenario.election.watch_lost(scenario.now);
+        assert!(scenario.wait() <= due, "the loss of a watch");
+        scenario.election.watch_opened(scenario.now, true);
+        assert!(scenario.wait() <= due, "a watch that begins afresh");
+    }
+}
+
+#[test]
 fn a_watch_that_stands_before_the_first_look_does_not_delay_it() {
     let mut scenario = Scenario::new();
     scenario.election.campaign(false);
