@@ -24,7 +24,7 @@ pub struct Checks {
 
 impl Checks {
     /// After every step.
-    pub fn all(&mut self, truth: Nanos, plan: &Plan, nodes: &mut [Node]) -> Result<(), Violation> {
+    pub fn all(&mut self, truth: Nanos, plan: &Plan, nodes: &mut [Node], store: &Store) -> Result<(), Violation> {
         for (index, node) in nodes.iter_mut().enumerate() {
             let valid = node.valid(truth);
             let (alive, paused) = (node.alive, node.paused_until.is_some());
@@ -48,7 +48,10 @@ impl Checks {
             }
         }
         self.undermined.retain(|(_, _, until)| truth <= *until);
-        if plan.suite != Suite::Operator && nodes.iter().filter(|node| node.valid(truth)).count() > 1 {
+        if plan.suite == Suite::Restored {
+            astray(truth, nodes, store)?;
+        }
+        if !plan.suite.meddles() && nodes.iter().filter(|node| node.valid(truth)).count() > 1 {
             let leaders: Vec<_> = (0..nodes.len()).filter(|index| nodes[*index].valid(truth)).collect();
             return Err(Violation { what: format!("nodes {leaders:?} lead at a time"), overlap: true });
         }
@@ -58,6 +61,13 @@ impl Checks {
     /// The token must name exactly one acquisition, and the one that stood at that version. So tokens are in the order
     /// of acquisitions, because versions are.
     pub fn elected(&mut self, node: &Node, token: u64, plan: &Plan, store: &Store) -> Result<(), Violation> {
+        if plan.suite == Suite::Restored {
+            // Versions are used again, and tokens with them.
+            return match store.ever_held(token, &node.identity) {
+                true => Ok(()),
+                false => Err(format!("{} elected by {token}, which it never held", node.identity).into()),
+            };
+        }
         let Some(holding) = store.holding_at(token) else {
             return Err(format!("no record has version {token}").into());
         };
@@ -65,7 +75,7 @@ impl Checks {
             return Err(format!("{} elected by the record of {holding:?}", node.identity).into());
         }
         if let Some((highest, _)) = self.tokens.last_key_value()
-            && plan.suite != Suite::Operator
+            && !plan.suite.meddles()
             && *highest >= token
         {
             return Err(format!("token {token} after {highest}").into());
@@ -90,7 +100,7 @@ impl Checks {
         if let Some(earlier) = &term.lost {
             return Err(format!("lost twice: {earlier:?}, {reason:?}").into());
         }
-        let meddled = plan.suite == Suite::Operator;
+        let meddled = plan.suite.meddles();
         // Compares with what came after the term was won: an edit of metadata changes none of it.
         let acquisition = store.holding_at(term.token);
         let others = || store.history.iter().rev().take_while(|later| later.since > term.token);
@@ -103,19 +113,26 @@ impl Checks {
             }
             StopReason::IdentityConflict => meddled || plan.suite == Suite::Namesakes,
             StopReason::Deleted => meddled,
+            StopReason::StoreRestored => plan.suite == Suite::Restored,
             _ => false,
         };
         if just { Ok(()) } else { Err(format!("{} lost its term for no reason: {reason:?}", node.identity).into()) }
     }
 
     /// A third party has changed the record: whoever leads by it may do so no longer than is documented.
-    pub fn undermine(&mut self, truth: Nanos, plan: &Plan, nodes: &[Node]) {
-        for (index, node) in nodes.iter().enumerate().filter(|(_, node)| node.valid(truth)) {
+    pub fn undermine(&mut self, truth: Nanos, plan: &Plan, nodes: &[Node], store: &Store) {
+        // Whose record does not stand has been undermined before.
+        let stands = |node: &Node| store.record().is_some_and(|record| record.holder() == Some(&node.identity));
+        for (index, node) in nodes.iter().enumerate().filter(|(_, node)| node.valid(truth) && stands(node)) {
             let Some(term) = &node.term else { continue };
-            // One renewal and the look that explains its failure; without a store to tell, the renew deadline.
-            let known_after = match plan.steady_network && node.paused_until.is_none() {
-                true => node.settings.renew_interval + Duration::from_millis(200),
-                false => node.settings.renew_deadline + Duration::from_millis(1),
+            let steady = plan.steady_network && node.paused_until.is_none();
+            let known_after = match (steady, node.hears_promptly(truth, store.version())) {
+                // The event, which may find a request under way.
+                (true, true) => Duration::from_millis(150),
+                // One renewal and the look that explains its failure.
+                (true, false) => node.settings.renew_interval + Duration::from_millis(450),
+                // Without a store to tell, the renew deadline.
+                (false, _) => node.settings.renew_deadline + Duration::from_millis(1),
             };
             self.undermined.push((index, term.serial, truth + known_after.as_nanos() as Nanos));
         }
@@ -144,7 +161,7 @@ impl Checks {
             Call::Create(record) => record,
             Call::Update(base, record) => {
                 // An answer to a write that is closed is ignored, and only where somebody deletes does it say anything new.
-                let ignored = plan.suite == Suite::Operator && base.version < node.known.0;
+                let ignored = plan.suite.meddles() && base.version < node.known.0;
                 if !ignored && (base.version, &base.record.uid) != (node.known.0, &node.known.1) {
                     return Err(
                         format!("{} writes over {} and knows {:?}", node.identity, base.version, node.known).into()
@@ -194,4 +211,20 @@ impl Checks {
 fn true_time(local: Duration, node: &Node) -> Nanos {
     let from = node.clock.local(0);
     node.clock.when(from + local)
+}
+
+/// A restored store knows nothing of the terms won since: whoever leads on by one of them can renew it no more, and so
+/// does it no longer than its renew deadline.
+fn astray(truth: Nanos, nodes: &mut [Node], store: &Store) -> Result<(), Violation> {
+    for node in nodes {
+        let stands = store.record().is_some_and(|record| record.holder() == Some(&*node.identity));
+        let (valid, deadline) = (node.valid(truth), node.settings.renew_deadline.as_nanos() as Nanos);
+        let Some(term) = &mut node.term else { continue };
+        if stands || !valid {
+            term.astray_since = None;
+        } else if truth - *term.astray_since.get_or_insert(truth) > deadline + MILLI {
+            return Err(format!("{} leads on by a record that was undone", node.identity).into());
+        }
+    }
+    Ok(())
 }

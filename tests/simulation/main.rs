@@ -4,18 +4,27 @@
 //! protocol promises is checked after every step. A failing seed prints the line that replays it, with a trace.
 //!
 //! `SIM_SEEDS` sets how many seeds a suite runs, `SIM_SEED` runs and traces exactly one. The default is what a test run
-//! can afford; a night's worth is `SIM_SEEDS=20000 cargo test --release --test simulation -- --nocapture`.
+//! can afford; a night's worth is `SIM_SEEDS=1000000 cargo test --release --test simulation`.
 //!
-//! Not simulated: threads (two views of one deadline at the same instant, the guard's and the campaign's channels), a
-//! store that was restored, candidates that run client-go, and watches.
+//! Not simulated: threads (two views of one deadline at the same instant, the guard's and the campaign's channels), and
+//! candidates that run client-go.
 
 mod checks;
 mod clock;
+mod count;
+mod driver;
+mod liveness;
 mod network;
 mod node;
 mod plan;
+mod process;
+mod queue;
 mod store;
+mod stream;
 mod suite;
+mod trace;
+mod user;
+mod weather;
 mod world;
 
 use plan::Suite;
@@ -37,8 +46,14 @@ fn an_operator_is_survived() {
     suite::run(Suite::Operator, "an_operator_is_survived", 250);
 }
 
+/// The store goes back to older states: whoever leads by what was undone ends in time, and somebody leads again.
+#[test]
+fn a_restored_store_is_survived() {
+    suite::run(Suite::Restored, "a_restored_store_is_survived", 250);
+}
+
 /// The checks can fail: clock rates further apart than promised must let two leaders be seen.
 #[test]
 fn clocks_beyond_the_promise_are_caught() {
-    suite::expect_overlap(Suite::RunawayClocks, 500);
+    suite::expect_overlap(Suite::RunawayClocks, "clocks_beyond_the_promise_are_caught", 500);
 }

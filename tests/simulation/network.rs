@@ -14,6 +14,7 @@ pub struct Fate {
     pub answers: Vec<Nanos>,
     /// What is answered instead, and when.
     pub error: Option<(LockError, Nanos)>,
+    pub faults: Vec<&'static str>,
 }
 
 /// How a node is cut off for a while.
@@ -37,7 +38,8 @@ impl Fate {
             0 => 0,
             _ => random.u64(MILLI..30 * MILLI),
         };
-        let mut fate = Fate { arrivals: vec![delay(slow)], answers: vec![delay(slow)], error: None };
+        let mut fate =
+            Fate { arrivals: vec![delay(slow)], answers: vec![delay(slow)], error: None, faults: Vec::new() };
         if late {
             fate.arrivals = vec![random.u64(timeout..timeout * 6)];
         }
@@ -63,6 +65,20 @@ impl Fate {
             fate.answers.clear();
             fate.error = Some((Self::any_error(random), random.u64(..60 * MILLI)));
         }
+        fate.faults.extend(
+            [
+                (lost, "requests lost"),
+                (late, "requests late"),
+                (doubled, "requests doubled"),
+                (answer_lost, "answers lost"),
+                (answer_late, "answers late"),
+                (answer_doubled, "answers doubled"),
+                (error, "wrong answers"),
+                (cut.is_some(), "requests cut off"),
+            ]
+            .into_iter()
+            .filter_map(|(happened, kind)| happened.then_some(kind)),
+        );
         fate
     }
 

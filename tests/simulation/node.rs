@@ -6,10 +6,11 @@ use std::sync::Arc;
 use leasehold::clock::Moment;
 use leasehold::deadline::Deadline;
 use leasehold::election::Election;
-use leasehold::{Settings, StopReason};
+use leasehold::{Settings, StopReason, WatchEvent};
 
 use crate::clock::{Nanos, NodeClock};
 use crate::network::Cut;
+use crate::stream::Watcher;
 
 pub struct Node {
     pub identity: String,
@@ -24,13 +25,15 @@ pub struct Node {
     pub paused_until: Option<Nanos>,
     pub cut: Option<(Cut, Nanos)>,
     pub in_flight: Option<u64>,
-    /// What the user said while a request was under way, in order.
+    /// What the user said, and what the watch told, while a request was under way, in order.
     pub commands: VecDeque<Command>,
     pub wake: u64,
+    /// The driver's second thread; `None` where the lock cannot watch.
+    pub watcher: Option<Watcher>,
     /// What the user waits for.
     pub wants: Option<Wants>,
     pub term: Option<Term>,
-    /// The newest version that an answer brought, and the object's uid in it.
+    /// The newest version that an answer or an event brought, and the object's uid in it.
     pub known: (u64, Option<String>),
     pub steps_in_second: (Nanos, u32),
     /// By when, on a network without faults, the record of a term that is over must not be ours any more.
@@ -43,13 +46,16 @@ pub enum Wants {
     Round,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Command {
     Campaign(Wants),
     Withdraw,
     StepDown,
     GuardGone,
     Close,
+    Heard { received_at: Moment, event: WatchEvent },
+    WatchOpened { afresh: bool },
+    WatchLost,
 }
 
 /// A term as the world sees it.
@@ -65,6 +71,8 @@ pub struct Term {
     pub lost: Option<StopReason>,
     pub stepped_down: bool,
     pub guard_held: bool,
+    /// Since when, in a store that was restored, the record is not this node's.
+    pub astray_since: Option<Nanos>,
 }
 
 impl Node {
@@ -83,6 +91,25 @@ impl Node {
             let remaining = term.deadline.remaining(beginning);
             term.valid_until = if remaining.is_zero() { 0 } else { self.clock.when(beginning + remaining) };
         }
+    }
+
+    /// Notes what was shown of the object, if it is news.
+    pub fn note(&mut self, version: u64, uid: Option<String>) -> bool {
+        let news = version > self.known.0;
+        if news {
+            self.known = (version, uid);
+        }
+        news
+    }
+
+    /// What an event shows of the object, if that is news.
+    pub fn note_event(&mut self, event: &WatchEvent) -> Option<(u64, Option<String>)> {
+        let (version, uid) = match event {
+            WatchEvent::Changed(observed) => (observed.version, observed.record.uid.clone()),
+            WatchEvent::Deleted { version } => (*version, None),
+            _ => return None,
+        };
+        self.note(version, uid).then(|| self.known.clone())
     }
 
     pub fn cut(&self, truth: Nanos) -> Option<Cut> {

@@ -15,8 +15,17 @@ pub enum Suite {
     Namesakes,
     /// A third party changes and deletes records in force.
     Operator,
+    /// The store goes back to older states, and uses its versions again.
+    Restored,
     /// Clock rates that differ by more than is promised.
     RunawayClocks,
+}
+
+impl Suite {
+    /// Whether something happens to records in force that the promise excludes.
+    pub fn meddles(self) -> bool {
+        matches!(self, Suite::Operator | Suite::Restored)
+    }
 }
 
 /// What was promised and does not hold.
@@ -45,6 +54,11 @@ pub struct Odds {
     /// An error is answered; the request may have been applied, be applied later, or never.
     pub error: u32,
     pub slow: u32,
+    pub watch_refused: u32,
+    pub watch_stalled: u32,
+    pub watch_late: u32,
+    /// The server answers from an older state, and tells again what came since.
+    pub watch_stale: u32,
 }
 
 #[derive(Debug, Clone)]
@@ -57,13 +71,16 @@ pub struct Plan {
     pub odds: Odds,
     /// Faults end here, and calm begins.
     pub heal_at: Nanos,
-    /// From here on there must be a leader, for good.
+    /// From here on there must be a leader, until it hands over at the end.
     pub lead_by: Nanos,
     pub end_at: Nanos,
     /// The mean time between two acts of chaos, of a user, and of an operator.
     pub chaos_every: Nanos,
     pub user_every: Nanos,
     pub operator_every: Option<Nanos>,
+    pub restore_every: Option<Nanos>,
+    /// Most nodes watch, and most of those may.
+    pub watches: bool,
     /// How often a label is edited in the calm at the end.
     pub label_every: Nanos,
     /// Answers to requests that were given up still reach the election.
@@ -108,7 +125,9 @@ impl Plan {
             _ => SECOND + SECOND / 1_000,
         };
         let steady_network = suite == Suite::Operator && random.bool();
+        let watches = random.u8(..4) > 0;
         let odds = if steady_network { Odds::default() } else { Odds::new(random) };
+        let odds = if watches { odds.of_watches(random) } else { odds };
         let reclaim = suite == Suite::Namesakes && random.bool();
         let chaos_every = [2, 5, 15][random.usize(..3)] * SECOND;
         let heal_at = longest * random.u64(3..10);
@@ -126,8 +145,10 @@ impl Plan {
             chaos_every,
             user_every: [3, 10, 40][random.usize(..3)] * SECOND,
             operator_every: (suite == Suite::Operator).then_some(longest / 2),
+            restore_every: (suite == Suite::Restored).then_some(longest / 2),
+            watches,
             label_every: [longest_deadline / 3, longest * 100][random.usize(..2)],
-            late_answers: random.bool(),
+            late_answers: suite != Suite::Restored && random.bool(),
             asking: random.bool(),
             uid_blind: suite == Suite::Operator && random.u8(..3) == 0,
             reclaim,
@@ -171,6 +192,7 @@ impl Odds {
             answer_doubled: odds(),
             error: odds(),
             slow: odds(),
+            ..Self::default()
         }
     }
 }

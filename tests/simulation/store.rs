@@ -1,7 +1,7 @@
 //! One linearizable store that behaves as an API server was seen to.
 
 use leasehold::election::Look;
-use leasehold::{LeaderElectionRecord, LockErrorKind, Observed, Rest};
+use leasehold::{LeaderElectionRecord, LockErrorKind, Observed, Rest, WatchEvent};
 
 use crate::plan::Violation;
 
@@ -22,13 +22,35 @@ pub struct Holding {
     pub acquired: Option<String>,
 }
 
+/// What a watch tells of: the object as it stood from `version` on, if it was not deleted then.
+#[derive(Debug, Clone)]
+pub struct Change {
+    pub version: u64,
+    object: Option<Observed>,
+}
+
+/// A state that the store may be restored to.
+#[derive(Debug)]
+struct Backup {
+    version: u64,
+    object: Option<Observed>,
+    changes: usize,
+    holdings: usize,
+}
+
 #[derive(Debug, Default)]
 pub struct Store {
     version: u64,
     uids: u64,
     object: Option<Observed>,
+    pub changes: Vec<Change>,
+    /// Up to this version it is forgotten what changed.
+    compacted: u64,
     /// Every change of holder or acquisition, for the checks.
     pub history: Vec<Holding>,
+    /// The histories that ended when the store was restored to an older state.
+    undone: Vec<Vec<Holding>>,
+    backups: Vec<Backup>,
     /// Whether updates come without a uid, as from a lock that forgot it.
     uid_blind: bool,
 }
@@ -48,8 +70,8 @@ impl Store {
                 None => Err(LockErrorKind::Conflict),
                 Some(standing) if standing.version != base.version => Err(LockErrorKind::Conflict),
                 Some(standing) if standing.record.uid != base.record.uid => Err(LockErrorKind::Conflict),
-                Some(standing) => {
-                    must_move(&standing.record, record)?;
+                Some(_) => {
+                    must_move(&base.record, record)?;
                     Ok(Some(self.put(record.clone())))
                 }
             },
@@ -71,6 +93,7 @@ impl Store {
     pub fn delete(&mut self) {
         if self.object.take().is_some() {
             self.version += 1;
+            self.changes.push(Change { version: self.version, object: None });
             self.note();
         }
     }
@@ -86,11 +109,69 @@ impl Store {
         self.object.as_ref().map(|object| &object.record)
     }
 
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
     /// Which acquisition stood at `version`.
     pub fn holding_at(&self, version: u64) -> Option<&Holding> {
-        let after = self.history.partition_point(|holding| holding.since <= version);
-        after.checked_sub(1).map(|index| &self.history[index])
+        holding_at(&self.history, version)
     }
+
+    /// Whether `identity` held the lease at `version`, be it before the store was restored.
+    pub fn ever_held(&self, version: u64, identity: &str) -> bool {
+        self.undone
+            .iter()
+            .chain([&self.history])
+            .filter_map(|history| holding_at(history, version))
+            .any(|holding| holding.holder.as_deref() == Some(identity))
+    }
+
+    // ---- watches ----
+
+    /// How many changes were made up to `version`; `None` if that is forgotten.
+    pub fn changes_until(&self, version: u64) -> Option<usize> {
+        (version >= self.compacted).then(|| self.changes.partition_point(|change| change.version <= version))
+    }
+
+    /// What stood there after the first `changes` changes.
+    pub fn object_after(&self, changes: usize) -> Option<&Observed> {
+        self.changes[..changes].last().and_then(|change| change.object.as_ref())
+    }
+
+    /// Forgets what changed until now.
+    pub fn compact(&mut self) {
+        self.compacted = self.version;
+    }
+
+    // ---- disaster ----
+
+    pub fn back_up(&mut self) {
+        self.backups.push(Backup {
+            version: self.version,
+            object: self.object.clone(),
+            changes: self.changes.len(),
+            holdings: self.history.len(),
+        });
+    }
+
+    /// Goes back to one of the older states. Its versions will be used again.
+    pub fn restore(&mut self, random: &mut fastrand::Rng) {
+        if self.backups.is_empty() {
+            return;
+        }
+        let index = random.usize(..self.backups.len());
+        self.backups.truncate(index + 1);
+        let Backup { version, object, changes, holdings } = &self.backups[index];
+        self.version = *version;
+        self.object = object.clone();
+        self.changes.truncate(*changes);
+        self.compacted = self.compacted.min(*version);
+        self.undone.push(self.history.clone());
+        self.history.truncate(*holdings);
+    }
+
+    // ---- writing ----
 
     fn create(&mut self, record: LeaderElectionRecord) -> Observed {
         self.uids += 1;
@@ -102,6 +183,7 @@ impl Store {
         self.version += 1;
         let observed = Observed::new(record, self.version, Rest::none());
         self.object = Some(observed.clone());
+        self.changes.push(Change { version: self.version, object: self.object.clone() });
         self.note();
         observed
     }
@@ -119,6 +201,20 @@ impl Store {
             self.history.push(Holding { since: self.version, uid, holder, acquired });
         }
     }
+}
+
+impl Change {
+    pub fn event(&self) -> WatchEvent {
+        match &self.object {
+            Some(observed) => WatchEvent::Changed(observed.clone()),
+            None => WatchEvent::Deleted { version: self.version },
+        }
+    }
+}
+
+fn holding_at(history: &[Holding], version: u64) -> Option<&Holding> {
+    let after = history.partition_point(|holding| holding.since <= version);
+    after.checked_sub(1).map(|index| &history[index])
 }
 
 /// Whoever compares two records must see that somebody wrote between them, and how often the lease changed hands.

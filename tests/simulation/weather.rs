@@ -1,0 +1,143 @@
+//! What goes wrong, and how that ends.
+
+use leasehold::LockErrorKind;
+
+use crate::clock::{MILLI, Nanos, SECOND};
+use crate::network::Cut;
+use crate::node::Node;
+use crate::plan::{Odds, Violation};
+use crate::queue::What;
+use crate::trace::trace;
+use crate::world::World;
+
+impl World {
+    pub fn chaos(&mut self) -> Result<(), Violation> {
+        if self.truth >= self.plan.heal_at {
+            return Ok(());
+        }
+        let next = self.truth + self.random.u64(MILLI..2 * self.plan.chaos_every);
+        self.queue.push(next, None, What::Chaos);
+        let index = self.random.usize(..self.nodes.len());
+        let scale = self.nodes[index].settings.lease_duration.as_nanos() as Nanos;
+        let until = (self.truth + self.random.u64(..2 * scale)).min(self.plan.heal_at);
+        let calm = self.plan.steady_network;
+        match self.random.u8(..if self.plan.watches { 16 } else { 12 }) {
+            0..=2 if !calm => {
+                // Often a leader that waits for an answer, for about as long as its term lasts.
+                let leads = |node: &Node| node.valid(self.truth) && node.in_flight.is_some();
+                let leader = self.nodes.iter().position(leads).filter(|_| self.random.u8(..4) > 0);
+                let (index, until) = match leader {
+                    Some(leader) => {
+                        let deadline = self.nodes[leader].settings.renew_deadline.as_nanos() as Nanos;
+                        let length = deadline / 2 + self.random.u64(..deadline * 3 / 5);
+                        (leader, (self.truth + length).min(self.plan.heal_at))
+                    }
+                    None => (index, until),
+                };
+                let node = &mut self.nodes[index];
+                if node.alive && node.paused_until.is_none() {
+                    trace!(self, "{} stands still", node.identity);
+                    self.count.fault("pauses");
+                    node.paused_until = Some(until);
+                    // So that it goes on even if nobody calls.
+                    let to = (index, node.incarnation);
+                    node.wake += 1;
+                    let wake = node.wake;
+                    self.queue.push(until, Some(to), What::Wake(wake));
+                }
+            }
+            3 => {
+                let node = &mut self.nodes[index];
+                if node.alive && !node.finished {
+                    trace!(self, "{} crashes", node.identity);
+                    self.count.fault("crashes");
+                    node.alive = false;
+                    node.term = None;
+                    node.paused_until = None;
+                    node.incarnation += 1;
+                    let to = (index, node.incarnation);
+                    let at = if self.random.bool() { self.truth + MILLI } else { until };
+                    self.queue.push(at, Some(to), What::Restart);
+                }
+            }
+            4..=6 if !calm => {
+                let cuts = [Cut::Requests, Cut::Answers, Cut::Refused];
+                let cut = cuts[self.random.usize(..3)];
+                let whole = self.random.u8(..4) == 0;
+                self.count.fault("cuts");
+                for other in (0..self.nodes.len()).filter(|other| whole || *other == index) {
+                    trace!(self, "{} is cut off: {cut:?}", self.nodes[other].identity);
+                    self.nodes[other].cut = Some((cut, until));
+                    if cut == Cut::Refused {
+                        self.end_watch(other, Some(LockErrorKind::Unavailable));
+                    }
+                }
+            }
+            7 | 8 => {
+                trace!(self, "a label is edited");
+                self.store.label();
+                self.count.fault("edits of metadata");
+            }
+            9 => {
+                self.store.unrelated(1 + self.random.u64(..100));
+                self.bookmark();
+            }
+            10 => {
+                self.nodes[index].clock.set_wall(&mut self.random);
+                self.count.fault("steps of a wall clock");
+            }
+            11 => {
+                self.store.compact();
+                self.count.fault("compactions");
+            }
+            _ => self.disturb_watch(index),
+        }
+        Ok(())
+    }
+
+    pub fn operator(&mut self) {
+        let Some(every) = self.plan.operator_every.filter(|_| self.truth < self.plan.heal_at) else { return };
+        let next = self.truth + self.random.u64(MILLI..2 * every);
+        self.queue.push(next, None, What::Operator);
+        self.checks.undermine(self.truth, &self.plan, &self.nodes, &self.store);
+        let what = self.random.u8(..6);
+        trace!(self, "the operator does {what}");
+        self.count.fault(if what < 3 { "deletions" } else { "edits of the record" });
+        match what {
+            0..=2 => self.store.delete(),
+            3 => self.store.edit(|record| record.holder_identity = Some("operator".into())),
+            4 => self.store.edit(|record| record.holder_identity = None),
+            _ => self.store.edit(|record| record.lease_duration_seconds = Some(1)),
+        }
+    }
+
+    /// The store goes back to an older state, and so do the servers in front of it.
+    pub fn restore(&mut self) {
+        let Some(every) = self.plan.restore_every.filter(|_| self.truth < self.plan.heal_at) else { return };
+        let next = self.truth + self.random.u64(MILLI..2 * every);
+        self.queue.push(next, None, What::Restore);
+        if self.random.bool() {
+            return self.store.back_up();
+        }
+        self.store.restore(&mut self.random);
+        trace!(self, "the store goes back to {}", self.store.version());
+        self.count.fault("restored stores");
+        for index in 0..self.nodes.len() {
+            self.end_watch(index, Some(LockErrorKind::Unavailable));
+        }
+    }
+
+    pub fn heal(&mut self) {
+        trace!(self, "all faults end");
+        self.plan.odds = Odds::default();
+        self.heal_watches();
+        // An edit of metadata is no fault.
+        self.queue.push(self.truth + self.plan.label_every, None, What::Label);
+        for index in 0..self.nodes.len() {
+            let to = (index, self.nodes[index].incarnation);
+            self.nodes[index].cut = None;
+            // Users come back within a second.
+            self.queue.push(self.truth + SECOND, Some(to), What::User);
+        }
+    }
+}
