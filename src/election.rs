@@ -230,8 +230,7 @@ impl Election {
     pub fn answered(&mut self, now: Moment, id: u64, answer: Answer) {
         match answer {
             Answer::Read(look, Some(observed)) => {
-                // Only a read that was sent when a version was known can prove that the store went back behind it.
-                if observed.version < look.newest {
+                if self.went_back(look, &observed) {
                     self.start_over();
                 }
                 self.learn(now, now, observed);

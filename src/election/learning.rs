@@ -1,6 +1,6 @@
 //! What an answer or an event means: the rules 'Open writes' and 'Order'.
 
-use super::messages::{Event, StopReason};
+use super::messages::{Event, Look, StopReason};
 use super::watching::TOLD_WITHIN;
 use super::{Election, Known, OpenWrite, Phase, Seen, Standing, Term, Whose};
 use crate::clock::Moment;
@@ -131,6 +131,16 @@ impl Election {
             self.pace.unsettled = false;
             self.learn_absence();
         }
+    }
+
+    /// Whether the store was restored from an older state. Only a read that was sent when a version was known can prove
+    /// that by what it finds behind it. At that version it finds what is known, unless the version was used again.
+    pub(super) fn went_back(&self, look: Look, observed: &Observed) -> bool {
+        let version = observed.version;
+        let is_another = |known: &Known| known.observed.version == version && known.observed.record != observed.record;
+        version < look.newest
+            || (look.absent && version == look.newest)
+            || matches!(&self.seen, Seen::Record(known) if is_another(known))
     }
 
     /// The store was restored from an older state: what was known of it counts for nothing.

@@ -47,6 +47,8 @@ pub enum Verb {
 #[derive(Debug, Clone, Copy)]
 pub struct Look {
     pub(super) newest: u64,
+    /// Whether it was known that nothing is there.
+    pub(super) absent: bool,
     /// Whether a watch stood.
     pub(super) watched: bool,
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::messages::{Look, Request, Step, Verb};
-use super::{Election, OpenWrite, Phase, Standing};
+use super::{Election, OpenWrite, Phase, Seen, Standing};
 use crate::clock::{Moment, Now};
 use crate::record::{LeaderElectionRecord, MicroTime, Observed, unix_micros};
 
@@ -25,7 +25,8 @@ enum Urgency {
 impl Election {
     pub(super) fn read(&mut self, now: Moment) -> Step {
         self.pace.look_at = now + self.patience(now);
-        let look = Look { newest: self.newest, watched: self.watch.stands };
+        let absent = matches!(self.seen, Seen::Absent);
+        let look = Look { newest: self.newest, absent, watched: self.watch.stands };
         self.send(now, Verb::Get(look))
     }
 

@@ -222,7 +222,7 @@ fn open_writes_do_not_pile_up_without_bound() {
 fn order_what_is_not_above_the_newest_version_is_ignored() {
     let (mut scenario, deadline, _) = Scenario::leading();
     // Two reads were under way when version 10 became known: an older one and a deletion before it.
-    let early = Look { newest: 0, watched: false };
+    let early = Look { newest: 0, absent: false, watched: false };
     scenario.election.answered(scenario.now, 900, Answer::Read(early, Some(observed(held_by(OTHER, 15), 9))));
     scenario.election.answered(scenario.now, 901, Answer::Read(early, None));
     assert_eq!(scenario.lost(), None);
@@ -242,4 +242,37 @@ fn order_only_a_read_sent_after_a_version_was_known_proves_a_restored_store() {
     scenario.election.campaign(false);
     scenario.advance(secs(15));
     assert_eq!(scenario.write().base, Some(4), "started over on what stands now");
+}
+
+#[test]
+fn order_another_record_at_a_version_that_was_known_proves_a_restored_store() {
+    let (mut scenario, deadline, _) = Scenario::leading();
+    scenario.wait_out();
+    let renewal = scenario.write();
+    scenario.fails(renewal.id, LockErrorKind::Conflict);
+    // The store went back behind version 10, and has come to it again.
+    let another = LeaderElectionRecord { uid: Some("uid-2".into()), ..held_by(OTHER, 15) };
+    scenario.found(another, 10);
+    assert_eq!(scenario.lost(), Some(StopReason::StoreRestored));
+    assert!(!deadline.is_valid(scenario.now));
+    scenario.election.guard_gone(scenario.now);
+    scenario.election.campaign(false);
+    scenario.advance(secs(15));
+    assert_eq!(scenario.write().record.uid.as_deref(), Some("uid-2"), "started over on what stands now");
+}
+
+#[test]
+fn order_a_record_at_a_version_after_which_nothing_was_there_proves_a_restored_store() {
+    let mut scenario = Scenario::campaigning_on(held_by(OTHER, 15), 10);
+    scenario.wait_out();
+    let early = scenario.read();
+    scenario.election.answered(scenario.now, early.id, Answer::Read(early.look, None));
+    // One that was sent before proves nothing.
+    scenario.reads(early, held_by(OTHER, 15), 10);
+    let create = scenario.write();
+    assert_eq!(create.base, None);
+    scenario.fails(create.id, LockErrorKind::AlreadyExists);
+    scenario.found(held_by(OTHER, 15), 10);
+    scenario.advance(secs(15));
+    assert_eq!(scenario.write().base, Some(10), "not created for ever");
 }
