@@ -124,13 +124,14 @@ impl World {
             _ => None,
         };
         let is_read = matches!(answer, Answer::Read(..));
-        let went_back = is_read && shown.as_ref().is_some_and(|(version, _)| *version < sent.knowing);
-        if let Some((version, uid)) = shown.clone() {
-            if went_back {
-                node.known = (version, uid);
-            } else {
-                node.note(version, uid);
-            }
+        let closed = matches!(answer, Answer::Written(_)) && node.known.0 > sent.knowing;
+        let went_back =
+            is_read && shown.as_ref().is_some_and(|(version, uid)| node.proves_restored(sent, *version, uid));
+        match shown.clone() {
+            Some((version, uid)) if went_back => node.known = (version, uid),
+            Some((version, uid)) => drop(node.note(version, uid)),
+            None if is_read && sent.knowing == node.known.0 => node.known.1 = None,
+            None => {}
         }
         trace!(self, "{} hears of {id}: {}", node.identity, trace::answer(&answer));
         let was_valid = node.valid(self.truth);
@@ -141,8 +142,8 @@ impl World {
         if went_back && node.valid(self.truth) {
             return Err(format!("{} leads on although the store went back", node.identity).into());
         }
-        // A late answer may be one to a closed write, which is ignored: the next renewal finds out.
-        if let Some((version, uid)) = shown.filter(|_| under_way) {
+        // An answer to a closed write is ignored, and so may a late one be: the next renewal finds out.
+        if let Some((version, uid)) = shown.filter(|_| under_way && !closed) {
             self.checks.one_object(node, version, &uid, self.truth)?;
         }
         if under_way {

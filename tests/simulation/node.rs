@@ -10,6 +10,7 @@ use leasehold::{Settings, StopReason, WatchEvent};
 
 use crate::clock::{Nanos, NodeClock};
 use crate::network::Cut;
+use crate::queue::Sent;
 use crate::stream::Watcher;
 
 pub struct Node {
@@ -100,6 +101,12 @@ impl Node {
             self.known = (version, uid);
         }
         news
+    }
+
+    /// Whether a read shows that the store went back: by a version below one that was known when it was sent, or by
+    /// another object at one.
+    pub fn proves_restored(&self, sent: Sent, version: u64, uid: &Option<String>) -> bool {
+        version < sent.knowing || (version == self.known.0 && version == sent.knowing && *uid != self.known.1)
     }
 
     /// What an event shows of the object, if that is news.
