@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::clock::{Nanos, SECOND};
 
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Clone)]
 pub struct Count {
     /// Events that were carried out, without the timers that had been overtaken.
     pub steps: u64,
@@ -24,6 +24,23 @@ pub struct Count {
 }
 
 impl Count {
+    pub const NOTHING: Count = Count {
+        steps: 0,
+        candidates: 0,
+        requests: 0,
+        events: 0,
+        terms: 0,
+        handovers: 0,
+        slowest_handover: 0,
+        slowest_recovery: 0,
+        truth: 0,
+        faults: BTreeMap::new(),
+    };
+
+    pub fn years(&self) -> f64 {
+        self.truth as f64 / SECOND as f64 / (86_400.0 * 365.25)
+    }
+
     pub fn fault(&mut self, kind: &'static str) {
         *self.faults.entry(kind).or_default() += 1;
     }
@@ -52,7 +69,7 @@ impl fmt::Display for Count {
             f,
             "  {steps} steps, {:.3} virtual years, {candidates} candidates, {terms} terms, {requests} requests, \
              {events} watch events",
-            seconds(self.truth) / (86_400.0 * 365.25)
+            self.years()
         )?;
         writeln!(
             f,

@@ -13,18 +13,26 @@ use crate::world::World;
 const HANDOVER: Nanos = 500 * MILLI;
 
 impl World {
-    /// Long enough after the last fault somebody leads.
+    /// Somebody leads by the time that is stated, and goes on leading.
     pub fn must_lead(&mut self) -> Result<(), Violation> {
         if self.handing_over.is_some() {
             return Ok(());
         }
-        let leader = self.nodes.iter().find(|node| node.valid(self.truth));
-        let Some(serial) = leader.and_then(|node| node.term.as_ref()).map(|term| term.serial) else {
-            return Err("nobody leads although nothing keeps anybody from it".to_owned().into());
-        };
-        // And goes on leading.
-        if *self.led_since.get_or_insert(serial) != serial {
-            return Err("a leader lost its term although nothing happened".to_owned().into());
+        let stands = |node: &Node| self.store.record().is_some_and(|record| record.holder() == Some(&node.identity));
+        let leader = self.nodes.iter().find(|node| node.valid(self.truth) && stands(node));
+        match (self.led_since, leader.and_then(|node| node.term.as_ref()).map(|term| term.serial)) {
+            (None, None) if self.truth >= self.plan.lead_by => {
+                return Err("nobody leads although nothing keeps anybody from it".to_owned().into());
+            }
+            (None, None) => {}
+            (None, Some(serial)) => {
+                self.led_since = Some(serial);
+                self.queue.push(self.truth + self.plan.calm, None, What::HandOver);
+            }
+            (Some(before), now) if now != Some(before) => {
+                return Err("a leader lost its term although nothing happened".to_owned().into());
+            }
+            _ => {}
         }
         self.queue.push(self.truth + SECOND, None, What::Check);
         Ok(())
@@ -32,10 +40,9 @@ impl World {
 
     /// How soon after the last fault somebody led.
     pub fn note_recovery(&mut self) {
-        let since = self.truth.saturating_sub(self.plan.heal_at);
         if !self.recovered && self.truth >= self.plan.heal_at && self.nodes.iter().any(|node| node.valid(self.truth)) {
             self.recovered = true;
-            self.count.slowest_recovery = since;
+            self.count.slowest_recovery = self.truth - self.plan.heal_at;
         }
     }
 
@@ -46,6 +53,7 @@ impl World {
         let stands_by =
             |node: &Node| node.alive && node.wants == Some(Wants::Term) && node.hears_promptly(truth, version);
         if !self.nodes.iter().any(stands_by) {
+            self.queue.push(truth, None, What::End);
             return Ok(());
         }
         trace!(self, "{} is to hand over", self.nodes[leader].identity);
@@ -62,10 +70,11 @@ impl World {
         }
     }
 
-    pub fn must_have_handed_over(&self) -> Result<(), Violation> {
-        match self.count.handovers {
-            0 => Err("a graceful handover to a standby that watches took too long".to_owned().into()),
-            _ => Ok(()),
+    pub fn must_have_handed_over(&mut self) -> Result<(), Violation> {
+        if self.count.handovers == 0 {
+            return Err("a graceful handover to a standby that watches took too long".to_owned().into());
         }
+        self.queue.push(self.truth, None, What::End);
+        Ok(())
     }
 }

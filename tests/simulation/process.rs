@@ -20,8 +20,8 @@ impl World {
         };
         let settings = self.plan.settings(index, &identity);
         let rate = self.plan.rate(&mut self.random);
-        let watcher = self.plan.watches.then(|| self.random.u8(..8) > 0).unwrap_or_default();
-        let watcher = watcher.then(|| Watcher::new(self.random.u8(..8) > 0));
+        let watches = self.plan.watches && self.random.u8(..8) > 0;
+        let watcher = watches.then(|| Watcher::new(self.random.u8(..8) > 0));
         self.count.candidates += 1;
         Node {
             election: Election::new(settings.clone(), self.random.u64(..)),

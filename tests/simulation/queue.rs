@@ -48,7 +48,8 @@ pub struct Queued {
     pub at: Nanos,
     number: u64,
     pub to: Option<To>,
-    pub what: What,
+    /// Boxed, for a heap moves what it holds about.
+    pub what: Box<What>,
 }
 
 #[derive(Default)]
@@ -60,7 +61,7 @@ pub struct Queue {
 impl Queue {
     pub fn push(&mut self, at: Nanos, to: Option<To>, what: What) {
         self.queued += 1;
-        self.heap.push(Reverse(Queued { at, number: self.queued, to, what }));
+        self.heap.push(Reverse(Queued { at, number: self.queued, to, what: Box::new(what) }));
     }
 
     pub fn pop(&mut self) -> Option<Queued> {

@@ -10,6 +10,15 @@ use crate::count::Count;
 use crate::plan::{Suite, Violation};
 use crate::world::World;
 
+/// What all suites have run, with the violations.
+static ALL: Mutex<Total> = Mutex::new(Total { seeds: 0, count: Count::NOTHING, violations: 0 });
+
+struct Total {
+    seeds: u64,
+    count: Count,
+    violations: usize,
+}
+
 /// More of the same say no more.
 const ENOUGH: usize = 5;
 
@@ -22,10 +31,10 @@ pub fn run(suite: Suite, test: &str, seeds: u64) {
     }
     let began = Instant::now();
     let seeds = number("SIM_SEEDS").unwrap_or(seeds);
-    let total = Mutex::new((Count::default(), Vec::new()));
+    let total = Mutex::new((Count::NOTHING, Vec::new()));
     let next = AtomicU64::new(0);
     let work = || {
-        let mut count = Count::default();
+        let mut count = Count::NOTHING;
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= seeds {
@@ -48,7 +57,16 @@ pub fn run(suite: Suite, test: &str, seeds: u64) {
     });
     let (count, mut failed) = total.into_inner().unwrap();
     failed.sort();
+    let all = {
+        let mut all = ALL.lock().unwrap();
+        all.seeds += seeds;
+        all.count.add(&count);
+        all.violations += failed.len();
+        format!("{} seeds, {} steps, {:.2} virtual years", all.seeds, all.count.steps, all.count.years())
+            + &format!(", {} candidates, {} violations", all.count.candidates, all.violations)
+    };
     report(&format!("{test}: {seeds} seeds, {} violations, {:.1?}\n{count}", failed.len(), began.elapsed()));
+    report(&format!("all suites so far: {all}"));
     if let Some((seed, _)) = failed.first() {
         let list: Vec<_> = failed.iter().map(|(seed, what)| format!("seed {seed}: {what}")).collect();
         panic!(
@@ -60,7 +78,7 @@ pub fn run(suite: Suite, test: &str, seeds: u64) {
 
 /// Runs up to `seeds` seeds until one of them has two leaders at a time.
 pub fn expect_overlap(suite: Suite, test: &str, seeds: u64) {
-    let mut count = Count::default();
+    let mut count = Count::NOTHING;
     let found =
         (0..seeds).find(|seed| matches!(simulate(suite, *seed, &mut count), Err(violation) if violation.overlap));
     report(&format!("{test}: two leaders at a time in seed {found:?}, as there must be, after {} steps", count.steps));

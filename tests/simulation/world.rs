@@ -47,7 +47,7 @@ impl World {
             led_since: None,
             recovered: false,
             handing_over: None,
-            count: Count::default(),
+            count: Count::NOTHING,
             plan,
         };
         trace!(world, "{:#?}", world.plan);
@@ -56,13 +56,9 @@ impl World {
             world.nodes.push(node);
             world.begin((index, 0));
         }
-        for (at, what) in [
-            (world.plan.heal_at, What::Heal),
-            (world.plan.lead_by, What::Check),
-            (world.plan.end_at, What::HandOver),
-            (world.plan.end_at + SECOND, What::End),
-            (2 * SECOND, What::Chaos),
-        ] {
+        for (at, what) in
+            [(world.plan.heal_at, What::Heal), (world.plan.settled_at, What::Check), (2 * SECOND, What::Chaos)]
+        {
             world.queue.push(at, None, what);
         }
         if let Some(every) = world.plan.operator_every {
@@ -79,6 +75,7 @@ impl World {
         while let Some(Queued { at, to, what, .. }) = self.queue.pop() {
             debug_assert!(at >= self.truth);
             self.truth = at.max(self.truth);
+            let what = *what;
             if let What::End = what {
                 break;
             }
