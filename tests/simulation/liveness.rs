@@ -7,9 +7,9 @@ use crate::queue::What;
 use crate::trace::trace;
 use crate::world::World;
 
-/// How long a graceful handover takes at most in calm weather, to a candidate whose watch stands: a request under way is
-/// left its grace, the release may meet an edit of metadata and be read after and repeated, its event travels, and the
-/// take-over may meet another edit. Nothing in that is a poll or a wait.
+/// How long a graceful handover takes at most in calm weather, to a candidate whose watch stands: a request under way
+/// is left its grace, the release may meet an edit of metadata and be read after and repeated, its event travels, and
+/// the take-over may meet another edit. Nothing in that is a poll or a wait.
 const HANDOVER: Nanos = 500 * MILLI;
 
 impl World {
