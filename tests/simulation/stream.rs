@@ -16,6 +16,7 @@ use crate::world::World;
 const OPENING: Nanos = 10 * SECOND;
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 const REFUSED: Duration = Duration::from_secs(300);
+const MAY_WAIT: Nanos = 250 * MILLI;
 
 /// What happens to a watch, as its thread sees it.
 pub enum Turn {
@@ -135,6 +136,16 @@ impl World {
                 watcher.after = watcher.after.max(Some(version));
                 self.count.events += 1;
                 let received_at = node.clock.local(truth);
+                // What others did does not wait for long behind a request.
+                let is_of_others = match &event {
+                    WatchEvent::Changed(observed) => observed.record.holder() != Some(&node.identity),
+                    WatchEvent::Deleted { .. } => true,
+                    _ => false,
+                };
+                if let Some(id) = node.in_flight.filter(|_| is_of_others) {
+                    let to = (index, node.incarnation);
+                    self.queue.push(truth + MAY_WAIT, Some(to), What::Interrupt(id));
+                }
                 self.tell(index, Command::Heard { received_at, event })
             }
             Turn::Ended(kind) => {
