@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::list::{Check, Edit};
 
 /// So many seeds of one suite catch every mutant that the simulation is to catch.
-const SEEDS: u32 = 600;
+const SEEDS: u32 = 1_000;
 
 /// A check of the copy takes seconds. One that is broken may not end.
 const PATIENCE: Duration = Duration::from_secs(180);
