@@ -59,7 +59,7 @@ impl World {
         trace!(self, "{} is to hand over", self.nodes[leader].identity);
         self.handing_over = Some(truth);
         self.queue.push(truth + HANDOVER, None, What::HandedOver);
-        self.drop_guard(leader)
+        self.drop_guard(leader, false)
     }
 
     /// Somebody was elected.

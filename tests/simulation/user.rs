@@ -12,6 +12,10 @@ const GRACE: Nanos = 50 * MILLI;
 
 impl World {
     pub fn user(&mut self, index: usize) -> Result<(), Violation> {
+        // Whoever let go does not come back before another has taken over.
+        if self.handing_over.is_some() {
+            return Ok(());
+        }
         let calm = self.truth >= self.plan.heal_at;
         let every = if calm { SECOND / 2 } else { self.plan.user_every };
         let next = self.truth + self.random.u64(MILLI..2 * every);
@@ -24,7 +28,8 @@ impl World {
         let valid = node.valid(truth);
         if let Some(term) = node.term.as_mut().filter(|term| term.guard_held) {
             if (calm && !valid) || (!calm && roll < if valid { 20 } else { 50 }) {
-                return self.drop_guard(index);
+                let again = self.random.bool();
+                return self.drop_guard(index, again);
             }
             if !calm && roll < 30 && !term.stepped_down {
                 term.deadline.end();
@@ -71,7 +76,7 @@ impl World {
         }
     }
 
-    pub fn drop_guard(&mut self, index: usize) -> Result<(), Violation> {
+    pub fn drop_guard(&mut self, index: usize, again: bool) -> Result<(), Violation> {
         let node = &mut self.nodes[index];
         trace!(self, "{} drops its guard", node.identity);
         if let Some(term) = &mut node.term {
@@ -80,7 +85,6 @@ impl World {
         }
         node.refresh();
         let interrupt = node.in_flight.map(|id| (id, (index, node.incarnation)));
-        let again = self.random.bool();
         let node = &mut self.nodes[index];
         node.commands.push_back(Command::GuardGone);
         if again && !node.closing {
