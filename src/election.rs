@@ -196,6 +196,10 @@ impl Election {
             self.settling = true;
             self.hurry_until = Some(now + self.settings.release_timeout);
             self.pace.write_at = now;
+            if self.pace.unsettled {
+                // A look that is under way may be interrupted for the release.
+                self.pace.look_at = now;
+            }
             self.settle();
         }
     }

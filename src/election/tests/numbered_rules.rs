@@ -239,3 +239,17 @@ fn rule_6_a_renewal_that_is_interrupted_for_a_release_does_not_hold_it_up() {
     assert_eq!(release.base, Some(10), "from the newest version known");
     assert_eq!(release.record.holder(), None);
 }
+
+#[test]
+fn rule_6_a_look_that_is_interrupted_for_a_release_is_repeated_at_once() {
+    let (mut scenario, _, record) = Scenario::leading();
+    scenario.wait_out();
+    let renewal = scenario.write();
+    scenario.fails(renewal.id, LockErrorKind::Conflict);
+    let hanging = scenario.read();
+    scenario.election.guard_gone(scenario.now);
+    scenario.fails(hanging.id, LockErrorKind::Interrupted);
+    scenario.found(record, 11);
+    let release = scenario.write();
+    assert_eq!((release.base, release.record.holder()), (Some(11), None));
+}
