@@ -48,9 +48,9 @@ impl Tree {
         // It lies inside of a package, and is none of its members.
         let manifest = tree.root.join("Cargo.toml");
         let text = fs::read_to_string(&manifest).expect("a manifest");
-        let members: Vec<_> = text.lines().filter(|line| !line.starts_with("members")).collect();
-        let text = members.join("\n") + if text.contains("[workspace]") { "\n" } else { "\n[workspace]\n" };
-        fs::write(manifest, text).expect("a manifest of its own");
+        if !text.contains("[workspace]") {
+            fs::write(manifest, text + "\n[workspace]\n").expect("a manifest of its own");
+        }
         tree
     }
 
