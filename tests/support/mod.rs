@@ -2,10 +2,12 @@
 #![allow(dead_code)]
 
 pub mod cluster;
+pub mod exclusion;
 pub mod memory;
 pub mod process;
 pub mod real;
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Long enough for anything that is to happen soon on a slow and noisy machine.
@@ -20,6 +22,17 @@ pub fn wait_until(what: &str, holds: impl Fn() -> bool) {
         assert!(Instant::now() < until, "{what}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Whether the program is there. If not, that is said aloud, and with `LEASEHOLD_REAL_SERVER=required` it is a failure.
+pub fn is_built(program: &Path, what_needs_it: &str, what_builds_it: &str) -> bool {
+    if program.exists() {
+        return true;
+    }
+    let required = std::env::var("LEASEHOLD_REAL_SERVER").is_ok_and(|value| value == "required");
+    assert!(!required, "{} is not built", program.display());
+    say_aloud(&format!("SKIPPED: {what_needs_it}, which is not built: `tests/run` or `{what_builds_it}` does that"));
+    false
 }
 
 /// Says something that shows also when the test passes: the harness shows what is printed only when it fails.

@@ -15,6 +15,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
 
 use super::cluster::NAMESPACE;
+use super::exclusion::History;
 use super::{SOON, wait_until};
 
 /// One line that a candidate printed.
@@ -67,18 +68,38 @@ impl Stage {
     }
 
     pub fn candidate(&self, id: &str) -> Candidate {
+        self.candidate_by_way_of(&self.kubeconfig, id)
+    }
+
+    /// A candidate that reaches the server in a way of its own.
+    pub fn candidate_by_way_of(&self, kubeconfig: &Path, id: &str) -> Candidate {
         let mut command = example("leader_election");
         command
             .args(["--lease-lock-name", &self.lease, "--lease-lock-namespace", NAMESPACE, "--id", id])
             .arg("--kubeconfig")
-            .arg(&self.kubeconfig)
+            .arg(kubeconfig)
             .args(&self.flags);
-        Candidate::spawn(id, command, &self.said)
+        self.candidate_of(command, id)
+    }
+
+    /// A candidate of another program, which prints the same lines.
+    pub fn candidate_of(&self, program: Command, id: &str) -> Candidate {
+        Candidate::spawn(id, program, &self.said)
     }
 
     /// Everything that was said so far.
     pub fn lines(&self) -> Vec<Line> {
         self.said.lines.lock().clone()
+    }
+
+    /// How many lines were heard so far: what is heard from now on is found from there on in [`Stage::lines`].
+    pub fn heard(&self) -> usize {
+        self.said.lines.lock().len()
+    }
+
+    /// The last that was said by a leader.
+    pub fn last_heartbeat(&self) -> Option<Line> {
+        self.said.lines.lock().iter().rfind(|line| line.event == "leading").cloned()
     }
 
     /// The first line that is wanted, from whomever, as soon as it is there.
@@ -94,22 +115,11 @@ impl Stage {
         })
     }
 
-    /// Mutual exclusion and fencing order, from the `leading` lines: each says that at its `mono` the lease was still
-    /// that candidate's. `started_leading` is no such statement, for it is stamped after the term was won.
+    /// Mutual exclusion and fencing order, from the `leading` lines.
     pub fn assert_one_leader_at_a_time(&self) {
-        let mut terms: Vec<(f64, f64, u64, String)> = Vec::new();
-        for line in self.lines().into_iter().filter(|line| line.event == "leading") {
-            let token = line.token();
-            match terms.iter_mut().find(|(_, _, known, identity)| *known == token && *identity == line.identity) {
-                Some(term) => (term.0, term.1) = (term.0.min(line.mono), term.1.max(line.mono)),
-                None => terms.push((line.mono, line.mono, token, line.identity)),
-            }
-        }
-        terms.sort_by(|a, b| a.0.total_cmp(&b.0));
-        for pair in terms.windows(2) {
-            assert!(pair[0].1 < pair[1].0, "two lead at a time: {pair:?}");
-            assert!(pair[0].2 < pair[1].2, "tokens do not grow: {pair:?}");
-        }
+        let history = History::of(&self.lines());
+        assert!(history.overlaps.is_empty(), "two lead at a time: {:?}", history.overlaps);
+        assert!(history.disorder.is_empty(), "tokens do not grow: {:?}", history.disorder);
     }
 }
 
@@ -142,6 +152,8 @@ pub struct Candidate {
     pub pid: Pid,
     child: Child,
     said: Arc<Said>,
+    /// How much had been said when it began.
+    born: usize,
     /// Where in all that was said this candidate's next line is looked for.
     heard: Cell<usize>,
     complaints: Arc<Mutex<String>>,
@@ -157,6 +169,7 @@ pub struct End {
 
 impl Candidate {
     fn spawn(id: &str, mut command: Command, said: &Arc<Said>) -> Candidate {
+        let born = said.lines.lock().len();
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -191,10 +204,11 @@ impl Candidate {
         ];
         Candidate {
             id: id.to_owned(),
+            born,
             pid: Pid::from_child(&child),
             child,
             said: Arc::clone(said),
-            heard: Cell::new(said.lines.lock().len()),
+            heard: Cell::new(born),
             complaints,
             readers,
         }
@@ -219,7 +233,7 @@ impl Candidate {
 
     /// What this candidate said so far.
     pub fn lines(&self) -> Vec<Line> {
-        self.said.lines.lock().iter().filter(|line| line.identity == self.id).cloned().collect()
+        self.said.lines.lock()[self.born..].iter().filter(|line| line.identity == self.id).cloned().collect()
     }
 
     pub fn signal(&self, signal: Signal) {

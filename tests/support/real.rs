@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::say_aloud;
+use super::is_built;
 
 /// The launcher and what it printed.
 pub struct Real {
@@ -41,16 +41,8 @@ impl Real {
         SHARED
             .get_or_init(|| {
                 let launcher = launcher();
-                if !launcher.exists() {
-                    let required = std::env::var("LEASEHOLD_REAL_SERVER").is_ok_and(|value| value == "required");
-                    assert!(!required, "{} is not built", launcher.display());
-                    say_aloud(
-                        "SKIPPED: every test on a real kube-apiserver, which is not built: \
-                         `tests/run` or `tests/apiserver/build` does that",
-                    );
-                    return None;
-                }
-                Some(Real::start(&launcher))
+                is_built(&launcher, "every test on a real kube-apiserver", "tests/apiserver/build")
+                    .then(|| Real::start(&launcher))
             })
             .as_ref()
     }
