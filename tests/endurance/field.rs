@@ -1,0 +1,203 @@
+//! The dozen candidates, each behind a proxy of its own, and what befalls them.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use parking_lot::{Mutex, MutexGuard};
+use rustix::process::Signal;
+
+use crate::journal::Journal;
+use crate::proxy::Proxy;
+use crate::stray::Suspension;
+use crate::support::process::{Candidate, Line, Stage, mono};
+use crate::support::real::Real;
+use crate::{network, processes, servers};
+
+pub const CANDIDATES: usize = 12;
+
+/// A lease is as short as a busy machine lets anybody hold one. Between renew deadline and lease duration lies next to
+/// nothing: the less there is, the sooner an error in the protocol shows as two leaders.
+const FLAGS: &[&str] =
+    &["--lease-duration=2s", "--renew-deadline=1900ms", "--retry-period=250ms", "--only-leasehold", "--heartbeat=10ms"];
+pub const LEASE: Duration = Duration::from_secs(2);
+
+/// A kind of fault, by what is said of it afterwards. It is over when this returns.
+pub type Fault = (&'static str, fn(&Field, &mut Rng));
+
+pub struct Field<'a> {
+    pub real: &'a Real,
+    pub stage: Stage,
+    pub places: Vec<Place>,
+    pub suspensions: Mutex<Vec<Suspension>>,
+    pub journal: Journal,
+    until: Instant,
+    failed: AtomicBool,
+    _kubeconfigs: tempfile::TempDir,
+}
+
+/// Where one candidate is at a time, and another takes its place when it ends.
+pub struct Place {
+    pub proxy: Proxy,
+    pub occupant: Mutex<Occupant>,
+    kubeconfig: PathBuf,
+}
+
+pub struct Occupant {
+    /// Absent only while one takes the place of another.
+    candidate: Option<Candidate>,
+    generation: usize,
+}
+
+impl<'a> Field<'a> {
+    pub fn new(real: &'a Real, seed: u64, until: Instant) -> Field<'a> {
+        let kubeconfigs = tempfile::tempdir().expect("a scratch directory");
+        let original = &real.ready.kubeconfigs["candidate"];
+        let stage = Stage::new(original, "endurance", FLAGS);
+        let original = std::fs::read_to_string(original).expect("a kubeconfig");
+        let server = real.ready.url.strip_prefix("https://").and_then(|address| address.parse().ok());
+        let server = server.expect("an address and a port");
+        let places = (0..CANDIDATES).map(|number| {
+            let proxy = Proxy::to(server);
+            let kubeconfig = kubeconfigs.path().join(number.to_string());
+            let text = original.replace(&real.ready.url, &format!("https://127.0.0.1:{}", proxy.port));
+            assert_ne!(text, original);
+            std::fs::write(&kubeconfig, text).expect("a kubeconfig");
+            let candidate = stage.candidate_by_way_of(&kubeconfig, &format!("{number}-0"));
+            Place { proxy, kubeconfig, occupant: Mutex::new(Occupant { candidate: Some(candidate), generation: 0 }) }
+        });
+        Field {
+            real,
+            places: places.collect(),
+            stage,
+            suspensions: Mutex::default(),
+            journal: Journal::new(seed),
+            until,
+            failed: AtomicBool::new(false),
+            _kubeconfigs: kubeconfigs,
+        }
+    }
+
+    /// Lets faults of all sorts happen at once, for as long as it is to last, and at least one of each kind.
+    pub fn let_loose(&self, rng: &mut Rng) {
+        thread::scope(|scope| {
+            for kinds in [processes::FAULTS, processes::FAULTS, network::FAULTS, servers::FAULTS] {
+                let mut rng = rng.fork();
+                scope.spawn(move || {
+                    let _failure = Failure(self);
+                    self.suffer(kinds, &mut rng);
+                });
+            }
+        });
+    }
+
+    fn suffer(&self, kinds: &[Fault], rng: &mut Rng) {
+        let mut each_was_seen = false;
+        loop {
+            let mut kinds = kinds.to_vec();
+            rng.shuffle(&mut kinds);
+            for (kind, befalls) in kinds {
+                let enough = each_was_seen && Instant::now() >= self.until;
+                if enough || self.failed.load(Ordering::SeqCst) {
+                    return;
+                }
+                self.wait_for_leader();
+                thread::sleep(Duration::from_millis(rng.u64(0..1_000)));
+                self.journal.fault(kind);
+                befalls(self, rng);
+            }
+            each_was_seen = true;
+        }
+    }
+
+    /// Until somebody leads: what befalls standbys is seldom noticed. Who cannot be made out may be struck nevertheless.
+    fn wait_for_leader(&self) {
+        let until = Instant::now() + 2 * LEASE;
+        let leads = |line: Line| mono() - line.mono < 0.1;
+        while !self.stage.last_heartbeat().is_some_and(leads) && Instant::now() < until {
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// The leader's place, if somebody leads, most of the time.
+    pub fn place(&self, rng: &mut Rng) -> &Place {
+        let number = match self.stage.last_heartbeat().filter(|_| rng.u8(0..4) > 0) {
+            Some(leader) => {
+                leader.identity.split_once('-').and_then(|(number, _)| number.parse().ok()).expect("one of ours")
+            }
+            None => rng.usize(0..CANDIDATES),
+        };
+        &self.places[number]
+    }
+
+    /// The same, for what befalls a process, which befalls it alone.
+    pub fn occupied(&self, rng: &mut Rng) -> (&Place, MutexGuard<'_, Occupant>) {
+        let mut place = self.place(rng);
+        loop {
+            if let Some(occupant) = place.occupant.try_lock() {
+                return (place, occupant);
+            }
+            place = rng.choice(&self.places).expect("a dozen");
+        }
+    }
+
+    /// Ends the candidate and puts one in its place, of the same identity or of a new one.
+    pub fn replace(&self, rng: &mut Rng, new_identity: bool, end: impl FnOnce(Candidate)) {
+        let (place, mut occupant) = self.occupied(rng);
+        let old = occupant.candidate.take().expect("a candidate");
+        let mut id = old.id.clone();
+        end(old);
+        if new_identity {
+            occupant.generation += 1;
+            let (number, _) = id.split_once('-').expect("an identity of ours");
+            id = format!("{number}-{}", occupant.generation);
+        }
+        occupant.candidate = Some(self.stage.candidate_by_way_of(&place.kubeconfig, &id));
+    }
+
+    /// Ends leader after leader, until none is left: each one of them, whatever it went through, can still lead.
+    pub fn everyone_leads_in_turn(&self) {
+        let mut token = 0;
+        for _ in 0..CANDIDATES {
+            let ended_at = mono();
+            let leader = self.stage.wait_for("the next leader", |line| {
+                line.event == "leading" && line.token() > token && line.mono > ended_at
+            });
+            token = leader.token();
+            let mut occupants = self.places.iter().map(|place| place.occupant.lock());
+            let candidate = occupants
+                .find_map(|mut occupant| occupant.candidate.take_if(|candidate| candidate.id == leader.identity));
+            let candidate = candidate.unwrap_or_else(|| panic!("{leader:?} is no candidate any more"));
+            candidate.signal(Signal::TERM);
+            let end = candidate.end();
+            assert_eq!(end.code, Some(0), "{}", end.complaints);
+        }
+    }
+}
+
+impl Occupant {
+    pub fn candidate(&self) -> &Candidate {
+        self.candidate.as_ref().expect("a candidate")
+    }
+}
+
+/// Tells the others when a thread fails, so that they do not go on for hours.
+struct Failure<'a>(&'a Field<'a>);
+
+impl Drop for Failure<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.failed.store(true, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Drop for Field<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.journal.keep(&self.stage.lines());
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! What befalls a candidate's process.
+
+use std::thread;
+use std::time::Duration;
+
+use fastrand::Rng;
+use rustix::process::Signal;
+
+use crate::field::{Fault, Field, LEASE};
+use crate::stray::Suspension;
+use crate::support::process::mono;
+
+pub const FAULTS: &[Fault] = &[
+    ("killed", kill),
+    ("told to end", tell_to_end),
+    ("stopped past the lease", |field, rng| suspend(field, rng, LEASE..LEASE * 2)),
+    ("stopped for a moment", |field, rng| suspend(field, rng, LEASE / 40..LEASE)),
+];
+
+fn kill(field: &Field, rng: &mut Rng) {
+    field.replace(rng, true, |candidate| {
+        field.journal.note(format!("kills {}", candidate.id));
+        candidate.kill();
+    });
+}
+
+/// What follows has the same identity: should a write of its predecessor's land late, it is none of its own.
+fn tell_to_end(field: &Field, rng: &mut Rng) {
+    field.replace(rng, false, |candidate| {
+        field.journal.note(format!("tells {} to end", candidate.id));
+        // One that has only just begun may not listen for signals yet, and dies of this one.
+        let listens = !candidate.lines().is_empty();
+        candidate.signal(Signal::TERM);
+        let end = candidate.end();
+        assert!(end.code == Some(0) || !listens && end.code.is_none(), "{:?}: {}", end.code, end.complaints);
+    });
+}
+
+fn suspend(field: &Field, rng: &mut Rng, time: std::ops::Range<Duration>) {
+    let time = Duration::from_millis(rng.u64(time.start.as_millis() as u64..time.end.as_millis() as u64));
+    let (_, occupant) = field.occupied(rng);
+    let candidate = occupant.candidate();
+    let stopped_at = candidate.suspend();
+    field.journal.note(format!("stopped {} for {time:?}", candidate.id));
+    thread::sleep(time);
+    let suspension =
+        Suspension { identity: candidate.id.clone(), stopped_at, heard: field.stage.heard(), continued_at: mono() };
+    candidate.signal(Signal::CONT);
+    field.journal.note(format!("continued {}", candidate.id));
+    field.suspensions.lock().push(suspension);
+}
