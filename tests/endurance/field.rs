@@ -1,5 +1,6 @@
 //! The dozen candidates, each behind a proxy of its own, and what befalls them.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -27,13 +28,18 @@ pub const LEASE: Duration = Duration::from_secs(2);
 /// A kind of fault, by what is said of it afterwards. It is over when this returns.
 pub type Fault = (&'static str, fn(&Field, &mut Rng));
 
+pub fn drawn(rng: &mut Rng, between: Range<Duration>) -> Duration {
+    between.start + (between.end - between.start).mul_f64(rng.f64())
+}
+
 pub struct Field<'a> {
     pub real: &'a Real,
     pub stage: Stage,
     pub places: Vec<Place>,
     pub suspensions: Mutex<Vec<Suspension>>,
     pub journal: Journal,
-    until: Instant,
+    /// Nothing else begins while somebody holds this.
+    pub undisturbed: Mutex<()>,
     failed: AtomicBool,
     _kubeconfigs: tempfile::TempDir,
 }
@@ -52,7 +58,7 @@ pub struct Occupant {
 }
 
 impl<'a> Field<'a> {
-    pub fn new(real: &'a Real, seed: u64, until: Instant) -> Field<'a> {
+    pub fn new(real: &'a Real, seed: u64) -> Field<'a> {
         let kubeconfigs = tempfile::tempdir().expect("a scratch directory");
         let original = &real.ready.kubeconfigs["candidate"];
         let stage = Stage::new(original, "endurance", FLAGS);
@@ -74,37 +80,39 @@ impl<'a> Field<'a> {
             stage,
             suspensions: Mutex::default(),
             journal: Journal::new(seed),
-            until,
+            undisturbed: Mutex::default(),
             failed: AtomicBool::new(false),
             _kubeconfigs: kubeconfigs,
         }
     }
 
-    /// Lets faults of all sorts happen at once, for as long as it is to last, and at least one of each kind.
-    pub fn let_loose(&self, rng: &mut Rng) {
+    /// Lets faults of all sorts happen at once, for that time, and at least one of each kind.
+    pub fn let_loose(&self, time: Duration, rng: &mut Rng) {
+        let until = Instant::now() + time;
         thread::scope(|scope| {
-            for kinds in [processes::FAULTS, processes::FAULTS, network::FAULTS, servers::FAULTS] {
+            for kinds in [processes::FAULTS, network::FAULTS, servers::FAULTS] {
                 let mut rng = rng.fork();
                 scope.spawn(move || {
                     let _failure = Failure(self);
-                    self.suffer(kinds, &mut rng);
+                    self.suffer(kinds, until, &mut rng);
                 });
             }
         });
     }
 
-    fn suffer(&self, kinds: &[Fault], rng: &mut Rng) {
+    fn suffer(&self, kinds: &[Fault], until: Instant, rng: &mut Rng) {
         let mut each_was_seen = false;
         loop {
             let mut kinds = kinds.to_vec();
             rng.shuffle(&mut kinds);
             for (kind, befalls) in kinds {
-                let enough = each_was_seen && Instant::now() >= self.until;
+                let enough = each_was_seen && Instant::now() >= until;
                 if enough || self.failed.load(Ordering::SeqCst) {
                     return;
                 }
                 self.wait_for_leader();
-                thread::sleep(Duration::from_millis(rng.u64(0..1_000)));
+                thread::sleep(drawn(rng, Duration::ZERO..LEASE / 2));
+                drop(self.undisturbed.lock());
                 self.journal.fault(kind);
                 befalls(self, rng);
             }
@@ -113,7 +121,7 @@ impl<'a> Field<'a> {
     }
 
     /// Until somebody leads: what befalls standbys is seldom noticed. Who cannot be made out may be struck nevertheless.
-    fn wait_for_leader(&self) {
+    pub fn wait_for_leader(&self) {
         let until = Instant::now() + 2 * LEASE;
         let leads = |line: Line| mono() - line.mono < 0.1;
         while !self.stage.last_heartbeat().is_some_and(leads) && Instant::now() < until {
@@ -121,15 +129,17 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The leader's place, if somebody leads, most of the time.
+    /// The leader's place, most of the time.
     pub fn place(&self, rng: &mut Rng) -> &Place {
-        let number = match self.stage.last_heartbeat().filter(|_| rng.u8(0..4) > 0) {
-            Some(leader) => {
-                leader.identity.split_once('-').and_then(|(number, _)| number.parse().ok()).expect("one of ours")
-            }
-            None => rng.usize(0..CANDIDATES),
-        };
-        &self.places[number]
+        let leaders = self.leaders_place().filter(|_| rng.u8(0..4) > 0);
+        leaders.unwrap_or_else(|| rng.choice(&self.places).expect("a dozen"))
+    }
+
+    /// That of the candidate who said last that it leads.
+    pub fn leaders_place(&self) -> Option<&Place> {
+        let leader = self.stage.last_heartbeat()?.identity;
+        let (number, _) = leader.split_once('-').expect("an identity of ours");
+        Some(&self.places[number.parse::<usize>().expect("a number")])
     }
 
     /// The same, for what befalls a process, which befalls it alone.
@@ -196,8 +206,6 @@ impl Drop for Failure<'_> {
 
 impl Drop for Field<'_> {
     fn drop(&mut self) {
-        if thread::panicking() {
-            self.journal.keep(&self.stage.lines());
-        }
+        self.journal.keep(&self.stage.lines(), thread::panicking());
     }
 }

@@ -1,4 +1,4 @@
-//! What befell the candidates, and when: counted, and kept beside what they said when the test fails.
+//! What befell the candidates, and when: counted, and kept beside what they said.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -41,18 +41,19 @@ impl Journal {
         faults
     }
 
-    /// Writes all of it to a file, in the order of time.
-    pub fn keep(&self, lines: &[Line]) {
+    /// Writes all of it to a file, in the order of time. The next run overwrites that of one that did not fail.
+    pub fn keep(&self, lines: &[Line], failed: bool) {
         let entries = self.entries.lock();
         let befell = entries.iter().map(|entry| (entry.mono, format!("        {}", entry.text)));
         let said = lines.iter().map(|line| (line.mono, format!("{line:?}")));
         let mut all: Vec<_> = befell.chain(said).collect();
         all.sort_by(|a, b| a.0.total_cmp(&b.0));
         let text: String = all.iter().map(|(mono, text)| format!("{mono:.6} {text}\n")).collect();
-        let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("endurance-{}.log", self.seed));
-        match std::fs::write(&file, text) {
-            Ok(()) => say_aloud(&format!("endurance (seed {}): everything is in {}", self.seed, file.display())),
-            Err(error) => say_aloud(&format!("{}: {error}", file.display())),
+        let name = if failed { format!("endurance-{}.log", self.seed) } else { "endurance.log".to_owned() };
+        let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let kept = std::fs::write(&file, text);
+        if failed {
+            say_aloud(&format!("endurance (seed {}): all that happened is in {}: {kept:?}", self.seed, file.display()));
         }
     }
 }

@@ -32,9 +32,9 @@ fn a_dozen_candidates_outlast_whatever_befalls_them() {
     let Some(real) = Real::own() else { return };
     let seed = chosen("LEASEHOLD_ENDURANCE_SEED", |text| text.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
     let time = chosen("LEASEHOLD_ENDURANCE", |text| humantime::parse_duration(text).ok()).unwrap_or(SHORT_FORM);
+    let field = Field::new(&real, seed);
     let began = Instant::now();
-    let field = Field::new(&real, seed, began + time);
-    field.let_loose(&mut fastrand::Rng::with_seed(seed));
+    field.let_loose(time, &mut fastrand::Rng::with_seed(seed));
 
     // Within the bound of `wait_for`, half a minute: that is the longest that a lease can still run, the retries of who
     // was cut off, and ten times as much for a machine that is busy with other things.

@@ -1,12 +1,13 @@
 //! What befalls a candidate's process.
 
+use std::ops::Range;
 use std::thread;
 use std::time::Duration;
 
 use fastrand::Rng;
 use rustix::process::Signal;
 
-use crate::field::{Fault, Field, LEASE};
+use crate::field::{Fault, Field, LEASE, drawn};
 use crate::stray::Suspension;
 use crate::support::process::mono;
 
@@ -36,8 +37,8 @@ fn tell_to_end(field: &Field, rng: &mut Rng) {
     });
 }
 
-fn suspend(field: &Field, rng: &mut Rng, time: std::ops::Range<Duration>) {
-    let time = Duration::from_millis(rng.u64(time.start.as_millis() as u64..time.end.as_millis() as u64));
+fn suspend(field: &Field, rng: &mut Rng, between: Range<Duration>) {
+    let time = drawn(rng, between);
     let (_, occupant) = field.occupied(rng);
     let candidate = occupant.candidate();
     let stopped_at = candidate.suspend();

@@ -1,11 +1,10 @@
 //! What befalls the API server and etcd.
 
 use std::thread;
-use std::time::Duration;
 
 use fastrand::Rng;
 
-use crate::field::{Fault, Field, LEASE};
+use crate::field::{Fault, Field, LEASE, drawn};
 
 pub const FAULTS: &[Fault] = &[
     ("API server killed", |field, rng| away(field, rng, "kill kube-apiserver", "start kube-apiserver")),
@@ -16,7 +15,7 @@ pub const FAULTS: &[Fault] = &[
 ];
 
 fn away(field: &Field, rng: &mut Rng, go: &str, come: &str) {
-    let time = Duration::from_millis(rng.u64(50..LEASE.as_millis() as u64 * 3 / 2));
+    let time = drawn(rng, LEASE / 40..LEASE * 3 / 2);
     field.journal.note(format!("{go} for {time:?}"));
     field.real.tell(go);
     thread::sleep(time);
