@@ -44,8 +44,8 @@ pub(crate) struct Driver {
 #[derive(Default)]
 struct Trouble {
     ever_succeeded: bool,
-    /// Since when it has failed in a way that cannot mend itself.
-    hopeless_since: Option<Moment>,
+    /// Since when it has failed in a way that cannot mend itself, and when it last did.
+    hopeless: Option<(Moment, Moment)>,
     /// What was last logged of it.
     logged: Option<crate::lock::LockErrorKind>,
 }
@@ -160,7 +160,7 @@ impl Driver {
         self.last_error = None;
         let trouble = &mut self.troubles[verb];
         trouble.ever_succeeded = true;
-        trouble.hopeless_since = None;
+        trouble.hopeless = None;
         if trouble.logged.take().is_some() {
             log::info!("{}: {name} works again", self.lock.describe());
         }
@@ -180,12 +180,14 @@ impl Driver {
         }
         self.last_error = Some(error.clone());
         if error.can_mend_itself() || trouble.ever_succeeded {
-            trouble.hopeless_since = None;
+            trouble.hopeless = None;
             return None;
         }
         // A restarting API server says 403 to a correctly bound user for a moment, and a pod may be quicker than its
-        // RoleBinding: only what persists is believed.
-        let since = *trouble.hopeless_since.get_or_insert(now);
+        // RoleBinding: only what persists is believed. What was not tried again for that long has not persisted.
+        let persisting = trouble.hopeless.filter(|(_, last)| now.since(*last) < self.renew_deadline);
+        let since = persisting.map_or(now, |(since, _)| since);
+        trouble.hopeless = Some((since, now));
         (now.since(since) >= self.renew_deadline && self.shared.pending.is_waiting()).then_some(error)
     }
 

@@ -601,6 +601,33 @@ fn what_cannot_mend_itself_reaches_the_caller_only_when_it_persists() {
     });
 }
 
+/// Servers that restart refuse a candidate now and then, and a standby may not try the same again in between.
+#[test]
+fn what_failed_once_and_again_much_later_has_not_persisted() {
+    let store = Store::default();
+    drop(elector(&store, "a").block_until_leader().unwrap());
+    store.on_update(|_| Err(LockError::new(LockErrorKind::Forbidden, "made up")));
+    let elector = elector(&store, "b");
+    assert!(elector.block_until_leader_timeout(Duration::from_millis(500)).unwrap().is_none());
+    thread::sleep(Duration::from_secs(3));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(Duration::from_millis(500));
+            store.on_update(|_| Ok(()));
+        });
+        assert!(elector.block_until_leader().unwrap().is_leader());
+    });
+}
+
+#[test]
+fn a_right_to_update_that_is_missing_is_told() {
+    let store = Store::default();
+    drop(elector(&store, "a").block_until_leader().unwrap());
+    store.on_update(|_| Err(LockError::new(LockErrorKind::Forbidden, "made up")));
+    let error = elector(&store, "b").block_until_leader().unwrap_err();
+    assert!(matches!(&error, Error::Lock(error) if error.kind() == LockErrorKind::Forbidden), "{error}");
+}
+
 #[test]
 fn nothing_is_fatal_after_a_first_success() {
     let store = Store::default();
