@@ -169,6 +169,9 @@ impl<'a> Field<'a> {
 
     /// Ends leader after leader, until none is left: each one of them, whatever it went through, can still lead.
     pub fn everyone_leads_in_turn(&self) {
+        for place in &self.places {
+            place.occupant.lock().candidate.as_mut().expect("a candidate").assert_running();
+        }
         let mut token = 0;
         for _ in 0..CANDIDATES {
             let ended_at = mono();

@@ -240,6 +240,11 @@ impl Candidate {
         kill_process(self.pid, signal).expect("it can be signalled: it was not waited for yet");
     }
 
+    pub fn assert_running(&mut self) {
+        let end = self.child.try_wait().expect("a child of ours");
+        assert!(end.is_none(), "{} ended by itself: {end:?}: {}", self.id, self.complaints.lock());
+    }
+
     /// Stops it like a machine that hangs, and returns when it has stopped, with the time.
     pub fn suspend(&self) -> f64 {
         self.signal(Signal::STOP);
