@@ -20,7 +20,7 @@ def contenders(target: Path) -> list[Contender]:
     peers = target / "peers/release"
     return [
         Contender("leasehold", "leasehold", peers / "peer-leasehold", "--lease-lock-name"),
-        Contender("client-go", "client-go", target / "client-go"),
+        Contender("client-go", "client-go", target.parent / "client-go/client-go"),
         Contender("kube-leader-election", "kube-leader-election", peers / "peer-kube-leader-election"),
         Contender("kube-lease-manager", "kube-lease-manager", peers / "peer-kube-lease-manager"),
     ]

@@ -196,7 +196,7 @@ class Bench:
 def programs(arguments):
     """What each program is made of."""
     lock = (HERE / "peers/Cargo.lock").read_text()
-    go_mod = (HERE / "client-go/go.mod").read_text()
+    go_mod = (ROOT / "tests/client-go/go.mod").read_text()
     builds = json.loads(arguments.builds.read_text()) if arguments.builds else {}
 
     def locked(crate):
