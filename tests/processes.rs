@@ -19,6 +19,7 @@ use support::wait_until;
 
 on_both_servers! {
     the_first_candidate_is_elected_and_everybody_hears_of_it,
+    an_elector_has_two_threads,
     sigterm_hands_the_lease_over,
     sigint_hands_the_lease_over,
     a_killed_leader_is_followed_when_its_lease_ran_out,
@@ -81,6 +82,25 @@ fn the_first_candidate_is_elected_and_everybody_hears_of_it(cluster: &Cluster) {
     assert_eq!(beat.token(), started.token());
     assert!(beat.mono >= started.mono);
     assert!(second.lines().iter().all(|line| line.event == "new_leader"), "{:?}", second.lines());
+}
+
+fn an_elector_has_two_threads(cluster: &Cluster) {
+    let stage = stage(cluster, LONG);
+    let (leader, _, standby) = leader_and_standby(&stage);
+    for candidate in [&leader, &standby] {
+        // One more comes and goes with each connection that is opened.
+        wait_until("two threads that last", || threads(candidate) == ["leasehold", "leasehold-watch"]);
+    }
+}
+
+/// Those of the library, by their names.
+fn threads(candidate: &Candidate) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", candidate.pid.as_raw_nonzero())).expect("it runs");
+    let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    let mut ours: Vec<_> =
+        names.map(|name| name.trim().to_owned()).filter(|name| name.starts_with("leasehold")).collect();
+    ours.sort();
+    ours
 }
 
 fn sigterm_hands_the_lease_over(cluster: &Cluster) {
