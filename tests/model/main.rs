@@ -139,6 +139,7 @@ fn three_with_faults() {
 /// The checks can fail: a nanosecond a tick beyond the promised rates, two leaders are found.
 #[test]
 fn a_clock_beyond_the_promise_is_caught() {
-    let scope = Scope { name: "a clock too slow", rates: &[TOO_SLOW, TRUE], ..LED };
+    let scope =
+        Scope { name: "a clock beyond the promise, which must show two leaders", rates: &[TOO_SLOW, TRUE], ..LED };
     break_down(scope, "lead at a time");
 }
