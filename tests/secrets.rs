@@ -14,12 +14,12 @@ use std::time::Duration;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use leasehold::kube::{Client, Kubeconfig};
-use leasehold::testing::{ApiServer, Fault, User};
+use leasehold::testing::{ApiServer, Fault, User, Verb};
 use leasehold::{LeaderElector, LeaseLock};
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
-use support::SOON;
 use support::process::example;
+use support::{SOON, wait_until};
 
 /// How long a candidate is given that will not be elected: enough for a few requests.
 const REFUSED: Duration = Duration::from_secs(2);
@@ -166,6 +166,7 @@ fn the_dumps_of_the_http_library_hold_no_credentials() {
         let file = directory.path().join("kubeconfig");
         std::fs::write(&file, kubeconfig(&server, "", user)).expect("a file");
         let mut candidate = example("leader_election")
+            .args(["--lease-duration=3s", "--renew-deadline=2s", "--retry-period=100ms"])
             .args(["--lease-lock-name", "secrets", "--id", "candidate-of-a-dump", "--kubeconfig"])
             .arg(&file)
             .env("RUST_LOG", "trace")
@@ -178,6 +179,10 @@ fn the_dumps_of_the_http_library_hold_no_credentials() {
         let heard = std::thread::spawn(move || stderr.lines().map_while(Result::ok).collect::<Vec<_>>().join("\n"));
         let mut lines = stdout.lines().map_while(Result::ok);
         let elected = lines.any(|line| line.contains("started_leading"));
+        // The dumps of two threads mix now and then: among so many, some stand in one piece.
+        server.clear_requests();
+        let updates = || server.requests().iter().filter(|request| request.verb == Some(Verb::Update)).count();
+        wait_until("a dozen renewals", || updates() >= 12);
         kill_process(Pid::from_child(&candidate), Signal::TERM).expect("it runs");
         lines.for_each(drop);
         candidate.wait().expect("it ends");
