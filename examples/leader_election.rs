@@ -24,8 +24,8 @@ Usage: leader_election --lease-lock-name NAME [FLAGS]
       --id ID                      this candidate's identity (default: host name and random bits)
       --lease-lock-name NAME       the Lease to campaign for
       --lease-lock-namespace NS    its namespace (default: the context's)
-      --lease-duration D           default: 15s
-      --renew-deadline D           default: 10s
+      --lease-duration D           default: 15s; what is not set of these three follows
+      --renew-deadline D           default: 10s  from what is, in the same proportions
       --retry-period D             default: 2s
       --renew-interval D           default: the retry period
       --release-timeout D          default: the retry period

@@ -72,7 +72,10 @@ impl LeaderElectorBuilder {
     }
 
     /// How long others wait after the last renewal before they take the lease over. Rounded up to whole seconds, which
-    /// is what the record holds. Default: 15 s.
+    /// is what the record holds. Default: 15 s, or one and a half times the renew deadline if only that is set.
+    ///
+    /// What is not set of lease duration, renew deadline and retry period follows from what is, in client-go's
+    /// proportions of 15 : 10 : 2. All durations lie between 1 ms and 31 bits of seconds (68 years).
     ///
     /// # Examples
     ///
@@ -80,15 +83,18 @@ impl LeaderElectorBuilder {
     /// use std::time::Duration;
     /// use leasehold::LeaderElector;
     ///
-    /// let builder = LeaderElector::builder("jobs").lease_duration(Duration::from_secs(30));
+    /// let settings = LeaderElector::builder("jobs").lease_duration(Duration::from_secs(30)).settings()?;
+    /// assert_eq!(settings.renew_deadline, Duration::from_secs(20));
+    /// assert_eq!(settings.retry_period, Duration::from_secs(4));
+    /// # Ok::<(), leasehold::ConfigError>(())
     /// ```
     pub fn lease_duration(mut self, lease_duration: Duration) -> Self {
-        self.config.lease_duration = lease_duration;
+        self.config.lease_duration = Some(lease_duration);
         self
     }
 
     /// How long the leader keeps trying to renew before it gives up: a term is valid for this long from the moment
-    /// before its last successful renewal was sent. Default: 10 s.
+    /// before its last successful renewal was sent. Default: 10 s, or two thirds of the lease duration.
     ///
     /// It must be less than the lease duration, by at least a second where client-go may be a candidate too
     /// (see [`only_leasehold`](Self::only_leasehold)). The ratio of the two is how much clock rates may differ.
@@ -102,12 +108,12 @@ impl LeaderElectorBuilder {
     /// let builder = LeaderElector::builder("jobs").renew_deadline(Duration::from_secs(8));
     /// ```
     pub fn renew_deadline(mut self, renew_deadline: Duration) -> Self {
-        self.config.renew_deadline = renew_deadline;
+        self.config.renew_deadline = Some(renew_deadline);
         self
     }
 
     /// How long to wait between tries of what failed, and between looks at who leads where the lease cannot be watched; up
-    /// to a fifth longer, at random. Default: 2 s.
+    /// to a fifth longer, at random. Default: 2 s, or a fifth of the renew deadline.
     ///
     /// # Examples
     ///
@@ -118,7 +124,7 @@ impl LeaderElectorBuilder {
     /// let builder = LeaderElector::builder("jobs").retry_period(Duration::from_secs(1));
     /// ```
     pub fn retry_period(mut self, retry_period: Duration) -> Self {
-        self.config.retry_period = retry_period;
+        self.config.retry_period = Some(retry_period);
         self
     }
 

@@ -14,13 +14,16 @@ const CLIENT_GO_GRANULARITY: Duration = Duration::from_secs(1);
 
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// What a user chose, unchecked.
-#[derive(Debug, Clone)]
+/// What fits in `leaseDurationSeconds`, 68 years. No duration is longer, so that no sum of them overflows a clock.
+const LONGEST: Duration = Duration::from_secs(i32::MAX as u64);
+
+/// What a user chose, unchecked. What is not chosen follows from what is.
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Config {
     pub(crate) identity: Option<String>,
-    pub(crate) lease_duration: Duration,
-    pub(crate) renew_deadline: Duration,
-    pub(crate) retry_period: Duration,
+    pub(crate) lease_duration: Option<Duration>,
+    pub(crate) renew_deadline: Option<Duration>,
+    pub(crate) retry_period: Option<Duration>,
     pub(crate) renew_interval: Option<Duration>,
     pub(crate) release_timeout: Option<Duration>,
     pub(crate) reclaim_own_identity: bool,
@@ -55,7 +58,8 @@ pub struct Settings {
 /// use std::time::Duration;
 /// use leasehold::{Error, LeaderElector};
 ///
-/// let refused = LeaderElector::builder("jobs").renew_deadline(Duration::from_secs(20)).settings();
+/// let seconds = Duration::from_secs;
+/// let refused = LeaderElector::builder("jobs").lease_duration(seconds(15)).renew_deadline(seconds(20)).settings();
 /// let error = refused.unwrap_err();
 /// assert_eq!(error.field(), "renew_deadline");
 /// assert!(error.to_string().contains("less than lease_duration (15s)"));
@@ -67,73 +71,64 @@ pub struct ConfigError {
     rule: String,
 }
 
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            identity: None,
-            lease_duration: Duration::from_secs(15),
-            renew_deadline: Duration::from_secs(10),
-            retry_period: Duration::from_secs(2),
-            renew_interval: None,
-            release_timeout: None,
-            reclaim_own_identity: false,
-            only_leasehold: false,
-        }
-    }
-}
-
 impl Config {
     /// Checks every rule and fills in every default.
     pub(crate) fn validate(&self) -> Result<Settings, ConfigError> {
-        let &Self { lease_duration, renew_deadline, retry_period, .. } = self;
-        let renew_interval = self.renew_interval.unwrap_or(retry_period.min(renew_deadline / 2));
-        let release_timeout = self.release_timeout.unwrap_or(retry_period);
-        for (field, value) in [
-            ("lease_duration", lease_duration),
-            ("renew_deadline", renew_deadline),
-            ("retry_period", retry_period),
-            ("renew_interval", renew_interval),
-            ("release_timeout", release_timeout),
+        for (field, chosen) in [
+            ("lease_duration", self.lease_duration),
+            ("renew_deadline", self.renew_deadline),
+            ("retry_period", self.retry_period),
+            ("renew_interval", self.renew_interval),
+            ("release_timeout", self.release_timeout),
         ] {
+            let Some(value) = chosen else { continue };
             require(value >= SHORTEST, field, show(value), "it must be at least 1ms")?;
+            require(value <= LONGEST, field, show(value), "it must fit in 31 bits of seconds")?;
         }
-        let longest = Duration::from_secs(i32::MAX as u64);
-        require(
-            lease_duration <= longest,
-            "lease_duration",
-            show(lease_duration),
-            "it must fit in 31 bits of seconds",
-        )?;
+        let Durations { lease_duration, renew_deadline, retry_period } = self.durations()?;
+        let derived = |chosen: Option<Duration>| if chosen.is_some() { "" } else { ", which follows from what is set" };
+        let renew_interval = self.renew_interval.unwrap_or(retry_period.min(renew_deadline / 2).max(SHORTEST));
+        let release_timeout = self.release_timeout.unwrap_or(retry_period);
         require(
             renew_deadline < lease_duration,
             "renew_deadline",
-            show(renew_deadline),
-            format_args!("it must be less than lease_duration ({})", show(lease_duration)),
+            format_args!("{}{}", show(renew_deadline), derived(self.renew_deadline)),
+            format_args!(
+                "it must be less than lease_duration ({}{})",
+                show(lease_duration),
+                derived(self.lease_duration)
+            ),
         )?;
         require(
             renew_deadline > retry_period.mul_f64(JITTER_FACTOR),
             "renew_deadline",
-            show(renew_deadline),
-            format_args!("it must be greater than {JITTER_FACTOR} times retry_period ({})", show(retry_period)),
+            format_args!("{}{}", show(renew_deadline), derived(self.renew_deadline)),
+            format_args!(
+                "it must be greater than {JITTER_FACTOR} times retry_period ({}{})",
+                show(retry_period),
+                derived(self.retry_period)
+            ),
         )?;
         require(
             renew_interval <= renew_deadline / 2,
             "renew_interval",
             show(renew_interval),
             format_args!(
-                "it must be at most half of renew_deadline ({}), so that a failed renewal can be tried again",
-                show(renew_deadline)
+                "it must be at most half of renew_deadline ({}{}), so that a failed renewal can be tried again",
+                show(renew_deadline),
+                derived(self.renew_deadline)
             ),
         )?;
-        let lease_duration = Duration::from_secs(lease_duration.as_millis().div_ceil(1000) as u64);
+        let lease_duration = published(lease_duration);
         require(
             self.only_leasehold || renew_deadline + CLIENT_GO_GRANULARITY <= lease_duration,
             "renew_deadline",
-            show(renew_deadline),
+            format_args!("{}{}", show(renew_deadline), derived(self.renew_deadline)),
             format_args!(
-                "it must be at least 1s less than the published lease_duration ({}), because client-go compares \
+                "it must be at least 1s less than the published lease_duration ({}{}), because client-go compares \
                  records in whole seconds; only_leasehold(true) lifts this where no candidate runs client-go",
-                show(lease_duration)
+                show(lease_duration),
+                derived(self.lease_duration)
             ),
         )?;
         let identity = self.identity.clone().unwrap_or_else(default_identity);
@@ -148,6 +143,47 @@ impl Config {
             reclaim_own_identity: self.reclaim_own_identity,
         })
     }
+
+    /// What is not set follows from what is, in client-go's proportions of 15 : 10 : 2, and leaves the second that
+    /// client-go needs.
+    fn durations(&self) -> Result<Durations, ConfigError> {
+        let spare = if self.only_leasehold { Duration::ZERO } else { CLIENT_GO_GRANULARITY };
+        let deadline_of = |lease: Duration| (lease * 2 / 3).min(published(lease).saturating_sub(spare));
+        let lease_of = |deadline: Duration| (deadline * 3 / 2).max(deadline + spare).min(LONGEST);
+        let (lease_duration, renew_deadline) = match (self.lease_duration, self.renew_deadline, self.retry_period) {
+            (Some(lease), Some(deadline), _) => (lease, deadline),
+            (Some(lease), None, _) => {
+                require(
+                    published(lease) > spare,
+                    "lease_duration",
+                    show(lease),
+                    "it must be greater than 1s, because client-go compares records in whole seconds; \
+                     only_leasehold(true) lifts this where no candidate runs client-go",
+                )?;
+                (lease, deadline_of(lease))
+            }
+            (None, Some(deadline), _) => (lease_of(deadline), deadline),
+            (None, None, Some(retry)) => {
+                let deadline = retry * 5;
+                (lease_of(deadline), deadline)
+            }
+            (None, None, None) => (Duration::from_secs(15), Duration::from_secs(10)),
+        };
+        let retry_period = self.retry_period.unwrap_or((renew_deadline / 5).max(SHORTEST));
+        Ok(Durations { lease_duration, renew_deadline, retry_period })
+    }
+}
+
+struct Durations {
+    lease_duration: Duration,
+    renew_deadline: Duration,
+    retry_period: Duration,
+}
+
+/// What is published of a lease duration: whole seconds, and never less than it is. Others wait as long as is published,
+/// so whatever lies above that would be believed by nobody but us.
+fn published(lease_duration: Duration) -> Duration {
+    Duration::from_secs(lease_duration.as_secs() + u64::from(lease_duration.subsec_nanos() > 0)).min(LONGEST)
 }
 
 impl Settings {
@@ -261,30 +297,76 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_set_follows_from_what_is_in_client_gos_proportions() {
+        let derived = |lease: Option<u64>, deadline: Option<u64>, retry: Option<u64>| {
+            let config = Config {
+                lease_duration: lease.map(Duration::from_millis),
+                renew_deadline: deadline.map(Duration::from_millis),
+                retry_period: retry.map(Duration::from_millis),
+                ..Config::default()
+            };
+            let Settings { lease_duration, renew_deadline, retry_period, .. } = config.validate().unwrap();
+            (lease_duration.as_millis(), renew_deadline.as_millis(), retry_period.as_millis())
+        };
+        assert_eq!(derived(Some(30_000), None, None), (30_000, 20_000, 4_000));
+        assert_eq!(derived(Some(5_000), None, None), (5_000, 3_333, 666));
+        assert_eq!(derived(None, Some(20_000), None), (30_000, 20_000, 4_000));
+        assert_eq!(derived(None, None, Some(1_000)), (8_000, 5_000, 1_000), "7.5 s, published as 8");
+        assert_eq!(derived(Some(30_000), None, Some(1_000)), (30_000, 20_000, 1_000));
+        assert_eq!(derived(Some(60_000), Some(50_000), None), (60_000, 50_000, 10_000));
+        assert_eq!(derived(None, Some(3_000), Some(100)), (5_000, 3_000, 100));
+        // Where the proportions leave less than the second that client-go needs, that second counts.
+        assert_eq!(derived(Some(2_000), None, None), (2_000, 1_000, 200));
+        assert_eq!(derived(None, Some(1_500), None), (3_000, 1_500, 300));
+        assert!(rule(|config| config.lease_duration = Some(secs(1))).starts_with("lease_duration is 1s: "));
+        let alone = Config { lease_duration: Some(secs(1)), only_leasehold: true, ..Config::default() };
+        assert_eq!(alone.validate().unwrap().renew_deadline.as_millis(), 666);
+    }
+
+    #[test]
     fn each_violated_rule_names_the_field_the_value_and_the_rule() {
         assert_eq!(
-            rule(|config| config.renew_deadline = secs(15)),
+            rule(|config| {
+                config.lease_duration = Some(secs(15));
+                config.renew_deadline = Some(secs(15));
+            }),
             "renew_deadline is 15s: it must be less than lease_duration (15s)"
         );
         assert_eq!(
-            rule(|config| config.retry_period = secs(9)),
+            rule(|config| {
+                config.renew_deadline = Some(secs(10));
+                config.retry_period = Some(secs(9));
+            }),
             "renew_deadline is 10s: it must be greater than 1.2 times retry_period (9s)"
         );
-        assert!(rule(|config| config.lease_duration = Duration::ZERO).starts_with("lease_duration is 0s: "));
-        assert!(rule(|config| config.renew_deadline = Duration::ZERO).starts_with("renew_deadline is 0s: "));
-        assert!(rule(|config| config.retry_period = Duration::ZERO).starts_with("retry_period is 0s: "));
-        assert!(rule(|config| config.release_timeout = Some(Duration::ZERO)).starts_with("release_timeout is 0s: "));
-        assert!(rule(|config| config.lease_duration = secs(1 << 31)).contains("31 bits"));
-        assert!(rule(|config| config.renew_interval = Some(secs(6))).contains("at most half of renew_deadline (10s)"));
+        assert_eq!(
+            rule(|config| {
+                config.lease_duration = Some(secs(15));
+                config.retry_period = Some(secs(9));
+            }),
+            "renew_deadline is 10s, which follows from what is set: it must be greater than 1.2 times retry_period (9s)"
+        );
+        for extreme in [Duration::ZERO, Duration::from_nanos(999_999), LONGEST + Duration::from_nanos(1), Duration::MAX]
+        {
+            let field = |change: fn(&mut Config, Duration)| rule(|config| change(config, extreme));
+            let named = |rule: String, field: &str| assert!(rule.starts_with(field), "{rule}");
+            named(field(|config, value| config.lease_duration = Some(value)), "lease_duration is ");
+            named(field(|config, value| config.renew_deadline = Some(value)), "renew_deadline is ");
+            named(field(|config, value| config.retry_period = Some(value)), "retry_period is ");
+            named(field(|config, value| config.renew_interval = Some(value)), "renew_interval is ");
+            named(field(|config, value| config.release_timeout = Some(value)), "release_timeout is ");
+        }
+        assert!(rule(|config| config.lease_duration = Some(secs(1 << 31))).contains("31 bits"));
+        assert!(rule(|config| config.renew_interval = Some(secs(6))).contains("at most half of renew_deadline (10s"));
         assert_eq!(rule(|config| config.identity = Some("".into())), r#"identity is "": it must not be empty"#);
     }
 
     #[test]
     fn client_go_beside_us_needs_a_second_between_deadline_and_duration() {
         let tight = |config: &mut Config| {
-            config.lease_duration = secs(3);
-            config.renew_deadline = Duration::from_millis(2500);
-            config.retry_period = Duration::from_millis(500);
+            config.lease_duration = Some(secs(3));
+            config.renew_deadline = Some(Duration::from_millis(2500));
+            config.retry_period = Some(Duration::from_millis(500));
         };
         assert!(rule(tight).contains("only_leasehold(true)"));
         let mut alone = Config { only_leasehold: true, ..Config::default() };
@@ -293,16 +375,77 @@ mod tests {
     }
 
     #[test]
-    fn the_published_duration_is_rounded_up() {
-        let config = Config {
-            lease_duration: Duration::from_millis(2100),
-            renew_deadline: secs(2),
-            retry_period: Duration::from_millis(200),
-            ..Config::default()
-        };
-        let settings = config.validate().unwrap();
-        assert_eq!(settings.lease_duration, secs(3));
-        assert_eq!(settings.published_seconds(), 3);
+    fn the_published_duration_is_rounded_up_from_the_last_nanosecond() {
+        for (lease, published_seconds) in [
+            (Duration::from_millis(2100), 3),
+            (Duration::from_micros(2_000_999), 3),
+            (Duration::from_nanos(2_000_000_001), 3),
+            (secs(2), 2),
+        ] {
+            let config = Config {
+                lease_duration: Some(lease),
+                renew_deadline: Some(Duration::from_nanos(1_999_999_999)),
+                retry_period: Some(Duration::from_millis(200)),
+                only_leasehold: true,
+                ..Config::default()
+            };
+            let settings = config.validate().unwrap();
+            assert_eq!(settings.lease_duration, secs(published_seconds));
+            assert_eq!(settings.published_seconds(), published_seconds as i32);
+        }
+    }
+
+    /// Every duration that a caller can name either breaks a rule or gives settings that keep them all.
+    #[test]
+    fn whatever_is_accepted_keeps_every_rule_to_the_nanosecond() {
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut accepted = 0;
+        for _ in 0..200_000 {
+            let scale = 10_u64.pow(random.u32(6..12));
+            let mut any = || match random.u8(..40) {
+                0 => Some(Duration::MAX),
+                1 => Some(LONGEST),
+                2 => Some(LONGEST - Duration::from_nanos(1)),
+                3 => Some(SHORTEST),
+                4 => Some(Duration::ZERO),
+                5..=9 => None,
+                // Close to each other and to whole seconds, where rounding matters.
+                10..=19 => Some(secs(2) + Duration::from_nanos(random.u64(..2_000)) - Duration::from_nanos(1_000)),
+                _ => Some(Duration::from_nanos(random.u64(..scale * 10))),
+            };
+            let (lease_duration, renew_deadline, retry_period) = (any(), any(), any());
+            let (renew_interval, release_timeout) = (any(), any());
+            let config = Config {
+                lease_duration,
+                renew_deadline,
+                retry_period,
+                renew_interval,
+                release_timeout,
+                only_leasehold: random.bool(),
+                ..Config::default()
+            };
+            let Ok(settings) = config.validate() else { continue };
+            accepted += 1;
+            assert_eq!(settings.lease_duration.subsec_nanos(), 0, "{config:?}");
+            assert_eq!(u64::from(settings.published_seconds().unsigned_abs()), settings.lease_duration.as_secs());
+            assert!(settings.renew_deadline < settings.lease_duration, "{config:?}");
+            assert!(
+                config.only_leasehold || settings.renew_deadline + CLIENT_GO_GRANULARITY <= settings.lease_duration,
+                "{config:?}"
+            );
+            assert!(settings.retry_period.mul_f64(JITTER_FACTOR) < settings.renew_deadline, "{config:?}");
+            assert!(settings.renew_interval <= settings.renew_deadline / 2, "{config:?}");
+            for (chosen, used) in [
+                (renew_deadline, settings.renew_deadline),
+                (retry_period, settings.retry_period),
+                (renew_interval, settings.renew_interval),
+                (release_timeout, settings.release_timeout),
+            ] {
+                assert!(chosen.is_none_or(|chosen| chosen == used), "{config:?}");
+                assert!((SHORTEST..=LONGEST).contains(&used), "{config:?}");
+            }
+        }
+        assert!(accepted > 1_000, "{accepted}");
     }
 
     #[test]

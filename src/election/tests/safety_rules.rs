@@ -201,7 +201,7 @@ fn the_fencing_token_grows_over_deletion_and_re_creation() {
 
 #[test]
 fn whole_seconds_are_published_rounded_up() {
-    let mut scenario = Scenario::with(|config| config.lease_duration = millis(14_001));
+    let mut scenario = Scenario::with(|config| config.lease_duration = Some(millis(14_001)));
     scenario.election.campaign(false);
     scenario.found_nothing();
     assert_eq!(scenario.write().record.lease_duration_seconds, Some(15));
