@@ -41,6 +41,7 @@ mod kubeconfig;
 mod mask;
 mod proxy;
 mod request;
+mod reused;
 #[cfg(feature = "kubeconfig")]
 mod rfc3339;
 mod secret;

@@ -161,6 +161,9 @@ pub enum LockErrorKind {
     Expired,
     /// The lock cannot do this at all.
     Unsupported,
+    /// A connection that had carried requests before was closed under this one, before a single byte of an answer. It may
+    /// have been carried out. The next attempt is sent at once.
+    ConnectionClosed,
     /// The store cannot be reached or says that it cannot answer now.
     Unavailable,
 }

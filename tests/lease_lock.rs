@@ -1,10 +1,15 @@
-//! `LeaseLock`'s duties, on the in-memory API server: what an update compares.
+//! `LeaseLock`'s duties, on the in-memory API server: what an update compares, what a watch asks for, and what it says
+//! of its end.
 
+use std::thread;
 use std::time::Duration;
 
+use crossbeam_channel::unbounded;
+
 use leasehold::kube::{Client, Kubeconfig};
-use leasehold::testing::{ApiServer, Resource};
-use leasehold::{LeaderElectionRecord, LeaseLock, Lock, LockErrorKind, Observed};
+use leasehold::testing::{ApiServer, Fault, Resource, Verb};
+use leasehold::{LeaderElectionRecord, LeaseLock, Lock, LockError, LockErrorKind, Observed, WatchEvent, WatchStop};
+use serde_json::json;
 
 const SOON: Duration = Duration::from_secs(10);
 const NAMESPACE: &str = "default";
@@ -41,4 +46,70 @@ fn an_update_of_what_has_moved_is_a_conflict_and_leaves_it() {
     assert_eq!(error.kind(), LockErrorKind::Conflict);
     let standing = lock.get(SOON).expect("an answer").expect("a lease");
     assert_eq!(standing.record.holder(), Some("b"));
+}
+
+#[test]
+fn a_watch_asks_for_this_lease_where_it_goes_on_and_for_bookmarks() {
+    for goes_on in [false, true] {
+        let (server, lock, base) = created();
+        let after = goes_on.then_some(base.version);
+        let stop = WatchStop::new();
+        let (told, tells) = unbounded();
+        thread::scope(|scope| {
+            let watching = scope.spawn(|| lock.watch(after, &stop, &mut |event| drop(told.send(event))));
+            let opened = tells.recv_timeout(SOON);
+            stop.stop();
+            assert!(matches!(opened, Ok(WatchEvent::Opened)), "{opened:?}");
+            let ended = watching.join().expect("no panic").expect_err("stopped");
+            assert_eq!(ended.kind(), LockErrorKind::Interrupted);
+        });
+        let asked: Vec<_> = server.requests().into_iter().filter(|request| request.verb == Some(Verb::Watch)).collect();
+        assert_eq!(asked.len(), 1);
+        let has = |parameter: &str| asked[0].query.split('&').any(|it| it == parameter);
+        assert!(has("watch=true") && has("allowWatchBookmarks=true"), "{}", asked[0].query);
+        assert!(has("fieldSelector=metadata.name%3Dlocked"), "{}", asked[0].query);
+        assert!(asked[0].query.contains("timeoutSeconds="), "{}", asked[0].query);
+        match after {
+            Some(version) => assert!(has(&format!("resourceVersion={version}")), "{}", asked[0].query),
+            None => assert!(!asked[0].query.contains("resourceVersion"), "{}", asked[0].query),
+        }
+    }
+}
+
+/// What a watch ends with that is spoiled like this.
+fn end_of_a_watch(fault: Fault) -> LockError {
+    let (server, lock, base) = created();
+    server.fault(fault.verb(Verb::Watch));
+    lock.watch(Some(base.version), &WatchStop::new(), &mut |_| {}).expect_err("it is spoiled")
+}
+
+/// As a server says it in a watch that has begun.
+fn error_event(code: u16, reason: &str) -> Fault {
+    let event = json!({ "type": "ERROR", "object": {
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code, "message": "made up",
+        "details": { "retryAfterSeconds": 9 },
+    } });
+    Fault::watch_bytes(format!("{event}\n"))
+}
+
+#[test]
+fn a_watch_that_is_refused_as_gone_has_expired() {
+    assert_eq!(end_of_a_watch(Fault::status(410, "Expired", "made up")).kind(), LockErrorKind::Expired);
+    assert_eq!(end_of_a_watch(Fault::status(410, "Gone", "made up")).kind(), LockErrorKind::Expired);
+}
+
+#[test]
+fn a_watch_that_is_ended_as_gone_has_expired() {
+    assert_eq!(end_of_a_watch(error_event(410, "Expired")).kind(), LockErrorKind::Expired);
+    assert_eq!(end_of_a_watch(error_event(500, "InternalError")).kind(), LockErrorKind::Unavailable);
+}
+
+#[test]
+fn a_watch_that_ends_passes_on_for_how_long_the_server_asks_to_be_left_alone() {
+    for code in [410, 429, 503] {
+        let refused = end_of_a_watch(Fault::status(code, "TooManyRequests", "made up").retry_after(9));
+        assert_eq!(refused.retry_after(), Some(Duration::from_secs(9)), "{code}");
+        let ended = end_of_a_watch(error_event(code, "TooManyRequests"));
+        assert_eq!(ended.retry_after(), Some(Duration::from_secs(9)), "{code}");
+    }
 }

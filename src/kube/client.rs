@@ -141,7 +141,9 @@ impl Client {
                 // the server can have carried it out and closed before the answer came through, and a second copy
                 // would be judged against the first one's result. The caller has to look at what is there.
                 Err(e)
-                    if request.method == Method::Get && e.kind() == &ErrorKind::Io && !interrupter.is_interrupted() =>
+                    if request.method == Method::Get
+                        && matches!(e.kind(), ErrorKind::Io | ErrorKind::ConnectionClosed)
+                        && !interrupter.is_interrupted() =>
                 {
                     log::debug!("kube: {e}; trying once more on a new connection");
                     self.shared.exchange(&attempt, credentials, &wire, true)

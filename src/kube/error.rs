@@ -61,6 +61,9 @@ pub enum ErrorKind {
     Connect,
     /// The connection broke while a request was under way.
     Io,
+    /// A connection that had carried requests before was closed under this one, before a single byte of the answer. The
+    /// server may have carried it out.
+    ConnectionClosed,
     /// The TLS session failed for another reason than an untrusted server certificate.
     Tls,
     /// The server's certificate is not trusted, not for this name, or out of date. Retrying does not help.

@@ -21,6 +21,7 @@ use super::error::{Error, ErrorKind};
 use super::interrupt::Interrupter;
 use super::mask::unmask;
 use super::proxy::Proxy;
+use super::reused::Reused;
 use super::tls::{TlsFailure, TlsParts};
 
 /// Opens the connections of one agent.
@@ -89,10 +90,10 @@ impl Connector<()> for KubeConnector {
         }
         let socket = Socket { stream, buffers: buffers(details), opening: self.opening.clone() };
         match &self.tls {
-            None => Ok(Some(Box::new(socket))),
+            None => Ok(Some(Box::new(Reused::new(socket)))),
             Some(parts) => {
                 let tls = TlsSocket::handshake(parts, socket, details, deadline)?;
-                Ok(Some(Box::new(tls)))
+                Ok(Some(Box::new(Reused::new(tls))))
             }
         }
     }

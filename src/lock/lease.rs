@@ -141,6 +141,7 @@ impl LeaseLock {
             },
             ErrorKind::Timeout => (LockErrorKind::Timeout, None),
             ErrorKind::Interrupted => (LockErrorKind::Interrupted, None),
+            ErrorKind::ConnectionClosed => (LockErrorKind::ConnectionClosed, None),
             ErrorKind::TlsVerification => (LockErrorKind::Untrusted, Some("check the cluster's CA".into())),
             ErrorKind::BodyTooLarge | ErrorKind::Malformed => (LockErrorKind::Malformed, None),
             ErrorKind::Credentials => (LockErrorKind::Unauthorized, None),

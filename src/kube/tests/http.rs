@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
 
-use super::server::{ok, raw, script, serve, silent};
+use super::server::{closes_after, ok, raw, script, serve, silent};
 use super::{LONG, Scratch, get, put};
 use crate::kube::dial::Network;
 use crate::kube::{Client, ClientConfig, Error, ErrorKind, Method, Request};
@@ -287,11 +287,37 @@ fn a_get_survives_a_stale_connection_and_a_write_is_never_sent_twice() {
     let client = server.client();
     put(&client, LONG).unwrap();
     let error = put(&client, LONG).unwrap_err();
-    assert_eq!(error.kind(), &ErrorKind::Io);
+    assert_eq!(error.kind(), &ErrorKind::ConnectionClosed);
     assert!(error.maybe_sent());
     server.next();
     server.next();
     assert!(server.no_more());
+}
+
+/// How a connection is closed under a request: after so many answers, and with this much of another. And what the
+/// request ends with.
+pub(super) const CLOSED: [(usize, &str, ErrorKind); 7] = [
+    (1, "", ErrorKind::ConnectionClosed),
+    (3, "", ErrorKind::ConnectionClosed),
+    (0, "", ErrorKind::Io),
+    (0, "HTTP/1.1 200 OK\r\nContent-Le", ErrorKind::Io),
+    (1, "H", ErrorKind::Io),
+    (1, "HTTP/1.1 200 OK\r\nContent-Le", ErrorKind::Io),
+    (1, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort", ErrorKind::Io),
+];
+
+#[test]
+fn a_used_connection_that_is_closed_without_a_word_is_told_from_one_that_breaks() {
+    for (answers, part, kind) in CLOSED {
+        let server = serve(vec![closes_after(answers, part, false)]);
+        let client = server.client();
+        for _ in 0..answers {
+            put(&client, LONG).unwrap();
+        }
+        let error = put(&client, LONG).unwrap_err();
+        assert_eq!(error.kind(), &kind, "after {answers} answers and {part:?}: {error}");
+        assert!(error.maybe_sent());
+    }
 }
 
 #[test]

@@ -13,8 +13,19 @@ use crate::kube::{Client, ClientConfig};
 
 pub(super) type Script = Box<dyn FnOnce(&mut Connection) + Send>;
 
-pub(super) trait Duplex: Read + Write + Send {}
-impl<T: Read + Write + Send> Duplex for T {}
+pub(super) trait Duplex: Read + Write + Send {
+    /// Says that nothing more will come, where the protocol has a word for that.
+    fn say_goodbye(&mut self) {}
+}
+
+impl Duplex for TcpStream {}
+
+impl Duplex for rustls::StreamOwned<rustls::ServerConnection, TcpStream> {
+    fn say_goodbye(&mut self) {
+        self.conn.send_close_notify();
+        let _ = self.flush();
+    }
+}
 
 pub(super) struct Connection {
     io: Box<dyn Duplex>,
@@ -100,6 +111,10 @@ impl Connection {
         self.send(&format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len()));
     }
 
+    pub(super) fn say_goodbye(&mut self) {
+        self.io.say_goodbye();
+    }
+
     /// Waits until the client closes.
     pub(super) fn hang(&mut self) {
         let mut buffer = [0; 1024];
@@ -146,6 +161,21 @@ pub(super) fn raw(text: impl Into<String>) -> Script {
     script(move |c| {
         c.request();
         c.send(&text);
+    })
+}
+
+/// Answers so many requests, and under the next one sends a part of an answer and closes, with a goodbye or without.
+pub(super) fn closes_after(answers: usize, part: &'static str, goodbye: bool) -> Script {
+    script(move |c| {
+        for _ in 0..answers {
+            c.request();
+            c.answer("200 OK", "{}");
+        }
+        c.request();
+        c.send(part);
+        if goodbye {
+            c.say_goodbye();
+        }
     })
 }
 

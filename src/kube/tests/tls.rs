@@ -6,7 +6,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 
-use super::server::{Script, Server, ok, raw, script, serve, serve_with};
+use super::http::CLOSED;
+use super::server::{Script, Server, closes_after, ok, raw, script, serve, serve_with};
 use super::{LONG, get, put};
 use crate::kube::{Client, ClientConfig, ErrorKind};
 
@@ -98,6 +99,24 @@ fn connections_are_reused_under_tls() {
     let client = Client::new(config(&server, &ours.pem)).unwrap();
     for _ in 0..3 {
         put(&client, LONG).unwrap();
+    }
+}
+
+#[test]
+fn a_used_connection_that_is_closed_without_a_word_is_told_from_one_that_breaks_under_tls() {
+    let ours = authority();
+    let leaf = ours.leaf("127.0.0.1");
+    for goodbye in [false, true] {
+        for (answers, part, kind) in CLOSED {
+            let server = tls_server(&leaf, vec![closes_after(answers, part, goodbye)]);
+            let client = Client::new(config(&server, &ours.pem)).unwrap();
+            for _ in 0..answers {
+                put(&client, LONG).unwrap();
+            }
+            let error = put(&client, LONG).unwrap_err();
+            assert_eq!(error.kind(), &kind, "goodbye {goodbye}, after {answers} answers and {part:?}: {error}");
+            assert!(error.maybe_sent());
+        }
     }
 }
 
