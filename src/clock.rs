@@ -5,6 +5,8 @@
 
 use std::time::{Duration, SystemTime};
 
+mod supported;
+
 /// A point on the local clock, in nanoseconds since an origin that is arbitrary but fixed for the machine's uptime.
 ///
 /// Moments of different machines, or from before and after a reboot, have nothing to say to each other.
@@ -56,18 +58,18 @@ impl Now {
 }
 
 /// Reads the local clock. On Linux this is one vDSO call, as cheap as `Instant::now()`.
-#[cfg(any(target_os = "linux", target_os = "android"))]
+#[cfg(any(target_os = "linux", target_os = "android", target_os = "openbsd"))]
 pub(crate) fn now() -> Moment {
     read(rustix::time::ClockId::Boottime)
 }
 
-/// Reads the local clock. `CLOCK_MONOTONIC` counts suspend on Apple's systems, where `Instant` does not.
-#[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
+/// Reads the local clock. `CLOCK_MONOTONIC` counts sleep on Apple's systems, where `Instant` does not.
+#[cfg(target_vendor = "apple")]
 pub(crate) fn now() -> Moment {
     read(rustix::time::ClockId::Monotonic)
 }
 
-#[cfg(unix)]
+#[cfg(not(windows))]
 fn read(clock: rustix::time::ClockId) -> Moment {
     let time = rustix::time::clock_gettime(clock);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
@@ -76,7 +78,7 @@ fn read(clock: rustix::time::ClockId) -> Moment {
 }
 
 /// Reads the local clock. The performance counter under `Instant` counts suspend on Windows.
-#[cfg(not(unix))]
+#[cfg(windows)]
 pub(crate) fn now() -> Moment {
     use std::sync::OnceLock;
     use std::time::Instant;
