@@ -54,8 +54,8 @@ impl LeaderElectorBuilder {
 
     /// Who this candidate is in the record. Default: the host's name and 64 random bits.
     ///
-    /// No two processes may ever use the same identity at a time. One that restarts within a lease duration of its own
-    /// crash under the same identity waits like anybody else, unless
+    /// No two processes may ever use the same identity at a time: who finds another that does says so in the log. One that
+    /// restarts within a lease duration of its own crash under the same identity waits like anybody else, unless
     /// [`reclaim_own_identity`](Self::reclaim_own_identity) is set.
     ///
     /// # Examples
@@ -150,6 +150,9 @@ impl LeaderElectorBuilder {
 
     /// How long dropping or releasing a guard may block until the release is confirmed. Default: the retry period.
     ///
+    /// A server that is half a second of round trip away needs up to four of them: one for a renewal that is under way, and
+    /// three where a new connection has to be opened.
+    ///
     /// # Examples
     ///
     /// ```
@@ -166,7 +169,8 @@ impl LeaderElectorBuilder {
     /// Takes over at once a record that has our identity although this process did not write it, as client-go does.
     ///
     /// Only for platforms that guarantee that an identity is never used twice at a time, such as a StatefulSet's pod
-    /// names: with a twin alive, both would believe that they lead. Default: false.
+    /// names: with another process alive that has it, both would believe that they lead, in turns of a retry period.
+    /// Default: false.
     ///
     /// # Examples
     ///
@@ -248,7 +252,10 @@ impl LeaderElectorBuilder {
         self.start_with(Client::new(config)?)
     }
 
-    /// Starts the elector's thread on a client of the caller's, which may be shared.
+    /// Starts the elector's thread on a client of the caller's.
+    ///
+    /// One client an elector: a release, and news that cannot wait, end whatever requests are under way on its client, of
+    /// this lease and of any other. (Clones of a client are the same client.)
     ///
     /// # Errors
     ///

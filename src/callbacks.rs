@@ -92,7 +92,7 @@ impl LeaderElector {
                 let _working = working;
                 callbacks.on_started_leading(&guard);
             });
-            let mut stop = stop.clone();
+            let (mut stop, mut transitions) = (stop.clone(), transitions.clone());
             loop {
                 channel::select! {
                     recv(done) -> _ => break,
@@ -101,8 +101,10 @@ impl LeaderElector {
                         // A channel without senders is always ready: listen to it once.
                         stop = channel::never();
                     }
-                    recv(transitions) -> transition => if let Ok(transition) = transition {
-                        tell(callbacks, &transition);
+                    recv(transitions) -> transition => match transition {
+                        Ok(transition) => tell(callbacks, &transition),
+                        // The elector's thread is gone, and so is the term: what is left is to wait for the work.
+                        Err(_) => transitions = channel::never(),
                     },
                 }
             }

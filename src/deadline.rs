@@ -63,13 +63,20 @@ impl Deadline {
         false
     }
 
-    /// Ends the term for good, if it was not over.
-    pub fn end(&self) {
-        let ended = self
-            .0
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |until| (until > Self::ENDED).then_some(Self::ENDED));
-        // Over already, for whichever reason: that stays as it is.
-        let _ = ended;
+    /// Ends the term for good. False if it has run out by `now` or before, and that is why it is over.
+    pub fn end(&self, now: Moment) -> bool {
+        let mut until = self.0.load(Ordering::SeqCst);
+        loop {
+            let over = match until {
+                Self::EXPIRED | Self::ENDED => return until == Self::ENDED,
+                _ if until > now.as_nanos() => Self::ENDED,
+                _ => Self::EXPIRED,
+            };
+            match self.0.compare_exchange(until, over, Ordering::SeqCst, Ordering::SeqCst) {
+                Ok(_) => return over == Self::ENDED,
+                Err(newer) => until = newer,
+            }
+        }
     }
 
     /// Whether [`end`](Self::end) ended the term, and not time.
@@ -122,14 +129,19 @@ mod tests {
     #[test]
     fn an_end_is_told_from_an_expiry() {
         let deadline = Deadline::new(at(10));
-        deadline.end();
+        assert!(deadline.end(at(9)));
         assert_eq!(deadline.remaining(at(1)), Duration::ZERO);
         assert!(!deadline.extend(at(1), at(20)));
         assert!(deadline.was_ended());
 
         let deadline = Deadline::new(at(10));
         assert!(!deadline.is_valid(at(10)));
-        deadline.end();
+        assert!(!deadline.end(at(9)));
         assert!(!deadline.was_ended(), "it had run out before");
+
+        let deadline = Deadline::new(at(10));
+        assert!(!deadline.end(at(10)), "nobody had looked, but it had run out");
+        assert!(!deadline.was_ended());
+        assert!(!deadline.is_valid(at(1)));
     }
 }

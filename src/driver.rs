@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use crate::campaign::Pending;
 use crate::clock::{self, Moment, Now};
-use crate::config::Settings;
 use crate::deadline::Deadline;
 use crate::election::{Answer, Election, Event, Request, Step, StopReason, Verb};
 use crate::error::Error;
 use crate::guard::{LeaderGuard, Term};
 use crate::health::HealthCheck;
-use crate::link::{Command, Link, Word};
+use crate::link::{Command, Link, Patience, Word};
 use crate::lock::{Lock, LockError};
 use crate::sync::Arc;
 use crate::sync::channel::{Receiver, Sender};
@@ -22,6 +21,7 @@ use crate::watcher::Watcher;
 pub(crate) struct Shared {
     pub(crate) link: Arc<Link>,
     pub(crate) pending: Arc<Pending>,
+    pub(crate) patience: Arc<Patience>,
     pub(crate) subscriptions: Arc<Subscriptions>,
     pub(crate) health: HealthCheck,
 }
@@ -52,16 +52,16 @@ struct Trouble {
 
 impl Driver {
     pub(crate) fn new(
-        settings: Settings,
-        seed: u64,
+        election: Election,
+        renew_deadline: Duration,
         lock: Arc<dyn Lock>,
         commands: Receiver<Command>,
         watcher: Watcher,
         shared: Shared,
     ) -> Self {
         Self {
-            renew_deadline: settings.renew_deadline,
-            election: Election::new(settings, seed),
+            renew_deadline,
+            election,
             lock,
             commands,
             watcher,
@@ -109,11 +109,11 @@ impl Driver {
             Command::Campaign { once } if self.shared.pending.is_waiting() => self.election.campaign(once),
             Command::Campaign { .. } => {}
             Command::Withdraw => self.election.withdraw(),
-            Command::StepDown => self.election.step_down(),
-            Command::GuardGone(word) => {
+            Command::StepDown => self.election.step_down(clock::now()),
+            Command::GuardGone { word, at } => {
                 let _ = word.try_send(Word::Heard);
                 self.releasing = Some(word);
-                self.election.guard_gone(clock::now());
+                self.election.guard_gone(clock::now(), at);
                 self.tell();
                 self.shared.health.guard_gone();
             }
@@ -153,6 +153,7 @@ impl Driver {
             self.shared.pending.fail(Error::Lock(error), &self.shared.link);
         }
         self.election.answered(now, id, answer);
+        self.shared.patience.set(self.election.interrupt_after());
         self.tell();
     }
 
@@ -221,6 +222,11 @@ impl Driver {
                     "{}: another process uses our identity: every candidate needs its own",
                     self.lock.describe()
                 ),
+                Event::Predecessor => log::info!(
+                    "{}: held under our identity, by a process before this one: it has to run out, unless \
+                     reclaim_own_identity(true) says that no two processes ever share one",
+                    self.lock.describe()
+                ),
             }
         }
         told
@@ -228,7 +234,8 @@ impl Driver {
 
     fn elected(&mut self, deadline: Arc<Deadline>, fencing_token: u64) {
         if !self.shared.pending.is_waiting() {
-            return self.election.guard_gone(clock::now());
+            let now = clock::now();
+            return self.election.guard_gone(now, now);
         }
         log::info!("{}: started leading, fencing token {fencing_token}", self.lock.describe());
         let term = Arc::new(Term::new(deadline, fencing_token));
@@ -238,19 +245,21 @@ impl Driver {
         // Between the question above and here the campaign may have been withdrawn.
         if let Some(unwanted) = self.shared.pending.win(guard, &self.shared.link) {
             unwanted.forget();
-            self.election.guard_gone(clock::now());
+            let now = clock::now();
+            self.election.guard_gone(now, now);
         }
     }
 
     fn lost(&mut self, reason: StopReason) {
         let Some(term) = &self.term else { return };
+        // Whoever ended the term first has said why.
+        let reason = term.end(reason);
         match &reason {
             StopReason::Released | StopReason::SteppedDown => {
                 log::info!("{}: stopped leading: {reason}", self.lock.describe());
             }
             _ => log::warn!("{}: stopped leading: {reason}", self.lock.describe()),
         }
-        term.end(reason.clone());
         if reason != StopReason::Released {
             self.shared.health.term_ended();
         }
@@ -262,9 +271,77 @@ impl Drop for Driver {
     /// However the thread ends, nobody may be left waiting for it, and no term may outlive it.
     fn drop(&mut self) {
         if let Some(term) = self.term.take() {
-            term.end(StopReason::Released);
+            // If it has been told already, nothing more is.
+            self.shared.subscriptions.stopped(term.end(StopReason::ElectorPanicked));
+        }
+        if std::thread::panicking() {
+            self.shared.health.thread_panicked();
         }
         self.shared.pending.stop(&self.shared.link);
         self.shared.subscriptions.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::campaign::Delivery;
+    use crate::elector::LeaderElector;
+    use crate::record::{LeaderElectionRecord, Observed};
+    use crate::sync::channel;
+    use crate::transition::Transition;
+
+    struct NoLock;
+
+    impl Lock for NoLock {
+        fn get(&self, _: Duration) -> Result<Option<Observed>, LockError> {
+            unreachable!("nobody asks")
+        }
+        fn create(&self, _: &LeaderElectionRecord, _: Duration) -> Result<Observed, LockError> {
+            unreachable!("nobody asks")
+        }
+        fn update(&self, _: &Observed, _: &LeaderElectionRecord, _: Duration) -> Result<Observed, LockError> {
+            unreachable!("nobody asks")
+        }
+        fn describe(&self) -> String {
+            "no lock".into()
+        }
+    }
+
+    /// One whose thread is this test.
+    fn driver() -> Driver {
+        let settings = LeaderElector::builder("jobs").settings().unwrap();
+        let election = Election::new(settings.clone(), 1);
+        let patience = Arc::new(Patience::new(election.interrupt_after()));
+        let lock: Arc<dyn Lock> = Arc::new(NoLock);
+        let (sender, commands) = channel::unbounded();
+        let watcher = Watcher::spawn(Arc::clone(&lock), sender.clone(), &settings, Arc::clone(&patience)).unwrap();
+        let link = Link::new(sender, Arc::clone(&lock), settings.release_timeout, Arc::clone(&patience));
+        let shared = Shared {
+            link: Arc::new(link),
+            pending: Arc::default(),
+            patience,
+            subscriptions: Arc::default(),
+            health: HealthCheck::new(settings.lease_duration),
+        };
+        Driver::new(election, settings.renew_deadline, lock, commands, watcher, shared)
+    }
+
+    /// The holder has ended its term, and its word is still on the way when the thread learns of another end.
+    #[test]
+    fn whoever_ends_a_term_first_says_why_to_everybody() {
+        let mut driver = driver();
+        let transitions = driver.shared.subscriptions.subscribe();
+        let (sender, receiver) = channel::bounded(1);
+        driver.shared.pending.enter(Delivery::Term(sender), &driver.shared.link).unwrap();
+        driver.elected(Arc::new(Deadline::new(clock::now() + Duration::from_secs(3_600))), 7);
+        let guard = receiver.recv().unwrap().unwrap();
+        guard.step_down();
+        driver.lost(StopReason::Superseded { by: None });
+        assert_eq!(guard.check().unwrap_err().reason, StopReason::SteppedDown);
+        let told: Vec<_> = transitions.try_iter().collect();
+        let stopped = Transition::StoppedLeading { reason: StopReason::SteppedDown };
+        assert_eq!(told, [Transition::StartedLeading { fencing_token: 7 }, stopped]);
+        guard.forget();
     }
 }

@@ -15,6 +15,7 @@ use crate::sync::Arc;
 
 mod learning;
 mod messages;
+mod round_trip;
 mod sending;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,8 @@ mod watching;
 #[cfg(any(test, feature = "testing"))]
 pub use messages::Look;
 pub use messages::{Answer, Event, Request, Step, StopReason, Verb};
+pub use round_trip::InterruptAfter;
+use round_trip::RoundTrip;
 
 /// One candidate's part in an election.
 #[derive(Debug)]
@@ -38,6 +41,9 @@ pub struct Election {
     watch: watching::Watch,
     last_stamp: Option<(u64, Moment)>,
     last_request: u64,
+    /// The latest request, and when it was sent, until it is answered.
+    in_flight: Option<(u64, Moment)>,
+    round_trip: RoundTrip,
     last_acquisition: u64,
     reported_leader: Option<String>,
     /// Whether somebody waits to hear that the record of the last term is not ours any more.
@@ -52,7 +58,10 @@ pub struct Election {
 #[derive(Debug)]
 enum Seen {
     Nothing,
-    Absent,
+    /// With the uid of the object that was there before. Nothing that is of that object can come after.
+    Absent {
+        gone: Option<String>,
+    },
     Record(Known),
 }
 
@@ -69,7 +78,10 @@ enum Whose {
     Nobodys,
     /// One of our own writes.
     Ours,
-    /// It has our identity and is none of our writes.
+    /// It has our identity, is none of our writes, and stands as it was first found: that of a process that had our
+    /// identity before, as far as anybody can tell.
+    Predecessors,
+    /// It has our identity, and was written by another process that lives.
     Twins,
     Others,
 }
@@ -83,6 +95,10 @@ struct OpenWrite {
     record: LeaderElectionRecord,
     sent_at: Moment,
     acquisition: u64,
+    /// A create that was seen. Only a copy of it may land yet.
+    has_landed: bool,
+    /// A create that a read did not find although it had as long to land as a term lasts.
+    is_overdue: bool,
 }
 
 #[derive(Debug)]
@@ -134,6 +150,12 @@ struct Pace {
     write_at: Moment,
     /// A write failed in a way that says the record moved: look before writing again.
     unsettled: bool,
+    /// The store asked to be left alone until then.
+    paused_until: Moment,
+    /// When a record that another process wrote under our identity may be reclaimed.
+    reclaim_at: Moment,
+    /// A request was repeated at once because its connection had been closed, and none has been answered since.
+    repeated: bool,
 }
 
 impl Election {
@@ -147,10 +169,19 @@ impl Election {
             seen: Seen::Nothing,
             open: Vec::new(),
             phase: Phase::Observing,
-            pace: Pace { look_at: start, write_at: start, unsettled: false },
-            watch: watching::Watch::new(),
+            pace: Pace {
+                look_at: start,
+                write_at: start,
+                unsettled: false,
+                paused_until: start,
+                reclaim_at: start,
+                repeated: false,
+            },
+            watch: watching::Watch::default(),
             last_stamp: None,
             last_request: 0,
+            in_flight: None,
+            round_trip: RoundTrip::default(),
             last_acquisition: 0,
             reported_leader: None,
             settling: false,
@@ -184,24 +215,30 @@ impl Election {
     }
 
     /// Ends the validity of the term. The record stays ours, and renewed, until the guard goes.
-    pub fn step_down(&mut self) {
-        self.lose(StopReason::SteppedDown);
+    pub fn step_down(&mut self, now: Moment) {
+        self.lose(now, StopReason::SteppedDown);
     }
 
-    /// The guard of the term is gone, or nobody took it: releases the record if it is still ours.
-    pub fn guard_gone(&mut self, now: Moment) {
-        self.lose(StopReason::Released);
+    /// The guard of the term is gone since `gone_at`, or nobody took it: releases the record if it is still ours.
+    pub fn guard_gone(&mut self, now: Moment, gone_at: Moment) {
+        self.lose(now, StopReason::Released);
         if let Phase::Leading(_) = self.phase {
             self.phase = Phase::Observing;
             self.settling = true;
-            self.hurry_until = Some(now + self.settings.release_timeout);
+            self.hurry_until = Some(gone_at + self.settings.release_timeout);
             self.pace.write_at = now;
             if self.pace.unsettled {
                 // A look that is under way may be interrupted for the release.
                 self.pace.look_at = now;
             }
+            self.shorten_pause(now);
             self.settle();
         }
+    }
+
+    /// How long a request under way is left to finish by itself when something waits behind it.
+    pub fn interrupt_after(&self) -> InterruptAfter {
+        self.round_trip.interrupt_after(self.settings.release_timeout, self.settings.renew_deadline)
     }
 
     /// No campaign will come any more: the election finishes when its record is released and its writes are closed,
@@ -214,15 +251,19 @@ impl Election {
     /// What to do now.
     pub fn next(&mut self, now: Now) -> Step {
         self.notice_expiry(now.local);
-        self.notice_silence(now.local);
+        self.notice_what_is_owed(now.local);
         match &self.phase {
-            Phase::Leading(term) => match term.standing {
-                Standing::Lost => self.observe(now.local),
-                _ if self.pace.unsettled => self.look(now.local, term.renew_at),
-                _ if now.local >= term.renew_at => self.renew(now),
-                _ if self.watch.stands && !self.watch.checked => self.look(now.local, term.renew_at),
-                _ => self.wait(term.renew_at),
-            },
+            Phase::Leading(term) => {
+                let renew_at = term.renew_at.max(self.pace.paused_until);
+                match term.standing {
+                    Standing::Lost => self.observe(now.local),
+                    _ if self.pace.unsettled => self.look(now.local, renew_at),
+                    _ if now.local >= renew_at => self.renew(now),
+                    // Without a watch its renewals tell a leader all that it needs.
+                    _ if self.watch.is_open() => self.look(now.local, renew_at),
+                    _ => self.wait(now.local, renew_at),
+                }
+            }
             Phase::Campaigning(_) => self.pursue(now),
             Phase::Observing if self.owes_release() => self.release(now),
             Phase::Observing if self.closing => self.finish(now.local),
@@ -232,35 +273,48 @@ impl Election {
 
     /// What came of the request `id`: also of one that was given up, if its answer still arrives.
     pub fn answered(&mut self, now: Moment, id: u64, answer: Answer) {
+        self.note_round_trip(now, id, &answer);
         match answer {
             Answer::Read(look, Some(observed)) => {
                 if self.went_back(look, &observed) {
-                    self.start_over();
+                    self.start_over(now);
                 }
-                self.learn(now, now, observed);
+                let version = observed.version;
+                self.learn_answer(now, id, observed);
                 self.pace.unsettled = false;
-                self.watch.checked |= look.watched;
+                self.bear_out(now, look, Some(version));
             }
             Answer::Read(look, None) => {
                 if look.newest == self.newest {
-                    self.learn_absence();
+                    self.learn_absence(now);
                 }
-                self.watch.checked |= look.watched;
+                // A create has no base that could be outdated: it may land at any time. But a closed election does not wait
+                // for one that has not landed in as long as a term lasts.
+                for write in self.open.iter_mut().filter(|write| write.base == 0) {
+                    write.is_overdue |= look.sent_at >= write.sent_at + self.settings.renew_deadline;
+                }
                 self.pace.unsettled = false;
+                self.bear_out(now, look, None);
             }
             Answer::Written(observed) => {
+                self.watch.reached(observed.version);
                 // A write that is not open any more was judged by its echo, or belongs to a store that is no more.
-                if self.is_open(id) && !self.learn(now, now, observed) {
+                if self.is_open(id) && !self.learn_answer(now, id, observed) {
                     self.write_failed(now, false);
                 }
                 self.open.retain(|write| write.id != id);
             }
+            Answer::Failed(error) if error.kind() == LockErrorKind::ConnectionClosed && !self.pace.repeated => {
+                self.repeat(now);
+            }
             Answer::Failed(error) => {
                 let moved = matches!(error.kind(), LockErrorKind::Conflict | LockErrorKind::AlreadyExists);
-                let write = self.open.iter().find(|write| write.id == id);
+                let write = self.open.iter().find(|write| write.id == id && !write.has_landed);
                 // A renewal that was given up for a release does not hold it up: the release settles both.
                 let given_up = |write: &OpenWrite| !moved && write.acquisition != 0 && self.owes_release();
-                if write.is_some_and(|write| !given_up(write)) {
+                // What beat a create may have been told of before its refusal: then nothing more will be.
+                let explained = |write: &OpenWrite| moved && write.base == 0 && matches!(self.seen, Seen::Record(_));
+                if write.is_some_and(|write| !given_up(write) && !explained(write)) {
                     self.write_failed(now, moved);
                 }
                 self.pause(now, error.retry_after().unwrap_or_default());
@@ -295,18 +349,21 @@ impl Election {
         let takeover_at = match &self.seen {
             _ if self.pace.unsettled => None,
             Seen::Nothing => None,
-            Seen::Absent => Some(now.local),
+            Seen::Absent { .. } => Some(now.local),
             Seen::Record(known) => Some(match known.whose {
                 Whose::Nobodys | Whose::Ours => now.local,
-                Whose::Twins if self.settings.reclaim_own_identity => now.local,
-                Whose::Twins | Whose::Others => {
+                Whose::Predecessors if self.settings.reclaim_own_identity => now.local,
+                // It would reclaim the lease in turn: two of them must not do so as fast as the network lets them.
+                Whose::Twins if self.settings.reclaim_own_identity => self.pace.reclaim_at,
+                Whose::Predecessors | Whose::Twins | Whose::Others => {
                     known.changed_at + known.observed.record.lease_duration_or(self.settings.lease_duration)
                 }
             }),
         };
         let is_round = matches!(&self.phase, Phase::Campaigning(Candidacy { round: Some(_), .. }));
         // A round has one write only: whoever asks for it sets the pace.
-        let takeover_at = takeover_at.map(|at| if is_round { at } else { at.max(self.pace.write_at) });
+        let not_before = self.pace.write_at.max(self.pace.paused_until);
+        let takeover_at = takeover_at.map(|at| if is_round { at } else { at.max(not_before) });
         match takeover_at {
             Some(at) if at <= now.local => self.acquire(now),
             _ if is_round => self.end_round(now),
@@ -357,8 +414,9 @@ impl Election {
         if self.lingered(now.local) {
             return Step::Finished;
         }
-        if self.pace.unsettled || now.local < self.pace.write_at {
-            return self.look(now.local, self.pace.write_at);
+        let not_before = self.pace.write_at.max(self.pace.paused_until);
+        if self.pace.unsettled || now.local < not_before {
+            return self.look(now.local, not_before);
         }
         let Some((_, renew_time)) = self.stamp(now) else { return self.wait_for_room(now.local) };
         let Seen::Record(known) = &self.seen else { return self.observe(now.local) };
@@ -379,33 +437,41 @@ impl Election {
 
     /// Closed, with nothing left to release: waits for the last open writes, but not for long.
     fn finish(&mut self, now: Moment) -> Step {
-        if self.open.is_empty() || self.lingered(now) {
+        if self.open.iter().all(|write| write.has_landed || write.is_overdue) || self.lingered(now) {
             return Step::Finished;
         }
         self.observe(now)
     }
 
-    /// Reads the record when a read is due, else waits for that or for `until`. While a watch stands, a read is due only
+    /// Reads the record when a read is due, else waits for that or for `until`. While a watch tells all, a read is due only
     /// for what it does not tell.
     fn look(&mut self, now: Moment, until: Moment) -> Step {
-        let told = self.watch.stands && (self.watch.checked || matches!(self.seen, Seen::Absent));
-        let wanted = self.pace.unsettled || !told;
+        let wanted = self.pace.unsettled || !self.watch_tells(now) || self.closing && self.has_open_create();
+        let due = self.pace.look_at.max(self.pace.paused_until);
         match wanted {
-            false => self.wait(until),
-            true if now >= self.pace.look_at => self.read(now),
-            true if self.pace.unsettled => self.wait(self.pace.look_at),
-            true => self.wait(until.min(self.pace.look_at)),
+            false => self.wait(now, until),
+            true if now >= due => self.read(now),
+            true if self.pace.unsettled => self.wait(now, due),
+            true => self.wait(now, until.min(due)),
         }
     }
 
-    /// Waits, but not beyond what must be noticed in time: the end of a term, the silence of a watch, the end of a closed
-    /// election's lingering.
-    fn wait(&self, until: Moment) -> Step {
+    /// What a watch tells does not close those.
+    fn has_open_create(&self) -> bool {
+        self.open.iter().any(|write| write.base == 0 && !write.has_landed && !write.is_overdue)
+    }
+
+    /// Waits, but not beyond what must be noticed in time: the end of a term, what a watch should have told, the end of a
+    /// closed election's lingering.
+    fn wait(&self, now: Moment, until: Moment) -> Step {
         let term_ends = match &self.phase {
             Phase::Leading(term) if term.standing != Standing::Lost => Some(term.covered_until),
             _ => None,
         };
-        Step::Wait([term_ends, self.silent_at(), self.linger_until].into_iter().flatten().fold(until, Moment::min))
+        // The silence of a watch is noticed once; from then on it is looked for what it does not tell.
+        let silent_at = self.silent_at().filter(|at| now < *at);
+        let noticed_at = [term_ends, silent_at, self.owed_by(), self.linger_until];
+        Step::Wait(noticed_at.into_iter().flatten().fold(until, Moment::min))
     }
 
     /// Whether the record of an ended term still stands in our name.
@@ -425,20 +491,23 @@ impl Election {
         let Phase::Leading(term) = &self.phase else { return };
         match term.standing {
             Standing::Valid if !term.deadline.is_valid(now) && !term.deadline.was_ended() => {
-                self.lose(StopReason::Expired);
+                self.lose(now, StopReason::Expired);
             }
             // What covered the winding down has run out: nothing is left to renew. That may come before the word of a
             // holder that ended its term and was held up.
-            Standing::Valid | Standing::SteppedDown if now >= term.covered_until => self.lose(StopReason::Expired),
+            Standing::Valid | Standing::SteppedDown if now >= term.covered_until => {
+                self.lose(now, StopReason::Expired);
+            }
             _ => {}
         }
     }
 
     /// Ends the term's validity, once, and tells so.
-    fn lose(&mut self, reason: StopReason) {
+    fn lose(&mut self, now: Moment, reason: StopReason) {
         let Phase::Leading(term) = &mut self.phase else { return };
         if term.standing == Standing::Valid {
-            term.deadline.end();
+            // Whatever came later, a term that had run out by then ended by that.
+            let reason = if term.deadline.end(now) { reason } else { StopReason::Expired };
             term.standing = Standing::Lost;
             if reason == StopReason::SteppedDown {
                 term.standing = Standing::SteppedDown;
@@ -449,8 +518,39 @@ impl Election {
         }
     }
 
+    /// Notes how long an answer took, of whichever kind it is.
+    fn note_round_trip(&mut self, now: Moment, id: u64, answer: &Answer) {
+        let is_answer = match answer {
+            Answer::Read(..) | Answer::Written(_) => true,
+            Answer::Failed(error) => matches!(error.kind(), LockErrorKind::Conflict | LockErrorKind::AlreadyExists),
+        };
+        if is_answer {
+            self.pace.repeated = false;
+        }
+        if let Some((_, sent_at)) = self.in_flight.take_if(|(in_flight, _)| *in_flight == id)
+            && is_answer
+        {
+            self.round_trip.note(now.since(sent_at));
+        }
+    }
+
+    /// A connection that had been used before was closed under a request, as servers and what stands before them do at any
+    /// time. The next attempt is sent at once, and once: a new one, for the old one may have been carried out.
+    fn repeat(&mut self, now: Moment) {
+        self.pace.repeated = true;
+        self.pace.write_at = now;
+        self.pace.look_at = now;
+        match &mut self.phase {
+            Phase::Leading(term) if term.standing != Standing::Lost => term.renew_at = now,
+            Phase::Campaigning(Candidacy { round: Some(round), .. }) => {
+                (round.looked, round.wrote) = (round.wrote, false);
+            }
+            _ => {}
+        }
+    }
+
     fn is_open(&self, id: u64) -> bool {
-        self.open.iter().any(|write| write.id == id)
+        self.open.iter().any(|write| write.id == id && !write.has_landed)
     }
 
     fn settle(&mut self) {

@@ -6,10 +6,11 @@ use crate::builder::LeaderElectorBuilder;
 use crate::campaign::{Campaign, Delivery, Pending};
 use crate::config::{Settings, random_seed};
 use crate::driver::{Driver, Shared};
+use crate::election::Election;
 use crate::error::Error;
 use crate::guard::LeaderGuard;
 use crate::health::HealthCheck;
-use crate::link::{Command, Link};
+use crate::link::{Command, Link, Patience};
 use crate::lock::Lock;
 use crate::sync::channel::{self, Receiver};
 use crate::sync::{Arc, Instant, thread};
@@ -66,16 +67,21 @@ impl LeaderElector {
 
     pub(crate) fn spawn(settings: Settings, lock: Arc<dyn Lock>) -> Result<Self, Error> {
         let (sender, commands) = channel::unbounded();
-        let watcher = Watcher::spawn(Arc::clone(&lock), sender.clone(), &settings).map_err(Error::Thread)?;
+        let election = Election::new(settings.clone(), random_seed());
+        let patience = Arc::new(Patience::new(election.interrupt_after()));
+        let watcher = Watcher::spawn(Arc::clone(&lock), sender.clone(), &settings, Arc::clone(&patience))
+            .map_err(Error::Thread)?;
+        let link = Link::new(sender, Arc::clone(&lock), settings.release_timeout, Arc::clone(&patience));
         let shared = Shared {
-            link: Arc::new(Link::new(sender, Arc::clone(&lock), settings.release_timeout)),
+            link: Arc::new(link),
             pending: Arc::new(Pending::default()),
+            patience,
             subscriptions: Arc::new(Subscriptions::default()),
             health: HealthCheck::new(settings.lease_duration),
         };
         let elector =
             Self { identity: settings.identity.clone(), description: lock.describe(), shared: shared.clone() };
-        let driver = Driver::new(settings, random_seed(), lock, commands, watcher, shared);
+        let driver = Driver::new(election, settings.renew_deadline, lock, commands, watcher, shared);
         thread::Builder::new()
             .name("leasehold".into())
             .stack_size(STACK_SIZE)

@@ -125,12 +125,13 @@ impl Term {
         Self { deadline, fencing_token, lost, end: Mutex::new((Some(sender), None)) }
     }
 
-    /// Ends the term for every view, and wakes who waits for that. The first reason stands.
-    pub(crate) fn end(&self, reason: StopReason) {
-        self.deadline.end();
+    /// Ends the term for every view, and wakes who waits for that. The first reason stands, and is given back; a term
+    /// that had run out by then ended by that.
+    pub(crate) fn end(&self, reason: StopReason) -> StopReason {
+        let reason = if self.deadline.end(clock::now()) { reason } else { StopReason::Expired };
         let mut end = self.end.lock();
-        end.1.get_or_insert(reason);
         end.0 = None;
+        end.1.get_or_insert(reason).clone()
     }
 
     fn is_valid(&self) -> bool {
@@ -341,7 +342,8 @@ impl LeaderGuard {
     ///
     /// # Errors
     ///
-    /// [`Error::ReleaseTimeout`] when the release timeout passed before the store had confirmed it.
+    /// [`Error::ReleaseTimeout`] when the release timeout passed before the store had confirmed it; [`Error::Stopped`] when
+    /// the elector's thread has panicked. Either way others take over when the lease runs out.
     ///
     /// # Examples
     ///

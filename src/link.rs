@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
-use crate::clock::Moment;
+use crate::clock::{self, Moment};
+use crate::election::InterruptAfter;
 use crate::error::Error;
 use crate::lock::{Lock, WatchEvent};
 use crate::sync::channel::{self, RecvTimeoutError, Sender};
 use crate::sync::thread::{self, ThreadId};
-use crate::sync::{Arc, AtomicBool, Instant, OnceLock, Ordering};
-
-/// How long a request under way is left to finish by itself when a release waits behind it.
-const GRACE: Duration = Duration::from_millis(50);
+use crate::sync::{Arc, AtomicBool, AtomicU64, Instant, OnceLock, Ordering};
 
 /// What the elector's thread is told.
 pub(crate) enum Command {
@@ -19,7 +17,10 @@ pub(crate) enum Command {
     },
     Withdraw,
     StepDown,
-    GuardGone(Sender<Word>),
+    GuardGone {
+        word: Sender<Word>,
+        at: Moment,
+    },
     Close,
     /// An event of the watch. What `_taken` belongs to disconnects when the thread has taken it.
     Heard {
@@ -42,18 +43,52 @@ pub(crate) enum Word {
     Settled,
 }
 
+/// How long a request under way is left to finish by itself, as the elector's thread last said.
+pub(crate) struct Patience {
+    release: AtomicU64,
+    news: AtomicU64,
+}
+
+impl Patience {
+    pub(crate) fn new(after: InterruptAfter) -> Self {
+        let patience = Self { release: AtomicU64::new(0), news: AtomicU64::new(0) };
+        patience.set(after);
+        patience
+    }
+
+    pub(crate) fn set(&self, InterruptAfter { release, news }: InterruptAfter) {
+        let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        self.release.store(nanos(release), Ordering::SeqCst);
+        self.news.store(nanos(news), Ordering::SeqCst);
+    }
+
+    pub(crate) fn of_a_release(&self) -> Duration {
+        Duration::from_nanos(self.release.load(Ordering::SeqCst))
+    }
+
+    pub(crate) fn of_news(&self) -> Duration {
+        Duration::from_nanos(self.news.load(Ordering::SeqCst))
+    }
+}
+
 /// How a campaign or a guard reaches its elector's thread.
 pub(crate) struct Link {
     commands: Sender<Command>,
     lock: Arc<dyn Lock>,
     release_timeout: Duration,
+    patience: Arc<Patience>,
     thread: OnceLock<ThreadId>,
     busy: AtomicBool,
 }
 
 impl Link {
-    pub(crate) fn new(commands: Sender<Command>, lock: Arc<dyn Lock>, release_timeout: Duration) -> Self {
-        Self { commands, lock, release_timeout, thread: OnceLock::new(), busy: AtomicBool::new(false) }
+    pub(crate) fn new(
+        commands: Sender<Command>,
+        lock: Arc<dyn Lock>,
+        release_timeout: Duration,
+        patience: Arc<Patience>,
+    ) -> Self {
+        Self { commands, lock, release_timeout, patience, thread: OnceLock::new(), busy: AtomicBool::new(false) }
     }
 
     /// Called by the elector's thread, so that it is known again.
@@ -83,7 +118,7 @@ impl Link {
     /// Tells the thread that the guard is gone, without waiting for the release.
     pub(crate) fn let_go(&self) {
         let (word, _) = channel::bounded(2);
-        self.tell(Command::GuardGone(word));
+        self.tell(Command::GuardGone { word, at: clock::now() });
         self.free_seat();
     }
 
@@ -94,24 +129,27 @@ impl Link {
             self.let_go();
             return Ok(());
         }
+        // Before anything else: whatever happens here, the thread knows that the guard is gone.
         let (word, words) = channel::bounded(2);
-        let until = Instant::now() + self.release_timeout;
-        self.tell(Command::GuardGone(word));
-        let grace = GRACE.min(self.release_timeout / 4);
-        let mut heard = words.recv_timeout(grace);
-        while heard == Err(RecvTimeoutError::Timeout) && Instant::now() < until {
+        self.tell(Command::GuardGone { word, at: clock::now() });
+        let began = Instant::now();
+        let left = || self.release_timeout.saturating_sub(began.elapsed());
+        let patience = self.patience.of_a_release();
+        let mut heard = words.recv_timeout(patience);
+        while heard == Err(RecvTimeoutError::Timeout) && !left().is_zero() {
             // A request that hangs must not hold up the release. It is abandoned, its outcome left open. More than
             // once: the thread may have been about to send it.
             self.interrupt();
-            heard = words.recv_timeout(grace);
+            heard = words.recv_timeout(patience.min(left()));
         }
         let settled = match heard {
-            Ok(Word::Heard) => words.recv_deadline(until),
+            Ok(Word::Heard) => words.recv_timeout(left()),
             other => other,
         };
         self.free_seat();
         match settled {
             Ok(Word::Settled) => Ok(()),
+            Err(RecvTimeoutError::Disconnected) => Err(Error::Stopped),
             // Heard at the last moment is not settled.
             _ => Err(Error::ReleaseTimeout { waited: self.release_timeout }),
         }

@@ -90,10 +90,12 @@ impl Subscriptions {
         state.publish(Transition::StartedLeading { fencing_token });
     }
 
+    /// Each start has one stop: without a term nothing stops.
     pub(crate) fn stopped(&self, reason: StopReason) {
         let mut state = self.0.lock();
-        state.leading = None;
-        state.publish(Transition::StoppedLeading { reason });
+        if state.leading.take().is_some() {
+            state.publish(Transition::StoppedLeading { reason });
+        }
     }
 
     /// After the last word every subscription disconnects.

@@ -14,7 +14,7 @@ use leasehold::testing::{ApiServer, Fault, Resource, Verb};
 use leasehold::{Error, LeaderElector, LeaderElectorBuilder, StopReason};
 use serde_json::json;
 use support::cluster::{Cluster, NAMESPACE};
-use support::{A_WHILE, SOON, wait_until};
+use support::{A_WHILE, AT_ONCE, SOON, wait_until};
 
 on_both_servers! {
     a_handover_is_heard_of,
@@ -48,7 +48,7 @@ fn a_handover_is_heard_of(cluster: &Cluster) {
         wait_until("the standby knows the leader", || to.current_leader().as_deref() == Some(from.identity()));
         let token = guard.fencing_token();
         drop(guard);
-        guard = campaign.receiver().recv_timeout(SOON).expect("soon").expect("a term");
+        guard = campaign.receiver().recv_timeout(AT_ONCE).expect("at once").expect("a term");
         assert!(guard.fencing_token() > token);
     }
 }
@@ -67,11 +67,11 @@ fn a_deletion_is_heard_of_by_the_leader_and_by_the_standby(cluster: &Cluster) {
     let campaign = b.campaign().unwrap();
     wait_until("the standby knows the leader", || b.current_leader().as_deref() == Some("a"));
     cluster.delete();
-    assert!(first.lost().recv_timeout(SOON) == Err(RecvTimeoutError::Disconnected));
+    assert!(first.lost().recv_timeout(AT_ONCE) == Err(RecvTimeoutError::Disconnected));
     // Where the leader's watch had not begun yet, the standby may have made the lease anew before it did.
     let reason = first.check().unwrap_err().reason;
     assert!(matches!(reason, StopReason::Deleted | StopReason::Superseded { .. }), "{reason}");
-    let second = campaign.receiver().recv_timeout(SOON).expect("soon").expect("a term");
+    let second = campaign.receiver().recv_timeout(AT_ONCE).expect("at once").expect("a term");
     assert!(second.fencing_token() > first.fencing_token());
 }
 
@@ -79,7 +79,7 @@ fn a_take_over_by_hand_is_heard_of(cluster: &Cluster) {
     let elector = start(cluster, patient(cluster, "a"));
     let guard = elector.block_until_leader().unwrap();
     cluster.edit(|lease| lease["spec"]["holderIdentity"] = json!("somebody"));
-    assert!(guard.lost().recv_timeout(SOON) == Err(RecvTimeoutError::Disconnected));
+    assert!(guard.lost().recv_timeout(AT_ONCE) == Err(RecvTimeoutError::Disconnected));
     assert_eq!(guard.check().unwrap_err().reason, StopReason::Superseded { by: Some("somebody".into()) });
 }
 
@@ -206,7 +206,7 @@ fn a_leader_hears_of_a_deletion_while_a_renewal_of_its_own_hangs() {
     assert!(hanging.wait_for_hits(1, SOON));
     assert!(guard.is_leader());
     server.delete(Resource::Leases, NAMESPACE, "watched").expect("a lease");
-    assert_eq!(guard.lost().recv_timeout(SOON), Err(RecvTimeoutError::Disconnected), "sooner than the time-out");
+    assert_eq!(guard.lost().recv_timeout(AT_ONCE), Err(RecvTimeoutError::Disconnected), "sooner than the time-out");
     assert_eq!(guard.check().unwrap_err().reason, StopReason::Deleted);
 }
 
@@ -215,13 +215,20 @@ fn a_standby_hears_of_a_release_while_a_look_of_its_own_hangs() {
     let server = ApiServer::start().unwrap();
     let leader = slow(&server, "a");
     let guard = leader.block_until_leader().unwrap();
+    wait_until("the leader watches", || count(&server, Verb::Watch) == 1);
     let hanging = server.fault(Fault::hang().verb(Verb::Get).first(1));
+    // What a watch tells at its beginning may save the look. It begins when that is under way.
+    let late = server.fault(Fault::hang().verb(Verb::Watch).first(1));
     let standby = slow(&server, "b");
     let campaign = standby.campaign().unwrap();
-    assert!(hanging.wait_for_hits(1, SOON));
-    wait_until("both watch", || count(&server, Verb::Watch) == 2);
+    assert!(hanging.wait_for_hits(1, SOON) && late.wait_for_hits(1, SOON));
+    late.release();
+    wait_until("the standby sees the leader", || standby.current_leader().as_deref() == Some("a"));
+    let again = server.fault(Fault::hang().verb(Verb::Get));
     drop(guard);
-    drop(campaign.receiver().recv_timeout(SOON).expect("sooner than the time-out").expect("a term"));
+    let won = campaign.receiver().recv_timeout(AT_ONCE);
+    drop(won.expect("sooner than the time-out").expect("a term"));
+    again.remove();
 }
 
 /// What the watch tells at its beginning comes sooner, and must not be taken for the answer.

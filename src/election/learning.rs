@@ -1,7 +1,7 @@
 //! What an answer or an event means: the rules 'Open writes' and 'Order'.
 
 use super::messages::{Event, Look, StopReason};
-use super::watching::TOLD_WITHIN;
+use super::watching::{MENTIONED_WITHIN, TOLD_WITHIN};
 use super::{Election, Known, OpenWrite, Phase, Seen, Standing, Term, Whose};
 use crate::clock::Moment;
 use crate::deadline::Deadline;
@@ -9,8 +9,28 @@ use crate::record::{LeaderElectionRecord, MicroTime, Observed};
 use crate::sync::Arc;
 
 impl Election {
+    /// Judges what a request `id` was answered. False if it is no news.
+    pub(super) fn learn_answer(&mut self, now: Moment, id: u64, observed: Observed) -> bool {
+        let is_news = self.learn(now, now, observed);
+        // Where an object was found, no create landed that was sent before and is not told of by it.
+        self.open.retain(|write| write.base != 0 || write.id >= id);
+        is_news
+    }
+
+    /// Judges what a watch told.
+    pub(super) fn learn_told(&mut self, now: Moment, received_at: Moment, observed: Observed) {
+        // A server that lags behind may tell of what was there before the lease was found to be gone.
+        if let Seen::Absent { gone: Some(gone) } = &self.seen
+            && observed.record.uid.as_ref() == Some(gone)
+        {
+            return;
+        }
+        // So it may of any object, and none of them says what became of a create.
+        self.learn(now, received_at, observed);
+    }
+
     /// Judges what stands in the store, in the order of the rule 'Open writes'. False if it is no news.
-    pub(super) fn learn(&mut self, now: Moment, received_at: Moment, observed: Observed) -> bool {
+    fn learn(&mut self, now: Moment, received_at: Moment, observed: Observed) -> bool {
         if observed.version <= self.newest {
             return false;
         }
@@ -19,16 +39,32 @@ impl Election {
         let record = &observed.record;
         let same_record = matches!(&self.seen, Seen::Record(known) if known.observed.record == *record);
         let ours = self.open.iter().filter(|write| write.is(record)).min_by_key(|write| write.sent_at);
-        let adopted =
-            ours.filter(|write| self.may_be_adopted(write, now)).map(|write| (write.acquisition, write.sent_at));
-        // With our fields in an object of another uid, our write re-created a lease that somebody had deleted.
-        let recreated = ours.is_none() && self.open.iter().any(|write| write.record.same_fields(record));
+        // With our fields in an object of another uid, our write re-created a lease that somebody had deleted: no term goes
+        // over from one object to another.
+        let is_another = match (&self.phase, &self.seen) {
+            (Phase::Leading(_), Seen::Record(known)) => known.observed.record.uid != record.uid,
+            _ => ours.is_none(),
+        };
+        let recreated = is_another && self.open.iter().any(|write| write.record.same_fields(record));
+        let adopted = ours
+            .filter(|write| !recreated && self.may_be_adopted(write, now))
+            .map(|write| (write.acquisition, write.sent_at));
         let is_ours = ours.is_some() || recreated;
+        let is_of_this_term = match &self.phase {
+            Phase::Leading(term) => ours.is_some_and(|write| write.acquisition == term.acquisition),
+            _ => false,
+        };
         let has_our_identity = record.holder() == Some(&self.settings.identity);
+
+        // Should a copy of a create land again, when what it made was deleted, that is another object.
+        for create in self.open.iter_mut().filter(|write| write.base == 0 && write.is(record)) {
+            create.record.uid.clone_from(&record.uid);
+            create.has_landed = true;
+        }
 
         let was_unsettled = std::mem::take(&mut self.pace.unsettled);
         self.pace.write_at = now;
-        self.open.retain(|write| write.base >= observed.version);
+        self.open.retain(|write| write.base == 0 || write.base >= observed.version);
 
         if let Some((acquisition, sent_at)) = adopted {
             self.see(observed, received_at, Whose::Ours);
@@ -43,17 +79,28 @@ impl Election {
             }
         } else if is_ours && has_our_identity {
             self.see(observed, received_at, Whose::Ours);
-            self.lose(if recreated { StopReason::Deleted } else { StopReason::Expired });
+            let reason = match recreated {
+                true => StopReason::Deleted,
+                // Learned of too late.
+                false if is_of_this_term => StopReason::Expired,
+                // No write of an earlier term comes after one of this, unless the store went back.
+                false => StopReason::StoreRestored,
+            };
+            self.lose(now, reason);
+        } else if has_our_identity && matches!(self.seen, Seen::Nothing) {
+            self.see(observed, received_at, Whose::Predecessors);
+            self.events.push_back(Event::Predecessor);
         } else if has_our_identity {
             if !matches!(&self.seen, Seen::Record(known) if known.whose == Whose::Twins) {
                 self.events.push_back(Event::IdentityConflict);
+                self.pace.reclaim_at = now + self.jittered_retry();
             }
             self.see(observed, received_at, Whose::Twins);
-            self.lose(StopReason::IdentityConflict);
+            self.lose(now, StopReason::IdentityConflict);
         } else {
             let by = record.holder().map(str::to_owned);
             self.see(observed, received_at, if by.is_some() { Whose::Others } else { Whose::Nobodys });
-            self.lose(StopReason::Superseded { by });
+            self.lose(now, StopReason::Superseded { by });
         }
         self.report_leader();
         true
@@ -61,11 +108,6 @@ impl Election {
 
     /// The record changed: what was attempted on the one before is over.
     fn see(&mut self, observed: Observed, changed_at: Moment, whose: Whose) {
-        let before = match &self.seen {
-            Seen::Record(known) => Some(known),
-            _ => None,
-        };
-        self.watch.note_change(before, &observed.record, changed_at);
         self.seen = Seen::Record(Known { observed, changed_at, whose });
         self.abandon_attempt();
     }
@@ -88,7 +130,7 @@ impl Election {
                 // Ended by its holder, the term waits for the word of why; run out, it is lost here and now.
                 let extended = term.deadline.extend(now, valid_until) || term.deadline.was_ended();
                 if term.standing == Standing::Valid && !extended {
-                    self.lose(StopReason::Expired);
+                    self.lose(now, StopReason::Expired);
                 }
             }
             Phase::Campaigning(_) => {
@@ -104,6 +146,11 @@ impl Election {
                     renew_at,
                     standing: Standing::Valid,
                 });
+                // From far away the watch may tell of this write only after its answer, and the last look be long ago.
+                let pause = self.patience(now).min(MENTIONED_WITHIN);
+                self.look_within(now, pause);
+                // What was asked of a candidate may be longer than a term has.
+                self.shorten_pause(now);
                 self.report_leader();
                 self.events.push_back(Event::Elected { deadline, fencing_token });
             }
@@ -112,12 +159,23 @@ impl Election {
     }
 
     /// The lease is not there.
-    pub(super) fn learn_absence(&mut self) {
-        if !matches!(self.seen, Seen::Absent) {
-            self.seen = Seen::Absent;
-            self.abandon_attempt();
-            self.lose(StopReason::Deleted);
-            self.report_leader();
+    pub(super) fn learn_absence(&mut self, now: Moment) {
+        let gone = match &mut self.seen {
+            Seen::Absent { .. } => return,
+            Seen::Record(known) => known.observed.record.uid.take(),
+            Seen::Nothing => None,
+        };
+        self.seen = Seen::Absent { gone };
+        self.abandon_attempt();
+        self.lose(now, StopReason::Deleted);
+        self.report_leader();
+    }
+
+    /// What a read says of the watch.
+    pub(super) fn bear_out(&mut self, now: Moment, look: Look, version: Option<u64>) {
+        let told_by = now + self.patience(now);
+        if !self.watch.is_borne_out(look, version, told_by) {
+            self.give_up_watch(now);
         }
     }
 
@@ -129,7 +187,7 @@ impl Election {
             self.open.retain(|write| write.base == 0 || write.base >= version);
             self.pace.write_at = now;
             self.pace.unsettled = false;
-            self.learn_absence();
+            self.learn_absence(now);
         }
     }
 
@@ -138,20 +196,25 @@ impl Election {
     pub(super) fn went_back(&self, look: Look, observed: &Observed) -> bool {
         let version = observed.version;
         let is_another = |known: &Known| known.observed.version == version && known.observed.record != observed.record;
+        let is_back = match &self.seen {
+            Seen::Absent { gone } => look.absent && gone.is_some() && *gone == observed.record.uid,
+            _ => false,
+        };
         version < look.newest
+            || is_back
             || (look.absent && version == look.newest)
             || matches!(&self.seen, Seen::Record(known) if is_another(known))
     }
 
     /// The store was restored from an older state: what was known of it counts for nothing.
-    pub(super) fn start_over(&mut self) {
+    pub(super) fn start_over(&mut self, now: Moment) {
         self.newest = 0;
         self.seen = Seen::Nothing;
         self.open.clear();
         self.abandon_attempt();
-        self.lose(StopReason::StoreRestored);
-        // It waits for versions that are long to come.
-        self.watch.stands = false;
+        self.lose(now, StopReason::StoreRestored);
+        // It waits for versions that are long to come, or tells what was before.
+        self.watch.doubt();
         self.events.push_back(Event::WatchStale);
     }
 
@@ -169,7 +232,7 @@ impl Election {
             // What moved the record is on its way, if a watch stands: a hundred losers need not each read it. But whoever
             // waits for a release is not kept waiting for that.
             self.pace.look_at = match self.phase {
-                _ if !moved || !self.watch.stands => now,
+                _ if !moved || !self.watch_tells(now) => now,
                 Phase::Observing => now,
                 Phase::Leading(_) => now + self.patience(now).min(TOLD_WITHIN),
                 Phase::Campaigning(_) => now + self.patience(now),
@@ -189,8 +252,9 @@ impl Election {
 }
 
 impl OpenWrite {
-    /// Whether `record` is what this write leaves behind; a create cannot know its object's uid beforehand.
+    /// Whether `record` is what this write leaves behind; a create cannot know its object's uid before it has landed.
     fn is(&self, record: &LeaderElectionRecord) -> bool {
-        (self.base == 0 || self.record.uid == record.uid) && self.record.same_fields(record)
+        let may_be_any_object = self.base == 0 && !self.has_landed;
+        (may_be_any_object || self.record.uid == record.uid) && self.record.same_fields(record)
     }
 }

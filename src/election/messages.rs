@@ -49,8 +49,7 @@ pub struct Look {
     pub(super) newest: u64,
     /// Whether it was known that nothing is there.
     pub(super) absent: bool,
-    /// Whether a watch stood.
-    pub(super) watched: bool,
+    pub(super) sent_at: Moment,
 }
 
 /// What the store said.
@@ -84,6 +83,8 @@ pub enum Event {
     RoundOver,
     /// Another process uses our identity.
     IdentityConflict,
+    /// The record has our identity, we did not write it, and nobody has renewed it since we look.
+    Predecessor,
     /// The watch does not tell what it should: it is to be opened anew.
     WatchStale,
 }
@@ -109,6 +110,8 @@ pub enum StopReason {
     IdentityConflict,
     /// The store went back to a state from before the term.
     StoreRestored,
+    /// The elector's thread ended by a panic, in a [`Lock`](crate::Lock) or a logger.
+    ElectorPanicked,
 }
 
 impl fmt::Display for StopReason {
@@ -122,6 +125,7 @@ impl fmt::Display for StopReason {
             Self::Deleted => f.write_str("the lease was deleted"),
             Self::IdentityConflict => f.write_str("another process uses the same identity"),
             Self::StoreRestored => f.write_str("the store was restored to an older state"),
+            Self::ElectorPanicked => f.write_str("the elector's thread panicked"),
         }
     }
 }

@@ -5,11 +5,15 @@ use std::time::Duration;
 use super::messages::{Look, Request, Step, Verb};
 use super::{Election, OpenWrite, Phase, Seen, Standing};
 use crate::clock::{Moment, Now};
+use crate::config::JITTER_FACTOR;
 use crate::record::{LeaderElectionRecord, MicroTime, Observed, unix_micros};
 
 /// How many writes may be open at a time. Only a store that refuses writes for longer than a term lets them pile up;
 /// the oldest is then forgotten once its validity has passed, so that landing later it is taken for a stranger's.
 pub(super) const MAX_OPEN_WRITES: usize = 64;
+
+/// A request without any time would not be sent.
+const SHORTEST_ATTEMPT: Duration = Duration::from_millis(1);
 
 /// What presses, for the pace of requests.
 enum Urgency {
@@ -17,16 +21,18 @@ enum Urgency {
     Term {
         left: Duration,
     },
-    /// A caller waits for its record to be released.
-    Release,
+    /// A caller waits for its record to be released, for another `left`.
+    Release {
+        left: Duration,
+    },
     None,
 }
 
 impl Election {
     pub(super) fn read(&mut self, now: Moment) -> Step {
         self.pace.look_at = now + self.patience(now);
-        let absent = matches!(self.seen, Seen::Absent);
-        let look = Look { newest: self.newest, absent, watched: self.watch.stands };
+        let absent = matches!(self.seen, Seen::Absent { .. });
+        let look = Look { newest: self.newest, absent, sent_at: now };
         self.send(now, Verb::Get(look))
     }
 
@@ -44,6 +50,8 @@ impl Election {
             record: record.clone(),
             sent_at: now,
             acquisition,
+            has_landed: false,
+            is_overdue: false,
         });
         self.send(
             now,
@@ -56,6 +64,7 @@ impl Election {
 
     fn send(&mut self, now: Moment, verb: Verb) -> Step {
         self.last_request += 1;
+        self.in_flight = Some((self.last_request, now));
         Step::Send(Request { id: self.last_request, verb, timeout: self.attempt_timeout(now) })
     }
 
@@ -99,43 +108,61 @@ impl Election {
     }
 
     pub(super) fn wait_for_room(&self, now: Moment) -> Step {
-        self.wait(self.open.first().map_or(now, |oldest| oldest.sent_at + self.settings.renew_deadline))
+        self.wait(now, self.open.first().map_or(now, |oldest| oldest.sent_at + self.settings.renew_deadline))
     }
 
     /// How long one request may take: never so long that there is no time for another.
     fn attempt_timeout(&self, now: Moment) -> Duration {
+        let renew_deadline = self.settings.renew_deadline;
         match self.urgency(now) {
-            Urgency::Term { left } => (left / 2).max(self.settings.renew_deadline / 20).min(left),
-            Urgency::Release => self.settings.release_timeout / 3,
-            Urgency::None => self.settings.renew_deadline / 2,
+            Urgency::Term { left } => (left / 2).max(renew_deadline / 20).min(left),
+            // From far away one attempt takes most of the time that there is, on a new connection three round trips.
+            Urgency::Release { left } => {
+                left.saturating_sub(self.release_reserve()).max(left / 2).clamp(SHORTEST_ATTEMPT, renew_deadline)
+            }
+            Urgency::None => renew_deadline / 2,
         }
+    }
+
+    /// What a first attempt to release leaves for a second one: nothing, where that would come to nothing. The second one
+    /// opens a connection, for the first one's is given up with it.
+    fn release_reserve(&self) -> Duration {
+        let reserve = self.settings.release_timeout / 8;
+        if self.round_trip.answered_anew_by() <= reserve { reserve } else { Duration::ZERO }
+    }
+
+    /// A retry period, up to a fifth longer.
+    pub(super) fn jittered_retry(&mut self) -> Duration {
+        self.settings.retry_period.mul_f64(1.0 + (JITTER_FACTOR - 1.0) * self.random.f64())
     }
 
     /// How long after a request its like may follow, should it fail.
     pub(super) fn patience(&mut self, now: Moment) -> Duration {
-        let jittered = self.settings.retry_period.mul_f64(1.0 + 0.2 * self.random.f64());
+        let jittered = self.jittered_retry();
         match self.urgency(now) {
             Urgency::Term { left } => jittered.min((left / 2).max(self.settings.renew_deadline / 20)),
-            Urgency::Release => jittered.min(self.settings.release_timeout / 4),
+            Urgency::Release { .. } => jittered.min(self.settings.release_timeout / 4),
             Urgency::None => jittered,
         }
     }
 
-    /// Leaves alone a store that asks for it, but not for so long that the term ends over it.
+    /// Leaves alone a store that asks for it, for all the time that it asks for; but where a term or a release would end
+    /// over it, for half of what is left.
     pub(super) fn pause(&mut self, now: Moment, asked: Duration) {
-        if asked.is_zero() {
-            return;
-        }
-        let pause = match self.urgency(now) {
-            Urgency::Term { left } => asked.min(left / 2),
-            Urgency::Release => asked.min(self.settings.release_timeout / 4),
-            Urgency::None => asked.min(self.settings.renew_deadline),
+        let (left, reserve) = match self.urgency(now) {
+            Urgency::Term { left } => (left, self.settings.renew_deadline / 5),
+            Urgency::Release { left } => (left, (self.settings.release_timeout / 8).max(self.round_trip.answered_by())),
+            Urgency::None => (Duration::MAX, Duration::ZERO),
         };
-        self.pace.look_at = self.pace.look_at.max(now + pause);
-        self.pace.write_at = self.pace.write_at.max(now + pause);
-        if let Phase::Leading(term) = &mut self.phase {
-            term.renew_at = term.renew_at.max(now + pause);
-        }
+        let pause = if asked <= left.saturating_sub(reserve) { asked } else { asked.min(left / 2) };
+        self.pace.paused_until = self.pace.paused_until.max(now + pause);
+    }
+
+    /// A pause that was asked for does not outlast what is urgent now.
+    pub(super) fn shorten_pause(&mut self, now: Moment) {
+        let asked = self.pace.paused_until.since(now);
+        self.pace.paused_until = now;
+        self.pause(now, asked);
     }
 
     fn urgency(&self, now: Moment) -> Urgency {
@@ -143,9 +170,10 @@ impl Election {
             Phase::Leading(term) if term.standing != Standing::Lost => {
                 Urgency::Term { left: term.covered_until.since(now) }
             }
-            Phase::Observing if self.owes_release() && self.hurry_until.is_some_and(|until| now < until) => {
-                Urgency::Release
-            }
+            Phase::Observing if self.owes_release() => match self.hurry_until {
+                Some(until) if now < until => Urgency::Release { left: until.since(now) },
+                _ => Urgency::None,
+            },
             _ => Urgency::None,
         }
     }

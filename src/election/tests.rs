@@ -84,6 +84,21 @@ impl Scenario {
         (scenario, deadline, record)
     }
 
+    /// A leader that has just created its lease on a store that is `far` away, and the version. Only that and what came
+    /// before it, on a connection that had to be opened, say how far.
+    fn leading_from_afar(far: Duration) -> (Self, u64) {
+        let mut scenario = Self::new();
+        scenario.election.campaign(false);
+        let read = scenario.read();
+        scenario.advance(far * 3);
+        scenario.election.answered(scenario.now, read.id, Answer::Read(read.look, None));
+        let create = scenario.write();
+        scenario.advance(far);
+        scenario.applied(&create, 10);
+        scenario.elected();
+        (scenario, 10)
+    }
+
     fn advance(&mut self, duration: Duration) {
         self.now = self.now + duration;
         self.wall += duration;
@@ -112,12 +127,40 @@ impl Scenario {
         }
     }
 
+    /// The next write, however often it looks before, and finds `record`.
+    fn next_write(&mut self, record: &LeaderElectionRecord, version: u64) -> Write {
+        loop {
+            match self.next() {
+                Step::Wait(until) => self.now = until,
+                Step::Send(Request { id, verb: Verb::Get(look), .. }) => {
+                    self.reads(Read { id, look }, record.clone(), version);
+                }
+                Step::Send(Request { id, verb: Verb::Create(record), timeout }) => {
+                    break Write { id, base: None, record, timeout };
+                }
+                Step::Send(Request { id, verb: Verb::Update(base, record), timeout }) => {
+                    break Write { id, base: Some(base.version), record, timeout };
+                }
+                Step::Finished => panic!("not finished"),
+            }
+        }
+    }
+
     /// How long the election wants to be left alone.
     fn wait(&mut self) -> Duration {
         match self.next() {
             Step::Wait(until) => until.since(self.now),
             other => panic!("expected a wait, not {other:?}"),
         }
+    }
+
+    /// How long it is until the next request, whatever it waits for in between.
+    fn quiet_for(&mut self) -> Duration {
+        let since = self.now;
+        while let Step::Wait(until) = self.next() {
+            self.now = until;
+        }
+        self.now.since(since)
     }
 
     /// Goes on to the next request.
@@ -153,6 +196,10 @@ impl Scenario {
     fn found_nothing(&mut self) {
         let read = self.read();
         self.election.answered(self.now, read.id, Answer::Read(read.look, None));
+    }
+
+    fn guard_gone(&mut self) {
+        self.election.guard_gone(self.now, self.now);
     }
 
     fn events(&mut self) -> Vec<Event> {

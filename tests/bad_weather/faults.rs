@@ -35,7 +35,7 @@ pub const REFUSALS: &[Case] = &[
     ("504", |_| Fault::status(504, "Timeout", "made up")),
     ("429", |_| Fault::status(429, "TooManyRequests", "made up")),
     ("429 for a second", |_| Fault::status(429, "TooManyRequests", "made up").retry_after(1)),
-    ("429 for a day", |_| Fault::status(429, "TooManyRequests", "made up").retry_after(86_400)),
+    ("429 for three seconds", |_| Fault::status(429, "TooManyRequests", "made up").retry_after(3)),
     ("503 for a second", |_| Fault::status(503, "ServiceUnavailable", "made up").retry_after(1)),
     ("401", |_| Fault::status(401, "Unauthorized", "made up")),
     ("403", |_| Fault::status(403, "Forbidden", "made up")),
@@ -45,6 +45,10 @@ pub const REFUSALS: &[Case] = &[
     ("410", |_| Fault::status(410, "Gone", "made up")),
     ("422", |_| Fault::status(422, "Invalid", "made up")),
 ];
+
+/// A candidate keeps such a pause. A term and a release do not end over it.
+pub const PAUSES: &[Case] =
+    &[("429 for a day", |_| Fault::status(429, "TooManyRequests", "made up").retry_after(86_400))];
 
 /// Refusals of what was done, and answers that are whole enough to say that the next attempt came too late: these make
 /// the client look, and so a term goes on through any number of them.

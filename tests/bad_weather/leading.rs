@@ -6,14 +6,14 @@ use leasehold::testing::{ApiServer, Resource, User, Verb};
 use leasehold::{StopReason, Transition};
 use serde_json::Value;
 
-use crate::faults::{APPLIED, LIES, NOT_AN_API_SERVER, NOT_THE_LEASE, REFUSALS, REFUTED, SILENCE, STALE, each};
+use crate::faults::{APPLIED, LIES, NOT_AN_API_SERVER, NOT_THE_LEASE, PAUSES, REFUSALS, REFUTED, SILENCE, STALE, each};
 use crate::place::{Place, lost, server};
 use crate::support::{SOON, wait_until};
 
 #[test]
 fn one_bad_answer_does_not_cost_the_term() {
     let server = server();
-    each(&[SILENCE, APPLIED, REFUSALS, REFUTED, NOT_AN_API_SERVER, NOT_THE_LEASE, STALE], |(name, fault)| {
+    each(&[SILENCE, APPLIED, REFUSALS, PAUSES, REFUTED, NOT_AN_API_SERVER, NOT_THE_LEASE, STALE], |(name, fault)| {
         let place = Place::new(&server, name);
         // A hanging request costs half of what is left of the term, and a pause that was asked for a half again.
         let elector = place.start(place.builder("me", 24, 16));

@@ -10,7 +10,10 @@ use leasehold::{Error, LeaderElector, LeaderElectorBuilder, LeaderGuard, StopRea
 use serde_json::{Value, json};
 
 use crate::support::cluster::{NAMESPACE, version};
-use crate::support::{SOON, wait_until};
+use crate::support::{SOON, say_aloud, wait_until};
+
+/// How often a term is tried for.
+const ATTEMPTS: u32 = 4;
 
 /// A server and one lease on it.
 pub struct Place<'a> {
@@ -105,11 +108,11 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// A term, as often as it takes: a term may run out on a machine that stalls, and a campaign may hear late of a
-    /// refusal that is over.
+    /// A term. It may run out on a machine that stalls, and a campaign may hear late of a refusal that is over: then
+    /// there is another, which is said aloud. A candidate that needs many is broken.
     pub fn lead(&self, elector: &LeaderElector, what: &str) -> LeaderGuard {
         let until = Instant::now() + SOON;
-        loop {
+        for attempt in 1..=ATTEMPTS {
             let left = until.saturating_duration_since(Instant::now());
             match elector.block_until_leader_timeout(left) {
                 Ok(Some(guard)) => {
@@ -117,12 +120,15 @@ impl<'a> Place<'a> {
                     if guard.is_leader() {
                         return guard;
                     }
+                    let reason = guard.check().expect_err("it does not lead").reason;
+                    say_aloud(&format!("{what}: attempt {attempt} was elected and lost the term again: {reason}"));
                 }
                 Ok(None) => panic!("{what}: not elected"),
-                Err(Error::Lock(_)) => {}
+                Err(Error::Lock(error)) => say_aloud(&format!("{what}: attempt {attempt} was refused: {error}")),
                 Err(error) => panic!("{what}: {error}"),
             }
         }
+        panic!("{what}: no term in {ATTEMPTS} attempts");
     }
 
     /// Each is seen by itself: versions also count what is written to other leases.

@@ -103,7 +103,7 @@ fn a_term_that_was_ended_is_over_for_whoever_hears_of_that() {
         let ender = {
             let (deadline, told) = (Arc::clone(&deadline), Arc::clone(&told));
             thread::spawn(move || {
-                deadline.end();
+                deadline.end(EARLY);
                 assert!(!deadline.is_valid(EARLY), "valid after its own holder had ended it");
                 // As a release is sent.
                 told.store(true, Ordering::Release);
@@ -127,7 +127,7 @@ fn an_end_and_an_expiry_do_not_overwrite_each_other() {
         let ender = {
             let deadline = Arc::clone(&deadline);
             thread::spawn(move || {
-                deadline.end();
+                deadline.end(EARLY);
                 deadline.was_ended()
             })
         };

@@ -167,8 +167,10 @@ impl Candidate {
         if self.stamped_at != Some(tick) {
             text = without(&text, "last_stamp: ", "last_request: ");
         }
+        // How long answers take decides when a request is interrupted, which here may be at any time.
+        text = without(&text, "in_flight: ", "last_acquisition: ");
         if !self.scope.watches {
-            text = without(&text, "watch: Watch {", "}");
+            text = without(&text, "watch: Watch {", "last_");
         }
         let verb = self.pending.as_ref().map(|request| &request.verb);
         text.push_str(&format!("{verb:?}{:?}{:?}{:?}", self.facts(), self.deadline, self.replaces));
@@ -245,18 +247,18 @@ impl Candidate {
             }
             Input::DropGuard | Input::StepDown => {
                 if let Some(deadline) = &self.deadline {
-                    deadline.end();
+                    deadline.end(now);
                 }
                 self.guard = if input == Input::StepDown { Guard::SteppingDown } else { Guard::Dropped };
             }
             Input::TellGone => {
                 self.guard = Guard::None;
                 self.interrupted = self.pending.is_some();
-                self.election.guard_gone(now);
+                self.election.guard_gone(now, now);
             }
             Input::TellStepDown => {
                 self.guard = Guard::SteppedDown;
-                self.election.step_down();
+                self.election.step_down(now);
             }
         }
         self.listen(input, before, now)
@@ -358,7 +360,7 @@ impl Candidate {
                 Event::IdentityConflict if !self.scope.same_identity && self.scope.limits.deletions == 0 => {
                     return Err(format!("{name} does not know its own writes"));
                 }
-                Event::IdentityConflict | Event::Leader(_) | Event::RoundOver => {}
+                Event::IdentityConflict | Event::Predecessor | Event::Leader(_) | Event::RoundOver => {}
             }
         }
         if let Input::WatchOpened { .. } = input {

@@ -6,8 +6,14 @@ use std::hash::{Hash, Hasher};
 use crate::clock::Clock;
 
 /// Moments that are only asked whether they have come.
-const APPOINTMENTS: [&str; 4] =
-    ["look_at: Moment(", "write_at: Moment(", "renew_at: Moment(", "hurry_until: Some(Moment("];
+const APPOINTMENTS: [&str; 6] = [
+    "look_at: Moment(",
+    "write_at: Moment(",
+    "renew_at: Moment(",
+    "paused_until: Moment(",
+    "reclaim_at: Moment(",
+    "hurry_until: Some(Moment(",
+];
 
 /// Rewrites the `Debug` text of an election as of `tick`, so that two of them have the same text when they will do the same
 /// from now on. Moments become ticks, and one kept appointment is like another; of acquisitions and requests only the latest
@@ -49,9 +55,9 @@ fn number_after(text: &str, name: &str) -> u64 {
     digits.flatten().and_then(|digits| digits.parse().ok()).unwrap_or_else(|| panic!("no {name:?} in {text}"))
 }
 
-/// Cuts out what stands from `from` up to the next `to`.
+/// Cuts out what stands from `from` up to, and without, the next `to`.
 pub fn without(text: &str, from: &str, to: &str) -> String {
-    let cut = |(before, rest): (&str, &str)| Some(format!("{before}{}", rest.split_once(to)?.1));
+    let cut = |(before, rest): (&str, &str)| Some(format!("{before}{}", &rest[rest.find(to)?..]));
     text.split_once(from).and_then(cut).unwrap_or_else(|| panic!("no {from:?} with {to:?} in {text}"))
 }
 

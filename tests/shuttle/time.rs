@@ -35,6 +35,10 @@ impl Instant {
         self.0.checked_add(duration).map(Self)
     }
 
+    pub fn elapsed(self) -> Duration {
+        Self::now().since(self)
+    }
+
     pub fn since(self, earlier: Instant) -> Duration {
         self.0.saturating_sub(earlier.0)
     }

@@ -1,9 +1,11 @@
 //! A watcher by itself.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::channel::{self, Receiver};
-use crate::link::Command;
+use crate::election::InterruptAfter;
+use crate::link::{Command, Patience};
 use crate::watcher::Watcher;
 use crate::{LeaderElector, Lock};
 
@@ -17,7 +19,9 @@ impl Watched {
     pub fn spawn(lock: Arc<dyn Lock>) -> Self {
         let (tell, told) = channel::unbounded();
         let settings = LeaderElector::builder("jobs").settings().expect("the defaults are good");
-        let watcher = Watcher::spawn(lock, tell, &settings).expect("threads cost nothing here");
+        let after = InterruptAfter { release: Duration::from_millis(50), news: Duration::from_millis(250) };
+        let patience = Arc::new(Patience::new(after));
+        let watcher = Watcher::spawn(lock, tell, &settings, patience).expect("threads cost nothing here");
         Self { watcher, told }
     }
 

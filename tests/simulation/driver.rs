@@ -67,6 +67,9 @@ impl World {
         };
         let node = &mut self.nodes[index];
         node.refresh();
+        if let Call::Update(base, _) = &call {
+            node.acts_by(base.version);
+        }
         self.checks.sent(node, &request, &call, self.truth, &self.plan)?;
         node.in_flight = Some(request.id);
         let to = Some((index, node.incarnation));
@@ -77,7 +80,7 @@ impl World {
         trace!(self, "{} sends {}: {}, {fate:?}", node.identity, request.id, trace::call(&call));
         self.count.requests += 1;
         fate.faults.iter().for_each(|kind| self.count.fault(kind));
-        let sent = Sent { id: request.id, knowing: node.known.0 };
+        let sent = Sent { id: request.id, knowing: node.known.0, absent: node.known.1.is_none() };
         self.queue.push(times_out, to, What::TimesOut(request.id));
         // What is under way when the faults end lands soon after.
         let last = self.plan.heal_at + SECOND;
@@ -119,18 +122,18 @@ impl World {
         let node = &mut self.nodes[index];
         let shown = match &answer {
             Answer::Read(_, Some(observed)) | Answer::Written(observed) => {
-                Some((observed.version, observed.record.uid.clone()))
+                Some((observed.version, observed.record.clone()))
             }
             _ => None,
         };
         let is_read = matches!(answer, Answer::Read(..));
         let closed = matches!(answer, Answer::Written(_)) && node.known.0 > sent.knowing;
         let went_back =
-            is_read && shown.as_ref().is_some_and(|(version, uid)| node.proves_restored(sent, *version, uid));
-        match shown.clone() {
-            Some((version, uid)) if went_back => node.known = (version, uid),
-            Some((version, uid)) => drop(node.note(version, uid)),
-            None if is_read && sent.knowing == node.known.0 => node.known.1 = None,
+            is_read && shown.as_ref().is_some_and(|(version, record)| node.proves_restored(sent, *version, record));
+        match &shown {
+            Some((version, record)) if went_back => node.start_over(*version, record),
+            Some((version, record)) => drop(node.note(*version, Some(record))),
+            None if is_read && sent.knowing == node.known.0 => node.note_absence(),
             None => {}
         }
         trace!(self, "{} hears of {id}: {}", node.identity, trace::answer(&answer));
@@ -143,8 +146,8 @@ impl World {
             return Err(format!("{} leads on although the store went back", node.identity).into());
         }
         // An answer to a closed write is ignored, and so may a late one be: the next renewal finds out.
-        if let Some((version, uid)) = shown.filter(|_| under_way && !closed) {
-            self.checks.one_object(node, version, &uid, self.truth)?;
+        if let Some((version, record)) = shown.filter(|_| under_way && !closed) {
+            self.checks.one_object(node, version, &record.uid, self.truth)?;
         }
         if under_way {
             node.in_flight = None;
@@ -153,7 +156,7 @@ impl World {
     }
 
     pub fn give_up(&mut self, index: usize, id: u64, kind: LockErrorKind) -> Result<(), Violation> {
-        self.answer(index, Sent { id, knowing: 0 }, Answer::Failed(LockError::new(kind, "no answer")))
+        self.answer(index, Sent { id, knowing: 0, absent: false }, Answer::Failed(LockError::new(kind, "no answer")))
     }
 
     /// A command from another thread, obeyed between requests.
@@ -172,13 +175,13 @@ impl World {
             match command {
                 Command::Campaign(wants) => node.election.campaign(wants == Wants::Round),
                 Command::Withdraw => node.election.withdraw(),
-                Command::StepDown => node.election.step_down(),
-                Command::GuardGone => {
+                Command::StepDown => node.election.step_down(now),
+                Command::GuardGone { at } => {
                     node.release_by = self
                         .plan
                         .steady_network
                         .then(|| self.truth + node.settings.release_timeout.as_nanos() as Nanos + SECOND / 2);
-                    node.election.guard_gone(now);
+                    node.election.guard_gone(now, at);
                 }
                 Command::Close => node.election.close(),
                 Command::WatchOpened { afresh } => node.election.watch_opened(now, afresh),
@@ -196,9 +199,22 @@ impl World {
         Ok(())
     }
 
+    /// Whether nobody else can have written a record with the node's identity.
+    fn knows_its_writes(&self, index: usize) -> bool {
+        match self.plan.suite {
+            Suite::Promise | Suite::RunawayClocks => true,
+            // Doubled creates land again when what they made was deleted.
+            Suite::Operator => {
+                self.plan.steady_network && !self.plan.uid_blind && !self.store.is_forged(&self.nodes[index].identity)
+            }
+            Suite::Namesakes | Suite::Restored => false,
+        }
+    }
+
     /// Hears what the election has to tell. True if there was anything.
     pub fn listen(&mut self, index: usize, was_valid: bool) -> Result<bool, Violation> {
         let mut told = false;
+        let knows_its_writes = self.knows_its_writes(index);
         while let Some(event) = self.nodes[index].election.event() {
             told = true;
             let node = &mut self.nodes[index];
@@ -212,12 +228,13 @@ impl World {
                     self.count.terms += 1;
                     self.note_handover();
                     let node = &mut self.nodes[index];
+                    node.acts_by(fencing_token);
                     let wanted = node.wants.take().is_some();
                     node.term = Some(Term {
                         serial: self.count.terms,
                         deadline,
                         token: fencing_token,
-                        uid: node.known.1.clone(),
+                        uid: node.known_uid().cloned(),
                         valid_until: 0,
                         over: false,
                         lost: None,
@@ -231,7 +248,7 @@ impl World {
                     }
                     if !wanted {
                         let now = node.clock.local(self.truth);
-                        node.election.guard_gone(now);
+                        node.election.guard_gone(now, now);
                     }
                 }
                 Event::Lost(reason) => {
@@ -241,12 +258,12 @@ impl World {
                     }
                 }
                 Event::RoundOver => node.wants = None,
-                Event::IdentityConflict if matches!(self.plan.suite, Suite::Promise | Suite::RunawayClocks) => {
+                Event::IdentityConflict if knows_its_writes => {
                     return Err(format!("{} does not know its own writes", node.identity).into());
                 }
                 Event::Settled => node.release_by = None,
                 Event::WatchStale => self.restart_watch(index),
-                Event::IdentityConflict | Event::Leader(_) => {}
+                Event::IdentityConflict | Event::Predecessor | Event::Leader(_) => {}
             }
         }
         self.nodes[index].refresh();

@@ -20,14 +20,20 @@ impl World {
         }
         let stands = |node: &Node| self.store.record().is_some_and(|record| record.holder() == Some(&node.identity));
         let leader = self.nodes.iter().find(|node| node.valid(self.truth) && stands(node));
+        // Who has not found out about a restore may lose a term to a server of a former life, once.
+        let forgotten = if self.plan.forgotten_servers { self.plan.nodes as u64 } else { 0 };
+        let lead_by = self.plan.lead_by + forgotten * (self.plan.longest + 10 * SECOND);
         match (self.led_since, leader.and_then(|node| node.term.as_ref()).map(|term| term.serial)) {
-            (None, None) if self.truth >= self.plan.lead_by => {
+            (None, None) if self.truth >= lead_by => {
                 return Err("nobody leads although nothing keeps anybody from it".to_owned().into());
             }
             (None, None) => {}
             (None, Some(serial)) => {
                 self.led_since = Some(serial);
                 self.queue.push(self.truth + self.plan.calm, None, What::HandOver);
+            }
+            (Some(before), now) if now != Some(before) && self.truth < lead_by && forgotten > 0 => {
+                self.led_since = None
             }
             (Some(before), now) if now != Some(before) => {
                 return Err("a leader lost its term although nothing happened".to_owned().into());

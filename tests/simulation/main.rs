@@ -20,6 +20,7 @@ mod node;
 mod plan;
 mod process;
 mod queue;
+mod server;
 mod store;
 mod stream;
 mod suite;

@@ -84,7 +84,17 @@ impl Fate {
 
     fn any_error(random: &mut fastrand::Rng) -> LockError {
         use LockErrorKind::*;
-        let kinds = [Unavailable, Unavailable, Conflict, AlreadyExists, Timeout, Interrupted, Forbidden, Malformed];
+        let kinds = [
+            Unavailable,
+            ConnectionClosed,
+            ConnectionClosed,
+            Conflict,
+            AlreadyExists,
+            Timeout,
+            Interrupted,
+            Forbidden,
+            Malformed,
+        ];
         let kind = kinds[random.usize(..kinds.len())];
         let retry_after = (random.u8(..4) == 0).then(|| Duration::from_nanos(random.u64(..5 * SECOND)));
         LockError::new(kind, "made up").with_retry_after(retry_after)

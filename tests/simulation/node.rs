@@ -6,7 +6,7 @@ use std::sync::Arc;
 use leasehold::clock::Moment;
 use leasehold::deadline::Deadline;
 use leasehold::election::Election;
-use leasehold::{Settings, StopReason, WatchEvent};
+use leasehold::{LeaderElectionRecord, Settings, StopReason, WatchEvent};
 
 use crate::clock::{Nanos, NodeClock};
 use crate::network::Cut;
@@ -34,8 +34,14 @@ pub struct Node {
     /// What the user waits for.
     pub wants: Option<Wants>,
     pub term: Option<Term>,
-    /// The newest version that an answer or an event brought, and the object's uid in it.
-    pub known: (u64, Option<String>),
+    /// The newest version that an answer or an event brought, and the record at it.
+    pub known: (u64, Option<LeaderElectionRecord>),
+    /// What events brought that a read may have to bear out: the election knows it, or does not believe it.
+    pub hinted: Vec<(u64, Option<LeaderElectionRecord>)>,
+    /// The object that was there before it was found to be gone.
+    pub gone: Option<String>,
+    /// It has found that the store went back.
+    pub doubts: bool,
     pub steps_in_second: (Nanos, u32),
     /// By when, on a network without faults, the record of a term that is over must not be ours any more.
     pub release_by: Option<Nanos>,
@@ -52,7 +58,7 @@ pub enum Command {
     Campaign(Wants),
     Withdraw,
     StepDown,
-    GuardGone,
+    GuardGone { at: Moment },
     Close,
     Heard { received_at: Moment, event: WatchEvent },
     WatchOpened { afresh: bool },
@@ -94,29 +100,74 @@ impl Node {
         }
     }
 
-    /// Notes what was shown of the object, if it is news.
-    pub fn note(&mut self, version: u64, uid: Option<String>) -> bool {
+    /// The object that is known to be there.
+    pub fn known_uid(&self) -> Option<&String> {
+        self.known.1.as_ref()?.uid.as_ref()
+    }
+
+    /// Notes what was shown, if it is news.
+    pub fn note(&mut self, version: u64, record: Option<&LeaderElectionRecord>) -> bool {
         let news = version > self.known.0;
         if news {
-            self.known = (version, uid);
+            self.learn(version, record);
         }
         news
     }
 
-    /// Whether a read shows that the store went back: by a version below one that was known when it was sent, or by
-    /// another object at one.
-    pub fn proves_restored(&self, sent: Sent, version: u64, uid: &Option<String>) -> bool {
-        version < sent.knowing || (version == self.known.0 && version == sent.knowing && *uid != self.known.1)
+    fn learn(&mut self, version: u64, record: Option<&LeaderElectionRecord>) {
+        if record.is_none() {
+            self.gone = self.known_uid().cloned().or(self.gone.take());
+        }
+        self.known = (version, record.cloned());
+        self.hinted.retain(|(hinted, _)| *hinted > version);
     }
 
-    /// What an event shows of the object, if that is news.
+    /// A read found nothing at the version that was known.
+    pub fn note_absence(&mut self) {
+        self.learn(self.known.0, None);
+    }
+
+    /// A read has proved that the store went back: what was known before counts for nothing.
+    pub fn start_over(&mut self, version: u64, record: &LeaderElectionRecord) {
+        self.known = (version, Some(record.clone()));
+        self.hinted.clear();
+        self.gone = None;
+        self.doubts = true;
+    }
+
+    /// The election acts by this version: if it was hinted at, it is known.
+    pub fn acts_by(&mut self, version: u64) {
+        let hint = self.hinted.iter().rfind(|(hinted, _)| *hinted == version).cloned();
+        if let Some((version, record)) = hint {
+            self.note(version, record.as_ref());
+        }
+    }
+
+    /// Whether a read shows that the store went back: by a version below one that was known when it was sent, by anything
+    /// at one after which nothing was there then, by an object that was gone then, or by another record than the one that
+    /// is known to have its version, for no two writes have the same, whichever of them was heard of first.
+    pub fn proves_restored(&self, sent: Sent, version: u64, record: &LeaderElectionRecord) -> bool {
+        let is_gone = self.known.1.is_none() && record.uid == self.gone;
+        version < sent.knowing
+            || (sent.absent && (version == sent.knowing || is_gone))
+            || (version == self.known.0 && self.known.1.as_ref().is_some_and(|known| known != record))
+    }
+
+    /// What an event shows, if that is news.
     pub fn note_event(&mut self, event: &WatchEvent) -> Option<(u64, Option<String>)> {
-        let (version, uid) = match event {
-            WatchEvent::Changed(observed) => (observed.version, observed.record.uid.clone()),
+        let (version, record) = match event {
+            WatchEvent::Changed(observed) => (observed.version, Some(&observed.record)),
             WatchEvent::Deleted { version } => (*version, None),
             _ => return None,
         };
-        self.note(version, uid).then(|| self.known.clone())
+        let is_gone = self.known.1.is_none() && record.is_some_and(|record| record.uid == self.gone);
+        if self.doubts || is_gone {
+            if version > self.known.0 {
+                self.hinted.push((version, record.cloned()));
+            }
+            return None;
+        }
+        self.note(version, record).then(|| (version, self.known_uid().cloned()))
     }
 
     pub fn cut(&self, truth: Nanos) -> Option<Cut> {

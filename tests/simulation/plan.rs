@@ -95,6 +95,12 @@ pub struct Plan {
     /// Some nodes share an identity while all of them live.
     pub twins: bool,
     pub steady_network: bool,
+    /// The longest lease.
+    pub longest: Nanos,
+    /// How many API servers there are.
+    pub servers: usize,
+    /// Servers that were not restarted with their store are never restarted.
+    pub forgotten_servers: bool,
 }
 
 impl Plan {
@@ -113,19 +119,23 @@ impl Plan {
         let settings: Vec<_> = (0..nodes)
             .map(|_| {
                 let (lease, deadline, retry) = choices[if mixed { random.usize(..choices.len()) } else { one }];
-                (Duration::from_millis(lease), Duration::from_millis(deadline), Duration::from_millis(retry))
+                let chosen =
+                    (Duration::from_millis(lease), Duration::from_millis(deadline), Duration::from_millis(retry));
+                if random.u8(..3) == 0 { to_the_nanosecond(chosen, random) } else { chosen }
             })
             .collect();
         let nanos = |duration: Duration| duration.as_nanos() as u64;
-        let longest = settings.iter().map(|settings| nanos(settings.0)).max().unwrap_or(0);
+        let longest = settings.iter().map(|settings| nanos(published(settings.0))).max().unwrap_or(0);
         let longest_deadline = settings.iter().map(|settings| nanos(settings.1)).max().unwrap_or(0);
-        let narrowest = settings.iter().map(|settings| nanos(settings.0) * 1_000 / (nanos(settings.1) / 1_000)).min();
-        let narrowest = narrowest.unwrap_or(0) * 1_000;
+        let ratio = |(lease, deadline, _): &(Duration, Duration, Duration)| {
+            (published(*lease).as_nanos() * u128::from(SECOND) / deadline.as_nanos()) as u64
+        };
+        let narrowest = settings.iter().map(ratio).min().unwrap_or(SECOND);
         let fastest = match suite {
             Suite::RunawayClocks => narrowest + narrowest / 2,
             // As far apart as is promised, but for the nanoseconds that rounding costs.
-            _ if random.bool() => narrowest - narrowest / 1_000_000,
-            _ => SECOND + SECOND / 1_000,
+            _ if random.bool() => (narrowest - narrowest / 1_000_000).max(SECOND),
+            _ => (SECOND + SECOND / 1_000).min((narrowest - narrowest / 1_000_000).max(SECOND)),
         };
         let steady_network = suite == Suite::Operator && random.bool();
         let watches = random.u8(..4) > 0;
@@ -162,6 +172,9 @@ impl Plan {
             reclaim,
             twins: suite == Suite::Namesakes && !reclaim && random.bool(),
             steady_network,
+            longest,
+            servers: random.usize(1..=3),
+            forgotten_servers: suite == Suite::Restored && random.u8(..4) == 0,
         }
     }
 
@@ -186,6 +199,26 @@ impl Plan {
             _ => random.u64(SECOND..=self.fastest),
         }
     }
+}
+
+/// The same in the large, and odd in the small: what is published is rounded up, and the deadline may be anything below
+/// what was asked for.
+fn to_the_nanosecond(
+    (lease, deadline, retry): (Duration, Duration, Duration),
+    random: &mut fastrand::Rng,
+) -> (Duration, Duration, Duration) {
+    let lease = lease - Duration::from_nanos(random.u64(..SECOND));
+    let below = match random.u8(..3) {
+        0 => 1,
+        1 => random.u64(1..1_000_000),
+        _ => random.u64(1..SECOND),
+    };
+    let deadline = deadline.max(lease - Duration::from_nanos(below)).min(lease - Duration::from_nanos(1));
+    (lease, deadline, retry + Duration::from_nanos(random.u64(..1_000_000)))
+}
+
+fn published(lease: Duration) -> Duration {
+    Duration::from_secs(lease.as_nanos().div_ceil(1_000_000_000) as u64)
 }
 
 impl Odds {

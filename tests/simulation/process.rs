@@ -41,6 +41,9 @@ impl World {
             wants: None,
             term: None,
             known: (0, None),
+            hinted: Vec::new(),
+            gone: None,
+            doubts: false,
             steps_in_second: (0, 0),
             release_by: None,
         }

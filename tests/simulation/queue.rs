@@ -28,6 +28,8 @@ pub enum What {
     Chaos,
     Operator,
     Restore,
+    /// An API server catches up with the store.
+    Lag(usize),
     Label,
     Heal,
     Check,
@@ -37,11 +39,14 @@ pub enum What {
     End,
 }
 
-/// A request, and the newest version that was known when it was sent.
+/// A request, and what was known when it was sent.
 #[derive(Debug, Clone, Copy)]
 pub struct Sent {
     pub id: u64,
+    /// The newest version.
     pub knowing: u64,
+    /// Whether nothing was there.
+    pub absent: bool,
 }
 
 pub struct Queued {

@@ -1,8 +1,11 @@
 //! One linearizable store that behaves as an API server was seen to.
 
+use std::collections::BTreeSet;
+
 use leasehold::election::Look;
 use leasehold::{LeaderElectionRecord, LockErrorKind, Observed, Rest, WatchEvent};
 
+use crate::clock::Nanos;
 use crate::plan::Violation;
 
 /// What a request asks of the store.
@@ -26,7 +29,16 @@ pub struct Holding {
 #[derive(Debug, Clone)]
 pub struct Change {
     pub version: u64,
+    /// When it was made.
+    pub at: Nanos,
     object: Option<Observed>,
+}
+
+/// What an API server that was not restarted with its store goes on showing: what was before.
+#[derive(Debug, Clone)]
+pub struct Former {
+    pub changes: Vec<Change>,
+    compacted: u64,
 }
 
 /// A state that the store may be restored to.
@@ -40,6 +52,8 @@ struct Backup {
 
 #[derive(Debug, Default)]
 pub struct Store {
+    /// The true time.
+    pub now: Nanos,
     version: u64,
     uids: u64,
     object: Option<Observed>,
@@ -53,6 +67,8 @@ pub struct Store {
     backups: Vec<Backup>,
     /// Whether updates come without a uid, as from a lock that forgot it.
     uid_blind: bool,
+    /// In whose records somebody else has meddled.
+    forged: BTreeSet<String>,
 }
 
 impl Store {
@@ -93,7 +109,7 @@ impl Store {
     pub fn delete(&mut self) {
         if self.object.take().is_some() {
             self.version += 1;
-            self.changes.push(Change { version: self.version, object: None });
+            self.changes.push(Change { version: self.version, at: self.now, object: None });
             self.note();
         }
     }
@@ -101,8 +117,14 @@ impl Store {
     pub fn edit(&mut self, edit: impl FnOnce(&mut LeaderElectionRecord)) {
         if let Some(mut record) = self.record().cloned() {
             edit(&mut record);
+            self.forged.extend(record.holder().map(str::to_owned));
             self.put(record);
         }
+    }
+
+    /// Whether somebody else wrote a record with this identity.
+    pub fn is_forged(&self, identity: &str) -> bool {
+        self.forged.contains(identity)
     }
 
     pub fn record(&self) -> Option<&LeaderElectionRecord> {
@@ -131,12 +153,22 @@ impl Store {
 
     /// How many changes were made up to `version`; `None` if that is forgotten.
     pub fn changes_until(&self, version: u64) -> Option<usize> {
-        (version >= self.compacted).then(|| self.changes.partition_point(|change| change.version <= version))
+        changes_until(&self.changes, self.compacted, version)
+    }
+
+    /// How many changes a server has that lags behind by `lag`.
+    pub fn changes_seen(&self, lag: Nanos) -> usize {
+        self.changes.partition_point(|change| change.at + lag <= self.now)
     }
 
     /// What stood there after the first `changes` changes.
     pub fn object_after(&self, changes: usize) -> Option<&Observed> {
-        self.changes[..changes].last().and_then(|change| change.object.as_ref())
+        object_after(&self.changes, changes)
+    }
+
+    /// All that a server has that goes on showing what is now.
+    pub fn former(&self) -> Former {
+        Former { changes: self.changes.clone(), compacted: self.compacted }
     }
 
     /// Forgets what changed until now.
@@ -183,7 +215,7 @@ impl Store {
         self.version += 1;
         let observed = Observed::new(record, self.version, Rest::none());
         self.object = Some(observed.clone());
-        self.changes.push(Change { version: self.version, object: self.object.clone() });
+        self.changes.push(Change { version: self.version, at: self.now, object: self.object.clone() });
         self.note();
         observed
     }
@@ -201,6 +233,24 @@ impl Store {
             self.history.push(Holding { since: self.version, uid, holder, acquired });
         }
     }
+}
+
+impl Former {
+    pub fn changes_until(&self, version: u64) -> Option<usize> {
+        changes_until(&self.changes, self.compacted, version)
+    }
+
+    pub fn object(&self) -> Option<&Observed> {
+        object_after(&self.changes, self.changes.len())
+    }
+}
+
+fn changes_until(changes: &[Change], compacted: u64, version: u64) -> Option<usize> {
+    (version >= compacted).then(|| changes.partition_point(|change| change.version <= version))
+}
+
+fn object_after(changes: &[Change], count: usize) -> Option<&Observed> {
+    changes[..count].last().and_then(|change| change.object.as_ref())
 }
 
 impl Change {

@@ -9,6 +9,7 @@ use crate::network::Cut;
 use crate::node::{Command, Node};
 use crate::plan::{Odds, Violation};
 use crate::queue::What;
+use crate::server::Server;
 use crate::trace::trace;
 use crate::world::World;
 
@@ -16,7 +17,6 @@ use crate::world::World;
 const OPENING: Nanos = 10 * SECOND;
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 const REFUSED: Duration = Duration::from_secs(300);
-const MAY_WAIT: Nanos = 250 * MILLI;
 
 /// What happens to a watch, as its thread sees it.
 pub enum Turn {
@@ -37,6 +37,8 @@ pub struct Watcher {
     after: Option<u64>,
     failures: u32,
     began: Nanos,
+    /// Whether the present stream has told anything.
+    told: bool,
 }
 
 enum State {
@@ -48,11 +50,15 @@ enum State {
 
 /// A stream as the server sees it.
 struct Stream {
+    /// Of which server it is.
+    server: usize,
     /// How many of the store's changes were told, or skipped.
     changes: usize,
     /// It begins behind this version, which may be one that is yet to come.
     from: u64,
     mood: Mood,
+    /// Whether it tells of another life of the store.
+    of_former: bool,
     opened: bool,
     /// Nothing comes sooner than what was told before it.
     last: Nanos,
@@ -68,7 +74,7 @@ enum Mood {
 
 impl Watcher {
     pub fn new(right: bool) -> Self {
-        Self { serial: 0, state: State::Pausing, right, after: None, failures: 0, began: 0 }
+        Self { serial: 0, state: State::Pausing, right, after: None, failures: 0, began: 0, told: false }
     }
 
     pub fn serial(&self) -> u64 {
@@ -76,15 +82,20 @@ impl Watcher {
     }
 
     /// How long until the next stream; the twin of the driver's `Watching`.
-    fn pause(&mut self, ended: Option<LockErrorKind>, lasted: bool, retry: Duration) -> Duration {
-        if lasted {
+    fn pause(&mut self, ended: Option<LockErrorKind>, lasted: Duration, retry: Duration) -> Duration {
+        let given_up = ended == Some(LockErrorKind::Interrupted);
+        if self.told && lasted > if given_up { LONGEST_PAUSE } else { retry } {
             self.failures = 0;
         }
         match ended {
-            None if lasted => Duration::ZERO,
-            Some(LockErrorKind::Interrupted) => Duration::ZERO,
-            Some(LockErrorKind::Expired) => {
-                self.after = None;
+            None if lasted > retry => {
+                self.failures = 0;
+                Duration::ZERO
+            }
+            Some(LockErrorKind::Expired | LockErrorKind::Interrupted) => {
+                if ended == Some(LockErrorKind::Expired) {
+                    self.after = None;
+                }
                 if self.failures > 0 {
                     return self.back_off(retry);
                 }
@@ -107,7 +118,8 @@ impl Node {
     pub fn hears_promptly(&self, truth: Nanos, version: u64) -> bool {
         match self.watcher.as_ref().map(|watcher| &watcher.state) {
             Some(State::Streaming(stream)) => {
-                stream.mood == Mood::Prompt && stream.opened && stream.from <= version && stream.last <= truth
+                let is_good = stream.mood == Mood::Prompt && stream.opened && !stream.of_former;
+                is_good && stream.from <= version && stream.last <= truth
             }
             _ => false,
         }
@@ -134,6 +146,7 @@ impl World {
                     _ => 0,
                 };
                 watcher.after = watcher.after.max(Some(version));
+                watcher.told = true;
                 self.count.events += 1;
                 let received_at = node.clock.local(truth);
                 // What others did does not wait for long behind a request.
@@ -144,7 +157,8 @@ impl World {
                 };
                 if let Some(id) = node.in_flight.filter(|_| is_of_others) {
                     let to = (index, node.incarnation);
-                    self.queue.push(truth + MAY_WAIT, Some(to), What::Interrupt(id));
+                    let patience = node.election.interrupt_after().news.as_nanos() as Nanos;
+                    self.queue.push(truth + patience, Some(to), What::Interrupt(id));
                 }
                 self.tell(index, Command::Heard { received_at, event })
             }
@@ -152,16 +166,13 @@ impl World {
                 watcher.serial += 1;
                 watcher.state = State::Pausing;
                 let retry = node.settings.retry_period;
-                let lasted = truth - watcher.began > retry.as_nanos() as Nanos;
+                let lasted = Duration::from_nanos(truth - watcher.began);
                 let pause = watcher.pause(kind, lasted, retry).mul_f64(1.0 + 0.2 * self.random.f64());
                 let serial = watcher.serial;
                 let to = (index, node.incarnation);
                 trace!(self, "{}'s watch ends: {kind:?}, pause {pause:?}", node.identity);
                 self.queue.push(truth + pause.as_nanos() as Nanos, Some(to), What::Watch(serial, Turn::Begin));
-                match kind {
-                    None => Ok(()),
-                    Some(_) => self.tell(index, Command::WatchLost),
-                }
+                self.tell(index, Command::WatchLost)
             }
         }
     }
@@ -180,15 +191,22 @@ impl World {
         );
         let delay = random.u64(MILLI..30 * MILLI);
         let back = if stale { random.usize(1..8) } else { 0 };
+        let of = random.usize(..self.servers.len());
+        let server = &self.servers[of];
+        let seen = self.store.changes_seen(server.lag);
         let node = &mut self.nodes[index];
         let (to, cut) = ((index, node.incarnation), node.cut(truth));
         let Some(watcher) = &mut node.watcher else { return Ok(()) };
         watcher.began = truth;
+        watcher.told = false;
         watcher.state = State::Asking;
         let serial = watcher.serial;
-        let begins = match watcher.after {
-            Some(after) => self.store.changes_until(after),
-            None => Some(self.store.changes.len()),
+        // It cannot begin with what the server has not come to yet.
+        let begins = match (watcher.after, &server.former) {
+            (Some(after), Some(former)) => former.changes_until(after),
+            (Some(after), None) => self.store.changes_until(after).map(|changes| changes.min(seen)),
+            (None, Some(former)) => Some(former.changes.len()),
+            (None, None) => Some(seen),
         };
         let failure = match (cut, begins) {
             (Some(Cut::Refused), _) => Some((0, LockErrorKind::Unavailable)),
@@ -217,14 +235,32 @@ impl World {
             }
         }
         trace!(self, "{}'s watch begins after {:?}: {mood:?}, {back} changes back", node.identity, watcher.after);
-        watcher.state = State::Streaming(Stream { changes, from, mood, opened: false, last: truth + delay });
+        let of_former = server.former.is_some();
+        let last = truth + delay;
+        watcher.state = State::Streaming(Stream { server: of, changes, from, mood, of_former, opened: false, last });
         self.queue.push(truth + delay, Some(to), What::Watch(serial, Turn::Opened { afresh }));
-        if afresh && let Some(standing) = self.store.object_after(changes) {
+        let standing = match &self.servers[of].former {
+            Some(former) => former.object(),
+            None => self.store.object_after(changes),
+        };
+        if afresh && let Some(standing) = standing {
             // What is there, as an event of its own.
             let event = WatchEvent::Changed(standing.clone());
-            self.stream(index, Turn::Tell(event));
+            self.stream(index, truth, Turn::Tell(event));
         }
-        self.pump(index);
+        match &self.servers[of].former {
+            // All that it will ever tell.
+            Some(former) if !afresh => {
+                let events: Vec<_> = former.changes[changes..]
+                    .iter()
+                    .filter(|change| change.version > from)
+                    .map(|change| change.event())
+                    .collect();
+                events.into_iter().for_each(|event| self.stream(index, truth, Turn::Tell(event)));
+            }
+            Some(_) => {}
+            None => self.pump(index),
+        }
         Ok(())
     }
 
@@ -256,18 +292,20 @@ impl World {
 
     fn pump(&mut self, index: usize) {
         let Some(Watcher { state: State::Streaming(stream), .. }) = &mut self.nodes[index].watcher else { return };
+        let Server { lag, former: None } = self.servers[stream.server] else { return };
         let (told, from) = (stream.changes.min(self.store.changes.len()), stream.from);
         stream.changes = self.store.changes.len();
         for change in told..self.store.changes.len() {
-            if self.store.changes[change].version > from {
-                let event = self.store.changes[change].event();
-                self.stream(index, Turn::Tell(event));
+            let change = &self.store.changes[change];
+            if change.version > from {
+                let (seen_at, event) = (change.at + lag, change.event());
+                self.stream(index, seen_at, Turn::Tell(event));
             }
         }
     }
 
-    /// Puts something on the node's stream, behind what is on it.
-    fn stream(&mut self, index: usize, turn: Turn) {
+    /// Puts something that its server comes to know at `seen_at` on the node's stream, behind what is on it.
+    fn stream(&mut self, index: usize, seen_at: Nanos, turn: Turn) {
         let node = &mut self.nodes[index];
         let to = (index, node.incarnation);
         let cut = node.cut(self.truth);
@@ -285,7 +323,7 @@ impl World {
         };
         // What is under way when the faults end arrives soon after.
         let last = (self.plan.heal_at + SECOND).max(self.truth + 30 * MILLI);
-        stream.last = (self.truth + delay).min(last).max(stream.last);
+        stream.last = (self.truth.max(seen_at) + delay).min(last).max(stream.last);
         self.queue.push(stream.last, Some(to), What::Watch(*serial, turn));
     }
 
@@ -316,7 +354,7 @@ impl World {
 
     /// The server ends the stream.
     pub fn end_watch(&mut self, index: usize, kind: Option<LockErrorKind>) {
-        self.stream(index, Turn::Ended(kind));
+        self.stream(index, self.truth, Turn::Ended(kind));
         if let Some(Watcher { state: State::Streaming(stream), .. }) = &mut self.nodes[index].watcher {
             // Nothing comes after the end.
             stream.mood = Mood::Stalled;
@@ -328,11 +366,11 @@ impl World {
         let version = self.store.version();
         for index in 0..self.nodes.len() {
             let behind = match self.nodes[index].watcher.as_ref().map(|watcher| &watcher.state) {
-                Some(State::Streaming(stream)) => stream.from >= version,
+                Some(State::Streaming(stream)) => stream.from >= version || stream.of_former,
                 _ => true,
             };
             if !behind {
-                self.stream(index, Turn::Tell(WatchEvent::Bookmark { version }));
+                self.stream(index, self.truth, Turn::Tell(WatchEvent::Bookmark { version }));
             }
         }
     }

@@ -7,9 +7,6 @@ use crate::queue::What;
 use crate::trace::trace;
 use crate::world::World;
 
-/// How long a guard that goes leaves a request under way to finish by itself.
-const GRACE: Nanos = 50 * MILLI;
-
 impl World {
     pub fn user(&mut self, index: usize) -> Result<(), Violation> {
         // Whoever let go does not come back before another has taken over.
@@ -26,13 +23,14 @@ impl World {
         let truth = self.truth;
         let node = &mut self.nodes[index];
         let valid = node.valid(truth);
+        let now = node.clock.local(truth);
         if let Some(term) = node.term.as_mut().filter(|term| term.guard_held) {
             if (calm && !valid) || (!calm && roll < if valid { 20 } else { 50 }) {
                 let again = self.random.bool();
                 return self.drop_guard(index, again);
             }
             if !calm && roll < 30 && !term.stepped_down {
-                term.deadline.end();
+                term.deadline.end(now);
                 term.stepped_down = true;
                 let serial = term.serial;
                 node.refresh();
@@ -79,21 +77,22 @@ impl World {
     pub fn drop_guard(&mut self, index: usize, again: bool) -> Result<(), Violation> {
         let node = &mut self.nodes[index];
         trace!(self, "{} drops its guard", node.identity);
+        let now = node.clock.local(self.truth);
         if let Some(term) = &mut node.term {
-            term.deadline.end();
+            term.deadline.end(now);
             term.guard_held = false;
         }
         node.refresh();
         let interrupt = node.in_flight.map(|id| (id, (index, node.incarnation)));
-        let node = &mut self.nodes[index];
-        node.commands.push_back(Command::GuardGone);
+        let patience = node.election.interrupt_after().release.as_nanos() as Nanos;
+        node.commands.push_back(Command::GuardGone { at: now });
         if again && !node.closing {
             node.wants = Some(Wants::Term);
             node.commands.push_back(Command::Campaign(Wants::Term));
         }
         self.drive(index)?;
         if let Some((id, to)) = interrupt {
-            self.queue.push(self.truth + GRACE, Some(to), What::Interrupt(id));
+            self.queue.push(self.truth + patience, Some(to), What::Interrupt(id));
         }
         Ok(())
     }

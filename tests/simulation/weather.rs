@@ -21,7 +21,7 @@ impl World {
         let scale = self.nodes[index].settings.lease_duration.as_nanos() as Nanos;
         let until = (self.truth + self.random.u64(..2 * scale)).min(self.plan.heal_at);
         let calm = self.plan.steady_network;
-        match self.random.u8(..if self.plan.watches { 16 } else { 12 }) {
+        match self.random.u8(..if self.plan.watches { 18 } else { 12 }) {
             0..=2 if !calm => {
                 // Often a leader that waits for an answer, for about as long as its term lasts.
                 let leads = |node: &Node| node.valid(self.truth) && node.in_flight.is_some();
@@ -90,6 +90,7 @@ impl World {
                 self.store.compact();
                 self.count.fault("compactions");
             }
+            12 | 13 if !calm => self.fall_behind(),
             _ => self.disturb_watch(index),
         }
         Ok(())
@@ -119,7 +120,9 @@ impl World {
         if self.random.bool() {
             return self.store.back_up();
         }
+        let former = self.store.former();
         self.store.restore(&mut self.random);
+        self.freeze_servers(&former);
         trace!(self, "the store goes back to {}", self.store.version());
         self.count.fault("restored stores");
         for index in 0..self.nodes.len() {
@@ -131,6 +134,7 @@ impl World {
         trace!(self, "all faults end");
         self.plan.odds = Odds::default();
         self.heal_watches();
+        self.restart_servers();
         // An edit of metadata is no fault.
         self.queue.push(self.truth + self.plan.label_every, None, What::Label);
         for index in 0..self.nodes.len() {

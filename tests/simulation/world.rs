@@ -8,6 +8,7 @@ use crate::count::Count;
 use crate::node::Node;
 use crate::plan::{Plan, Suite, Violation};
 use crate::queue::{Queue, Queued, To, What};
+use crate::server::Server;
 use crate::store::Store;
 use crate::trace::trace;
 
@@ -18,6 +19,8 @@ pub struct World {
     pub truth: Nanos,
     pub queue: Queue,
     pub store: Store,
+    /// The API servers that watches are of, each with a cache of its own.
+    pub servers: Vec<Server>,
     /// What of the store the streams have.
     pub pumped: (u64, usize),
     pub nodes: Vec<Node>,
@@ -40,6 +43,7 @@ impl World {
             truth: SECOND,
             queue: Queue::default(),
             store: Store::new(plan.uid_blind),
+            servers: (0..plan.servers).map(|_| Server::default()).collect(),
             pumped: (0, 0),
             nodes: Vec::new(),
             checks: Checks::default(),
@@ -75,6 +79,7 @@ impl World {
         while let Some(Queued { at, to, what, .. }) = self.queue.pop() {
             debug_assert!(at >= self.truth);
             self.truth = at.max(self.truth);
+            self.store.now = self.truth;
             let what = *what;
             if let What::End = what {
                 break;
@@ -132,6 +137,7 @@ impl World {
             What::Chaos => self.chaos()?,
             What::Operator => self.operator(),
             What::Restore => self.restore(),
+            What::Lag(server) => self.catch_up(server),
             What::Label => {
                 self.store.label();
                 self.queue.push(self.truth + self.plan.label_every, None, What::Label);

@@ -40,6 +40,31 @@ impl Store {
         self.0.state.lock().record.as_ref().and_then(|record| record.holder().map(str::to_owned))
     }
 
+    pub fn observed(&self) -> Option<Observed> {
+        let state = self.0.state.lock();
+        state.record.clone().map(|record| Observed::new(record, state.version, Rest::none()))
+    }
+
+    /// Changes what stands there by hand, in an object that is made if there is none.
+    pub fn edit(&self, change: impl FnOnce(&mut LeaderElectionRecord)) {
+        let mut state = self.0.state.lock();
+        state.version += 1;
+        let version = state.version;
+        let record = state.record.get_or_insert_with(|| LeaderElectionRecord {
+            uid: Some(format!("uid-{version}")),
+            ..LeaderElectionRecord::default()
+        });
+        change(record);
+    }
+
+    /// Makes this the holder, for so many seconds, by hand.
+    pub fn give_to(&self, holder: &str, seconds: i32) {
+        self.edit(|record| {
+            record.holder_identity = Some(holder.into());
+            record.lease_duration_seconds = Some(seconds);
+        });
+    }
+
     /// Runs before every get.
     pub fn on_get(&self, run: impl FnMut() -> Result<(), LockError> + Send + 'static) {
         *self.0.on_get.lock() = Some(Box::new(run));
@@ -65,6 +90,7 @@ impl Store {
 pub struct MemoryLock {
     store: Store,
     cord: Cord,
+    name: String,
 }
 
 /// Cuts a candidate off from its store.
@@ -79,7 +105,12 @@ impl Cord {
 
 impl MemoryLock {
     pub fn new(store: &Store) -> Self {
-        Self { store: store.clone(), cord: Cord::default() }
+        Self::named(store, "the test's lock")
+    }
+
+    /// One that is told from others in a log.
+    pub fn named(store: &Store, name: &str) -> Self {
+        Self { store: store.clone(), cord: Cord::default(), name: name.to_owned() }
     }
 
     pub fn cord(&self) -> Cord {
@@ -155,6 +186,6 @@ impl Lock for MemoryLock {
     }
 
     fn describe(&self) -> String {
-        "the test's lock".into()
+        self.name.clone()
     }
 }

@@ -35,18 +35,7 @@ fn rule_1_already_exists_reads_again() {
 fn rule_2_another_holder_is_waited_out_by_the_duration_it_published() {
     let mut scenario = Scenario::campaigning_on(held_by(OTHER, 40), 10);
     let found_at = scenario.now;
-    let write = loop {
-        match scenario.next() {
-            Step::Wait(until) => scenario.now = until,
-            Step::Send(Request { id, verb: Verb::Get(look), .. }) => {
-                scenario.reads(Read { id, look }, held_by(OTHER, 40), 10);
-            }
-            Step::Send(Request { id, verb: Verb::Update(base, record), timeout }) => {
-                break Write { id, base: Some(base.version), record, timeout };
-            }
-            other => panic!("{other:?}"),
-        }
-    };
+    let write = scenario.next_write(&held_by(OTHER, 40), 10);
     assert_eq!(scenario.now.since(found_at), secs(40), "the holder's duration, not our own, and to the instant");
     assert_eq!(write.base, Some(10));
 }
@@ -137,7 +126,7 @@ fn rule_5_transitions_stop_at_the_limit_of_32_bits() {
 #[test]
 fn rule_6_a_release_empties_the_holder_and_keeps_the_transitions() {
     let (mut scenario, _, record) = Scenario::leading();
-    scenario.election.guard_gone(scenario.now);
+    scenario.guard_gone();
     assert_eq!(scenario.lost(), Some(StopReason::Released));
     let release = scenario.write();
     assert_eq!(release.base, Some(10));
@@ -157,7 +146,7 @@ fn rule_6_nothing_is_released_that_is_not_ours() {
     scenario.fails(renewal.id, LockErrorKind::Conflict);
     scenario.found(held_by(OTHER, 15), 11);
     scenario.events();
-    scenario.election.guard_gone(scenario.now);
+    scenario.guard_gone();
     assert!(scenario.settled());
     assert!(scenario.wait() > Duration::ZERO);
 }
@@ -168,7 +157,7 @@ fn rule_6_a_release_does_not_wait_for_a_hanging_renewal_and_is_settled_and_repea
     scenario.wait_out();
     let hanging = scenario.write();
     scenario.fails(hanging.id, LockErrorKind::Interrupted);
-    scenario.election.guard_gone(scenario.now);
+    scenario.guard_gone();
     scenario.events();
     let release = scenario.write();
     assert_eq!(release.base, Some(10), "from the newest version known");
@@ -186,7 +175,7 @@ fn rule_6_a_release_does_not_wait_for_a_hanging_renewal_and_is_settled_and_repea
 #[test]
 fn rule_6_a_release_without_an_answer_is_settled_within_the_release_timeout() {
     let (mut scenario, ..) = Scenario::leading();
-    scenario.election.guard_gone(scenario.now);
+    scenario.guard_gone();
     let began = scenario.now;
     let release = scenario.write();
     scenario.advance(release.timeout);
@@ -197,6 +186,28 @@ fn rule_6_a_release_without_an_answer_is_settled_within_the_release_timeout() {
     assert!(scenario.now.since(began) < secs(2));
 }
 
+/// Goes on until the election finishes, with a store that answers nothing; how long that took.
+fn lingers_for(scenario: &mut Scenario) -> Duration {
+    let began = scenario.now;
+    while scenario.now.since(began) < secs(3_600) {
+        match scenario.next() {
+            Step::Send(request) => scenario.fails(request.id, LockErrorKind::Timeout),
+            Step::Wait(until) => scenario.now = until,
+            Step::Finished => return scenario.now.since(began),
+        }
+    }
+    panic!("it does not finish")
+}
+
+/// A take-over that nobody has answered, of an election that is closed. It owes no release, for all that it knows.
+fn closed_over_a_take_over() -> (Scenario, Write) {
+    let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
+    let hanging = scenario.write();
+    scenario.fails(hanging.id, LockErrorKind::Timeout);
+    scenario.election.close();
+    (scenario, hanging)
+}
+
 #[test]
 fn rule_6_a_closed_election_lingers_for_its_open_writes_at_most_for_the_renew_deadline() {
     let (mut scenario, ..) = Scenario::leading();
@@ -204,16 +215,30 @@ fn rule_6_a_closed_election_lingers_for_its_open_writes_at_most_for_the_renew_de
     let hanging = scenario.write();
     scenario.fails(hanging.id, LockErrorKind::Timeout);
     scenario.election.close();
-    scenario.election.guard_gone(scenario.now);
-    let began = scenario.now;
-    loop {
-        match scenario.next() {
-            Step::Send(request) => scenario.fails(request.id, LockErrorKind::Timeout),
-            Step::Wait(until) => scenario.now = until,
-            Step::Finished => break,
-        }
-    }
-    assert_eq!(scenario.now.since(began), secs(10));
+    scenario.guard_gone();
+    assert_eq!(lingers_for(&mut scenario), secs(10));
+
+    let (mut scenario, _) = closed_over_a_take_over();
+    assert_eq!(lingers_for(&mut scenario), secs(10));
+}
+
+#[test]
+fn rule_6_a_write_that_lands_after_the_close_is_released_before_the_end() {
+    let (mut scenario, hanging) = closed_over_a_take_over();
+    scenario.found(held_by("", 1), 10);
+    scenario.wait_out();
+    scenario.found(standing(&hanging), 11);
+    let release = scenario.write();
+    assert_eq!((release.base, release.record.holder()), (Some(11), None));
+    scenario.applied(&release, 12);
+    assert!(matches!(scenario.next(), Step::Finished));
+}
+
+#[test]
+fn rule_6_a_closed_election_ends_when_its_open_writes_are_closed() {
+    let (mut scenario, _) = closed_over_a_take_over();
+    scenario.found(held_by(OTHER, 15), 11);
+    assert!(matches!(scenario.next(), Step::Finished));
 }
 
 #[test]
@@ -221,7 +246,7 @@ fn rule_6_a_closed_election_without_open_writes_finishes_at_once() {
     let (mut scenario, ..) = Scenario::leading();
     scenario.election.close();
     assert!(matches!(scenario.next(), Step::Wait(_)), "the guard keeps it");
-    scenario.election.guard_gone(scenario.now);
+    scenario.guard_gone();
     let release = scenario.write();
     scenario.applied(&release, 11);
     assert!(matches!(scenario.next(), Step::Finished));
@@ -233,7 +258,7 @@ fn rule_6_a_renewal_that_is_interrupted_for_a_release_does_not_hold_it_up() {
     scenario.wait_out();
     let hanging = scenario.write();
     // As the driver does it: what was said during the request comes before its outcome.
-    scenario.election.guard_gone(scenario.now);
+    scenario.guard_gone();
     scenario.fails(hanging.id, LockErrorKind::Interrupted);
     let release = scenario.write();
     assert_eq!(release.base, Some(10), "from the newest version known");
@@ -247,7 +272,7 @@ fn rule_6_a_look_that_is_interrupted_for_a_release_is_repeated_at_once() {
     let renewal = scenario.write();
     scenario.fails(renewal.id, LockErrorKind::Conflict);
     let hanging = scenario.read();
-    scenario.election.guard_gone(scenario.now);
+    scenario.guard_gone();
     scenario.fails(hanging.id, LockErrorKind::Interrupted);
     scenario.found(record, 11);
     let release = scenario.write();

@@ -1,6 +1,7 @@
 //! The safety rules 'Open writes' and 'Order'.
 
 use super::*;
+use crate::lock::WatchEvent;
 
 #[test]
 fn open_writes_a_a_renewal_without_an_answer_is_adopted_with_its_own_time() {
@@ -117,7 +118,7 @@ fn open_writes_c_a_renewal_that_lands_after_the_loss_is_left_alone_while_the_gua
     scenario.found(standing(&renewal), 11);
     assert_eq!(scenario.lost(), Some(StopReason::Expired));
     assert!(scenario.wait() > Duration::ZERO);
-    scenario.election.guard_gone(scenario.now);
+    scenario.guard_gone();
     scenario.election.campaign(false);
     assert!(scenario.settled(), "before the next term begins");
     let fresh = scenario.write();
@@ -136,7 +137,7 @@ fn open_writes_d_our_identity_in_a_record_that_we_did_not_write_ends_the_term() 
     assert!(events.iter().any(|event| matches!(event, Event::IdentityConflict)));
     assert!(events.iter().any(|event| matches!(event, Event::Lost(StopReason::IdentityConflict))));
     assert!(!deadline.is_valid(scenario.now));
-    scenario.election.guard_gone(scenario.now);
+    scenario.guard_gone();
     assert!(scenario.settled(), "not ours to release");
     scenario.election.campaign(false);
     scenario.advance(millis(14_999));
@@ -153,6 +154,67 @@ fn open_writes_d_reclaiming_takes_a_record_with_our_identity_at_once() {
     assert_eq!(write.base, Some(10));
     scenario.applied(&write, 11);
     assert_eq!(scenario.elected().1, 11);
+}
+
+#[test]
+fn open_writes_d_a_record_from_before_we_looked_is_a_predecessors() {
+    let mut scenario = Scenario::new();
+    scenario.election.campaign(false);
+    scenario.found(held_by(ME, 15), 10);
+    let events = scenario.events();
+    assert!(events.iter().any(|event| matches!(event, Event::Predecessor)));
+    assert!(!events.iter().any(|event| matches!(event, Event::IdentityConflict)), "nobody is known to be alive");
+    scenario.advance(secs(14));
+    scenario.found(held_by(ME, 15), 10);
+    assert_eq!(scenario.wait(), secs(1), "waited for like anybody else");
+    assert!(scenario.events().is_empty(), "and told once");
+}
+
+#[test]
+fn open_writes_d_a_predecessor_that_renews_is_another_process() {
+    let mut scenario = Scenario::new();
+    scenario.election.campaign(false);
+    scenario.found(held_by(ME, 15), 10);
+    scenario.events();
+    let mut record = held_by(ME, 15);
+    let mut told = 0;
+    for version in 11..20 {
+        scenario.wait_out();
+        record = renewed(&record);
+        scenario.found(record.clone(), version);
+        told += scenario.events().iter().filter(|event| matches!(event, Event::IdentityConflict)).count();
+    }
+    assert_eq!(told, 1, "told once, not with each of its writes");
+}
+
+#[test]
+fn open_writes_d_two_processes_that_reclaim_do_so_at_the_retry_period() {
+    let mut scenario = Scenario::with(|config| config.reclaim_own_identity = true);
+    scenario.election.campaign(false);
+    scenario.found(held_by(ME, 15), 10);
+    let mut waits = std::collections::HashSet::new();
+    let mut version = 10;
+    let mut others = held_by(ME, 15);
+    for term in 0..20 {
+        let since = scenario.now;
+        let write = scenario.next_write(&others, version);
+        if term > 0 {
+            let waited = scenario.now.since(since);
+            assert!((secs(2)..=millis(2_400)).contains(&waited), "term {term}: {waited:?}");
+            waits.insert(waited);
+        }
+        scenario.applied(&write, version + 1);
+        scenario.elected();
+        // The other one takes it at once.
+        scenario.advance(millis(1));
+        version += 2;
+        others.renew_time = Some(MicroTime::from_unix_micros(version));
+        scenario.election.heard(scenario.now, scenario.now, WatchEvent::Changed(observed(others.clone(), version)));
+        assert_eq!(scenario.lost(), Some(StopReason::IdentityConflict));
+        scenario.guard_gone();
+        scenario.election.campaign(false);
+    }
+    assert!(waits.len() > 15, "jittered, or the two would meet each time: {waits:?}");
 }
 
 #[test]
@@ -181,8 +243,7 @@ fn open_writes_a_read_at_the_base_closes_nothing() {
     let write = scenario.write();
     scenario.fails(write.id, LockErrorKind::Timeout);
     scenario.found(held_by("", 1), 10);
-    scenario.wait_out();
-    let second = scenario.write();
+    let second = scenario.next_write(&held_by("", 1), 10);
     assert_eq!(second.record.acquire_time, write.record.acquire_time, "the same attempt");
     scenario.fails(second.id, LockErrorKind::Conflict);
     // The first had only been slow.
@@ -222,7 +283,7 @@ fn open_writes_do_not_pile_up_without_bound() {
 fn order_what_is_not_above_the_newest_version_is_ignored() {
     let (mut scenario, deadline, _) = Scenario::leading();
     // Two reads were under way when version 10 became known: an older one and a deletion before it.
-    let early = Look { newest: 0, absent: false, watched: false };
+    let early = Look { newest: 0, absent: false, sent_at: scenario.now };
     scenario.election.answered(scenario.now, 900, Answer::Read(early, Some(observed(held_by(OTHER, 15), 9))));
     scenario.election.answered(scenario.now, 901, Answer::Read(early, None));
     assert_eq!(scenario.lost(), None);
@@ -238,7 +299,7 @@ fn order_only_a_read_sent_after_a_version_was_known_proves_a_restored_store() {
     scenario.found(held_by(OTHER, 15), 4);
     assert_eq!(scenario.lost(), Some(StopReason::StoreRestored));
     assert!(!deadline.is_valid(scenario.now));
-    scenario.election.guard_gone(scenario.now);
+    scenario.guard_gone();
     scenario.election.campaign(false);
     scenario.advance(secs(15));
     assert_eq!(scenario.write().base, Some(4), "started over on what stands now");
@@ -255,7 +316,7 @@ fn order_another_record_at_a_version_that_was_known_proves_a_restored_store() {
     scenario.found(another, 10);
     assert_eq!(scenario.lost(), Some(StopReason::StoreRestored));
     assert!(!deadline.is_valid(scenario.now));
-    scenario.election.guard_gone(scenario.now);
+    scenario.guard_gone();
     scenario.election.campaign(false);
     scenario.advance(secs(15));
     assert_eq!(scenario.write().record.uid.as_deref(), Some("uid-2"), "started over on what stands now");
@@ -275,4 +336,252 @@ fn order_a_record_at_a_version_after_which_nothing_was_there_proves_a_restored_s
     scenario.found(held_by(OTHER, 15), 10);
     scenario.advance(secs(15));
     assert_eq!(scenario.write().base, Some(10), "not created for ever");
+}
+
+/// A standby that has found the lease of another gone by a read, and creates it.
+fn creating_after_a_deletion() -> (Scenario, Write) {
+    let mut scenario = Scenario::campaigning_on(held_by(OTHER, 15), 10);
+    scenario.wait_out();
+    // The holder has renewed at 11, and the lease was deleted at 12.
+    scenario.found_nothing();
+    let create = scenario.write();
+    assert_eq!(create.base, None);
+    scenario.events();
+    (scenario, create)
+}
+
+fn made_anew(create: &Write) -> LeaderElectionRecord {
+    LeaderElectionRecord { uid: Some("uid-2".into()), ..create.record.clone() }
+}
+
+#[test]
+fn open_writes_a_create_is_not_closed_by_an_event_from_before_the_absence() {
+    let (mut scenario, create) = creating_after_a_deletion();
+    // The watch opens, on an API server that lags behind: it tells what it has.
+    scenario.election.watch_opened(scenario.now, true);
+    let before = WatchEvent::Changed(observed(renewed(&held_by(OTHER, 15)), 11));
+    scenario.election.heard(scenario.now, scenario.now, before);
+    scenario.written(&create, made_anew(&create), 13);
+    assert_eq!(scenario.elected().1, 13);
+    scenario.election.heard(scenario.now, scenario.now, WatchEvent::Deleted { version: 12 });
+    let echo = WatchEvent::Changed(observed(made_anew(&create), 13));
+    scenario.election.heard(scenario.now, scenario.now, echo);
+    assert!(scenario.events().is_empty(), "nothing of that is news");
+}
+
+#[test]
+fn open_writes_a_create_is_not_closed_by_an_event_of_an_object_that_nobody_knew() {
+    for answered in [true, false] {
+        let (mut scenario, create) = creating_after_a_deletion();
+        scenario.election.watch_opened(scenario.now, true);
+        // Made and deleted while nobody looked.
+        let unknown = LeaderElectionRecord { uid: Some("uid-1b".into()), ..held_by("third", 15) };
+        scenario.election.heard(scenario.now, scenario.now, WatchEvent::Changed(observed(unknown, 13)));
+        match answered {
+            true => scenario.written(&create, made_anew(&create), 15),
+            false => {
+                scenario.election.heard(scenario.now, scenario.now, WatchEvent::Deleted { version: 14 });
+                let echo = WatchEvent::Changed(observed(made_anew(&create), 15));
+                scenario.election.heard(scenario.now, scenario.now, echo);
+            }
+        }
+        assert!(!scenario.events().iter().any(|event| matches!(event, Event::IdentityConflict)));
+        let fresh = scenario.write();
+        assert_eq!(fresh.base, Some(15), "ours, of an attempt that is over: taken over at once");
+        scenario.written(&fresh, fresh.record.clone(), 16);
+        scenario.elected();
+    }
+}
+
+#[test]
+fn open_writes_a_copy_of_a_create_that_lands_after_a_deletion_is_a_loss() {
+    let (mut scenario, create) = creating_after_a_deletion();
+    scenario.election.watch_opened(scenario.now, true);
+    let echo = WatchEvent::Changed(observed(made_anew(&create), 13));
+    scenario.election.heard(scenario.now, scenario.now, echo);
+    let (deadline, _) = scenario.elected();
+    scenario.fails(create.id, LockErrorKind::Timeout);
+    // The lease is deleted, and somewhere on the way a copy of the request had been held up.
+    let again = LeaderElectionRecord { uid: Some("uid-3".into()), ..create.record.clone() };
+    scenario.wait_out();
+    let renewal = scenario.write();
+    scenario.fails(renewal.id, LockErrorKind::Conflict);
+    scenario.wait_out();
+    scenario.found(again, 15);
+    assert_eq!(scenario.lost(), Some(StopReason::Deleted));
+    assert!(!deadline.is_valid(scenario.now));
+}
+
+#[test]
+fn open_writes_a_create_is_closed_by_a_read_that_finds_an_object() {
+    let (mut scenario, create) = creating_after_a_deletion();
+    scenario.fails(create.id, LockErrorKind::AlreadyExists);
+    scenario.found(LeaderElectionRecord { uid: Some("uid-3".into()), ..held_by("third", 15) }, 13);
+    assert!(scenario.election.open.is_empty());
+}
+
+#[test]
+fn open_writes_a_create_that_nobody_answered_is_not_waited_for_for_ever() {
+    let (mut scenario, create) = creating_after_a_deletion();
+    scenario.fails(create.id, LockErrorKind::Timeout);
+    scenario.election.close();
+    let since = scenario.now;
+    let mut reads = 0;
+    loop {
+        match scenario.next() {
+            Step::Wait(until) => scenario.now = until,
+            Step::Send(Request { id, verb: Verb::Get(look), .. }) => {
+                reads += 1;
+                scenario.election.answered(scenario.now, id, Answer::Read(look, None));
+            }
+            Step::Finished => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(reads > 2 && scenario.now.since(since) <= secs(10), "{reads} reads");
+}
+
+#[test]
+fn open_writes_a_create_that_was_beaten_does_not_keep_a_closed_election() {
+    let (mut scenario, create) = creating_after_a_deletion();
+    scenario.election.watch_opened(scenario.now, true);
+    scenario.fails(create.id, LockErrorKind::AlreadyExists);
+    let winners = LeaderElectionRecord { uid: Some("uid-3".into()), ..held_by("third", 15) };
+    let told = WatchEvent::Changed(observed(winners.clone(), 13));
+    scenario.election.heard(scenario.now, scenario.now, told);
+    scenario.election.close();
+    scenario.wait_out();
+    scenario.found(winners, 13);
+    assert!(matches!(scenario.next(), Step::Finished));
+}
+
+#[test]
+fn order_an_object_that_was_gone_and_is_read_again_proves_a_restored_store() {
+    let mut scenario = Scenario::campaigning_on(held_by(OTHER, 15), 10);
+    scenario.wait_out();
+    scenario.found_nothing();
+    let create = scenario.write();
+    scenario.fails(create.id, LockErrorKind::AlreadyExists);
+    scenario.found(held_by(OTHER, 15), 20);
+    assert!(scenario.events().iter().any(|event| matches!(event, Event::WatchStale)));
+    scenario.advance(secs(15));
+    assert_eq!(scenario.write().base, Some(20), "started over on what stands now");
+}
+
+#[test]
+fn order_an_earlier_write_of_ours_behind_a_term_shows_a_restored_store() {
+    let mut scenario = Scenario::new();
+    scenario.election.campaign(false);
+    scenario.found_nothing();
+    let create = scenario.write();
+    scenario.election.watch_opened(scenario.now, true);
+    let first = standing(&create);
+    // Each is heard of by its echo, and none is answered.
+    let echo = |scenario: &mut Scenario, write: &Write, version| {
+        let event = WatchEvent::Changed(observed(standing(write), version));
+        scenario.election.heard(scenario.now, scenario.now, event);
+        scenario.fails(write.id, LockErrorKind::Timeout);
+    };
+    echo(&mut scenario, &create, 10);
+    scenario.elected();
+    scenario.guard_gone();
+    let release = scenario.write();
+    echo(&mut scenario, &release, 11);
+    scenario.election.campaign(false);
+    let again = scenario.write();
+    echo(&mut scenario, &again, 12);
+    scenario.elected();
+    scenario.wait_out();
+    let renewal = scenario.write();
+    scenario.fails(renewal.id, LockErrorKind::Conflict);
+    scenario.wait_out();
+    scenario.found(first, 20);
+    assert_eq!(scenario.lost(), Some(StopReason::StoreRestored));
+}
+
+/// An observer of a store that was restored from version 1000 to 500.
+fn after_a_restore() -> Scenario {
+    let mut scenario = Scenario::new();
+    scenario.found(held_by("old", 15), 1_000);
+    scenario.wait_out();
+    scenario.found(held_by("new", 15), 500);
+    scenario.events();
+    scenario
+}
+
+#[test]
+fn order_after_a_restore_an_event_only_triggers_a_read() {
+    let mut scenario = after_a_restore();
+    scenario.advance(secs(3));
+    scenario.election.watch_opened(scenario.now, true);
+    let renewed = renewed(&held_by("new", 15));
+    scenario.election.heard(scenario.now, scenario.now, WatchEvent::Changed(observed(renewed.clone(), 501)));
+    assert!(scenario.wait() <= secs(1));
+    scenario.wait_out();
+    scenario.found(renewed.clone(), 501);
+    // A read has come to it: from now on it is believed.
+    scenario.election.heard(scenario.now, scenario.now, WatchEvent::Changed(observed(held_by("third", 15), 502)));
+    let leaders = scenario.events().into_iter().filter_map(|event| match event {
+        Event::Leader(leader) => leader,
+        _ => None,
+    });
+    assert_eq!(leaders.collect::<Vec<_>>(), ["third"]);
+}
+
+#[test]
+fn order_an_api_server_that_was_not_restarted_with_its_store_is_not_believed() {
+    let mut scenario = after_a_restore();
+    scenario.election.campaign(false);
+    let since = scenario.now;
+    let mut version = 500;
+    let mut opened = 0;
+    // It tells the same to each new watch.
+    scenario.election.watch_opened(scenario.now, true);
+    loop {
+        let before = WatchEvent::Changed(observed(held_by("old", 15), 1_000));
+        scenario.election.heard(scenario.now, scenario.now, before);
+        match scenario.next() {
+            Step::Wait(until) => scenario.now = until,
+            Step::Send(Request { id, verb: Verb::Get(look), .. }) => {
+                scenario.reads(Read { id, look }, held_by("new", 15), version);
+            }
+            Step::Send(Request { id, verb: Verb::Update(base, record), timeout }) => {
+                assert_eq!(base.version, version);
+                version += 1;
+                scenario.applied(&Write { id, base: Some(base.version), record, timeout }, version);
+                break;
+            }
+            other => panic!("{other:?}"),
+        }
+        if scenario.events().iter().any(|event| matches!(event, Event::WatchStale)) {
+            opened += 1;
+            scenario.election.watch_opened(scenario.now, true);
+        }
+        assert!(scenario.now.since(since) < secs(20), "the holder is dead, and nobody takes over");
+    }
+    scenario.elected();
+    assert!((1..20).contains(&opened), "another server is tried, and not too often: {opened} watches");
+}
+
+#[test]
+fn order_events_at_or_below_what_is_known_do_not_show_that_a_watch_tells() {
+    let mut scenario = Scenario::new();
+    scenario.found(held_by("old", 15), 1_000);
+    scenario.election.watch_opened(scenario.now, true);
+    scenario.election.heard(scenario.now, scenario.now, WatchEvent::Changed(observed(held_by("old", 15), 1_000)));
+    // The store was restored, and the watch with it: what it tells now is no news to us.
+    let mut record = held_by("new", 15);
+    for version in 500..510 {
+        scenario.advance(millis(600));
+        record = renewed(&record);
+        let event = WatchEvent::Changed(observed(record.clone(), version));
+        scenario.election.heard(scenario.now, scenario.now, event);
+        if let Step::Send(Request { id, verb: Verb::Get(look), .. }) = scenario.next() {
+            scenario.reads(Read { id, look }, record.clone(), version);
+            let leaders = scenario.events();
+            assert!(leaders.iter().any(|event| matches!(event, Event::Leader(Some(leader)) if leader == "new")));
+            return;
+        }
+    }
+    panic!("nobody looked");
 }

@@ -38,21 +38,257 @@ fn a_write_is_not_repeated_in_a_tight_loop_when_the_version_stands_still() {
     assert!(writes <= 30, "{writes} writes in a minute");
 }
 
+fn busy(asks: Duration) -> Answer {
+    Answer::Failed(LockError::new(LockErrorKind::Unavailable, "made up").with_retry_after(Some(asks)))
+}
+
 #[test]
-fn a_store_that_asks_for_a_pause_gets_it() {
+fn a_store_that_asks_for_a_pause_gets_all_of_it() {
     let mut scenario = Scenario::new();
     scenario.election.campaign(false);
     let read = scenario.read();
-    let busy = LockError::new(LockErrorKind::Unavailable, "made up").with_retry_after(Some(secs(7)));
-    scenario.election.answered(scenario.now, read.id, Answer::Failed(busy.clone()));
-    assert_eq!(scenario.wait(), secs(7));
+    scenario.election.answered(scenario.now, read.id, busy(secs(70)));
+    assert_eq!(scenario.quiet_for(), secs(70));
 
+    let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
+    let write = scenario.write();
+    scenario.election.answered(scenario.now, write.id, busy(secs(70)));
+    // What others do meanwhile does not shorten it.
+    scenario.advance(secs(30));
+    let news = crate::lock::WatchEvent::Changed(observed(held_by("", 2), 11));
+    scenario.election.heard(scenario.now, scenario.now, news);
+    assert_eq!(scenario.quiet_for(), secs(40));
+}
+
+#[test]
+fn a_leader_keeps_a_pause_that_leaves_time_for_another_renewal() {
     let (mut scenario, deadline, _) = Scenario::leading();
     scenario.wait_out();
     let renewal = scenario.write();
+    scenario.election.answered(scenario.now, renewal.id, busy(secs(6)));
+    assert_eq!(scenario.wait(), secs(6));
+    scenario.wait_out();
+    let renewal = scenario.write();
     let left = deadline.remaining(scenario.now);
-    scenario.election.answered(scenario.now, renewal.id, Answer::Failed(busy));
-    assert!(scenario.wait() <= left / 2, "but not for so long that the term ends over it");
+    assert_eq!(left, secs(2));
+    scenario.election.answered(scenario.now, renewal.id, busy(secs(6)));
+    assert_eq!(scenario.wait(), secs(1), "but its term is not to end over it");
+}
+
+#[test]
+fn a_release_keeps_a_pause_that_leaves_time_for_another_attempt() {
+    let (mut scenario, ..) = Scenario::leading();
+    scenario.guard_gone();
+    let release = scenario.write();
+    scenario.election.answered(scenario.now, release.id, busy(millis(1_500)));
+    assert_eq!(scenario.wait(), millis(1_500));
+
+    let (mut scenario, ..) = Scenario::leading();
+    scenario.guard_gone();
+    let release = scenario.write();
+    scenario.election.answered(scenario.now, release.id, busy(secs(60)));
+    assert_eq!(scenario.wait(), secs(1), "but somebody waits for it");
+
+    let (mut scenario, _) = Scenario::leading_from_afar(millis(400));
+    scenario.guard_gone();
+    let release = scenario.write();
+    scenario.election.answered(scenario.now, release.id, busy(millis(1_500)));
+    assert_eq!(scenario.wait(), secs(1), "and from far away another attempt takes longer");
+}
+
+#[test]
+fn a_pause_from_before_does_not_hold_up_a_release() {
+    let (mut scenario, ..) = Scenario::leading();
+    scenario.wait_out();
+    let renewal = scenario.write();
+    scenario.election.answered(scenario.now, renewal.id, busy(secs(6)));
+    scenario.guard_gone();
+    assert_eq!(scenario.wait(), secs(1));
+}
+
+#[test]
+fn a_pause_that_a_candidate_was_asked_for_does_not_end_the_term_that_it_has_won() {
+    let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
+    let write = scenario.write();
+    scenario.election.answered(scenario.now, write.id, busy(secs(60)));
+    // It had been applied.
+    let echo = crate::lock::WatchEvent::Changed(observed(standing(&write), 11));
+    scenario.election.heard(scenario.now, scenario.now, echo);
+    scenario.elected();
+    assert_eq!(scenario.wait(), secs(5));
+}
+
+#[test]
+fn a_release_may_take_what_is_left_less_a_reserve() {
+    let (mut scenario, ..) = Scenario::leading();
+    scenario.guard_gone();
+    let began = scenario.now;
+    let release = scenario.write();
+    assert_eq!(release.timeout, millis(1_750), "of a release timeout of 2 s");
+    scenario.advance(release.timeout);
+    scenario.fails(release.id, LockErrorKind::Timeout);
+    let read = scenario.read();
+    scenario.advance(millis(20));
+    scenario.reads(read, standing(&release), 11);
+    assert!(scenario.settled());
+    assert!(scenario.now.since(began) < secs(2));
+}
+
+#[test]
+fn from_far_away_a_release_may_take_all_that_is_left() {
+    let (mut scenario, ..) = Scenario::leading_from_afar(millis(500));
+    scenario.guard_gone();
+    assert_eq!(scenario.write().timeout, secs(2), "a second attempt would take 1.5 s");
+    let (mut scenario, ..) = Scenario::leading_from_afar(millis(50));
+    scenario.guard_gone();
+    assert_eq!(scenario.write().timeout, millis(1_750));
+}
+
+/// What the thread does when the guard goes while a renewal is in flight.
+#[test]
+fn a_release_from_up_to_500_ms_away_lets_a_renewal_in_flight_finish_and_is_written_in_time() {
+    for far in [1, 20, 50, 100, 200, 300, 400, 500] {
+        for renewals in [0, 1, 5] {
+            let (mut scenario, mut version) = Scenario::leading_from_afar(millis(far));
+            for _ in 0..renewals {
+                scenario.wait_out();
+                let renewal = scenario.write();
+                scenario.advance(millis(far));
+                version += 1;
+                scenario.applied(&renewal, version);
+            }
+            scenario.wait_out();
+            let renewal = scenario.write();
+            let gone_at = scenario.now;
+            assert!(scenario.election.interrupt_after().release > millis(far), "{far} ms, {renewals} renewals");
+            scenario.advance(millis(far));
+            // The word of the guard comes first.
+            scenario.election.guard_gone(scenario.now, gone_at);
+            scenario.applied(&renewal, version + 1);
+            let release = scenario.write();
+            assert_eq!(release.base, Some(version + 1), "{far} ms");
+            assert!(release.timeout > millis(far), "{far} ms: {:?}", release.timeout);
+            scenario.advance(millis(far));
+            scenario.applied(&release, version + 2);
+            assert!(scenario.settled(), "{far} ms");
+            assert!(scenario.now.since(gone_at) <= millis(far) * 2);
+        }
+    }
+}
+
+#[test]
+fn from_up_to_400_ms_away_a_renewal_that_hangs_leaves_time_to_release_on_a_new_connection() {
+    for far in [1, 20, 50, 100, 200, 300, 400] {
+        let (mut scenario, _) = Scenario::leading_from_afar(millis(far));
+        scenario.wait_out();
+        let renewal = scenario.write();
+        let gone_at = scenario.now;
+        scenario.advance(scenario.election.interrupt_after().release);
+        scenario.election.guard_gone(scenario.now, gone_at);
+        scenario.fails(renewal.id, LockErrorKind::Interrupted);
+        let release = scenario.write();
+        assert!(release.timeout >= millis(far) * 3, "{far} ms: {:?}", release.timeout);
+        let settled_after = scenario.now.since(gone_at) + millis(far) * 3;
+        assert!(settled_after < secs(2), "{far} ms: {settled_after:?}");
+    }
+}
+
+#[test]
+fn a_release_counts_from_when_the_guard_went() {
+    let (mut scenario, ..) = Scenario::leading();
+    let gone_at = scenario.now;
+    // The thread was busy for a second.
+    scenario.advance(secs(1));
+    scenario.election.guard_gone(scenario.now, gone_at);
+    assert_eq!(scenario.write().timeout, millis(750));
+}
+
+#[test]
+fn a_release_is_hurried_only_until_its_timeout() {
+    let (mut scenario, ..) = Scenario::leading();
+    scenario.guard_gone();
+    let began = scenario.now;
+    let mut requests = Vec::new();
+    while scenario.now.since(began) < secs(60) {
+        match scenario.next() {
+            Step::Wait(until) => scenario.now = until,
+            Step::Send(request) => {
+                requests.push(scenario.now.since(began));
+                scenario.fails(request.id, LockErrorKind::Unavailable);
+            }
+            Step::Finished => panic!("not finished"),
+        }
+    }
+    let after = requests.iter().filter(|at| **at > secs(2)).count();
+    assert!(after <= 60, "{after} requests in the 58 s after the release timeout: {requests:?}");
+}
+
+#[test]
+fn how_long_a_request_is_left_alone_follows_how_long_answers_take() {
+    let (mut scenario, ..) = Scenario::leading();
+    let near = scenario.election.interrupt_after();
+    assert_eq!((near.release, near.news), (millis(50), millis(250)));
+    for version in 11..40 {
+        scenario.wait_out();
+        let renewal = scenario.write();
+        scenario.advance(millis(400));
+        scenario.applied(&renewal, version);
+    }
+    let far = scenario.election.interrupt_after();
+    assert_eq!((far.release, far.news), (millis(600), millis(600)));
+}
+
+#[test]
+fn what_a_closed_connection_brought_down_is_sent_again_at_once_and_once() {
+    // A renewal.
+    let (mut scenario, deadline, _) = Scenario::leading();
+    scenario.wait_out();
+    let first = scenario.write();
+    scenario.fails(first.id, LockErrorKind::ConnectionClosed);
+    let second = scenario.write();
+    assert_eq!(second.base, Some(10));
+    assert_ne!(second.record.renew_time, first.record.renew_time, "a new attempt, not the same bytes again");
+    scenario.fails(second.id, LockErrorKind::ConnectionClosed);
+    assert!(scenario.wait() >= secs(2), "and no tight loop");
+    // It was the first that had been carried out.
+    let sent_at = scenario.now;
+    scenario.wait_out();
+    let third = scenario.write();
+    scenario.fails(third.id, LockErrorKind::Conflict);
+    scenario.found(standing(&first), 11);
+    assert_eq!(scenario.now + deadline.remaining(scenario.now), sent_at + secs(10), "it had stayed open");
+
+    // A take-over.
+    let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
+    let first = scenario.write();
+    scenario.fails(first.id, LockErrorKind::ConnectionClosed);
+    let second = scenario.write();
+    assert_eq!((second.base, &second.record.acquire_time), (Some(10), &first.record.acquire_time));
+    scenario.applied(&second, 11);
+    scenario.elected();
+
+    // A release.
+    let (mut scenario, ..) = Scenario::leading();
+    scenario.guard_gone();
+    let first = scenario.write();
+    scenario.fails(first.id, LockErrorKind::ConnectionClosed);
+    let second = scenario.write();
+    assert_eq!((second.base, second.record.holder()), (Some(10), None));
+    scenario.applied(&second, 11);
+    assert!(scenario.settled());
+
+    // The one write of a round, and its look.
+    let mut scenario = Scenario::new();
+    scenario.election.campaign(true);
+    let look = scenario.read();
+    scenario.fails(look.id, LockErrorKind::ConnectionClosed);
+    scenario.found(held_by("", 1), 10);
+    let first = scenario.write();
+    scenario.fails(first.id, LockErrorKind::ConnectionClosed);
+    let second = scenario.write();
+    scenario.fails(second.id, LockErrorKind::ConnectionClosed);
+    scenario.next();
+    assert!(scenario.events().iter().any(|event| matches!(event, Event::RoundOver)), "one round all the same");
 }
 
 #[test]
@@ -105,6 +341,35 @@ fn leaders_are_reported_once_each() {
 }
 
 #[test]
+fn a_lease_that_is_gone_has_no_leader() {
+    for told in [false, true] {
+        let mut scenario = Scenario::new();
+        scenario.found(held_by(OTHER, 15), 10);
+        assert!(matches!(&scenario.events()[..], [Event::Leader(Some(leader))] if leader == OTHER));
+        if told {
+            let deleted = crate::lock::WatchEvent::Deleted { version: 11 };
+            scenario.election.heard(scenario.now, scenario.now, deleted);
+        } else {
+            scenario.wait_out();
+            scenario.found_nothing();
+        }
+        assert!(matches!(scenario.events()[..], [Event::Leader(None)]), "told: {told}");
+    }
+}
+
+#[test]
+fn renewals_are_paced_from_their_sending() {
+    let (mut scenario, ..) = Scenario::leading();
+    for version in 11..20 {
+        scenario.wait_out();
+        let renewal = scenario.write();
+        scenario.advance(millis(1_500));
+        scenario.applied(&renewal, version);
+        assert_eq!(scenario.wait(), millis(500), "a slow answer does not put the next one off");
+    }
+}
+
+#[test]
 fn a_campaign_takes_the_place_of_one_that_nobody_waits_for() {
     let mut scenario = Scenario::new();
     scenario.election.campaign(true);
@@ -114,18 +379,7 @@ fn a_campaign_takes_the_place_of_one_that_nobody_waits_for() {
     assert!(scenario.wait() > Duration::ZERO);
     assert!(!scenario.events().iter().any(|event| matches!(event, Event::RoundOver)), "the round is no more");
     scenario.advance(secs(15));
-    let write = loop {
-        match scenario.next() {
-            Step::Send(Request { id, verb: Verb::Get(look), .. }) => {
-                scenario.reads(Read { id, look }, held_by(OTHER, 15), 10);
-            }
-            Step::Send(Request { id, verb: Verb::Update(base, record), timeout }) => {
-                break Write { id, base: Some(base.version), record, timeout };
-            }
-            Step::Wait(until) => scenario.now = until,
-            other => panic!("{other:?}"),
-        }
-    };
+    let write = scenario.next_write(&held_by(OTHER, 15), 10);
     scenario.applied(&write, 11);
     scenario.elected();
 }

@@ -79,7 +79,7 @@ fn loss_is_final_while_the_guard_exists_nothing_is_released_nor_renewed() {
         scenario.wait_out();
         scenario.found(record.clone(), 10);
     }
-    scenario.election.guard_gone(scenario.now);
+    scenario.guard_gone();
     assert_eq!(scenario.lost(), None, "it was lost before");
     assert_eq!(scenario.write().record.holder(), None, "released when the guard goes, as it is still ours");
 }
@@ -87,8 +87,8 @@ fn loss_is_final_while_the_guard_exists_nothing_is_released_nor_renewed() {
 #[test]
 fn loss_is_final_after_a_step_down_renewals_go_on_until_the_guard_goes() {
     let (mut scenario, deadline, _) = Scenario::leading();
-    deadline.end();
-    scenario.election.step_down();
+    deadline.end(scenario.now);
+    scenario.election.step_down(scenario.now);
     assert_eq!(scenario.lost(), Some(StopReason::SteppedDown));
     for version in 11..20 {
         scenario.wait_out();
@@ -97,7 +97,7 @@ fn loss_is_final_after_a_step_down_renewals_go_on_until_the_guard_goes() {
         scenario.applied(&renewal, version);
         assert!(!deadline.is_valid(scenario.now));
     }
-    scenario.election.guard_gone(scenario.now);
+    scenario.guard_gone();
     assert_eq!(scenario.lost(), None);
     assert_eq!(scenario.write().base, Some(19));
 }
@@ -105,13 +105,52 @@ fn loss_is_final_after_a_step_down_renewals_go_on_until_the_guard_goes() {
 #[test]
 fn loss_is_final_a_term_that_its_holder_ended_waits_for_the_word_of_why() {
     let (mut scenario, deadline, _) = Scenario::leading();
-    deadline.end();
+    deadline.end(scenario.now);
     scenario.wait_out();
     let renewal = scenario.write();
     scenario.applied(&renewal, 11);
     assert_eq!(scenario.lost(), None);
-    scenario.election.guard_gone(scenario.now);
+    scenario.guard_gone();
     assert_eq!(scenario.lost(), Some(StopReason::Released));
+}
+
+#[test]
+fn loss_is_final_and_has_the_reason_that_was_there_first() {
+    // A view sees the term run out, and its guard is dropped before the election notices.
+    let (mut scenario, deadline, _) = Scenario::leading();
+    scenario.advance(secs(10));
+    assert!(!deadline.is_valid(scenario.now));
+    scenario.guard_gone();
+    assert_eq!(scenario.lost(), Some(StopReason::Expired));
+    // Nobody had looked.
+    for end in [Election::step_down, |election: &mut Election, now| election.guard_gone(now, now)] {
+        let (mut scenario, ..) = Scenario::leading();
+        scenario.advance(secs(10));
+        end(&mut scenario.election, scenario.now);
+        assert_eq!(scenario.lost(), Some(StopReason::Expired));
+    }
+    // Whoever took over from it came later.
+    let (mut scenario, ..) = Scenario::leading();
+    scenario.wait_out();
+    let renewal = scenario.write();
+    scenario.advance(secs(8));
+    scenario.fails(renewal.id, LockErrorKind::Conflict);
+    scenario.found(held_by(OTHER, 15), 11);
+    assert_eq!(scenario.lost(), Some(StopReason::Expired));
+}
+
+#[test]
+fn loss_is_final_a_second_step_down_changes_nothing() {
+    let (mut scenario, deadline, _) = Scenario::leading();
+    for version in 11..15 {
+        deadline.end(scenario.now);
+        scenario.election.step_down(scenario.now);
+        scenario.wait_out();
+        let renewal = scenario.write();
+        assert_eq!(renewal.record.holder(), Some(ME), "work that is winding down is still covered");
+        scenario.applied(&renewal, version);
+    }
+    assert_eq!(scenario.lost(), Some(StopReason::SteppedDown));
 }
 
 #[test]
@@ -124,7 +163,7 @@ fn every_put_names_the_uid_it_observed_and_a_lease_made_anew_by_a_put_is_a_loss(
     scenario.written(&renewal, recreated, 12);
     assert_eq!(scenario.lost(), Some(StopReason::Deleted));
     assert!(!deadline.is_valid(scenario.now));
-    scenario.election.guard_gone(scenario.now);
+    scenario.guard_gone();
     assert_eq!(scenario.write().record.holder(), None, "what our write left behind is cleared away");
 }
 
@@ -149,9 +188,18 @@ fn renew_time_moves_with_every_write_whatever_the_wall_clock_does() {
 }
 
 #[test]
+fn renew_time_follows_a_wall_clock_that_is_set_forward() {
+    let (mut scenario, ..) = Scenario::leading();
+    scenario.wall += secs(86_400);
+    scenario.wait_out();
+    let stamp = scenario.write().record.renew_time.unwrap();
+    assert_eq!(humantime::parse_rfc3339(stamp.as_str()).unwrap(), scenario.wall, "people read it");
+}
+
+#[test]
 fn renew_time_moves_by_a_microsecond_when_no_clock_does() {
     let (mut scenario, _, first) = Scenario::leading();
-    scenario.election.guard_gone(scenario.now);
+    scenario.guard_gone();
     let release = scenario.write();
     assert_ne!(release.record.renew_time, first.renew_time);
     assert!(release.record.renew_time.unwrap().as_str() > first.renew_time.unwrap().as_str());
@@ -190,7 +238,7 @@ fn the_fencing_token_grows_over_deletion_and_re_creation() {
     let renewal = scenario.write();
     scenario.fails(renewal.id, LockErrorKind::Conflict);
     scenario.found_nothing();
-    scenario.election.guard_gone(scenario.now);
+    scenario.guard_gone();
     scenario.events();
     scenario.election.campaign(false);
     let create = scenario.write();
@@ -230,7 +278,7 @@ fn one_request_never_eats_the_whole_renew_deadline() {
 fn a_term_whose_holder_is_held_up_after_ending_it_runs_out_and_does_not_spin() {
     let (mut scenario, deadline, _) = Scenario::leading();
     // The holder's thread stands between ending the term and saying so, and no renewal gets through.
-    deadline.end();
+    deadline.end(scenario.now);
     let until = scenario.now + secs(10);
     while scenario.now < until {
         match scenario.next() {

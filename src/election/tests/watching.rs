@@ -66,17 +66,8 @@ fn a_lease_that_runs_out_is_taken_over_at_the_very_expiry_counted_from_the_recei
     let change = WatchEvent::Changed(observed(renewed(&held_by(OTHER, 15)), 11));
     // It had been received two seconds before the election came to it.
     scenario.election.heard(scenario.now, received_at, change);
-    let write = loop {
-        match scenario.next() {
-            Step::Wait(until) => scenario.now = until,
-            Step::Send(Request { id, verb: Verb::Get(look), .. }) => {
-                scenario.reads(Read { id, look }, renewed(&held_by(OTHER, 15)), 11);
-            }
-            Step::Send(Request { verb: Verb::Update(base, _), .. }) => break base.version,
-            other => panic!("{other:?}"),
-        }
-    };
-    assert_eq!(write, 11);
+    let write = scenario.next_write(&renewed(&held_by(OTHER, 15)), 11);
+    assert_eq!(write.base, Some(11));
     assert_eq!(scenario.now.since(received_at), secs(15));
 }
 
@@ -90,6 +81,22 @@ fn the_losers_of_a_herd_settle_by_the_event() {
     scenario.hears(held_by("winner", 15), 12);
     assert!(scenario.wait() > secs(2));
     assert!(!scenario.stale());
+}
+
+/// Nothing more will be told: whoever waited for that would wait for a retry period.
+#[test]
+fn a_create_whose_beater_was_told_of_before_its_refusal_waits_for_no_other_event() {
+    let mut scenario = Scenario::new();
+    scenario.election.campaign(false);
+    scenario.election.watch_opened(scenario.now, true);
+    scenario.found_nothing();
+    let create = scenario.write();
+    scenario.hears(held_by("", 1), 11);
+    scenario.fails(create.id, LockErrorKind::AlreadyExists);
+    let write = scenario.write();
+    assert_eq!(write.base, Some(11));
+    scenario.applied(&write, 12);
+    scenario.elected();
 }
 
 #[test]
@@ -146,6 +153,39 @@ fn an_echo_that_comes_before_the_answer_is_adopted_with_the_time_of_sending() {
     scenario.applied(&renewal, 11);
     assert_eq!(scenario.now + deadline.remaining(scenario.now), sent_at + secs(10), "the answer is no news");
     assert_eq!(scenario.lost(), None);
+}
+
+#[test]
+fn an_echo_that_comes_before_the_answer_to_a_create_costs_no_further_write() {
+    let mut scenario = Scenario::new();
+    scenario.election.watch_opened(scenario.now, true);
+    scenario.election.campaign(false);
+    scenario.found_nothing();
+    let create = scenario.write();
+    scenario.advance(millis(20));
+    scenario.hears(standing(&create), 10);
+    scenario.elected();
+    scenario.applied(&create, 10);
+    assert_eq!(scenario.quiet_for(), millis(1_980), "a renew interval after the create was sent");
+    assert_eq!(scenario.write().base, Some(10));
+}
+
+#[test]
+fn who_is_elected_far_away_does_not_look_for_what_the_watch_is_about_to_tell() {
+    let mut scenario = Scenario::new();
+    scenario.election.campaign(false);
+    let read = scenario.read();
+    scenario.advance(millis(2_400));
+    scenario.election.watch_opened(scenario.now, true);
+    scenario.election.answered(scenario.now, read.id, Answer::Read(read.look, None));
+    let create = scenario.write();
+    scenario.advance(millis(800));
+    scenario.applied(&create, 10);
+    scenario.elected();
+    assert!(scenario.wait() >= millis(500));
+    scenario.hears(standing(&create), 10);
+    assert_eq!(scenario.quiet_for(), millis(1_200), "a renew interval after the create was sent");
+    assert_eq!(scenario.write().base, Some(10));
 }
 
 #[test]
@@ -225,29 +265,177 @@ fn those_who_lose_a_watch_together_do_not_ask_together() {
 }
 
 #[test]
-fn a_held_lease_without_events_for_a_third_of_its_duration_makes_the_watch_stale() {
+fn a_held_lease_without_events_for_a_third_of_its_duration_is_looked_at() {
     let mut scenario = Scenario::standing_by();
     assert_eq!(scenario.wait(), secs(5));
     scenario.wait_out();
-    assert!(scenario.wait() <= secs(2), "polled again");
-    assert!(scenario.stale());
-    scenario.wait_out();
     scenario.found(held_by(OTHER, 15), 10);
-    // Should the leader be dead the new watch is silent too: no sooner than after another third.
-    scenario.election.watch_opened(scenario.now, false);
+    assert!(!scenario.stale(), "there was nothing to tell");
+    // Should the leader be dead nobody else looks either: no sooner than after another third.
     assert_eq!(scenario.wait(), secs(5));
 }
 
 #[test]
-fn a_holder_that_renews_seldom_makes_no_watch_stale_for_that() {
+fn a_watch_that_has_not_told_what_a_read_finds_is_polled_beside_and_given_up() {
+    let mut scenario = Scenario::standing_by();
+    scenario.wait_out();
+    scenario.found(renewed(&held_by(OTHER, 15)), 11);
+    assert!(!scenario.stale(), "the event may be on its way");
+    assert!(scenario.wait() <= millis(2_400), "but it is not waited for");
+    scenario.wait_out();
+    scenario.next();
+    assert!(scenario.stale());
+}
+
+#[test]
+fn a_watch_that_tells_late_what_a_read_found_is_relied_upon_again() {
+    let mut scenario = Scenario::standing_by();
+    scenario.wait_out();
+    let record = renewed(&held_by(OTHER, 15));
+    scenario.found(record.clone(), 12);
+    scenario.advance(millis(100));
+    scenario.hears(renewed(&record), 11);
+    assert!(scenario.wait() <= millis(2_400), "that was before");
+    scenario.hears(record, 12);
+    assert!(scenario.wait() > millis(2_400));
+    scenario.wait_out();
+    assert!(!scenario.stale());
+}
+
+#[test]
+fn a_conflict_of_which_a_watch_says_nothing_makes_it_stale() {
+    let mut scenario = Scenario::standing_by();
+    scenario.hears(held_by("", 1), 11);
+    let write = scenario.write();
+    scenario.fails(write.id, LockErrorKind::Conflict);
+    let mut record = held_by("winner", 15);
+    scenario.wait_out();
+    scenario.found(record.clone(), 12);
+    let began = scenario.now;
+    let mut version = 12;
+    while !scenario.stale() {
+        assert!(scenario.now.since(began) <= secs(3), "a watch that tells nothing is relied upon");
+        match scenario.next() {
+            Step::Wait(until) => scenario.now = until,
+            Step::Send(Request { id, verb: Verb::Get(look), .. }) => {
+                version += 1;
+                record = renewed(&record);
+                scenario.reads(Read { id, look }, record.clone(), version);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_deletion_of_which_a_watch_says_nothing_makes_it_stale() {
+    let mut scenario = Scenario::standing_by();
+    scenario.election.withdraw();
+    scenario.wait_out();
+    scenario.found_nothing();
+    assert!(scenario.wait() <= millis(2_400));
+    scenario.wait_out();
+    scenario.next();
+    assert!(scenario.stale());
+}
+
+#[test]
+fn a_watch_that_opens_and_says_nothing_is_polled_beside() {
+    let mut scenario = Scenario::campaigning_on(held_by(OTHER, 15), 10);
+    let mut record = held_by(OTHER, 15);
+    let (mut version, mut renewed_at) = (10, scenario.now);
+    let mut read_at = scenario.now;
+    let began = scenario.now;
+    scenario.election.watch_opened(scenario.now, true);
+    // As behind a proxy that keeps to itself what it gets: every new watch opens, and then says nothing.
+    while scenario.now.since(began) < secs(300) {
+        if scenario.stale() {
+            scenario.election.watch_opened(scenario.now, true);
+        }
+        match scenario.next() {
+            Step::Wait(until) => {
+                scenario.now = until.min(renewed_at + secs(2));
+                if scenario.now.since(renewed_at) >= secs(2) {
+                    (record, version, renewed_at) = (renewed(&record), version + 1, scenario.now);
+                }
+            }
+            Step::Send(Request { id, verb: Verb::Get(look), .. }) => {
+                let unseen = scenario.now.since(read_at);
+                assert!(unseen <= secs(5), "unseen for {unseen:?}, after {:?}", scenario.now.since(began));
+                read_at = scenario.now;
+                scenario.reads(Read { id, look }, record.clone(), version);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_holder_that_renews_seldom_is_looked_at_no_more_often_than_it_must_be() {
     let mut scenario = Scenario::standing_by();
     let mut record = held_by(OTHER, 15);
     scenario.advance(millis(4_500));
     record = renewed(&record);
     scenario.hears(record.clone(), 11);
-    assert_eq!(scenario.wait(), secs(9), "twice the longest gap between changes that were seen in this term");
-    scenario.hears(held_by("third", 15), 12);
+    assert_eq!(scenario.wait(), secs(9), "twice the longest gap between changes that were told in this term");
+    scenario.advance(millis(8_500));
+    record = renewed(&record);
+    scenario.hears(record.clone(), 12);
+    assert_eq!(scenario.wait(), millis(13_500), "and always less than the lease lasts");
+    scenario.hears(held_by("third", 15), 13);
     assert_eq!(scenario.wait(), secs(5), "a new term begins anew");
+}
+
+#[test]
+fn a_gap_is_counted_only_within_one_watch() {
+    let mut scenario = Scenario::standing_by();
+    let mut record = held_by(OTHER, 15);
+    scenario.election.watch_lost(scenario.now);
+    scenario.advance(secs(12));
+    scenario.election.watch_opened(scenario.now, false);
+    for version in 11..14 {
+        record = renewed(&record);
+        scenario.hears(record.clone(), version);
+        assert_eq!(scenario.wait(), secs(5), "what was missed meanwhile was no gap of the holder's");
+        scenario.advance(secs(2));
+    }
+}
+
+#[test]
+fn a_leader_that_renews_seldom_is_not_found_silent() {
+    let (mut scenario, _, record) = Scenario::leading_with(|config| {
+        config.lease_duration = Some(secs(15));
+        config.renew_deadline = Some(secs(14));
+        config.renew_interval = Some(secs(7));
+    });
+    scenario.election.watch_opened(scenario.now, true);
+    scenario.hears(record, 10);
+    assert_eq!(scenario.wait(), secs(7));
+    scenario.wait_out();
+    let renewal = scenario.write();
+    assert_eq!(renewal.base, Some(10), "a renewal, and no read before it");
+}
+
+#[test]
+fn a_lease_that_has_run_out_says_nothing_of_its_watch() {
+    let mut scenario = Scenario::new();
+    scenario.found(held_by(OTHER, 15), 10);
+    scenario.election.watch_opened(scenario.now, true);
+    scenario.hears(held_by(OTHER, 15), 10);
+    let began = scenario.now;
+    let mut reads = 0;
+    while scenario.now.since(began) < secs(3_600) {
+        assert!(!scenario.stale());
+        match scenario.next() {
+            Step::Wait(until) => scenario.now = until,
+            Step::Send(Request { id, verb: Verb::Get(look), .. }) => {
+                reads += 1;
+                scenario.reads(Read { id, look }, held_by(OTHER, 15), 10);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(reads <= 3, "{reads} reads of a dead holder's lease in an hour");
 }
 
 #[test]

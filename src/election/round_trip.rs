@@ -1,0 +1,127 @@
+//! How long answers take here, and so how long a request that something waits behind is left to finish by itself.
+
+use std::time::Duration;
+
+/// The least time that a release leaves a request under way. Interrupting it costs a connection, so not less.
+const RELEASE_WAITS: Duration = Duration::from_millis(50);
+
+/// The least time that what others did to the record waits behind a request: longer than a busy server takes for one.
+const NEWS_WAIT: Duration = Duration::from_millis(250);
+
+/// How long requests take from when they are sent until they are answered, smoothed as in RFC 6298.
+#[derive(Debug, Clone, Default)]
+pub(super) struct RoundTrip {
+    smoothed: Duration,
+    deviation: Duration,
+}
+
+/// When a request under way is interrupted for something that waits behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InterruptAfter {
+    /// For a release.
+    pub release: Duration,
+    /// For what others did to the record.
+    pub news: Duration,
+}
+
+impl RoundTrip {
+    /// Notes how long an answer took.
+    pub(super) fn note(&mut self, took: Duration) {
+        let off = took.abs_diff(self.smoothed);
+        (self.smoothed, self.deviation) = match self.smoothed {
+            Duration::ZERO => (took, took / 2),
+            // What came before opened a connection, which takes some round trips more, or hung. It says nothing of this.
+            smoothed if took < smoothed / 2 => (took, took / 8),
+            // What is shorter says more.
+            smoothed if took < smoothed => (smoothed - off / 2, (self.deviation * 3 + off) / 4),
+            smoothed => (smoothed + off / 8, (self.deviation * 3 + off) / 4),
+        };
+    }
+
+    /// By when an answer is there that is not unusually late. Answers that all took as long do not mean that none takes
+    /// a little longer: on a connection of its own what comes next would take three times as long.
+    pub(super) fn answered_by(&self) -> Duration {
+        self.smoothed + (self.deviation * 4).max(self.smoothed / 2)
+    }
+
+    /// By when a request is answered for which a connection has to be opened: TCP, TLS, and the request itself.
+    pub(super) fn answered_anew_by(&self) -> Duration {
+        self.smoothed * 3
+    }
+
+    pub(super) fn interrupt_after(&self, release_timeout: Duration, renew_deadline: Duration) -> InterruptAfter {
+        let answered_by = self.answered_by();
+        InterruptAfter {
+            // What is left of the time-out is for the release itself.
+            release: answered_by.max(RELEASE_WAITS.min(release_timeout / 4)).min(release_timeout / 2),
+            news: answered_by.min(renew_deadline / 4).max(NEWS_WAIT),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn millis(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    fn after(round_trips: &[u64]) -> InterruptAfter {
+        let mut round_trip = RoundTrip::default();
+        round_trips.iter().for_each(|took| round_trip.note(millis(*took)));
+        round_trip.interrupt_after(millis(2_000), millis(10_000))
+    }
+
+    #[test]
+    fn a_server_that_is_near_or_unknown_is_given_the_least() {
+        for near in [&[][..], &[1], &[3, 1, 2, 1, 1]] {
+            assert_eq!(after(near), InterruptAfter { release: millis(50), news: millis(250) }, "{near:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_far_is_given_longer_than_it_takes() {
+        for far in [100, 200, 400, 500] {
+            // The first one opens the connection.
+            let mut round_trips = vec![3 * far];
+            for _ in 0..20 {
+                round_trips.push(far);
+                let InterruptAfter { release, news } = after(&round_trips);
+                let answered = millis(far + far / 2);
+                assert_eq!((release, news), (answered, answered.max(NEWS_WAIT)), "{far} ms, {round_trips:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_opens_connections_is_not_taken_for_what_requests_take() {
+        // So does the first write of a standby that has only watched for long.
+        assert_eq!(after(&[900, 900, 300]).release, millis(450));
+        // A later one is soon made up for.
+        let one_more = [&[900][..], &[300; 20], &[900], &[300; 8]].concat();
+        assert!(after(&one_more).release < millis(700), "{:?}", after(&one_more));
+    }
+
+    #[test]
+    fn answers_that_vary_are_given_what_the_late_ones_take() {
+        let varied = [[100, 180]; 10].concat();
+        assert!(after(&varied).release > millis(180), "{:?}", after(&varied));
+    }
+
+    #[test]
+    fn half_of_the_release_timeout_is_left_for_the_release() {
+        assert_eq!(after(&[60_000, 60_000]).release, millis(1_000));
+        assert_eq!(after(&[60_000, 60_000]).news, millis(2_500));
+        let brief = RoundTrip::default().interrupt_after(millis(40), millis(400));
+        assert_eq!(brief, InterruptAfter { release: millis(10), news: millis(250) });
+    }
+
+    #[test]
+    fn one_long_wait_is_soon_forgotten() {
+        let mut round_trips = vec![5; 20];
+        round_trips.push(8_000);
+        round_trips.extend([5; 20]);
+        assert_eq!(after(&round_trips), InterruptAfter { release: millis(50), news: millis(250) });
+    }
+}

@@ -1,0 +1,60 @@
+//! What is logged in this process, told apart by what the lock calls itself.
+
+use std::sync::Once;
+
+use log::{Level, LevelFilter, Log, Metadata, Record};
+use parking_lot::Mutex;
+
+static LINES: Mutex<Vec<(Level, String)>> = Mutex::new(Vec::new());
+static HOOKS: Mutex<Vec<(String, Hook)>> = Mutex::new(Vec::new());
+
+type Hook = Box<dyn FnOnce() + Send>;
+
+struct Listener;
+
+impl Log for Listener {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        let line = record.args().to_string();
+        let hook = {
+            let mut hooks = HOOKS.lock();
+            let wanted = hooks.iter().position(|(begin, _)| line.starts_with(begin));
+            wanted.map(|wanted| hooks.swap_remove(wanted).1)
+        };
+        LINES.lock().push((record.level(), line));
+        if let Some(hook) = hook {
+            hook();
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+/// Listens from now on.
+pub fn listen() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        log::set_logger(&Listener).expect("nobody else listens");
+        log::set_max_level(LevelFilter::Debug);
+    });
+}
+
+/// What was logged of this lock.
+pub fn lines_of(lock: &str) -> Vec<(Level, String)> {
+    let of_it =
+        |(level, line): &(Level, String)| Some((*level, line.strip_prefix(lock)?.strip_prefix(": ")?.to_owned()));
+    LINES.lock().iter().filter_map(of_it).collect()
+}
+
+/// How often this lock was cause for an error in the log.
+pub fn errors_of(lock: &str) -> usize {
+    lines_of(lock).iter().filter(|(level, _)| *level == Level::Error).count()
+}
+
+/// Runs this inside of the next log call whose line begins so.
+pub fn on_line(begin: &str, hook: impl FnOnce() + Send + 'static) {
+    HOOKS.lock().push((begin.to_owned(), Box::new(hook)));
+}
