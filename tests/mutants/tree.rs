@@ -1,178 +1,135 @@
-//! A copy of the tree that can be broken, built and checked.
+//! A copy of the tree with all mutants in it.
 
-use std::fs::{self, File};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::{env, fs, io};
 
-use serde_json::Value;
-
-use crate::list::{Check, Edit};
-
-/// So many seeds of one suite catch every mutant that the simulation is to catch.
-const SEEDS: u32 = 1_000;
-
-/// A check of the copy takes seconds. One that is broken may not end.
-const PATIENCE: Duration = Duration::from_secs(180);
+use crate::check::{Checks, Program};
+use crate::compile::{Bodies, compile};
+use crate::list::Mutant;
+use crate::switch::{self, Source};
 
 /// What of the package the copy needs.
-const PARTS: [&str; 7] = ["Cargo.toml", "Cargo.lock", "README.md", "src", "tests", "examples", "benches"];
+const PARTS: [&str; 8] = ["Cargo.toml", "Cargo.lock", "README.md", "src", "tests", "examples", "benches", "docs"];
+
+/// Both are made of the library's sources, which ask at their root which mutant is active.
+const ROOTS: [(&str, &str); 2] =
+    [("src/lib.rs", "mod mutant;\n"), ("tests/shuttle/lib.rs", "#[path = \"../../src/mutant.rs\"]\nmod mutant;\n")];
+
+/// Mutants by their numbers.
+pub type Mutants = BTreeMap<usize, &'static Mutant>;
+
+/// What is wrong with mutants, by their numbers.
+pub type Mistakes = BTreeMap<usize, String>;
+
+/// Files by their paths in the tree.
+type Files = BTreeMap<PathBuf, Vec<u8>>;
 
 pub struct Tree {
     root: PathBuf,
     target: PathBuf,
-}
-
-pub enum Outcome {
-    Passed,
-    /// A check failed, and what it said.
-    Failed(String),
-    /// It did not come to a check.
-    Mistake(String),
+    /// As they are in the package.
+    files: Files,
 }
 
 impl Tree {
-    pub fn copy() -> Self {
+    pub fn new() -> Self {
         let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| package.join("target"), PathBuf::from);
+        let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| package.join("target"), PathBuf::from);
         let mutants = package.join(target).join("mutants");
-        let tree = Self { root: mutants.join("tree"), target: mutants.join("target") };
-        if tree.root.exists() {
-            fs::remove_dir_all(&tree.root).expect("the last copy can be removed");
-        }
-        fs::create_dir_all(&tree.root).expect("a place for the copy");
+        let mut files = Files::new();
         for part in PARTS.iter().filter(|part| package.join(part).exists()) {
-            copy(&package.join(part), &tree.root.join(part)).expect("the package can be copied");
+            read(package, Path::new(part), &mut files).expect("the package can be read");
         }
         // It lies inside of a package, and is none of its members.
-        let manifest = tree.root.join("Cargo.toml");
-        let text = fs::read_to_string(&manifest).expect("a manifest");
-        if !text.contains("[workspace]") {
-            fs::write(manifest, text + "\n[workspace]\n").expect("a manifest of its own");
+        let manifest = files.get_mut(Path::new("Cargo.toml")).expect("a manifest");
+        if !String::from_utf8_lossy(manifest).contains("[workspace]") {
+            manifest.extend(b"\n[workspace]\n");
         }
-        tree
+        Self { root: mutants.join("tree"), target: mutants.join("target"), files }
     }
 
-    /// What `check` says while `edits` are applied.
-    pub fn with(&self, edits: &[Edit], check: impl FnOnce() -> Outcome) -> Result<Outcome, String> {
-        let mut before = Vec::new();
-        let mut applied = Ok(());
-        for Edit { file, old, new } in edits {
+    /// Builds what all their checks need, with those mutants in it that can be built, and says what is wrong with the others.
+    pub fn build(&self, mutants: &Mutants) -> (Checks, Mistakes) {
+        let alone = |(&number, &mutant)| Some((number, self.sources(&Mutants::from([(number, mutant)])).err()?));
+        let mut mistakes: Mistakes = mutants.iter().filter_map(alone).collect();
+        let programs: BTreeSet<_> = mutants.values().map(|mutant| Program::of(&mutant.caught_by)).collect();
+        // The compiler finds more when what it found first is gone.
+        loop {
+            let mut sound = mutants.clone();
+            sound.retain(|number, _| !mistakes.contains_key(number));
+            let bodies = self.write(&sound);
+            match compile(&self.root, &self.target, &programs, &bodies) {
+                Ok(programs) => return (Checks::new(&self.root, &self.target, programs), mistakes),
+                Err(wrong) => mistakes.extend(wrong),
+            }
+        }
+    }
+
+    /// The files that the mutants edit.
+    fn sources(&self, mutants: &Mutants) -> Result<BTreeMap<&'static str, Source<'_>>, String> {
+        let mut sources = BTreeMap::new();
+        for (&number, mutant) in mutants {
+            for edit in mutant.edits {
+                if !sources.contains_key(edit.file) {
+                    sources.insert(edit.file, Source::new(self.source(edit.file)?));
+                }
+            }
+            for (file, source) in &mut sources {
+                source.add(number, mutant.edits.iter().filter(|edit| edit.file == *file))?;
+            }
+        }
+        Ok(sources)
+    }
+
+    fn source(&self, file: &str) -> Result<&str, String> {
+        let text = self.files.get(Path::new(file)).filter(|_| file.starts_with("src/"));
+        text.and_then(|text| str::from_utf8(text).ok()).ok_or_else(|| format!("{file} is no source of the library"))
+    }
+
+    /// Makes the copy what it is to be. Files that are that already stay untouched: cargo goes by when they were written.
+    fn write(&self, mutants: &Mutants) -> Bodies {
+        let mut files = self.files.clone();
+        let mut bodies = Bodies::new();
+        for (file, source) in self.sources(mutants).expect("each was tried alone") {
+            let switched = source.switched(|number, body| {
+                let path = PathBuf::from(format!("{}/{number}-{}.rs", switch::BODIES, bodies.len()));
+                let absolute = self.root.join(&path).display().to_string();
+                files.insert(path.clone(), format!("// {}\n{body}", mutants[&number].name).into_bytes());
+                bodies.insert(path, number);
+                absolute
+            });
+            files.insert(PathBuf::from(file), switched.into_bytes());
+        }
+        for (file, line) in ROOTS {
+            files.get_mut(Path::new(file)).expect("a library").extend(line.bytes());
+        }
+        files.insert(PathBuf::from(switch::MODULE), switch::module().into_bytes());
+        let mut old = Files::new();
+        if self.root.exists() {
+            read(&self.root, Path::new(""), &mut old).expect("the last copy can be read");
+        }
+        for file in old.keys().filter(|file| !files.contains_key(*file)) {
+            fs::remove_file(self.root.join(file)).expect("the last copy can be changed");
+        }
+        for (file, text) in files.iter().filter(|(file, text)| old.get(*file) != Some(text)) {
             let path = self.root.join(file);
-            let text = fs::read_to_string(&path).map_err(|error| format!("{file}: {error}"))?;
-            let times = text.matches(old).count();
-            if times != 1 {
-                applied = Err(format!("it does not apply any more: its text is {times} times in {file}"));
-                break;
-            }
-            fs::write(&path, text.replace(old, new)).map_err(|error| format!("{file}: {error}"))?;
-            before.push((path, text));
+            fs::create_dir_all(path.parent().expect("a directory")).expect("a place for the copy");
+            fs::write(path, text).expect("the package can be copied");
         }
-        let outcome = applied.map(|()| check());
-        // Backwards, should two edits be of one file.
-        for (path, text) in before.into_iter().rev() {
-            fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
-        }
-        outcome
-    }
-
-    pub fn run(&self, check: &Check) -> Outcome {
-        let (target, test): (&[&str], _) = match check {
-            Check::Simulation(test) => (&["--test", "simulation"], test),
-            Check::Unit(test) => (&["--lib"], test),
-            Check::Test(file, test) => (&["--test", file], test),
-        };
-        match self.build(target) {
-            Ok(program) => self.check(&program, test),
-            Err(what) => Outcome::Mistake(what),
-        }
-    }
-
-    fn build(&self, target: &[&str]) -> Result<PathBuf, String> {
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo
-            .args(["test", "--offline", "--locked", "--no-run", "--message-format=json"])
-            .args(target)
-            .current_dir(&self.root)
-            .env("CARGO_TARGET_DIR", &self.target)
-            .env("CARGO_INCREMENTAL", "1")
-            .env("CARGO_PROFILE_DEV_DEBUG", "0");
-        let (status, said) = self.carry_out(cargo)?;
-        let messages: Vec<Value> = said.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-        if !status.success() {
-            let errors: Vec<_> =
-                messages.iter().filter_map(|message| message["message"]["rendered"].as_str()).collect();
-            let why = if errors.is_empty() { said.clone() } else { errors.concat() };
-            return Err(format!("it does not compile:\n{why}"));
-        }
-        messages
-            .iter()
-            .filter_map(|message| message["executable"].as_str())
-            .next_back()
-            .map(PathBuf::from)
-            .ok_or_else(|| "cargo names no program".to_owned())
-    }
-
-    fn check(&self, program: &Path, test: &str) -> Outcome {
-        let mut run = Command::new(program);
-        run.args(["--exact", test]).current_dir(&self.root);
-        run.env("SIM_SEEDS", SEEDS.to_string()).env_remove("SIM_SEED").env("RUST_BACKTRACE", "0");
-        let (status, said) = match self.carry_out(run) {
-            Ok(done) => done,
-            Err(what) => return Outcome::Mistake(what),
-        };
-        if status.success() {
-            return match said.contains("test result: ok. 1 passed") {
-                true => Outcome::Passed,
-                false => Outcome::Mistake(format!("there is no test {test}")),
-            };
-        }
-        if !said.contains("test result: FAILED") {
-            return Outcome::Mistake(format!("{test} did not end: {said}"));
-        }
-        // The first line of the panic's message; for the simulation that names the seed.
-        let mut lines = said.lines().skip_while(|line| !line.contains("panicked at")).skip(1);
-        Outcome::Failed(lines.next().unwrap_or_default().trim().to_owned())
-    }
-
-    /// Runs it to its end, and gives back all that it printed.
-    fn carry_out(&self, mut command: Command) -> Result<(ExitStatus, String), String> {
-        let path = self.root.join("output");
-        let output = File::create(&path).map_err(|error| error.to_string())?;
-        let errors = output.try_clone().map_err(|error| error.to_string())?;
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(output)
-            .stderr(errors)
-            .spawn()
-            .map_err(|error| format!("{command:?}: {error}"))?;
-        let began = Instant::now();
-        let status = loop {
-            if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
-                break status;
-            }
-            // Only the checks: a build from nothing takes what it takes.
-            if began.elapsed() > PATIENCE && command.get_program() != env!("CARGO") {
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err(format!("it did not end in {PATIENCE:?}"));
-            }
-            thread::sleep(Duration::from_millis(20));
-        };
-        let said = fs::read(&path).map_err(|error| error.to_string())?;
-        Ok((status, String::from_utf8_lossy(&said).into_owned()))
+        bodies
     }
 }
 
-fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
-    if !from.is_dir() {
-        return fs::copy(from, to).map(drop);
+/// Reads `path`, or all below it, from `root`.
+fn read(root: &Path, path: &Path, files: &mut Files) -> io::Result<()> {
+    let full = root.join(path);
+    if !full.is_dir() {
+        files.insert(path.to_owned(), fs::read(full)?);
+        return Ok(());
     }
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let name = entry?.file_name();
-        copy(&from.join(&name), &to.join(&name))?;
+    for entry in fs::read_dir(full)? {
+        read(root, &path.join(entry?.file_name()), files)?;
     }
     Ok(())
 }

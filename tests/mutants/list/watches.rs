@@ -1,0 +1,163 @@
+//! What a watch is believed, creates, and restored stores.
+
+use super::*;
+
+pub const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "a watch that owes is kept",
+        why: "it is dead, and no other takes its place",
+        edits: &[Edit { file: ELECTION, old: "        self.notice_what_is_owed(now.local);\n", new: "" }],
+        caught_by: Unit("election::tests::watching::a_conflict_of_which_a_watch_says_nothing_makes_it_stale"),
+    },
+    Mutant {
+        name: "a deletion is never owed",
+        why: "a watch that is dead hides it",
+        edits: &[Edit {
+            file: WATCHING,
+            old: "None => open.change.as_ref().map(|_| open.told + 1),",
+            new: "None => None,",
+        }],
+        caught_by: Unit("election::tests::watching::a_deletion_of_which_a_watch_says_nothing_makes_it_stale"),
+    },
+    Mutant {
+        name: "a read vouches for a watch that owes",
+        why: "silence is then answered by reads for ever",
+        edits: &[Edit {
+            file: WATCHING,
+            old: "Some(version) => (version > open.told).then_some(version),",
+            new: "Some(version) => (version > u64::MAX - open.told).then_some(version),",
+        }],
+        caught_by: Unit(
+            "election::tests::watching::a_watch_that_has_not_told_what_a_read_finds_is_polled_beside_and_given_up",
+        ),
+    },
+    Mutant {
+        name: "silence is borne for longer than a lease lasts",
+        why: "the lease runs out before anybody asks",
+        edits: &[Edit { file: WATCHING, old: "patience.min(published * 9 / 10)", new: "patience" }],
+        caught_by: Unit(
+            "election::tests::watching::a_holder_that_renews_seldom_is_looked_at_no_more_often_than_it_must_be",
+        ),
+    },
+    Mutant {
+        name: "a lease that has run out makes its watch silent",
+        why: "whoever watches a dead holder asks again and again",
+        edits: &[Edit {
+            file: WATCHING,
+            old: "(at < known.changed_at + published).then_some(at)",
+            new: "(at > Moment::from_nanos(0)).then_some(at)",
+        }],
+        caught_by: Unit("election::tests::watching::a_lease_that_has_run_out_says_nothing_of_its_watch"),
+    },
+    Mutant {
+        name: "an event of a lease that is gone is news",
+        why: "a server that lags behind tells of what was there before, and the create after it is lost",
+        edits: &[Edit {
+            file: LEARNING,
+            old: "&& observed.record.uid.as_ref() == Some(gone)",
+            new: "&& observed.record.uid.as_ref() == Some(gone) && gone.is_empty()",
+        }],
+        caught_by: Unit(
+            "election::tests::open_writes::open_writes_a_create_is_not_closed_by_an_event_from_before_the_absence",
+        ),
+    },
+    Mutant {
+        name: "an event closes a create",
+        why: "what it made is then taken for another process's",
+        edits: &[Edit {
+            file: LEARNING,
+            old: "self.open.retain(|write| write.base == 0 || write.base >= observed.version);",
+            new: "self.open.retain(|write| write.base >= observed.version);",
+        }],
+        caught_by: Unit(
+            "election::tests::open_writes::open_writes_a_create_is_not_closed_by_an_event_of_an_object_that_nobody_knew",
+        ),
+    },
+    Mutant {
+        name: "a create may land twice",
+        why: "its copy re-creates a lease that was deleted, and a term goes over from one object to another",
+        edits: &[
+            Edit { file: LEARNING, old: "            create.has_landed = true;\n", new: "" },
+            Edit { file: LEARNING, old: "let recreated = is_another && self", new: "let recreated = false && self" },
+        ],
+        caught_by: Unit(
+            "election::tests::open_writes::open_writes_a_copy_of_a_create_that_lands_after_a_deletion_is_a_loss",
+        ),
+    },
+    Mutant {
+        name: "after a restore events are believed",
+        why: "a server that was not restarted teaches the old version with each new watch, and nobody leads",
+        edits: &[Edit { file: WATCHING, old: "verified: !self.watch.doubtful,", new: "verified: true," }],
+        caught_by: Unit(
+            "election::tests::open_writes::order_an_api_server_that_was_not_restarted_with_its_store_is_not_believed",
+        ),
+    },
+    Mutant {
+        name: "a read that contradicts a watch changes nothing",
+        why: "its events stay unbelieved, and another watch is not tried",
+        edits: &[Edit {
+            file: WATCHING,
+            old: "                version >= told\n",
+            new: "                version >= told || told > 0\n",
+        }],
+        caught_by: Unit(
+            "election::tests::open_writes::order_an_api_server_that_was_not_restarted_with_its_store_is_not_believed",
+        ),
+    },
+    Mutant {
+        name: "whatever a watch tells shows that it tells",
+        why: "who heard of a version of a former life is wrong for ever",
+        edits: &[Edit { file: WATCHING, old: "        if version > open.told {", new: "        if version > 0 {" }],
+        caught_by: Unit(
+            "election::tests::open_writes::order_events_at_or_below_what_is_known_do_not_show_that_a_watch_tells",
+        ),
+    },
+    Mutant {
+        name: "an object that was gone and is back is news",
+        why: "the store was restored, and nobody notices",
+        edits: &[Edit { file: LEARNING, old: "            || is_back\n", new: "" }],
+        caught_by: Unit(
+            "election::tests::open_writes::order_an_object_that_was_gone_and_is_read_again_proves_a_restored_store",
+        ),
+    },
+    Mutant {
+        name: "whole milliseconds are rounded up",
+        why: "less is published than is believed: two valid guards",
+        edits: &[Edit {
+            file: CONFIG,
+            old: "u64::from(lease_duration.subsec_nanos() > 0)",
+            new: "u64::from(lease_duration.subsec_millis() > 0)",
+        }],
+        caught_by: Unit("config::tests::whatever_is_accepted_keeps_every_rule_to_the_nanosecond"),
+    },
+    Mutant {
+        name: "a candidate forgets a pause when there is news",
+        why: "a store that is overloaded is asked again by everybody at once",
+        edits: &[Edit {
+            file: ELECTION,
+            old: "let not_before = self.pace.write_at.max(self.pace.paused_until);\n        let takeover_at",
+            new: "let not_before = self.pace.write_at;\n        let takeover_at",
+        }],
+        caught_by: Unit("election::tests::pace::a_store_that_asks_for_a_pause_gets_all_of_it"),
+    },
+    Mutant {
+        name: "a pause outlasts the term",
+        why: "a store that is busy for longer than a term ends it",
+        edits: &[Edit {
+            file: SENDING,
+            old: "let pause = if asked <= left.saturating_sub(reserve) { asked } else { asked.min(left / 2) };",
+            new: "let _ = (left, reserve);\n        let pause = asked;",
+        }],
+        caught_by: Unit("election::tests::pace::a_leader_keeps_a_pause_that_leaves_time_for_another_renewal"),
+    },
+    Mutant {
+        name: "a release waits for a pause from before it",
+        why: "its caller waits in vain, and the others for the lease to run out",
+        edits: &[Edit {
+            file: ELECTION,
+            old: "            self.shorten_pause(now);\n            self.settle();",
+            new: "            self.settle();",
+        }],
+        caught_by: Unit("election::tests::pace::a_pause_from_before_does_not_hold_up_a_release"),
+    },
+];

@@ -1,0 +1,241 @@
+//! Puts all mutants of a source file into one text: each function that they touch asks which mutant is active, and has a
+//! body for each of its mutants beside its own.
+//!
+//! The sources are formatted, which the checks see to. So functions are found by their indentation.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::list::Edit;
+
+/// Which mutant is active in a process, by its number; none if there is no number.
+pub const VARIABLE: &str = "LEASEHOLD_MUTANT";
+
+/// The path of this module in the copy, and what stands there.
+pub const MODULE: &str = "src/mutant.rs";
+
+/// Where in the copy the bodies of mutants are.
+pub const BODIES: &str = "src/mutant";
+
+pub fn module() -> String {
+    format!(
+        r#"//! Which mutant is active.
+
+use std::sync::OnceLock;
+
+pub(crate) fn active() -> usize {{
+    static ACTIVE: OnceLock<usize> = OnceLock::new();
+    *ACTIVE.get_or_init(|| std::env::var({VARIABLE:?}).map_or(0, |number| number.parse().expect("a mutant's number")))
+}}
+"#
+    )
+}
+
+/// A source file, and what is to be changed in it.
+pub struct Source<'a> {
+    text: &'a str,
+    functions: Vec<Function>,
+    /// By function and by mutant.
+    changes: BTreeMap<usize, BTreeMap<usize, Vec<Change<'a>>>>,
+}
+
+/// Functions inside of others are parts of these.
+struct Function {
+    start: usize,
+    /// What stands between its braces.
+    body: Range<usize>,
+}
+
+struct Change<'a> {
+    function: usize,
+    span: Range<usize>,
+    new: &'a str,
+}
+
+impl<'a> Source<'a> {
+    pub fn new(text: &'a str) -> Self {
+        Self { text, functions: functions(text), changes: BTreeMap::new() }
+    }
+
+    /// Takes in what one mutant edits in this file.
+    pub fn add(&mut self, mutant: usize, edits: impl IntoIterator<Item = &'a Edit>) -> Result<(), String> {
+        let mut changes = edits.into_iter().map(|edit| self.change(edit)).collect::<Result<Vec<_>, _>>()?;
+        changes.sort_by_key(|change| change.span.start);
+        if let Some(pair) = changes.windows(2).find(|pair| pair[0].span.end > pair[1].span.start) {
+            return Err(format!("two of its edits are of one place: {:?}", &self.text[pair[1].span.clone()]));
+        }
+        for change in changes {
+            self.changes.entry(change.function).or_default().entry(mutant).or_default().push(change);
+        }
+        Ok(())
+    }
+
+    fn change(&self, Edit { file, old, new }: &'a Edit) -> Result<Change<'a>, String> {
+        let times = self.text.matches(old).count();
+        if times != 1 {
+            return Err(format!("it does not apply: its text is {times} times in {file}: {old:?}"));
+        }
+        if old == new {
+            return Err(format!("it changes nothing: {old:?}"));
+        }
+        // An edit says more than it changes when it could not be found otherwise, and that may be of another function.
+        let before = common(old.chars(), new.chars());
+        let after = common(old[before..].chars().rev(), new[before..].chars().rev());
+        let at = self.text.find(old).expect("it was found");
+        let span = at + before..at + old.len() - after;
+        let is_around = |function: &Function| function.body.start <= span.start && span.end <= function.body.end;
+        let Some(function) = self.functions.iter().position(is_around) else {
+            return Err(format!("it is not inside of the body of one function: {old:?} in {file}"));
+        };
+        Ok(Change { function, span, new: &new[before..new.len() - after] })
+    }
+
+    /// The text with the switch in it. `put` gives each body of a mutant a file of its own, and says where that is: what
+    /// cannot even be parsed must not stand where others do.
+    pub fn switched(&self, mut put: impl FnMut(usize, String) -> String) -> String {
+        let mut text = String::new();
+        let mut done = 0;
+        for (&function, mutants) in &self.changes {
+            let Function { start, body } = &self.functions[function];
+            text += &self.text[done..*start];
+            // Which mutant is active is not known when constants are computed.
+            text += &self.text[*start..body.start].replacen("const fn ", "fn ", 1);
+            text += "\nmatch crate::mutant::active() {\n";
+            for (&mutant, changes) in mutants {
+                let mut from = body.start;
+                let mut changed = String::new();
+                for Change { span, new, .. } in changes {
+                    changed = changed + &self.text[from..span.start] + new;
+                    from = span.end;
+                }
+                changed += &self.text[from..body.end];
+                text += &format!("{mutant} => include!({:?}),\n", put(mutant, format!("{{{changed}}}\n")));
+            }
+            text = text + "_ => {" + &self.text[body.clone()] + "}\n}\n";
+            done = body.end;
+        }
+        text + &self.text[done..]
+    }
+}
+
+/// How many bytes of `one` and of `other` are the same from their beginning on.
+fn common(one: impl Iterator<Item = char>, other: impl Iterator<Item = char>) -> usize {
+    one.zip(other).take_while(|(one, other)| one == other).map(|(one, _)| one.len_utf8()).sum()
+}
+
+fn functions(text: &str) -> Vec<Function> {
+    let mut offset = 0;
+    let mut lines = text.split_inclusive('\n').map(|line| {
+        offset += line.len();
+        (offset - line.len(), line)
+    });
+    let mut functions = Vec::new();
+    while let Some((start, first)) = lines.next() {
+        if !begins_a_function(first) {
+            continue;
+        }
+        // Of lines with more before them, none begins or ends anything of this function's own.
+        let indentation = &first[..first.len() - first.trim_start().len()];
+        let own =
+            |line: &&str| line.strip_prefix(indentation).is_some_and(|rest| !rest.starts_with(char::is_whitespace));
+        let mut signature = std::iter::once((start, first)).chain(&mut lines);
+        let Some((at, last)) = signature.find(|(_, line)| own(line) && line.trim_end().ends_with(['{', '}', ';']))
+        else {
+            continue;
+        };
+        if !last.trim_end().ends_with('{') {
+            continue;
+        }
+        let body = at + last.trim_end().len();
+        if let Some((end, _)) = lines.find(|(_, line)| own(line) && line.trim() == "}") {
+            functions.push(Function { start, body: body..end + indentation.len() });
+        }
+    }
+    functions
+}
+
+fn begins_a_function(line: &str) -> bool {
+    let line = line.trim_start();
+    let public = line.strip_prefix("pub(").and_then(|rest| rest.split_once(") ")).map(|(_, rest)| rest);
+    let line = public.or_else(|| line.strip_prefix("pub ")).unwrap_or(line);
+    line.strip_prefix("const ").unwrap_or(line).starts_with("fn ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+/// fn not_this() {
+const ONE: u8 = 1;
+
+impl Counter {
+    fn empty(&self) {}
+
+    pub(super) const fn count(
+        &self,
+        by: u8,
+    ) -> u8 {
+        fn inner() -> u8 {
+            7
+        }
+        inner() + by
+    }
+}
+
+fn last() {
+    say(ONE);
+}
+";
+
+    fn edit(old: &'static str, new: &'static str) -> Edit {
+        Edit { file: "src/counter.rs", old, new }
+    }
+
+    #[test]
+    fn each_mutant_has_a_body_of_its_own_in_each_function_that_it_edits() {
+        let inner_and_last = [edit("7", "8"), edit("say(ONE);\n", "")];
+        let both_in_one =
+            [edit("inner() + by", "inner() - by"), edit("        fn inner() -> u8", "        fn inner() -> u16")];
+        let mut source = Source::new(TEXT);
+        source.add(1, &inner_and_last).unwrap();
+        source.add(4, &both_in_one).unwrap();
+        let mut bodies = Vec::new();
+        let switched = source.switched(|mutant, body| {
+            bodies.push((mutant, body));
+            bodies.len().to_string()
+        });
+        let count = "\n        fn inner() -> u8 {\n            7\n        }\n        inner() + by\n    ";
+        let last = "\n    say(ONE);\n";
+        let in_count = "\nmatch crate::mutant::active() {\n1 => include!(\"1\"),\n4 => include!(\"2\"),\n_ => {";
+        let in_last = "\nmatch crate::mutant::active() {\n1 => include!(\"3\"),\n_ => {";
+        let expected = TEXT
+            .replace("const fn", "fn")
+            .replace(count, &format!("{in_count}{count}}}\n}}\n"))
+            .replace(last, &format!("{in_last}{last}}}\n}}\n"));
+        assert_eq!(switched, expected);
+        assert_eq!(bodies[0], (1, format!("{{{}}}\n", count.replace('7', "8"))));
+        assert_eq!(bodies[1], (4, format!("{{{}}}\n", count.replace("u8", "u16").replace('+', "-"))));
+        assert_eq!(bodies[2], (1, "{\n    }\n".to_owned()));
+    }
+
+    #[test]
+    fn what_cannot_be_a_mutant_is_told_apart() {
+        let refusal = |edits: &[Edit]| {
+            let why = Source::new(TEXT).add(1, edits).unwrap_err();
+            why.split_once(':').expect("and where").0.to_owned()
+        };
+        assert_eq!(refusal(&[edit("inner()", "outer()")]), "it does not apply");
+        assert_eq!(refusal(&[edit("nowhere", "")]), "it does not apply");
+        assert_eq!(refusal(&[edit("7", "7")]), "it changes nothing");
+        for outside in [
+            edit("u8 = 1", "u8 = 2"),
+            edit("by: u8,", "by: u16,"),
+            edit("fn empty(&self) {}", "fn empty(&self) { panic!() }"),
+            edit("+ by\n    }\n}\n\nfn last() {\n", "- by\n    }\n}\n\nfn last() {\n    return;\n"),
+        ] {
+            assert_eq!(refusal(&[outside]), "it is not inside of the body of one function");
+        }
+        assert_eq!(refusal(&[edit("() + by", ""), edit("by\n", "")]), "two of its edits are of one place");
+    }
+}
