@@ -3,6 +3,7 @@
 
 pub mod cluster;
 pub mod exclusion;
+pub mod far;
 pub mod memory;
 pub mod process;
 pub mod real;
@@ -12,6 +13,9 @@ use std::time::{Duration, Instant};
 
 /// Long enough for anything that is to happen soon on a slow and noisy machine.
 pub const SOON: Duration = Duration::from_secs(30);
+
+/// Long enough, on such a machine, for what takes milliseconds and is documented as happening at once.
+pub const AT_ONCE: Duration = Duration::from_secs(5);
 
 /// Long enough to see that something does not happen.
 pub const A_WHILE: Duration = Duration::from_millis(300);

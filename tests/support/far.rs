@@ -1,0 +1,187 @@
+//! A server that is far away: a TCP proxy through which every byte takes as long as it would from another continent. TLS
+//! goes through it untouched.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+/// Bytes arrive half a round trip after they were sent, in order, however many they are. Opening a connection takes a
+/// round trip before the first of them. Dropping it ends its connections and its threads.
+pub struct Far {
+    pub port: u16,
+    shared: Arc<Shared>,
+    listens: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    server: SocketAddr,
+    round_trip: Duration,
+    over: AtomicBool,
+    opened: AtomicUsize,
+    links: Mutex<Vec<Weak<Link>>>,
+}
+
+/// One connection.
+struct Link {
+    client: TcpStream,
+    server: TcpStream,
+}
+
+#[derive(Clone, Copy)]
+enum End {
+    Client,
+    Server,
+}
+
+/// Something on its way to one end of a connection.
+struct Piece {
+    arrives_at: Instant,
+    link: Arc<Link>,
+    to: End,
+    what: What,
+}
+
+enum What {
+    Bytes(Vec<u8>),
+    /// The other end has nothing more to say.
+    Last,
+    /// The other end is gone.
+    Reset,
+}
+
+impl Far {
+    /// A server that is `round_trip` away, and is reached at a port of this machine.
+    pub fn to(server: SocketAddr, round_trip: Duration) -> Far {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let port = listener.local_addr().expect("a bound socket").port();
+        let shared = Arc::new(Shared {
+            server,
+            round_trip,
+            over: AtomicBool::new(false),
+            opened: AtomicUsize::new(0),
+            links: Mutex::new(Vec::new()),
+        });
+        let (pieces, under_way) = mpsc::channel();
+        let (delivers, answers) = (Arc::clone(&shared), pieces.clone());
+        thread::spawn(move || delivers.deliver(&under_way, &answers));
+        let listens = thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || shared.listen(&listener, &pieces)
+        });
+        Far { port, shared, listens: Some(listens) }
+    }
+
+    /// How many connections have been opened so far.
+    pub fn connections(&self) -> usize {
+        self.shared.opened.load(Ordering::SeqCst)
+    }
+
+    /// The server closes every connection now. Whoever uses them knows that half a round trip later.
+    pub fn close_connections(&self) {
+        for link in self.shared.links() {
+            let _ = link.server.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+impl Drop for Far {
+    fn drop(&mut self) {
+        self.shared.over.store(true, Ordering::SeqCst);
+        // Wakes the listener, which then sees that it is over.
+        let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
+        let _ = self.listens.take().map(JoinHandle::join);
+        for link in self.shared.links() {
+            for stream in [&link.client, &link.server] {
+                let _ = stream.shutdown(Shutdown::Both);
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn links(&self) -> Vec<Arc<Link>> {
+        self.links.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    fn listen(self: &Arc<Shared>, listener: &TcpListener, pieces: &Sender<Piece>) {
+        for client in listener.incoming().map_while(Result::ok) {
+            if self.over.load(Ordering::SeqCst) {
+                return;
+            }
+            let Ok(server) = TcpStream::connect(self.server) else { continue };
+            for stream in [&client, &server] {
+                let _ = stream.set_nodelay(true);
+            }
+            self.opened.fetch_add(1, Ordering::SeqCst);
+            let link = Arc::new(Link { client, server });
+            {
+                let mut links = self.links.lock();
+                links.retain(|link| link.strong_count() > 0);
+                links.push(Arc::downgrade(&link));
+            }
+            for from in [End::Client, End::Server] {
+                let (shared, link, pieces) = (Arc::clone(self), Arc::clone(&link), pieces.clone());
+                thread::spawn(move || shared.take(&link, from, &pieces));
+            }
+        }
+    }
+
+    /// Takes what one end sends.
+    fn take(&self, link: &Arc<Link>, from: End, pieces: &Sender<Piece>) {
+        let (mut stream, to) = match from {
+            End::Client => (&link.client, End::Server),
+            End::Server => (&link.server, End::Client),
+        };
+        if let End::Client = from {
+            // The client's system takes the connection for open at once. From far away that takes a round trip, and
+            // only then does the client send anything.
+            thread::sleep(self.round_trip);
+        }
+        let mut buffer = [0; 16 * 1024];
+        loop {
+            let read = stream.read(&mut buffer).unwrap_or(0);
+            let what = if read == 0 { What::Last } else { What::Bytes(buffer[..read].to_vec()) };
+            if pieces.send(self.piece(link, to, what)).is_err() || read == 0 {
+                return;
+            }
+        }
+    }
+
+    fn piece(&self, link: &Arc<Link>, to: End, what: What) -> Piece {
+        Piece { arrives_at: Instant::now() + self.round_trip / 2, link: Arc::clone(link), to, what }
+    }
+
+    /// Delivers everything, on all connections: what was sent first arrives first, for all of it takes as long.
+    fn deliver(&self, under_way: &Receiver<Piece>, answers: &Sender<Piece>) {
+        // The line has no end by itself, for this thread answers on it.
+        while !self.over.load(Ordering::SeqCst) {
+            let Ok(Piece { arrives_at, link, to, what }) = under_way.recv_timeout(Duration::from_millis(100)) else {
+                continue;
+            };
+            thread::sleep(arrives_at.saturating_duration_since(Instant::now()));
+            let (mut stream, sender) = match to {
+                End::Client => (&link.client, End::Server),
+                End::Server => (&link.server, End::Client),
+            };
+            match what {
+                What::Bytes(bytes) => {
+                    if stream.write_all(&bytes).is_err() {
+                        let _ = answers.send(self.piece(&link, sender, What::Reset));
+                    }
+                }
+                What::Last => {
+                    let _ = stream.shutdown(Shutdown::Write);
+                }
+                What::Reset => {
+                    let _ = stream.shutdown(Shutdown::Both);
+                }
+            }
+        }
+    }
+}
