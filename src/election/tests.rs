@@ -2,6 +2,7 @@
 
 mod numbered_rules;
 mod open_writes;
+mod order;
 mod pace;
 mod safety_rules;
 mod watching;

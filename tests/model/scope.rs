@@ -10,8 +10,8 @@ pub const SECOND: u64 = 1_000_000_000;
 /// The lease lasts three ticks of a clock that runs true, and a term without a renewal two.
 const LEASE_DURATION: Duration = Duration::from_secs(3);
 const RENEW_DEADLINE: Duration = Duration::from_secs(2);
-/// Another lease and its renew deadline, in the same ratio.
-const SHORT_LEASE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_millis(1_333));
+/// Another lease and its renew deadline, in the same ratio to the nanosecond of what is published, which is two seconds.
+const SHORT_LEASE: (Duration, Duration) = (Duration::from_nanos(1_999_999_001), Duration::from_nanos(1_333_333_333));
 /// With jitter still less than a tick, so that jitter decides nothing.
 const RETRY_PERIOD: Duration = Duration::from_millis(800);
 

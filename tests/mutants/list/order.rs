@@ -45,7 +45,7 @@ pub const MUTANTS: &[Mutant] = &[
             new: "            || matches!(&self.seen, Seen::Record(known) if look.absent && is_another(known))\n",
         }],
         caught_by: Unit(
-            "election::tests::open_writes::order_another_record_at_a_version_that_was_known_proves_a_restored_store",
+            "election::tests::order::order_another_record_at_a_version_that_was_known_proves_a_restored_store",
         ),
     },
     Mutant {
@@ -57,7 +57,7 @@ pub const MUTANTS: &[Mutant] = &[
             new: "        // It",
         }],
         caught_by: Unit(
-            "election::tests::open_writes::order_only_a_read_sent_after_a_version_was_known_proves_a_restored_store",
+            "election::tests::order::order_only_a_read_sent_after_a_version_was_known_proves_a_restored_store",
         ),
     },
     // ---- watches ----

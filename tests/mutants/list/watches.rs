@@ -89,7 +89,7 @@ pub const MUTANTS: &[Mutant] = &[
         why: "a server that was not restarted teaches the old version with each new watch, and nobody leads",
         edits: &[Edit { file: WATCHING, old: "verified: !self.watch.doubtful,", new: "verified: true," }],
         caught_by: Unit(
-            "election::tests::open_writes::order_an_api_server_that_was_not_restarted_with_its_store_is_not_believed",
+            "election::tests::order::order_an_api_server_that_was_not_restarted_with_its_store_is_not_believed",
         ),
     },
     Mutant {
@@ -101,7 +101,7 @@ pub const MUTANTS: &[Mutant] = &[
             new: "                version >= told || told > 0\n",
         }],
         caught_by: Unit(
-            "election::tests::open_writes::order_an_api_server_that_was_not_restarted_with_its_store_is_not_believed",
+            "election::tests::order::order_an_api_server_that_was_not_restarted_with_its_store_is_not_believed",
         ),
     },
     Mutant {
@@ -109,7 +109,7 @@ pub const MUTANTS: &[Mutant] = &[
         why: "who heard of a version of a former life is wrong for ever",
         edits: &[Edit { file: WATCHING, old: "        if version > open.told {", new: "        if version > 0 {" }],
         caught_by: Unit(
-            "election::tests::open_writes::order_events_at_or_below_what_is_known_do_not_show_that_a_watch_tells",
+            "election::tests::order::order_events_at_or_below_what_is_known_do_not_show_that_a_watch_tells",
         ),
     },
     Mutant {
@@ -117,7 +117,19 @@ pub const MUTANTS: &[Mutant] = &[
         why: "the store was restored, and nobody notices",
         edits: &[Edit { file: LEARNING, old: "            || is_back\n", new: "" }],
         caught_by: Unit(
-            "election::tests::open_writes::order_an_object_that_was_gone_and_is_read_again_proves_a_restored_store",
+            "election::tests::order::order_an_object_that_was_gone_and_is_read_again_proves_a_restored_store",
+        ),
+    },
+    Mutant {
+        name: "a write of the term that comes late shows a restored store",
+        why: "whoever asks why the term ended is told of a disaster that there was not",
+        edits: &[Edit {
+            file: LEARNING,
+            old: "false if is_of_this_term =>",
+            new: "false if is_of_this_term && recreated =>",
+        }],
+        caught_by: Unit(
+            "election::tests::order::order_a_write_of_a_term_that_its_holder_ended_shows_no_restored_store",
         ),
     },
     Mutant {

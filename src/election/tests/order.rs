@@ -1,0 +1,208 @@
+//! The safety rule 'Order', and stores that were restored.
+
+use super::*;
+use crate::lock::WatchEvent;
+
+#[test]
+fn order_what_is_not_above_the_newest_version_is_ignored() {
+    let (mut scenario, deadline, _) = Scenario::leading();
+    // Two reads were under way when version 10 became known: an older one and a deletion before it.
+    let early = Look { newest: 0, absent: false, sent_at: scenario.now };
+    scenario.election.answered(scenario.now, 900, Answer::Read(early, Some(observed(held_by(OTHER, 15), 9))));
+    scenario.election.answered(scenario.now, 901, Answer::Read(early, None));
+    assert_eq!(scenario.lost(), None);
+    assert!(deadline.is_valid(scenario.now));
+}
+
+#[test]
+fn order_only_a_read_sent_after_a_version_was_known_proves_a_restored_store() {
+    let (mut scenario, deadline, _) = Scenario::leading();
+    scenario.wait_out();
+    let renewal = scenario.write();
+    scenario.fails(renewal.id, LockErrorKind::Conflict);
+    scenario.found(held_by(OTHER, 15), 4);
+    assert_eq!(scenario.lost(), Some(StopReason::StoreRestored));
+    assert!(!deadline.is_valid(scenario.now));
+    scenario.guard_gone();
+    scenario.election.campaign(false);
+    scenario.advance(secs(15));
+    assert_eq!(scenario.write().base, Some(4), "started over on what stands now");
+}
+
+#[test]
+fn order_another_record_at_a_version_that_was_known_proves_a_restored_store() {
+    let (mut scenario, deadline, _) = Scenario::leading();
+    scenario.wait_out();
+    let renewal = scenario.write();
+    scenario.fails(renewal.id, LockErrorKind::Conflict);
+    // The store went back behind version 10, and has come to it again.
+    let another = LeaderElectionRecord { uid: Some("uid-2".into()), ..held_by(OTHER, 15) };
+    scenario.found(another, 10);
+    assert_eq!(scenario.lost(), Some(StopReason::StoreRestored));
+    assert!(!deadline.is_valid(scenario.now));
+    scenario.guard_gone();
+    scenario.election.campaign(false);
+    scenario.advance(secs(15));
+    assert_eq!(scenario.write().record.uid.as_deref(), Some("uid-2"), "started over on what stands now");
+}
+
+#[test]
+fn order_a_record_at_a_version_after_which_nothing_was_there_proves_a_restored_store() {
+    let mut scenario = Scenario::campaigning_on(held_by(OTHER, 15), 10);
+    scenario.wait_out();
+    let early = scenario.read();
+    scenario.election.answered(scenario.now, early.id, Answer::Read(early.look, None));
+    // One that was sent before proves nothing.
+    scenario.reads(early, held_by(OTHER, 15), 10);
+    let create = scenario.write();
+    assert_eq!(create.base, None);
+    scenario.fails(create.id, LockErrorKind::AlreadyExists);
+    scenario.found(held_by(OTHER, 15), 10);
+    scenario.advance(secs(15));
+    assert_eq!(scenario.write().base, Some(10), "not created for ever");
+}
+
+#[test]
+fn order_an_object_that_was_gone_and_is_read_again_proves_a_restored_store() {
+    let mut scenario = Scenario::campaigning_on(held_by(OTHER, 15), 10);
+    scenario.wait_out();
+    scenario.found_nothing();
+    let create = scenario.write();
+    scenario.fails(create.id, LockErrorKind::AlreadyExists);
+    scenario.found(held_by(OTHER, 15), 20);
+    assert!(scenario.events().iter().any(|event| matches!(event, Event::WatchStale)));
+    scenario.advance(secs(15));
+    assert_eq!(scenario.write().base, Some(20), "started over on what stands now");
+}
+
+#[test]
+fn order_an_earlier_write_of_ours_behind_a_term_shows_a_restored_store() {
+    let mut scenario = Scenario::new();
+    scenario.election.campaign(false);
+    scenario.found_nothing();
+    let create = scenario.write();
+    scenario.election.watch_opened(scenario.now, true);
+    let first = standing(&create);
+    // Each is heard of by its echo, and none is answered.
+    let echo = |scenario: &mut Scenario, write: &Write, version| {
+        let event = WatchEvent::Changed(observed(standing(write), version));
+        scenario.election.heard(scenario.now, scenario.now, event);
+        scenario.fails(write.id, LockErrorKind::Timeout);
+    };
+    echo(&mut scenario, &create, 10);
+    scenario.elected();
+    scenario.guard_gone();
+    let release = scenario.write();
+    echo(&mut scenario, &release, 11);
+    scenario.election.campaign(false);
+    let again = scenario.write();
+    echo(&mut scenario, &again, 12);
+    scenario.elected();
+    scenario.wait_out();
+    let renewal = scenario.write();
+    scenario.fails(renewal.id, LockErrorKind::Conflict);
+    scenario.wait_out();
+    scenario.found(first, 20);
+    assert_eq!(scenario.lost(), Some(StopReason::StoreRestored));
+}
+
+#[test]
+fn order_a_write_of_a_term_that_its_holder_ended_shows_no_restored_store() {
+    let (mut scenario, deadline, _) = Scenario::leading();
+    scenario.wait_out();
+    let renewal = scenario.write();
+    scenario.fails(renewal.id, LockErrorKind::Timeout);
+    // The word of that is held up, and so are we, for longer than the renewal covers.
+    deadline.end(scenario.now);
+    scenario.advance(secs(11));
+    let echo = WatchEvent::Changed(observed(standing(&renewal), 11));
+    scenario.election.heard(scenario.now, scenario.now, echo);
+    assert_eq!(scenario.lost(), Some(StopReason::Expired));
+}
+
+/// An observer of a store that was restored from version 1000 to 500.
+fn after_a_restore() -> Scenario {
+    let mut scenario = Scenario::new();
+    scenario.found(held_by("old", 15), 1_000);
+    scenario.wait_out();
+    scenario.found(held_by("new", 15), 500);
+    scenario.events();
+    scenario
+}
+
+#[test]
+fn order_after_a_restore_an_event_only_triggers_a_read() {
+    let mut scenario = after_a_restore();
+    scenario.advance(secs(3));
+    scenario.election.watch_opened(scenario.now, true);
+    let renewed = renewed(&held_by("new", 15));
+    scenario.election.heard(scenario.now, scenario.now, WatchEvent::Changed(observed(renewed.clone(), 501)));
+    assert!(scenario.wait() <= secs(1));
+    scenario.wait_out();
+    scenario.found(renewed.clone(), 501);
+    // A read has come to it: from now on it is believed.
+    scenario.election.heard(scenario.now, scenario.now, WatchEvent::Changed(observed(held_by("third", 15), 502)));
+    let leaders = scenario.events().into_iter().filter_map(|event| match event {
+        Event::Leader(leader) => leader,
+        _ => None,
+    });
+    assert_eq!(leaders.collect::<Vec<_>>(), ["third"]);
+}
+
+#[test]
+fn order_an_api_server_that_was_not_restarted_with_its_store_is_not_believed() {
+    let mut scenario = after_a_restore();
+    scenario.election.campaign(false);
+    let since = scenario.now;
+    let mut version = 500;
+    let mut opened = 0;
+    // It tells the same to each new watch.
+    scenario.election.watch_opened(scenario.now, true);
+    loop {
+        let before = WatchEvent::Changed(observed(held_by("old", 15), 1_000));
+        scenario.election.heard(scenario.now, scenario.now, before);
+        match scenario.next() {
+            Step::Wait(until) => scenario.now = until,
+            Step::Send(Request { id, verb: Verb::Get(look), .. }) => {
+                scenario.reads(Read { id, look }, held_by("new", 15), version);
+            }
+            Step::Send(Request { id, verb: Verb::Update(base, record), timeout }) => {
+                assert_eq!(base.version, version);
+                version += 1;
+                scenario.applied(&Write { id, base: Some(base.version), record, timeout }, version);
+                break;
+            }
+            other => panic!("{other:?}"),
+        }
+        if scenario.events().iter().any(|event| matches!(event, Event::WatchStale)) {
+            opened += 1;
+            scenario.election.watch_opened(scenario.now, true);
+        }
+        assert!(scenario.now.since(since) < secs(20), "the holder is dead, and nobody takes over");
+    }
+    scenario.elected();
+    assert!((1..20).contains(&opened), "another server is tried, and not too often: {opened} watches");
+}
+
+#[test]
+fn order_events_at_or_below_what_is_known_do_not_show_that_a_watch_tells() {
+    let mut scenario = Scenario::new();
+    scenario.found(held_by("old", 15), 1_000);
+    scenario.election.watch_opened(scenario.now, true);
+    scenario.election.heard(scenario.now, scenario.now, WatchEvent::Changed(observed(held_by("old", 15), 1_000)));
+    // The store was restored, and the watch with it: what it tells now is no news to us.
+    let mut record = held_by("new", 15);
+    for version in 500..510 {
+        scenario.advance(millis(600));
+        record = renewed(&record);
+        let event = WatchEvent::Changed(observed(record.clone(), version));
+        scenario.election.heard(scenario.now, scenario.now, event);
+        if let Step::Send(Request { id, verb: Verb::Get(look), .. }) = scenario.next() {
+            scenario.reads(Read { id, look }, record.clone(), version);
+            let leaders = scenario.events();
+            assert!(leaders.iter().any(|event| matches!(event, Event::Leader(Some(leader)) if leader == "new")));
+            return;
+        }
+    }
+    panic!("nobody looked");
+}
