@@ -95,10 +95,20 @@ struct OpenWrite {
     record: LeaderElectionRecord,
     sent_at: Moment,
     acquisition: u64,
-    /// A create that was seen. Only a copy of it may land yet.
-    has_landed: bool,
-    /// A create that a read did not find although it had as long to land as a term lasts.
-    is_overdue: bool,
+    progress: Progress,
+}
+
+/// How far a write has come. An update that is settled is forgotten. A create is not: as nothing that it is based on can
+/// change, a copy of it may land at any time at which the lease is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    Open,
+    /// A read did not find what it creates, although it had as long to land as a term lasts.
+    Overdue,
+    /// A read that was sent after it found another object there.
+    Overtaken,
+    /// What it created was seen.
+    Landed,
 }
 
 #[derive(Debug)]
@@ -290,26 +300,33 @@ impl Election {
                 }
                 // A create has no base that could be outdated: it may land at any time. But a closed election does not wait
                 // for one that has not landed in as long as a term lasts.
-                for write in self.open.iter_mut().filter(|write| write.base == 0) {
-                    write.is_overdue |= look.sent_at >= write.sent_at + self.settings.renew_deadline;
+                for write in self.open.iter_mut().filter(|write| write.base == 0 && write.progress == Progress::Open) {
+                    if look.sent_at >= write.sent_at + self.settings.renew_deadline {
+                        write.progress = Progress::Overdue;
+                    }
                 }
                 self.pace.unsettled = false;
                 self.bear_out(now, look, None);
             }
             Answer::Written(observed) => {
                 self.watch.reached(observed.version);
-                // A write that is not open any more was judged by its echo, or belongs to a store that is no more.
-                if self.is_open(id) && !self.learn_answer(now, id, observed) {
+                // An update that is not open any more was judged by its echo. What is not known at all belongs to a store
+                // that is no more.
+                let progress = self.open.iter().find(|write| write.id == id).map(|write| write.progress);
+                if let Some(progress) = progress
+                    && !self.learn_answer(now, id, observed)
+                    && progress == Progress::Open
+                {
                     self.write_failed(now, false);
                 }
-                self.open.retain(|write| write.id != id);
+                self.open.retain(|write| write.id != id || write.base == 0);
             }
             Answer::Failed(error) if error.kind() == LockErrorKind::ConnectionClosed && !self.pace.repeated => {
                 self.repeat(now);
             }
             Answer::Failed(error) => {
                 let moved = matches!(error.kind(), LockErrorKind::Conflict | LockErrorKind::AlreadyExists);
-                let write = self.open.iter().find(|write| write.id == id && !write.has_landed);
+                let write = self.open.iter().find(|write| write.id == id && write.progress == Progress::Open);
                 // A renewal that was given up for a release does not hold it up: the release settles both.
                 let given_up = |write: &OpenWrite| !moved && write.acquisition != 0 && self.owes_release();
                 // What beat a create may have been told of before its refusal: then nothing more will be.
@@ -437,7 +454,7 @@ impl Election {
 
     /// Closed, with nothing left to release: waits for the last open writes, but not for long.
     fn finish(&mut self, now: Moment) -> Step {
-        if self.open.iter().all(|write| write.has_landed || write.is_overdue) || self.lingered(now) {
+        if self.open.iter().all(|write| write.progress != Progress::Open) || self.lingered(now) {
             return Step::Finished;
         }
         self.observe(now)
@@ -458,7 +475,7 @@ impl Election {
 
     /// What a watch tells does not close those.
     fn has_open_create(&self) -> bool {
-        self.open.iter().any(|write| write.base == 0 && !write.has_landed && !write.is_overdue)
+        self.open.iter().any(|write| write.base == 0 && write.progress == Progress::Open)
     }
 
     /// Waits, but not beyond what must be noticed in time: the end of a term, what a watch should have told, the end of a
@@ -547,10 +564,6 @@ impl Election {
             }
             _ => {}
         }
-    }
-
-    fn is_open(&self, id: u64) -> bool {
-        self.open.iter().any(|write| write.id == id && !write.has_landed)
     }
 
     fn settle(&mut self) {

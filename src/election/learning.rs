@@ -2,7 +2,7 @@
 
 use super::messages::{Event, Look, StopReason};
 use super::watching::{MENTIONED_WITHIN, TOLD_WITHIN};
-use super::{Election, Known, OpenWrite, Phase, Seen, Standing, Term, Whose};
+use super::{Election, Known, OpenWrite, Phase, Progress, Seen, Standing, Term, Whose};
 use crate::clock::Moment;
 use crate::deadline::Deadline;
 use crate::record::{LeaderElectionRecord, MicroTime, Observed};
@@ -11,22 +11,27 @@ use crate::sync::Arc;
 impl Election {
     /// Judges what a request `id` was answered. False if it is no news.
     pub(super) fn learn_answer(&mut self, now: Moment, id: u64, observed: Observed) -> bool {
+        // It was sent before that was known.
+        if self.is_gone(&observed.record) {
+            return false;
+        }
         let is_news = self.learn(now, now, observed);
         // Where an object was found, no create landed that was sent before and is not told of by it.
-        self.open.retain(|write| write.base != 0 || write.id >= id);
+        for create in self.open.iter_mut().filter(|write| write.base == 0 && write.id < id) {
+            if create.progress != Progress::Landed {
+                create.progress = Progress::Overtaken;
+            }
+        }
         is_news
     }
 
     /// Judges what a watch told.
     pub(super) fn learn_told(&mut self, now: Moment, received_at: Moment, observed: Observed) {
         // A server that lags behind may tell of what was there before the lease was found to be gone.
-        if let Seen::Absent { gone: Some(gone) } = &self.seen
-            && observed.record.uid.as_ref() == Some(gone)
-        {
-            return;
+        if !self.is_gone(&observed.record) {
+            // So it may of any object, and none of them says what became of a create.
+            self.learn(now, received_at, observed);
         }
-        // So it may of any object, and none of them says what became of a create.
-        self.learn(now, received_at, observed);
     }
 
     /// Judges what stands in the store, in the order of the rule 'Open writes'. False if it is no news.
@@ -51,7 +56,9 @@ impl Election {
             .map(|write| (write.acquisition, write.sent_at));
         let is_ours = ours.is_some() || recreated;
         let is_of_this_term = match &self.phase {
-            Phase::Leading(term) => ours.is_some_and(|write| write.acquisition == term.acquisition),
+            Phase::Leading(term) => {
+                ours.is_some_and(|write| write.acquisition == term.acquisition && write.progress != Progress::Landed)
+            }
             _ => false,
         };
         let has_our_identity = record.holder() == Some(&self.settings.identity);
@@ -59,7 +66,7 @@ impl Election {
         // Should a copy of a create land again, when what it made was deleted, that is another object.
         for create in self.open.iter_mut().filter(|write| write.base == 0 && write.is(record)) {
             create.record.uid.clone_from(&record.uid);
-            create.has_landed = true;
+            create.progress = Progress::Landed;
         }
 
         let was_unsettled = std::mem::take(&mut self.pace.unsettled);
@@ -196,14 +203,17 @@ impl Election {
     pub(super) fn went_back(&self, look: Look, observed: &Observed) -> bool {
         let version = observed.version;
         let is_another = |known: &Known| known.observed.version == version && known.observed.record != observed.record;
-        let is_back = match &self.seen {
-            Seen::Absent { gone } => look.absent && gone.is_some() && *gone == observed.record.uid,
-            _ => false,
-        };
+        // Of what is gone by now, it was gone already when the read was sent.
+        let is_back = look.absent && look.newest == self.newest && self.is_gone(&observed.record);
         version < look.newest
             || is_back
             || (look.absent && version == look.newest)
             || matches!(&self.seen, Seen::Record(known) if is_another(known))
+    }
+
+    /// Whether it is the object that was found to be gone.
+    fn is_gone(&self, record: &LeaderElectionRecord) -> bool {
+        matches!(&self.seen, Seen::Absent { gone: Some(gone) } if record.uid.as_ref() == Some(gone))
     }
 
     /// The store was restored from an older state: what was known of it counts for nothing.
@@ -247,14 +257,16 @@ impl Election {
             Phase::Campaigning(candidacy) => candidacy.attempt.as_ref().map(|(acquisition, _)| *acquisition),
             Phase::Leading(term) => (term.standing != Standing::Lost).then_some(term.acquisition),
         };
-        current == Some(write.acquisition) && now < write.sent_at + self.settings.renew_deadline
+        current == Some(write.acquisition)
+            && write.progress != Progress::Landed
+            && now < write.sent_at + self.settings.renew_deadline
     }
 }
 
 impl OpenWrite {
     /// Whether `record` is what this write leaves behind; a create cannot know its object's uid before it has landed.
     fn is(&self, record: &LeaderElectionRecord) -> bool {
-        let may_be_any_object = self.base == 0 && !self.has_landed;
+        let may_be_any_object = self.base == 0 && self.progress != Progress::Landed;
         (may_be_any_object || self.record.uid == record.uid) && self.record.same_fields(record)
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::messages::{Look, Request, Step, Verb};
-use super::{Election, OpenWrite, Phase, Seen, Standing};
+use super::{Election, OpenWrite, Phase, Progress, Seen, Standing};
 use crate::clock::{Moment, Now};
 use crate::config::JITTER_FACTOR;
 use crate::record::{LeaderElectionRecord, MicroTime, Observed, unix_micros};
@@ -50,8 +50,7 @@ impl Election {
             record: record.clone(),
             sent_at: now,
             acquisition,
-            has_landed: false,
-            is_overdue: false,
+            progress: Progress::Open,
         });
         self.send(
             now,

@@ -141,20 +141,27 @@ impl Election {
     pub fn heard(&mut self, now: Moment, received_at: Moment, event: WatchEvent) {
         match event {
             WatchEvent::Changed(observed) => {
-                if self.watch.tells(received_at, observed.version, Some(&observed.record), self.newest) {
-                    self.learn_told(now, received_at, observed);
+                match self.watch.tells(received_at, observed.version, Some(&observed.record), self.newest) {
+                    true => self.learn_told(now, received_at, observed),
+                    false => self.confirm(now),
                 }
             }
-            WatchEvent::Deleted { version } => {
-                if self.watch.tells(received_at, version, None, self.newest) {
-                    self.learn_deletion(now, version);
-                }
-            }
+            WatchEvent::Deleted { version } => match self.watch.tells(received_at, version, None, self.newest) {
+                true => self.learn_deletion(now, version),
+                false => self.confirm(now),
+            },
             // The driver says that with `watch_opened`, for it knows where the watch began. And a bookmark tells where a
             // watch may go on, which is the watcher's affair, and nothing of the lease.
             WatchEvent::Opened | WatchEvent::Bookmark { .. } => {}
         }
         self.settle();
+    }
+
+    /// What a watch told is not to be believed before a read has come to it: so that read is not put off.
+    fn confirm(&mut self, now: Moment) {
+        if self.watch.is_open() {
+            self.look_within(now, Duration::ZERO);
+        }
     }
 
     /// A watch is open: it goes on where the last one ended, or begins afresh with what is there.

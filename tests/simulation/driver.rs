@@ -126,15 +126,13 @@ impl World {
             }
             _ => None,
         };
-        let is_read = matches!(answer, Answer::Read(..));
         let closed = matches!(answer, Answer::Written(_)) && node.known.0 > sent.knowing;
-        let went_back =
-            is_read && shown.as_ref().is_some_and(|(version, record)| node.proves_restored(sent, *version, record));
-        match &shown {
-            Some((version, record)) if went_back => node.start_over(*version, record),
-            Some((version, record)) => drop(node.note(*version, Some(record))),
-            None if is_read && sent.knowing == node.known.0 => node.note_absence(),
-            None => {}
+        let mut went_back = false;
+        match &answer {
+            Answer::Read(_, Some(observed)) => went_back = node.note_read(sent, observed.version, &observed.record),
+            Answer::Read(_, None) if sent.knowing == node.known.0 => node.note_absence(),
+            Answer::Written(observed) => node.note_written(sent, observed.version, &observed.record),
+            _ => {}
         }
         trace!(self, "{} hears of {id}: {}", node.identity, trace::answer(&answer));
         let was_valid = node.valid(self.truth);
@@ -203,10 +201,8 @@ impl World {
     fn knows_its_writes(&self, index: usize) -> bool {
         match self.plan.suite {
             Suite::Promise | Suite::RunawayClocks => true,
-            // Doubled creates land again when what they made was deleted.
-            Suite::Operator => {
-                self.plan.steady_network && !self.plan.uid_blind && !self.store.is_forged(&self.nodes[index].identity)
-            }
+            // Also those that land again, or late, when what stood there was deleted.
+            Suite::Operator => !self.plan.uid_blind && !self.store.is_forged(&self.nodes[index].identity),
             Suite::Namesakes | Suite::Restored => false,
         }
     }

@@ -107,7 +107,7 @@ impl Node {
 
     /// Notes what was shown, if it is news.
     pub fn note(&mut self, version: u64, record: Option<&LeaderElectionRecord>) -> bool {
-        let news = version > self.known.0;
+        let news = version > self.known.0 && !record.is_some_and(|record| self.is_gone(record));
         if news {
             self.learn(version, record);
         }
@@ -122,13 +122,21 @@ impl Node {
         self.hinted.retain(|(hinted, _)| *hinted > version);
     }
 
+    /// Notes what a write has left. What was sent when less was known may be closed, and its answer ignored.
+    pub fn note_written(&mut self, sent: Sent, version: u64, record: &LeaderElectionRecord) {
+        match version > self.known.0 && self.known.0 > sent.knowing {
+            true => self.hinted.push((version, Some(record.clone()))),
+            false => drop(self.note(version, Some(record))),
+        }
+    }
+
     /// A read found nothing at the version that was known.
     pub fn note_absence(&mut self) {
         self.learn(self.known.0, None);
     }
 
     /// A read has proved that the store went back: what was known before counts for nothing.
-    pub fn start_over(&mut self, version: u64, record: &LeaderElectionRecord) {
+    fn start_over(&mut self, version: u64, record: &LeaderElectionRecord) {
         self.known = (version, Some(record.clone()));
         self.hinted.clear();
         self.gone = None;
@@ -139,18 +147,42 @@ impl Node {
     pub fn acts_by(&mut self, version: u64) {
         let hint = self.hinted.iter().rfind(|(hinted, _)| *hinted == version).cloned();
         if let Some((version, record)) = hint {
-            self.note(version, record.as_ref());
+            self.learn(version, record.as_ref());
         }
+    }
+
+    /// Whether it is the object that is known to be gone.
+    fn is_gone(&self, record: &LeaderElectionRecord) -> bool {
+        self.known.1.is_none() && record.uid.is_some() && record.uid == self.gone
+    }
+
+    /// Notes what a read shows, and whether it shows that the store went back.
+    pub fn note_read(&mut self, sent: Sent, version: u64, record: &LeaderElectionRecord) -> bool {
+        if self.proves_restored(sent, version, record) {
+            self.start_over(version, record);
+            return true;
+        }
+        if self.is_another(version, record) {
+            // It shows that to whoever does not believe what was hinted at since.
+            self.hinted.push((version, Some(record.clone())));
+        } else {
+            self.note(version, Some(record));
+        }
+        false
     }
 
     /// Whether a read shows that the store went back: by a version below one that was known when it was sent, by anything
     /// at one after which nothing was there then, by an object that was gone then, or by another record than the one that
     /// is known to have its version, for no two writes have the same, whichever of them was heard of first.
-    pub fn proves_restored(&self, sent: Sent, version: u64, record: &LeaderElectionRecord) -> bool {
-        let is_gone = self.known.1.is_none() && record.uid == self.gone;
+    fn proves_restored(&self, sent: Sent, version: u64, record: &LeaderElectionRecord) -> bool {
+        let was_gone = sent.knowing == self.known.0 && self.is_gone(record);
         version < sent.knowing
-            || (sent.absent && (version == sent.knowing || is_gone))
-            || (version == self.known.0 && self.known.1.as_ref().is_some_and(|known| known != record))
+            || (sent.absent && (version == sent.knowing || was_gone))
+            || (self.is_another(version, record) && self.hinted.is_empty())
+    }
+
+    fn is_another(&self, version: u64, record: &LeaderElectionRecord) -> bool {
+        version == self.known.0 && self.known.1.as_ref().is_some_and(|known| known != record)
     }
 
     /// What an event shows, if that is news.
@@ -160,8 +192,7 @@ impl Node {
             WatchEvent::Deleted { version } => (*version, None),
             _ => return None,
         };
-        let is_gone = self.known.1.is_none() && record.is_some_and(|record| record.uid == self.gone);
-        if self.doubts || is_gone {
+        if self.doubts || record.is_some_and(|record| self.is_gone(record)) {
             if version > self.known.0 {
                 self.hinted.push((version, record.cloned()));
             }

@@ -354,11 +354,88 @@ fn open_writes_a_copy_of_a_create_that_lands_after_a_deletion_is_a_loss() {
 }
 
 #[test]
-fn open_writes_a_create_is_closed_by_a_read_that_finds_an_object() {
+fn open_writes_a_create_that_a_read_overtook_is_ours_should_it_land_later() {
+    for outcome in [LockErrorKind::AlreadyExists, LockErrorKind::Timeout] {
+        let (mut scenario, create) = creating_after_a_deletion();
+        scenario.fails(create.id, outcome);
+        scenario.found(LeaderElectionRecord { uid: Some("uid-3".into()), ..held_by("third", 15) }, 13);
+        scenario.wait_out();
+        // That one was deleted at 14, and only then a copy of the create, or a slow one, came through.
+        scenario.found(made_anew(&create), 15);
+        assert!(
+            !scenario.events().iter().any(|event| matches!(event, Event::IdentityConflict | Event::Elected { .. }))
+        );
+        let fresh = scenario.write();
+        assert_eq!((fresh.base, fresh.record.holder()), (Some(15), Some(ME)), "taken over at once, as ours");
+        assert_ne!(fresh.record.acquire_time, create.record.acquire_time, "by a term of its own");
+    }
+}
+
+#[test]
+fn open_writes_a_copy_of_a_create_that_was_answered_is_ours_too() {
     let (mut scenario, create) = creating_after_a_deletion();
-    scenario.fails(create.id, LockErrorKind::AlreadyExists);
-    scenario.found(LeaderElectionRecord { uid: Some("uid-3".into()), ..held_by("third", 15) }, 13);
-    assert!(scenario.election.open.is_empty());
+    scenario.written(&create, made_anew(&create), 13);
+    scenario.elected();
+    scenario.guard_gone();
+    let release = scenario.write();
+    scenario.written(&release, LeaderElectionRecord { uid: Some("uid-2".into()), ..release.record.clone() }, 14);
+    scenario.wait_out();
+    scenario.found_nothing();
+    scenario.wait_out();
+    // The request was sent twice on its way, and the second copy has arrived.
+    scenario.found(LeaderElectionRecord { uid: Some("uid-3".into()), ..create.record.clone() }, 16);
+    assert!(!scenario.events().iter().any(|event| matches!(event, Event::IdentityConflict)));
+    let release = scenario.write();
+    assert_eq!((release.base, release.record.holder()), (Some(16), None), "nobody waits for it to run out");
+}
+
+#[test]
+fn open_writes_a_create_is_not_closed_by_a_read_that_was_sent_before_it() {
+    let mut scenario = Scenario::campaigning_on(held_by(OTHER, 15), 10);
+    scenario.wait_out();
+    let early = scenario.read();
+    scenario.fails(early.id, LockErrorKind::Timeout);
+    scenario.wait_out();
+    scenario.found_nothing();
+    let create = scenario.write();
+    // Made and deleted before the create was sent.
+    let unknown = LeaderElectionRecord { uid: Some("uid-1b".into()), ..held_by("third", 15) };
+    scenario.reads(early, unknown, 12);
+    scenario.written(&create, made_anew(&create), 15);
+    assert!(!scenario.events().iter().any(|event| matches!(event, Event::IdentityConflict)));
+    assert_eq!(scenario.write().base, Some(15), "ours, and taken over at once");
+}
+
+#[test]
+fn open_writes_a_create_is_waited_for_beside_a_read_that_was_sent_before_it() {
+    let mut scenario = Scenario::campaigning_on(held_by(OTHER, 15), 10);
+    scenario.wait_out();
+    let early = scenario.read();
+    scenario.fails(early.id, LockErrorKind::Timeout);
+    scenario.wait_out();
+    scenario.found_nothing();
+    let create = scenario.write();
+    scenario.fails(create.id, LockErrorKind::Timeout);
+    let unknown = LeaderElectionRecord { uid: Some("uid-1b".into()), ..held_by("third", 15) };
+    scenario.reads(early, unknown, 12);
+    scenario.election.close();
+    assert!(!matches!(scenario.next(), Step::Finished), "it may land yet");
+}
+
+#[test]
+fn open_writes_a_record_of_ours_that_somebody_puts_back_extends_nothing() {
+    let (mut scenario, create) = creating_after_a_deletion();
+    scenario.written(&create, made_anew(&create), 13);
+    let (deadline, _) = scenario.elected();
+    scenario.wait_out();
+    let renewal = scenario.write();
+    scenario.written(&renewal, LeaderElectionRecord { uid: Some("uid-2".into()), ..renewal.record.clone() }, 14);
+    scenario.wait_out();
+    let lost = scenario.write();
+    scenario.fails(lost.id, LockErrorKind::Conflict);
+    scenario.found(made_anew(&create), 15);
+    assert!(!deadline.is_valid(scenario.now), "what has landed is not adopted a second time");
+    assert_eq!(scenario.lost(), Some(StopReason::StoreRestored));
 }
 
 #[test]

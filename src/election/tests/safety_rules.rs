@@ -243,7 +243,8 @@ fn the_fencing_token_grows_over_deletion_and_re_creation() {
     scenario.election.campaign(false);
     let create = scenario.write();
     assert_eq!((create.base, create.record.lease_transitions), (None, Some(0)), "transitions begin anew");
-    scenario.applied(&create, 17);
+    let anew = LeaderElectionRecord { uid: Some("uid-2".into()), ..create.record.clone() };
+    scenario.written(&create, anew, 17);
     assert_eq!(scenario.elected().1, 17, "the token does not");
 }
 

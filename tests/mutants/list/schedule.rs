@@ -142,7 +142,7 @@ pub const MUTANTS: &[Mutant] = &[
         why: "what lands later is held by nobody until it runs out",
         edits: &[Edit {
             file: ELECTION,
-            old: "if self.open.iter().all(|write| write.has_landed || write.is_overdue) || self.lingered(now) {",
+            old: "if self.open.iter().all(|write| write.progress != Progress::Open) || self.lingered(now) {",
             new: "if self.closing || self.lingered(now) {",
         }],
         caught_by: Unit(
@@ -154,8 +154,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "its thread and its connections stay behind",
         edits: &[Edit {
             file: ELECTION,
-            old: "if self.open.iter().all(|write| write.has_landed || write.is_overdue) || self.lingered(now) {",
-            new: "if self.open.iter().all(|write| write.has_landed || write.is_overdue) {",
+            old: "if self.open.iter().all(|write| write.progress != Progress::Open) || self.lingered(now) {",
+            new: "if self.open.iter().all(|write| write.progress != Progress::Open) {",
         }],
         caught_by: Unit(
             "election::tests::numbered_rules::rule_6_a_closed_election_lingers_for_its_open_writes_at_most_for_the_renew_deadline",

@@ -54,8 +54,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "a server that lags behind tells of what was there before, and the create after it is lost",
         edits: &[Edit {
             file: LEARNING,
-            old: "&& observed.record.uid.as_ref() == Some(gone)",
-            new: "&& observed.record.uid.as_ref() == Some(gone) && gone.is_empty()",
+            old: "        if !self.is_gone(&observed.record) {\n",
+            new: "        if observed.version > 0 {\n",
         }],
         caught_by: Unit(
             "election::tests::open_writes::open_writes_a_create_is_not_closed_by_an_event_from_before_the_absence",
@@ -77,12 +77,78 @@ pub const MUTANTS: &[Mutant] = &[
         name: "a create may land twice",
         why: "its copy re-creates a lease that was deleted, and a term goes over from one object to another",
         edits: &[
-            Edit { file: LEARNING, old: "            create.has_landed = true;\n", new: "" },
+            Edit { file: LEARNING, old: "            create.progress = Progress::Landed;\n", new: "" },
             Edit { file: LEARNING, old: "let recreated = is_another && self", new: "let recreated = false && self" },
         ],
         caught_by: Unit(
             "election::tests::open_writes::open_writes_a_copy_of_a_create_that_lands_after_a_deletion_is_a_loss",
         ),
+    },
+    Mutant {
+        name: "a create is forgotten when a read overtakes it",
+        why: "landing when what the read found was deleted, it is taken for another process's",
+        edits: &[Edit {
+            file: LEARNING,
+            old: "        let is_news = self.learn(now, now, observed);\n",
+            new: "        let is_news = self.learn(now, now, observed);\n        self.open.retain(|write| write.base != 0 || write.id >= id);\n",
+        }],
+        caught_by: Unit(
+            "election::tests::open_writes::open_writes_a_create_that_a_read_overtook_is_ours_should_it_land_later",
+        ),
+    },
+    Mutant {
+        name: "a create is forgotten when it is answered",
+        why: "a copy of it that lands after a deletion is taken for another process's",
+        edits: &[Edit {
+            file: ELECTION,
+            old: "self.open.retain(|write| write.id != id || write.base == 0);",
+            new: "self.open.retain(|write| write.id != id);",
+        }],
+        caught_by: Unit("election::tests::open_writes::open_writes_a_copy_of_a_create_that_was_answered_is_ours_too"),
+    },
+    Mutant {
+        name: "a create is overtaken by a read that was sent before it",
+        why: "a closed election does not wait for it, and what lands is held by nobody until it runs out",
+        edits: &[Edit {
+            file: LEARNING,
+            old: "filter(|write| write.base == 0 && write.id < id) {",
+            new: "filter(|write| write.base == 0 && write.id > 0) {",
+        }],
+        caught_by: Unit(
+            "election::tests::open_writes::open_writes_a_create_is_waited_for_beside_a_read_that_was_sent_before_it",
+        ),
+    },
+    Mutant {
+        name: "a create that has landed is adopted again",
+        why: "whoever puts the old record back extends a term",
+        edits: &[Edit {
+            file: LEARNING,
+            old: "            && write.progress != Progress::Landed\n            && now",
+            new: "            && now",
+        }],
+        caught_by: Unit(
+            "election::tests::open_writes::open_writes_a_record_of_ours_that_somebody_puts_back_extends_nothing",
+        ),
+    },
+    Mutant {
+        name: "a late read of a lease that is gone is news",
+        why: "a lease that is not there is waited out",
+        edits: &[Edit {
+            file: LEARNING,
+            old: "        if self.is_gone(&observed.record) {\n            return false;",
+            new: "        if observed.version == 0 {\n            return false;",
+        }],
+        caught_by: Unit("election::tests::order::order_a_late_read_of_an_object_that_is_gone_is_no_news"),
+    },
+    Mutant {
+        name: "a read from another absence proves a restored store",
+        why: "a term ends, and all that is known is forgotten, for nothing",
+        edits: &[Edit {
+            file: LEARNING,
+            old: "look.absent && look.newest == self.newest && self",
+            new: "look.absent && self",
+        }],
+        caught_by: Unit("election::tests::order::order_a_read_from_another_absence_proves_no_restored_store"),
     },
     Mutant {
         name: "after a restore events are believed",
@@ -91,6 +157,16 @@ pub const MUTANTS: &[Mutant] = &[
         caught_by: Unit(
             "election::tests::order::order_an_api_server_that_was_not_restarted_with_its_store_is_not_believed",
         ),
+    },
+    Mutant {
+        name: "an event that is not believed waits for the next look",
+        why: "after a restore a release is noticed a retry period late",
+        edits: &[Edit {
+            file: WATCHING,
+            old: "self.look_within(now, Duration::ZERO);",
+            new: "self.look_within(now, Duration::from_secs(1));",
+        }],
+        caught_by: Unit("election::tests::order::order_after_a_restore_an_event_only_triggers_a_read"),
     },
     Mutant {
         name: "a read that contradicts a watch changes nothing",
