@@ -396,8 +396,16 @@ impl Election {
         let (acquisition, acquire_time) = candidacy.attempt.get_or_insert_with(|| {
             self.last_acquisition += 1;
             // Random digits keep two processes with one identity from writing the same record.
-            let micros = stamp - stamp % 1_000_000 + self.random.u64(..1_000_000);
-            (self.last_acquisition, MicroTime::from_unix_micros(micros))
+            let mut drawn = || MicroTime::from_unix_micros(stamp - stamp % 1_000_000 + self.random.u64(..1_000_000));
+            let taken = match &self.seen {
+                Seen::Record(known) => known.observed.record.acquire_time.clone(),
+                _ => None,
+            };
+            let mut acquire_time = drawn();
+            while taken.as_ref() == Some(&acquire_time) {
+                acquire_time = drawn();
+            }
+            (self.last_acquisition, acquire_time)
         });
         let (acquisition, acquire_time) = (*acquisition, acquire_time.clone());
         if let Some(round) = &mut candidacy.round {

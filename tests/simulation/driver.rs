@@ -185,6 +185,7 @@ impl World {
                 Command::WatchOpened { afresh } => node.election.watch_opened(now, afresh),
                 Command::WatchLost => node.election.watch_lost(now),
                 Command::Heard { received_at, event } => {
+                    node.heard_in_second();
                     shown = node.note_event(&event);
                     node.election.heard(now, received_at, event);
                 }

@@ -201,6 +201,11 @@ impl Node {
         self.note(version, record).then(|| (version, self.known_uid().cloned()))
     }
 
+    /// What is heard costs a step, however much is.
+    pub fn heard_in_second(&mut self) {
+        self.steps_in_second.1 = self.steps_in_second.1.saturating_sub(1);
+    }
+
     pub fn cut(&self, truth: Nanos) -> Option<Cut> {
         self.cut.filter(|(_, until)| truth < *until).map(|(cut, _)| cut)
     }

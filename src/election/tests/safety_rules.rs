@@ -232,6 +232,17 @@ fn renew_time_the_digits_of_acquire_time_are_random_for_each_acquisition() {
 }
 
 #[test]
+fn renew_time_the_digits_of_acquire_time_are_never_those_that_stand_there() {
+    let drawn_on = |record: LeaderElectionRecord| {
+        let mut scenario = Scenario::campaigning_on(record, 10);
+        scenario.write().record.acquire_time
+    };
+    let would_be_drawn = drawn_on(held_by("", 1));
+    let standing = LeaderElectionRecord { acquire_time: would_be_drawn.clone(), ..held_by("", 1) };
+    assert_ne!(drawn_on(standing), would_be_drawn, "the same process may acquire twice within a second");
+}
+
+#[test]
 fn the_fencing_token_grows_over_deletion_and_re_creation() {
     let (mut scenario, ..) = Scenario::leading();
     scenario.wait_out();

@@ -92,6 +92,18 @@ pub const MUTANTS: &[Mutant] = &[
         caught_by: Simulation("the_promise_holds"),
     },
     Mutant {
+        name: "an acquisition may have the time of the one before",
+        why: "whoever tells acquisitions apart by it sees one term where there are two",
+        edits: &[Edit {
+            file: ELECTION,
+            old: "while taken.as_ref() == Some(&acquire_time) {",
+            new: "while taken.is_none() && taken.as_ref() == Some(&acquire_time) {",
+        }],
+        caught_by: Unit(
+            "election::tests::safety_rules::renew_time_the_digits_of_acquire_time_are_never_those_that_stand_there",
+        ),
+    },
+    Mutant {
         name: "only the last open write is remembered",
         why: "an earlier one that lands is taken for a stranger's",
         edits: &[Edit {
