@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 const USAGE: &str = "\
 Usage: leader_election --lease-lock-name NAME [FLAGS]
 
-      --kubeconfig FILE            default: in-cluster, else KUBECONFIG, else ~/.kube/config
+      --kubeconfig FILE            default: KUBECONFIG, else in-cluster, else ~/.kube/config
       --id ID                      this candidate's identity (default: host name and random bits)
       --lease-lock-name NAME       the Lease to campaign for
       --lease-lock-namespace NS    its namespace (default: the context's)

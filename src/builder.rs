@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::kube::{Client, ClientConfig};
 use crate::lock::Lock;
 use crate::lock::lease::LeaseLock;
+use crate::log_fields::{LogFields, log_with};
 use crate::sync::Arc;
 
 /// Sets up a [`LeaderElector`]. Made by [`LeaderElector::builder`].
@@ -228,7 +229,7 @@ impl LeaderElectorBuilder {
         self.config.validate()
     }
 
-    /// Finds the cluster (in-cluster, else kubeconfig) and starts the elector's thread. It reads files and environment;
+    /// Finds the cluster ([`ClientConfig::infer`]: `KUBECONFIG`, else in-cluster, else `~/.kube/config`) and starts the elector's thread. It reads files and environment;
     /// it does not talk to the API server.
     ///
     /// # Errors
@@ -277,7 +278,13 @@ impl LeaderElectorBuilder {
             Some(namespace) => namespace,
             None => client.default_namespace().to_owned(),
         };
+        let (server, source) = (client.server(), client.source().to_owned());
         let lock = LeaseLock::new(client, &namespace, &self.name)?;
+        let fields = LogFields::new(&lock, &settings.identity);
+        log_with!(
+            log::Level::Info, fields, server = server.as_str(), source = source.as_str(), namespace = namespace.as_str();
+            "candidate {} at {server} ({source})", fields.identity
+        );
         LeaderElector::spawn(settings, Arc::new(lock))
     }
 

@@ -2,15 +2,19 @@
 
 use std::time::Duration;
 
+use log::Level;
+
 use crate::campaign::Pending;
 use crate::clock::{self, Moment, Now};
 use crate::deadline::Deadline;
 use crate::election::{Answer, Election, Event, Request, Step, StopReason, Verb};
 use crate::error::Error;
+use crate::failure_log::FailureLog;
 use crate::guard::{LeaderGuard, Term};
 use crate::health::HealthCheck;
 use crate::link::{Command, Link, Patience, Word};
-use crate::lock::{Lock, LockError};
+use crate::lock::{Lock, LockError, LockErrorKind};
+use crate::log_fields::{LogFields, log_with};
 use crate::sync::Arc;
 use crate::sync::channel::{Receiver, Sender};
 use crate::transition::Subscriptions;
@@ -37,7 +41,10 @@ pub(crate) struct Driver {
     /// Who waits for the release of the last term.
     releasing: Option<Sender<Word>>,
     troubles: [Trouble; 3],
+    /// Of other processes with our identity.
+    conflicts: FailureLog,
     last_error: Option<LockError>,
+    fields: LogFields,
 }
 
 /// How a verb has fared.
@@ -46,8 +53,7 @@ struct Trouble {
     ever_succeeded: bool,
     /// Since when it has failed in a way that cannot mend itself, and when it last did.
     hopeless: Option<(Moment, Moment)>,
-    /// What was last logged of it.
-    logged: Option<crate::lock::LockErrorKind>,
+    log: FailureLog,
 }
 
 impl Driver {
@@ -58,6 +64,7 @@ impl Driver {
         commands: Receiver<Command>,
         watcher: Watcher,
         shared: Shared,
+        fields: LogFields,
     ) -> Self {
         Self {
             renew_deadline,
@@ -69,7 +76,9 @@ impl Driver {
             term: None,
             releasing: None,
             troubles: Default::default(),
+            conflicts: FailureLog::default(),
             last_error: None,
+            fields,
         }
     }
 
@@ -162,22 +171,22 @@ impl Driver {
         let trouble = &mut self.troubles[verb];
         trouble.ever_succeeded = true;
         trouble.hopeless = None;
-        if trouble.logged.take().is_some() {
-            log::info!("{}: {name} works again", self.lock.describe());
+        if let Some(level) = trouble.log.works() {
+            log_with!(level, self.fields; "{name} works again");
         }
     }
 
     /// Notes a failure; gives it back when a campaign should hear of it, because it will not mend itself.
     fn failed(&mut self, now: Moment, name: &str, verb: usize, error: LockError) -> Option<LockError> {
-        use crate::lock::LockErrorKind::{AlreadyExists, Conflict, Interrupted};
+        use LockErrorKind::{AlreadyExists, Conflict, Interrupted};
         if matches!(error.kind(), Conflict | AlreadyExists | Interrupted) {
-            log::debug!("{}: {name}: {error}", self.lock.describe());
+            log_with!(Level::Debug, self.fields; "{name}: {error}");
             self.last_error = None;
             return None;
         }
         let trouble = &mut self.troubles[verb];
-        if trouble.logged.replace(error.kind()) != Some(error.kind()) {
-            log::warn!("{}: {name} fails and will be tried again: {error}", self.lock.describe());
+        if let Some(level) = trouble.log.failed(now, error.kind()) {
+            log_with!(level, self.fields, reason = error.to_string().as_str(); "{name} fails and will be tried again: {error}");
         }
         self.last_error = Some(error.clone());
         if error.can_mend_itself() || trouble.ever_succeeded {
@@ -199,7 +208,12 @@ impl Driver {
             told = true;
             match event {
                 Event::Leader(leader) => {
-                    log::debug!("{}: the leader is {leader:?}", self.lock.describe());
+                    match &leader {
+                        Some(leader) => {
+                            log_with!(Level::Info, self.fields, leader = leader.as_str(); "{leader} leads");
+                        }
+                        None => log_with!(Level::Info, self.fields; "nobody leads"),
+                    }
                     self.shared.subscriptions.new_leader(leader);
                 }
                 Event::Elected { deadline, fencing_token } => self.elected(deadline, fencing_token),
@@ -215,17 +229,20 @@ impl Driver {
                     self.shared.pending.round_over(error, &self.shared.link);
                 }
                 Event::WatchStale => {
-                    log::debug!("{}: the watch is given up for a new one", self.lock.describe());
+                    log_with!(Level::Debug, self.fields; "the watch is given up for a new one");
                     self.watcher.restart();
                 }
-                Event::IdentityConflict => log::error!(
-                    "{}: another process uses our identity: every candidate needs its own",
-                    self.lock.describe()
-                ),
-                Event::Predecessor => log::info!(
-                    "{}: held under our identity, by a process before this one: it has to run out, unless \
-                     reclaim_own_identity(true) says that no two processes ever share one",
-                    self.lock.describe()
+                Event::IdentityConflict => {
+                    self.conflicts.works();
+                    let told = self.conflicts.failed(clock::now(), LockErrorKind::Conflict);
+                    let level = if told == Some(Level::Warn) { Level::Error } else { Level::Debug };
+                    log_with!(level, self.fields; "another process uses our identity: every candidate needs its own");
+                }
+                Event::Predecessor => log_with!(
+                    Level::Info,
+                    self.fields;
+                    "held under our identity, by a process before this one: it has to run out, unless \
+                     reclaim_own_identity(true) says that no two processes ever share one"
                 ),
             }
         }
@@ -237,7 +254,8 @@ impl Driver {
             let now = clock::now();
             return self.election.guard_gone(now, now);
         }
-        log::info!("{}: started leading, fencing token {fencing_token}", self.lock.describe());
+        self.fields.token = Some(fencing_token);
+        log_with!(Level::Info, self.fields; "started leading, fencing token {fencing_token}");
         let term = Arc::new(Term::new(deadline, fencing_token));
         self.term = Some(Arc::clone(&term));
         self.shared.subscriptions.started(fencing_token);
@@ -254,12 +272,12 @@ impl Driver {
         let Some(term) = &self.term else { return };
         // Whoever ended the term first has said why.
         let reason = term.end(reason);
-        match &reason {
-            StopReason::Released | StopReason::SteppedDown => {
-                log::info!("{}: stopped leading: {reason}", self.lock.describe());
-            }
-            _ => log::warn!("{}: stopped leading: {reason}", self.lock.describe()),
-        }
+        let level = match &reason {
+            StopReason::Released | StopReason::SteppedDown => Level::Info,
+            _ => Level::Warn,
+        };
+        log_with!(level, self.fields, reason = reason.to_string().as_str(); "stopped leading: {reason}");
+        self.fields.token = None;
         if reason != StopReason::Released {
             self.shared.health.term_ended();
         }
@@ -316,7 +334,9 @@ mod tests {
         let lock: Arc<dyn Lock> = Arc::new(NoLock);
         let (sender, commands) = channel::unbounded();
         let watcher = Watcher::spawn(Arc::clone(&lock), sender.clone(), &settings, Arc::clone(&patience)).unwrap();
-        let link = Link::new(sender, Arc::clone(&lock), settings.release_timeout, Arc::clone(&patience));
+        let fields = LogFields::new(&*lock, &settings.identity);
+        let link =
+            Link::new(sender, Arc::clone(&lock), settings.release_timeout, Arc::clone(&patience), fields.clone());
         let shared = Shared {
             link: Arc::new(link),
             pending: Arc::default(),
@@ -324,7 +344,7 @@ mod tests {
             subscriptions: Arc::default(),
             health: HealthCheck::new(settings.lease_duration),
         };
-        Driver::new(election, settings.renew_deadline, lock, commands, watcher, shared)
+        Driver::new(election, settings.renew_deadline, lock, commands, watcher, shared, fields)
     }
 
     /// The holder has ended its term, and its word is still on the way when the thread learns of another end.

@@ -12,6 +12,7 @@ use crate::guard::LeaderGuard;
 use crate::health::HealthCheck;
 use crate::link::{Command, Link, Patience};
 use crate::lock::Lock;
+use crate::log_fields::LogFields;
 use crate::sync::channel::{self, Receiver};
 use crate::sync::{Arc, Instant, thread};
 use crate::transition::{Subscriptions, Transition};
@@ -71,7 +72,9 @@ impl LeaderElector {
         let patience = Arc::new(Patience::new(election.interrupt_after()));
         let watcher = Watcher::spawn(Arc::clone(&lock), sender.clone(), &settings, Arc::clone(&patience))
             .map_err(Error::Thread)?;
-        let link = Link::new(sender, Arc::clone(&lock), settings.release_timeout, Arc::clone(&patience));
+        let fields = LogFields::new(&*lock, &settings.identity);
+        let link =
+            Link::new(sender, Arc::clone(&lock), settings.release_timeout, Arc::clone(&patience), fields.clone());
         let shared = Shared {
             link: Arc::new(link),
             pending: Arc::new(Pending::default()),
@@ -81,7 +84,7 @@ impl LeaderElector {
         };
         let elector =
             Self { identity: settings.identity.clone(), description: lock.describe(), shared: shared.clone() };
-        let driver = Driver::new(election, settings.renew_deadline, lock, commands, watcher, shared);
+        let driver = Driver::new(election, settings.renew_deadline, lock, commands, watcher, shared, fields);
         thread::Builder::new()
             .name("leasehold".into())
             .stack_size(STACK_SIZE)

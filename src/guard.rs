@@ -11,6 +11,7 @@ use crate::deadline::Deadline;
 use crate::election::StopReason;
 use crate::error::Error;
 use crate::link::{Command, Link};
+use crate::log_fields::log_with;
 use crate::sync::channel::{self, Receiver, Sender};
 use crate::sync::{Arc, Mutex};
 
@@ -382,7 +383,8 @@ impl Drop for LeaderGuard {
         if let Some(link) = self.link.take()
             && let Err(error) = link.release()
         {
-            log::warn!("{error}");
+            let fields = link.log_fields(self.term.fencing_token);
+            log_with!(log::Level::Warn, fields, reason = error.to_string().as_str(); "{error}");
         }
     }
 }

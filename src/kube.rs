@@ -49,6 +49,7 @@ mod status;
 mod stream;
 mod tls;
 mod transport;
+mod user_agent;
 
 #[cfg(test)]
 mod tests;

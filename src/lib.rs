@@ -79,6 +79,7 @@ pub mod election;
 mod election;
 mod elector;
 mod error;
+mod failure_log;
 #[cfg(all(feature = "testing", feature = "kubeconfig"))]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -87,6 +88,7 @@ mod health;
 pub mod kube;
 mod link;
 mod lock;
+mod log_fields;
 mod record;
 mod sync;
 #[cfg(feature = "testing")]

@@ -6,6 +6,7 @@ use crate::clock::{self, Moment};
 use crate::election::InterruptAfter;
 use crate::error::Error;
 use crate::lock::{Lock, WatchEvent};
+use crate::log_fields::LogFields;
 use crate::sync::channel::{self, RecvTimeoutError, Sender};
 use crate::sync::thread::{self, ThreadId};
 use crate::sync::{Arc, AtomicBool, AtomicU64, Instant, OnceLock, Ordering};
@@ -79,6 +80,7 @@ pub(crate) struct Link {
     patience: Arc<Patience>,
     thread: OnceLock<ThreadId>,
     busy: AtomicBool,
+    fields: LogFields,
 }
 
 impl Link {
@@ -87,8 +89,15 @@ impl Link {
         lock: Arc<dyn Lock>,
         release_timeout: Duration,
         patience: Arc<Patience>,
+        fields: LogFields,
     ) -> Self {
-        Self { commands, lock, release_timeout, patience, thread: OnceLock::new(), busy: AtomicBool::new(false) }
+        let (thread, busy) = (OnceLock::new(), AtomicBool::new(false));
+        Self { commands, lock, release_timeout, patience, thread, busy, fields }
+    }
+
+    /// What is said about a guard has these.
+    pub(crate) fn log_fields(&self, token: u64) -> LogFields {
+        LogFields { token: Some(token), ..self.fields.clone() }
     }
 
     /// Called by the elector's thread, so that it is known again.

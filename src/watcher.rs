@@ -3,10 +3,14 @@
 use std::io;
 use std::time::Duration;
 
+use log::Level;
+
 use crate::clock;
 use crate::config::Settings;
+use crate::failure_log::FailureLog;
 use crate::link::{Command, Patience};
 use crate::lock::{Lock, LockError, LockErrorKind, WatchEvent, WatchStop};
+use crate::log_fields::{LogFields, log_with};
 use crate::sync::channel::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
 use crate::sync::{Arc, Instant, Mutex, thread};
 
@@ -39,7 +43,8 @@ struct Watching {
     told: bool,
     /// How many watches have failed, or were given up without having told anything.
     failures: u32,
-    logged: Option<LockErrorKind>,
+    log: FailureLog,
+    fields: LogFields,
 }
 
 #[derive(PartialEq)]
@@ -56,6 +61,7 @@ impl Watcher {
         patience: Arc<Patience>,
     ) -> io::Result<Self> {
         let (wake, woken) = channel::bounded(1);
+        let fields = LogFields::new(&*lock, &settings.identity);
         let current = Arc::new(Mutex::new(WatchStop::new()));
         let watching = Watching {
             lock,
@@ -68,7 +74,8 @@ impl Watcher {
             after: None,
             told: false,
             failures: 0,
-            logged: None,
+            log: FailureLog::default(),
+            fields,
         };
         thread::Builder::new().name("leasehold-watch".into()).stack_size(STACK_SIZE).spawn(move || watching.run())?;
         Ok(Self { wake: Some(wake), current })
@@ -149,14 +156,14 @@ impl Watching {
     }
 
     fn watch(&mut self, stop: &WatchStop) -> Result<(), LockError> {
-        let Self { lock, tell, patience, identity, after, told, logged, .. } = self;
+        let Self { lock, tell, patience, identity, after, told, log, fields, .. } = self;
         let begin = *after;
         lock.watch(begin, stop, &mut |event| {
             let received_at = clock::now();
             let version = match &event {
                 WatchEvent::Opened => {
-                    if logged.take().is_some() {
-                        log::info!("{}: watch works again", lock.describe());
+                    if let Some(level) = log.works() {
+                        log_with!(level, fields; "watch works again");
                     }
                     let _ = tell.send(Command::WatchOpened { afresh: begin.is_none() });
                     return;
@@ -191,24 +198,28 @@ impl Watching {
         if self.told && lasted > if given_up { LONGEST_PAUSE } else { self.retry_period } {
             self.failures = 0;
         }
-        let lease = self.lock.describe();
-        let first = self.logged.replace(error.kind()) != Some(error.kind());
+        let fails = match error.kind() {
+            LockErrorKind::Interrupted | LockErrorKind::Expired => None,
+            kind => self.log.failed(clock::now(), kind),
+        };
+        let reason = error.to_string();
         let pause = match error.kind() {
             LockErrorKind::Interrupted => self.again_at_once_the_first_time(),
             LockErrorKind::Expired => {
                 self.after = None;
-                log::debug!("{lease}: watch begins anew: {error}");
+                log_with!(Level::Debug, self.fields, reason = reason.as_str(); "watch begins anew: {error}");
                 self.again_at_once_the_first_time()
             }
             LockErrorKind::Forbidden | LockErrorKind::Unauthorized => {
-                if first {
-                    log::warn!("{lease}: polling, which delays take-overs and costs requests: {error}");
+                if let Some(level) = fails {
+                    let what = "polling, which delays take-overs and costs requests";
+                    log_with!(level, self.fields, reason = reason.as_str(); "{what}: {error}");
                 }
                 jittered(REFUSED)
             }
             _ => {
-                if first {
-                    log::warn!("{lease}: polling until the watch works again: {error}");
+                if let Some(level) = fails {
+                    log_with!(level, self.fields, reason = reason.as_str(); "polling until the watch works again: {error}");
                 }
                 self.back_off()
             }
@@ -288,7 +299,8 @@ mod tests {
             after: Some(7),
             told: false,
             failures: 0,
-            logged: None,
+            log: FailureLog::default(),
+            fields: LogFields::new(&NoLock, "me"),
         };
         (watching, wake)
     }

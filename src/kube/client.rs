@@ -52,7 +52,9 @@ pub struct Client {
 }
 
 struct Shared {
+    source: String,
     endpoint: Endpoint,
+    user_agent: String,
     default_namespace: String,
     tls_settings: TlsSettings,
     /// Built once: reading the system's roots takes a while. `None` for plain HTTP.
@@ -91,12 +93,14 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Config`] when certificates, keys or headers of the configuration are not usable.
+    /// [`ErrorKind::Config`] when certificates, keys or headers of the configuration are not usable, or a token or password
+    /// would go to another machine in clear.
     pub fn new(config: ClientConfig) -> Result<Self, Error> {
         Self::with_network(config, System)
     }
 
     pub(super) fn with_network(config: ClientConfig, network: impl Network) -> Result<Self, Error> {
+        config.check_secrecy(str::to_owned)?;
         let tls = match config.endpoint.is_https() {
             true => Some(config.tls.parts(config.endpoint.host(), None)?),
             false => None,
@@ -104,7 +108,9 @@ impl Client {
         let shared = Shared {
             auth: Auth::new(config.auth)?,
             impersonation: config.impersonation.headers()?,
+            source: config.source,
             endpoint: config.endpoint,
+            user_agent: config.user_agent,
             default_namespace: config.default_namespace,
             tls_settings: config.tls,
             tls,
@@ -118,6 +124,16 @@ impl Client {
     /// The namespace of the context or of the service account, else `default`.
     pub fn default_namespace(&self) -> &str {
         &self.shared.default_namespace
+    }
+
+    /// The URL of the server, without credentials.
+    pub fn server(&self) -> String {
+        self.shared.endpoint.url()
+    }
+
+    /// For people: where the configuration was found.
+    pub(crate) fn source(&self) -> &str {
+        &self.shared.source
     }
 
     /// Sends a request and waits for the answer.
@@ -266,7 +282,7 @@ impl Shared {
             .max_redirects_will_error(false)
             // The connector sees to proxies; ureq would take one from the environment by other rules than Go's.
             .proxy(None)
-            .user_agent(super::USER_AGENT)
+            .user_agent(self.user_agent.as_str())
             .accept("application/json")
             .accept_encoding("identity")
             .max_idle_age(MAX_IDLE)

@@ -17,6 +17,7 @@ use super::in_cluster;
 use super::proxy::Proxy;
 use super::secret::Secret;
 use super::tls::{Identity, TlsSettings, certificates};
+use super::user_agent;
 
 /// The environment, as a parameter, so that nothing in here depends on the process's own.
 pub(super) type Env<'a> = &'a dyn Fn(&str) -> Option<OsString>;
@@ -34,12 +35,15 @@ pub(super) type Env<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 /// ```
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
+    /// For people: where this was found.
+    pub(super) source: String,
     pub(super) endpoint: Endpoint,
     pub(super) default_namespace: String,
     pub(super) tls: TlsSettings,
     pub(super) auth: AuthConfig,
     pub(super) impersonation: Impersonation,
     pub(super) proxy: Option<Proxy>,
+    pub(super) user_agent: String,
 }
 
 /// How to prove who we are, apart from a client certificate.
@@ -63,13 +67,16 @@ pub(super) struct Impersonation {
 }
 
 impl ClientConfig {
-    /// Finds the cluster as `kubectl` and client-go do: in a pod the service account, else the kubeconfig.
+    /// Finds the cluster in the order of controller-runtime: the files in `KUBECONFIG` if that is set and not empty, else
+    /// the service account of the pod this runs in, else `~/.kube/config`.
     ///
-    /// In a pod means that `KUBERNETES_SERVICE_HOST` is set and the service account's token file exists.
+    /// In a pod means that `KUBERNETES_SERVICE_HOST` is set and the service account's token file exists. Two candidates that
+    /// find two clusters are two leaders: so what was asked for and cannot be used is an error, and nothing else is tried.
     ///
     /// # Errors
     ///
-    /// [`Config`](super::ErrorKind::Config) when neither is there, or what is there is not usable.
+    /// [`Config`](super::ErrorKind::Config) when none is there, or what is there is not usable, or `KUBECONFIG` is set for a
+    /// program that was built without the feature `kubeconfig`.
     ///
     /// ```no_run
     /// let config = leasehold::kube::ClientConfig::infer()?;
@@ -82,20 +89,27 @@ impl ClientConfig {
     }
 
     pub(super) fn infer_from(env: Env<'_>, service_account: &Path) -> Result<Self, Error> {
-        if in_cluster::is_inside(env, service_account) {
+        let is_asked_for = env("KUBECONFIG").is_some_and(|list| !list.is_empty());
+        if !is_asked_for && in_cluster::is_inside(env, service_account) {
             return in_cluster::load(env, service_account);
         }
         #[cfg(feature = "kubeconfig")]
         return Kubeconfig::load_from(env)?.client_config_from(None, env);
         #[cfg(not(feature = "kubeconfig"))]
-        in_cluster::load(env, service_account)
+        match is_asked_for {
+            true => {
+                Err(Error::config("KUBECONFIG", "is set, and this program was built without the feature kubeconfig"))
+            }
+            false => in_cluster::load(env, service_account),
+        }
     }
 
     /// Uses the service account of the pod this runs in.
     ///
     /// Reads `KUBERNETES_SERVICE_HOST`, `KUBERNETES_SERVICE_PORT` and the files in
     /// `/var/run/secrets/kubernetes.io/serviceaccount`. The token is read again when it is a minute old and whenever
-    /// the server rejects it, for kubelets rotate it.
+    /// the server rejects it, for kubelets rotate it. The namespace is that of `POD_NAMESPACE` if it is set, else that of
+    /// the file beside the token, else `default`.
     ///
     /// # Errors
     ///
@@ -129,23 +143,26 @@ impl ClientConfig {
     /// A server by its URL, without credentials and without looking at the environment.
     ///
     /// The URL may have a path, which goes in front of the path of every request. `https` trusts the system's roots
-    /// unless [`with_ca_pem`](Self::with_ca_pem) is called.
+    /// unless [`with_ca_pem`](Self::with_ca_pem) is called. Over `http` no token and no password is sent but to this very
+    /// machine: [`Client::new`](super::Client::new) refuses that.
     ///
     /// # Errors
     ///
     /// [`Config`](super::ErrorKind::Config) when it is not an `http` or `https` URL.
     pub fn new(url: &str) -> Result<Self, Error> {
-        Ok(Self::for_endpoint(Endpoint::parse(url, "server")?))
+        Ok(Self::for_endpoint(Endpoint::parse(url, "server")?, "given by the program"))
     }
 
-    pub(super) fn for_endpoint(endpoint: Endpoint) -> Self {
+    pub(super) fn for_endpoint(endpoint: Endpoint, source: impl Into<String>) -> Self {
         ClientConfig {
+            source: source.into(),
             endpoint,
             default_namespace: "default".to_owned(),
             tls: TlsSettings::default(),
             auth: AuthConfig::None,
             impersonation: Impersonation::default(),
             proxy: None,
+            user_agent: user_agent::default(),
         }
     }
 
@@ -221,9 +238,47 @@ impl ClientConfig {
         Ok(self)
     }
 
+    /// Sets the `User-Agent` of every request, by which audit logs tell programs apart, and in front of whose first slash
+    /// stands the manager that `metadata.managedFields` names.
+    ///
+    /// Default: `<program>/unknown (<os>/<arch>) leasehold/<version>`, with the name of the program's file; its version
+    /// only the program itself knows.
+    ///
+    /// # Errors
+    ///
+    /// [`Config`](super::ErrorKind::Config) when it is empty or holds anything but printable ASCII.
+    ///
+    /// ```
+    /// use leasehold::kube::ClientConfig;
+    ///
+    /// let config = ClientConfig::new("https://10.0.0.1:6443")?
+    ///     .with_user_agent(concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION")))?;
+    /// # Ok::<(), leasehold::kube::Error>(())
+    /// ```
+    pub fn with_user_agent(mut self, user_agent: impl Into<String>) -> Result<Self, Error> {
+        self.user_agent = user_agent::check(user_agent.into())?;
+        Ok(self)
+    }
+
     /// The URL of the server, without credentials.
     pub fn server(&self) -> String {
         self.endpoint.url()
+    }
+
+    /// Refuses to send a secret in clear. What stays on this machine does not; what goes through a proxy leaves it.
+    pub(super) fn check_secrecy(&self, place: impl Fn(&str) -> String) -> Result<(), Error> {
+        let stays_here = self.endpoint.is_loopback() && self.proxy.is_none();
+        let field = match &self.auth {
+            _ if self.endpoint.is_https() || stays_here => return Ok(()),
+            AuthConfig::None => return Ok(()),
+            AuthConfig::Fixed(secret) if secret.expose().starts_with("Basic ") => "password",
+            AuthConfig::Fixed(_) => "token",
+            AuthConfig::TokenFile(_) => "tokenFile",
+            #[cfg(feature = "kubeconfig")]
+            AuthConfig::Exec(_) => "exec",
+        };
+        let server = self.server();
+        Err(Error::config(place(field), format!("would go in clear to {server}; use https, or leave it out")))
     }
 }
 
@@ -286,6 +341,26 @@ mod tests {
         assert!(!text.contains("hunter2") && !text.contains("Basic"), "{text}");
         let text = format!("{:?}", config.with_token("hunter2"));
         assert!(!text.contains("hunter2"), "{text}");
+    }
+
+    #[test]
+    fn no_secret_goes_in_clear_to_another_machine() {
+        let plain = |url: &str| ClientConfig::new(url).unwrap();
+        let refused = |config: ClientConfig, field: &str| {
+            let error = crate::kube::Client::new(config).unwrap_err().to_string();
+            assert!(error.contains(field) && error.contains("in clear") && !error.contains("hunter2"), "{error}");
+        };
+        for url in ["http://10.0.0.1:8080", "http://api.test", "http://localhost.api.test", "http://[fd00::1]"] {
+            refused(plain(url).with_token("hunter2"), "token");
+            refused(plain(url).with_basic_auth("me", "hunter2"), "password");
+            refused(plain(url).with_token_file("/tmp/hunter2"), "tokenFile");
+            assert!(crate::kube::Client::new(plain(url)).is_ok(), "without one there is nothing to hide");
+        }
+        for url in ["http://127.0.0.1:8001", "http://[::1]", "http://localhost", "https://api.test"] {
+            assert!(plain(url).with_token("hunter2").check_secrecy(str::to_owned).is_ok(), "{url}");
+        }
+        let tunnelled = plain("http://localhost").with_token("hunter2").with_proxy("http://10.0.0.1:3128").unwrap();
+        refused(tunnelled, "token");
     }
 
     #[test]

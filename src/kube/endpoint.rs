@@ -1,5 +1,7 @@
 //! Where the server is: scheme, host, port and the path in front of every request.
 
+use std::net::IpAddr;
+
 use ureq::http::Uri;
 use ureq::http::uri::{Authority, PathAndQuery, Scheme};
 
@@ -27,11 +29,12 @@ impl Endpoint {
         if authority.as_str().contains('@') {
             return Err(Error::config(place, "must not hold a user name or password; put them under users"));
         }
-        let scheme = parts.scheme.unwrap_or(Scheme::HTTP);
+        let rule = "must begin with https://, or with http:// for a server without TLS";
+        let scheme = parts.scheme.ok_or_else(|| Error::config(place, rule))?;
         let default_port = match scheme.as_str() {
             "https" => 443,
             "http" => 80,
-            _ => return Err(Error::config(place, "must begin with https:// or http://")),
+            _ => return Err(Error::config(place, rule)),
         };
         let port = match authority.as_str().rsplit_once(':') {
             Some((_, port)) if !port.contains(']') => authority
@@ -50,6 +53,21 @@ impl Endpoint {
             return Err(Error::config(place, "has no host"));
         }
         Ok(Endpoint { scheme, authority, host, port, prefix: path.path().trim_end_matches('/').to_owned() })
+    }
+
+    /// A server URL that may lack a scheme: it is `https` if something else says that it is to be, as in client-go.
+    #[cfg(feature = "kubeconfig")]
+    pub(super) fn parse_by_tls(url: &str, place: &str, has_tls: bool) -> Result<Self, Error> {
+        match has_tls && !url.trim().is_empty() && !url.contains("://") {
+            true => Self::parse(&format!("https://{}", url.trim()), place),
+            false => Self::parse(url, place),
+        }
+    }
+
+    /// Whether it is this very machine.
+    pub(super) fn is_loopback(&self) -> bool {
+        let is_loopback = |address: IpAddr| address.to_canonical().is_loopback();
+        self.host.eq_ignore_ascii_case("localhost") || self.host.parse().is_ok_and(is_loopback)
     }
 
     pub(super) fn is_https(&self) -> bool {
@@ -136,7 +154,18 @@ mod tests {
         assert_eq!(parse("https://a").unwrap().port(), 443);
         assert_eq!(parse("https://[::1]").unwrap().port(), 443);
         assert_eq!(parse("http://a/").unwrap().url(), "http://a");
-        assert_eq!(parse("localhost:8080").unwrap().port(), 8080);
+    }
+
+    #[test]
+    fn a_url_without_a_scheme_is_https_or_an_error() {
+        for url in ["10.0.0.1:6443", "api.test/prefix", "[fd00::1]", " api.test "] {
+            let error = Endpoint::parse_by_tls(url, "server", false).unwrap_err().to_string();
+            assert!(error.contains("server"), "{error}");
+            assert!(Endpoint::parse_by_tls(url, "server", true).unwrap().is_https(), "{url}");
+        }
+        let error = parse("10.0.0.1:6443").unwrap_err().to_string();
+        assert!(error.contains("https://"), "{error}");
+        assert!(!Endpoint::parse_by_tls("http://a", "server", true).unwrap().is_https(), "it says what it is");
     }
 
     #[test]

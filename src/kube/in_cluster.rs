@@ -15,6 +15,9 @@ pub(super) const DIRECTORY: &str = "/var/run/secrets/kubernetes.io/serviceaccoun
 const HOST: &str = "KUBERNETES_SERVICE_HOST";
 const PORT: &str = "KUBERNETES_SERVICE_PORT";
 
+/// What a pod's own manifest says by the downward API comes before what the kubelet mounts, as in client-go.
+const NAMESPACE: &str = "POD_NAMESPACE";
+
 pub(super) fn is_inside(env: Env<'_>, directory: &Path) -> bool {
     env(HOST).is_some_and(|host| !host.is_empty()) && directory.join("token").is_file()
 }
@@ -41,18 +44,18 @@ pub(super) fn load(env: Env<'_>, directory: &Path) -> Result<ClientConfig, Error
     };
     // Read once here, so that a pod without a token fails at the start and not at its first request.
     read("token")?;
-    let mut config = ClientConfig::for_endpoint(endpoint);
+    let mut config = ClientConfig::for_endpoint(endpoint, "service account of this pod");
     config.tls.ca = Some(
         certificates(&read("ca.crt")?)
             .map_err(|rule| Error::config(directory.join("ca.crt").display().to_string(), rule))?,
     );
     config.auth = AuthConfig::TokenFile(directory.join("token"));
     // The file is absent in hand-made mounts; the namespace then has to be named elsewhere.
-    if let Ok(namespace) = read("namespace") {
-        let namespace = String::from_utf8_lossy(&namespace).trim().to_owned();
-        if !namespace.is_empty() {
-            config.default_namespace = namespace;
-        }
+    let of_file = || read("namespace").ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    let of_pod = env(NAMESPACE).and_then(|name| name.into_string().ok());
+    let is_named = |name: &String| !name.trim().is_empty();
+    if let Some(namespace) = of_pod.filter(is_named).or_else(of_file).filter(is_named) {
+        config.default_namespace = namespace.trim().to_owned();
     }
     config.proxy = Proxy::from_env(env, &config.endpoint)?;
     Ok(config)
@@ -89,6 +92,53 @@ mod tests {
         assert_eq!(config.server(), "https://10.0.0.1:6443");
         assert_eq!(config.default_namespace(), "jobs");
         assert!(matches!(config.auth, AuthConfig::TokenFile(_)) && config.tls.ca.is_some());
+        let named = |namespace: &'static str| {
+            let base = env("10.0.0.1");
+            load(&move |name| if name == NAMESPACE { Some(namespace.into()) } else { base(name) }, account.path())
+        };
+        assert_eq!(named("of-the-pod").unwrap().default_namespace(), "of-the-pod");
+        assert_eq!(named(" ").unwrap().default_namespace(), "jobs");
+    }
+
+    #[test]
+    fn what_kubeconfig_names_comes_before_the_service_account_and_that_before_the_home_directory() {
+        let account = Scratch::new();
+        account.file("token", "sesame");
+        account.file("ca.crt", CA);
+        let home = Scratch::new();
+        let kubeconfig = |server: &str| {
+            format!(
+                "{{clusters: [{{name: c, cluster: {{server: '{server}'}}}}], \
+                 contexts: [{{name: x, context: {{cluster: c}}}}], current-context: x}}"
+            )
+        };
+        std::fs::create_dir(home.path().join(".kube")).unwrap();
+        home.file(".kube/config", kubeconfig("https://home:1"));
+        home.file("named", kubeconfig("https://named:2"));
+        let named = home.path().join("named");
+        let infer = |kubeconfig: Option<OsString>, in_pod: bool| {
+            let home = home.path().to_owned();
+            let base = env("10.0.0.1");
+            let env = move |name: &str| match name {
+                "KUBECONFIG" => kubeconfig.clone(),
+                "HOME" => Some(home.clone().into()),
+                _ if in_pod => base(name),
+                _ => None,
+            };
+            ClientConfig::infer_from(&env, account.path())
+        };
+        let server = |config: Result<ClientConfig, Error>| config.unwrap().server();
+        #[cfg(feature = "kubeconfig")]
+        {
+            assert_eq!(server(infer(Some(named.clone().into()), true)), "https://named:2");
+            assert_eq!(server(infer(None, false)), "https://home:1");
+            let missing = infer(Some("/nowhere/at/all".into()), true);
+            assert!(missing.is_err(), "what was asked for is not there: no other cluster will do");
+        }
+        #[cfg(not(feature = "kubeconfig"))]
+        assert!(infer(Some(named.into()), true).unwrap_err().to_string().contains("KUBECONFIG"));
+        assert_eq!(server(infer(Some("".into()), true)), "https://10.0.0.1:6443");
+        assert_eq!(server(infer(None, true)), "https://10.0.0.1:6443");
     }
 
     #[test]

@@ -74,7 +74,7 @@ impl Proxy {
             return Ok(None);
         };
         let exempt = lookup(["NO_PROXY", "no_proxy"]).is_some_and(|(_, list)| is_exempt(&list, target));
-        if is_loopback(target.host()) || exempt {
+        if target.is_loopback() || exempt {
             return Ok(None);
         }
         Proxy::parse(&url, name).map(Some)
@@ -178,10 +178,6 @@ fn percent_decode(text: &str) -> Option<Vec<u8>> {
         out.push(u8::try_from(value).ok()?);
     }
     Some(out)
-}
-
-fn is_loopback(host: &str) -> bool {
-    host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
 /// Whether `NO_PROXY` names the target: by `*`, address, network, domain (with its subdomains) or `.domain`.

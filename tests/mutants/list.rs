@@ -8,6 +8,7 @@
 //!   nothing that is news is at the base of an open write. (A read at the base is no news, and is here.)
 
 mod client;
+mod cluster;
 mod elector;
 mod handles;
 mod order;
@@ -31,6 +32,7 @@ pub const MUTANTS: &[&[Mutant]] = &[
     handles::MUTANTS,
     threads::MUTANTS,
     client::MUTANTS,
+    cluster::MUTANTS,
 ];
 
 const CALLBACKS: &str = "src/callbacks.rs";
@@ -41,8 +43,12 @@ const DEADLINE: &str = "src/deadline.rs";
 const DRIVER: &str = "src/driver.rs";
 const ELECTION: &str = "src/election.rs";
 const ELECTOR: &str = "src/elector.rs";
+const ENDPOINT: &str = "src/kube/endpoint.rs";
+const FAILURE_LOG: &str = "src/failure_log.rs";
 const GUARD: &str = "src/guard.rs";
 const HEALTH: &str = "src/health.rs";
+const IN_CLUSTER: &str = "src/kube/in_cluster.rs";
+const KUBE_CONFIG: &str = "src/kube/config.rs";
 const LEARNING: &str = "src/election/learning.rs";
 const LEASE: &str = "src/lock/lease.rs";
 const LINK: &str = "src/link.rs";

@@ -26,11 +26,13 @@ mod leasehold {
     pub(crate) mod election;
     pub(crate) mod elector;
     pub(crate) mod error;
+    pub(crate) mod failure_log;
     pub(crate) mod guard;
     pub(crate) mod health;
     pub(crate) mod kube;
     pub(crate) mod link;
     pub(crate) mod lock;
+    pub(crate) mod log_fields;
     pub(crate) mod record;
     pub(crate) mod transition;
     pub(crate) mod watcher;

@@ -36,14 +36,20 @@ impl Kubeconfig {
         let cluster = context.value.cluster.as_deref().unwrap_or_default();
         let cluster = find(&self.clusters, cluster)
             .ok_or_else(|| Error::config(in_context("cluster"), format!("there is no cluster named {cluster:?}")))?;
-        let mut config = cluster.config(env)?;
+        // kubectl takes a context without a user for an anonymous one.
+        let user = match context.value.user.as_deref().filter(|user| !user.is_empty()) {
+            Some(user) => Some(
+                find(&self.users, user)
+                    .ok_or_else(|| Error::config(in_context("user"), format!("there is no user named {user:?}")))?,
+            ),
+            None => None,
+        };
+        let mut config = cluster.config(env, user.is_some_and(Entry::has_certificate))?;
+        config.source = format!("context {name:?} of {}", self.origin);
         if let Some(namespace) = context.value.namespace.as_ref().filter(|n| !n.is_empty()) {
             config.default_namespace = namespace.clone();
         }
-        // kubectl takes a context without a user for an anonymous one.
-        if let Some(user) = context.value.user.as_deref().filter(|u| !u.is_empty()) {
-            let user = find(&self.users, user)
-                .ok_or_else(|| Error::config(in_context("user"), format!("there is no user named {user:?}")))?;
+        if let Some(user) = user {
             user.apply(&mut config, cluster)?;
         }
         Ok(config)
@@ -102,13 +108,16 @@ impl Entry<Cluster> {
         self.value.insecure_skip_tls_verify.unwrap_or(false)
     }
 
-    fn config(&self, env: Env<'_>) -> Result<ClientConfig, Error> {
+    fn config(&self, env: Env<'_>, has_certificate: bool) -> Result<ClientConfig, Error> {
         let server = self.value.server.as_ref().map(Secret::expose).unwrap_or_default();
         if server.is_empty() {
             return Err(Error::config(self.at("server"), "is missing"));
         }
-        let mut config = ClientConfig::for_endpoint(Endpoint::parse(server, &self.at("server"))?);
-        if let Some(ca) = self.ca()? {
+        let ca = self.ca()?;
+        let has_tls = ca.is_some() || has_certificate || self.insecure();
+        let endpoint = Endpoint::parse_by_tls(server, &self.at("server"), has_tls)?;
+        let mut config = ClientConfig::for_endpoint(endpoint, self.file.display().to_string());
+        if let Some(ca) = ca {
             if self.insecure() {
                 return Err(Error::config(
                     self.at("insecure-skip-tls-verify"),
@@ -175,6 +184,7 @@ impl Entry<AuthInfo> {
         }
         config.tls.identity = self.identity()?;
         config.auth = self.auth(cluster)?;
+        config.check_secrecy(|field| self.at(field))?;
         config.impersonation = Impersonation {
             user: user.act_as.clone().filter(|u| !u.is_empty()),
             uid: user.as_uid.clone().filter(|u| !u.is_empty()),
@@ -184,6 +194,11 @@ impl Entry<AuthInfo> {
         // The headers are made when the client is; the field is best named from here.
         config.impersonation.headers().map_err(|e| e.during(&self.file.display().to_string()))?;
         Ok(())
+    }
+
+    fn has_certificate(&self) -> bool {
+        let AuthInfo { client_certificate, client_certificate_data, .. } = &self.value;
+        [client_certificate, client_certificate_data].into_iter().flatten().any(|text| !text.is_empty())
     }
 
     fn identity(&self) -> Result<Option<Identity>, Error> {

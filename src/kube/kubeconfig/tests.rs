@@ -65,7 +65,7 @@ fn json_is_yaml_too() {
 #[test]
 fn files_are_merged_and_the_first_wins() {
     let scratch = Scratch::new();
-    let cluster = |server: &str| format!("clusters: [{{ name: k, cluster: {{ server: 'http://{server}' }} }}]\n");
+    let cluster = |server: &str| format!("clusters: [{{ name: k, cluster: {{ server: 'https://{server}' }} }}]\n");
     let user = "users: [{ name: u, user: { tokenFile: token } }]\n";
     let contexts = |namespace: &str| {
         format!("contexts: [{{ name: c, context: {{ cluster: k, user: u, namespace: {namespace} }} }}]\n")
@@ -84,11 +84,52 @@ fn files_are_merged_and_the_first_wins() {
     assert_eq!(kubeconfig.current_context(), Some("c"));
     assert_eq!(kubeconfig.context_names().collect::<Vec<_>>(), ["c"]);
     let config = kubeconfig.client_config_from(None, &env).unwrap();
-    assert_eq!((config.server().as_str(), config.default_namespace()), ("http://first", "x"));
+    assert_eq!((config.server().as_str(), config.default_namespace()), ("https://first", "x"));
     let AuthConfig::TokenFile(path) = &config.auth else {
         panic!("{config:?}");
     };
     assert_eq!(path, &scratch.path().join("other/token"));
+}
+
+#[test]
+fn a_server_without_a_scheme_is_https_where_tls_is_configured_and_an_error_elsewhere() {
+    let scratch = Scratch::new();
+    scratch.file("ca.pem", CA);
+    let load = |cluster: &str, user: &str| {
+        let text = format!(
+            "{{clusters: [{{name: k, cluster: {{server: 'a:6443', {cluster}}}}}], users: [{{name: u, user: {{{user}}}}}], \
+             contexts: [{{name: c, context: {{cluster: k, user: u}}}}], current-context: c}}"
+        );
+        Kubeconfig::from_text(&text, scratch.path()).unwrap().client_config(None)
+    };
+    for cluster in ["certificate-authority: ca.pem", "insecure-skip-tls-verify: true"] {
+        assert_eq!(load(cluster, "token: t").unwrap().server(), "https://a:6443", "{cluster}");
+    }
+    let error = load("", "client-certificate: missing.pem, client-key: missing.pem").unwrap_err().to_string();
+    assert!(error.contains("client-certificate"), "the scheme is right, the file is missing: {error}");
+    let error = load("", "token: t").unwrap_err().to_string();
+    assert!(error.contains("clusters[k].server") && error.contains("https://"), "{error}");
+}
+
+#[test]
+fn a_secret_for_a_server_without_tls_is_refused_by_its_field() {
+    let load = |user: &str| {
+        let text = format!(
+            "{{clusters: [{{name: k, cluster: {{server: 'http://10.0.0.1'}}}}], users: [{{name: u, user: {{{user}}}}}], \
+             contexts: [{{name: c, context: {{cluster: k, user: u}}}}], current-context: c}}"
+        );
+        Kubeconfig::from_text(&text, "/").unwrap().client_config(None)
+    };
+    for (user, field) in [
+        ("token: hunter2", "users[u].token"),
+        ("tokenFile: /hunter2", "users[u].tokenFile"),
+        ("username: me, password: hunter2", "users[u].password"),
+        ("exec: {apiVersion: client.authentication.k8s.io/v1, command: hunter2}", "users[u].exec"),
+    ] {
+        let error = load(user).unwrap_err().to_string();
+        assert!(error.contains(field) && error.contains("in clear") && !error.contains("hunter2"), "{error}");
+    }
+    assert!(load("").is_ok());
 }
 
 #[test]

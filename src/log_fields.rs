@@ -1,0 +1,41 @@
+//! The fields that every line about an election has, for loggers that write more than text.
+
+use crate::lock::Lock;
+
+/// What `lease`, `identity` and `token` are in the lines of one thread.
+#[derive(Clone)]
+pub(crate) struct LogFields {
+    /// What lines begin with.
+    pub(crate) described: String,
+    pub(crate) identity: String,
+    /// The fencing token of the present term.
+    pub(crate) token: Option<u64>,
+}
+
+impl LogFields {
+    pub(crate) fn new(lock: &dyn Lock, identity: &str) -> Self {
+        Self { described: lock.describe(), identity: identity.to_owned(), token: None }
+    }
+
+    /// The name alone, where it is known what it is the name of.
+    pub(crate) fn lease(&self) -> &str {
+        self.described.strip_prefix("lease ").unwrap_or(&self.described)
+    }
+}
+
+/// A line at `$level`, with the fields.
+macro_rules! log_with {
+    ($level:expr, $fields:expr $(, $key:ident = $value:expr)*; $($message:tt)+) => {{
+        let fields: &$crate::log_fields::LogFields = &$fields;
+        log::log!(
+            $level,
+            lease = fields.lease(),
+            identity = fields.identity.as_str(),
+            token = fields.token
+            $(, $key = $value)*;
+            "{}: {}", fields.described, format_args!($($message)+)
+        )
+    }};
+}
+
+pub(crate) use log_with;

@@ -1,0 +1,134 @@
+//! What an operator finds in the log, and in the fields of each line.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use leasehold::LeaderElector;
+use leasehold::kube::{Client, ClientConfig};
+use leasehold::testing::ApiServer;
+use log::kv::{Key, Value, VisitSource};
+use log::{Level, LevelFilter, Metadata, Record};
+
+#[derive(Debug, Clone)]
+struct Line {
+    level: Level,
+    target: String,
+    text: String,
+    fields: BTreeMap<String, String>,
+}
+
+/// Collects lines as a logger does that writes JSON.
+struct Collector(Mutex<Vec<Line>>);
+
+static COLLECTOR: Collector = Collector(Mutex::new(Vec::new()));
+
+struct Fields(BTreeMap<String, String>);
+
+impl<'kvs> VisitSource<'kvs> for Fields {
+    fn visit_pair(&mut self, key: Key<'kvs>, value: Value<'kvs>) -> Result<(), log::kv::Error> {
+        self.0.insert(key.to_string(), value.to_string());
+        Ok(())
+    }
+}
+
+impl log::Log for Collector {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        let mut fields = Fields(BTreeMap::new());
+        record.key_values().visit(&mut fields).expect("it takes everything");
+        let line = Line {
+            level: record.level(),
+            target: record.target().to_owned(),
+            text: record.args().to_string(),
+            fields: fields.0,
+        };
+        self.0.lock().unwrap().push(line);
+    }
+
+    fn flush(&self) {}
+}
+
+impl Collector {
+    /// The first line with this in it, for which it waits.
+    fn line(&self, text: &str) -> Line {
+        let since = Instant::now();
+        loop {
+            let found = self.0.lock().unwrap().iter().find(|line| line.text.contains(text)).cloned();
+            match found {
+                Some(line) => return line,
+                None if since.elapsed() > Duration::from_secs(30) => panic!("no line with {text:?}: {:#?}", self.0),
+                None => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+    }
+}
+
+#[test]
+fn each_line_of_an_election_has_its_fields() {
+    log::set_logger(&COLLECTOR).expect("the only logger");
+    log::set_max_level(LevelFilter::Debug);
+    let server = ApiServer::start().expect("a server");
+    let client = || Client::new(ClientConfig::new(&server.url()).expect("a URL")).expect("a client");
+    let elector = |identity: &str| {
+        let builder = LeaderElector::builder("jobs").namespace("default").identity(identity);
+        builder.start_with(client()).expect("an elector")
+    };
+
+    let first = elector("a");
+    let line = COLLECTOR.line("candidate a at ");
+    assert_eq!(line.level, Level::Info);
+    let has = |line: &Line, fields: &[(&str, &str)]| {
+        for (name, value) in [("lease", "default/jobs")].iter().chain(fields) {
+            assert_eq!(line.fields.get(*name).map(String::as_str), Some(*value), "{name} of {line:?}");
+        }
+    };
+    let url = server.url();
+    has(&line, &[("identity", "a"), ("namespace", "default"), ("server", &url), ("source", "given by the program")]);
+    for value in [url.as_str(), "given by the program", "default/jobs"] {
+        assert!(line.text.contains(value), "{value} is in the text, too: {}", line.text);
+    }
+
+    let guard = first.block_until_leader().expect("a term");
+    let token = guard.fencing_token().to_string();
+    let line = COLLECTOR.line("started leading");
+    assert_eq!(line.level, Level::Info);
+    has(&line, &[("identity", "a"), ("token", &token)]);
+    has(&COLLECTOR.line("a leads"), &[("identity", "a"), ("leader", "a")]);
+
+    let second = elector("b");
+    let campaign = second.campaign().expect("a campaign");
+    drop(guard);
+    let line = COLLECTOR.line("stopped leading");
+    assert_eq!(line.level, Level::Info);
+    has(&line, &[("identity", "a"), ("token", &token), ("reason", "the lease was released")]);
+    let guard = campaign.receiver().recv().expect("never disconnects").expect("a term");
+    let since = Instant::now();
+    let heard_by = |identity: &str| {
+        let lines = COLLECTOR.0.lock().unwrap();
+        lines
+            .iter()
+            .any(|line| line.text.contains("b leads") && line.fields.get("identity").is_some_and(|i| i == identity))
+    };
+    while !["a", "b"].into_iter().all(heard_by) {
+        assert!(since.elapsed() < Duration::from_secs(30), "both tell who leads now");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    drop(guard);
+
+    let lines = COLLECTOR.0.lock().unwrap().clone();
+    // The client below knows of no election.
+    let of_elections = lines.iter().filter(|line| {
+        line.target.starts_with("leasehold") && !["kube", "testing"].iter().any(|part| line.target.contains(part))
+    });
+    let mut count = 0;
+    for line in of_elections {
+        has(line, &[]);
+        assert!(line.fields.contains_key("identity") && line.fields.contains_key("token"), "{line:?}");
+        count += 1;
+    }
+    assert!(count >= 7, "{lines:#?}");
+}
