@@ -38,21 +38,24 @@ fn run() -> Result<(), Box<dyn Error>> {
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("off")).init();
     let timeline = Timeline::begin();
 
-    let (client, _server) = match std::env::args().nth(1).as_deref() {
+    let (config, _server) = match std::env::args().nth(1).as_deref() {
         None => {
             let server = ApiServer::start()?;
             timeline.tell("", &format!("a Kubernetes API server in memory, at {}", server.url()));
-            (Client::new(ClientConfig::new(&server.url())?)?, Some(server))
+            (ClientConfig::new(&server.url())?, Some(server))
         }
-        Some("--in-cluster") => (Client::new(ClientConfig::in_cluster()?)?, None),
+        Some("--in-cluster") => (ClientConfig::in_cluster()?, None),
         Some("--kubeconfig") => {
             let file = std::env::args().nth(2).ok_or("--kubeconfig needs a FILE")?;
-            (Client::new(Kubeconfig::from_path(file)?.client_config(None)?)?, None)
+            (Kubeconfig::from_path(file)?.client_config(None)?, None)
         }
         Some(other) => return Err(format!("unknown flag {other}: there are --kubeconfig FILE and --in-cluster").into()),
     };
-    let mut candidates =
-        NAMES.iter().map(|name| Candidate::new(name, client.clone())).collect::<Result<Vec<_>, _>>()?;
+    let mut candidates = NAMES
+        .iter()
+        // Each has a client of its own, as processes would: a release ends what is under way on its client.
+        .map(|name| Ok(Candidate::new(name, Client::new(config.clone())?)?))
+        .collect::<Result<Vec<_>, Box<dyn Error>>>()?;
 
     for candidate in &mut candidates {
         candidate.campaign()?;

@@ -35,7 +35,7 @@ pub trait Callbacks: Sync {
     /// The term is over and its lease released. Runs on the caller's thread.
     fn on_stopped_leading(&self) {}
 
-    /// Another candidate leads, or this one. Runs on the caller's thread.
+    /// Another candidate leads, or this one. Runs on the caller's thread, and is to return soon.
     fn on_new_leader(&self, identity: &str) {
         let _ = identity;
     }
@@ -45,6 +45,10 @@ impl LeaderElector {
     /// Campaigns for one term, and runs `callbacks` through it. Returns when the term is over, or when there is a
     /// message on `stop` or its senders are gone: then the campaign is withdrawn, or the term stepped down and its work
     /// waited for.
+    ///
+    /// Unlike client-go's it calls [`on_new_leader`](Callbacks::on_new_leader) on the caller's thread: while that runs nothing
+    /// else of this does, also no `stop` is heard. And a callback that panics is the last one to be called: the term ends, its
+    /// lease is released, and the panic goes on to the caller without [`on_stopped_leading`](Callbacks::on_stopped_leading).
     ///
     /// # Errors
     ///

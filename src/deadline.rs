@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::clock::Moment;
-use crate::sync::{AtomicU64, Ordering};
+use crate::stop_reason::StopReason;
+use crate::sync::{AtomicU64, OnceLock, Ordering};
 
 /// Until when a term is valid, shared by the election that extends it and the guards that ask it.
 ///
@@ -11,9 +12,15 @@ use crate::sync::{AtomicU64, Ordering};
 /// compare-exchange from a value that is still ahead. So no caller is ever told 'leader' after any caller was told
 /// otherwise.
 ///
+/// It has one reason: that of whoever ended the term first. It is there before the term is over, so nobody who finds it over
+/// is told another than those who ask later.
+///
 /// Every access is sequentially consistent: a view that is asked after a release was sent must not answer from before.
 #[derive(Debug)]
-pub struct Deadline(AtomicU64);
+pub struct Deadline {
+    until: AtomicU64,
+    reason: OnceLock<StopReason>,
+}
 
 impl Deadline {
     /// It ran out, and somebody saw that.
@@ -23,7 +30,7 @@ impl Deadline {
 
     /// A term that is valid until `until`.
     pub fn new(until: Moment) -> Self {
-        Self(AtomicU64::new(until.as_nanos()))
+        Self { until: AtomicU64::new(until.as_nanos()), reason: OnceLock::new() }
     }
 
     /// Whether the term is valid at `now`; final once false.
@@ -33,7 +40,7 @@ impl Deadline {
 
     /// How long the term is still valid at `now`; final once zero.
     pub fn remaining(&self, now: Moment) -> Duration {
-        let mut until = self.0.load(Ordering::SeqCst);
+        let mut until = self.until.load(Ordering::SeqCst);
         loop {
             if until > now.as_nanos() {
                 return Duration::from_nanos(until - now.as_nanos());
@@ -42,7 +49,7 @@ impl Deadline {
                 return Duration::ZERO;
             }
             // A renewal may have come between the load and this: then its deadline is judged instead.
-            match self.0.compare_exchange(until, Self::EXPIRED, Ordering::SeqCst, Ordering::SeqCst) {
+            match self.until.compare_exchange(until, Self::EXPIRED, Ordering::SeqCst, Ordering::SeqCst) {
                 Ok(_) => return Duration::ZERO,
                 Err(newer) => until = newer,
             }
@@ -52,9 +59,9 @@ impl Deadline {
     /// Moves the deadline to `until`, or leaves it if that is earlier. False, and over for good, when it has passed.
     pub fn extend(&self, now: Moment, until: Moment) -> bool {
         while self.is_valid(now) {
-            let old = self.0.load(Ordering::SeqCst);
+            let old = self.until.load(Ordering::SeqCst);
             let new = old.max(until.as_nanos());
-            let extended = || self.0.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+            let extended = || self.until.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst).is_ok();
             // Since it was found valid it may have been ended, and by another clock reading have run out.
             if old > now.as_nanos() && extended() {
                 return true;
@@ -63,25 +70,29 @@ impl Deadline {
         false
     }
 
-    /// Ends the term for good. False if it has run out by `now` or before, and that is why it is over.
-    pub fn end(&self, now: Moment) -> bool {
-        let mut until = self.0.load(Ordering::SeqCst);
-        loop {
-            let over = match until {
-                Self::EXPIRED | Self::ENDED => return until == Self::ENDED,
-                _ if until > now.as_nanos() => Self::ENDED,
-                _ => Self::EXPIRED,
-            };
-            match self.0.compare_exchange(until, over, Ordering::SeqCst, Ordering::SeqCst) {
-                Ok(_) => return over == Self::ENDED,
+    /// Ends the term for good, and gives the reason that stands: `reason`, unless the term has run out by `now`, or was ended
+    /// before for another.
+    pub fn end(&self, now: Moment, reason: StopReason) -> StopReason {
+        let is_valid = self.is_valid(now);
+        let stands = self.reason.get_or_init(|| if is_valid { reason } else { StopReason::Expired }).clone();
+        let mut until = self.until.load(Ordering::SeqCst);
+        while until > Self::ENDED {
+            match self.until.compare_exchange(until, Self::ENDED, Ordering::SeqCst, Ordering::SeqCst) {
+                Ok(_) => break,
                 Err(newer) => until = newer,
             }
         }
+        stands
+    }
+
+    /// Why the term is over, for whoever has found it so.
+    pub fn reason(&self) -> StopReason {
+        self.reason.get_or_init(|| StopReason::Expired).clone()
     }
 
     /// Whether [`end`](Self::end) ended the term, and not time.
     pub fn was_ended(&self) -> bool {
-        self.0.load(Ordering::SeqCst) == Self::ENDED
+        self.until.load(Ordering::SeqCst) == Self::ENDED
     }
 }
 
@@ -127,20 +138,35 @@ mod tests {
     }
 
     #[test]
+    fn the_first_reason_stands_whoever_asks() {
+        let deadline = Deadline::new(at(10));
+        deadline.end(at(1), StopReason::Deleted);
+        assert_eq!(deadline.reason(), StopReason::Deleted);
+        assert_eq!(deadline.end(at(2), StopReason::Released), StopReason::Deleted);
+        assert_eq!(deadline.end(at(20), StopReason::Released), StopReason::Deleted);
+
+        let deadline = Deadline::new(at(10));
+        assert!(!deadline.is_valid(at(10)));
+        assert_eq!(deadline.reason(), StopReason::Expired);
+        assert_eq!(deadline.end(at(2), StopReason::Released), StopReason::Expired);
+    }
+
+    #[test]
     fn an_end_is_told_from_an_expiry() {
         let deadline = Deadline::new(at(10));
-        assert!(deadline.end(at(9)));
+        assert_eq!(deadline.end(at(9), StopReason::Deleted), StopReason::Deleted);
         assert_eq!(deadline.remaining(at(1)), Duration::ZERO);
         assert!(!deadline.extend(at(1), at(20)));
         assert!(deadline.was_ended());
 
         let deadline = Deadline::new(at(10));
         assert!(!deadline.is_valid(at(10)));
-        assert!(!deadline.end(at(9)));
+        assert_eq!(deadline.end(at(9), StopReason::Deleted), StopReason::Expired);
         assert!(!deadline.was_ended(), "it had run out before");
 
         let deadline = Deadline::new(at(10));
-        assert!(!deadline.end(at(10)), "nobody had looked, but it had run out");
+        let reason = deadline.end(at(10), StopReason::Deleted);
+        assert_eq!(reason, StopReason::Expired, "nobody had looked, but it had run out");
         assert!(!deadline.was_ended());
         assert!(!deadline.is_valid(at(1)));
     }

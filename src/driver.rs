@@ -6,8 +6,9 @@ use log::Level;
 
 use crate::campaign::Pending;
 use crate::clock::{self, Moment, Now};
+use crate::config::Settings;
 use crate::deadline::Deadline;
-use crate::election::{Answer, Election, Event, Request, Step, StopReason, Verb};
+use crate::election::{Answer, Election, Event, Request, Step, Verb};
 use crate::error::Error;
 use crate::failure_log::FailureLog;
 use crate::guard::{LeaderGuard, Term};
@@ -15,6 +16,7 @@ use crate::health::HealthCheck;
 use crate::link::{Command, Link, Patience, Word};
 use crate::lock::{Lock, LockError, LockErrorKind};
 use crate::log_fields::{LogFields, log_with};
+use crate::stop_reason::StopReason;
 use crate::sync::Arc;
 use crate::sync::channel::{Receiver, Sender};
 use crate::transition::Subscriptions;
@@ -37,6 +39,7 @@ pub(crate) struct Driver {
     watcher: Watcher,
     shared: Shared,
     renew_deadline: Duration,
+    reclaims: bool,
     term: Option<Arc<Term>>,
     /// Who waits for the release of the last term.
     releasing: Option<Sender<Word>>,
@@ -54,12 +57,27 @@ struct Trouble {
     /// Since when it has failed in a way that cannot mend itself, and when it last did.
     hopeless: Option<(Moment, Moment)>,
     log: FailureLog,
+    /// Since when it has been refused because the record moved, and when it last was.
+    refused: Option<(Moment, Moment)>,
+    /// Its connection was closed under it, and it is repeated.
+    closed: bool,
+}
+
+impl Trouble {
+    /// Whether it has been refused for three renew deadlines, at least once in each of them. Who loses a race is refused, too,
+    /// but not so often.
+    fn is_refused_for_long(&mut self, now: Moment, renew_deadline: Duration) -> bool {
+        let persisting = self.refused.filter(|(_, last)| now.since(*last) < renew_deadline);
+        let since = persisting.map_or(now, |(since, _)| since);
+        self.refused = Some((since, now));
+        now.since(since) >= renew_deadline * 3
+    }
 }
 
 impl Driver {
     pub(crate) fn new(
         election: Election,
-        renew_deadline: Duration,
+        settings: &Settings,
         lock: Arc<dyn Lock>,
         commands: Receiver<Command>,
         watcher: Watcher,
@@ -67,7 +85,8 @@ impl Driver {
         fields: LogFields,
     ) -> Self {
         Self {
-            renew_deadline,
+            renew_deadline: settings.renew_deadline,
+            reclaims: settings.reclaim_own_identity,
             election,
             lock,
             commands,
@@ -170,7 +189,7 @@ impl Driver {
         self.last_error = None;
         let trouble = &mut self.troubles[verb];
         trouble.ever_succeeded = true;
-        trouble.hopeless = None;
+        (trouble.hopeless, trouble.refused, trouble.closed) = (None, None, false);
         if let Some(level) = trouble.log.works() {
             log_with!(level, self.fields; "{name} works again");
         }
@@ -178,13 +197,24 @@ impl Driver {
 
     /// Notes a failure; gives it back when a campaign should hear of it, because it will not mend itself.
     fn failed(&mut self, now: Moment, name: &str, verb: usize, error: LockError) -> Option<LockError> {
-        use LockErrorKind::{AlreadyExists, Conflict, Interrupted};
-        if matches!(error.kind(), Conflict | AlreadyExists | Interrupted) {
+        use LockErrorKind::{AlreadyExists, Conflict, ConnectionClosed, Interrupted};
+        let trouble = &mut self.troubles[verb];
+        // Servers and what stands before them close connections at any time, and the repetition is under way.
+        let is_repeated = error.kind() == ConnectionClosed && !std::mem::replace(&mut trouble.closed, true);
+        if is_repeated || matches!(error.kind(), Conflict | AlreadyExists | Interrupted) {
             log_with!(Level::Debug, self.fields; "{name}: {error}");
             self.last_error = None;
+            if matches!(error.kind(), Conflict | AlreadyExists) && trouble.is_refused_for_long(now, self.renew_deadline)
+            {
+                if let Some(level) = trouble.log.failed(now, error.kind()) {
+                    log_with!(
+                        level, self.fields, reason = error.to_string().as_str();
+                        "{name} is refused again and again, as if others wrote in between: {error}"
+                    );
+                }
+            }
             return None;
         }
-        let trouble = &mut self.troubles[verb];
         if let Some(level) = trouble.log.failed(now, error.kind()) {
             log_with!(level, self.fields, reason = error.to_string().as_str(); "{name} fails and will be tried again: {error}");
         }
@@ -238,6 +268,9 @@ impl Driver {
                     let level = if told == Some(Level::Warn) { Level::Error } else { Level::Debug };
                     log_with!(level, self.fields; "another process uses our identity: every candidate needs its own");
                 }
+                Event::Predecessor if self.reclaims => log_with!(
+                    Level::Info, self.fields; "held under our identity, by a process before this one: it is reclaimed"
+                ),
                 Event::Predecessor => log_with!(
                     Level::Info,
                     self.fields;
@@ -344,7 +377,50 @@ mod tests {
             subscriptions: Arc::default(),
             health: HealthCheck::new(settings.lease_duration),
         };
-        Driver::new(election, settings.renew_deadline, lock, commands, watcher, shared, fields)
+        Driver::new(election, &settings, lock, commands, watcher, shared, fields)
+    }
+
+    #[test]
+    fn what_is_refused_again_and_again_is_told_and_who_loses_a_race_now_and_then_is_not() {
+        let at = |seconds: u64| Moment::from_nanos((1_000 + seconds) * 1_000_000_000);
+        let deadline = Duration::from_secs(10);
+        let told = |every| {
+            let mut trouble = Trouble::default();
+            (0..600).step_by(every).find(|second| trouble.is_refused_for_long(at(*second), deadline))
+        };
+        assert_eq!(told(2), Some(30));
+        assert_eq!(told(11), None, "once in more than a renew deadline");
+    }
+
+    /// One whose election has found its term superseded, and has not told yet.
+    fn superseded() -> (Driver, Receiver<Transition>, LeaderGuard) {
+        let mut driver = driver();
+        let transitions = driver.shared.subscriptions.subscribe();
+        let (sender, receiver) = channel::bounded(1);
+        driver.shared.pending.enter(Delivery::Term(sender), &driver.shared.link).unwrap();
+        let deadline = Arc::new(Deadline::new(clock::now() + Duration::from_secs(3_600)));
+        driver.elected(Arc::clone(&deadline), 7);
+        let guard = receiver.recv().unwrap().unwrap();
+        deadline.end(clock::now(), StopReason::Superseded { by: None });
+        (driver, transitions, guard)
+    }
+
+    #[test]
+    fn whoever_asks_before_the_thread_has_told_hears_the_true_reason() {
+        let (_driver, _transitions, guard) = superseded();
+        assert_eq!(guard.check().unwrap_err().reason, StopReason::Superseded { by: None });
+        guard.forget();
+    }
+
+    #[test]
+    fn whoever_drops_before_the_thread_has_told_does_not_make_it_a_release() {
+        let (mut driver, transitions, guard) = superseded();
+        let view = guard.leadership();
+        guard.abandon();
+        driver.lost(StopReason::Superseded { by: None });
+        assert_eq!(view.check().unwrap_err().reason, StopReason::Superseded { by: None });
+        let stopped = Transition::StoppedLeading { reason: StopReason::Superseded { by: None } };
+        assert_eq!(transitions.try_iter().last(), Some(stopped));
     }
 
     /// The holder has ended its term, and its word is still on the way when the thread learns of another end.

@@ -11,10 +11,12 @@ use crate::config::Settings;
 use crate::deadline::Deadline;
 use crate::lock::LockErrorKind;
 use crate::record::{LeaderElectionRecord, MicroTime, Observed};
+use crate::stop_reason::StopReason;
 use crate::sync::Arc;
 
 mod learning;
 mod messages;
+mod open_writes;
 mod round_trip;
 mod sending;
 #[cfg(test)]
@@ -23,7 +25,8 @@ mod watching;
 
 #[cfg(any(test, feature = "testing"))]
 pub use messages::Look;
-pub use messages::{Answer, Event, Request, Step, StopReason, Verb};
+pub use messages::{Answer, Event, Request, Step, Verb};
+use open_writes::{OpenWrite, Progress};
 pub use round_trip::InterruptAfter;
 use round_trip::RoundTrip;
 
@@ -86,31 +89,6 @@ enum Whose {
     Others,
 }
 
-/// A write that may still be applied, or may have been.
-#[derive(Debug)]
-struct OpenWrite {
-    id: u64,
-    /// The version it replaces; zero for a create.
-    base: u64,
-    record: LeaderElectionRecord,
-    sent_at: Moment,
-    acquisition: u64,
-    progress: Progress,
-}
-
-/// How far a write has come. An update that is settled is forgotten. A create is not: as nothing that it is based on can
-/// change, a copy of it may land at any time at which the lease is not there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Progress {
-    Open,
-    /// A read did not find what it creates, although it had as long to land as a term lasts.
-    Overdue,
-    /// A read that was sent after it found another object there.
-    Overtaken,
-    /// What it created was seen.
-    Landed,
-}
-
 #[derive(Debug)]
 enum Phase {
     Observing,
@@ -130,6 +108,8 @@ struct Candidacy {
 struct Round {
     looked: bool,
     wrote: bool,
+    /// Its look was put an end to by the news of a watch.
+    interrupted: bool,
 }
 
 #[derive(Debug)]
@@ -161,6 +141,8 @@ struct Pace {
     /// A write failed in a way that says the record moved: look before writing again.
     unsettled: bool,
     /// The store asked to be left alone until then.
+    asked_until: Moment,
+    /// For how much of that it is.
     paused_until: Moment,
     /// When a record that another process wrote under our identity may be reclaimed.
     reclaim_at: Moment,
@@ -183,6 +165,7 @@ impl Election {
                 look_at: start,
                 write_at: start,
                 unsettled: false,
+                asked_until: start,
                 paused_until: start,
                 reclaim_at: start,
                 repeated: false,
@@ -212,6 +195,8 @@ impl Election {
         // Whoever asks has no other campaign: one that still runs is one that nobody waits for any more.
         if let Phase::Observing | Phase::Campaigning(_) = self.phase {
             self.phase = Phase::Campaigning(Candidacy { attempt: None, round: once.then(Round::default) });
+            // What was shortened for a term or a release is not for a candidate.
+            self.pace.paused_until = self.pace.asked_until;
             // What was to be released is to be taken over instead.
             self.settle();
         }
@@ -287,12 +272,11 @@ impl Election {
         match answer {
             Answer::Read(look, Some(observed)) => {
                 if self.went_back(look, &observed) {
-                    self.start_over(now);
+                    self.start_over(now, observed.record.clone());
                 }
-                let version = observed.version;
-                self.learn_answer(now, id, observed);
+                self.learn_answer(now, id, observed.clone());
                 self.pace.unsettled = false;
-                self.bear_out(now, look, Some(version));
+                self.bear_out(now, look, Some(&observed));
             }
             Answer::Read(look, None) => {
                 if look.newest == self.newest {
@@ -309,7 +293,9 @@ impl Election {
                 self.bear_out(now, look, None);
             }
             Answer::Written(observed) => {
-                self.watch.reached(observed.version);
+                if !self.watch.agrees(&observed) {
+                    self.give_up_watch(now);
+                }
                 // An update that is not open any more was judged by its echo. What is not known at all belongs to a store
                 // that is no more.
                 let progress = self.open.iter().find(|write| write.id == id).map(|write| write.progress);
@@ -336,11 +322,11 @@ impl Election {
                 }
                 self.pause(now, error.retry_after().unwrap_or_default());
                 match (&mut self.phase, error.kind()) {
-                    // It was the news of a watch that put an end to the look: with that it is to be looked again.
+                    // It was the news of a watch that put an end to the look: with that it is to be looked again, once.
                     (Phase::Campaigning(Candidacy { round: Some(round), .. }), LockErrorKind::Interrupted)
-                        if !round.wrote =>
+                        if !round.wrote && !round.interrupted =>
                     {
-                        round.looked = false;
+                        (round.looked, round.interrupted) = (false, true);
                     }
                     // What fails before a round has looked was sent for something else.
                     _ => self.end_round_if(|round| round.looked && !round.wrote),
@@ -355,7 +341,7 @@ impl Election {
     /// A campaign's next step.
     fn pursue(&mut self, now: Now) -> Step {
         if let Phase::Campaigning(Candidacy { round: Some(round), .. }) = &mut self.phase {
-            if round.wrote {
+            if round.wrote || now.local < self.pace.paused_until {
                 return self.end_round(now);
             }
             if !round.looked {
@@ -378,7 +364,7 @@ impl Election {
             }),
         };
         let is_round = matches!(&self.phase, Phase::Campaigning(Candidacy { round: Some(_), .. }));
-        // A round has one write only: whoever asks for it sets the pace.
+        // A round has one write only: whoever asks for it sets the pace, but for what the store asked for.
         let not_before = self.pace.write_at.max(self.pace.paused_until);
         let takeover_at = takeover_at.map(|at| if is_round { at } else { at.max(not_before) });
         match takeover_at {
@@ -531,13 +517,11 @@ impl Election {
     fn lose(&mut self, now: Moment, reason: StopReason) {
         let Phase::Leading(term) = &mut self.phase else { return };
         if term.standing == Standing::Valid {
-            // Whatever came later, a term that had run out by then ended by that.
-            let reason = if term.deadline.end(now) { reason } else { StopReason::Expired };
-            term.standing = Standing::Lost;
-            if reason == StopReason::SteppedDown {
-                term.standing = Standing::SteppedDown;
-            }
-            self.events.push_back(Event::Lost(reason));
+            // Whatever came later, a term that had run out by then, or that its holder had ended, ended by that.
+            let stands = term.deadline.end(now, reason.clone());
+            let winds_down = reason == StopReason::SteppedDown && stands == reason;
+            term.standing = if winds_down { Standing::SteppedDown } else { Standing::Lost };
+            self.events.push_back(Event::Lost(stands));
         } else if reason != StopReason::SteppedDown {
             term.standing = Standing::Lost;
         }

@@ -84,7 +84,7 @@ impl LeaderElector {
         };
         let elector =
             Self { identity: settings.identity.clone(), description: lock.describe(), shared: shared.clone() };
-        let driver = Driver::new(election, settings.renew_deadline, lock, commands, watcher, shared, fields);
+        let driver = Driver::new(election, &settings, lock, commands, watcher, shared, fields);
         thread::Builder::new()
             .name("leasehold".into())
             .stack_size(STACK_SIZE)
@@ -187,8 +187,9 @@ impl LeaderElector {
     /// A record of another holder may be taken over only after this elector has seen it unchanged for as long as its
     /// holder published; so on an elector that has just started this wins a lease that nobody holds, and no other.
     ///
-    /// Blocks for at most two requests, each of which may take half of the renew deadline, and for what the elector
-    /// was doing before.
+    /// Blocks for at most three requests, each of which may take half of the renew deadline, and for what the elector was
+    /// doing before. (Mostly one or two; a read that is interrupted by news, or whose connection was closed, is repeated once.)
+    /// While the store asks to be left alone (`Retry-After`) nothing is sent, and nothing won.
     ///
     /// # Errors
     ///

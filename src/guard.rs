@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use crate::clock;
 use crate::deadline::Deadline;
-use crate::election::StopReason;
 use crate::error::Error;
 use crate::link::{Command, Link};
 use crate::log_fields::log_with;
+use crate::stop_reason::StopReason;
 use crate::sync::channel::{self, Receiver, Sender};
 use crate::sync::{Arc, Mutex};
 
@@ -116,23 +116,22 @@ pub(crate) struct Term {
     deadline: Arc<Deadline>,
     fencing_token: u64,
     lost: Receiver<Infallible>,
-    /// Dropped at the end of the term, which is what disconnects `lost`; and why it ended.
-    end: Mutex<(Option<Sender<Infallible>>, Option<StopReason>)>,
+    /// Dropped at the end of the term, which is what disconnects `lost`.
+    end: Mutex<Option<Sender<Infallible>>>,
 }
 
 impl Term {
     pub(crate) fn new(deadline: Arc<Deadline>, fencing_token: u64) -> Self {
         let (sender, lost) = channel::bounded(0);
-        Self { deadline, fencing_token, lost, end: Mutex::new((Some(sender), None)) }
+        Self { deadline, fencing_token, lost, end: Mutex::new(Some(sender)) }
     }
 
     /// Ends the term for every view, and wakes who waits for that. The first reason stands, and is given back; a term
     /// that had run out by then ended by that.
     pub(crate) fn end(&self, reason: StopReason) -> StopReason {
-        let reason = if self.deadline.end(clock::now()) { reason } else { StopReason::Expired };
-        let mut end = self.end.lock();
-        end.0 = None;
-        end.1.get_or_insert(reason).clone()
+        let reason = self.deadline.end(clock::now(), reason);
+        *self.end.lock() = None;
+        reason
     }
 
     fn is_valid(&self) -> bool {
@@ -147,8 +146,7 @@ impl Term {
         if self.is_valid() {
             return Ok(());
         }
-        // Who sees the deadline pass may be faster than the elector's thread.
-        Err(LeadershipLost { reason: self.end.lock().1.clone().unwrap_or(StopReason::Expired) })
+        Err(LeadershipLost { reason: self.deadline.reason() })
     }
 }
 

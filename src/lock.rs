@@ -24,7 +24,8 @@ use crate::record::{LeaderElectionRecord, Observed};
 /// - [`create`](Lock::create) fails when the object exists, and [`update`](Lock::update) when it is not at
 ///   `base.version` any more, or is another object than `base` (another `uid`), or is gone;
 /// - [`Observed::version`] grows with every write to the object, also beyond its deletion and re-creation;
-/// - `Ok` from a write means that it was applied; any error leaves that open.
+/// - `Ok` from a write means that it was applied; any error leaves that open;
+/// - what was written is what is read, the times to the last digit: a record that comes back changed is another's.
 ///
 /// # Examples
 ///

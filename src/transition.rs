@@ -1,6 +1,6 @@
 //! Transitions, and who has subscribed to them.
 
-use crate::election::StopReason;
+use crate::stop_reason::StopReason;
 use crate::sync::Mutex;
 use crate::sync::channel::{self, Receiver, Sender};
 

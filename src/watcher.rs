@@ -162,9 +162,6 @@ impl Watching {
             let received_at = clock::now();
             let version = match &event {
                 WatchEvent::Opened => {
-                    if let Some(level) = log.works() {
-                        log_with!(level, fields; "watch works again");
-                    }
                     let _ = tell.send(Command::WatchOpened { afresh: begin.is_none() });
                     return;
                 }
@@ -173,6 +170,10 @@ impl Watching {
             };
             *after = (*after).max(Some(version));
             *told = true;
+            // One that opens and tells nothing does not work.
+            if let Some(level) = log.works() {
+                log_with!(level, fields; "watch works again");
+            }
             let (taken, is_taken) = channel::bounded(0);
             let _taken = is_of_others(&event, identity).then_some(taken);
             let _ = tell.send(Command::Heard { received_at, event, _taken });
@@ -185,6 +186,9 @@ impl Watching {
     /// The server ended the watch in good order: the next one goes on where it ended, at once unless it was brief.
     fn pause_after_end(&mut self, lasted: Duration) -> Duration {
         if lasted <= self.retry_period {
+            if let Some(level) = self.log.failed(clock::now(), LockErrorKind::ConnectionClosed) {
+                log_with!(level, self.fields; "polling between watches: the server ends them within {lasted:.1?}");
+            }
             return self.back_off();
         }
         self.failures = 0;
@@ -199,12 +203,19 @@ impl Watching {
             self.failures = 0;
         }
         let fails = match error.kind() {
-            LockErrorKind::Interrupted | LockErrorKind::Expired => None,
+            LockErrorKind::Expired => None,
+            // Given up once, a watch may just have been cut; given up again and again it tells nothing.
+            LockErrorKind::Interrupted if self.failures == 0 => None,
             kind => self.log.failed(clock::now(), kind),
         };
         let reason = error.to_string();
         let pause = match error.kind() {
-            LockErrorKind::Interrupted => self.again_at_once_the_first_time(),
+            LockErrorKind::Interrupted => {
+                if let Some(level) = fails {
+                    log_with!(level, self.fields; "polling: watches open and do not tell what reads find");
+                }
+                self.again_at_once_the_first_time()
+            }
             LockErrorKind::Expired => {
                 self.after = None;
                 log_with!(Level::Debug, self.fields, reason = reason.as_str(); "watch begins anew: {error}");

@@ -1,11 +1,13 @@
 //! What an answer or an event means: the rules 'Open writes' and 'Order'.
 
-use super::messages::{Event, Look, StopReason};
+use super::messages::{Event, Look};
+use super::open_writes::{OpenWrite, Progress};
 use super::watching::{MENTIONED_WITHIN, TOLD_WITHIN};
-use super::{Election, Known, OpenWrite, Phase, Progress, Seen, Standing, Term, Whose};
+use super::{Election, Known, Phase, Seen, Standing, Term, Whose};
 use crate::clock::Moment;
 use crate::deadline::Deadline;
 use crate::record::{LeaderElectionRecord, MicroTime, Observed};
+use crate::stop_reason::StopReason;
 use crate::sync::Arc;
 
 impl Election {
@@ -55,12 +57,6 @@ impl Election {
             .filter(|write| !recreated && self.may_be_adopted(write, now))
             .map(|write| (write.acquisition, write.sent_at));
         let is_ours = ours.is_some() || recreated;
-        let is_of_this_term = match &self.phase {
-            Phase::Leading(term) => {
-                ours.is_some_and(|write| write.acquisition == term.acquisition && write.progress != Progress::Landed)
-            }
-            _ => false,
-        };
         let has_our_identity = record.holder() == Some(&self.settings.identity);
 
         // Should a copy of a create land again, when what it made was deleted, that is another object.
@@ -86,17 +82,15 @@ impl Election {
             }
         } else if is_ours && has_our_identity {
             self.see(observed, received_at, Whose::Ours);
-            let reason = match recreated {
-                true => StopReason::Deleted,
-                // Learned of too late.
-                false if is_of_this_term => StopReason::Expired,
-                // No write of an earlier term comes after one of this, unless the store went back.
-                false => StopReason::StoreRestored,
-            };
-            self.lose(now, reason);
+            // Learned of too late it finds the term run out. No other write of ours comes after the last of this term, unless
+            // the store went back.
+            self.lose(now, if recreated { StopReason::Deleted } else { StopReason::StoreRestored });
         } else if has_our_identity && matches!(self.seen, Seen::Nothing) {
             self.see(observed, received_at, Whose::Predecessors);
-            self.events.push_back(Event::Predecessor);
+            // After a restore it is our own, from before, and that has been told.
+            if !self.watch.is_doubtful() {
+                self.events.push_back(Event::Predecessor);
+            }
         } else if has_our_identity {
             if !matches!(&self.seen, Seen::Record(known) if known.whose == Whose::Twins) {
                 self.events.push_back(Event::IdentityConflict);
@@ -179,9 +173,9 @@ impl Election {
     }
 
     /// What a read says of the watch.
-    pub(super) fn bear_out(&mut self, now: Moment, look: Look, version: Option<u64>) {
+    pub(super) fn bear_out(&mut self, now: Moment, look: Look, found: Option<&Observed>) {
         let told_by = now + self.patience(now);
-        if !self.watch.is_borne_out(look, version, told_by) {
+        if !self.watch.is_borne_out(look, found, told_by) {
             self.give_up_watch(now);
         }
     }
@@ -217,14 +211,14 @@ impl Election {
     }
 
     /// The store was restored from an older state: what was known of it counts for nothing.
-    pub(super) fn start_over(&mut self, now: Moment) {
+    pub(super) fn start_over(&mut self, now: Moment, restored: LeaderElectionRecord) {
         self.newest = 0;
         self.seen = Seen::Nothing;
         self.open.clear();
         self.abandon_attempt();
         self.lose(now, StopReason::StoreRestored);
         // It waits for versions that are long to come, or tells what was before.
-        self.watch.doubt();
+        self.watch.doubt(restored);
         self.events.push_back(Event::WatchStale);
     }
 
@@ -260,13 +254,5 @@ impl Election {
         current == Some(write.acquisition)
             && write.progress != Progress::Landed
             && now < write.sent_at + self.settings.renew_deadline
-    }
-}
-
-impl OpenWrite {
-    /// Whether `record` is what this write leaves behind; a create cannot know its object's uid before it has landed.
-    fn is(&self, record: &LeaderElectionRecord) -> bool {
-        let may_be_any_object = self.base == 0 && self.progress != Progress::Landed;
-        (may_be_any_object || self.record.uid == record.uid) && self.record.same_fields(record)
     }
 }

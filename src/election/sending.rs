@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::messages::{Look, Request, Step, Verb};
-use super::{Election, OpenWrite, Phase, Progress, Seen, Standing};
+use super::open_writes::{OpenWrite, Progress};
+use super::{Election, Phase, Seen, Standing};
 use crate::clock::{Moment, Now};
 use crate::config::JITTER_FACTOR;
 use crate::record::{LeaderElectionRecord, MicroTime, Observed, unix_micros};
@@ -148,6 +149,7 @@ impl Election {
     /// Leaves alone a store that asks for it, for all the time that it asks for; but where a term or a release would end
     /// over it, for half of what is left.
     pub(super) fn pause(&mut self, now: Moment, asked: Duration) {
+        self.pace.asked_until = self.pace.asked_until.max(now + asked);
         let (left, reserve) = match self.urgency(now) {
             Urgency::Term { left } => (left, self.settings.renew_deadline / 5),
             Urgency::Release { left } => (left, (self.settings.release_timeout / 8).max(self.round_trip.answered_by())),

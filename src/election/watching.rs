@@ -9,7 +9,7 @@ use super::messages::{Event, Look};
 use super::{Election, Phase, Seen, Whose};
 use crate::clock::Moment;
 use crate::lock::WatchEvent;
-use crate::record::LeaderElectionRecord;
+use crate::record::{LeaderElectionRecord, Observed};
 
 /// A watch that begins afresh mentions at once what is there. What it has not mentioned by then is looked for.
 pub(super) const MENTIONED_WITHIN: Duration = Duration::from_secs(1);
@@ -21,11 +21,15 @@ pub(super) const TOLD_WITHIN: Duration = Duration::from_millis(250);
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     open: Option<Open>,
+    /// When a watch last told anything that was not known to be past, or a read found that there was nothing to tell. One that
+    /// goes on where another ended begins with the silence of that.
+    heard_at: Option<Moment>,
     /// Whether what was seen before it opened is known to be there still. A watch that begins afresh tells what is there,
     /// but cannot tell what is not there any more.
     synced: bool,
-    /// The store was restored once: a server in front of it that was not restarted goes on showing what was before.
-    doubtful: bool,
+    /// What was there when the store was found to be restored. A server in front of it that was not restarted goes on showing
+    /// what was before, and up to a version that nobody knows both tell the same; only what was written since tells them apart.
+    restored: Option<LeaderElectionRecord>,
 }
 
 /// A watch that is open: one stream of events without a break.
@@ -34,8 +38,6 @@ struct Open {
     opened_at: Moment,
     /// The newest version that it has told, or that was known when it went on where another had ended.
     told: u64,
-    /// When it last told anything new, or a read found that there was nothing to tell.
-    heard_at: Moment,
     /// The last change of the record that it has told, and when it did.
     change: Option<(Moment, LeaderElectionRecord)>,
     /// The longest time between two changes that it has told of the present term.
@@ -44,8 +46,18 @@ struct Open {
     owed: Option<(u64, Moment)>,
     /// Whether what it tells is of this store.
     verified: bool,
-    /// The version that a read is to reach before what was told of it is believed, and when it was told.
-    to_confirm: Option<(u64, Moment)>,
+    /// What a read is to find before what is told is believed: a version, the record at it, and when that was told.
+    to_confirm: Option<(u64, Option<LeaderElectionRecord>, Moment)>,
+}
+
+/// What to make of what a watch tells.
+#[derive(PartialEq)]
+enum Told {
+    Believed,
+    /// Not before a read has found it.
+    Unconfirmed,
+    /// It is of another life of the store.
+    Contradicted,
 }
 
 impl Watch {
@@ -53,54 +65,78 @@ impl Watch {
         self.open.is_some()
     }
 
-    /// From now on nothing is believed that a read has not reached.
-    pub(super) fn doubt(&mut self) {
-        self.doubtful = true;
+    /// Whether the store was found to be restored.
+    pub(super) fn is_doubtful(&self) -> bool {
+        self.restored.is_some()
+    }
+
+    /// From now on nothing is believed that a read has not found.
+    pub(super) fn doubt(&mut self, restored: LeaderElectionRecord) {
+        self.restored = Some(restored);
         self.open = None;
     }
 
-    /// It told of `version`. False if that is not to be believed before a read has reached it.
-    fn tells(&mut self, at: Moment, version: u64, record: Option<&LeaderElectionRecord>, newest: u64) -> bool {
+    /// It told of `version`, where `newest` is known, and what stands at that.
+    fn tells(
+        &mut self,
+        at: Moment,
+        (version, record): (u64, Option<&LeaderElectionRecord>),
+        (newest, known): (u64, Option<&LeaderElectionRecord>),
+    ) -> Told {
         // What is left of a stream that was given up.
-        let Some(open) = &mut self.open else { return !self.doubtful };
+        let Some(open) = &mut self.open else {
+            return if self.restored.is_some() { Told::Unconfirmed } else { Told::Believed };
+        };
         if version > open.told {
             open.told = version;
-            open.heard_at = at;
             open.note_change(at, record);
+            if version >= newest {
+                self.heard_at = Some(at);
+            }
         }
         if open.owed.is_some_and(|(owed, _)| owed <= version) {
             open.owed = None;
         }
-        if version <= newest {
-            open.verified = true;
-        } else if !open.verified {
-            open.to_confirm = Some((version, at));
+        // Below what is known a server that goes on with what was before tells nothing else than any other.
+        if version > newest && !open.verified {
+            open.to_confirm = Some((version, record.cloned(), at));
+        } else if version == newest && known.is_some() && record.is_some() && !open.verified {
+            if record != known {
+                return Told::Contradicted;
+            }
+            open.verified = record != self.restored.as_ref();
         }
-        self.synced |= record.is_some() && open.to_confirm.is_none();
-        open.to_confirm.is_none()
+        self.synced |= record.is_some() && version >= newest && open.to_confirm.is_none();
+        if open.to_confirm.is_none() { Told::Believed } else { Told::Unconfirmed }
     }
 
     /// A read that was answered found `version`, or nothing. False if what the watch has told is not of this store.
-    pub(super) fn is_borne_out(&mut self, look: Look, version: Option<u64>, told_by: Moment) -> bool {
+    pub(super) fn is_borne_out(&mut self, look: Look, found: Option<&Observed>, told_by: Moment) -> bool {
+        let Some(open) = &mut self.open else {
+            self.heard_at = self.heard_at.max(Some(look.sent_at));
+            return true;
+        };
         // It says nothing of a watch that has opened since.
-        let Some(open) = self.open.as_mut().filter(|open| look.sent_at >= open.opened_at) else { return true };
+        if look.sent_at < open.opened_at {
+            return true;
+        }
         self.synced = true;
-        let owed = match version {
-            Some(version) => (version > open.told).then_some(version),
+        let owed = match found {
+            Some(found) => (found.version > open.told).then_some(found.version),
             // It has yet to tell that what it has told of was deleted.
             None => open.change.as_ref().map(|_| open.told + 1),
         };
         open.owed = owed.map(|owed| (owed, open.owed.map_or(told_by, |(_, by)| by)));
         if owed.is_none() {
-            open.heard_at = open.heard_at.max(look.sent_at);
+            self.heard_at = self.heard_at.max(Some(look.sent_at));
         }
-        match (open.to_confirm, version) {
-            (Some((told, at)), Some(version)) if look.sent_at >= at => {
-                self.reached(version);
-                version >= told
+        match (&open.to_confirm, found) {
+            (Some((told, _, at)), Some(found)) if look.sent_at >= *at => {
+                let reaches = found.version >= *told;
+                self.agrees(found) && reaches
             }
             // What was told of may have been deleted since.
-            (Some((_, at)), None) if look.sent_at >= at => {
+            (Some((_, _, at)), None) if look.sent_at >= *at => {
                 open.to_confirm = None;
                 true
             }
@@ -108,13 +144,22 @@ impl Watch {
         }
     }
 
-    /// The store is known to have come to `version`.
-    pub(super) fn reached(&mut self, version: u64) {
-        if let Some(open) = &mut self.open
-            && open.to_confirm.is_some_and(|(told, _)| told <= version)
-        {
-            open.to_confirm = None;
-            open.verified = true;
+    /// Whether what an answer shows agrees with what the watch has told: versions that were used again have other records.
+    pub(super) fn agrees(&mut self, found: &Observed) -> bool {
+        let Some(open) = &mut self.open else { return true };
+        match &open.to_confirm {
+            Some((told, record, _)) if *told == found.version => {
+                let agrees = record.as_ref() == Some(&found.record);
+                open.verified |= agrees && *record != self.restored;
+                open.to_confirm = None;
+                agrees
+            }
+            // It lags behind, and has yet to tell this.
+            Some((told, ..)) if *told < found.version => {
+                open.to_confirm = None;
+                true
+            }
+            _ => true,
         }
     }
 }
@@ -139,20 +184,23 @@ impl Open {
 impl Election {
     /// What a watch told, and when that was received.
     pub fn heard(&mut self, now: Moment, received_at: Moment, event: WatchEvent) {
-        match event {
-            WatchEvent::Changed(observed) => {
-                match self.watch.tells(received_at, observed.version, Some(&observed.record), self.newest) {
-                    true => self.learn_told(now, received_at, observed),
-                    false => self.confirm(now),
-                }
-            }
-            WatchEvent::Deleted { version } => match self.watch.tells(received_at, version, None, self.newest) {
-                true => self.learn_deletion(now, version),
-                false => self.confirm(now),
-            },
+        let told = match &event {
+            WatchEvent::Changed(observed) => (observed.version, Some(&observed.record)),
+            WatchEvent::Deleted { version } => (*version, None),
             // The driver says that with `watch_opened`, for it knows where the watch began. And a bookmark tells where a
             // watch may go on, which is the watcher's affair, and nothing of the lease.
-            WatchEvent::Opened | WatchEvent::Bookmark { .. } => {}
+            WatchEvent::Opened | WatchEvent::Bookmark { .. } => return,
+        };
+        let known = match &self.seen {
+            Seen::Record(known) => Some(&known.observed.record),
+            _ => None,
+        };
+        match (self.watch.tells(received_at, told, (self.newest, known)), event) {
+            (Told::Believed, WatchEvent::Changed(observed)) => self.learn_told(now, received_at, observed),
+            (Told::Believed, WatchEvent::Deleted { version }) => self.learn_deletion(now, version),
+            (Told::Believed, _) => {}
+            (Told::Unconfirmed, _) => self.confirm(now),
+            (Told::Contradicted, _) => self.give_up_watch(now),
         }
         self.settle();
     }
@@ -169,14 +217,14 @@ impl Election {
         self.watch.open = Some(Open {
             opened_at: now,
             told: if afresh { 0 } else { self.newest },
-            heard_at: now,
             change: None,
             longest_gap: Duration::ZERO,
             owed: None,
-            verified: !self.watch.doubtful,
+            verified: !self.watch.is_doubtful(),
             to_confirm: None,
         });
         if afresh {
+            self.watch.heard_at = Some(now);
             self.watch.synced = false;
             if let Seen::Record(_) = self.seen {
                 let pause = self.patience(now).min(MENTIONED_WITHIN);
@@ -235,7 +283,7 @@ impl Election {
             patience = patience.max(self.settings.renew_interval * 2);
         }
         // Always in time to hear of a renewal before the lease runs out. Of one that has run out nobody is to tell anything.
-        let at = open.heard_at + patience.min(published * 9 / 10);
+        let at = self.watch.heard_at.unwrap_or(open.opened_at) + patience.min(published * 9 / 10);
         (at < known.changed_at + published).then_some(at)
     }
 }

@@ -11,7 +11,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use leasehold_loom::{Deadline, Moment};
+use leasehold_loom::{Deadline, Moment, StopReason};
 use loom::model::Builder;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering};
@@ -103,7 +103,7 @@ fn a_term_that_was_ended_is_over_for_whoever_hears_of_that() {
         let ender = {
             let (deadline, told) = (Arc::clone(&deadline), Arc::clone(&told));
             thread::spawn(move || {
-                deadline.end(EARLY);
+                deadline.end(EARLY, StopReason::Released);
                 assert!(!deadline.is_valid(EARLY), "valid after its own holder had ended it");
                 // As a release is sent.
                 told.store(true, Ordering::Release);
@@ -126,20 +126,17 @@ fn an_end_and_an_expiry_do_not_overwrite_each_other() {
         let deadline = Arc::new(Deadline::new(EXPIRY));
         let ender = {
             let deadline = Arc::clone(&deadline);
-            thread::spawn(move || {
-                deadline.end(EARLY);
-                deadline.was_ended()
-            })
+            thread::spawn(move || deadline.end(EARLY, StopReason::Released))
         };
         let viewer = {
             let deadline = Arc::clone(&deadline);
             thread::spawn(move || {
                 assert!(!deadline.is_valid(EXPIRY));
-                deadline.was_ended()
+                deadline.reason()
             })
         };
         deadline.extend(EARLY, EXTENDED.min(EXPIRY));
-        let reasons = [ender.join().unwrap(), viewer.join().unwrap(), deadline.was_ended()];
-        assert!(reasons.iter().all(|ended| *ended == reasons[0]), "the reason changed: {reasons:?}");
+        let reasons = [ender.join().unwrap(), viewer.join().unwrap(), deadline.reason()];
+        assert!(reasons.iter().all(|reason| *reason == reasons[0]), "the reason changed: {reasons:?}");
     });
 }

@@ -7,14 +7,17 @@
 mod leasehold {
     pub(crate) mod clock;
     pub(crate) mod deadline;
+    pub(crate) mod stop_reason;
 }
 
 mod sync {
     pub(crate) use loom::sync::atomic::AtomicU64;
+    pub(crate) use std::sync::OnceLock;
     pub(crate) use std::sync::atomic::Ordering;
 }
 
-pub(crate) use leasehold::{clock, deadline};
+pub(crate) use leasehold::{clock, deadline, stop_reason};
 
 pub use clock::Moment;
 pub use deadline::Deadline;
+pub use stop_reason::StopReason;

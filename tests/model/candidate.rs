@@ -247,7 +247,8 @@ impl Candidate {
             }
             Input::DropGuard | Input::StepDown => {
                 if let Some(deadline) = &self.deadline {
-                    deadline.end(now);
+                    let is_step_down = input == Input::StepDown;
+                    deadline.end(now, if is_step_down { StopReason::SteppedDown } else { StopReason::Released });
                 }
                 self.guard = if input == Input::StepDown { Guard::SteppingDown } else { Guard::Dropped };
             }

@@ -34,19 +34,19 @@ mod leasehold {
     pub(crate) mod lock;
     pub(crate) mod log_fields;
     pub(crate) mod record;
+    pub(crate) mod stop_reason;
     pub(crate) mod transition;
     pub(crate) mod watcher;
 }
 
 pub(crate) use leasehold::{
-    builder, campaign, config, deadline, driver, election, elector, error, guard, health, kube, link, lock, record,
-    transition, watcher,
+    builder, campaign, config, deadline, driver, election, elector, error, failure_log, guard, health, kube, link,
+    lock, log_fields, record, stop_reason, transition, watcher,
 };
 
 pub use builder::LeaderElectorBuilder;
 pub use campaign::Campaign;
 pub use config::{ConfigError, Settings};
-pub use election::StopReason;
 pub use elector::LeaderElector;
 pub use error::Error;
 pub use guard::{LeaderGuard, Leadership, LeadershipLost, Scope};
@@ -54,4 +54,5 @@ pub use health::{HealthCheck, Unhealthy};
 pub use lock::lease::LeaseLock;
 pub use lock::{Lock, LockError, LockErrorKind, WatchEvent, WatchStop};
 pub use record::{LeaderElectionRecord, MicroTime, Observed, Rest};
+pub use stop_reason::StopReason;
 pub use transition::Transition;

@@ -80,7 +80,7 @@ impl World {
         trace!(self, "{} sends {}: {}, {fate:?}", node.identity, request.id, trace::call(&call));
         self.count.requests += 1;
         fate.faults.iter().for_each(|kind| self.count.fault(kind));
-        let sent = Sent { id: request.id, knowing: node.known.0, absent: node.known.1.is_none() };
+        let sent = Sent { id: request.id, knowing: node.known.0, absent: node.known.1.is_none(), at: self.truth };
         self.queue.push(times_out, to, What::TimesOut(request.id));
         // What is under way when the faults end lands soon after.
         let last = self.plan.heal_at + SECOND;
@@ -154,7 +154,11 @@ impl World {
     }
 
     pub fn give_up(&mut self, index: usize, id: u64, kind: LockErrorKind) -> Result<(), Violation> {
-        self.answer(index, Sent { id, knowing: 0, absent: false }, Answer::Failed(LockError::new(kind, "no answer")))
+        self.answer(
+            index,
+            Sent { id, knowing: 0, absent: false, at: 0 },
+            Answer::Failed(LockError::new(kind, "no answer")),
+        )
     }
 
     /// A command from another thread, obeyed between requests.
@@ -184,13 +188,17 @@ impl World {
                 Command::Close => node.election.close(),
                 Command::WatchOpened { afresh } => node.election.watch_opened(now, afresh),
                 Command::WatchLost => node.election.watch_lost(now),
-                Command::Heard { received_at, event } => {
+                Command::Heard { received_at, event, former_since } => {
                     node.heard_in_second();
+                    // Of a restore that it has not found out about it cannot know.
+                    let knows_since = node.doubts_since;
+                    node.hears_of_former = former_since.is_some_and(|since| knows_since.is_some_and(|at| at >= since));
                     shown = node.note_event(&event);
                     node.election.heard(now, received_at, event);
                 }
             }
             self.listen(index, was_valid)?;
+            self.nodes[index].hears_of_former = false;
             if let Some((version, uid)) = shown {
                 self.checks.one_object(&self.nodes[index], version, &uid, self.truth)?;
             }
@@ -217,6 +225,9 @@ impl World {
             let node = &mut self.nodes[index];
             trace!(self, "{} tells {event:?}", node.identity);
             match event {
+                Event::Lost(_) | Event::Leader(_) if node.hears_of_former => {
+                    return Err(format!("{} believes a server of a former life: {event:?}", node.identity).into());
+                }
                 Event::Elected { deadline, fencing_token } => {
                     if node.term.as_ref().is_some_and(|term| term.guard_held || term.lost.is_none()) {
                         return Err(format!("{} elected during a term", node.identity).into());

@@ -40,8 +40,10 @@ pub struct Node {
     pub hinted: Vec<(u64, Option<LeaderElectionRecord>)>,
     /// The object that was there before it was found to be gone.
     pub gone: Option<String>,
-    /// It has found that the store went back.
-    pub doubts: bool,
+    /// When the read was sent by which it found that the store went back.
+    pub doubts_since: Option<Nanos>,
+    /// It hears of what was before that, from a server that was not restarted.
+    pub hears_of_former: bool,
     pub steps_in_second: (Nanos, u32),
     /// By when, on a network without faults, the record of a term that is over must not be ours any more.
     pub release_by: Option<Nanos>,
@@ -60,7 +62,7 @@ pub enum Command {
     StepDown,
     GuardGone { at: Moment },
     Close,
-    Heard { received_at: Moment, event: WatchEvent },
+    Heard { received_at: Moment, event: WatchEvent, former_since: Option<Nanos> },
     WatchOpened { afresh: bool },
     WatchLost,
 }
@@ -136,11 +138,11 @@ impl Node {
     }
 
     /// A read has proved that the store went back: what was known before counts for nothing.
-    fn start_over(&mut self, version: u64, record: &LeaderElectionRecord) {
+    fn start_over(&mut self, sent_at: Nanos, version: u64, record: &LeaderElectionRecord) {
         self.known = (version, Some(record.clone()));
         self.hinted.clear();
         self.gone = None;
-        self.doubts = true;
+        self.doubts_since = Some(sent_at);
     }
 
     /// The election acts by this version: if it was hinted at, it is known.
@@ -159,7 +161,7 @@ impl Node {
     /// Notes what a read shows, and whether it shows that the store went back.
     pub fn note_read(&mut self, sent: Sent, version: u64, record: &LeaderElectionRecord) -> bool {
         if self.proves_restored(sent, version, record) {
-            self.start_over(version, record);
+            self.start_over(sent.at, version, record);
             return true;
         }
         if self.is_another(version, record) {
@@ -192,7 +194,7 @@ impl Node {
             WatchEvent::Deleted { version } => (*version, None),
             _ => return None,
         };
-        if self.doubts || record.is_some_and(|record| self.is_gone(record)) {
+        if self.doubts_since.is_some() || record.is_some_and(|record| self.is_gone(record)) {
             if version > self.known.0 {
                 self.hinted.push((version, record.cloned()));
             }

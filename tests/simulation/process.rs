@@ -43,7 +43,8 @@ impl World {
             known: (0, None),
             hinted: Vec::new(),
             gone: None,
-            doubts: false,
+            doubts_since: None,
+            hears_of_former: false,
             steps_in_second: (0, 0),
             release_by: None,
         }

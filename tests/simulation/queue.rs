@@ -47,6 +47,8 @@ pub struct Sent {
     pub knowing: u64,
     /// Whether nothing was there.
     pub absent: bool,
+    /// When it was sent.
+    pub at: Nanos,
 }
 
 pub struct Queued {

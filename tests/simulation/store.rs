@@ -39,6 +39,8 @@ pub struct Change {
 pub struct Former {
     pub changes: Vec<Change>,
     compacted: u64,
+    /// When the store went back.
+    pub since: Nanos,
 }
 
 /// A state that the store may be restored to.
@@ -168,7 +170,7 @@ impl Store {
 
     /// All that a server has that goes on showing what is now.
     pub fn former(&self) -> Former {
-        Former { changes: self.changes.clone(), compacted: self.compacted }
+        Former { changes: self.changes.clone(), compacted: self.compacted, since: self.now }
     }
 
     /// Forgets what changed until now.

@@ -160,7 +160,13 @@ impl World {
                     let patience = node.election.interrupt_after().news.as_nanos() as Nanos;
                     self.queue.push(truth + patience, Some(to), What::Interrupt(id));
                 }
-                self.tell(index, Command::Heard { received_at, event })
+                let former_since = match &self.nodes[index].watcher {
+                    Some(Watcher { state: State::Streaming(stream), .. }) if stream.of_former => {
+                        self.servers[stream.server].former.as_ref().map(|former| former.since)
+                    }
+                    _ => None,
+                };
+                self.tell(index, Command::Heard { received_at, event, former_since })
             }
             Turn::Ended(kind) => {
                 watcher.serial += 1;

@@ -1,5 +1,7 @@
 //! Those who campaign, hold a guard, step down and let go.
 
+use leasehold::StopReason;
+
 use crate::clock::{MILLI, Nanos, SECOND};
 use crate::node::{Command, Wants};
 use crate::plan::Violation;
@@ -30,7 +32,7 @@ impl World {
                 return self.drop_guard(index, again);
             }
             if !calm && roll < 30 && !term.stepped_down {
-                term.deadline.end(now);
+                term.deadline.end(now, StopReason::SteppedDown);
                 term.stepped_down = true;
                 let serial = term.serial;
                 node.refresh();
@@ -79,7 +81,7 @@ impl World {
         trace!(self, "{} drops its guard", node.identity);
         let now = node.clock.local(self.truth);
         if let Some(term) = &mut node.term {
-            term.deadline.end(now);
+            term.deadline.end(now, StopReason::Released);
             term.guard_held = false;
         }
         node.refresh();

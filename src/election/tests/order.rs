@@ -154,11 +154,11 @@ fn order_a_write_of_a_term_that_its_holder_ended_shows_no_restored_store() {
     let renewal = scenario.write();
     scenario.fails(renewal.id, LockErrorKind::Timeout);
     // The word of that is held up, and so are we, for longer than the renewal covers.
-    deadline.end(scenario.now);
+    deadline.end(scenario.now, StopReason::SteppedDown);
     scenario.advance(secs(11));
     let echo = WatchEvent::Changed(observed(standing(&renewal), 11));
     scenario.election.heard(scenario.now, scenario.now, echo);
-    assert_eq!(scenario.lost(), Some(StopReason::Expired));
+    assert_eq!(scenario.lost(), Some(StopReason::SteppedDown));
 }
 
 /// An observer of a store that was restored from version 1000 to 500.
@@ -246,4 +246,129 @@ fn order_events_at_or_below_what_is_known_do_not_show_that_a_watch_tells() {
         }
     }
     panic!("nobody looked");
+}
+
+#[test]
+fn order_after_a_restore_an_event_from_before_what_is_known_makes_no_watch_believed() {
+    let mut scenario = after_a_restore();
+    scenario.wait_out();
+    scenario.found(renewed(&held_by("new", 15)), 510);
+    scenario.events();
+    // It goes on behind 500 on a server that was not restarted, which has other versions there.
+    scenario.election.watch_opened(scenario.now, false);
+    for (record, version) in [(held_by("old", 15), 505), (renewed(&held_by("old", 15)), 600)] {
+        scenario.election.heard(scenario.now, scenario.now, WatchEvent::Changed(observed(record, version)));
+    }
+    assert!(scenario.events().is_empty(), "{:?}", scenario.election);
+    scenario.found(renewed(&held_by("new", 15)), 510);
+    assert!(scenario.events().iter().any(|event| matches!(event, Event::WatchStale)));
+}
+
+#[test]
+fn order_after_a_restore_a_leader_does_not_lose_its_term_to_the_life_before() {
+    let mut scenario = Scenario::new();
+    scenario.found(held_by("old", 15), 1_000);
+    scenario.wait_out();
+    scenario.election.campaign(false);
+    scenario.found(held_by("", 1), 500);
+    let write = scenario.write();
+    scenario.applied(&write, 501);
+    scenario.elected();
+    for version in 502..505 {
+        scenario.wait_out();
+        let renewal = scenario.write();
+        scenario.applied(&renewal, version);
+    }
+    scenario.election.watch_opened(scenario.now, false);
+    for (record, version) in [(held_by("old", 15), 502), (renewed(&held_by("old", 15)), 900)] {
+        scenario.election.heard(scenario.now, scenario.now, WatchEvent::Changed(observed(record, version)));
+    }
+    assert_eq!(scenario.lost(), None);
+}
+
+#[test]
+fn order_after_a_restore_our_own_write_shows_that_a_watch_is_of_this_store() {
+    let mut scenario = after_a_restore();
+    scenario.election.campaign(false);
+    let write = scenario.next_write(&held_by("new", 15), 500);
+    scenario.applied(&write, 501);
+    scenario.elected();
+    scenario.election.watch_opened(scenario.now, true);
+    scenario.wait_out();
+    let renewal = loop {
+        match scenario.next() {
+            Step::Send(Request { id, verb: Verb::Get(look), .. }) => {
+                scenario.reads(Read { id, look }, standing(&write), 501)
+            }
+            Step::Wait(until) => scenario.now = until,
+            Step::Send(Request { id, verb: Verb::Update(base, record), timeout }) => {
+                break Write { id, base: Some(base.version), record, timeout };
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    // The echo comes before the answer, which bears it out.
+    let echo = WatchEvent::Changed(observed(standing(&renewal), 502));
+    scenario.election.heard(scenario.now, scenario.now, echo);
+    scenario.applied(&renewal, 502);
+    let others = WatchEvent::Changed(observed(held_by(OTHER, 15), 503));
+    scenario.election.heard(scenario.now, scenario.now, others);
+    assert_eq!(scenario.lost(), Some(StopReason::Superseded { by: Some(OTHER.into()) }), "believed at once");
+}
+
+#[test]
+fn order_after_a_restore_a_version_that_was_used_again_confirms_nothing() {
+    let other = |version| WatchEvent::Changed(observed(held_by("old", 15), version));
+    // By a read.
+    let mut scenario = after_a_restore();
+    scenario.election.watch_opened(scenario.now, true);
+    scenario.election.heard(scenario.now, scenario.now, other(501));
+    scenario.found(renewed(&held_by("new", 15)), 501);
+    scenario.election.heard(scenario.now, scenario.now, other(502));
+    let events = scenario.events();
+    assert!(events.iter().any(|event| matches!(event, Event::WatchStale)), "{events:?}");
+    assert!(!events.iter().any(|event| matches!(event, Event::Leader(Some(leader)) if leader == "old")), "{events:?}");
+    // By our own write.
+    let mut scenario = after_a_restore();
+    scenario.election.campaign(false);
+    let write = scenario.next_write(&held_by("new", 15), 500);
+    scenario.election.watch_opened(scenario.now, true);
+    scenario.election.heard(scenario.now, scenario.now, other(501));
+    scenario.applied(&write, 501);
+    scenario.elected();
+    scenario.election.heard(scenario.now, scenario.now, other(502));
+    assert_eq!(scenario.lost(), None);
+    // After what was told of is known.
+    let mut scenario = after_a_restore();
+    scenario.election.watch_opened(scenario.now, true);
+    scenario.election.heard(scenario.now, scenario.now, other(500));
+    assert!(scenario.events().iter().any(|event| matches!(event, Event::WatchStale)));
+}
+
+#[test]
+fn order_after_a_restore_what_was_before_it_in_both_lives_confirms_nothing() {
+    let mut scenario = after_a_restore();
+    scenario.election.watch_opened(scenario.now, false);
+    // A backup keeps versions and records, and both lives may have had a label edited after it.
+    for version in [500, 501] {
+        let shared = WatchEvent::Changed(observed(held_by("new", 15), version));
+        scenario.election.heard(scenario.now, scenario.now, shared);
+        if version == 501 {
+            scenario.found(held_by("new", 15), version);
+        }
+    }
+    let before = WatchEvent::Changed(observed(held_by("old", 15), 502));
+    scenario.election.heard(scenario.now, scenario.now, before);
+    assert!(scenario.events().is_empty());
+}
+
+#[test]
+fn order_after_a_restore_our_own_record_from_before_is_no_predecessors() {
+    let (mut scenario, _, _) = Scenario::leading();
+    scenario.wait_out();
+    let renewal = scenario.write();
+    scenario.fails(renewal.id, LockErrorKind::Conflict);
+    scenario.found(held_by(ME, 15), 4);
+    let events = scenario.events();
+    assert!(!events.iter().any(|event| matches!(event, Event::Predecessor | Event::IdentityConflict)), "{events:?}");
 }

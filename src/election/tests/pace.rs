@@ -1,6 +1,7 @@
 //! The pace of requests, rounds, and what is told.
 
 use super::*;
+use crate::lock::WatchEvent;
 
 #[test]
 fn a_campaign_polls_every_retry_period_with_jitter() {
@@ -55,7 +56,7 @@ fn a_store_that_asks_for_a_pause_gets_all_of_it() {
     scenario.election.answered(scenario.now, write.id, busy(secs(70)));
     // What others do meanwhile does not shorten it.
     scenario.advance(secs(30));
-    let news = crate::lock::WatchEvent::Changed(observed(held_by("", 2), 11));
+    let news = WatchEvent::Changed(observed(held_by("", 2), 11));
     scenario.election.heard(scenario.now, scenario.now, news);
     assert_eq!(scenario.quiet_for(), secs(40));
 }
@@ -112,7 +113,7 @@ fn a_pause_that_a_candidate_was_asked_for_does_not_end_the_term_that_it_has_won(
     let write = scenario.write();
     scenario.election.answered(scenario.now, write.id, busy(secs(60)));
     // It had been applied.
-    let echo = crate::lock::WatchEvent::Changed(observed(standing(&write), 11));
+    let echo = WatchEvent::Changed(observed(standing(&write), 11));
     scenario.election.heard(scenario.now, scenario.now, echo);
     scenario.elected();
     assert_eq!(scenario.wait(), secs(5));
@@ -347,7 +348,7 @@ fn a_lease_that_is_gone_has_no_leader() {
         scenario.found(held_by(OTHER, 15), 10);
         assert!(matches!(&scenario.events()[..], [Event::Leader(Some(leader))] if leader == OTHER));
         if told {
-            let deleted = crate::lock::WatchEvent::Deleted { version: 11 };
+            let deleted = WatchEvent::Deleted { version: 11 };
             scenario.election.heard(scenario.now, scenario.now, deleted);
         } else {
             scenario.wait_out();
@@ -421,4 +422,71 @@ fn try_once_does_not_wait_for_the_pace_of_earlier_writes() {
     let write = scenario.write();
     scenario.applied(&write, 11);
     scenario.elected();
+}
+
+#[test]
+fn what_a_store_asked_for_is_kept_by_the_campaign_after_a_term_too() {
+    let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
+    let write = scenario.write();
+    let asked = LockError::new(LockErrorKind::Unavailable, "made up").with_retry_after(Some(secs(60)));
+    scenario.election.answered(scenario.now, write.id, Answer::Failed(asked));
+    let asked_at = scenario.now;
+    // It had been applied, and the lease was deleted at once.
+    scenario.election.watch_opened(scenario.now, true);
+    let echo = WatchEvent::Changed(observed(standing(&write), 11));
+    scenario.election.heard(scenario.now, scenario.now, echo);
+    scenario.elected();
+    scenario.election.heard(scenario.now, scenario.now, WatchEvent::Deleted { version: 12 });
+    scenario.guard_gone();
+    scenario.election.campaign(false);
+    scenario.quiet_for();
+    assert!(scenario.now.since(asked_at) >= secs(60), "after {:?}", scenario.now.since(asked_at));
+}
+
+#[test]
+fn rounds_leave_a_store_alone_that_asked_for_it() {
+    let mut scenario = Scenario::new();
+    scenario.election.campaign(true);
+    let read = scenario.read();
+    let asked = LockError::new(LockErrorKind::Unavailable, "made up").with_retry_after(Some(secs(60)));
+    scenario.election.answered(scenario.now, read.id, Answer::Failed(asked));
+    let over = |scenario: &mut Scenario| scenario.events().iter().any(|event| matches!(event, Event::RoundOver));
+    assert!(over(&mut scenario));
+    for _ in 0..5 {
+        scenario.advance(secs(11));
+        scenario.election.campaign(true);
+        assert!(matches!(scenario.next(), Step::Wait(_)));
+        assert!(over(&mut scenario), "without a request");
+    }
+    scenario.advance(secs(11));
+    scenario.election.campaign(true);
+    scenario.read();
+}
+
+#[test]
+fn a_round_whose_look_is_interrupted_again_and_again_ends() {
+    let mut scenario = Scenario::new();
+    scenario.election.watch_opened(scenario.now, true);
+    scenario.election.campaign(true);
+    let mut record = held_by(OTHER, 15);
+    for version in 10..12 {
+        let read = scenario.read();
+        record = renewed(&record);
+        let news = WatchEvent::Changed(observed(record.clone(), version));
+        scenario.election.heard(scenario.now, scenario.now, news);
+        scenario.fails(read.id, LockErrorKind::Interrupted);
+        scenario.advance(secs(2));
+    }
+    assert!(matches!(scenario.next(), Step::Wait(_)));
+    assert!(scenario.events().iter().any(|event| matches!(event, Event::RoundOver)), "two requests and no more");
+}
+
+#[test]
+fn a_read_whose_connection_was_closed_is_repeated_at_once_too() {
+    let mut scenario = Scenario::new();
+    let read = scenario.read();
+    scenario.fails(read.id, LockErrorKind::ConnectionClosed);
+    let again = scenario.read();
+    scenario.fails(again.id, LockErrorKind::ConnectionClosed);
+    assert!(scenario.wait() > Duration::ZERO, "once");
 }

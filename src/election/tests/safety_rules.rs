@@ -87,7 +87,7 @@ fn loss_is_final_while_the_guard_exists_nothing_is_released_nor_renewed() {
 #[test]
 fn loss_is_final_after_a_step_down_renewals_go_on_until_the_guard_goes() {
     let (mut scenario, deadline, _) = Scenario::leading();
-    deadline.end(scenario.now);
+    deadline.end(scenario.now, StopReason::SteppedDown);
     scenario.election.step_down(scenario.now);
     assert_eq!(scenario.lost(), Some(StopReason::SteppedDown));
     for version in 11..20 {
@@ -105,7 +105,7 @@ fn loss_is_final_after_a_step_down_renewals_go_on_until_the_guard_goes() {
 #[test]
 fn loss_is_final_a_term_that_its_holder_ended_waits_for_the_word_of_why() {
     let (mut scenario, deadline, _) = Scenario::leading();
-    deadline.end(scenario.now);
+    deadline.end(scenario.now, StopReason::Released);
     scenario.wait_out();
     let renewal = scenario.write();
     scenario.applied(&renewal, 11);
@@ -143,7 +143,7 @@ fn loss_is_final_and_has_the_reason_that_was_there_first() {
 fn loss_is_final_a_second_step_down_changes_nothing() {
     let (mut scenario, deadline, _) = Scenario::leading();
     for version in 11..15 {
-        deadline.end(scenario.now);
+        deadline.end(scenario.now, StopReason::SteppedDown);
         scenario.election.step_down(scenario.now);
         scenario.wait_out();
         let renewal = scenario.write();
@@ -290,7 +290,7 @@ fn one_request_never_eats_the_whole_renew_deadline() {
 fn a_term_whose_holder_is_held_up_after_ending_it_runs_out_and_does_not_spin() {
     let (mut scenario, deadline, _) = Scenario::leading();
     // The holder's thread stands between ending the term and saying so, and no renewal gets through.
-    deadline.end(scenario.now);
+    deadline.end(scenario.now, StopReason::SteppedDown);
     let until = scenario.now + secs(10);
     while scenario.now < until {
         match scenario.next() {
@@ -303,5 +303,5 @@ fn a_term_whose_holder_is_held_up_after_ending_it_runs_out_and_does_not_spin() {
         matches!(scenario.next(), Step::Send(Request { verb: Verb::Get(_), .. })),
         "it observes, like after any loss"
     );
-    assert_eq!(scenario.lost(), Some(StopReason::Expired));
+    assert_eq!(scenario.lost(), Some(StopReason::SteppedDown));
 }

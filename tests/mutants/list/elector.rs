@@ -40,6 +40,16 @@ pub const MUTANTS: &[Mutant] = &[
         caught_by: Unit("driver::tests::whoever_ends_a_term_first_says_why_to_everybody"),
     },
     Mutant {
+        name: "the reason is told after the end",
+        why: "whoever asks in between is told another, and whoever drops the guard makes it a release",
+        edits: &[Edit {
+            file: DEADLINE,
+            old: "        let stands = self.reason.get_or_init(|| if is_valid { reason } else { StopReason::Expired }).clone();\n",
+            new: "        let stands = if is_valid { reason } else { self.reason() };\n",
+        }],
+        caught_by: Unit("driver::tests::whoever_asks_before_the_thread_has_told_hears_the_true_reason"),
+    },
+    Mutant {
         name: "a panic does not tell the end of the term",
         why: "whoever follows the transitions leads on",
         edits: &[Edit {

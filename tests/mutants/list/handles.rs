@@ -49,22 +49,26 @@ pub const MUTANTS: &[Mutant] = &[
         name: "a guard that goes after the expiry says released",
         why: "the log of a lost term shows an orderly end",
         edits: &[Edit {
-            file: GUARD,
-            old: "let reason = if self.deadline.end(clock::now()) { reason } else { StopReason::Expired };",
-            new: "self.deadline.end(clock::now());",
+            file: DEADLINE,
+            old: "if is_valid { reason } else { StopReason::Expired }",
+            new: "if is_valid || reason == StopReason::Released { reason } else { StopReason::Expired }",
         }],
         caught_by: Test("elector", "reasons::a_term_that_ran_out_is_told_as_expired_whoever_notices_first"),
     },
     Mutant {
         name: "the last reason stands",
         why: "what was told is contradicted",
-        edits: &[Edit { file: GUARD, old: "end.1.get_or_insert(reason).clone()", new: "end.1.insert(reason).clone()" }],
-        caught_by: Test("elector", "reasons::a_step_down_after_the_end_does_not_change_its_reason"),
+        edits: &[Edit {
+            file: DEADLINE,
+            old: "        let is_valid = self.is_valid(now);\n",
+            new: "        let is_valid = self.is_valid(now);\n        if self.was_ended() {\n            return reason;\n        }\n",
+        }],
+        caught_by: Unit("deadline::tests::the_first_reason_stands_whoever_asks"),
     },
     Mutant {
         name: "the end of a term wakes nobody",
         why: "who waits for it works on",
-        edits: &[Edit { file: GUARD, old: "        end.0 = None;\n", new: "" }],
+        edits: &[Edit { file: GUARD, old: "        *self.end.lock() = None;\n", new: "" }],
         caught_by: Test("public_face", "lost_wakes_every_waiter"),
     },
     Mutant {

@@ -120,8 +120,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "who reads why it ended looks in the wrong place",
         edits: &[Edit {
             file: ELECTION,
-            old: "let reason = if term.deadline.end(now) { reason } else { StopReason::Expired };",
-            new: "term.deadline.end(now);",
+            old: "self.events.push_back(Event::Lost(stands));",
+            new: "self.events.push_back(Event::Lost(reason));",
         }],
         caught_by: Unit("election::tests::safety_rules::loss_is_final_and_has_the_reason_that_was_there_first"),
     },

@@ -78,8 +78,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "the holder is told of the loss, and its views go on",
         edits: &[Edit {
             file: ELECTION,
-            old: "let reason = if term.deadline.end(now) { reason } else { StopReason::Expired };",
-            new: "let _ = now;",
+            old: "let stands = term.deadline.end(now, reason.clone());",
+            new: "let stands = if now.as_nanos() > 0 { reason.clone() } else { term.deadline.reason() };",
         }],
         caught_by: Simulation("the_promise_holds"),
     },
@@ -110,8 +110,8 @@ pub const MUTANTS: &[Mutant] = &[
             },
             Edit {
                 file: ELECTION,
-                old: "if term.deadline.end(now) { reason }",
-                new: "if reason == StopReason::Released || term.deadline.end(now) { reason }",
+                old: "let stands = term.deadline.end(now, reason.clone());",
+                new: "let stands = match reason {\n                StopReason::Released => reason.clone(),\n                _ => term.deadline.end(now, reason.clone()),\n            };",
             },
             Edit {
                 file: DRIVER,

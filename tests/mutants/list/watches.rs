@@ -153,10 +153,152 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "after a restore events are believed",
         why: "a server that was not restarted teaches the old version with each new watch, and nobody leads",
-        edits: &[Edit { file: WATCHING, old: "verified: !self.watch.doubtful,", new: "verified: true," }],
+        edits: &[Edit { file: WATCHING, old: "verified: !self.watch.is_doubtful(),", new: "verified: true," }],
         caught_by: Unit(
             "election::tests::order::order_an_api_server_that_was_not_restarted_with_its_store_is_not_believed",
         ),
+    },
+    Mutant {
+        name: "an event from before makes a watch believed",
+        why: "a server that was not restarted ends terms by what was before",
+        edits: &[Edit {
+            file: WATCHING,
+            old: "        if version > newest && !open.verified {",
+            new: "        open.verified |= version < newest;\n        if version > newest && !open.verified {",
+        }],
+        caught_by: Unit(
+            "election::tests::order::order_after_a_restore_an_event_from_before_what_is_known_makes_no_watch_believed",
+        ),
+    },
+    Mutant {
+        name: "a version that was used again confirms a watch",
+        why: "versions are used again after a restore, records are not",
+        edits: &[Edit {
+            file: WATCHING,
+            old: "let agrees = record.as_ref() == Some(&found.record);",
+            new: "let agrees = record.is_some();",
+        }],
+        caught_by: Unit("election::tests::order::order_after_a_restore_a_version_that_was_used_again_confirms_nothing"),
+    },
+    Mutant {
+        name: "what was before a restore confirms a watch",
+        why: "both lives of the store tell the same up to the backup, and other things after it",
+        edits: &[Edit {
+            file: WATCHING,
+            old: "open.verified |= agrees && *record != self.restored;",
+            new: "open.verified |= agrees;",
+        }],
+        caught_by: Unit(
+            "election::tests::order::order_after_a_restore_what_was_before_it_in_both_lives_confirms_nothing",
+        ),
+    },
+    Mutant {
+        name: "our own write confirms no watch",
+        why: "after a restore each event of others costs a read",
+        edits: &[Edit {
+            file: ELECTION,
+            old: "                if !self.watch.agrees(&observed) {\n",
+            new: "                if observed.version == 0 {\n",
+        }],
+        caught_by: Unit(
+            "election::tests::order::order_after_a_restore_our_own_write_shows_that_a_watch_is_of_this_store",
+        ),
+    },
+    Mutant {
+        name: "after a restore our own record is a predecessor's",
+        why: "whoever reads that sets the wrong thing right",
+        edits: &[Edit { file: LEARNING, old: "if !self.watch.is_doubtful() {", new: "if now.as_nanos() > 0 {" }],
+        caught_by: Unit("election::tests::order::order_after_a_restore_our_own_record_from_before_is_no_predecessors"),
+    },
+    Mutant {
+        name: "each watch begins a silence of its own",
+        why: "where watches end soon and tell nothing, nobody asks, and a release is noticed at the expiry",
+        edits: &[Edit {
+            file: WATCHING,
+            old: "        if afresh {\n            self.watch.heard_at = Some(now);\n",
+            new: "        self.watch.heard_at = Some(now);\n        if afresh {\n",
+        }],
+        caught_by: Unit(
+            "election::tests::watching::silence_is_counted_over_all_watches_that_go_on_where_another_ended",
+        ),
+    },
+    Mutant {
+        name: "a mention from before counts",
+        why: "what was deleted since is not looked for",
+        edits: &[Edit {
+            file: WATCHING,
+            old: "record.is_some() && version >= newest && open.to_confirm",
+            new: "record.is_some() && open.to_confirm",
+        }],
+        caught_by: Unit("election::tests::watching::a_mention_from_before_what_is_known_is_none"),
+    },
+    Mutant {
+        name: "a read does not make up for what a watch left out",
+        why: "a lease is polled for as long as the watch lasts",
+        edits: &[Edit {
+            file: WATCHING,
+            old: "        self.synced = true;\n        let owed",
+            new: "        let owed",
+        }],
+        caught_by: Unit("election::tests::watching::a_mention_from_before_what_is_known_is_none"),
+    },
+    Mutant {
+        name: "a watch that goes on owes what was known before",
+        why: "a good watch is given up",
+        edits: &[Edit {
+            file: WATCHING,
+            old: "told: if afresh { 0 } else { self.newest },",
+            new: "told: if afresh || self.newest > 0 { 0 } else { self.newest },",
+        }],
+        caught_by: Unit("election::tests::watching::a_watch_that_goes_on_owes_nothing_that_was_known_before_it"),
+    },
+    Mutant {
+        name: "a watch owes the deletion of what it never told of",
+        why: "a good watch of a lease that is not there is given up",
+        edits: &[Edit {
+            file: WATCHING,
+            old: "None => open.change.as_ref().map(|_| open.told + 1),",
+            new: "None => Some(open.told + 1),",
+        }],
+        caught_by: Unit(
+            "election::tests::watching::a_watch_that_has_told_nothing_owes_nothing_of_a_lease_that_is_not_there",
+        ),
+    },
+    Mutant {
+        name: "a pause is forgotten with the term that shortened it",
+        why: "a store that asked to be left alone is not",
+        edits: &[Edit {
+            file: ELECTION,
+            old: "            self.pace.paused_until = self.pace.asked_until;\n",
+            new: "",
+        }],
+        caught_by: Unit("election::tests::pace::what_a_store_asked_for_is_kept_by_the_campaign_after_a_term_too"),
+    },
+    Mutant {
+        name: "rounds do not leave a store alone",
+        why: "a loop of them asks as fast as the network lets it",
+        edits: &[Edit {
+            file: ELECTION,
+            old: "if round.wrote || now.local < self.pace.paused_until {",
+            new: "if round.wrote {",
+        }],
+        caught_by: Unit("election::tests::pace::rounds_leave_a_store_alone_that_asked_for_it"),
+    },
+    Mutant {
+        name: "a round looks again as often as it is interrupted",
+        why: "beside a holder that renews faster than reads are answered it never ends",
+        edits: &[Edit { file: ELECTION, old: "if !round.wrote && !round.interrupted =>", new: "if !round.wrote =>" }],
+        caught_by: Unit("election::tests::pace::a_round_whose_look_is_interrupted_again_and_again_ends"),
+    },
+    Mutant {
+        name: "a read whose connection was closed waits",
+        why: "a candidate that looks is late by a retry period",
+        edits: &[Edit {
+            file: ELECTION,
+            old: "        self.pace.look_at = now;\n        match &mut self.phase {\n            Phase::Leading(term) if",
+            new: "        match &mut self.phase {\n            Phase::Leading(term) if",
+        }],
+        caught_by: Unit("election::tests::pace::a_read_whose_connection_was_closed_is_repeated_at_once_too"),
     },
     Mutant {
         name: "an event that is not believed waits for the next look",
@@ -173,8 +315,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "its events stay unbelieved, and another watch is not tried",
         edits: &[Edit {
             file: WATCHING,
-            old: "                version >= told\n",
-            new: "                version >= told || told > 0\n",
+            old: "                self.agrees(found) && reaches\n",
+            new: "                self.agrees(found) || reaches || !reaches\n",
         }],
         caught_by: Unit(
             "election::tests::order::order_an_api_server_that_was_not_restarted_with_its_store_is_not_believed",
@@ -183,7 +325,11 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "whatever a watch tells shows that it tells",
         why: "who heard of a version of a former life is wrong for ever",
-        edits: &[Edit { file: WATCHING, old: "        if version > open.told {", new: "        if version > 0 {" }],
+        edits: &[Edit {
+            file: WATCHING,
+            old: "            if version >= newest {\n                self.heard_at",
+            new: "            if version > 0 {\n                self.heard_at",
+        }],
         caught_by: Unit(
             "election::tests::order::order_events_at_or_below_what_is_known_do_not_show_that_a_watch_tells",
         ),
@@ -194,18 +340,6 @@ pub const MUTANTS: &[Mutant] = &[
         edits: &[Edit { file: LEARNING, old: "            || is_back\n", new: "" }],
         caught_by: Unit(
             "election::tests::order::order_an_object_that_was_gone_and_is_read_again_proves_a_restored_store",
-        ),
-    },
-    Mutant {
-        name: "a write of the term that comes late shows a restored store",
-        why: "whoever asks why the term ended is told of a disaster that there was not",
-        edits: &[Edit {
-            file: LEARNING,
-            old: "false if is_of_this_term =>",
-            new: "false if is_of_this_term && recreated =>",
-        }],
-        caught_by: Unit(
-            "election::tests::order::order_a_write_of_a_term_that_its_holder_ended_shows_no_restored_store",
         ),
     },
     Mutant {

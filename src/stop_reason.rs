@@ -1,0 +1,44 @@
+//! Why a term ended.
+
+use std::fmt;
+
+/// Why a term ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StopReason {
+    /// The guard was dropped or released, or nobody took the term.
+    Released,
+    /// [`LeaderGuard::step_down`](crate::LeaderGuard::step_down) was called, or protected work panicked.
+    SteppedDown,
+    /// No renewal succeeded within the renew deadline.
+    Expired,
+    /// The record is another's now (`by`), or nobody's.
+    Superseded {
+        /// Who holds the lease instead.
+        by: Option<String>,
+    },
+    /// The lease was deleted.
+    Deleted,
+    /// The record has our identity and is none of our writes: another process uses the same identity.
+    IdentityConflict,
+    /// The store went back to a state from before the term.
+    StoreRestored,
+    /// The elector's thread ended by a panic, in a [`Lock`](crate::Lock) or a logger.
+    ElectorPanicked,
+}
+
+impl fmt::Display for StopReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Released => f.write_str("the lease was released"),
+            Self::SteppedDown => f.write_str("the leader stepped down"),
+            Self::Expired => f.write_str("no renewal succeeded within the renew deadline"),
+            Self::Superseded { by: Some(by) } => write!(f, "the lease is held by {by:?} now"),
+            Self::Superseded { by: None } => f.write_str("somebody else released the lease"),
+            Self::Deleted => f.write_str("the lease was deleted"),
+            Self::IdentityConflict => f.write_str("another process uses the same identity"),
+            Self::StoreRestored => f.write_str("the store was restored to an older state"),
+            Self::ElectorPanicked => f.write_str("the elector's thread panicked"),
+        }
+    }
+}
