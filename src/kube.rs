@@ -8,6 +8,19 @@
 //! In scope: HTTP/1.1, TLS by rustls, JSON. Out of scope: HTTP/2, redirects (an API server sends none, and credentials
 //! must not follow one), compression, `auth-provider` plugins (gone from kubectl since 1.26), SOCKS proxies.
 //!
+//! # Credential plugins
+//!
+//! The `exec` of a kubeconfig's user is run on a thread of its own, one run at a time, for at most a minute
+//! ([`ClientConfig::with_exec_timeout`]). A request without valid credentials waits for the run up to its own time-out,
+//! and leaves it alone when it gives up: what the run brings serves whoever comes next. Credentials that expire are
+//! renewed in the background at 80 % of their life, and at least 30 s before their end if they live for a minute; the old
+//! ones serve until they expire. A plugin that fails is run again after 2, 4, 8, 16 and then every 30 s, while there are
+//! requests. After a 401 it is run at once, and the request repeated with what it brings. A client that nobody has used
+//! since the last run runs nothing, and one that is dropped ends the run. On Unix a plugin has a process group of its own,
+//! which is ended with it. What it says on stderr goes to the log, without secrets ([`ExecStderr`]).
+//!
+//! With a client certificate, a token or a password of the user no plugin is run, as in client-go.
+//!
 //! ```no_run
 //! use std::time::Duration;
 //! use leasehold::kube::{Client, ClientConfig, Method, Request};
@@ -57,6 +70,8 @@ mod tests;
 pub use client::Client;
 pub use config::ClientConfig;
 pub use error::{Error, ErrorKind};
+#[cfg(feature = "kubeconfig")]
+pub use exec::ExecStderr;
 pub use interrupt::Interrupter;
 #[cfg(feature = "kubeconfig")]
 pub use kubeconfig::Kubeconfig;

@@ -130,10 +130,11 @@ fn server(token: &str) -> ApiServer {
     server
 }
 
-/// A plugin that prints this, and complains with `stderr`.
+/// A plugin that prints this, and complains on stderr with this beside its argument and its variable.
 fn plugin(directory: &Path, printed: &str, stderr: &str, code: u8) -> String {
     let body = directory.join("plugin.sh");
-    std::fs::write(&body, format!("echo '{stderr}' >&2\ncat <<'END'\n{printed}\nEND\nexit {code}\n")).expect("a file");
+    let complaint = format!("echo '{stderr}' \"$1\" \"$PASSWORD\" '{COMPLAINT}' >&2");
+    std::fs::write(&body, format!("{complaint}\ncat <<'END'\n{printed}\nEND\nexit {code}\n")).expect("a file");
     format!(
         "exec: {{ apiVersion: client.authentication.k8s.io/v1, command: /bin/sh, \
          args: ['{}', argument-of-a-plugin], env: [{{ name: PASSWORD, value: environment-of-a-plugin }}] }}",
@@ -145,7 +146,9 @@ fn credential(status: &str) -> String {
     format!(r#"{{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{status}}}"#)
 }
 
-const OF_A_PLUGIN: [&str; 3] = ["argument-of-a-plugin", "environment-of-a-plugin", "complaint-of-a-plugin"];
+const OF_A_PLUGIN: [&str; 2] = ["argument-of-a-plugin", "environment-of-a-plugin"];
+
+const COMPLAINT: &str = "complaint-of-a-plugin";
 
 #[test]
 fn a_token_is_hidden() {
@@ -249,15 +252,17 @@ fn a_private_key_is_hidden() {
 fn what_a_plugin_is_given_and_gives_is_hidden() {
     let directory = tempfile::tempdir().expect("a directory");
     let server = server("token-of-a-plugin-4");
-    let user = plugin(directory.path(), &credential(r#"{"token":"token-of-a-plugin-4"}"#), OF_A_PLUGIN[2], 0);
+    let token = "token-of-a-plugin-4";
+    let user = plugin(directory.path(), &credential(r#"{"token":"token-of-a-plugin-4"}"#), token, 0);
     let shown = everything_shown(&kubeconfig(&server, "", &user), directory.path(), SOON);
     assert!(shown.contains("elected"), "{shown}");
+    assert!(shown.contains(COMPLAINT), "what it says on stderr is in the log: {shown}");
     assert_hidden("plugin", &shown, &["token-of-a-plugin-4"]);
     assert_hidden("plugin", &shown, &OF_A_PLUGIN);
 
     let (certificate, key) = server.client_certificate("candidate");
     let status = serde_json::json!({ "clientCertificateData": certificate, "clientKeyData": key }).to_string();
-    let user = plugin(directory.path(), &credential(&status), OF_A_PLUGIN[2], 0);
+    let user = plugin(directory.path(), &credential(&status), &key, 0);
     let shown = everything_shown(&kubeconfig(&server, "", &user), directory.path(), SOON);
     assert!(shown.contains("elected"), "{shown}");
     let lines: Vec<&str> = key.lines().filter(|line| !line.starts_with("-----")).collect();
@@ -277,9 +282,10 @@ fn what_a_plugin_says_that_fails_is_hidden() {
         ("a failure", credential(r#"{"token":"token-of-a-plugin-5"}"#), 3),
     ] {
         let directory = tempfile::tempdir().expect("a directory");
-        let user = plugin(directory.path(), &printed, OF_A_PLUGIN[2], code);
+        let user = plugin(directory.path(), &printed, "token-of-a-plugin-5", code);
         let shown = everything_shown(&kubeconfig(&server, "", &user), directory.path(), REFUSED);
         assert!(shown.contains("plugin /bin/sh"), "{what}: it is said which plugin fails: {shown}");
+        assert!(shown.contains(COMPLAINT), "{what}: what it says on stderr is in the log: {shown}");
         assert_hidden(what, &shown, &["token-of-a-plugin-5"]);
         assert_hidden(what, &shown, &OF_A_PLUGIN);
     }

@@ -105,8 +105,12 @@ impl Client {
             true => Some(config.tls.parts(config.endpoint.host(), None)?),
             false => None,
         };
+        let auth = match &config.tls.identity {
+            Some(_) => config.auth.beside_a_certificate(),
+            None => config.auth,
+        };
         let shared = Shared {
-            auth: Auth::new(config.auth)?,
+            auth: Auth::new(auth)?,
             impersonation: config.impersonation.headers()?,
             source: config.source,
             endpoint: config.endpoint,
@@ -173,7 +177,7 @@ impl Client {
     /// Ends every [`request`](Client::request) that other threads are blocked in right now.
     ///
     /// They return an error of the kind [`ErrorKind::Interrupted`] without delay, also while they look up a name,
-    /// connect or run a credential plugin. Requests that start later are not affected; they use new connections.
+    /// connect or wait for a credential plugin, which runs on. Requests that start later are not affected; they use new connections.
     /// Streams go on: each has an [`Interrupter`] of its own. Never blocks on the network.
     ///
     /// ```

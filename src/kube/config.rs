@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+#[cfg(feature = "kubeconfig")]
+use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -12,7 +14,7 @@ use super::Kubeconfig;
 use super::endpoint::Endpoint;
 use super::error::Error;
 #[cfg(feature = "kubeconfig")]
-use super::exec::ExecPlugin;
+use super::exec::{ExecPlugin, ExecStderr};
 use super::in_cluster;
 use super::proxy::Proxy;
 use super::secret::Secret;
@@ -198,6 +200,8 @@ impl ClientConfig {
 
     /// Authenticates with a client certificate: a PEM chain and a PEM key in PKCS#8, PKCS#1 or SEC1 form.
     ///
+    /// The user's credential plugin is not run then, as in client-go (`UpdateTransportConfig` in `exec.go`).
+    ///
     /// # Errors
     ///
     /// [`Config`](super::ErrorKind::Config) when either does not parse.
@@ -260,6 +264,48 @@ impl ClientConfig {
         Ok(self)
     }
 
+    /// Gives a run of the user's credential plugin so long; 60 s without this. At least a second and at most an hour.
+    ///
+    /// A run that takes longer is ended, on Unix with its process group: whatever it started that made no group of its
+    /// own. Requests wait for a run up to their own time-out and leave it alone when they give up, so it may well be
+    /// longer than these. This changes nothing where the user has no plugin. client-go knows no such limit.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    /// use leasehold::kube::{Client, ClientConfig};
+    ///
+    /// // Somebody has to confirm the login on a telephone.
+    /// let config = ClientConfig::infer()?.with_exec_timeout(Duration::from_secs(180));
+    /// let client = Client::new(config)?;
+    /// # Ok::<(), leasehold::kube::Error>(())
+    /// ```
+    #[cfg(feature = "kubeconfig")]
+    #[must_use]
+    pub fn with_exec_timeout(mut self, limit: Duration) -> Self {
+        if let AuthConfig::Exec(plugin) = &mut self.auth {
+            plugin.options.set_limit(limit);
+        }
+        self
+    }
+
+    /// Says what becomes of the stderr of the user's credential plugin, if there is one.
+    ///
+    /// ```no_run
+    /// use leasehold::kube::{Client, ClientConfig, ExecStderr};
+    ///
+    /// let config = ClientConfig::infer()?.with_exec_stderr(ExecStderr::Discard);
+    /// let client = Client::new(config)?;
+    /// # Ok::<(), leasehold::kube::Error>(())
+    /// ```
+    #[cfg(feature = "kubeconfig")]
+    #[must_use]
+    pub fn with_exec_stderr(mut self, stderr: ExecStderr) -> Self {
+        if let AuthConfig::Exec(plugin) = &mut self.auth {
+            plugin.options.stderr = stderr;
+        }
+        self
+    }
+
     /// The URL of the server, without credentials.
     pub fn server(&self) -> String {
         self.endpoint.url()
@@ -279,6 +325,20 @@ impl ClientConfig {
         };
         let server = self.server();
         Err(Error::config(place(field), format!("would go in clear to {server}; use https, or leave it out")))
+    }
+}
+
+impl AuthConfig {
+    /// What is left of it beside a client certificate. Source: `UpdateTransportConfig` in client-go's `exec.go`.
+    pub(super) fn beside_a_certificate(self) -> Self {
+        match self {
+            #[cfg(feature = "kubeconfig")]
+            AuthConfig::Exec(plugin) => {
+                plugin.say_that_it_is_not_run();
+                AuthConfig::None
+            }
+            other => other,
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use serde::Deserialize;
 pub(super) const MAX_FILE: u64 = 4 * 1024 * 1024;
 
 /// Text that `Debug` does not show.
-#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Secret(String);
 

@@ -1,7 +1,12 @@
 //! What must hold of whatever a credential plugin prints.
 
+use serde_json::json;
+
+use super::credential::{Issued, Raw};
+use super::redact::Redaction;
 use super::*;
 use crate::fuzzing::{MARKER, Target, assert_loggable, holds_marker};
+use crate::kube::error::Error;
 
 pub(in crate::kube) const TARGET: Target = Target { name: "exec_credential", base: 64 * 1024, read, check };
 
@@ -15,12 +20,13 @@ fn plugin() -> ExecPlugin {
         env: Vec::new(),
         install_hint: None,
         cluster_info: None,
+        options: ExecOptions::default(),
     }
 }
 
 fn read(input: &[u8]) {
     if let Ok(raw) = plugin().parse(input) {
-        let _ = raw.into_cached(None);
+        let _ = raw.issue();
     }
 }
 
@@ -29,8 +35,11 @@ fn check(input: &[u8]) {
         Ok(raw) => raw,
         Err(e) => return assert_says_nothing_of_the_output(&e),
     };
-    let first = raw.clone().into_cached(None);
-    let again = plugin().parse(&print(&raw)).unwrap_or_else(|e| panic!("{e}")).into_cached(first.as_ref().ok());
+    let first = raw.clone().issue();
+    let mut again = plugin().parse(&print(&raw)).unwrap_or_else(|e| panic!("{e}")).issue();
+    if let Ok(again) = &mut again {
+        again.count_from(first.as_ref().ok());
+    }
     match (&first, &again) {
         (Ok(first), Ok(again)) => assert_same(first, again),
         (Err(first), Err(again)) => assert_eq!(first, again),
@@ -52,7 +61,7 @@ fn print(raw: &Raw) -> Vec<u8> {
     json!({ "apiVersion": VERSION, "kind": "ExecCredential", "status": status }).to_string().into_bytes()
 }
 
-fn assert_same(first: &Cached, again: &Cached) {
+fn assert_same(first: &Issued, again: &Issued) {
     assert_eq!(first.expires, again.expires);
     assert_eq!(first.credentials.authorization, again.credentials.authorization);
     assert_eq!(first.credentials.identity.is_some(), again.credentials.identity.is_some());
@@ -82,14 +91,23 @@ fn check_secrets(raw: &Raw) {
         client_certificate_data: raw.client_certificate_data.as_ref().map(|text| format!("{text}\n{MARKER}")),
         client_key_data: raw.client_key_data.as_ref().map(|key| Secret::new(format!("{MARKER}\n{}", key.expose()))),
     };
-    let shown = match marked.into_cached(None) {
-        Ok(cached) => {
-            let authorization = cached.credentials.authorization;
+    check_redacted(&print(&marked));
+    let shown = match marked.issue() {
+        Ok(issued) => {
+            let authorization = issued.credentials.authorization;
             assert!(authorization.as_ref().is_none_or(|value| value.is_sensitive()));
-            format!("{authorization:?} {:?}", cached.credentials.identity)
+            format!("{authorization:?} {:?}", issued.credentials.identity)
         }
         Err(rule) => rule,
     };
     assert_loggable(&shown, 512);
+    assert!(!shown.contains(MARKER), "{shown}");
+}
+
+/// A plugin that says on stderr what it prints: what is logged of that.
+fn check_redacted(printed: &[u8]) {
+    let mut redaction = Redaction::default();
+    redaction.add_words(printed);
+    let shown = redaction.apply(&String::from_utf8_lossy(printed));
     assert!(!shown.contains(MARKER), "{shown}");
 }

@@ -11,7 +11,7 @@ use super::{Entry, Kubeconfig};
 use crate::kube::config::{AuthConfig, ClientConfig, Env, Impersonation};
 use crate::kube::endpoint::Endpoint;
 use crate::kube::error::Error;
-use crate::kube::exec::ExecPlugin;
+use crate::kube::exec::{ExecOptions, ExecPlugin};
 use crate::kube::proxy::Proxy;
 use crate::kube::secret::{Secret, read_file};
 use crate::kube::tls::{Identity, certificates};
@@ -140,7 +140,7 @@ impl Entry<Cluster> {
     fn exec_info(&self) -> Result<Value, Error> {
         let mut info = Map::new();
         info.insert("server".to_owned(), json!(self.value.server.as_ref().map(Secret::expose)));
-        if let Some(name) = &self.value.tls_server_name {
+        if let Some(name) = self.value.tls_server_name.as_ref().filter(|name| !name.is_empty()) {
             info.insert("tls-server-name".to_owned(), json!(name));
         }
         if self.insecure() {
@@ -150,7 +150,7 @@ impl Entry<Cluster> {
             let data = BASE64_STANDARD.encode(ca);
             info.insert("certificate-authority-data".to_owned(), json!(data));
         }
-        if let Some(url) = &self.value.proxy_url {
+        if let Some(url) = self.value.proxy_url.as_ref().filter(|url| !url.is_empty()) {
             info.insert("proxy-url".to_owned(), json!(url.expose()));
         }
         let extensions = self.value.extensions.iter().flatten();
@@ -284,6 +284,7 @@ impl Entry<AuthInfo> {
             env: variables.map(|v| (v.name.clone(), v.value.clone())).collect(),
             install_hint: exec.install_hint.clone(),
             cluster_info,
+            options: ExecOptions::default(),
         })
     }
 }

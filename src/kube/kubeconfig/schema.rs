@@ -102,6 +102,8 @@ pub(super) struct Exec {
 #[derive(Deserialize, Clone, Debug)]
 pub(super) struct Variable {
     pub(super) name: String,
+    /// Without a value, or with null, it is empty, as in client-go.
+    #[serde(default, deserialize_with = "or_default")]
     pub(super) value: Secret,
 }
 

@@ -187,6 +187,44 @@ fn a_credential_plugin_is_resolved() {
 }
 
 #[test]
+fn a_credential_plugin_is_told_all_about_the_cluster() {
+    let cluster_info = |cluster: &str| {
+        let user = "{ exec: { apiVersion: client.authentication.k8s.io/v1, command: a, provideClusterInfo: true } }";
+        match load(&with(cluster, user)).unwrap().auth {
+            AuthConfig::Exec(plugin) => plugin.cluster_info.unwrap(),
+            other => panic!("{other:?}"),
+        }
+    };
+    use base64::Engine;
+    let ca = base64::prelude::BASE64_STANDARD.encode(CA);
+    let cluster = format!(
+        "{{ server: 'https://a/b', tls-server-name: c, proxy-url: 'http://me:hunter2@d:3128', \
+         certificate-authority-data: {ca}, extensions: [{{ name: other, extension: 1 }}, \
+         {{ name: client.authentication.k8s.io/exec, extension: {{ audience: x }} }}] }}"
+    );
+    let expected = serde_json::json!({
+        "server": "https://a/b",
+        "tls-server-name": "c",
+        "proxy-url": "http://me:hunter2@d:3128",
+        "certificate-authority-data": ca,
+        "config": { "audience": "x" },
+    });
+    assert_eq!(cluster_info(&cluster), expected);
+    let expected = serde_json::json!({ "server": "https://a", "insecure-skip-tls-verify": true });
+    let cluster = "{ server: 'https://a', insecure-skip-tls-verify: true, tls-server-name: '', proxy-url: '' }";
+    assert_eq!(cluster_info(cluster), expected);
+}
+
+#[test]
+fn a_variable_of_a_plugin_without_a_value_is_empty() {
+    let user = "{ exec: { apiVersion: client.authentication.k8s.io/v1, command: a, \
+                env: [{ name: A, value: null }, { name: B }, { name: C, value: '' }, { name: D, value: d }] } }";
+    let AuthConfig::Exec(plugin) = load(&with_user(user)).unwrap().auth else { panic!() };
+    let env: Vec<_> = plugin.env.iter().map(|(name, value)| (name.as_str(), value.expose())).collect();
+    assert_eq!(env, [("A", ""), ("B", ""), ("C", ""), ("D", "d")]);
+}
+
+#[test]
 fn broken_rules_name_file_field_and_remedy() {
     let server = |rest: &str| with(&format!("{{ server: 'https://a', {rest} }}"), "{}");
     let exec = |fields: &str| with_user(&format!("{{ exec: {{ {fields} }} }}"));

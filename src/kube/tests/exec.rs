@@ -5,13 +5,13 @@ use super::server::{Server, ok, script, serve};
 use super::{LONG, Scratch, put};
 use crate::kube::{Client, ErrorKind, Kubeconfig};
 
-/// A client whose plugin is this shell script.
-fn client(scratch: &Scratch, server: &Server, body: &str, extra: &str) -> Client {
+/// A kubeconfig whose plugin is this shell script.
+fn kubeconfig(scratch: &Scratch, server: &Server, body: &str, extra: &str) -> String {
     // Executing a file that was just written can fail with "text file busy" when another test forks meanwhile; a
     // shell that reads it cannot.
     let body = scratch.file("body.sh", body);
     std::os::unix::fs::symlink("/bin/sh", scratch.path().join("plugin.sh")).unwrap();
-    let text = format!(
+    format!(
         "current-context: c\n\
          clusters: [{{ name: k, cluster: {{ server: 'http://127.0.0.1:{}' }} }}]\n\
          contexts: [{{ name: c, context: {{ cluster: k, user: u }} }}]\n\
@@ -19,7 +19,12 @@ fn client(scratch: &Scratch, server: &Server, body: &str, extra: &str) -> Client
          command: ./plugin.sh, args: ['{}', one, 'two three'], env: [{{ name: GREETING, value: hello }}], {extra} }} }} }}]\n",
         server.port,
         body.display()
-    );
+    )
+}
+
+/// A client whose plugin is this shell script.
+fn client(scratch: &Scratch, server: &Server, body: &str, extra: &str) -> Client {
+    let text = kubeconfig(scratch, server, body, extra);
     let kubeconfig = Kubeconfig::from_text(&text, scratch.path()).unwrap();
     Client::new(kubeconfig.client_config_from(None, &|_| None).unwrap()).unwrap()
 }
@@ -126,49 +131,136 @@ fn a_missing_plugin_comes_with_its_hint() {
     assert!(error.to_string().contains("get it from example.com"), "{error}");
 }
 
+/// Says in `log` that it begins, and goes on when there is a file `go`.
+fn gated(scratch: &Scratch, rest: &str) -> String {
+    let directory = scratch.path().display();
+    format!("echo x >> {directory}/log; while [ ! -e {directory}/go ]; do sleep 0.05; done\n{rest}")
+}
+
+fn starts(scratch: &Scratch) -> usize {
+    std::fs::read_to_string(scratch.path().join("log")).unwrap_or_default().lines().count()
+}
+
 #[test]
-fn a_hanging_plugin_is_killed_in_time_or_when_interrupted() {
-    let pid_of = |scratch: &Scratch| {
-        let file = scratch.path().join("pid");
-        let started = Instant::now();
-        loop {
-            match std::fs::read_to_string(&file) {
-                Ok(text) if text.ends_with('\n') => break text.trim().to_owned(),
-                _ if started.elapsed() > LONG => panic!("the plugin did not start"),
-                _ => thread::sleep(Duration::from_millis(10)),
+fn all_requests_share_one_run() {
+    let scratch = Scratch::new();
+    let server = serve((0..6).map(|_| ok("{}")).collect());
+    let client = client(&scratch, &server, &gated(&scratch, &print("{\"token\":\"sesame\"}")), "");
+    let error = put(&client, Duration::from_millis(200)).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Timeout);
+    assert!(!error.maybe_sent() && error.to_string().contains("credential plugin"), "{error}");
+    thread::scope(|scope| {
+        let waiting: Vec<_> = (0..4).map(|_| scope.spawn(|| put(&client, LONG))).collect();
+        thread::sleep(Duration::from_millis(200));
+        scratch.file("go", "");
+        waiting.into_iter().for_each(|request| drop(request.join().unwrap().unwrap()));
+    });
+    put(&client, LONG).unwrap();
+    assert_eq!(starts(&scratch), 1, "what the first has begun serves all");
+}
+
+#[test]
+fn a_plugin_that_fails_is_left_alone_for_a_moment() {
+    let (scratch, server) = (Scratch::new(), serve(vec![ok("{}")]));
+    let log = scratch.path().join("log");
+    let body = format!(
+        "echo x >> {0}\n[ -e {1} ] || exit 7\n{2}",
+        log.display(),
+        scratch.path().join("go").display(),
+        print("{\"token\":\"sesame\"}")
+    );
+    let client = client(&scratch, &server, &body, "");
+    let began = Instant::now();
+    let first = put(&client, LONG).unwrap_err();
+    assert!(first.to_string().contains("exit status: 7"), "{first}");
+    // Too short to see the end of the pause: the failure is told again, at once and without another run.
+    let second = put(&client, Duration::from_millis(300)).unwrap_err();
+    assert_eq!((second.kind(), second.to_string()), (first.kind(), first.to_string()));
+    // On a machine that stood still for so long the pause was over.
+    assert!(starts(&scratch) == 1 || began.elapsed() > Duration::from_secs(2));
+    let before = starts(&scratch);
+    scratch.file("go", "");
+    put(&client, LONG).unwrap();
+    assert_eq!(starts(&scratch), before + 1);
+    assert!(began.elapsed() > Duration::from_millis(1900), "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_plugin_that_fails_does_not_hide_a_401() {
+    let scratch = Scratch::new();
+    let server = serve(vec![script(|c| {
+        while c.request().is_some() {
+            c.answer("401 Unauthorized", "");
+        }
+    })]);
+    let log = scratch.path().join("log");
+    let body = format!(
+        "echo x >> {0}; n=$(wc -l < {0} | tr -d ' '); [ $n = 1 ] || exit 7\n{1}",
+        log.display(),
+        print("{\"token\":\"t1\"}")
+    );
+    let client = client(&scratch, &server, &body, "");
+    // The second finds the plugin in its pause.
+    for _ in 0..2 {
+        let error = put(&client, LONG).unwrap_err();
+        assert_eq!(error.status().map(|status| status.code), Some(401), "{error}");
+    }
+    assert!(starts(&scratch) >= 2, "it was run again");
+    assert!(server.next().contains("Bearer t1") && server.next().contains("Bearer t1"), "the old one serves meanwhile");
+}
+
+#[test]
+fn a_401_is_waited_out_up_to_the_deadline_of_the_request() {
+    let scratch = Scratch::new();
+    let server = serve(vec![script(|c| {
+        while let Some(request) = c.request() {
+            match request.contains("Bearer t2") {
+                true => c.answer("200 OK", "{}"),
+                false => c.answer("401 Unauthorized", ""),
             }
         }
-    };
-    let gone = |pid: &str| {
-        let started = Instant::now();
-        while std::path::Path::new("/proc").join(pid).exists() {
-            assert!(started.elapsed() < LONG, "{pid} is still there");
-            thread::sleep(Duration::from_millis(10));
-        }
-    };
-    let hanging = |scratch: &Scratch| {
-        let body = format!("echo $$ > {}; exec sleep 600", scratch.path().join("pid").display());
-        client(scratch, &serve(vec![]), &body, "")
-    };
+    })]);
+    let directory = scratch.path().display();
+    let token = print("{\"token\":\"t'$n'\"}");
+    let body = format!(
+        "echo x >> {directory}/log; n=$(wc -l < {directory}/log | tr -d ' ')\n\
+         while [ $n = 2 ] && [ ! -e {directory}/go ]; do sleep 0.05; done\n{token}"
+    );
+    let client = client(&scratch, &server, &body, "");
+    let error = put(&client, Duration::from_secs(3)).unwrap_err();
+    assert_eq!(error.status().map(|status| status.code), Some(401), "{error}");
+    scratch.file("go", "");
+    put(&client, LONG).unwrap();
+    assert_eq!(starts(&scratch), 2, "the run that the first has begun serves the second");
+}
 
-    let scratch = Scratch::new();
-    let error = put(&hanging(&scratch), Duration::from_secs(3)).unwrap_err();
-    assert_eq!(error.kind(), &ErrorKind::Timeout);
-    assert!(!error.maybe_sent());
-    gone(&pid_of(&scratch));
+#[test]
+fn a_plugin_is_not_run_beside_a_client_certificate() {
+    let (scratch, server) = (Scratch::new(), serve(vec![ok("{}")]));
+    let log = scratch.path().join("log");
+    let (chain, key) = certificate();
+    std::fs::write(scratch.path().join("chain.pem"), chain).unwrap();
+    std::fs::write(scratch.path().join("key.pem"), key).unwrap();
+    let body = format!("echo x >> {}\n{}", log.display(), print("{\"token\":\"sesame\"}"));
+    let text = kubeconfig(&scratch, &server, &body, "")
+        .replace("user: { exec:", "user: { client-certificate: chain.pem, client-key: key.pem, exec:");
+    let kubeconfig = Kubeconfig::from_text(&text, scratch.path()).unwrap();
+    let client = Client::new(kubeconfig.client_config_from(None, &|_| None).unwrap()).unwrap();
+    put(&client, LONG).unwrap();
+    assert!(!server.next().to_ascii_lowercase().contains("authorization"));
+    assert_eq!(starts(&scratch), 0);
+}
 
-    let scratch = Scratch::new();
-    let client = hanging(&scratch);
-    thread::scope(|scope| {
-        let runs = scope.spawn(|| put(&client, LONG));
-        let pid = pid_of(&scratch);
-        // A second request waits for the plugin of the first.
-        let waits = scope.spawn(|| put(&client, LONG));
-        thread::sleep(Duration::from_millis(100));
-        client.interrupt();
-        for request in [runs, waits] {
-            assert_eq!(request.join().unwrap().unwrap_err().kind(), &ErrorKind::Interrupted);
-        }
-        gone(&pid);
-    });
+fn certificate() -> (String, String) {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let params = rcgen::CertificateParams::new(vec!["jane".to_owned()]).unwrap();
+    (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
+}
+
+#[test]
+fn empty_fields_are_absent() {
+    let (scratch, server) = (Scratch::new(), serve(vec![ok("{}")]));
+    let status = "{\"token\":\"sesame\",\"clientCertificateData\":\"\",\"clientKeyData\":\"\"}";
+    put(&client(&scratch, &server, &print(status), ""), LONG).unwrap();
+    assert!(server.next().to_ascii_lowercase().contains("authorization: bearer sesame"));
 }

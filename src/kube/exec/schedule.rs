@@ -1,0 +1,190 @@
+//! When a plugin is run: a function of the time, which is given.
+
+use std::time::{Duration, Instant, SystemTime};
+
+/// What lives for a minute or more is renewed so long before its end, also where that is before 80 % of its life.
+const MARGIN: Duration = Duration::from_secs(30);
+
+const FIRST_PAUSE: Duration = Duration::from_secs(2);
+
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// Wall clocks are set, and stand still for nobody: who waits for one looks again so often.
+const LONGEST_WAIT: Duration = Duration::from_secs(60 * 60);
+
+/// Both clocks at one moment: credentials expire by the wall clock, pauses are counted by the steady one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Now {
+    pub(super) wall: SystemTime,
+    pub(super) steady: Instant,
+}
+
+impl Now {
+    pub(super) fn read() -> Self {
+        Now { wall: SystemTime::now(), steady: Instant::now() }
+    }
+}
+
+/// What is known of the credential at hand, and of the runs that failed since it came.
+#[derive(Debug, Default)]
+pub(super) struct Schedule {
+    credential: Option<Life>,
+    failures: u32,
+    paused_until: Option<Instant>,
+}
+
+/// `None` of a credential that does not expire.
+#[derive(Debug)]
+struct Life {
+    refresh: Option<SystemTime>,
+    end: Option<SystemTime>,
+}
+
+impl Schedule {
+    /// A run has brought a credential.
+    pub(super) fn succeeded(&mut self, now: Now, expires: Option<SystemTime>) {
+        let refresh = expires.map(|end| refresh_at(now.wall, end));
+        *self = Schedule { credential: Some(Life { refresh, end: expires }), ..Schedule::default() };
+    }
+
+    /// A run has brought none.
+    pub(super) fn failed(&mut self, now: Now) {
+        let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(8)).min(LONGEST_PAUSE);
+        self.failures = self.failures.saturating_add(1);
+        self.paused_until = Some(now.steady + pause);
+    }
+
+    /// Whether the credential at hand may be used.
+    pub(super) fn is_valid(&self, now: Now) -> bool {
+        self.credential.as_ref().is_some_and(|life| life.end.is_none_or(|end| now.wall < end))
+    }
+
+    /// When the next run may begin, if it may not begin now.
+    pub(super) fn pause(&self, now: Now) -> Option<Instant> {
+        self.paused_until.filter(|until| now.steady < *until)
+    }
+
+    /// Whether a run is to begin while the credential at hand still serves.
+    pub(super) fn is_refresh_due(&self, now: Now) -> bool {
+        let is_due = |life: &Life| life.refresh.is_some_and(|at| at <= now.wall);
+        self.is_valid(now) && self.credential.as_ref().is_some_and(is_due) && self.pause(now).is_none()
+    }
+
+    /// When to look whether a refresh is due; `None` when there is nothing that could be kept from expiring.
+    pub(super) fn next_look(&self, now: Now) -> Option<Instant> {
+        let refresh = self.credential.as_ref().filter(|_| self.is_valid(now))?.refresh?;
+        let wait = refresh.duration_since(now.wall).unwrap_or_default().min(LONGEST_WAIT);
+        let at = now.steady + wait;
+        Some(self.paused_until.map_or(at, |until| at.max(until)))
+    }
+}
+
+/// At 80 % of its life, and at least 30 s before its end if it has served for as long by then.
+fn refresh_at(came: SystemTime, end: SystemTime) -> SystemTime {
+    let life = end.duration_since(came).unwrap_or_default();
+    came + (life / 5 * 4).min(life.saturating_sub(MARGIN).max(MARGIN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Time that passes when it is told to.
+    struct Clock(Now);
+
+    impl Clock {
+        fn new() -> Self {
+            Clock(Now { wall: SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000), steady: Instant::now() })
+        }
+
+        fn pass(&mut self, seconds: f64) -> Now {
+            let time = Duration::from_secs_f64(seconds);
+            self.0 = Now { wall: self.0.wall + time, steady: self.0.steady + time };
+            self.0
+        }
+
+        fn after(&self, seconds: f64) -> Option<SystemTime> {
+            Some(self.0.wall + Duration::from_secs_f64(seconds))
+        }
+    }
+
+    #[test]
+    fn a_refresh_begins_at_80_percent_and_half_a_minute_before_the_end() {
+        for (life, refresh) in [
+            (86_400.0, 69_120.0),
+            (3_600.0, 2_880.0),
+            (150.0, 120.0),
+            (100.0, 70.0),
+            (60.0, 30.0),
+            // Nothing is renewed before it has served for 30 s, or for 80 % of its life.
+            (45.0, 30.0),
+            (20.0, 16.0),
+            (1.0, 0.8),
+        ] {
+            let (mut clock, mut schedule) = (Clock::new(), Schedule::default());
+            schedule.succeeded(clock.0, clock.after(life));
+            let wait = schedule.next_look(clock.0).unwrap() - clock.0.steady;
+            assert_eq!(wait, Duration::from_secs_f64(refresh).min(LONGEST_WAIT), "{life} s");
+            assert!(!schedule.is_refresh_due(clock.pass(refresh - 0.001)), "{life} s");
+            assert!(schedule.is_refresh_due(clock.pass(0.001)), "{life} s");
+            assert!(schedule.is_valid(clock.pass(life - refresh - 0.001)), "{life} s");
+            let end = clock.pass(0.001);
+            assert!(!schedule.is_valid(end) && !schedule.is_refresh_due(end), "{life} s");
+            assert_eq!(schedule.next_look(end), None, "what has expired cannot be kept from it");
+        }
+    }
+
+    #[test]
+    fn what_does_not_expire_is_not_renewed() {
+        let (mut clock, mut schedule) = (Clock::new(), Schedule::default());
+        assert!(!schedule.is_valid(clock.0) && schedule.next_look(clock.0).is_none());
+        schedule.succeeded(clock.0, None);
+        let later = clock.pass(1e9);
+        assert!(schedule.is_valid(later) && !schedule.is_refresh_due(later));
+        assert_eq!(schedule.next_look(later), None);
+    }
+
+    #[test]
+    fn what_has_expired_when_it_comes_is_not_renewed_again_and_again() {
+        let (mut clock, mut schedule) = (Clock::new(), Schedule::default());
+        let past = Some(clock.0.wall);
+        let now = clock.pass(10.0);
+        schedule.succeeded(now, past);
+        assert!(!schedule.is_valid(now) && !schedule.is_refresh_due(now) && schedule.next_look(now).is_none());
+        assert_eq!(schedule.pause(now), None, "the next request may try");
+    }
+
+    #[test]
+    fn pauses_grow_from_2_to_30_seconds_and_a_success_ends_them() {
+        let (mut clock, mut schedule) = (Clock::new(), Schedule::default());
+        schedule.succeeded(clock.0, clock.after(1000.0));
+        clock.pass(800.0);
+        for pause in [2.0, 4.0, 8.0, 16.0, 30.0, 30.0] {
+            assert!(schedule.is_refresh_due(clock.0));
+            schedule.failed(clock.0);
+            assert_eq!(schedule.next_look(clock.0), schedule.pause(clock.0));
+            assert_eq!(schedule.pause(clock.0), Some(clock.0.steady + Duration::from_secs_f64(pause)));
+            let early = clock.pass(pause - 0.001);
+            assert!(schedule.is_valid(early) && !schedule.is_refresh_due(early), "the old one serves meanwhile");
+            clock.pass(0.001);
+        }
+        schedule.failed(clock.0);
+        schedule.succeeded(clock.0, clock.after(1000.0));
+        assert_eq!(schedule.pause(clock.0), None);
+        schedule.failed(clock.0);
+        assert_eq!(schedule.pause(clock.0), Some(clock.0.steady + FIRST_PAUSE), "and they begin anew");
+    }
+
+    #[test]
+    fn the_wall_clock_may_be_set_in_between() {
+        let (clock, mut schedule) = (Clock::new(), Schedule::default());
+        schedule.succeeded(clock.0, clock.after(100_000.0));
+        let day = Duration::from_secs(86_400);
+        let back = Now { wall: clock.0.wall - day, ..clock.0 };
+        assert!(schedule.is_valid(back) && !schedule.is_refresh_due(back));
+        assert_eq!(schedule.next_look(back), Some(clock.0.steady + LONGEST_WAIT));
+        let ahead = Now { wall: clock.0.wall + day, ..clock.0 };
+        assert!(schedule.is_refresh_due(ahead));
+        assert_eq!(schedule.next_look(ahead), Some(clock.0.steady));
+    }
+}
