@@ -10,6 +10,7 @@
 mod client;
 mod cluster;
 mod elector;
+mod exec;
 mod handles;
 mod order;
 mod schedule;
@@ -33,6 +34,7 @@ pub const MUTANTS: &[&[Mutant]] = &[
     threads::MUTANTS,
     client::MUTANTS,
     cluster::MUTANTS,
+    exec::MUTANTS,
 ];
 
 const CALLBACKS: &str = "src/callbacks.rs";
@@ -44,6 +46,11 @@ const DRIVER: &str = "src/driver.rs";
 const ELECTION: &str = "src/election.rs";
 const ELECTOR: &str = "src/elector.rs";
 const ENDPOINT: &str = "src/kube/endpoint.rs";
+const EXEC_CREDENTIAL: &str = "src/kube/exec/credential.rs";
+const EXEC_RUN: &str = "src/kube/exec/run.rs";
+const EXEC_SCHEDULE: &str = "src/kube/exec/schedule.rs";
+const EXEC_SOURCE: &str = "src/kube/exec/source.rs";
+const EXEC_STDERR: &str = "src/kube/exec/stderr.rs";
 const FAILURE_LOG: &str = "src/failure_log.rs";
 const GUARD: &str = "src/guard.rs";
 const HEALTH: &str = "src/health.rs";
@@ -52,6 +59,7 @@ const KUBE_CONFIG: &str = "src/kube/config.rs";
 const LEARNING: &str = "src/election/learning.rs";
 const LEASE: &str = "src/lock/lease.rs";
 const LINK: &str = "src/link.rs";
+const RESOLVE: &str = "src/kube/kubeconfig/resolve.rs";
 const REUSED: &str = "src/kube/reused.rs";
 const ROUND_TRIP: &str = "src/election/round_trip.rs";
 const SENDING: &str = "src/election/sending.rs";
