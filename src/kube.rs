@@ -21,6 +21,9 @@
 //!
 //! With a client certificate, a token or a password of the user no plugin is run, as in client-go.
 //!
+//! Bounds: an answer, or a line of a stream, has at most 4 MiB, and takes less than 16 MiB of memory while
+//! it is read.
+//!
 //! ```no_run
 //! use std::time::Duration;
 //! use leasehold::kube::{Client, ClientConfig, Method, Request};
@@ -49,6 +52,7 @@ mod error;
 mod exec;
 mod in_cluster;
 mod interrupt;
+pub(crate) mod json;
 #[cfg(feature = "kubeconfig")]
 mod kubeconfig;
 mod mask;
@@ -81,7 +85,7 @@ pub use stream::Stream;
 
 #[cfg(all(feature = "testing", feature = "kubeconfig"))]
 pub(crate) mod properties {
-    pub(crate) use super::stream::lines;
+    pub(crate) use super::stream::{MAX_LINE, lines};
     use crate::fuzzing::Target;
 
     pub(crate) const EXEC_CREDENTIAL: Target = super::exec::properties::TARGET;

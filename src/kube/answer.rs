@@ -51,7 +51,11 @@ pub(super) fn read_body(body: ureq::Body) -> Result<Vec<u8>, Error> {
     reader.read_to_end(&mut bytes).map_err(|e| from_ureq(e.into()))?;
     match bytes.len() as u64 > MAX_BODY {
         true => Err(Error::new(ErrorKind::BodyTooLarge, "the answer is larger than 4 MiB")),
-        false => Ok(bytes),
+        false => {
+            // It has grown by doubling.
+            bytes.shrink_to_fit();
+            Ok(bytes)
+        }
     }
 }
 

@@ -68,7 +68,8 @@ pub enum ErrorKind {
     Tls,
     /// The server's certificate is not trusted, not for this name, or out of date. Retrying does not help.
     TlsVerification,
-    /// The body, or one line of a stream, was larger than this client reads.
+    /// The body, or one line of a stream, was larger than this client reads, or would take more memory than it gives to
+    /// reading it.
     BodyTooLarge,
     /// What came back is not HTTP, or not what the API promises.
     Malformed,

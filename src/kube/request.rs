@@ -7,6 +7,10 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::error::{Error, ErrorKind};
+use super::json::{self, Unreadable};
+
+/// What the values in an answer may take in memory. With the longest body it stays below 16 MiB.
+const MAX_VALUES: usize = 11 * 1024 * 1024;
 
 /// The verbs of the API that this client speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -64,18 +68,42 @@ pub struct Response {
 impl Response {
     /// Reads the body as JSON.
     ///
+    /// JSON can take a hundred times its size in memory: `{"a":{}}` is 8 bytes and a node of a B-tree. So what it would
+    /// take as a [`Value`] is counted first, and more than 11 MiB is refused before any of it is built; with the body
+    /// itself that is less than 16 MiB.
+    ///
     /// # Errors
     ///
-    /// [`ErrorKind::Malformed`] when it is something else. What it holds is not quoted.
+    /// [`ErrorKind::Malformed`] when it is something else. What it holds is not quoted. [`ErrorKind::BodyTooLarge`] when
+    /// it would take more than 11 MiB; [`body`](Response::body) is still there for a parser that keeps less of it.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use leasehold::kube::{Client, ClientConfig, Method, Request};
+    /// # let client = Client::new(ClientConfig::infer()?)?;
+    /// # let timeout = Duration::from_secs(5);
+    /// let request = Request { method: Method::Get, path: "/version", query: &[], body: None, timeout };
+    /// let version: serde_json::Value = client.request(request)?.json()?;
+    /// println!("{}", version["gitVersion"]);
+    /// # Ok::<(), leasehold::kube::Error>(())
+    /// ```
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        serde_json::from_slice(&self.body).map_err(|e| {
-            let detail = format!(
-                "the {} bytes of the answer are not the JSON that was expected (line {} column {})",
-                self.body.len(),
-                e.line(),
-                e.column()
-            );
-            Error::new(ErrorKind::Malformed, detail).sent(true)
+        let length = self.body.len();
+        json::read(&self.body, MAX_VALUES).map_err(|unreadable| {
+            let error = match unreadable {
+                Unreadable::Malformed(e) => {
+                    let (line, column) = (e.line(), e.column());
+                    let detail = format!(
+                        "the {length} bytes of the answer are not the JSON that was expected (line {line} column {column})"
+                    );
+                    Error::new(ErrorKind::Malformed, detail)
+                }
+                Unreadable::TooLarge => {
+                    let detail = format!("the {length} bytes of the answer would take more than 11 MiB when read");
+                    Error::new(ErrorKind::BodyTooLarge, detail)
+                }
+            };
+            error.sent(true)
         })
     }
 }

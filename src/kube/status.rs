@@ -6,6 +6,11 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::json;
+
+/// What the values of an answer may take in memory, to be read as a `Status`.
+const MAX_VALUES: usize = 8 * 1024 * 1024;
+
 const MAX_MESSAGE: usize = 2048;
 const MAX_WORD: usize = 256;
 const MAX_EXCERPT: usize = 200;
@@ -72,7 +77,7 @@ impl Status {
 
     /// Makes the best of an answer: its `Status` object, or else an excerpt of whatever it is.
     pub(super) fn from_answer(code: u16, retry_after: Option<&str>, body: &[u8]) -> Status {
-        let parsed = serde_json::from_slice::<Raw>(body).ok();
+        let parsed = json::read::<Raw>(body, MAX_VALUES).ok();
         let mut status = match parsed.filter(|raw| raw.kind.as_deref() == Some("Status")) {
             // The line of the answer counts, not what the body says of it.
             Some(raw) => raw.into_status(code),

@@ -17,7 +17,7 @@ pub(crate) mod lines;
 use lines::{Lines, TooLong};
 
 /// An object larger than this cannot be in etcd.
-const MAX_LINE: usize = 4 * 1024 * 1024;
+pub(crate) const MAX_LINE: usize = 4 * 1024 * 1024;
 
 const CHUNK: usize = 16 * 1024;
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use crate::config::{ConfigError, check_name, check_namespace};
+use crate::kube::json;
 use crate::kube::{Client, Error, ErrorKind, Interrupter, Method, Request, Response, Status};
 use crate::lock::{Lock, LockError, LockErrorKind, WatchEvent, WatchStop};
 use crate::record::{LeaderElectionRecord, MicroTime, Observed, Rest};
@@ -19,6 +20,14 @@ const OPENING: Duration = Duration::from_secs(10);
 
 /// A server sends a bookmark about once a minute. Where it does not, a watch of a lease that nobody holds is opened anew.
 const SILENCE: Duration = Duration::from_secs(150);
+
+/// What may be read as a Lease. etcd refuses requests of more than 1.5 MiB (its `--max-request-bytes`), and the store holds
+/// them in a binary form, of which the JSON can be longer: twice as long is taken for a Lease.
+const LARGEST: usize = 3 * 1024 * 1024;
+
+/// What the values of a Lease may take in memory while it is read. With the answer, and with the record that is copied out
+/// of it, that stays below 16 MiB.
+const LARGEST_VALUES: usize = 9 * 1024 * 1024;
 
 /// A record in a Kubernetes `Lease`.
 ///
@@ -69,7 +78,7 @@ impl LeaseLock {
     }
 
     fn read(&self, response: &Response) -> Result<Observed, LockError> {
-        let object = serde_json::from_slice(&response.body).map_err(|error| self.malformed(&error.to_string()))?;
+        let object = read(&response.body).map_err(|what| self.malformed(&what))?;
         self.parse(object)
     }
 
@@ -84,7 +93,7 @@ impl LeaseLock {
             let message = format!("cannot watch {}: the event makes no sense: {what}", self.describe());
             LockError::new(LockErrorKind::Malformed, message)
         };
-        let mut event: Value = serde_json::from_slice(line).map_err(|error| malformed(&error.to_string()))?;
+        let mut event = read(line).map_err(|what| malformed(&what))?;
         let object = event.get_mut("object").map(Value::take).ok_or_else(|| malformed("it has no object"))?;
         match event["type"].as_str() {
             Some("BOOKMARK") => {
@@ -246,6 +255,14 @@ fn write_spec(object: &mut Value, record: &LeaderElectionRecord) {
     spec["acquireTime"] = time(&record.acquire_time);
     spec["renewTime"] = time(&record.renew_time);
     spec["leaseTransitions"] = json!(record.lease_transitions);
+}
+
+/// The values of an answer with a Lease in it; or why they are not read.
+fn read(text: &[u8]) -> Result<Value, String> {
+    match text.len() > LARGEST {
+        true => Err(format!("{} bytes are more than a Lease may have", text.len())),
+        false => json::read(text, LARGEST_VALUES).map_err(|unreadable| unreadable.to_string()),
+    }
 }
 
 /// The record and the version in a Lease; or what is wrong with it.

@@ -42,19 +42,37 @@ impl Lines {
             if line.len() > self.longest {
                 return Err(TooLong);
             }
-            let line = line.strip_suffix(b"\r").unwrap_or(line);
-            let line = (!line.is_empty()).then(|| line.to_vec());
-            self.start = end + 1;
-            self.searched = self.start;
+            let length = line.strip_suffix(b"\r").unwrap_or(line).len();
+            let line = (length > 0).then(|| self.take(end, length));
             if line.is_some() {
                 return Ok(line);
             }
+            self.start = end + 1;
+            self.searched = self.start;
         }
         self.searched = self.buffer.len();
         match self.searched - self.start > self.longest {
             true => Err(TooLong),
             false => Ok(None),
         }
+    }
+
+    /// Takes out the line that begins at the start, has this length and ends at `end`.
+    fn take(&mut self, end: usize, length: usize) -> Vec<u8> {
+        let line = self.start..self.start + length;
+        if length <= KEPT {
+            self.start = end + 1;
+            self.searched = self.start;
+            return self.buffer[line].to_vec();
+        }
+        // Moved, lest it is held twice while it is read.
+        let rest = self.buffer.split_off(end + 1);
+        let mut taken = std::mem::replace(&mut self.buffer, rest);
+        (self.start, self.searched) = (0, 0);
+        taken.truncate(line.end);
+        taken.drain(..line.start);
+        taken.shrink_to_fit();
+        taken
     }
 
     /// Whether nothing is left, not even the beginning of a line.
@@ -91,8 +109,8 @@ mod tests {
         let mut lines = Lines::new(1 << 20);
         lines.push(&vec![b'x'; 1 << 20]);
         lines.push(b"\n{}\n");
-        assert_eq!(lines.next().unwrap().unwrap().len(), 1 << 20);
-        lines.push(b"");
+        let line = lines.next().unwrap().unwrap();
+        assert_eq!((line.len(), line.capacity()), (1 << 20, 1 << 20));
         assert!(lines.buffer.capacity() <= KEPT, "{}", lines.buffer.capacity());
         assert_eq!(lines.next(), Ok(Some(b"{}".to_vec())));
         assert!(lines.is_empty());

@@ -6,6 +6,7 @@ use std::time::Instant;
 use super::*;
 use crate::fuzzing::{Target, assert_loggable};
 use crate::kube::ClientConfig;
+use crate::kube::properties::MAX_LINE;
 use crate::kube::properties::lines::{Lines, TooLong};
 
 pub(crate) const LEASE: Target = Target { name: "lease", base: 64 * 1024, read: read_lease, check: check_lease };
@@ -126,7 +127,7 @@ fn lines_at_once(input: &[u8]) -> (Vec<Vec<u8>>, End) {
 
 fn read_watch(input: &[u8]) {
     let lock = lock();
-    let mut lines = Lines::new(LONGEST);
+    let mut lines = Lines::new(MAX_LINE);
     for chunk in input.chunks(16 * 1024) {
         lines.push(chunk);
         while let Ok(Some(line)) = lines.next() {

@@ -1,0 +1,189 @@
+//! JSON from the network, of which a few bytes can take a hundred times as many in memory: `{"a":{}}` is a node of a B-tree.
+//!
+//! What a text would take is counted before any of it is built. The count follows how [`Value`] grows, and is at most a few
+//! times what an ordinary object takes.
+
+use std::fmt;
+
+use serde::Deserializer;
+use serde::de::{self, DeserializeOwned, DeserializeSeed, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+
+/// Why a text was not read.
+#[derive(Debug)]
+pub(crate) enum Unreadable {
+    /// It is no JSON, or not of the type that is wanted.
+    Malformed(serde_json::Error),
+    /// It would take more memory than it is given.
+    TooLarge,
+}
+
+/// A place in an array. One and a half, for while an array grows, its old and its new place are both taken.
+const ELEMENT: usize = size_of::<Value>() * 3 / 2;
+
+/// A node of a `BTreeMap`: eleven members, twelve edges, and what holds them together.
+const NODE: usize = 11 * (size_of::<String>() + size_of::<Value>()) + 13 * size_of::<usize>();
+
+/// What an allocation takes beside its bytes.
+const ALLOCATION: usize = 2 * size_of::<usize>();
+
+/// Reads a text whose values take at most `limit` bytes in memory, as a [`Value`] or as any type that holds no more.
+pub(crate) fn read<T: DeserializeOwned>(text: &[u8], limit: usize) -> Result<T, Unreadable> {
+    let mut count = Count { left: limit, longest_escaped: 0, is_exceeded: false };
+    let counted = count.deserialize(&mut serde_json::Deserializer::from_slice(text));
+    // A text with escapes is put together in a buffer first, which grows by doubling.
+    if count.is_exceeded || count.left < 2 * count.longest_escaped {
+        return Err(Unreadable::TooLarge);
+    }
+    counted.and_then(|()| serde_json::from_slice(text)).map_err(Unreadable::Malformed)
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unreadable::Malformed(error) => error.fmt(f),
+            Unreadable::TooLarge => f.write_str("it would take too much memory to read"),
+        }
+    }
+}
+
+/// Visits everything and keeps nothing.
+struct Count {
+    left: usize,
+    longest_escaped: usize,
+    is_exceeded: bool,
+}
+
+impl Count {
+    fn take<E: de::Error>(&mut self, bytes: usize) -> Result<(), E> {
+        match self.left.checked_sub(bytes) {
+            Some(left) => {
+                self.left = left;
+                Ok(())
+            }
+            None => {
+                self.is_exceeded = true;
+                Err(E::custom("too large"))
+            }
+        }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for &mut Count {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for &mut Count {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<(), E> {
+        self.take(text.len() + ALLOCATION)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<(), E> {
+        self.longest_escaped = self.longest_escaped.max(text.len());
+        self.take(text.len() + ALLOCATION)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<(), A::Error> {
+        let (mut length, mut capacity) = (0, 0);
+        while elements.next_element_seed(&mut *self)?.is_some() {
+            length += 1;
+            if length > capacity {
+                let larger = (2 * capacity).max(4);
+                self.take((larger - capacity) * ELEMENT)?;
+                capacity = larger;
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
+        let mut length = 0;
+        while members.next_key_seed(&mut *self)?.is_some() {
+            length += 1;
+            // All nodes but the first have five members at least, and stand in nodes of their own.
+            match length {
+                1 => self.take(NODE)?,
+                2..=5 => {}
+                _ => self.take(NODE / 3)?,
+            }
+            members.next_value_seed(&mut *self)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn fits(text: &str, limit: usize) -> bool {
+        match read::<Value>(text.as_bytes(), limit) {
+            Ok(_) => true,
+            Err(Unreadable::TooLarge) => false,
+            Err(Unreadable::Malformed(e)) => panic!("{e}"),
+        }
+    }
+
+    #[test]
+    fn what_is_read_is_what_is_there() {
+        let text = r#" {"a":[1,-2,3.5,true,null,"x\n",{"b":{}}],"c":"d"} "#;
+        let expected = json!({ "a": [1, -2, 3.5, true, null, "x\n", { "b": {} }], "c": "d" });
+        assert_eq!(read::<Value>(text.as_bytes(), 1 << 20).unwrap(), expected);
+        for text in ["", "{", "[1,]", "{\"a\":1} x", "\"\u{1}\"", "nul", &"[".repeat(1000)] {
+            assert!(matches!(read::<Value>(text.as_bytes(), 1 << 20), Err(Unreadable::Malformed(_))), "{text}");
+        }
+        // It is well-formed, and of another type.
+        assert!(matches!(read::<Vec<u8>>(b"{}", 1 << 20), Err(Unreadable::Malformed(_))));
+    }
+
+    #[test]
+    fn every_kind_of_value_counts_up_to_the_limit() {
+        let many = |value: &str| format!("[{}]", vec![value; 1024].join(","));
+        let text = "x".repeat(1000);
+        for (text, least) in [
+            (many("[]"), 1024 * ELEMENT),
+            (many("[0]"), 1024 * 5 * ELEMENT),
+            (many("{}"), 1024 * ELEMENT),
+            (many("{\"a\":0}"), 1024 * (ELEMENT + NODE + 1 + ALLOCATION)),
+            (many("\"\""), 1024 * (ELEMENT + ALLOCATION)),
+            (format!("\"{text}\""), 1000 + ALLOCATION),
+            (format!("\"\\n{text}\""), 1001 + ALLOCATION + 2 * 1001),
+            (format!("{{\"{text}\":0}}"), NODE + 1000 + ALLOCATION),
+        ] {
+            assert!(fits(&text, least), "{text:.40}");
+            assert!(!fits(&text, least - 1), "{text:.40}");
+        }
+    }
+}
