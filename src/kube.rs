@@ -21,7 +21,8 @@
 //!
 //! With a client certificate, a token or a password of the user no plugin is run, as in client-go.
 //!
-//! Bounds: an answer, or a line of a stream, has at most 4 MiB, and takes less than 16 MiB of memory while
+//! Bounds: the head of a request has at most 1 MiB, as much as an API server takes, however that is shared by credentials
+//! and impersonated groups. An answer, or a line of a stream, has at most 4 MiB, and takes less than 16 MiB of memory while
 //! it is read.
 //!
 //! ```no_run
@@ -56,6 +57,7 @@ pub(crate) mod json;
 #[cfg(feature = "kubeconfig")]
 mod kubeconfig;
 mod mask;
+mod outgoing;
 mod proxy;
 mod request;
 mod reused;

@@ -29,6 +29,7 @@ pub(super) fn accept(
         let hint = match code {
             300..=399 => "redirects are not followed; put the right URL into the configuration",
             401 => "the credentials are missing, wrong or expired",
+            431 => "a shorter token or fewer impersonated groups make the head of a request shorter",
             _ => "",
         };
         return Err(Error::new(ErrorKind::Status(status), hint).sent(true));

@@ -292,6 +292,7 @@ impl Shared {
             .max_idle_age(MAX_IDLE)
             .max_response_header_size(31 * 1024)
             .input_buffer_size(32 * 1024)
+            // For TLS on its way to the socket; what is written to it or to a socket is not buffered.
             .output_buffer_size(16 * 1024)
             .build();
         let wire = Arc::new(Wire {
@@ -306,7 +307,7 @@ impl Shared {
         &self,
         attempt: &Attempt<'_>,
         credentials: &Credentials,
-    ) -> Result<(http::Request<Vec<u8>>, Option<Masked>), Error> {
+    ) -> Result<(http::Request<Vec<u8>>, Masked), Error> {
         let method = match attempt.request.method {
             Method::Get => http::Method::GET,
             Method::Post => http::Method::POST,
@@ -314,6 +315,7 @@ impl Shared {
             Method::Delete => http::Method::DELETE,
         };
         let uri = self.endpoint.uri(attempt.request.path, attempt.request.query)?;
+        let target = uri.to_string().len();
         let mut call = http::Request::new(attempt.body.clone().unwrap_or_default());
         *call.method_mut() = method;
         *call.uri_mut() = uri;
@@ -321,14 +323,8 @@ impl Shared {
         if attempt.body.is_some() {
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
-        for (name, value) in &self.impersonation {
-            headers.append(name.clone(), value.clone());
-        }
-        let masked = credentials.authorization.as_ref().map(|value| {
-            let (masked, mask) = Masked::new(value);
-            headers.insert(header::AUTHORIZATION, mask);
-            masked
-        });
+        let (masked, mask) = Masked::new(target, credentials.authorization.as_ref(), &self.impersonation);
+        headers.extend(mask);
         Ok((call, masked))
     }
 

@@ -201,6 +201,16 @@ mod tests {
     }
 
     #[test]
+    fn every_echo_of_a_credential_is_struck_out() {
+        let credentials = bearer(bearer_header("sesame-sesame").unwrap());
+        let mut text = b"sesame-sesame, Bearer sesame-sesame: sesame-sesamesesame-sesame, sesame-sesam".to_vec();
+        credentials.strike_out(&mut text);
+        let struck = "*".repeat(13);
+        let expected = format!("{struck}, Bearer {struck}: {struck}{struck}, sesame-sesam");
+        assert_eq!(String::from_utf8(text).unwrap(), expected);
+    }
+
+    #[test]
     fn a_bad_token_file_is_named_and_its_content_is_not() {
         for content in ["", " \n", "hunter2\nhunter2", "hunter2\u{7}"] {
             let token = file("token-bad", content);

@@ -2,6 +2,7 @@
 
 #[cfg(all(feature = "kubeconfig", unix))]
 mod exec;
+mod head;
 mod http;
 mod server;
 mod stream;

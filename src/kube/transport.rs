@@ -19,7 +19,7 @@ use super::dial::Dialer;
 use super::endpoint::Endpoint;
 use super::error::{Error, ErrorKind};
 use super::interrupt::Interrupter;
-use super::mask::unmask;
+use super::outgoing::{Channel, Outgoing};
 use super::proxy::Proxy;
 use super::reused::Reused;
 use super::tls::{TlsFailure, TlsParts};
@@ -90,10 +90,10 @@ impl Connector<()> for KubeConnector {
         }
         let socket = Socket { stream, buffers: buffers(details), opening: self.opening.clone() };
         match &self.tls {
-            None => Ok(Some(Box::new(Reused::new(socket)))),
+            None => Ok(Some(Box::new(Reused::new(Outgoing::new(socket))))),
             Some(parts) => {
                 let tls = TlsSocket::handshake(parts, socket, details, deadline)?;
-                Ok(Some(Box::new(Reused::new(tls))))
+                Ok(Some(Box::new(Reused::new(Outgoing::new(tls)))))
             }
         }
     }
@@ -144,29 +144,30 @@ fn unfinished(e: io::Error) -> Option<io::Error> {
     }
 }
 
+fn write_all(mut stream: &TcpStream, mut output: &[u8], timeout: NextTimeout) -> Result<(), ureq::Error> {
+    let start = Instant::now();
+    while !output.is_empty() {
+        stream.set_write_timeout(Socket::left(timeout, start)?)?;
+        match stream.write(output) {
+            Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
+            Ok(n) => output = &output[n..],
+            Err(e) => match unfinished(e) {
+                Some(e) => return Err(e.into()),
+                None => continue,
+            },
+        }
+    }
+    Ok(())
+}
+
+/// For a TLS session on top of it.
 impl Transport for Socket {
     fn buffers(&mut self) -> &mut dyn Buffers {
         &mut self.buffers
     }
 
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), ureq::Error> {
-        let timeout = self.opening.cap(timeout.for_write());
-        let start = Instant::now();
-        let output = &mut self.buffers.output()[..amount];
-        unmask(output);
-        let mut output = &*output;
-        while !output.is_empty() {
-            self.stream.set_write_timeout(Self::left(timeout, start)?)?;
-            match (&*self.stream).write(output) {
-                Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
-                Ok(n) => output = &output[n..],
-                Err(e) => match unfinished(e) {
-                    Some(e) => return Err(e.into()),
-                    None => continue,
-                },
-            }
-        }
-        Ok(())
+        write_all(&self.stream, &self.buffers.output()[..amount], self.opening.cap(timeout.for_write()))
     }
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
@@ -200,6 +201,31 @@ impl Transport for Socket {
     }
 }
 
+/// For HTTP right on top of it.
+impl Channel for Socket {
+    const IS_TLS: bool = false;
+
+    fn received(&self) -> &LazyBuffers {
+        &self.buffers
+    }
+
+    fn received_mut(&mut self) -> &mut LazyBuffers {
+        &mut self.buffers
+    }
+
+    fn send(&mut self, bytes: &[u8], timeout: NextTimeout) -> Result<(), ureq::Error> {
+        write_all(&self.stream, bytes, self.opening.cap(timeout.for_write()))
+    }
+
+    fn receive(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
+        self.await_input(timeout)
+    }
+
+    fn is_quiet(&mut self) -> bool {
+        self.is_open()
+    }
+}
+
 impl TlsSocket {
     fn handshake(
         parts: &TlsParts,
@@ -219,25 +245,30 @@ impl TlsSocket {
                 return Err(handshake_error(e));
             }
         }
-        Ok(TlsSocket { buffers: buffers(details), stream })
+        // What goes out is not buffered here; none at all is not allowed.
+        Ok(TlsSocket { buffers: LazyBuffers::new(details.config.input_buffer_size(), 1), stream })
     }
 }
 
-impl Transport for TlsSocket {
-    fn buffers(&mut self) -> &mut dyn Buffers {
+impl Channel for TlsSocket {
+    const IS_TLS: bool = true;
+
+    fn received(&self) -> &LazyBuffers {
+        &self.buffers
+    }
+
+    fn received_mut(&mut self) -> &mut LazyBuffers {
         &mut self.buffers
     }
 
-    fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), ureq::Error> {
+    fn send(&mut self, bytes: &[u8], timeout: NextTimeout) -> Result<(), ureq::Error> {
         self.stream.sock.set_timeout(timeout);
-        let output = &mut self.buffers.output()[..amount];
-        unmask(output);
-        self.stream.write_all(output)?;
+        self.stream.write_all(bytes)?;
         self.stream.flush()?;
         Ok(())
     }
 
-    fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
+    fn receive(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
         self.stream.sock.set_timeout(timeout);
         match self.stream.read(self.buffers.input_append_buf()) {
             Ok(n) => {
@@ -254,7 +285,7 @@ impl Transport for TlsSocket {
         }
     }
 
-    fn is_open(&mut self) -> bool {
+    fn is_quiet(&mut self) -> bool {
         // What the server sent beyond its answer may also wait in the session or in front of it; read later, it would
         // pass for the answer to the next request.
         let session_is_quiet = self
@@ -264,10 +295,6 @@ impl Transport for TlsSocket {
             .is_ok_and(|state| state.plaintext_bytes_to_read() == 0 && !state.peer_has_closed());
         let socket = self.stream.sock.get_mut();
         session_is_quiet && socket.buffers().input().is_empty() && socket.is_open()
-    }
-
-    fn is_tls(&self) -> bool {
-        true
     }
 }
 
