@@ -25,6 +25,10 @@
 //! and impersonated groups. An answer, or a line of a stream, has at most 4 MiB, and takes less than 16 MiB of memory while
 //! it is read.
 //!
+//! It logs to targets below `leasehold::kube`: at `debug` a line for each request, with its verb, its path, the code, the
+//! milliseconds up to the head of the answer, and the `Audit-Id` if the server gives one; at `warn` what the server warns
+//! of, each text once for a client. No line holds credentials.
+//!
 //! ```no_run
 //! use std::time::Duration;
 //! use leasehold::kube::{Client, ClientConfig, Method, Request};
@@ -60,6 +64,7 @@ mod mask;
 mod outgoing;
 mod proxy;
 mod request;
+mod request_log;
 mod reused;
 #[cfg(feature = "kubeconfig")]
 mod rfc3339;
@@ -69,6 +74,7 @@ mod stream;
 mod tls;
 mod transport;
 mod user_agent;
+mod warning;
 
 #[cfg(test)]
 mod tests;

@@ -18,6 +18,7 @@ use super::interrupt::{Interrupter, Wire, interrupted};
 use super::mask::Masked;
 use super::proxy::Proxy;
 use super::request::{Method, Request, Response};
+use super::request_log::RequestLog;
 use super::tls::{TlsParts, TlsSettings};
 use super::transport::{KubeConnector, MAX_WAIT, NoResolver, Opening};
 
@@ -63,6 +64,7 @@ struct Shared {
     auth: Auth,
     impersonation: Vec<(HeaderName, HeaderValue)>,
     dialer: Dialer,
+    log: RequestLog,
     current: Mutex<Current>,
 }
 
@@ -120,6 +122,7 @@ impl Client {
             tls,
             proxy: config.proxy,
             dialer: Dialer::new(network),
+            log: RequestLog::default(),
             current: Mutex::new(Current { interrupter: Interrupter::new(), wire: None }),
         };
         Ok(Client { shared: Arc::new(shared) })
@@ -210,8 +213,10 @@ impl Client {
             let agent = wire.agent.clone();
             let (call, _masked) = self.shared.http_request(&attempt, credentials)?;
             let call = agent.configure_request(call).timeout_per_read(Some(silence)).build();
-            let answer = agent.run(call).map_err(from_ureq)?;
-            accept(answer, credentials).map(|answer| Opened { answer, wire })
+            let began = Instant::now();
+            let answer = agent.run(call).map_err(from_ureq);
+            self.shared.log.note(&attempt.place, began, &answer, credentials);
+            accept(answer?, credentials).map(|answer| Opened { answer, wire })
         });
         opening.finish();
         result.map_err(|e| attempt.explain(e, interrupter))
@@ -344,11 +349,14 @@ impl Shared {
         // No pooled connection is ever that young.
         let max_idle = if fresh { Duration::ZERO } else { MAX_IDLE };
         let call = wire.agent.configure_request(call).timeout_global(Some(left)).max_idle_age(max_idle).build();
+        let began = Instant::now();
         let answer = match empty {
             true => wire.agent.run(call.map(|_| ())),
             false => wire.agent.run(call),
         };
-        let answer = accept(answer.map_err(from_ureq)?, credentials)?;
+        let answer = answer.map_err(from_ureq);
+        self.log.note(&attempt.place, began, &answer, credentials);
+        let answer = accept(answer?, credentials)?;
         let status = answer.status().as_u16();
         let framed = is_framed(answer.headers());
         let body = read_body(answer.into_body()).map_err(|e| e.sent(true))?;

@@ -1,0 +1,77 @@
+//! What is logged of each request: one line at `debug`, and at `warn` what the server warns of.
+
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use ureq::http::{self, HeaderValue, header};
+
+use super::credentials::Credentials;
+use super::error::Error;
+use super::status::clean;
+use super::warning;
+
+const MAX_ID: usize = 64;
+
+/// The API server cuts a warning at 256 characters, too.
+const MAX_WARNING: usize = 256;
+
+/// So many warnings a client tells apart. Whoever sends more varies one and the same.
+const MAX_WARNINGS: usize = 64;
+
+/// The log of one client.
+#[derive(Default)]
+pub(super) struct RequestLog {
+    warned: Mutex<Vec<String>>,
+}
+
+impl RequestLog {
+    /// Logs what became of a request; `place` is its verb and its path.
+    pub(super) fn note(
+        &self,
+        place: &str,
+        began: Instant,
+        answer: &Result<http::Response<ureq::Body>, Error>,
+        credentials: &Credentials,
+    ) {
+        let took = began.elapsed().as_millis();
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => return log::debug!("kube: {place}: no answer in {took} ms: {error}"),
+        };
+        let code = answer.status().as_u16();
+        match answer.headers().get("audit-id") {
+            Some(id) if log::log_enabled!(log::Level::Debug) => {
+                let id = printable(id.as_bytes().to_vec(), credentials, MAX_ID);
+                log::debug!("kube: {place}: {code} in {took} ms, audit id {id}");
+            }
+            _ => log::debug!("kube: {place}: {code} in {took} ms"),
+        }
+        for header in answer.headers().get_all(header::WARNING) {
+            self.warn(header, credentials);
+        }
+    }
+
+    fn warn(&self, header: &HeaderValue, credentials: &Credentials) {
+        for text in warning::texts(header.as_bytes()) {
+            let text = printable(text, credentials, MAX_WARNING);
+            let mut warned = self.warned.lock();
+            if warned.len() == MAX_WARNINGS || warned.contains(&text) {
+                continue;
+            }
+            warned.push(text.clone());
+            let is_last = warned.len() == MAX_WARNINGS;
+            // A logger may take its time.
+            drop(warned);
+            log::warn!("kube: the server warns: {text}");
+            if is_last {
+                log::warn!("kube: the server has given {MAX_WARNINGS} different warnings; further ones are not logged");
+            }
+        }
+    }
+}
+
+/// One line that quotes no credentials.
+fn printable(mut text: Vec<u8>, credentials: &Credentials, max: usize) -> String {
+    credentials.strike_out(&mut text);
+    clean(&String::from_utf8_lossy(&text), max)
+}

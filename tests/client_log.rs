@@ -1,0 +1,261 @@
+//! What the client logs of its requests: a line each, what the server warns of, and no secrets, however long they are.
+
+use std::cell::RefCell;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use leasehold::kube::{Client, ClientConfig, Error, Interrupter, Kubeconfig, Method, Request, Response};
+use log::Level;
+
+const SOON: Duration = Duration::from_secs(30);
+
+// ---- what is listened to ----
+
+struct Said {
+    level: Level,
+    target: String,
+    text: String,
+}
+
+thread_local! {
+    /// A request is logged on the thread that makes it, so each test hears its own.
+    static LOG: RefCell<Vec<Said>> = const { RefCell::new(Vec::new()) };
+}
+
+struct Listener;
+
+impl log::Log for Listener {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        let said = Said { level: record.level(), target: record.target().to_owned(), text: record.args().to_string() };
+        LOG.with_borrow_mut(|log| log.push(said));
+    }
+
+    fn flush(&self) {}
+}
+
+/// All that `run` logs on this thread.
+fn heard<T>(run: impl FnOnce() -> T) -> (Vec<Said>, T) {
+    // Another test has set it already.
+    let _ = log::set_logger(&Listener);
+    log::set_max_level(log::LevelFilter::Trace);
+    LOG.take();
+    let result = run();
+    (LOG.take(), result)
+}
+
+fn ours(log: &[Said], level: Level) -> Vec<&str> {
+    let ours = log.iter().filter(|said| said.level == level && said.target.starts_with("leasehold::kube"));
+    ours.map(|said| said.text.as_str()).collect()
+}
+
+// ---- a server that records ----
+
+/// Takes one connection, gives one of the answers to each request on it, and closes it. Ends with the heads that came.
+fn serve(answers: Vec<String>) -> (String, JoinHandle<Vec<String>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    let server = std::thread::spawn(move || {
+        let (mut connection, _) = listener.accept().expect("a connection");
+        connection.set_read_timeout(Some(SOON)).expect("a time-out");
+        let heads = answers.iter().map(|answer| {
+            let head = read_head(&mut connection);
+            connection.write_all(answer.as_bytes()).expect("it is read");
+            head
+        });
+        heads.collect()
+    });
+    (url, server)
+}
+
+fn read_head(connection: &mut TcpStream) -> String {
+    let mut head = Vec::new();
+    let mut chunk = [0; 65536];
+    while !head.ends_with(b"\r\n\r\n") {
+        let length = connection.read(&mut chunk).expect("a request");
+        assert!(length > 0, "it ends inside a head: {}", String::from_utf8_lossy(&head));
+        head.extend_from_slice(&chunk[..length]);
+    }
+    String::from_utf8(head).expect("text")
+}
+
+fn answer(code: &str, headers: &str) -> String {
+    format!("HTTP/1.1 {code}\r\ncontent-length: 2\r\n{headers}\r\n{{}}")
+}
+
+fn get(client: &Client) -> Result<Response, Error> {
+    client.request(Request {
+        method: Method::Get,
+        path: "/version",
+        query: &[("limit", "1")],
+        body: None,
+        timeout: SOON,
+    })
+}
+
+fn client(url: &str) -> Client {
+    Client::new(ClientConfig::new(url).expect("a URL").with_token("sesame-in-an-echo")).expect("a client")
+}
+
+/// The line without its milliseconds, of which there is one number.
+fn untimed(line: &str) -> String {
+    let (before, after) = line.split_once(" in ").expect("a time");
+    let (number, after) = after.split_once(" ms").expect("milliseconds");
+    let took: u64 = number.parse().expect("a number");
+    assert!(took < 30_000, "{line}");
+    format!("{before} in _ ms{after}")
+}
+
+// ---- one line a request ----
+
+#[test]
+fn each_request_is_one_line_with_its_code_its_time_and_its_audit_id() {
+    let (url, server) = serve(vec![
+        answer("200 OK", "audit-id: 4f6e\r\n"),
+        answer("409 Conflict", "Audit-Id: sesame-in-an-echo\x1b[31m\t\u{e9}\r\n".replace('\x1b', "").as_str()),
+        answer("200 OK", ""),
+    ]);
+    let client = client(&url);
+    let (log, _) = heard(|| {
+        get(&client).expect("an answer");
+        get(&client).expect_err("a conflict");
+        get(&client).expect("an answer");
+    });
+    server.join().expect("a server");
+    let lines: Vec<_> = ours(&log, Level::Debug).into_iter().map(untimed).collect();
+    assert_eq!(
+        lines,
+        [
+            "kube: GET /version: 200 in _ ms, audit id 4f6e",
+            "kube: GET /version: 409 in _ ms, audit id *****************[31m é",
+            "kube: GET /version: 200 in _ ms",
+        ]
+    );
+    assert!(ours(&log, Level::Info).is_empty() && ours(&log, Level::Warn).is_empty());
+}
+
+#[test]
+fn a_request_without_an_answer_is_a_line_as_well() {
+    let (url, server) = serve(vec![String::new()]);
+    let client = client(&url);
+    let request = Request { method: Method::Put, path: "/version", query: &[], body: None, timeout: SOON };
+    let (log, result) = heard(|| client.request(request));
+    result.expect_err("no answer");
+    server.join().expect("a server");
+    let lines: Vec<_> = ours(&log, Level::Debug).into_iter().map(untimed).collect();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].starts_with("kube: PUT /version: no answer in _ ms: the server closed"), "{lines:?}");
+}
+
+#[test]
+fn a_stream_is_one_line_when_it_opens() {
+    let (url, server) = serve(vec![answer("200 OK", "audit-id: 4f6e\r\nwarning: 299 - \"soon gone\"\r\n")]);
+    let client = client(&url);
+    let request = Request { method: Method::Get, path: "/watch", query: &[], body: None, timeout: SOON };
+    let (log, stream) = heard(|| client.stream(request, SOON, &Interrupter::new()));
+    drop(stream.expect("a stream"));
+    server.join().expect("a server");
+    let lines: Vec<_> = ours(&log, Level::Debug).into_iter().map(untimed).collect();
+    assert_eq!(lines, ["kube: GET /watch: 200 in _ ms, audit id 4f6e"]);
+    assert_eq!(ours(&log, Level::Warn), ["kube: the server warns: soon gone"]);
+}
+
+// ---- what the server warns of ----
+
+#[test]
+fn a_warning_is_logged_once_for_a_client_and_holds_no_secret() {
+    let headers = "warning: 299 - \"v1beta1 is \\\"old\\\"\", 299 - \"sesame-in-an-echo\tseen\"\r\n\
+                   warning: 199 - \"not ours\"\r\nwarning: nonsense\r\n";
+    for _ in 0..2 {
+        let (url, server) = serve(vec![
+            answer("200 OK", headers),
+            answer("409 Conflict", headers),
+            answer("200 OK", "warning: 299 - \"another\"\r\n"),
+        ]);
+        let client = client(&url);
+        let (log, _) = heard(|| (0..3).for_each(|_| drop(get(&client))));
+        server.join().expect("a server");
+        assert_eq!(
+            ours(&log, Level::Warn),
+            [
+                "kube: the server warns: v1beta1 is \"old\"",
+                "kube: the server warns: ***************** seen",
+                "kube: the server warns: another",
+            ]
+        );
+    }
+}
+
+#[test]
+fn warnings_without_end_are_cut() {
+    let answers = (0..100)
+        .map(|number| {
+            let texts: Vec<_> = (0..10).map(|text| format!("299 - \"{number} {text} {}\"", "x".repeat(2000))).collect();
+            answer("200 OK", &format!("warning: {}\r\n", texts.join(", ")))
+        })
+        .collect();
+    let (url, server) = serve(answers);
+    let client = client(&url);
+    let (log, _) = heard(|| (0..100).for_each(|_| drop(get(&client).expect("an answer"))));
+    server.join().expect("a server");
+    let warnings = ours(&log, Level::Warn);
+    assert_eq!(warnings.len(), 65);
+    assert!(warnings.iter().all(|warning| warning.len() < 350));
+    assert!(warnings[64].contains("further ones are not logged"), "{}", warnings[64]);
+}
+
+// ---- secrets ----
+
+/// What the dumps in a log show beside their digits, in one piece.
+fn undumped(log: &[Said]) -> String {
+    let rows = log.iter().filter(|said| said.target == "ureq_proto::util");
+    rows.filter_map(|row| row.text.get(row.text.len().checked_sub(16)?..)).collect()
+}
+
+#[test]
+fn no_record_holds_a_part_of_a_token_however_long_the_head_is() {
+    for (length, groups) in [
+        (20, 0),
+        (15_000, 0),
+        (16_191, 0),
+        (16_200, 0),
+        (16_384, 0),
+        (20, 170),
+        (40_000, 1),
+        (70_000, 0),
+        (70_000, 1000),
+    ] {
+        let (url, server) = serve(vec![answer("200 OK", "")]);
+        let mut token = "sesame-".repeat(length / 7 + 1);
+        token.truncate(length);
+        let groups: Vec<_> = (0..groups).map(|number| format!("{number:0>60}")).collect();
+        let user = match groups.is_empty() {
+            true => format!("token: {token}"),
+            false => format!("token: {token}, as: jane, as-groups: [{}]", groups.join(", ")),
+        };
+        let kubeconfig = format!(
+            "current-context: c\nclusters: [{{ name: k, cluster: {{ server: '{url}' }} }}]\n\
+             contexts: [{{ name: c, context: {{ cluster: k, user: u }} }}]\nusers: [{{ name: u, user: {{ {user} }} }}]\n"
+        );
+        let (log, result) = heard(|| {
+            let config = Kubeconfig::from_text(&kubeconfig, "/")?.client_config(None)?;
+            get(&Client::new(config)?)
+        });
+        let what = format!("a token of {length} bytes and {} groups", groups.len());
+        result.unwrap_or_else(|error| panic!("{what}: {error}"));
+        let heads = server.join().expect("a server");
+        assert!(heads[0].contains(&format!("\r\nauthorization: Bearer {token}\r\n")), "{what}");
+        assert_eq!(heads[0].matches("\r\nimpersonate-group: ").count(), groups.len(), "{what}");
+        let dumped = undumped(&log);
+        assert!(!dumped.contains("sesame"), "{what}: {dumped}");
+        assert!(dumped.contains("authorization:.****"), "{what}: the dumps are read: {dumped}");
+        for said in &log {
+            assert!(!said.text.contains("sesame"), "{what}: {}: {}", said.target, said.text);
+        }
+    }
+}
