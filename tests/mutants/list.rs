@@ -12,6 +12,7 @@ mod cluster;
 mod elector;
 mod exec;
 mod handles;
+mod heads;
 mod order;
 mod schedule;
 mod terms;
@@ -35,12 +36,14 @@ pub const MUTANTS: &[&[Mutant]] = &[
     client::MUTANTS,
     cluster::MUTANTS,
     exec::MUTANTS,
+    heads::MUTANTS,
 ];
 
 const CALLBACKS: &str = "src/callbacks.rs";
 const CAMPAIGN: &str = "src/campaign.rs";
 const CLIENT: &str = "src/kube/client.rs";
 const CONFIG: &str = "src/config.rs";
+const CREDENTIALS: &str = "src/kube/credentials.rs";
 const DEADLINE: &str = "src/deadline.rs";
 const DRIVER: &str = "src/driver.rs";
 const ELECTION: &str = "src/election.rs";
@@ -55,15 +58,22 @@ const FAILURE_LOG: &str = "src/failure_log.rs";
 const GUARD: &str = "src/guard.rs";
 const HEALTH: &str = "src/health.rs";
 const IN_CLUSTER: &str = "src/kube/in_cluster.rs";
+const JSON: &str = "src/kube/json.rs";
 const KUBE_CONFIG: &str = "src/kube/config.rs";
 const LEARNING: &str = "src/election/learning.rs";
 const LEASE: &str = "src/lock/lease.rs";
+const LINES: &str = "src/kube/stream/lines.rs";
 const LINK: &str = "src/link.rs";
+const MASK: &str = "src/kube/mask.rs";
+const OUTGOING: &str = "src/kube/outgoing.rs";
+const REQUEST_LOG: &str = "src/kube/request_log.rs";
 const RESOLVE: &str = "src/kube/kubeconfig/resolve.rs";
 const REUSED: &str = "src/kube/reused.rs";
 const ROUND_TRIP: &str = "src/election/round_trip.rs";
 const SENDING: &str = "src/election/sending.rs";
+const STATUS: &str = "src/kube/status.rs";
 const TRANSITION: &str = "src/transition.rs";
+const TRANSPORT: &str = "src/kube/transport.rs";
 const WATCHER: &str = "src/watcher.rs";
 const WATCHING: &str = "src/election/watching.rs";
 
