@@ -11,6 +11,8 @@ use super::config::{ClientConfig, Env};
 use super::error::Error;
 use super::secret::read_file;
 
+mod choices;
+mod encoding;
 #[cfg(feature = "testing")]
 pub(super) mod properties;
 mod resolve;
@@ -51,11 +53,13 @@ struct Entry<T> {
 impl Kubeconfig {
     /// Reads the files in `KUBECONFIG`, or else `~/.kube/config`.
     ///
-    /// Of several files, the first one that has a name or a current context wins. Missing ones are skipped.
+    /// Of several files, the first one that has a name or a current context wins. Missing ones are skipped. They are UTF-8,
+    /// or UTF-16 with a byte order mark, which PowerShell writes.
     ///
     /// # Errors
     ///
-    /// [`Config`](super::ErrorKind::Config) when there is none, or one cannot be read or parsed.
+    /// [`Config`](super::ErrorKind::Config) when there is none, naming those that were looked for, or when one cannot be
+    /// read or parsed.
     pub fn load() -> Result<Self, Error> {
         Self::load_from(&|name| std::env::var_os(name))
     }
@@ -74,9 +78,9 @@ impl Kubeconfig {
         };
         let mut merged = Kubeconfig { origin, ..Kubeconfig::default() };
         let mut found = false;
-        for file in files {
-            match read_file(&file) {
-                Ok(bytes) => merged.add(&file, &bytes)?,
+        for file in &files {
+            match read_file(file) {
+                Ok(bytes) => merged.add(file, &bytes)?,
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
                 Err(e) => {
                     return Err(Error::config(file.display().to_string(), "cannot be read").caused_by(e));
@@ -85,10 +89,15 @@ impl Kubeconfig {
             found = true;
         }
         if !found {
-            return Err(Error::config(
-                merged.origin,
-                "no kubeconfig there; set KUBECONFIG, or run in a pod with a service account",
-            ));
+            let looked_for: Vec<_> = files.iter().map(|file| file.to_string_lossy()).collect();
+            let looked_for = match looked_for.is_empty() {
+                true => "it names no file".to_owned(),
+                false => format!("looked for {}", choices::list(looked_for.iter().map(AsRef::as_ref))),
+            };
+            let rule = format!(
+                "no kubeconfig there ({looked_for}); set KUBECONFIG to one, or run in a pod with a service account"
+            );
+            return Err(Error::config(merged.origin, rule));
         }
         Ok(merged)
     }
@@ -148,7 +157,8 @@ impl Kubeconfig {
     ///
     /// # Errors
     ///
-    /// [`Config`](super::ErrorKind::Config), naming the file, the field and the rule.
+    /// [`Config`](super::ErrorKind::Config), naming the file, the field and the rule; without a context to use, also the
+    /// names of those that there are.
     pub fn client_config(&self, context: Option<&str>) -> Result<ClientConfig, Error> {
         self.client_config_from(context, &|name| std::env::var_os(name))
     }
@@ -189,8 +199,7 @@ fn add_all<T>(into: &mut Vec<Entry<T>>, file: &Path, field: &str, from: Option<V
 }
 
 fn parse(file: &Path, bytes: &[u8]) -> Result<File, Error> {
-    let text =
-        std::str::from_utf8(bytes).map_err(|_| Error::config(file.display().to_string(), "is not UTF-8 text"))?;
+    let text = encoding::decode(bytes).map_err(|rule| Error::config(file.display().to_string(), rule))?;
     // An empty file is an empty kubeconfig, as for kubectl.
     if text.trim().is_empty() {
         return Ok(File::default());
@@ -209,7 +218,7 @@ fn parse(file: &Path, bytes: &[u8]) -> Result<File, Error> {
     budget.max_total_scalar_bytes = text.len() + MAX_ALIASED;
     options.budget = Some(budget);
     options.alias_limits.max_total_replayed_events = 10_000;
-    let document: Option<File> = serde_saphyr::from_str_with_options(text, options).map_err(|e| {
+    let document: Option<File> = serde_saphyr::from_str_with_options(&text, options).map_err(|e| {
         // The parser's own words may quote the file, so only the position is told.
         let rule = match e.location() {
             Some(at) => format!("is not a valid kubeconfig at line {} column {}", at.line(), at.column()),

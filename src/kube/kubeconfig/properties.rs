@@ -104,8 +104,12 @@ fn assert_says_only_where(files: &[(PathBuf, Vec<u8>)], error: &Error) {
     } else {
         let words = |text: &str| text.replace(|c: char| c.is_ascii_digit(), "");
         let rule = words(&text[path.display().to_string().len()..]);
-        let known =
-            [": is not a valid kubeconfig at line 1 column 1", ": is not a valid kubeconfig", ": is not UTF-8 text"];
+        let known = [
+            ": is not a valid kubeconfig at line 1 column 1",
+            ": is not a valid kubeconfig",
+            ": is not UTF-8 text",
+            ": is not UTF-16 text, which its byte order mark promises",
+        ];
         assert!(known.map(words).contains(&rule), "{text}");
     }
 }

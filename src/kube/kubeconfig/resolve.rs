@@ -7,7 +7,7 @@ use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Value, json};
 
 use super::schema::{AuthInfo, Cluster, Exec};
-use super::{Entry, Kubeconfig};
+use super::{Entry, Kubeconfig, choices};
 use crate::kube::config::{AuthConfig, ClientConfig, Env, Impersonation};
 use crate::kube::endpoint::Endpoint;
 use crate::kube::error::Error;
@@ -27,11 +27,18 @@ impl Kubeconfig {
         context: Option<&str>,
         env: Env<'_>,
     ) -> Result<ClientConfig, Error> {
-        let name = context
-            .or(self.current_context())
-            .ok_or_else(|| Error::config(self.origin.clone(), "has no current-context; name the context to use"))?;
-        let context = find(&self.contexts, name)
-            .ok_or_else(|| Error::config(self.origin.clone(), format!("has no context named {name:?}")))?;
+        let name = context.or(self.current_context()).ok_or_else(|| {
+            let rule = format!(
+                "has no current-context; choose one with `kubectl config use-context NAME`, or by name with \
+                 Kubeconfig::client_config(Some(NAME)); {}",
+                self.choices()
+            );
+            Error::config(self.origin.clone(), rule)
+        })?;
+        let context = find(&self.contexts, name).ok_or_else(|| {
+            let rule = format!("has no context named {}; {}", choices::quoted(name), self.choices());
+            Error::config(self.origin.clone(), rule)
+        })?;
         let in_context = |field: &str| context.place("contexts", field);
         let cluster = context.value.cluster.as_deref().unwrap_or_default();
         let cluster = find(&self.clusters, cluster)
@@ -53,6 +60,13 @@ impl Kubeconfig {
             user.apply(&mut config, cluster)?;
         }
         Ok(config)
+    }
+
+    fn choices(&self) -> String {
+        match self.contexts.is_empty() {
+            true => "it has no contexts".to_owned(),
+            false => format!("its contexts are {}", choices::list(self.contexts.iter().map(|c| c.name.as_str()))),
+        }
     }
 }
 

@@ -235,7 +235,7 @@ fn broken_rules_name_file_field_and_remedy() {
         (server("certificate-authority: /nonexistent"), "clusters[k].certificate-authority"),
         (server("certificate-authority-data: '!hunter2'"), "certificate-authority-data: is not base64"),
         (server("certificate-authority-data: aHVudGVyMg=="), "clusters[k].certificate-authority"),
-        (server("proxy-url: 'socks5://hunter2@a'"), "clusters[k].proxy-url"),
+        (server("proxy-url: 'socks4://hunter2@a'"), "clusters[k].proxy-url"),
         (with_user("{ auth-provider: { name: gcp } }"), "gke-gcloud-auth-plugin"),
         (with_user("{ token: hunter2, username: a }"), "users[u].username"),
         (with_user("{ client-key-data: aHVudGVyMg== }"), "users[u].client-certificate"),
@@ -259,8 +259,91 @@ fn broken_rules_name_file_field_and_remedy() {
         assert!(shown.contains(expected) && shown.contains("kubeconfig"), "{shown}");
         assert!(!shown.contains("hunter2"), "{shown}");
     }
-    let contradiction = server("insecure-skip-tls-verify: true, certificate-authority-data: x");
-    assert!(load(&contradiction).is_err());
+}
+
+#[test]
+fn to_verify_by_an_authority_and_not_to_verify_at_all_is_a_contradiction() {
+    use base64::Engine;
+    let data = base64::prelude::BASE64_STANDARD.encode(CA);
+    let cluster = |insecure: bool| {
+        let cluster = format!(
+            "{{ server: 'https://a', insecure-skip-tls-verify: {insecure}, certificate-authority-data: {data} }}"
+        );
+        load(&with(&cluster, "{}"))
+    };
+    assert!(cluster(false).unwrap().tls.ca.is_some());
+    let error = cluster(true).unwrap_err().to_string();
+    assert!(error.contains("clusters[k].insecure-skip-tls-verify: contradicts certificate-authority"), "{error}");
+}
+
+#[test]
+fn every_encoding_with_a_byte_order_mark_is_read() {
+    let scratch = Scratch::new();
+    let text = with_user("{ token: sesame, as: 'jané \u{1F600}' }");
+    let units = || text.encode_utf16();
+    for bytes in [
+        text.as_bytes().to_vec(),
+        [&[0xEF, 0xBB, 0xBF], text.as_bytes()].concat(),
+        [0xFF, 0xFE].into_iter().chain(units().flat_map(u16::to_le_bytes)).collect(),
+        [0xFE, 0xFF].into_iter().chain(units().flat_map(u16::to_be_bytes)).collect(),
+    ] {
+        let kubeconfig = Kubeconfig::from_path(scratch.file("config", &bytes)).unwrap();
+        let config = kubeconfig.client_config_from(None, &no_env).unwrap();
+        assert_eq!(authorization(&config), "Bearer sesame");
+        assert_eq!(config.impersonation.user.as_deref(), Some("jané \u{1F600}"));
+    }
+    assert!(Kubeconfig::from_text(&format!("\u{FEFF}{text}"), "/").is_ok());
+    let empty = Kubeconfig::from_path(scratch.file("config", [0xFF, 0xFE])).unwrap();
+    assert_eq!(empty.context_names().count(), 0);
+    for (broken, expected) in [
+        (&[0xFF, 0xFE, b'a'][..], "UTF-16"),
+        (&[0xFF, 0xFE, 0x00, 0xD8, b'a', 0], "UTF-16"),
+        (&[0xFE, 0xFF, 0xDC, 0x00], "UTF-16"),
+        (&[0xEF, 0xBB, 0xBF, 0xFF], "UTF-8"),
+        (&[0x80], "UTF-8"),
+    ] {
+        let error = Kubeconfig::from_path(scratch.file("config", broken)).unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::Config);
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn the_files_that_were_looked_for_are_named() {
+    let scratch = Scratch::new();
+    let missing: Vec<_> = (0..12).map(|i| scratch.path().join(format!("missing-{i}"))).collect();
+    let list = std::env::join_paths(&missing).unwrap();
+    let error = Kubeconfig::load_from(&move |name| (name == "KUBECONFIG").then(|| list.clone())).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Config);
+    let error = error.to_string();
+    for named in &missing[..10] {
+        assert!(error.contains(named.to_str().unwrap()), "{error}");
+    }
+    assert!(
+        error.starts_with("KUBECONFIG: ") && error.contains("and 2 more") && !error.contains("missing-10"),
+        "{error}"
+    );
+    let nothing = std::env::join_paths(["", ""]).unwrap();
+    let error = Kubeconfig::load_from(&move |name| (name == "KUBECONFIG").then(|| nothing.clone())).unwrap_err();
+    assert!(error.to_string().contains("names no file"), "{error}");
+}
+
+#[test]
+fn without_a_current_context_it_is_said_how_to_choose_one() {
+    let contexts: Vec<_> = (0..13).map(|i| format!("{{ name: 'dev {i}', context: {{ cluster: k }} }}")).collect();
+    let text = format!("contexts: [{}]", contexts.join(", "));
+    let error = load(&text).unwrap_err().to_string();
+    for expected in
+        ["kubectl config use-context", "Kubeconfig::client_config(Some(", "\"dev 0\"", "\"dev 9\" and 3 more"]
+    {
+        assert!(error.contains(expected), "{expected}: {error}");
+    }
+    let error = load(&format!("current-context: prod\n{text}")).unwrap_err().to_string();
+    assert!(error.contains("no context named \"prod\"") && error.contains("\"dev 0\""), "{error}");
+    let error = load("clusters: []").unwrap_err().to_string();
+    assert!(error.contains("no current-context") && error.contains("no contexts"), "{error}");
+    let long = load(&format!("current-context: {}", "p".repeat(100_000))).unwrap_err().to_string();
+    assert!(long.len() < 1_000, "{} bytes", long.len());
 }
 
 #[test]

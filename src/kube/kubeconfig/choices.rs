@@ -1,0 +1,39 @@
+//! What to say when something was looked for and not found: what there is instead.
+
+/// Enough for a person; a file may have ten thousand contexts.
+const MAX_NAMES: usize = 10;
+
+/// No sensible name is longer, in characters.
+const MAX_NAME: usize = 200;
+
+/// A name or a path from a file or the environment, printable and of bounded length.
+pub(super) fn quoted(name: &str) -> String {
+    match name.char_indices().nth(MAX_NAME) {
+        Some((end, _)) => format!("{:?}…", &name[..end]),
+        None => format!("{name:?}"),
+    }
+}
+
+/// Some of the names, and how many more there are.
+pub(super) fn list<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
+    let more = names.len().saturating_sub(MAX_NAMES);
+    let shown: Vec<_> = names.take(MAX_NAMES).map(quoted).collect();
+    match more {
+        0 => shown.join(", "),
+        _ => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_bounded_and_printable() {
+        assert_eq!(list(["a", "b\n"].into_iter()), r#""a", "b\n""#);
+        let many = vec!["c".repeat(100_000); 100_000];
+        let text = list(many.iter().map(String::as_str));
+        assert!(text.len() < 5_000 && text.ends_with(" and 99990 more"), "{} bytes", text.len());
+        assert_eq!(quoted(&"é".repeat(MAX_NAME)).chars().count(), MAX_NAME + 2);
+    }
+}
