@@ -5,8 +5,9 @@
 //! ([`Client::stream`]). Every call has a time-out of its own, and every call that blocks can be ended from another
 //! thread. It knows paths and bodies, not resources.
 //!
-//! In scope: HTTP/1.1, TLS by rustls, JSON. Out of scope: HTTP/2, redirects (an API server sends none, and credentials
-//! must not follow one), compression, `auth-provider` plugins (gone from kubectl since 1.26), SOCKS proxies.
+//! In scope: HTTP/1.1, TLS by rustls, JSON, proxies (`CONNECT`, also in TLS, and SOCKS 5). Out of scope: HTTP/2, redirects
+//! (an API server sends none, and credentials must not follow one), compression, `auth-provider` plugins (gone from
+//! kubectl since 1.26).
 //!
 //! # Credential plugins
 //!

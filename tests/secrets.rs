@@ -316,6 +316,30 @@ fn the_password_for_a_proxy_is_hidden() {
 }
 
 #[test]
+fn the_password_for_a_socks_proxy_is_hidden() {
+    let server = server("token-through-a-proxy-7");
+    let nobody = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = nobody.local_addr().expect("an address").port();
+    let proxy = std::thread::spawn(move || {
+        // Refuses whoever comes, once.
+        let (mut visitor, _) = nobody.accept().expect("a visitor");
+        let mut greeting = [0; 4];
+        visitor.read_exact(&mut greeting).expect("a greeting");
+        std::io::Write::write_all(&mut visitor, &[5, 2]).expect("a choice");
+        let mut login = [0; 1 + 1 + 2 + 1 + 19];
+        visitor.read_exact(&mut login).expect("a login");
+        std::io::Write::write_all(&mut visitor, &[1, 1]).expect("a refusal");
+        String::from_utf8_lossy(&login).into_owned()
+    });
+    let cluster = format!(", proxy-url: 'socks5://me:password-of-proxy-7@127.0.0.1:{port}'");
+    let shown =
+        everything_shown(&kubeconfig(&server, &cluster, "token: token-through-a-proxy-7"), ".".as_ref(), REFUSED);
+    let login = proxy.join().expect("a proxy");
+    assert!(login.contains("password-of-proxy-7"), "the proxy is given it: {login:?}");
+    assert_hidden("proxy", &shown, &["password-of-proxy-7", "token-through-a-proxy-7"]);
+}
+
+#[test]
 fn what_a_broken_kubeconfig_holds_is_hidden() {
     let server = server("another");
     for user in [

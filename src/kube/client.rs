@@ -61,6 +61,7 @@ struct Shared {
     /// Built once: reading the system's roots takes a while. `None` for plain HTTP.
     tls: Option<TlsParts>,
     proxy: Option<Proxy>,
+    proxy_tls: Option<TlsParts>,
     auth: Auth,
     impersonation: Vec<(HeaderName, HeaderValue)>,
     dialer: Dialer,
@@ -111,6 +112,13 @@ impl Client {
             Some(_) => config.auth.beside_a_certificate(),
             None => config.auth,
         };
+        let proxy_tls = match &config.proxy {
+            Some(proxy) if proxy.endpoint().is_https() => {
+                let parts = config.tls.for_proxy().parts(proxy.endpoint().host(), None);
+                Some(parts.map_err(|e| e.during(&proxy.place()))?)
+            }
+            _ => None,
+        };
         let shared = Shared {
             auth: Auth::new(auth)?,
             impersonation: config.impersonation.headers()?,
@@ -121,6 +129,7 @@ impl Client {
             tls_settings: config.tls,
             tls,
             proxy: config.proxy,
+            proxy_tls,
             dialer: Dialer::new(network),
             log: RequestLog::default(),
             current: Mutex::new(Current { interrupter: Interrupter::new(), wire: None }),
@@ -279,6 +288,7 @@ impl Shared {
         let connector = KubeConnector {
             target: self.endpoint.clone(),
             proxy: self.proxy.clone(),
+            proxy_tls: self.proxy_tls.clone(),
             tls,
             dialer: self.dialer.clone(),
             interrupter: interrupter.clone(),

@@ -146,7 +146,8 @@ impl ClientConfig {
     ///
     /// The URL may have a path, which goes in front of the path of every request. `https` trusts the system's roots
     /// unless [`with_ca_pem`](Self::with_ca_pem) is called. Over `http` no token and no password is sent but to this very
-    /// machine: [`Client::new`](super::Client::new) refuses that.
+    /// machine: [`Client::new`](super::Client::new) refuses that. A link-local address has a zone, the name or number of an
+    /// interface, as in `https://[fe80::1%25eth0]:6443` (RFC 6874): it says where to connect, and is not sent.
     ///
     /// # Errors
     ///
@@ -232,11 +233,25 @@ impl ClientConfig {
         self
     }
 
-    /// Goes through an HTTP proxy that takes `CONNECT`.
+    /// Goes through a proxy: `http://` and `https://` for one that takes `CONNECT`, `socks5://` and `socks5h://` for one
+    /// that speaks SOCKS 5 (RFC 1928). Without a scheme it is `http://`; the ports are 80, 443 and 1080 if none is named.
+    /// A user name and a password may stand before the host, percent-encoded.
+    ///
+    /// The proxy looks up the server's name, also with `socks5://`, as in Go's `net/http`. The certificate of an
+    /// `https://` proxy must be for its own name, and may come from one of the cluster's authorities or of the system's.
+    /// It is not shown the client certificate. `insecure-skip-tls-verify` holds for it, too.
     ///
     /// # Errors
     ///
-    /// [`Config`](super::ErrorKind::Config) when it is not an `http://` URL.
+    /// [`Config`](super::ErrorKind::Config) when it is not such a URL.
+    ///
+    /// ```
+    /// use leasehold::kube::ClientConfig;
+    ///
+    /// let config = ClientConfig::new("https://10.0.0.1:6443")?.with_proxy("socks5://me:p%40ss@bastion.example:1080")?;
+    /// assert!(ClientConfig::new("https://10.0.0.1:6443")?.with_proxy("ftp://bastion.example").is_err());
+    /// # Ok::<(), leasehold::kube::Error>(())
+    /// ```
     pub fn with_proxy(mut self, url: &str) -> Result<Self, Error> {
         self.proxy = Some(Proxy::parse(url, "proxy-url")?);
         Ok(self)

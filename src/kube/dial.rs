@@ -1,98 +1,243 @@
 //! Looking up names and connecting, so that a caller can be let go at any moment.
+//!
+//! The addresses of a host are tried by RFC 8305: one after another, each a little after the one before, all at the same
+//! time; the first connection is the one.
 
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{bounded, select};
+use crossbeam_channel::{Sender, bounded, select};
 
 use super::error::{Error, ErrorKind};
 use super::interrupt::{Interrupter, interrupted};
 
-/// More look-ups and connects than this are never left hanging; a resolver that blocks for minutes must not fill the
+mod network;
+mod route;
+
+pub(super) use network::{Cancelled, Network, System};
+pub(super) use route::Route;
+
+use route::Remembered;
+
+/// More look-ups and connects than this are never under way; a resolver that blocks for minutes must not fill the
 /// process with threads.
 const MAX_PENDING: usize = 64;
 
-/// No name of an API server has more addresses worth trying.
-const MAX_ADDRESSES: usize = 16;
-
-/// What the operating system does for us; tests put something slow in its place.
-pub(super) trait Network: Send + Sync + 'static {
-    fn look_up(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>>;
-    fn connect(&self, address: SocketAddr, timeout: Duration) -> io::Result<TcpStream>;
-}
-
-pub(super) struct System;
-
-impl Network for System {
-    fn look_up(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-        Ok((host, port).to_socket_addrs()?.take(MAX_ADDRESSES).collect())
-    }
-
-    fn connect(&self, address: SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
-        TcpStream::connect_timeout(&address, timeout)
-    }
-}
+/// How long an address has before the next one is tried as well: the Connection Attempt Delay of RFC 8305, section 5.
+const STAGGER: Duration = Duration::from_millis(250);
 
 /// Opens connections on threads of their own.
 ///
-/// Neither `getaddrinfo` nor `connect` can be called off, so whoever is interrupted leaves them behind: the thread
-/// ends by itself and closes what it has opened.
+/// `getaddrinfo` cannot be called off, so whoever is interrupted leaves it behind: the thread ends by itself. A connect
+/// that is no longer wanted ends within a moment, and closes its socket.
 #[derive(Clone)]
 pub(super) struct Dialer {
     network: Arc<dyn Network>,
-    /// Every thread holds a clone, so the count says how many there are.
-    pending: Arc<()>,
+    /// How many threads there are.
+    pending: Arc<AtomicUsize>,
+    remembered: Remembered,
+}
+
+/// Where to, and until when.
+struct Call<'a> {
+    host: &'a str,
+    port: u16,
+    deadline: Instant,
+    interrupter: &'a Interrupter,
+}
+
+/// A thread, as long as it is there.
+struct Pending(Arc<AtomicUsize>);
+
+/// The attempts of one call; none is wanted when it is over.
+#[derive(Default)]
+struct Attempts(Cancelled);
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Drop for Attempts {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
 }
 
 impl Dialer {
     pub(super) fn new(network: impl Network) -> Self {
-        Dialer { network: Arc::new(network), pending: Arc::new(()) }
+        Dialer { network: Arc::new(network), pending: Arc::default(), remembered: Remembered::default() }
     }
 
+    /// A connection to a host: a name, or an address, which may have a zone (`fe80::1%eth0`).
     pub(super) fn dial(
         &self,
         host: &str,
         port: u16,
         deadline: Instant,
         interrupter: &Interrupter,
-    ) -> Result<TcpStream, Error> {
+    ) -> Result<(TcpStream, Route), Error> {
         interrupter.check()?;
-        let late = || Error::new(ErrorKind::Timeout, format!("no connection to {host} port {port} in the given time"));
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(late());
-        }
-        let guard = Arc::clone(&self.pending);
-        if Arc::strong_count(&guard) > MAX_PENDING + 2 {
-            return Err(Error::new(
-                ErrorKind::Connect,
-                format!("{MAX_PENDING} earlier name look-ups or connects still hang; not starting another"),
-            ));
-        }
+        let call = Call { host, port, deadline, interrupter };
+        let addresses = self.remembered.order(self.look_up(&call)?);
+        let (address, stream) = self.connect(&call, &addresses)?;
+        Ok((stream, self.remembered.route(address, interrupter)))
+    }
+
+    fn look_up(&self, call: &Call<'_>) -> Result<Vec<SocketAddr>, Error> {
+        let left = call.left().ok_or_else(|| call.late(0, None))?;
         let (done, result) = bounded(1);
+        let (name, port) = (call.host.to_owned(), call.port);
+        self.spawn(done, move |network| network.look_up(&name, port))?;
+        let addresses = select! {
+            recv(result) -> answer => match answer {
+                Ok(addresses) => addresses.map_err(|e| {
+                    Error::new(ErrorKind::Dns, format!("the name {} was not found", call.host)).caused_by(e)
+                })?,
+                // The thread panicked; the standard library's look-up has no reason to.
+                Err(_) => return Err(Error::new(ErrorKind::Dns, format!("looking up {} failed", call.host))),
+            },
+            recv(call.interrupter.signal()) -> _ => return Err(interrupted()),
+            default(left) => return Err(call.late(0, None)),
+        };
+        match addresses.is_empty() {
+            true => Err(Error::new(ErrorKind::Dns, format!("the name {} has no address", call.host))),
+            false => Ok(addresses),
+        }
+    }
+
+    fn connect(&self, call: &Call<'_>, addresses: &[SocketAddr]) -> Result<(SocketAddr, TcpStream), Error> {
+        // With room for all, so that no thread ever waits for us to take its result.
+        let (done, results) = bounded(addresses.len());
+        let attempts = Attempts::default();
+        let (mut tried, mut failed) = (0, 0);
+        let mut failure = None;
+        let mut next_start = Instant::now();
+        while failed < addresses.len() {
+            let Some(left) = call.left() else {
+                return Err(call.late(tried, failure));
+            };
+            if tried < addresses.len() && Instant::now() >= next_start {
+                next_start = Instant::now() + STAGGER;
+                match self.attempt(addresses[tried], left, &attempts, done.clone()) {
+                    Ok(()) => tried += 1,
+                    // What is under way may still succeed.
+                    Err(e) if tried == failed => return Err(e),
+                    Err(_) => {}
+                }
+            }
+            let wait = match tried < addresses.len() {
+                true => left.min(next_start.saturating_duration_since(Instant::now())),
+                false => left,
+            };
+            select! {
+                recv(results) -> result => match result {
+                    Ok((address, Ok(stream))) => return Ok((address, stream)),
+                    Ok((_, Err(e))) => {
+                        failed += 1;
+                        failure.get_or_insert(e);
+                        next_start = Instant::now();
+                    }
+                    // Not while we hold a sender ourselves.
+                    Err(_) => break,
+                },
+                recv(call.interrupter.signal()) -> _ => return Err(interrupted()),
+                default(wait) => {}
+            }
+        }
+        Err(call.failed(tried, failure))
+    }
+
+    fn attempt(
+        &self,
+        address: SocketAddr,
+        timeout: Duration,
+        attempts: &Attempts,
+        done: Sender<(SocketAddr, io::Result<TcpStream>)>,
+    ) -> Result<(), Error> {
+        let cancelled = attempts.0.clone();
+        self.spawn(done, move |network| {
+            let stream = network.connect(address, timeout, &cancelled).and_then(|stream| {
+                // Requests are small and wait for answers: Nagle's algorithm only delays them.
+                stream.set_nodelay(true)?;
+                Ok(stream)
+            });
+            (address, stream)
+        })
+    }
+
+    fn spawn<T: Send + 'static>(
+        &self,
+        done: Sender<T>,
+        work: impl FnOnce(&dyn Network) -> T + Send + 'static,
+    ) -> Result<(), Error> {
+        let pending = self.pending()?;
         let network = Arc::clone(&self.network);
-        let name = host.to_owned();
         thread::Builder::new()
             .name("leasehold-dial".to_owned())
             .spawn(move || {
-                let _guard = guard;
-                // Nobody may be waiting any more; the stream then closes here.
-                let _ = done.send(open(&*network, &name, port, deadline));
+                let _pending = pending;
+                // Nobody may be waiting any more; a stream then closes here.
+                let _ = done.send(work(&*network));
             })
             .map_err(|e| Error::new(ErrorKind::Connect, "no thread to connect on").caused_by(e))?;
-        select! {
-            recv(result) -> answer => match answer {
-                Ok(opened) => opened,
-                // The thread panicked; the standard library's look-up has no reason to.
-                Err(_) => Err(Error::new(ErrorKind::Connect, format!("connecting to {host} failed"))),
-            },
-            recv(interrupter.signal()) -> _ => Err(interrupted()),
-            default(left) => Err(late()),
+        Ok(())
+    }
+
+    fn pending(&self) -> Result<Pending, Error> {
+        let more = |pending| (pending < MAX_PENDING).then_some(pending + 1);
+        match self.pending.fetch_update(Ordering::AcqRel, Ordering::Acquire, more) {
+            Ok(_) => Ok(Pending(Arc::clone(&self.pending))),
+            Err(_) => Err(Error::new(
+                ErrorKind::Connect,
+                format!("{MAX_PENDING} earlier name look-ups or connects still hang; not starting another"),
+            )),
         }
+    }
+}
+
+impl Call<'_> {
+    /// The time left, `None` when there is none.
+    fn left(&self) -> Option<Duration> {
+        Some(self.deadline.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
+    }
+
+    fn late(&self, tried: usize, failure: Option<io::Error>) -> Error {
+        let what = format!("no connection to {} port {} in the given time", self.host, self.port);
+        caused_by(Error::new(ErrorKind::Timeout, what + &addresses(tried)), failure)
+    }
+
+    fn failed(&self, tried: usize, failure: Option<io::Error>) -> Error {
+        match &failure {
+            Some(e) if matches!(e.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock) => {
+                self.late(tried, failure)
+            }
+            _ => {
+                let what = format!("no connection to {} port {}", self.host, self.port);
+                caused_by(Error::new(ErrorKind::Connect, what + &addresses(tried)), failure)
+            }
+        }
+    }
+}
+
+fn addresses(tried: usize) -> String {
+    match tried {
+        0 => String::new(),
+        1 => " (1 address tried)".to_owned(),
+        _ => format!(" ({tried} addresses tried)"),
+    }
+}
+
+fn caused_by(error: Error, failure: Option<io::Error>) -> Error {
+    match failure {
+        Some(failure) => error.caused_by(failure),
+        None => error,
     }
 }
 
@@ -102,137 +247,5 @@ impl fmt::Debug for Dialer {
     }
 }
 
-fn open(network: &dyn Network, host: &str, port: u16, deadline: Instant) -> Result<TcpStream, Error> {
-    let addresses = network
-        .look_up(host, port)
-        .map_err(|e| Error::new(ErrorKind::Dns, format!("the name {host} was not found")).caused_by(e))?;
-    let mut last = None;
-    for (i, address) in addresses.iter().enumerate() {
-        let left = deadline.saturating_duration_since(Instant::now());
-        // An address that swallows packets must leave time for the ones after it.
-        let share = left / u32::try_from(addresses.len() - i).unwrap_or(u32::MAX);
-        if share.is_zero() {
-            break;
-        }
-        match network.connect(*address, share) {
-            Ok(stream) => {
-                // Requests are small and wait for answers: Nagle's algorithm only delays them.
-                if let Err(e) = stream.set_nodelay(true) {
-                    last = Some(e);
-                    continue;
-                }
-                return Ok(stream);
-            }
-            Err(e) => last = Some(e),
-        }
-    }
-    match last {
-        None if addresses.is_empty() => Err(Error::new(ErrorKind::Dns, format!("the name {host} has no address"))),
-        None => Err(Error::new(ErrorKind::Timeout, format!("no time left to connect to {host} port {port}"))),
-        Some(e) if matches!(e.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock) => {
-            Err(Error::new(ErrorKind::Timeout, format!("{host} port {port} did not take the connection in time"))
-                .caused_by(e))
-        }
-        Some(e) => Err(Error::new(
-            ErrorKind::Connect,
-            format!("no connection to {host} port {port} ({} addresses tried)", addresses.len()),
-        )
-        .caused_by(e)),
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::net::TcpListener;
-
-    /// Blocks where it is told to until the test lets go of the sender.
-    struct Slow {
-        in_look_up: bool,
-        hold: crossbeam_channel::Receiver<()>,
-    }
-
-    impl Network for Slow {
-        fn look_up(&self, _: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-            if self.in_look_up {
-                let _ = self.hold.recv();
-            }
-            Ok(vec![SocketAddr::from(([127, 0, 0, 1], port))])
-        }
-
-        fn connect(&self, _: SocketAddr, _: Duration) -> io::Result<TcpStream> {
-            let _ = self.hold.recv();
-            Err(io::ErrorKind::TimedOut.into())
-        }
-    }
-
-    fn far() -> Instant {
-        Instant::now() + Duration::from_secs(600)
-    }
-
-    #[test]
-    fn an_interrupt_leaves_a_hanging_look_up_or_connect_behind() {
-        for in_look_up in [true, false] {
-            let (hold_open, hold) = bounded(0);
-            let dialer = Dialer::new(Slow { in_look_up, hold });
-            let interrupter = Interrupter::new();
-            thread::scope(|scope| {
-                let waiting = scope.spawn(|| dialer.dial("a", 1, far(), &interrupter).unwrap_err());
-                thread::sleep(Duration::from_millis(50));
-                interrupter.interrupt();
-                assert_eq!(waiting.join().unwrap().kind(), &ErrorKind::Interrupted);
-            });
-            drop(hold_open);
-        }
-    }
-
-    #[test]
-    fn a_hanging_look_up_ends_with_the_time_and_few_are_left_behind() {
-        let (hold_open, hold) = bounded(0);
-        let dialer = Dialer::new(Slow { in_look_up: true, hold });
-        let soon = || Instant::now() + Duration::from_millis(5);
-        let kinds: Vec<_> = (0..MAX_PENDING + 4)
-            .map(|_| dialer.dial("a", 1, soon(), &Interrupter::new()).unwrap_err().kind().clone())
-            .collect();
-        assert_eq!(kinds[0], ErrorKind::Timeout);
-        assert_eq!(kinds[MAX_PENDING + 3], ErrorKind::Connect);
-        drop(hold_open);
-    }
-
-    #[test]
-    fn every_address_is_tried() {
-        struct Two(SocketAddr, SocketAddr);
-        impl Network for Two {
-            fn look_up(&self, _: &str, _: u16) -> io::Result<Vec<SocketAddr>> {
-                Ok(vec![self.0, self.1])
-            }
-            fn connect(&self, address: SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
-                System.connect(address, timeout)
-            }
-        }
-        let open = TcpListener::bind("127.0.0.1:0").unwrap();
-        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let dialer = Dialer::new(Two(closed, open.local_addr().unwrap()));
-        let stream = dialer.dial("a", 1, far(), &Interrupter::new()).unwrap();
-        assert!(stream.nodelay().unwrap());
-    }
-
-    #[test]
-    fn refusal_and_unknown_names_are_told_apart() {
-        struct Nothing;
-        impl Network for Nothing {
-            fn look_up(&self, _: &str, _: u16) -> io::Result<Vec<SocketAddr>> {
-                Ok(Vec::new())
-            }
-            fn connect(&self, _: SocketAddr, _: Duration) -> io::Result<TcpStream> {
-                Err(io::ErrorKind::ConnectionRefused.into())
-            }
-        }
-        let error = Dialer::new(Nothing).dial("a", 1, far(), &Interrupter::new()).unwrap_err();
-        assert_eq!(error.kind(), &ErrorKind::Dns);
-        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let error = Dialer::new(System).dial("127.0.0.1", closed.port(), far(), &Interrupter::new()).unwrap_err();
-        assert_eq!(error.kind(), &ErrorKind::Connect);
-        assert!(!error.maybe_sent());
-    }
-}
+mod tests;

@@ -1,6 +1,7 @@
 //! Where the server is: scheme, host, port and the path in front of every request.
 
-use std::net::IpAddr;
+use std::borrow::Cow;
+use std::net::{IpAddr, Ipv6Addr};
 
 use ureq::http::Uri;
 use ureq::http::uri::{Authority, PathAndQuery, Scheme};
@@ -13,6 +14,7 @@ pub(super) struct Endpoint {
     scheme: Scheme,
     authority: Authority,
     host: String,
+    zone: Option<String>,
     port: u16,
     prefix: String,
 }
@@ -21,7 +23,8 @@ impl Endpoint {
     /// Checks a server URL; `place` names the field it comes from.
     pub(super) fn parse(url: &str, place: &str) -> Result<Self, Error> {
         // The URL itself is not quoted before it is known to hold no password.
-        let uri: Uri = url.trim().parse().map_err(|_| Error::config(place, "is not a valid URL"))?;
+        let (url, zone) = take_zone(url.trim()).map_err(|rule| Error::config(place, rule))?;
+        let uri: Uri = url.parse().map_err(|_| Error::config(place, "is not a valid URL"))?;
         let parts = uri.into_parts();
         let Some(authority) = parts.authority else {
             return Err(Error::config(place, "must be a URL with a host, such as https://10.0.0.1:6443"));
@@ -52,7 +55,7 @@ impl Endpoint {
         if host.is_empty() {
             return Err(Error::config(place, "has no host"));
         }
-        Ok(Endpoint { scheme, authority, host, port, prefix: path.path().trim_end_matches('/').to_owned() })
+        Ok(Endpoint { scheme, authority, host, zone, port, prefix: path.path().trim_end_matches('/').to_owned() })
     }
 
     /// A server URL that may lack a scheme: it is `https` if something else says that it is to be, as in client-go.
@@ -74,9 +77,17 @@ impl Endpoint {
         self.scheme == Scheme::HTTPS
     }
 
-    /// The host without brackets.
+    /// The host without brackets and zone: what a certificate is for, and what another machine can make sense of.
     pub(super) fn host(&self) -> &str {
         &self.host
+    }
+
+    /// The host without brackets, and with its zone: what this machine connects to.
+    pub(super) fn host_in_zone(&self) -> String {
+        match &self.zone {
+            Some(zone) => format!("{}%{zone}", self.host),
+            None => self.host.clone(),
+        }
     }
 
     pub(super) fn port(&self) -> u16 {
@@ -93,7 +104,13 @@ impl Endpoint {
 
     /// The whole URL, for people and for credential plugins.
     pub(super) fn url(&self) -> String {
-        format!("{}://{}{}", self.scheme, self.authority, self.prefix)
+        let mut authority = self.authority.to_string();
+        if let Some((zone, end)) = self.zone.as_ref().zip(authority.find(']')) {
+            let mut encoded = "%25".to_owned();
+            push_encoded(&mut encoded, zone);
+            authority.insert_str(end, &encoded);
+        }
+        format!("{}://{authority}{}", self.scheme, self.prefix)
     }
 
     /// The URI of a request; an error if the path is not one.
@@ -121,6 +138,46 @@ impl Endpoint {
             .build()
             .map_err(|_| rule("holds characters that no path may have"))
     }
+}
+
+/// Cuts the zone out of an address such as `[fe80::1%25eth0]`: it says which interface of this machine leads there, and
+/// means nothing to anybody else, so no request bears it. Source: RFC 6874, sections 2 and 4; Go's `net/url` reads the same.
+fn take_zone(url: &str) -> Result<(Cow<'_, str>, Option<String>), &'static str> {
+    let start = url.find("://").map_or(0, |at| at + 3);
+    let literal = url[start..].strip_prefix('[').and_then(|rest| rest.split_once(']'));
+    let Some((address, zone)) = literal.and_then(|(literal, _)| literal.split_once('%')) else {
+        return Ok((Cow::Borrowed(url), None));
+    };
+    let encoded = zone.strip_prefix("25").ok_or("has a zone in its address, before which % must be written as %25")?;
+    if address.parse::<Ipv6Addr>().is_err() {
+        return Err("has a zone in an address that is not an IPv6 address");
+    }
+    let is_plain = |byte: &u8| byte.is_ascii_graphic() && !b"%/[]".contains(byte);
+    let zone = percent_decode(encoded)
+        .filter(|zone| (1..=MAX_ZONE).contains(&zone.len()) && zone.iter().all(is_plain))
+        .and_then(|zone| String::from_utf8(zone).ok())
+        .ok_or("has a zone in its address that is neither the name nor the number of an interface")?;
+    let without = format!("{}[{address}{}", &url[..start], &url[start + 1 + address.len() + 1 + 2 + encoded.len()..]);
+    Ok((Cow::Owned(without), Some(zone)))
+}
+
+/// No interface has a longer name: 15 bytes on Linux, 256 characters on Windows.
+const MAX_ZONE: usize = 256;
+
+/// The bytes of a percent-encoded text; `None` if it is not valid.
+pub(super) fn percent_decode(text: &str) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte != b'%' {
+            out.push(byte);
+            continue;
+        }
+        let digit = |b: Option<u8>| char::from(b?).to_digit(16);
+        let value = digit(bytes.next())? * 16 + digit(bytes.next())?;
+        out.push(u8::try_from(value).ok()?);
+    }
+    Some(out)
 }
 
 fn push_encoded(out: &mut String, text: &str) {
@@ -166,6 +223,38 @@ mod tests {
         let error = parse("10.0.0.1:6443").unwrap_err().to_string();
         assert!(error.contains("https://"), "{error}");
         assert!(!Endpoint::parse_by_tls("http://a", "server", true).unwrap().is_https(), "it says what it is");
+    }
+
+    #[test]
+    fn a_zone_is_for_this_machine_only() {
+        for (url, host, zone, port) in [
+            ("https://[fe80::1%25eth0]:6443/a/", "fe80::1", "fe80::1%eth0", 6443),
+            ("http://[fe80::1%252]", "fe80::1", "fe80::1%2", 80),
+            ("http://[::1%25eth%30.5]", "::1", "::1%eth0.5", 80),
+        ] {
+            let e = parse(url).unwrap();
+            assert_eq!((e.host(), e.host_in_zone().as_str(), e.port()), (host, zone, port), "{url}");
+            assert_eq!(e.host_and_port(), format!("[{host}]:{port}"));
+            assert!(!e.uri("/api", &[]).unwrap().to_string().contains('%'));
+            assert_eq!(parse(&e.url()).unwrap(), e, "{}", e.url());
+        }
+        assert_eq!(parse("https://[fe80::1%25eth0]:6443/a/").unwrap().url(), "https://[fe80::1%25eth0]:6443/a");
+        assert_eq!(parse("https://[fe80::1]").unwrap().host_in_zone(), "fe80::1");
+        let error = parse("https://[fe80::1%eth0]:6443").unwrap_err().to_string();
+        assert!(error.contains("%25"), "{error}");
+        for url in [
+            "https://[fe80::1%25]",
+            "https://[fe80::1%25a%2]",
+            "https://[fe80::1%25a%2fb]",
+            "https://[fe80::1%25a%20b]",
+            "https://[fe80::1%25%ff]",
+            "https://[1.2.3.4%25eth0]",
+            "https://[a%25eth0]",
+            "https://a%25eth0",
+            "https://[fe80::1%25eth0",
+        ] {
+            assert!(parse(url).is_err(), "{url}");
+        }
     }
 
     #[test]

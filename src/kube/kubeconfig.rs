@@ -153,12 +153,15 @@ impl Kubeconfig {
 
     /// What a context means, the current one if none is named. Reads the certificate and key files it refers to.
     ///
-    /// `HTTPS_PROXY` and `NO_PROXY` are taken from the environment unless the cluster names a proxy of its own.
+    /// `HTTPS_PROXY` and `NO_PROXY` are taken from the environment unless the cluster names a proxy of its own, by the rules
+    /// of Go's `golang.org/x/net/http/httpproxy`. Which proxies there are says
+    /// [`with_proxy`](ClientConfig::with_proxy).
     ///
     /// # Errors
     ///
     /// [`Config`](super::ErrorKind::Config), naming the file, the field and the rule; without a context to use, also the
-    /// names of those that there are.
+    /// names of those that there are. A proxy of the environment that is of no use is an error only for a server that would
+    /// be reached through it.
     pub fn client_config(&self, context: Option<&str>) -> Result<ClientConfig, Error> {
         self.client_config_from(context, &|name| std::env::var_os(name))
     }

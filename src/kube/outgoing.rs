@@ -8,7 +8,7 @@ use super::mask::{room, unmask};
 
 /// What a connection does itself: TCP, or TLS on top of it.
 pub(super) trait Channel: fmt::Debug + Send + Sync + 'static {
-    const IS_TLS: bool;
+    fn is_tls(&self) -> bool;
 
     /// Where [`receive`](Channel::receive) puts what has come. What goes out does not pass through it.
     fn received(&self) -> &LazyBuffers;
@@ -62,7 +62,7 @@ impl<T: Channel> Transport for Outgoing<T> {
     }
 
     fn is_tls(&self) -> bool {
-        T::IS_TLS
+        self.channel.is_tls()
     }
 }
 

@@ -1,257 +1,262 @@
 //! Which proxy to go through, if any, and how to be let through it.
+//!
+//! By Go's rules, for what is written for client-go is to mean the same here: `net/http`'s for what a URL means,
+//! `golang.org/x/net/http/httpproxy`'s for the environment.
 
+use std::ffi::OsString;
 use std::fmt;
-use std::io::{Read, Write};
-use std::net::{IpAddr, TcpStream};
-use std::time::Instant;
+use std::io;
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
+use ureq::unversioned::transport::{Transport, TransportAdapter};
 
 use super::config::Env;
-use super::endpoint::Endpoint;
+use super::endpoint::{Endpoint, percent_decode};
 use super::error::{Error, ErrorKind};
-use super::secret::Secret;
 
-/// No proxy says more than this before it lets us through.
-const MAX_ANSWER: usize = 16 * 1024;
+mod connect;
+mod exempt;
+mod socks;
 
-/// An HTTP proxy that takes `CONNECT`.
+/// A proxy, and who we are to it.
 #[derive(Clone)]
 pub(super) struct Proxy {
+    protocol: Protocol,
     endpoint: Endpoint,
-    /// The value of `Proxy-Authorization`.
-    authorization: Option<Secret>,
+    login: Option<Login>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Protocol {
+    /// `CONNECT`, in the clear or in TLS as the endpoint's scheme says.
+    Http,
+    Socks5,
+}
+
+/// A user name and a password as they go out, decoded.
+#[derive(Clone)]
+struct Login {
+    name: Vec<u8>,
+    password: Vec<u8>,
 }
 
 impl Proxy {
     pub(super) fn parse(url: &str, place: &str) -> Result<Self, Error> {
         let url = url.trim();
         let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
-        match scheme.to_ascii_lowercase().as_str() {
-            "http" => {}
-            "socks5" | "socks5h" | "https" => {
-                let rule = format!("{scheme} proxies are not supported; use an http:// proxy");
-                return Err(Error::config(place, rule));
-            }
-            _ => {
-                return Err(Error::config(place, "must be a URL that begins with http://"));
-            }
-        }
         let authority_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (user, host) = match rest[..authority_end].rsplit_once('@') {
             Some((user, host)) => (Some(user), host),
             None => (None, &rest[..authority_end]),
         };
-        let authorization = match user {
-            Some(user) => {
-                let (name, password) = user.split_once(':').unwrap_or((user, ""));
-                let decoded = percent_decode(name).zip(percent_decode(password));
-                let Some((name, password)) = decoded else {
-                    return Err(Error::config(place, "has a user or password that is not valid percent-encoding"));
-                };
-                let pair = [&name[..], b":", &password[..]].concat();
-                Some(Secret::new(format!("Basic {}", BASE64_STANDARD.encode(pair))))
+        let has_port = host.rsplit(']').next().is_some_and(|end| end.contains(':'));
+        let (protocol, base) = match scheme.to_ascii_lowercase().as_str() {
+            "http" => (Protocol::Http, format!("http://{host}")),
+            "https" => (Protocol::Http, format!("https://{host}")),
+            "socks5" | "socks5h" if has_port || host.is_empty() => (Protocol::Socks5, format!("http://{host}")),
+            "socks5" | "socks5h" => (Protocol::Socks5, format!("http://{host}:{SOCKS_PORT}")),
+            _ => {
+                let rule = "must be a URL that begins with http://, https://, socks5:// or socks5h://";
+                return Err(Error::config(place, rule));
             }
-            None => None,
         };
-        Ok(Proxy { endpoint: Endpoint::parse(&format!("http://{host}"), place)?, authorization })
+        let endpoint = Endpoint::parse(&base, place)?;
+        let login = user.map(|user| Login::parse(user, protocol)).transpose();
+        let login = login.map_err(|rule| Error::config(place, rule))?;
+        Ok(Proxy { protocol, endpoint, login })
     }
 
-    /// What the environment asks for, by the rules of Go's `http.ProxyFromEnvironment`, which client-go uses.
+    /// What the environment asks for. A value that is of no use is an error only for a target that would go through it.
     pub(super) fn from_env(env: Env<'_>, target: &Endpoint) -> Result<Option<Self>, Error> {
         let names: [&'static str; 2] = match target.is_https() {
             true => ["HTTPS_PROXY", "https_proxy"],
             false => ["HTTP_PROXY", "http_proxy"],
         };
         let lookup = |names: [&'static str; 2]| {
-            names.into_iter().find_map(|name| {
-                let value = env(name)?.into_string().ok()?;
-                (!value.is_empty()).then_some((name, value))
-            })
+            names.into_iter().find_map(|name| Some((name, env(name).filter(|value| !value.is_empty())?)))
         };
         let Some((name, url)) = lookup(names) else {
             return Ok(None);
         };
-        let exempt = lookup(["NO_PROXY", "no_proxy"]).is_some_and(|(_, list)| is_exempt(&list, target));
-        if target.is_loopback() || exempt {
+        let is_exempt = |list: OsString| exempt::is_exempt(&list.to_string_lossy(), target);
+        if target.is_loopback() || lookup(["NO_PROXY", "no_proxy"]).is_some_and(|(_, list)| is_exempt(list)) {
             return Ok(None);
         }
-        Proxy::parse(&url, name).map(Some)
+        // The variable is mostly set for others, and often by others.
+        let place = format!("{name} in the environment (NO_PROXY does not exempt {})", target.host_and_port());
+        let url = url.into_string().map_err(|_| Error::config(place.clone(), "is not UTF-8 text"))?;
+        Proxy::parse(&url, &place).map(Some)
     }
 
     pub(super) fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// Asks for a tunnel to `target` on a fresh connection to the proxy.
+    /// For errors: never with its password.
+    pub(super) fn place(&self) -> String {
+        format!("proxy {}", self.endpoint.host_and_port())
+    }
+
+    /// Has the proxy connect to `target`, on a fresh connection to it.
     pub(super) fn open_tunnel(
         &self,
-        mut stream: &TcpStream,
+        connection: &mut TransportAdapter<impl Transport>,
         target: &Endpoint,
-        deadline: Instant,
     ) -> Result<(), Error> {
-        let place = format!("proxy {}", self.endpoint.host_and_port());
-        let to = target.host_and_port();
-        let mut head = format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\nUser-Agent: {}\r\n", super::USER_AGENT);
-        if let Some(authorization) = &self.authorization {
-            head.push_str(&format!("Proxy-Authorization: {}\r\n", authorization.expose()));
+        let opened = match self.protocol {
+            Protocol::Http => connect::connect(connection, &target.host_and_port(), self.login.as_ref()),
+            Protocol::Socks5 => socks::connect(connection, target, self.login.as_ref()),
+        };
+        let opened = opened.and_then(|()| match connection.get_mut().buffers().input().is_empty() {
+            true => Ok(()),
+            false => Err(early_bytes()),
+        });
+        opened.map_err(|e| e.at(self.place()))
+    }
+}
+
+/// Source: Go's `net/http`, which takes it from RFC 1928.
+const SOCKS_PORT: u16 = 1080;
+
+impl Login {
+    fn parse(user: &str, protocol: Protocol) -> Result<Self, &'static str> {
+        let (name, password) = user.split_once(':').unwrap_or((user, ""));
+        let decoded = percent_decode(name).zip(percent_decode(password));
+        let (name, password) = decoded.ok_or("has a user or password that is not valid percent-encoding")?;
+        let lengths = (name.len(), password.len());
+        if protocol == Protocol::Socks5 && !matches!(lengths, (1..=socks::MAX_TEXT, 0..=socks::MAX_TEXT)) {
+            return Err("has a user or password of a length that SOCKS 5 has no room for (RFC 1929)");
         }
-        head.push_str("\r\n");
-        let broken = |e: std::io::Error| {
-            let kind = match e.kind() {
-                std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => ErrorKind::Timeout,
-                _ => ErrorKind::Connect,
-            };
-            Error::new(kind, "the proxy broke off").at(place.clone()).caused_by(e)
-        };
-        let left = || {
-            let left = deadline.saturating_duration_since(Instant::now());
-            match left.is_zero() {
-                true => Err(Error::new(ErrorKind::Timeout, "the proxy did not answer in time").at(place.clone())),
-                false => Ok(Some(left)),
-            }
-        };
-        stream.set_write_timeout(left()?).map_err(&broken)?;
-        stream.write_all(head.as_bytes()).map_err(&broken)?;
-        let mut answer = Vec::new();
-        let end = loop {
-            let mut chunk = [0; 1024];
-            stream.set_read_timeout(left()?).map_err(&broken)?;
-            let n = match stream.read(&mut chunk) {
-                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
-                other => other.map_err(&broken)?,
-            };
-            answer.extend_from_slice(&chunk[..n]);
-            if let Some(at) = answer.windows(4).position(|w| w == b"\r\n\r\n") {
-                break at + 4;
-            }
-            if n == 0 || answer.len() > MAX_ANSWER {
-                return Err(Error::new(ErrorKind::Connect, "the proxy gave no HTTP answer to CONNECT").at(place));
-            }
-        };
-        // The transport that takes over the socket starts out from sockets without time-outs.
-        stream.set_read_timeout(None).map_err(&broken)?;
-        stream.set_write_timeout(None).map_err(&broken)?;
-        match status_code(&answer) {
-            // The client speaks first on the far side, so early bytes can only be meant to confuse.
-            Some(200..=299) if end == answer.len() => Ok(()),
-            Some(407) => Err(Error::new(
-                ErrorKind::Connect,
-                "the proxy asks for (other) credentials (407); put user:password@ into its URL",
-            )
-            .at(place)),
-            Some(code) => {
-                Err(Error::new(ErrorKind::Connect, format!("the proxy answered {code} to CONNECT {to}")).at(place))
-            }
-            None => Err(Error::new(ErrorKind::Connect, "the proxy gave no HTTP answer to CONNECT").at(place)),
-        }
+        Ok(Login { name, password })
+    }
+}
+
+/// The client speaks first on the far side, so these can only be meant to pass for an answer of the server.
+fn early_bytes() -> Error {
+    Error::new(ErrorKind::Connect, "the proxy sent more than its answer before anything was asked of the server")
+}
+
+/// What it means when the connection to the proxy fails before the tunnel is there.
+fn broken(e: io::Error) -> Error {
+    if let Some(tls) = e.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>()) {
+        return super::transport::tls_error(tls);
+    }
+    match ureq::Error::from(e) {
+        ureq::Error::Timeout(_) => Error::new(ErrorKind::Timeout, "the proxy did not answer in time"),
+        ureq::Error::Io(e) => Error::new(ErrorKind::Connect, "the proxy broke off").caused_by(e),
+        _ => Error::new(ErrorKind::Connect, "the proxy broke off"),
     }
 }
 
 impl fmt::Debug for Proxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Proxy")
+            .field("protocol", &self.protocol)
             .field("endpoint", &self.endpoint.host_and_port())
-            .field("authorization", &self.authorization)
+            .field("login", &self.login)
             .finish()
     }
 }
 
-fn status_code(answer: &[u8]) -> Option<u16> {
-    let line = answer.split(|b| *b == b'\r').next()?;
-    let line = std::str::from_utf8(line).ok()?;
-    let rest = line.strip_prefix("HTTP/1.")?.get(1..)?;
-    rest.trim_start().get(..3)?.parse().ok()
-}
-
-fn percent_decode(text: &str) -> Option<Vec<u8>> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        if byte != b'%' {
-            out.push(byte);
-            continue;
-        }
-        let digit = |b: Option<u8>| char::from(b?).to_digit(16);
-        let value = digit(bytes.next())? * 16 + digit(bytes.next())?;
-        out.push(u8::try_from(value).ok()?);
-    }
-    Some(out)
-}
-
-/// Whether `NO_PROXY` names the target: by `*`, address, network, domain (with its subdomains) or `.domain`.
-fn is_exempt(list: &str, target: &Endpoint) -> bool {
-    let host = target.host().trim_end_matches('.').to_ascii_lowercase();
-    let address = host.parse::<IpAddr>().ok();
-    list.split(',').map(str::trim).filter(|e| !e.is_empty()).any(|entry| {
-        let entry = entry.to_ascii_lowercase();
-        if entry == "*" {
-            return true;
-        }
-        if let Some((net, bits)) = entry.split_once('/') {
-            let network = net.parse::<IpAddr>().ok().zip(bits.parse::<u32>().ok());
-            return network.zip(address).is_some_and(|((net, bits), ip)| contains(net, bits, ip));
-        }
-        let (name, port) = match entry.rsplit_once(':') {
-            // A bare IPv6 address has colons but no port.
-            Some((name, port)) if !name.contains(':') || name.ends_with(']') => (name, port.parse::<u16>().ok()),
-            _ => (entry.as_str(), None),
-        };
-        if port.is_some_and(|p| p != target.port()) {
-            return false;
-        }
-        let name = name.trim_start_matches('[').trim_end_matches(']');
-        if let Ok(ip) = name.parse::<IpAddr>() {
-            return address == Some(ip);
-        }
-        let name = name.strip_prefix('*').unwrap_or(name);
-        match name.strip_prefix('.') {
-            Some(domain) => host.strip_suffix(domain).is_some_and(|h| h.ends_with('.')),
-            None => host.strip_suffix(name).is_some_and(|h| h.is_empty() || h.ends_with('.')),
-        }
-    })
-}
-
-fn contains(net: IpAddr, bits: u32, ip: IpAddr) -> bool {
-    // Shifting by the full width is an overflow, so the empty prefix is a case of its own.
-    match (net, ip) {
-        (IpAddr::V4(net), IpAddr::V4(ip)) if bits <= 32 => {
-            bits == 0 || (net.to_bits() ^ ip.to_bits()) >> (32 - bits) == 0
-        }
-        (IpAddr::V6(net), IpAddr::V6(ip)) if bits <= 128 => {
-            bits == 0 || (net.to_bits() ^ ip.to_bits()) >> (128 - bits) == 0
-        }
-        _ => false,
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[redacted]")
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::ffi::OsString;
 
     fn target(url: &str) -> Endpoint {
         Endpoint::parse(url, "server").unwrap()
     }
 
+    fn login(url: &str) -> (String, String) {
+        let proxy = Proxy::parse(url, "proxy-url").unwrap();
+        assert_eq!(proxy.endpoint().host_and_port(), "proxy:3128");
+        let login = proxy.login.unwrap();
+        (String::from_utf8(login.name).unwrap(), String::from_utf8(login.password).unwrap())
+    }
+
     #[test]
     fn credentials_are_decoded_and_hidden() {
-        let proxy = Proxy::parse("http://us%65r:p%40ss@proxy:3128/", "proxy-url").unwrap();
-        let expected = format!("Basic {}", BASE64_STANDARD.encode("user:p@ss"));
-        assert_eq!(proxy.authorization.as_ref().unwrap().expose(), expected);
-        assert!(!format!("{proxy:?}").contains("Basic"));
-        assert_eq!(proxy.endpoint().host_and_port(), "proxy:3128");
+        let pair = |name: &str, password: &str| (name.to_owned(), password.to_owned());
+        assert_eq!(login("http://us%65r:p%40ss@proxy:3128/"), pair("user", "p@ss"));
+        assert_eq!(login("http://user:p@ss@proxy:3128"), pair("user", "p@ss"), "as Go reads it");
+        assert_eq!(login("socks5://user@proxy:3128"), pair("user", ""));
+        assert_eq!(login("user:a:b@proxy:3128"), pair("user", "a:b"));
+        let proxy = Proxy::parse("https://hunter1:hunter2@proxy", "proxy-url").unwrap();
+        assert!(!format!("{proxy:?} {}", proxy.place()).contains("hunter"));
+    }
+
+    #[test]
+    fn the_scheme_says_how_to_talk_to_the_proxy_and_on_which_port() {
+        for (url, protocol, is_tls, to) in [
+            ("http://p", Protocol::Http, false, "p:80"),
+            ("p:3128", Protocol::Http, false, "p:3128"),
+            ("HTTPS://p", Protocol::Http, true, "p:443"),
+            ("https://[fd00::1]:8443/x?y", Protocol::Http, true, "[fd00::1]:8443"),
+            ("socks5://p", Protocol::Socks5, false, "p:1080"),
+            ("socks5h://[::1]", Protocol::Socks5, false, "[::1]:1080"),
+            ("Socks5://[::1]:9", Protocol::Socks5, false, "[::1]:9"),
+        ] {
+            let proxy = Proxy::parse(url, "proxy-url").unwrap();
+            let found = (proxy.protocol, proxy.endpoint().is_https(), proxy.endpoint().host_and_port());
+            assert_eq!(found, (protocol, is_tls, to.to_owned()), "{url}");
+        }
     }
 
     #[test]
     fn other_proxies_are_refused_clearly() {
-        let error = Proxy::parse("socks5://hunter2@a:1080", "proxy-url").unwrap_err().to_string();
-        assert!(error.contains("proxy-url") && error.contains("socks5"), "{error}");
-        assert!(!error.contains("hunter2"));
-        for url in ["https://a", "gopher://a", "http://", "http://%zz@a", "http://a:b"] {
-            assert!(Proxy::parse(url, "proxy-url").is_err(), "{url}");
+        let error = Proxy::parse("socks4://hunter2@a:1080", "proxy-url").unwrap_err().to_string();
+        assert!(error.contains("proxy-url") && error.contains("socks5://"), "{error}");
+        let long = format!("socks5://{}@a", "hunter2".repeat(40));
+        for url in [
+            "gopher://a",
+            "http://",
+            "socks5://",
+            "http://%zz:hunter2@a",
+            "http://a:hunter2",
+            "socks5://a:hunter2",
+            "socks5://:hunter2@a",
+            &long,
+        ] {
+            let error = Proxy::parse(url, "proxy-url").unwrap_err().to_string();
+            assert!(!error.contains("hunter2"), "{error}");
         }
+    }
+
+    #[test]
+    fn an_unusable_value_in_the_environment_is_an_error_only_for_who_would_use_it() {
+        for unusable in
+            ["gopher://hunter2@a", "http://hunter2:hunter2", "\u{0}"].map(OsString::from).into_iter().chain(not_text())
+        {
+            let env = |name: &str| match name {
+                "HTTPS_PROXY" => Some(unusable.clone()),
+                "NO_PROXY" => Some(OsString::from("10.0.0.0/8")),
+                _ => None,
+            };
+            for url in
+                ["https://10.0.0.1", "https://localhost", "https://127.0.0.1", "https://[::1]", "http://api.test"]
+            {
+                assert!(Proxy::from_env(&env, &target(url)).unwrap().is_none(), "{url}");
+            }
+            let error = Proxy::from_env(&env, &target("https://api.test")).unwrap_err();
+            assert_eq!(error.kind(), &ErrorKind::Config);
+            let error = error.to_string();
+            let names_all = ["HTTPS_PROXY", "NO_PROXY", "api.test:443"].iter().all(|name| error.contains(name));
+            assert!(names_all && !error.contains("hunter2"), "{error}");
+        }
+    }
+
+    #[cfg(unix)]
+    fn not_text() -> Option<OsString> {
+        Some(std::os::unix::ffi::OsStringExt::from_vec(vec![b'p', 0xFF]))
+    }
+
+    #[cfg(not(unix))]
+    fn not_text() -> Option<OsString> {
+        None
     }
 
     #[test]
@@ -289,13 +294,5 @@ mod tests {
         ] {
             assert!(proxied(url), "{url}");
         }
-    }
-
-    #[test]
-    fn prefixes_of_any_length_compare() {
-        let ip = |s: &str| s.parse::<IpAddr>().unwrap();
-        assert!(contains(ip("0.0.0.0"), 0, ip("1.2.3.4")) && contains(ip("::"), 0, ip("::1")));
-        assert!(contains(ip("1.2.3.4"), 32, ip("1.2.3.4")) && !contains(ip("1.2.3.4"), 32, ip("1.2.3.5")));
-        assert!(!contains(ip("1.2.3.4"), 33, ip("1.2.3.4")) && !contains(ip("::"), 0, ip("1.2.3.4")));
     }
 }

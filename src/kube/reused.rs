@@ -7,20 +7,22 @@ use std::io;
 
 use ureq::unversioned::transport::{Buffers, NextTimeout, Transport};
 
+use super::dial::Route;
 use super::error::{Error, ErrorKind};
 
 /// A connection that knows whether an answer has come on it before, and whether one is awaited.
 #[derive(Debug)]
 pub(super) struct Reused<T> {
     connection: T,
+    route: Route,
     has_answered: bool,
     /// Nothing has come since a request began to go out.
     awaits_answer: bool,
 }
 
 impl<T> Reused<T> {
-    pub(super) fn new(connection: T) -> Self {
-        Self { connection, has_answered: false, awaits_answer: false }
+    pub(super) fn new(connection: T, route: Route) -> Self {
+        Self { connection, route, has_answered: false, awaits_answer: false }
     }
 
     fn explain(&self, error: ureq::Error) -> ureq::Error {
@@ -54,6 +56,7 @@ impl<T: Transport> Transport for Reused<T> {
         match self.connection.await_input(timeout) {
             Ok(true) => {
                 (self.has_answered, self.awaits_answer) = (true, false);
+                self.route.answered();
                 Ok(true)
             }
             Ok(false) if self.has_answered && self.awaits_answer => Err(closed()),

@@ -1,9 +1,11 @@
 //! The client against servers that behave, and servers that do not.
 
+mod addresses;
 #[cfg(all(feature = "kubeconfig", unix))]
 mod exec;
 mod head;
 mod http;
+mod proxy;
 mod server;
 mod stream;
 mod tls;

@@ -67,6 +67,17 @@ impl TlsSettings {
         Ok(TlsParts { config: Arc::new(config), name })
     }
 
+    /// For the proxy on the way to the cluster. It is no part of the cluster: its own name is expected, it is not shown who
+    /// we are, and besides the cluster's authorities it may have its certificate from any of the system's.
+    pub(super) fn for_proxy(&self) -> Self {
+        let ca = self.ca.as_ref().map(|ca| {
+            let system = rustls_native_certs::load_native_certs().certs.into_iter();
+            let usable = system.filter(|certificate| RootCertStore::empty().add(certificate.clone()).is_ok());
+            ca.iter().cloned().chain(usable).collect()
+        });
+        TlsSettings { ca, insecure: self.insecure, server_name: None, identity: None }
+    }
+
     fn roots(&self) -> Result<RootCertStore, Error> {
         let mut store = RootCertStore::empty();
         let (certificates, place) = match &self.ca {

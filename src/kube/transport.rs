@@ -29,6 +29,8 @@ use super::tls::{TlsFailure, TlsParts};
 pub(super) struct KubeConnector {
     pub(super) target: Endpoint,
     pub(super) proxy: Option<Proxy>,
+    /// For a proxy that is spoken to in TLS.
+    pub(super) proxy_tls: Option<TlsParts>,
     pub(super) tls: Option<TlsParts>,
     pub(super) dialer: Dialer,
     pub(super) interrupter: Interrupter,
@@ -58,10 +60,17 @@ struct Socket {
     opening: Opening,
 }
 
-/// A TLS session over a [`Socket`].
+/// A TLS session over a [`Socket`], or over another session: that with the proxy.
 struct TlsSocket {
     buffers: LazyBuffers,
-    stream: StreamOwned<ClientConnection, TransportAdapter<Socket>>,
+    stream: StreamOwned<ClientConnection, TransportAdapter<Connection>>,
+}
+
+/// Whatever HTTP, or another session, goes over.
+#[derive(Debug)]
+enum Connection {
+    Plain(Socket),
+    Tls(Box<TlsSocket>),
 }
 
 impl Resolver for NoResolver {
@@ -80,21 +89,39 @@ impl Connector<()> for KubeConnector {
         let limit = self.opening.cap(details.timeout);
         let deadline = Instant::now() + (*limit.after).min(MAX_WAIT);
         let first_hop = self.proxy.as_ref().map_or(&self.target, Proxy::endpoint);
-        let stream = self.dialer.dial(first_hop.host(), first_hop.port(), deadline, &self.interrupter).map_err(wrap)?;
+        let dialed = self.dialer.dial(&first_hop.host_in_zone(), first_hop.port(), deadline, &self.interrupter);
+        let (stream, route) = dialed.map_err(|e| wrap(self.at_proxy(e)))?;
         let stream = Arc::new(stream);
         let weak: Weak<TcpStream> = Arc::downgrade(&stream);
         // Before a single byte is exchanged, or a tunnel and a handshake could not be interrupted.
         (details.register_shutdown)(weak as Weak<dyn ShutdownHandle>)?;
-        if let Some(proxy) = &self.proxy {
-            proxy.open_tunnel(&stream, &self.target, deadline).map_err(wrap)?;
-        }
         let socket = Socket { stream, buffers: buffers(details), opening: self.opening.clone() };
-        match &self.tls {
-            None => Ok(Some(Box::new(Reused::new(Outgoing::new(socket))))),
-            Some(parts) => {
-                let tls = TlsSocket::handshake(parts, socket, details, deadline)?;
-                Ok(Some(Box::new(Reused::new(Outgoing::new(tls)))))
+        let mut connection = Connection::Plain(socket);
+        if let Some(proxy) = &self.proxy {
+            if let Some(parts) = &self.proxy_tls {
+                let output = details.config.output_buffer_size();
+                let tls = TlsSocket::handshake(parts, connection, output, details, deadline);
+                connection = Connection::Tls(Box::new(tls.map_err(|e| wrap(self.at_proxy(e)))?));
             }
+            let mut stream = adapter(connection, details, deadline);
+            proxy.open_tunnel(&mut stream, &self.target).map_err(wrap)?;
+            connection = stream.into_inner();
+        }
+        if let Some(parts) = &self.tls {
+            // What goes out is not buffered here; none at all is not allowed.
+            let tls = TlsSocket::handshake(parts, connection, 1, details, deadline).map_err(wrap)?;
+            connection = Connection::Tls(Box::new(tls));
+        }
+        Ok(Some(Box::new(Reused::new(Outgoing::new(connection), route))))
+    }
+}
+
+impl KubeConnector {
+    /// Until the tunnel is there, it is the proxy that fails.
+    fn at_proxy(&self, error: Error) -> Error {
+        match &self.proxy {
+            Some(proxy) => error.at(proxy.place()),
+            None => error,
         }
     }
 }
@@ -160,17 +187,12 @@ fn write_all(mut stream: &TcpStream, mut output: &[u8], timeout: NextTimeout) ->
     Ok(())
 }
 
-/// For a TLS session on top of it.
-impl Transport for Socket {
-    fn buffers(&mut self) -> &mut dyn Buffers {
-        &mut self.buffers
+impl Socket {
+    fn send(&mut self, bytes: &[u8], timeout: NextTimeout) -> Result<(), ureq::Error> {
+        write_all(&self.stream, bytes, self.opening.cap(timeout.for_write()))
     }
 
-    fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), ureq::Error> {
-        write_all(&self.stream, &self.buffers.output()[..amount], self.opening.cap(timeout.for_write()))
-    }
-
-    fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
+    fn receive(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
         let timeout = self.opening.cap(timeout.for_read());
         let start = Instant::now();
         loop {
@@ -188,7 +210,7 @@ impl Transport for Socket {
         }
     }
 
-    fn is_open(&mut self) -> bool {
+    fn is_quiet(&mut self) -> bool {
         // Between requests there is nothing to read. The end of the connection and unasked-for bytes both are a
         // reason not to use it again.
         let probe = || -> io::Result<bool> {
@@ -201,64 +223,22 @@ impl Transport for Socket {
     }
 }
 
-/// For HTTP right on top of it.
-impl Channel for Socket {
-    const IS_TLS: bool = false;
-
-    fn received(&self) -> &LazyBuffers {
-        &self.buffers
-    }
-
-    fn received_mut(&mut self) -> &mut LazyBuffers {
-        &mut self.buffers
-    }
-
-    fn send(&mut self, bytes: &[u8], timeout: NextTimeout) -> Result<(), ureq::Error> {
-        write_all(&self.stream, bytes, self.opening.cap(timeout.for_write()))
-    }
-
-    fn receive(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
-        self.await_input(timeout)
-    }
-
-    fn is_quiet(&mut self) -> bool {
-        self.is_open()
-    }
-}
-
 impl TlsSocket {
     fn handshake(
         parts: &TlsParts,
-        socket: Socket,
+        connection: Connection,
+        output: usize,
         details: &ConnectionDetails,
         deadline: Instant,
-    ) -> Result<Self, ureq::Error> {
-        let conn = ClientConnection::new(Arc::clone(&parts.config), parts.name.clone())?;
-        let mut adapter = TransportAdapter::new(socket, details.current_time.clone());
-        adapter.set_timeout(NextTimeout {
-            after: UreqDuration::Exact(deadline.saturating_duration_since(Instant::now())),
-            ..details.timeout
-        });
-        let mut stream = StreamOwned::new(conn, adapter);
+    ) -> Result<Self, Error> {
+        let conn = ClientConnection::new(Arc::clone(&parts.config), parts.name.clone()).map_err(|e| tls_error(&e))?;
+        let mut stream = StreamOwned::new(conn, adapter(connection, details, deadline));
         while stream.conn.is_handshaking() {
             if let Err(e) = stream.conn.complete_io(&mut stream.sock) {
                 return Err(handshake_error(e));
             }
         }
-        // What goes out is not buffered here; none at all is not allowed.
-        Ok(TlsSocket { buffers: LazyBuffers::new(details.config.input_buffer_size(), 1), stream })
-    }
-}
-
-impl Channel for TlsSocket {
-    const IS_TLS: bool = true;
-
-    fn received(&self) -> &LazyBuffers {
-        &self.buffers
-    }
-
-    fn received_mut(&mut self) -> &mut LazyBuffers {
-        &mut self.buffers
+        Ok(TlsSocket { buffers: LazyBuffers::new(details.config.input_buffer_size(), output), stream })
     }
 
     fn send(&mut self, bytes: &[u8], timeout: NextTimeout) -> Result<(), ureq::Error> {
@@ -293,19 +273,105 @@ impl Channel for TlsSocket {
             .conn
             .process_new_packets()
             .is_ok_and(|state| state.plaintext_bytes_to_read() == 0 && !state.peer_has_closed());
-        let socket = self.stream.sock.get_mut();
-        session_is_quiet && socket.buffers().input().is_empty() && socket.is_open()
+        let below = self.stream.sock.get_mut();
+        session_is_quiet && below.buffers().input().is_empty() && below.is_open()
+    }
+}
+
+/// For HTTP right on top of it.
+impl Channel for Connection {
+    fn is_tls(&self) -> bool {
+        matches!(self, Connection::Tls(_))
+    }
+
+    fn received(&self) -> &LazyBuffers {
+        match self {
+            Connection::Plain(socket) => &socket.buffers,
+            Connection::Tls(session) => &session.buffers,
+        }
+    }
+
+    fn received_mut(&mut self) -> &mut LazyBuffers {
+        match self {
+            Connection::Plain(socket) => &mut socket.buffers,
+            Connection::Tls(session) => &mut session.buffers,
+        }
+    }
+
+    fn send(&mut self, bytes: &[u8], timeout: NextTimeout) -> Result<(), ureq::Error> {
+        match self {
+            Connection::Plain(socket) => socket.send(bytes, timeout),
+            Connection::Tls(session) => session.send(bytes, timeout),
+        }
+    }
+
+    fn receive(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
+        match self {
+            Connection::Plain(socket) => socket.receive(timeout),
+            Connection::Tls(session) => session.receive(timeout),
+        }
+    }
+
+    fn is_quiet(&mut self) -> bool {
+        match self {
+            Connection::Plain(socket) => socket.is_quiet(),
+            Connection::Tls(session) => session.is_quiet(),
+        }
+    }
+}
+
+/// For a tunnel, or a TLS session on top of it.
+impl Transport for Connection {
+    fn buffers(&mut self) -> &mut dyn Buffers {
+        self.received_mut()
+    }
+
+    fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), ureq::Error> {
+        match self {
+            Connection::Plain(socket) => {
+                write_all(&socket.stream, &socket.buffers.output()[..amount], socket.opening.cap(timeout.for_write()))
+            }
+            Connection::Tls(session) => {
+                let TlsSocket { buffers, stream } = &mut **session;
+                stream.sock.set_timeout(timeout);
+                stream.write_all(&buffers.output()[..amount])?;
+                stream.flush()?;
+                Ok(())
+            }
+        }
+    }
+
+    fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
+        self.receive(timeout)
+    }
+
+    fn is_open(&mut self) -> bool {
+        self.is_quiet()
+    }
+
+    fn is_tls(&self) -> bool {
+        Channel::is_tls(self)
     }
 }
 
 impl fmt::Debug for TlsSocket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TlsSocket").field("socket", self.stream.sock.inner()).finish()
+        f.debug_struct("TlsSocket").field("below", self.stream.sock.inner()).finish()
     }
 }
 
 fn buffers(details: &ConnectionDetails) -> LazyBuffers {
     LazyBuffers::new(details.config.input_buffer_size(), details.config.output_buffer_size())
+}
+
+/// A connection as a stream of bytes, until the deadline.
+fn adapter(connection: Connection, details: &ConnectionDetails, deadline: Instant) -> TransportAdapter<Connection> {
+    let mut adapter = TransportAdapter::new(connection, details.current_time.clone());
+    adapter.set_timeout(NextTimeout {
+        after: UreqDuration::Exact(deadline.saturating_duration_since(Instant::now())),
+        ..details.timeout
+    });
+    adapter
 }
 
 /// Our own errors travel through ureq unchanged.
@@ -314,16 +380,15 @@ fn wrap(error: Error) -> ureq::Error {
 }
 
 /// A handshake that fails is told apart from a connection that breaks later: nothing of the request was sent.
-fn handshake_error(e: io::Error) -> ureq::Error {
+fn handshake_error(e: io::Error) -> Error {
     if let Some(tls) = e.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>()) {
-        return wrap(tls_error(tls));
+        return tls_error(tls);
     }
+    let broke = "the connection broke while TLS was being set up";
     match ureq::Error::from(e) {
-        ureq::Error::Io(e) => {
-            wrap(Error::new(ErrorKind::Connect, "the connection broke while TLS was being set up").caused_by(e))
-        }
-        ureq::Error::Timeout(_) => wrap(Error::new(ErrorKind::Timeout, "TLS could not be set up in the given time")),
-        other => other,
+        ureq::Error::Io(e) => Error::new(ErrorKind::Connect, broke).caused_by(e),
+        ureq::Error::Timeout(_) => Error::new(ErrorKind::Timeout, "TLS could not be set up in the given time"),
+        _ => Error::new(ErrorKind::Connect, broke),
     }
 }
 

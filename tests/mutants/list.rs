@@ -13,6 +13,7 @@ mod elector;
 mod exec;
 mod handles;
 mod heads;
+mod network;
 mod order;
 mod schedule;
 mod terms;
@@ -37,17 +38,21 @@ pub const MUTANTS: &[&[Mutant]] = &[
     cluster::MUTANTS,
     exec::MUTANTS,
     heads::MUTANTS,
+    network::MUTANTS,
 ];
 
 const CALLBACKS: &str = "src/callbacks.rs";
 const CAMPAIGN: &str = "src/campaign.rs";
 const CLIENT: &str = "src/kube/client.rs";
 const CONFIG: &str = "src/config.rs";
+const CONNECT: &str = "src/kube/proxy/connect.rs";
 const CREDENTIALS: &str = "src/kube/credentials.rs";
 const DEADLINE: &str = "src/deadline.rs";
+const DIAL: &str = "src/kube/dial.rs";
 const DRIVER: &str = "src/driver.rs";
 const ELECTION: &str = "src/election.rs";
 const ELECTOR: &str = "src/elector.rs";
+const ENCODING: &str = "src/kube/kubeconfig/encoding.rs";
 const ENDPOINT: &str = "src/kube/endpoint.rs";
 const EXEC_CREDENTIAL: &str = "src/kube/exec/credential.rs";
 const EXEC_RUN: &str = "src/kube/exec/run.rs";
@@ -65,13 +70,18 @@ const LEASE: &str = "src/lock/lease.rs";
 const LINES: &str = "src/kube/stream/lines.rs";
 const LINK: &str = "src/link.rs";
 const MASK: &str = "src/kube/mask.rs";
+const NETWORK: &str = "src/kube/dial/network.rs";
 const OUTGOING: &str = "src/kube/outgoing.rs";
+const PROXY: &str = "src/kube/proxy.rs";
 const REQUEST_LOG: &str = "src/kube/request_log.rs";
 const RESOLVE: &str = "src/kube/kubeconfig/resolve.rs";
 const REUSED: &str = "src/kube/reused.rs";
 const ROUND_TRIP: &str = "src/election/round_trip.rs";
+const ROUTE: &str = "src/kube/dial/route.rs";
 const SENDING: &str = "src/election/sending.rs";
+const SOCKS: &str = "src/kube/proxy/socks.rs";
 const STATUS: &str = "src/kube/status.rs";
+const TLS: &str = "src/kube/tls.rs";
 const TRANSITION: &str = "src/transition.rs";
 const TRANSPORT: &str = "src/kube/transport.rs";
 const WATCHER: &str = "src/watcher.rs";

@@ -277,6 +277,14 @@ fn to_verify_by_an_authority_and_not_to_verify_at_all_is_a_contradiction() {
 }
 
 #[test]
+fn proxies_of_all_kinds_are_taken() {
+    for url in ["http://p:1", "https://p:1", "socks5://me:hunter2@p:1", "socks5h://p:1"] {
+        let cluster = format!("{{ server: 'https://a', proxy-url: '{url}' }}");
+        assert!(load(&with(&cluster, "{}")).unwrap().proxy.is_some(), "{url}");
+    }
+}
+
+#[test]
 fn every_encoding_with_a_byte_order_mark_is_read() {
     let scratch = Scratch::new();
     let text = with_user("{ token: sesame, as: 'jané \u{1F600}' }");

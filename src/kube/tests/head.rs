@@ -28,7 +28,9 @@ struct Recorder {
 struct Recording(Arc<Mutex<Vec<u8>>>);
 
 impl Channel for Recorder {
-    const IS_TLS: bool = false;
+    fn is_tls(&self) -> bool {
+        false
+    }
 
     fn received(&self) -> &LazyBuffers {
         &self.received

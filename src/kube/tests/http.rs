@@ -7,7 +7,7 @@ use crossbeam_channel::bounded;
 
 use super::server::{closes_after, ok, raw, script, serve, silent};
 use super::{LONG, Scratch, get, put};
-use crate::kube::dial::Network;
+use crate::kube::dial::{Cancelled, Network};
 use crate::kube::{Client, ClientConfig, Error, ErrorKind, Method, Request};
 
 #[test]
@@ -149,7 +149,7 @@ fn an_interrupt_ends_a_hanging_connect_with_nothing_sent() {
         fn look_up(&self, _: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
             Ok(vec![([127, 0, 0, 1], port).into()])
         }
-        fn connect(&self, _: SocketAddr, _: Duration) -> io::Result<TcpStream> {
+        fn connect(&self, _: SocketAddr, _: Duration, _: &Cancelled) -> io::Result<TcpStream> {
             let _ = self.0.recv();
             Err(io::ErrorKind::TimedOut.into())
         }

@@ -20,12 +20,33 @@ pub(super) trait Duplex: Read + Write + Send {
 
 impl Duplex for TcpStream {}
 
-impl Duplex for rustls::StreamOwned<rustls::ServerConnection, TcpStream> {
+impl<T: Read + Write + Send> Duplex for rustls::StreamOwned<rustls::ServerConnection, T> {
     fn say_goodbye(&mut self) {
         self.conn.send_close_notify();
         let _ = self.flush();
     }
 }
+
+/// Stands where a connection was.
+struct Nothing;
+
+impl Read for Nothing {
+    fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+        Ok(0)
+    }
+}
+
+impl Write for Nothing {
+    fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+        Ok(0)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Duplex for Nothing {}
 
 pub(super) struct Connection {
     io: Box<dyn Duplex>,
@@ -49,7 +70,10 @@ pub(super) fn serve(scripts: Vec<Script>) -> Server {
 }
 
 pub(super) fn serve_with(tls: Option<Arc<rustls::ServerConfig>>, scripts: Vec<Script>) -> Server {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    serve_on(TcpListener::bind("127.0.0.1:0").unwrap(), tls, scripts)
+}
+
+pub(super) fn serve_on(listener: TcpListener, tls: Option<Arc<rustls::ServerConfig>>, scripts: Vec<Script>) -> Server {
     let port = listener.local_addr().unwrap().port();
     let (tx, seen) = unbounded();
     let (closing, closed) = unbounded();
@@ -105,6 +129,33 @@ impl Connection {
         // The client may have gone already; that is for the test to judge.
         let _ = self.io.write_all(text.as_bytes());
         let _ = self.io.flush();
+    }
+
+    /// So many bytes; fewer when the client has closed.
+    pub(super) fn bytes(&mut self, n: usize) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut byte = [0];
+        while bytes.len() < n && self.io.read(&mut byte).is_ok_and(|n| n > 0) {
+            bytes.push(byte[0]);
+        }
+        bytes
+    }
+
+    pub(super) fn send_bytes(&mut self, bytes: &[u8]) {
+        let _ = self.io.write_all(bytes);
+        let _ = self.io.flush();
+    }
+
+    /// Tells the test something that is no request.
+    pub(super) fn note(&mut self, text: String) {
+        let _ = self.seen.send(text);
+    }
+
+    /// From here on it is TLS, inside of whatever it was.
+    pub(super) fn start_tls(&mut self, config: Arc<rustls::ServerConfig>) {
+        let outer = std::mem::replace(&mut self.io, Box::new(Nothing));
+        let conn = rustls::ServerConnection::new(config).unwrap();
+        self.io = Box::new(rustls::StreamOwned::new(conn, outer));
     }
 
     pub(super) fn answer(&mut self, status: &str, body: &str) {

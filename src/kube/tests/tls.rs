@@ -21,9 +21,9 @@ pub(super) struct Authority {
 }
 
 pub(super) struct Leaf {
-    pem: String,
+    pub(super) pem: String,
     der: CertificateDer<'static>,
-    key: KeyPair,
+    pub(super) key: KeyPair,
 }
 
 pub(super) fn authority() -> Authority {
@@ -53,7 +53,7 @@ impl Authority {
     }
 }
 
-fn server_config(leaf: &Leaf, clients: Option<&Authority>) -> Arc<ServerConfig> {
+pub(super) fn server_config(leaf: &Leaf, clients: Option<&Authority>) -> Arc<ServerConfig> {
     let provider = Arc::new(ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions().unwrap();
     let builder = match clients {
