@@ -272,15 +272,15 @@ fn a_connect_that_is_no_longer_wanted_ends() {
     }
     let error = connect(Duration::from_millis(20)).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-    let began = Instant::now();
     thread::scope(|scope| {
-        let waiting = scope.spawn(|| connect(Duration::from_secs(600)).unwrap_err());
+        let waiting = scope.spawn(|| connect(LONG / 3).unwrap_err());
         thread::sleep(Duration::from_millis(50));
         assert!(!waiting.is_finished());
+        let began = Instant::now();
         cancelled.cancel();
         waiting.join().unwrap();
+        assert!(began.elapsed() < LONG / 6, "after {:?}", began.elapsed());
     });
-    assert!(began.elapsed() < LONG);
 }
 
 #[test]

@@ -285,6 +285,27 @@ fn proxies_of_all_kinds_are_taken() {
 }
 
 #[test]
+fn an_unusable_proxy_in_the_environment_stops_only_who_would_go_through_it() {
+    let scratch = Scratch::new();
+    let file = OsString::from(scratch.file("config", with_user("{}")));
+    let infer = |no_proxy: &'static str| {
+        let file = file.clone();
+        let env = move |name: &str| match name {
+            "KUBECONFIG" => Some(file.clone()),
+            "HTTPS_PROXY" => Some("gopher://me:hunter2@p".into()),
+            "NO_PROXY" => Some(no_proxy.into()),
+            _ => None,
+        };
+        ClientConfig::infer_from(&env, Path::new("/nonexistent"))
+    };
+    assert!(infer("10.0.0.0/8").unwrap().proxy.is_none());
+    let error = infer("10.0.0.2").unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Config);
+    let error = error.to_string();
+    assert!(error.contains("HTTPS_PROXY") && error.contains("socks5://") && !error.contains("hunter2"), "{error}");
+}
+
+#[test]
 fn every_encoding_with_a_byte_order_mark_is_read() {
     let scratch = Scratch::new();
     let text = with_user("{ token: sesame, as: 'jané \u{1F600}' }");
