@@ -5,6 +5,11 @@
 //! ([`Client::stream`]). Every call has a time-out of its own, and every call that blocks can be ended from another
 //! thread. It knows paths and bodies, not resources.
 //!
+//! Certificate authorities, client certificates, keys and tokens in files are read again while the client is in use, for
+//! they rotate: when they are a minute old and a request is about to be made, and at once when the server or its
+//! certificate is not accepted. A server is also trusted whose own certificate is among the configured authorities, after
+//! a look at its name, dates and purpose.
+//!
 //! In scope: HTTP/1.1, TLS by rustls, JSON, proxies (`CONNECT`, also in TLS, and SOCKS 5). Out of scope: HTTP/2, redirects
 //! (an API server sends none, and credentials must not follow one), compression, `auth-provider` plugins (gone from
 //! kubectl since 1.26).
@@ -91,6 +96,8 @@ pub use kubeconfig::Kubeconfig;
 pub use request::{Method, Request, Response};
 pub use status::Status;
 pub use stream::Stream;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) use tls::provider as cryptography;
 
 #[cfg(all(feature = "testing", feature = "kubeconfig"))]
 pub(crate) mod properties {

@@ -49,6 +49,9 @@
 //! # Features
 //!
 //! - `kubeconfig` (default): reads kubeconfig files.
+//! - `ring` (default), `aws-lc-rs`, `fips`: the cryptography of TLS, of which one is needed. `aws-lc-rs` knows P-521, which
+//!   `ring` does not, and is used when both are there. `fips` is AWS-LC as validated for FIPS 140-3; its build needs CMake,
+//!   Go and Perl, and a client for an `https` server is made only if that is in force.
 //! - `testing`: an in-memory API server with fault injection, for tests.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]

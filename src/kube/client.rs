@@ -19,7 +19,7 @@ use super::mask::Masked;
 use super::proxy::Proxy;
 use super::request::{Method, Request, Response};
 use super::request_log::RequestLog;
-use super::tls::{TlsParts, TlsSettings};
+use super::tls::ClientTls;
 use super::transport::{KubeConnector, MAX_WAIT, NoResolver, Opening};
 
 /// API servers close idle connections after 90 s and load balancers after 60 s or more. Staying well below makes it
@@ -57,11 +57,10 @@ struct Shared {
     endpoint: Endpoint,
     user_agent: String,
     default_namespace: String,
-    tls_settings: TlsSettings,
-    /// Built once: reading the system's roots takes a while. `None` for plain HTTP.
-    tls: Option<TlsParts>,
+    /// `None` for plain HTTP.
+    tls: Option<ClientTls>,
     proxy: Option<Proxy>,
-    proxy_tls: Option<TlsParts>,
+    proxy_tls: Option<ClientTls>,
     auth: Auth,
     impersonation: Vec<(HeaderName, HeaderValue)>,
     dialer: Dialer,
@@ -72,8 +71,14 @@ struct Shared {
 /// What requests go out on until the next interrupt.
 struct Current {
     interrupter: Interrupter,
-    /// With the version of the client certificate that its connections were opened with.
-    wire: Option<(u64, Arc<Wire>)>,
+    wire: Option<(Versions, Arc<Wire>)>,
+}
+
+/// What connections were opened with: the client certificate of the credentials, and the certificates in files.
+#[derive(Clone, Copy)]
+struct Versions {
+    credentials: u64,
+    files: u64,
 }
 
 /// An answer whose body is still to be read.
@@ -82,6 +87,9 @@ pub(super) struct Opened {
     /// Holds the agent: its connection must stay registered for the interrupt until the body has been read.
     pub(super) wire: Arc<Wire>,
 }
+
+/// Versions of certificate files: those for the server, and those for the proxy.
+type Files = [u64; 2];
 
 /// How one request goes out; what does not change when it is repeated.
 struct Attempt<'a> {
@@ -104,20 +112,20 @@ impl Client {
 
     pub(super) fn with_network(config: ClientConfig, network: impl Network) -> Result<Self, Error> {
         config.check_secrecy(str::to_owned)?;
-        let tls = match config.endpoint.is_https() {
-            true => Some(config.tls.parts(config.endpoint.host(), None)?),
-            false => None,
-        };
         let auth = match &config.tls.identity {
             Some(_) => config.auth.beside_a_certificate(),
             None => config.auth,
         };
         let proxy_tls = match &config.proxy {
             Some(proxy) if proxy.endpoint().is_https() => {
-                let parts = config.tls.for_proxy().parts(proxy.endpoint().host(), None);
-                Some(parts.map_err(|e| e.during(&proxy.place()))?)
+                let tls = ClientTls::new(config.tls.for_proxy(), proxy.endpoint().host());
+                Some(tls.map_err(|e| e.during(&proxy.place()))?)
             }
             _ => None,
+        };
+        let tls = match config.endpoint.is_https() {
+            true => Some(ClientTls::new(config.tls, config.endpoint.host())?),
+            false => None,
         };
         let shared = Shared {
             auth: Auth::new(auth)?,
@@ -126,7 +134,6 @@ impl Client {
             endpoint: config.endpoint,
             user_agent: config.user_agent,
             default_namespace: config.default_namespace,
-            tls_settings: config.tls,
             tls,
             proxy: config.proxy,
             proxy_tls,
@@ -154,9 +161,11 @@ impl Client {
 
     /// Sends a request and waits for the answer.
     ///
-    /// A 401 is answered once by looking for newer credentials and repeating the request with them: the server has
-    /// then looked at nothing but the credentials. A `GET` whose connection breaks is repeated once on a new one. No
-    /// write is ever repeated after any of it may have been sent.
+    /// A 401 is answered once by looking for newer credentials, client certificate files among them, and repeating the
+    /// request with them: the server has then looked at nothing but the credentials. When the server's certificate is not
+    /// accepted, or TLS fails before anything was sent, certificate files are read again, and the request is repeated
+    /// once if they hold something else by then. A `GET` whose connection breaks is repeated once on a new one. No write
+    /// is ever repeated after any of it may have been sent.
     ///
     /// # Errors
     ///
@@ -242,12 +251,15 @@ impl Shared {
     ) -> Result<T, Error> {
         let limits = Limits { deadline: attempt.deadline, interrupter };
         let credentials = self.auth.current(limits)?;
-        let rejection = match run(&credentials) {
+        let files = self.files(ClientTls::refresh);
+        let rejection = match self.repeat_when_untrusted(files, || run(&credentials)) {
             Err(e) if e.status().is_some_and(|s| s.code == 401) => e,
             other => return other,
         };
+        let has_newer_file = self.has_newer_file(files, ClientTls::has_newer_identity);
         match self.auth.after_rejection(&credentials, limits) {
             Ok(Some(newer)) => run(&newer),
+            Ok(None) | Err(_) if has_newer_file => run(&credentials),
             Ok(None) => Err(rejection),
             // That the server said 401 is what the caller must know; why there is nothing newer is for the log.
             Err(e) => {
@@ -257,21 +269,51 @@ impl Shared {
         }
     }
 
-    /// The agent for these credentials, made anew after an interrupt or when the client certificate has changed.
+    /// Runs it, and once more if TLS could not be set up and a file holds other certificates by now: nothing was sent.
+    fn repeat_when_untrusted<T>(&self, files: Files, run: impl Fn() -> Result<T, Error>) -> Result<T, Error> {
+        let result = run();
+        let Err(e) = &result else { return result };
+        let has_newer_file = match e.kind() {
+            ErrorKind::TlsVerification => self.has_newer_file(files, ClientTls::has_newer_authorities),
+            // The server may have refused a client certificate that has run out.
+            ErrorKind::Tls => self.has_newer_file(files, ClientTls::has_newer_identity),
+            _ => false,
+        };
+        match has_newer_file && !e.maybe_sent() {
+            true => run(),
+            false => result,
+        }
+    }
+
+    /// What `of` says of the certificate files that the server and the proxy are met with.
+    fn files(&self, of: impl Fn(&ClientTls) -> u64) -> Files {
+        [&self.tls, &self.proxy_tls].map(|tls| tls.as_ref().map_or(0, &of))
+    }
+
+    fn has_newer_file(&self, files: Files, is_newer: impl Fn(&ClientTls, u64) -> bool) -> bool {
+        let is_newer = |(tls, files): (&Option<ClientTls>, u64)| tls.as_ref().is_some_and(|tls| is_newer(tls, files));
+        // Each is to be read again, whatever the other one says.
+        [&self.tls, &self.proxy_tls].into_iter().zip(files).fold(false, |found, of| is_newer(of) || found)
+    }
+
+    /// The agent for these credentials, made anew after an interrupt or when certificates have changed.
     fn wire(&self, credentials: &Credentials, interrupter: &Interrupter) -> Result<Arc<Wire>, Error> {
+        let wanted =
+            Versions { credentials: credentials.identity_version, files: self.files(ClientTls::version).iter().sum() };
         let mut current = self.current.lock();
         // An interrupt in between has put another interrupter there, and this request was meant. A wire of the old
         // one must not be left here for the requests that come after it.
         if !current.interrupter.is(interrupter) {
             return Err(interrupted());
         }
-        if let Some((version, wire)) = &current.wire
-            && *version >= credentials.identity_version
+        if let Some((versions, wire)) = &current.wire
+            && versions.credentials >= wanted.credentials
+            && versions.files >= wanted.files
         {
             return Ok(Arc::clone(wire));
         }
         let wire = self.new_wire(credentials, interrupter, Opening::default())?;
-        current.wire = Some((credentials.identity_version, Arc::clone(&wire)));
+        current.wire = Some((wanted, Arc::clone(&wire)));
         Ok(wire)
     }
 
@@ -281,14 +323,11 @@ impl Shared {
         interrupter: &Interrupter,
         opening: Opening,
     ) -> Result<Arc<Wire>, Error> {
-        let tls = match (&self.tls, &credentials.identity) {
-            (Some(_), Some(identity)) => Some(self.tls_settings.parts(self.endpoint.host(), Some(identity))?),
-            (tls, _) => tls.clone(),
-        };
+        let tls = self.tls.as_ref().map(|tls| tls.parts(credentials.identity.as_ref())).transpose()?;
         let connector = KubeConnector {
             target: self.endpoint.clone(),
             proxy: self.proxy.clone(),
-            proxy_tls: self.proxy_tls.clone(),
+            proxy_tls: self.proxy_tls.as_ref().map(|tls| tls.parts(None)).transpose()?,
             tls,
             dialer: self.dialer.clone(),
             interrupter: interrupter.clone(),

@@ -18,7 +18,7 @@ use super::exec::{ExecPlugin, ExecStderr};
 use super::in_cluster;
 use super::proxy::Proxy;
 use super::secret::Secret;
-use super::tls::{Identity, TlsSettings, certificates};
+use super::tls::{Identity, IdentitySource, PemSource, TlsSettings, certificates};
 use super::user_agent;
 
 /// The environment, as a parameter, so that nothing in here depends on the process's own.
@@ -187,8 +187,24 @@ impl ClientConfig {
     ///
     /// [`Config`](super::ErrorKind::Config) when it is not a PEM bundle with at least one certificate.
     pub fn with_ca_pem(mut self, bundle: &[u8]) -> Result<Self, Error> {
-        let found = certificates(bundle).map_err(|rule| Error::config("certificate-authority", rule))?;
-        self.tls.ca = Some(found);
+        certificates(bundle).map_err(|rule| Error::config("certificate-authority", rule))?;
+        self.tls.ca = Some(PemSource::inline(bundle));
+        Ok(self)
+    }
+
+    /// Trusts the certificate authorities in a file, a PEM bundle, and no others.
+    ///
+    /// The file is read again when it is a minute old, and at once when a server's certificate is not accepted. While it
+    /// holds nothing usable, those that it held before are trusted, and a warning is logged. As `CAFile` of client-go's
+    /// `rest.TLSClientConfig`.
+    ///
+    /// # Errors
+    ///
+    /// [`Config`](super::ErrorKind::Config), with the file, when it cannot be read or is no PEM bundle.
+    pub fn with_ca_file(mut self, path: impl AsRef<Path>) -> Result<Self, Error> {
+        let ca = pem_file(path.as_ref())?;
+        certificates(ca.bytes()).map_err(|rule| Error::config("certificate-authority", ca.breaks(rule)))?;
+        self.tls.ca = Some(ca);
         Ok(self)
     }
 
@@ -207,7 +223,40 @@ impl ClientConfig {
     ///
     /// [`Config`](super::ErrorKind::Config) when either does not parse.
     pub fn with_client_certificate_pem(mut self, chain: &[u8], key: &[u8]) -> Result<Self, Error> {
-        self.tls.identity = Some(Identity::from_pem(chain, key)?);
+        Identity::from_pem(chain, key)?;
+        self.tls.identity = Some(IdentitySource { chain: PemSource::inline(chain), key: PemSource::inline(key) });
+        Ok(self)
+    }
+
+    /// Authenticates with a client certificate and its key from files, in the forms that
+    /// [`with_client_certificate_pem`](Self::with_client_certificate_pem) takes.
+    ///
+    /// The files are read again when they are a minute old, and at once when the server answers 401 or ends the TLS
+    /// session. While they hold nothing usable, or a certificate and a key that do not belong together, those from before
+    /// are used, and a warning is logged. Requests after a change go over new connections; a watch goes on with its own.
+    /// As `CertFile` and `KeyFile` of client-go's `rest.TLSClientConfig`.
+    ///
+    /// # Errors
+    ///
+    /// [`Config`](super::ErrorKind::Config), with the file, when one cannot be read or does not parse.
+    ///
+    /// ```no_run
+    /// use leasehold::kube::{Client, ClientConfig};
+    ///
+    /// let config = ClientConfig::new("https://10.0.0.1:6443")?
+    ///     .with_ca_file("/etc/jobs/ca.crt")?
+    ///     .with_client_certificate_files("/etc/jobs/tls.crt", "/etc/jobs/tls.key")?;
+    /// let client = Client::new(config)?;
+    /// # Ok::<(), leasehold::kube::Error>(())
+    /// ```
+    pub fn with_client_certificate_files(
+        mut self,
+        chain: impl AsRef<Path>,
+        key: impl AsRef<Path>,
+    ) -> Result<Self, Error> {
+        let (chain, key) = (pem_file(chain.as_ref())?, pem_file(key.as_ref())?);
+        Identity::from_sources(&chain, &key)?;
+        self.tls.identity = Some(IdentitySource { chain, key });
         Ok(self)
     }
 
@@ -355,6 +404,10 @@ impl AuthConfig {
             other => other,
         }
     }
+}
+
+fn pem_file(path: &Path) -> Result<PemSource, Error> {
+    PemSource::read(path).map_err(|e| Error::config(path.display().to_string(), "cannot be read").caused_by(e))
 }
 
 impl Impersonation {

@@ -7,7 +7,7 @@ use super::endpoint::Endpoint;
 use super::error::Error;
 use super::proxy::Proxy;
 use super::secret::read_file;
-use super::tls::certificates;
+use super::tls::{PemSource, certificates};
 
 /// Where the kubelet puts the service account. Source: Kubernetes documentation, "Accessing the API from a Pod".
 pub(super) const DIRECTORY: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -35,20 +35,17 @@ pub(super) fn load(env: Env<'_>, directory: &Path) -> Result<ClientConfig, Error
         false => host,
     };
     let endpoint = Endpoint::parse(&format!("https://{host}:{port}"), HOST)?;
-    let read = |name: &str| {
-        let path = directory.join(name);
-        read_file(&path).map_err(|e| {
-            let hint = "cannot be read; does the pod set automountServiceAccountToken: false?";
-            Error::config(path.display().to_string(), hint).caused_by(e)
-        })
+    let unread = |name: &str, e: std::io::Error| {
+        let hint = "cannot be read; does the pod set automountServiceAccountToken: false?";
+        Error::config(directory.join(name).display().to_string(), hint).caused_by(e)
     };
+    let read = |name: &str| read_file(&directory.join(name)).map_err(|e| unread(name, e));
     // Read once here, so that a pod without a token fails at the start and not at its first request.
     read("token")?;
     let mut config = ClientConfig::for_endpoint(endpoint, "service account of this pod");
-    config.tls.ca = Some(
-        certificates(&read("ca.crt")?)
-            .map_err(|rule| Error::config(directory.join("ca.crt").display().to_string(), rule))?,
-    );
+    let ca = PemSource::read(&directory.join("ca.crt")).map_err(|e| unread("ca.crt", e))?;
+    certificates(ca.bytes()).map_err(|rule| Error::config("ca.crt", ca.breaks(rule)))?;
+    config.tls.ca = Some(ca);
     config.auth = AuthConfig::TokenFile(directory.join("token"));
     // The file is absent in hand-made mounts; the namespace then has to be named elsewhere.
     let of_file = || read("namespace").ok().and_then(|bytes| String::from_utf8(bytes).ok());

@@ -1,14 +1,18 @@
 //! The client against servers that behave, and servers that do not.
 
 mod addresses;
+pub(super) mod certificates;
 #[cfg(all(feature = "kubeconfig", unix))]
 mod exec;
 mod head;
 mod http;
+mod p521;
 mod proxy;
+mod rotation;
 mod server;
 mod stream;
 mod tls;
+mod trust;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -4,31 +4,57 @@
 //! client certificate are exactly what the configuration says, and no process-wide default has a say in it.
 
 use std::fmt;
-use std::sync::{Arc, Once};
+use std::sync::Arc;
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::client::danger::ServerCertVerifier;
 use rustls::pki_types::pem::{Error as PemError, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{CertificateError, ClientConfig, RootCertStore};
 
 use super::error::Error;
+use crate::clock::{self, Moment};
+
+mod files;
+mod pinned;
+mod provider;
+mod reload;
+mod verify;
+
+pub(super) use files::PemSource;
+pub(crate) use provider::provider;
+pub(super) use reload::ClientTls;
 
 /// The TLS part of a configuration.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct TlsSettings {
     /// The cluster's authorities; without any, the system's roots.
-    pub(super) ca: Option<Vec<CertificateDer<'static>>>,
+    pub(super) ca: Option<PemSource>,
+    /// Whether the system's roots are trusted beside them.
+    pub(super) and_system: bool,
     pub(super) insecure: bool,
     pub(super) server_name: Option<String>,
-    pub(super) identity: Option<Identity>,
+    pub(super) identity: Option<IdentitySource>,
+    pub(super) clock: Clock,
 }
+
+/// Where a client certificate and its key come from.
+#[derive(Clone, Debug)]
+pub(super) struct IdentitySource {
+    pub(super) chain: PemSource,
+    pub(super) key: PemSource,
+}
+
+/// By what the age of files is told; tests have another.
+#[derive(Clone)]
+pub(super) struct Clock(Arc<dyn Fn() -> Moment + Send + Sync>);
 
 /// A client certificate with its key.
 #[derive(Clone)]
 pub(super) struct Identity {
     chain: Vec<CertificateDer<'static>>,
     key: Arc<PrivateKeyDer<'static>>,
+    /// For messages: the files that they are from.
+    files: Vec<String>,
 }
 
 /// What a connection needs to start TLS.
@@ -39,97 +65,131 @@ pub(super) struct TlsParts {
 }
 
 impl TlsSettings {
-    /// Builds the configuration for `host`, with `identity` in place of the configured one if there is any.
-    pub(super) fn parts(&self, host: &str, identity: Option<&Identity>) -> Result<TlsParts, Error> {
-        let provider = Arc::new(ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider.clone())
-            .with_safe_default_protocol_versions()
-            .map_err(|e| Error::config("TLS", e.to_string()))?;
-        let builder = if self.insecure {
-            warn_once();
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(TrustAnyone { provider }))
-        } else {
-            builder.with_root_certificates(self.roots()?)
-        };
-        let mut config = match identity.or(self.identity.as_ref()) {
-            Some(identity) => {
-                builder.with_client_auth_cert(identity.chain.clone(), identity.key.clone_key()).map_err(|e| {
-                    Error::config("client certificate", format!("its certificate and key do not work together: {e}"))
-                })?
-            }
-            None => builder.with_no_client_auth(),
-        };
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    fn name(&self, host: &str) -> Result<ServerName<'static>, Error> {
         let name = self.server_name.as_deref().unwrap_or(host);
-        let name = ServerName::try_from(name.to_owned()).map_err(|_| {
-            Error::config("tls-server-name", format!("{name:?} is neither a DNS name nor an IP address"))
-        })?;
-        Ok(TlsParts { config: Arc::new(config), name })
+        ServerName::try_from(name.to_owned())
+            .map_err(|_| Error::config("tls-server-name", format!("{name:?} is neither a DNS name nor an IP address")))
     }
 
     /// For the proxy on the way to the cluster. It is no part of the cluster: its own name is expected, it is not shown who
     /// we are, and besides the cluster's authorities it may have its certificate from any of the system's.
     pub(super) fn for_proxy(&self) -> Self {
-        let ca = self.ca.as_ref().map(|ca| {
-            let system = rustls_native_certs::load_native_certs().certs.into_iter();
-            let usable = system.filter(|certificate| RootCertStore::empty().add(certificate.clone()).is_ok());
-            ca.iter().cloned().chain(usable).collect()
-        });
-        TlsSettings { ca, insecure: self.insecure, server_name: None, identity: None }
+        TlsSettings { and_system: true, server_name: None, identity: None, ..self.clone() }
     }
 
-    fn roots(&self) -> Result<RootCertStore, Error> {
-        let mut store = RootCertStore::empty();
-        let (certificates, place) = match &self.ca {
-            Some(ca) => (ca.clone(), "certificate-authority"),
-            None => (rustls_native_certs::load_native_certs().certs, "system trust store"),
-        };
-        let (added, ignored) = store.add_parsable_certificates(certificates);
-        if added == 0 {
-            return Err(Error::config(
-                place,
-                "holds no usable CA certificate; name the cluster's own with certificate-authority",
-            ));
+    /// The authorities, if others than the system's are configured.
+    pub(super) fn authorities(&self) -> Result<Option<Vec<CertificateDer<'static>>>, Error> {
+        let Some(ca) = &self.ca else { return Ok(None) };
+        let rule = |rule| Error::config("certificate-authority", ca.breaks(rule));
+        let mut found = certificates(ca.bytes()).map_err(rule)?;
+        if self.and_system {
+            let system = rustls_native_certs::load_native_certs().certs.into_iter();
+            found.extend(system.filter(|certificate| RootCertStore::empty().add(certificate.clone()).is_ok()));
         }
-        if ignored > 0 && self.ca.is_some() {
-            log::warn!("kube: {ignored} of the cluster's CA certificates cannot be used and are ignored");
+        Ok(Some(found))
+    }
+
+    /// Whom these settings trust.
+    fn verifier(&self) -> Result<Arc<dyn ServerCertVerifier>, Error> {
+        if self.insecure {
+            return Ok(verify::trust_anyone());
         }
-        Ok(store)
+        match (&self.ca, self.authorities()?) {
+            (Some(ca), Some(found)) => {
+                let unusable = || Error::config("certificate-authority", ca.breaks(verify::NO_AUTHORITY));
+                verify::trust_these(found)?.ok_or_else(unusable)
+            }
+            _ => verify::trust_the_system(),
+        }
+    }
+
+    fn with_ca(&self, ca: Option<&PemSource>) -> Self {
+        TlsSettings { ca: ca.cloned(), ..self.clone() }
+    }
+}
+
+/// The configuration of connections to servers that `authorities` accepts, as `identity` or as nobody.
+fn client_config(
+    authorities: &Arc<dyn ServerCertVerifier>,
+    identity: Option<&Identity>,
+) -> Result<Arc<ClientConfig>, Error> {
+    let builder = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|e| Error::config("TLS", e.to_string()))?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::clone(authorities));
+    let mut config = match identity {
+        Some(identity) => {
+            builder.with_client_auth_cert(identity.chain.clone(), identity.key.clone_key()).map_err(|e| {
+                let hint = if matches!(e, rustls::Error::General(_)) { provider::hint() } else { "" };
+                let from = if identity.files.is_empty() { "" } else { " of " };
+                let files = identity.files.join(" and ");
+                let rule = format!("certificate and key{from}{files} do not work together: {e}{hint}");
+                Error::config("client certificate", rule)
+            })?
+        }
+        None => builder.with_no_client_auth(),
+    };
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    provider::check_fips(cfg!(feature = "fips"), &config)?;
+    Ok(Arc::new(config))
+}
+
+impl Clock {
+    #[cfg(test)]
+    pub(super) fn new(now: impl Fn() -> Moment + Send + Sync + 'static) -> Self {
+        Clock(Arc::new(now))
+    }
+
+    fn now(&self) -> Moment {
+        (self.0)()
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Clock(Arc::new(clock::now))
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Clock")
     }
 }
 
 impl Identity {
     /// From PEM: a chain with the client's own certificate first, and a PKCS#8, PKCS#1 or SEC1 key.
     pub(super) fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, Error> {
-        let chain = certificates(chain).map_err(|rule| Error::config("client certificate", rule))?;
-        let key = PrivateKeyDer::from_pem_slice(key).map_err(|e| {
+        Self::from_sources(&PemSource::inline(chain), &PemSource::inline(key))
+    }
+
+    /// The same, with the files in the errors.
+    pub(super) fn from_sources(chain: &PemSource, key: &PemSource) -> Result<Self, Error> {
+        let certificates =
+            certificates(chain.bytes()).map_err(|rule| Error::config("client certificate", chain.breaks(rule)))?;
+        let parsed = PrivateKeyDer::from_pem_slice(key.bytes()).map_err(|e| {
             let rule = match e {
-                PemError::NoItemsFound if is_encrypted(key) => {
-                    "the key is encrypted, which is not supported; store it decrypted"
+                PemError::NoItemsFound if is_encrypted(key.bytes()) => {
+                    "is an encrypted key, which is not supported; store it decrypted"
                 }
                 PemError::NoItemsFound => "holds no private key in PKCS#8, PKCS#1 or SEC1 form",
                 _ => "is not valid PEM",
             };
-            Error::config("client key", rule)
+            Error::config("client key", key.breaks(rule))
         })?;
-        Ok(Identity { chain, key: Arc::new(key) })
+        let files: Vec<_> = [chain, key].iter().filter_map(|source| source.name()).collect();
+        Ok(Identity { chain: certificates, key: Arc::new(parsed), files })
+    }
+
+    fn of(source: &IdentitySource) -> Result<Self, Error> {
+        Self::from_sources(&source.chain, &source.key)
     }
 }
 
 impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Identity").field("certificates", &self.chain.len()).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for TlsSettings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TlsSettings")
-            .field("ca", &self.ca.as_ref().map(Vec::len))
-            .field("insecure", &self.insecure)
-            .field("server_name", &self.server_name)
-            .field("identity", &self.identity)
-            .finish()
     }
 }
 
@@ -158,6 +218,10 @@ impl TlsFailure {
     pub(super) fn of(error: &rustls::Error) -> Self {
         use rustls::Error as E;
         match error {
+            E::InvalidCertificate(
+                e @ (CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+                | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. }),
+            ) => TlsFailure::Untrusted(format!("the server's certificate is not accepted ({e}){}", provider::hint())),
             E::InvalidCertificate(e) => TlsFailure::Untrusted(format!(
                 "the server's certificate is not accepted ({e}); check certificate-authority and tls-server-name"
             )),
@@ -170,57 +234,5 @@ impl TlsFailure {
             ),
             other => TlsFailure::Other(format!("TLS failed: {other}")),
         }
-    }
-}
-
-fn warn_once() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        log::warn!(
-            "kube: insecure-skip-tls-verify is set: anybody on the way to the API server can read and change requests"
-        );
-    });
-}
-
-/// `insecure-skip-tls-verify`: any certificate will do, but the server must still own its key.
-#[derive(Debug)]
-struct TrustAnyone {
-    provider: Arc<CryptoProvider>,
-}
-
-impl ServerCertVerifier for TrustAnyone {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls12_signature(message, cert, dss, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature(message, cert, dss, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }

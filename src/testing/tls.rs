@@ -47,7 +47,7 @@ impl Tls {
         let certificate = params.signed_by(&key, &issuer).map_err(io::Error::other)?;
 
         // Named, because the process may well have no default provider, or another one.
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let provider = crate::kube::cryptography();
         let mut roots = rustls::RootCertStore::empty();
         roots.add(ca.der().clone()).map_err(io::Error::other)?;
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())

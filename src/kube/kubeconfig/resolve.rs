@@ -13,8 +13,8 @@ use crate::kube::endpoint::Endpoint;
 use crate::kube::error::Error;
 use crate::kube::exec::{ExecOptions, ExecPlugin};
 use crate::kube::proxy::Proxy;
-use crate::kube::secret::{Secret, read_file};
-use crate::kube::tls::{Identity, certificates};
+use crate::kube::secret::Secret;
+use crate::kube::tls::{Identity, IdentitySource, PemSource, certificates};
 
 /// Under this name a cluster holds what is passed on to credential plugins.
 const EXEC_EXTENSION: &str = "client.authentication.k8s.io/exec";
@@ -87,20 +87,20 @@ impl<T> Entry<T> {
     }
 
     /// A value that may stand in the kubeconfig itself, in base64, or in a file; the former wins.
-    fn bytes(&self, list: &str, field: &str, data: Option<&str>, file: Option<&str>) -> Result<Option<Vec<u8>>, Error> {
+    fn pem(&self, list: &str, field: &str, data: Option<&str>, file: Option<&str>) -> Result<Option<PemSource>, Error> {
         if let Some(data) = data.filter(|d| !d.is_empty()) {
             let packed: String = data.chars().filter(|c| !c.is_ascii_whitespace()).collect();
             let decoded = BASE64_STANDARD
                 .decode(packed)
                 .map_err(|_| Error::config(self.place(list, &format!("{field}-data")), "is not base64"))?;
-            return Ok(Some(decoded));
+            return Ok(Some(PemSource::inline(decoded)));
         }
         let Some(file) = file.filter(|f| !f.is_empty()) else {
             return Ok(None);
         };
         let path = self.path(file);
         let rule = || format!("{} cannot be read", path.display());
-        read_file(&path).map(Some).map_err(|e| Error::config(self.place(list, field), rule()).caused_by(e))
+        PemSource::read(&path).map(Some).map_err(|e| Error::config(self.place(list, field), rule()).caused_by(e))
     }
 }
 
@@ -109,8 +109,8 @@ impl Entry<Cluster> {
         self.place("clusters", field)
     }
 
-    fn ca(&self) -> Result<Option<Vec<u8>>, Error> {
-        self.bytes(
+    fn ca(&self) -> Result<Option<PemSource>, Error> {
+        self.pem(
             "clusters",
             "certificate-authority",
             self.value.certificate_authority_data.as_deref(),
@@ -138,8 +138,9 @@ impl Entry<Cluster> {
                     "contradicts certificate-authority; leave one of them out",
                 ));
             }
-            let found = certificates(&ca).map_err(|rule| Error::config(self.at("certificate-authority"), rule))?;
-            config.tls.ca = Some(found);
+            certificates(ca.bytes())
+                .map_err(|rule| Error::config(self.at("certificate-authority"), ca.breaks(rule)))?;
+            config.tls.ca = Some(ca);
         }
         config.tls.insecure = self.insecure();
         config.tls.server_name = self.value.tls_server_name.clone().filter(|n| !n.is_empty());
@@ -161,7 +162,7 @@ impl Entry<Cluster> {
             info.insert("insecure-skip-tls-verify".to_owned(), json!(true));
         }
         if let Some(ca) = self.ca()? {
-            let data = BASE64_STANDARD.encode(ca);
+            let data = BASE64_STANDARD.encode(ca.bytes());
             info.insert("certificate-authority-data".to_owned(), json!(data));
         }
         if let Some(url) = self.value.proxy_url.as_ref().filter(|url| !url.is_empty()) {
@@ -215,19 +216,20 @@ impl Entry<AuthInfo> {
         [client_certificate, client_certificate_data].into_iter().flatten().any(|text| !text.is_empty())
     }
 
-    fn identity(&self) -> Result<Option<Identity>, Error> {
+    fn identity(&self) -> Result<Option<IdentitySource>, Error> {
         let user = &self.value;
-        let chain = self.bytes(
+        let chain = self.pem(
             "users",
             "client-certificate",
             user.client_certificate_data.as_deref(),
             user.client_certificate.as_deref(),
         )?;
         let key_data = user.client_key_data.as_ref().map(Secret::expose);
-        let key = self.bytes("users", "client-key", key_data, user.client_key.as_deref())?;
+        let key = self.pem("users", "client-key", key_data, user.client_key.as_deref())?;
         match (chain, key) {
             (Some(chain), Some(key)) => {
-                Identity::from_pem(&chain, &key).map(Some).map_err(|e| e.during(&self.at("client-certificate")))
+                Identity::from_sources(&chain, &key).map_err(|e| e.during(&self.at("client-certificate")))?;
+                Ok(Some(IdentitySource { chain, key }))
             }
             (None, None) => Ok(None),
             (Some(_), None) => Err(Error::config(self.at("client-key"), "is missing beside client-certificate")),

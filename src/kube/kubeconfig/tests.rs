@@ -153,7 +153,7 @@ fn certificates_come_from_data_or_files_next_to_the_kubeconfig() {
     let cluster = "{ server: 'https://a', certificate-authority: ca.pem, tls-server-name: b, proxy-url: 'http://p:1' }";
     let kubeconfig = Kubeconfig::from_path(scratch.file("config", with(cluster, "{}"))).unwrap();
     let config = kubeconfig.client_config_from(None, &no_env).unwrap();
-    assert_eq!(config.tls.ca.as_ref().unwrap().len(), 1);
+    assert_eq!(config.tls.ca.as_ref().unwrap().bytes(), CA.as_bytes());
     assert_eq!(config.tls.server_name.as_deref(), Some("b"));
     assert!(config.proxy.is_some());
     use base64::Engine;

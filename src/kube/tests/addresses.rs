@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::certificates::{authority, server_config};
 use super::server::{ok, serve, serve_on, silent};
-use super::tls::{authority, server_config};
 use super::{LONG, get, put};
 use crate::kube::dial::{Cancelled, Network, System};
 use crate::kube::{Client, ClientConfig, ErrorKind};

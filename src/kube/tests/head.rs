@@ -7,8 +7,8 @@ use ureq::Agent;
 use ureq::http::{self, HeaderName, HeaderValue};
 use ureq::unversioned::transport::{Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, Transport};
 
+use super::certificates::{authority, config as tls_config, tls_server};
 use super::server::{Script, Server, ok, raw, serve};
-use super::tls::{authority, config as tls_config, tls_server};
 use super::{LONG, Scratch, get};
 use crate::kube::answer::from_ureq;
 use crate::kube::config::Impersonation;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use rustls::ServerConfig;
 
+use super::certificates::{Authority, authority, server_config};
 use super::server::{Connection, Script, Server, script, serve, serve_with};
-use super::tls::{Authority, authority, server_config};
 use super::{LONG, get};
 use crate::kube::{Client, ClientConfig, Error, ErrorKind, Method, Request};
 
@@ -269,9 +269,9 @@ fn the_authorities_of_the_cluster_and_of_the_system_vouch_for_a_proxy() {
     let ours = authority();
     let system = rustls_native_certs::load_native_certs().certs;
     let usable = system.iter().filter(|certificate| rustls::RootCertStore::empty().add((*certificate).clone()).is_ok());
-    let vouching = config("https", &ours).tls.for_proxy().ca.unwrap();
+    let vouching = config("https", &ours).tls.for_proxy().authorities().unwrap().unwrap();
     assert_eq!(vouching.len(), 1 + usable.count());
-    assert!(vouching.contains(&config("https", &ours).tls.ca.unwrap()[0]));
+    assert!(vouching.contains(&ours.der));
     // Without authorities of its own, the cluster has the system's, and so has the proxy.
     assert!(ClientConfig::new("https://a").unwrap().tls.for_proxy().ca.is_none());
 }

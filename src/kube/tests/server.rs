@@ -16,6 +16,11 @@ pub(super) type Script = Box<dyn FnOnce(&mut Connection) + Send>;
 pub(super) trait Duplex: Read + Write + Send {
     /// Says that nothing more will come, where the protocol has a word for that.
     fn say_goodbye(&mut self) {}
+
+    /// The certificate that the client has shown.
+    fn certificate(&self) -> Option<Vec<u8>> {
+        None
+    }
 }
 
 impl Duplex for TcpStream {}
@@ -24,6 +29,10 @@ impl<T: Read + Write + Send> Duplex for rustls::StreamOwned<rustls::ServerConnec
     fn say_goodbye(&mut self) {
         self.conn.send_close_notify();
         let _ = self.flush();
+    }
+
+    fn certificate(&self) -> Option<Vec<u8>> {
+        self.conn.peer_certificates().map(|chain| chain[0].to_vec())
     }
 }
 
@@ -160,6 +169,11 @@ impl Connection {
 
     pub(super) fn answer(&mut self, status: &str, body: &str) {
         self.send(&format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len()));
+    }
+
+    /// The certificate that the client has shown; none before a request was read.
+    pub(super) fn certificate(&self) -> Option<Vec<u8>> {
+        self.io.certificate()
     }
 
     pub(super) fn say_goodbye(&mut self) {

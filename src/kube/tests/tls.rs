@@ -1,88 +1,13 @@
-use std::sync::Arc;
+use rcgen::KeyPair;
 
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose};
-use rustls::crypto::ring;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig};
-
+use super::certificates::{authority, config, kind, server_config, tls_server};
 use super::http::CLOSED;
-use super::server::{Script, Server, closes_after, ok, raw, script, serve, serve_with};
+use super::server::{closes_after, ok, raw, script, serve, serve_with};
 use super::{LONG, get, put};
 use crate::kube::{Client, ClientConfig, ErrorKind};
 
 /// Made for this test and used for nothing else; nothing in the tree can make RSA keys.
 const RSA_PKCS1: &str = include_str!("rsa_pkcs1.pem");
-
-pub(super) struct Authority {
-    issuer: Issuer<'static, KeyPair>,
-    pub(super) pem: String,
-    der: CertificateDer<'static>,
-}
-
-pub(super) struct Leaf {
-    pub(super) pem: String,
-    der: CertificateDer<'static>,
-    pub(super) key: KeyPair,
-}
-
-pub(super) fn authority() -> Authority {
-    let mut params = CertificateParams::new(Vec::new()).unwrap();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-    let key = KeyPair::generate().unwrap();
-    let cert = params.self_signed(&key).unwrap();
-    Authority { pem: cert.pem(), der: cert.der().clone(), issuer: Issuer::new(params, key) }
-}
-
-impl Authority {
-    pub(super) fn leaf(&self, name: &str) -> Leaf {
-        self.leaf_with(name, KeyPair::generate().unwrap())
-    }
-
-    fn leaf_with(&self, name: &str, key: KeyPair) -> Leaf {
-        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-        let cert = params.signed_by(&key, &self.issuer).unwrap();
-        Leaf { pem: cert.pem(), der: cert.der().clone(), key }
-    }
-
-    fn roots(&self) -> Arc<RootCertStore> {
-        let mut roots = RootCertStore::empty();
-        roots.add(self.der.clone()).unwrap();
-        Arc::new(roots)
-    }
-}
-
-pub(super) fn server_config(leaf: &Leaf, clients: Option<&Authority>) -> Arc<ServerConfig> {
-    let provider = Arc::new(ring::default_provider());
-    let builder = ServerConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions().unwrap();
-    let builder = match clients {
-        Some(authority) => builder.with_client_cert_verifier(
-            WebPkiClientVerifier::builder_with_provider(authority.roots(), provider).build().unwrap(),
-        ),
-        None => builder.with_no_client_auth(),
-    };
-    let key = PrivateKeyDer::try_from(leaf.key.serialize_der()).unwrap();
-    let mut config = builder.with_single_cert(vec![leaf.der.clone()], key).unwrap();
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Arc::new(config)
-}
-
-pub(super) fn tls_server(leaf: &Leaf, scripts: Vec<Script>) -> Server {
-    serve_with(Some(server_config(leaf, None)), scripts)
-}
-
-pub(super) fn config(server: &Server, ca: &str) -> ClientConfig {
-    ClientConfig::new(&format!("https://127.0.0.1:{}", server.port)).unwrap().with_ca_pem(ca.as_bytes()).unwrap()
-}
-
-fn kind(config: ClientConfig) -> Option<ErrorKind> {
-    let result = get(&Client::new(config).unwrap(), LONG);
-    if let Err(e) = &result {
-        assert!(!e.maybe_sent(), "{e:?}");
-    }
-    result.err().map(|e| e.kind().clone())
-}
 
 #[test]
 fn an_address_in_the_certificate_and_a_bundle_of_authorities() {
