@@ -18,6 +18,7 @@ mod order;
 mod schedule;
 mod terms;
 mod threads;
+mod tls;
 mod watches;
 mod writes;
 
@@ -39,6 +40,7 @@ pub const MUTANTS: &[&[Mutant]] = &[
     exec::MUTANTS,
     heads::MUTANTS,
     network::MUTANTS,
+    tls::MUTANTS,
 ];
 
 const CALLBACKS: &str = "src/callbacks.rs";
