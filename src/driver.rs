@@ -204,14 +204,14 @@ impl Driver {
         if is_repeated || matches!(error.kind(), Conflict | AlreadyExists | Interrupted) {
             log_with!(Level::Debug, self.fields; "{name}: {error}");
             self.last_error = None;
-            if matches!(error.kind(), Conflict | AlreadyExists) && trouble.is_refused_for_long(now, self.renew_deadline)
+            if matches!(error.kind(), Conflict | AlreadyExists)
+                && trouble.is_refused_for_long(now, self.renew_deadline)
+                && let Some(level) = trouble.log.failed(now, error.kind())
             {
-                if let Some(level) = trouble.log.failed(now, error.kind()) {
-                    log_with!(
-                        level, self.fields, reason = error.to_string().as_str();
-                        "{name} is refused again and again, as if others wrote in between: {error}"
-                    );
-                }
+                log_with!(
+                    level, self.fields, reason = error.to_string().as_str();
+                    "{name} is refused again and again, as if others wrote in between: {error}"
+                );
             }
             return None;
         }

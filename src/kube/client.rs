@@ -291,9 +291,9 @@ impl Shared {
     }
 
     fn has_newer_file(&self, files: Files, is_newer: impl Fn(&ClientTls, u64) -> bool) -> bool {
-        let is_newer = |(tls, files): (&Option<ClientTls>, u64)| tls.as_ref().is_some_and(|tls| is_newer(tls, files));
-        // Each is to be read again, whatever the other one says.
-        [&self.tls, &self.proxy_tls].into_iter().zip(files).fold(false, |found, of| is_newer(of) || found)
+        let [server, proxy] = [(&self.tls, files[0]), (&self.proxy_tls, files[1])]
+            .map(|(tls, files)| tls.as_ref().is_some_and(|tls| is_newer(tls, files)));
+        server || proxy
     }
 
     /// The agent for these credentials, made anew after an interrupt or when certificates have changed.

@@ -314,7 +314,8 @@ impl ClientConfig {
     ///
     /// # Errors
     ///
-    /// [`Config`](super::ErrorKind::Config) when it is empty or holds anything but printable ASCII.
+    /// [`Config`](super::ErrorKind::Config) when it is empty, longer than 1024 characters, or holds anything but printable
+    /// ASCII.
     ///
     /// ```
     /// use leasehold::kube::ClientConfig;

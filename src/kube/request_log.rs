@@ -33,18 +33,24 @@ impl RequestLog {
         answer: &Result<http::Response<ureq::Body>, Error>,
         credentials: &Credentials,
     ) {
-        let took = began.elapsed().as_millis();
+        let took = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let answer = match answer {
             Ok(answer) => answer,
-            Err(error) => return log::debug!("kube: {place}: no answer in {took} ms: {error}"),
+            Err(error) => {
+                log::debug!(request = place, milliseconds = took; "kube: {place}: no answer in {took} ms: {error}");
+                return;
+            }
         };
         let code = answer.status().as_u16();
         match answer.headers().get("audit-id") {
             Some(id) if log::log_enabled!(log::Level::Debug) => {
                 let id = printable(id.as_bytes().to_vec(), credentials, MAX_ID);
-                log::debug!("kube: {place}: {code} in {took} ms, audit id {id}");
+                log::debug!(
+                    request = place, code, milliseconds = took, audit_id = id.as_str();
+                    "kube: {place}: {code} in {took} ms, audit id {id}"
+                );
             }
-            _ => log::debug!("kube: {place}: {code} in {took} ms"),
+            _ => log::debug!(request = place, code, milliseconds = took; "kube: {place}: {code} in {took} ms"),
         }
         for header in answer.headers().get_all(header::WARNING) {
             self.warn(header, credentials);

@@ -9,6 +9,9 @@ use super::error::Error;
 /// As long as a manager in `metadata.managedFields` may be.
 const MAX_NAME: usize = 128;
 
+/// Far more than anybody reads, and little beside the rest of a request.
+const MAX_LENGTH: usize = 1024;
+
 /// `<program>/unknown (<os>/<arch>) leasehold/<version>`, in the form of client-go's: a program that does not tell its version
 /// has none there either.
 pub(super) fn default() -> String {
@@ -27,9 +30,11 @@ fn of(program: &str) -> String {
 
 pub(super) fn check(user_agent: String) -> Result<String, Error> {
     let is_printable = user_agent.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
-    match is_printable && !user_agent.trim().is_empty() {
+    match is_printable && !user_agent.trim().is_empty() && user_agent.len() <= MAX_LENGTH {
         true => Ok(user_agent),
-        false => Err(Error::config("user agent", "must be printable ASCII, and not empty")),
+        false => {
+            Err(Error::config("user agent", "must be printable ASCII, not empty, and at most 1024 characters long"))
+        }
     }
 }
 
@@ -52,6 +57,7 @@ mod tests {
         for text in ["", "  ", "a\r\nb", "a\u{e9}", "\u{7f}"] {
             assert!(check(text.to_owned()).is_err(), "{text:?}");
         }
-        assert!(check("jobs/1.2 (build 3)".to_owned()).is_ok());
+        assert!(check("x".repeat(MAX_LENGTH + 1)).is_err());
+        assert!(check("jobs/1.2 (build 3)".to_owned()).is_ok() && check("x".repeat(MAX_LENGTH)).is_ok());
     }
 }
