@@ -111,6 +111,26 @@ fn untimed(line: &str) -> String {
     format!("{before} in _ ms{after}")
 }
 
+// ---- what goes on ----
+
+#[test]
+fn credentials_that_are_rejected_again_and_again_are_told_aloud_once() {
+    let (url, server) = serve(vec![answer("401 Unauthorized", ""); 4]);
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), "sesame-in-a-file").expect("written");
+    let client = Client::new(ClientConfig::new(&url).expect("a URL").with_token_file(file.path())).expect("a client");
+    let (log, _) = heard(|| {
+        assert!(get(&client).is_err());
+        std::fs::write(file.path(), "").expect("written");
+        for _ in 0..3 {
+            assert!(get(&client).is_err());
+        }
+    });
+    let told = |level| ours(&log, level).iter().filter(|line| line.contains("rejects the credentials")).count();
+    assert_eq!((told(Level::Warn), told(Level::Debug)), (1, 2), "{:?}", ours(&log, Level::Warn));
+    assert_eq!(server.join().expect("a server").len(), 4);
+}
+
 // ---- one line a request ----
 
 #[test]

@@ -263,7 +263,7 @@ impl Shared {
             Ok(None) => Err(rejection),
             // That the server said 401 is what the caller must know; why there is nothing newer is for the log.
             Err(e) => {
-                log::warn!("kube: the server rejects the credentials, and there are no newer ones: {e}");
+                self.log.rejected(Instant::now(), &e);
                 Err(rejection)
             }
         }

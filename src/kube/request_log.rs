@@ -1,6 +1,6 @@
 //! What is logged of each request: one line at `debug`, and at `warn` what the server warns of.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use ureq::http::{self, HeaderValue, header};
@@ -12,6 +12,8 @@ use super::warning;
 
 const MAX_ID: usize = 64;
 
+const SELDOM: Duration = Duration::from_secs(60);
+
 /// The API server cuts a warning at 256 characters, too.
 const MAX_WARNING: usize = 256;
 
@@ -22,6 +24,8 @@ const MAX_WARNINGS: usize = 64;
 #[derive(Default)]
 pub(super) struct RequestLog {
     warned: Mutex<Vec<String>>,
+    /// When it was last told aloud that credentials were rejected.
+    rejected_at: Mutex<Option<Instant>>,
 }
 
 impl RequestLog {
@@ -55,6 +59,19 @@ impl RequestLog {
         for header in answer.headers().get_all(header::WARNING) {
             self.warn(header, credentials);
         }
+    }
+
+    /// Logs why there are no other credentials than those that the server has rejected: aloud once a minute, for whoever is
+    /// rejected asks again and again.
+    pub(super) fn rejected(&self, now: Instant, why: &Error) {
+        let mut rejected_at = self.rejected_at.lock();
+        let is_seldom = rejected_at.is_none_or(|at| now.saturating_duration_since(at) >= SELDOM);
+        if is_seldom {
+            *rejected_at = Some(now);
+        }
+        drop(rejected_at);
+        let level = if is_seldom { log::Level::Warn } else { log::Level::Debug };
+        log::log!(level, "kube: the server rejects the credentials, and there are no newer ones: {why}");
     }
 
     fn warn(&self, header: &HeaderValue, credentials: &Credentials) {
