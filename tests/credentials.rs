@@ -85,3 +85,16 @@ fn certificates_that_are_replaced_after_they_have_run_out_are_used_at_once() {
     let elector = cluster.builder("a").start_with(client.clone()).expect("an elector");
     elector.block_until_leader().expect("a term").release().expect("released");
 }
+
+/// What the API server writes down of a write is by whom it was, and not only with what library.
+#[test]
+fn managed_fields_name_the_program() {
+    let Some(cluster) = Cluster::real("managed-fields") else { return };
+    let elector = cluster.builder("a").start_with(cluster.client("candidate")).expect("an elector");
+    let guard = elector.block_until_leader().expect("a term");
+    let lease = cluster.lease().expect("a lease");
+    let manager = lease["metadata"]["managedFields"][0]["manager"].as_str().expect("a manager");
+    let program = std::env::current_exe().expect("a program");
+    assert_eq!(Some(manager), program.file_name().and_then(|name| name.to_str()), "{lease}");
+    drop(guard);
+}
