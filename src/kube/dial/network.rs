@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// A trait, so that tests can put something slow in its place.
-pub(in crate::kube) trait Network: Send + Sync + 'static {
+pub(in super::super) trait Network: Send + Sync + 'static {
     /// The addresses of a host: a name, or an address, which may have a zone (`fe80::1%eth0`).
     fn look_up(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>>;
 
@@ -17,19 +17,19 @@ pub(in crate::kube) trait Network: Send + Sync + 'static {
 
 /// Whether a connection is no longer wanted. Clones are the same one.
 #[derive(Clone, Default)]
-pub(in crate::kube) struct Cancelled(Arc<AtomicBool>);
+pub(in super::super) struct Cancelled(Arc<AtomicBool>);
 
 impl Cancelled {
     pub(super) fn cancel(&self) {
         self.0.store(true, Ordering::Release);
     }
 
-    pub(in crate::kube) fn is_cancelled(&self) -> bool {
+    pub(in super::super) fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 }
 
-pub(in crate::kube) struct System;
+pub(in super::super) struct System;
 
 impl Network for System {
     fn look_up(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {

@@ -19,7 +19,7 @@ pub(super) struct Remembered(Arc<Mutex<Option<SocketAddr>>>);
 /// It is remembered with its first answer, not with its being connected: in front of a server that hangs, the kernel or
 /// a load balancer still takes connections. If it never brings an answer it is forgotten, unless nobody waited for one.
 #[derive(Debug)]
-pub(in crate::kube) struct Route {
+pub(in super::super) struct Route {
     pub(super) address: SocketAddr,
     remembered: Remembered,
     interrupter: Interrupter,
@@ -55,7 +55,7 @@ impl Remembered {
 }
 
 impl Route {
-    pub(in crate::kube) fn answered(&mut self) {
+    pub(in super::super) fn answered(&mut self) {
         if !self.has_answered {
             self.has_answered = true;
             *self.remembered.0.lock() = Some(self.address);
