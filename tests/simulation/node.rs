@@ -42,6 +42,8 @@ pub struct Node {
     pub gone: Option<String>,
     /// When the read was sent by which it found that the store went back.
     pub doubts_since: Option<Nanos>,
+    /// And what that read showed.
+    pub restored: Option<LeaderElectionRecord>,
     /// It hears of what was before that, from a server that was not restarted.
     pub hears_of_former: bool,
     pub steps_in_second: (Nanos, u32),
@@ -143,6 +145,7 @@ impl Node {
         self.hinted.clear();
         self.gone = None;
         self.doubts_since = Some(sent_at);
+        self.restored = Some(record.clone());
     }
 
     /// The election acts by this version: if it was hinted at, it is known.

@@ -44,6 +44,7 @@ impl World {
             hinted: Vec::new(),
             gone: None,
             doubts_since: None,
+            restored: None,
             hears_of_former: false,
             steps_in_second: (0, 0),
             release_by: None,

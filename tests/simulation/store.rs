@@ -66,6 +66,8 @@ pub struct Store {
     pub history: Vec<Holding>,
     /// The histories that ended when the store was restored to an older state.
     undone: Vec<Vec<Holding>>,
+    /// And what changed in them.
+    undone_changes: Vec<Change>,
     backups: Vec<Backup>,
     /// Whether updates come without a uid, as from a lock that forgot it.
     uid_blind: bool,
@@ -163,6 +165,15 @@ impl Store {
         self.changes.partition_point(|change| change.at + lag <= self.now)
     }
 
+    /// Whether this stands in this life of the store, or stood in one of those that ended since a server was left behind.
+    pub fn has_had(&self, observed: &Observed, since: Nanos) -> bool {
+        let undone = self.undone_changes.iter().filter(|change| change.at >= since);
+        self.changes.iter().chain(undone).any(|change| {
+            change.version == observed.version
+                && change.object.as_ref().is_some_and(|object| object.record == observed.record)
+        })
+    }
+
     /// What stood there after the first `changes` changes.
     pub fn object_after(&self, changes: usize) -> Option<&Observed> {
         object_after(&self.changes, changes)
@@ -199,7 +210,7 @@ impl Store {
         let Backup { version, object, changes, holdings } = &self.backups[index];
         self.version = *version;
         self.object = object.clone();
-        self.changes.truncate(*changes);
+        self.undone_changes.extend(self.changes.drain(*changes..));
         self.compacted = self.compacted.min(*version);
         self.undone.push(self.history.clone());
         self.history.truncate(*holdings);

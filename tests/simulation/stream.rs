@@ -59,6 +59,9 @@ struct Stream {
     mood: Mood,
     /// Whether it tells of another life of the store.
     of_former: bool,
+    /// It has told of a record that stood in this life, too, at the same version, and not when the restore was found: a doubled
+    /// write, or a second restore. Nobody can tell the two lives apart then.
+    agrees: bool,
     opened: bool,
     /// Nothing comes sooner than what was told before it.
     last: Nanos,
@@ -160,9 +163,17 @@ impl World {
                     let patience = node.election.interrupt_after().news.as_nanos() as Nanos;
                     self.queue.push(truth + patience, Some(to), What::Interrupt(id));
                 }
-                let former_since = match &self.nodes[index].watcher {
+                let Node { watcher, restored, .. } = &mut self.nodes[index];
+                let former_since = match watcher {
                     Some(Watcher { state: State::Streaming(stream), .. }) if stream.of_former => {
-                        self.servers[stream.server].former.as_ref().map(|former| former.since)
+                        let since = self.servers[stream.server].former.as_ref().map(|former| former.since);
+                        stream.agrees |= match &event {
+                            WatchEvent::Changed(observed) if restored.as_ref() != Some(&observed.record) => {
+                                since.is_some_and(|since| self.store.has_had(observed, since))
+                            }
+                            _ => false,
+                        };
+                        since.filter(|_| !stream.agrees)
                     }
                     _ => None,
                 };
@@ -243,7 +254,8 @@ impl World {
         trace!(self, "{}'s watch begins after {:?}: {mood:?}, {back} changes back", node.identity, watcher.after);
         let of_former = server.former.is_some();
         let last = truth + delay;
-        watcher.state = State::Streaming(Stream { server: of, changes, from, mood, of_former, opened: false, last });
+        watcher.state =
+            State::Streaming(Stream { server: of, changes, from, mood, of_former, agrees: false, opened: false, last });
         self.queue.push(truth + delay, Some(to), What::Watch(serial, Turn::Opened { afresh }));
         let standing = match &self.servers[of].former {
             Some(former) => former.object(),
