@@ -377,12 +377,17 @@ impl Candidate {
         Ok(())
     }
 
+    fn ended_by(&self, reason: &StopReason) -> bool {
+        self.deadline.as_ref().is_some_and(|deadline| deadline.was_ended() && deadline.reason() == *reason)
+    }
+
     /// A term is lost for what has happened, and for nothing else.
     fn may_lose(&self, reason: &StopReason, was_valid: bool) -> Result<(), String> {
         let deleted = self.scope.limits.deletions > 0;
         let just = match reason {
+            // Whatever is told later: what its holder did came first.
+            StopReason::Released | StopReason::SteppedDown if self.ended_by(reason) => true,
             StopReason::Released => self.guard == Guard::None,
-            StopReason::SteppedDown => self.guard == Guard::SteppedDown,
             StopReason::Expired => !was_valid,
             StopReason::Superseded { by } => by.as_deref() != Some(&self.identity),
             StopReason::IdentityConflict => self.scope.same_identity || deleted,
