@@ -391,6 +391,6 @@ fn verification_is_turned_off_by_the_kubeconfigs_word_alone_and_that_is_warned_o
     assert_ne!(off, right);
     let shown = everything_shown(&off, ".".as_ref(), SOON);
     assert!(shown.contains("elected"), "{shown}");
-    assert!(shown.contains("WARN leasehold::kube::tls: kube: insecure-skip-tls-verify is set"), "{shown}");
+    assert!(shown.contains("WARN leasehold::kube::tls::verify: kube: insecure-skip-tls-verify is set"), "{shown}");
     assert_hidden("whomever", &shown, &["token-for-whomever-10"]);
 }
