@@ -317,6 +317,16 @@ fn order_after_a_restore_our_own_write_shows_that_a_watch_is_of_this_store() {
 }
 
 #[test]
+fn order_after_a_restore_a_read_that_bears_a_watch_out_ends_the_polling() {
+    let mut scenario = after_a_restore();
+    scenario.election.watch_opened(scenario.now, true);
+    let renewed = renewed(&held_by("new", 15));
+    scenario.election.heard(scenario.now, scenario.now, WatchEvent::Changed(observed(renewed.clone(), 501)));
+    scenario.found(renewed, 501);
+    assert!(scenario.wait() > secs(3), "only its silence is waited for");
+}
+
+#[test]
 fn order_after_a_restore_a_version_that_was_used_again_confirms_nothing() {
     let other = |version| WatchEvent::Changed(observed(held_by("old", 15), version));
     // By a read.

@@ -83,7 +83,7 @@ pub const MUTANTS: &[Mutant] = &[
             old: "if !matches!(&self.seen, Seen::Record(known) if known.whose == Whose::Twins) {",
             new: "if !matches!(&self.seen, Seen::Absent { .. }) {",
         }],
-        caught_by: Test("elector", "twins::a_twin_that_renews_is_an_error_that_is_told_once"),
+        caught_by: Unit("election::tests::open_writes::open_writes_d_a_predecessor_that_renews_is_another_process"),
     },
     Mutant {
         name: "a predecessor is told as a conflict",

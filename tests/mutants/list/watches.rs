@@ -240,7 +240,7 @@ pub const MUTANTS: &[Mutant] = &[
             old: "        self.synced = true;\n        let owed",
             new: "        let owed",
         }],
-        caught_by: Unit("election::tests::watching::a_mention_from_before_what_is_known_is_none"),
+        caught_by: Unit("election::tests::order::order_after_a_restore_a_read_that_bears_a_watch_out_ends_the_polling"),
     },
     Mutant {
         name: "a watch that goes on owes what was known before",
@@ -319,7 +319,7 @@ pub const MUTANTS: &[Mutant] = &[
             new: "                self.agrees(found) || reaches || !reaches\n",
         }],
         caught_by: Unit(
-            "election::tests::order::order_an_api_server_that_was_not_restarted_with_its_store_is_not_believed",
+            "election::tests::order::order_after_a_restore_an_event_from_before_what_is_known_makes_no_watch_believed",
         ),
     },
     Mutant {
@@ -330,9 +330,7 @@ pub const MUTANTS: &[Mutant] = &[
             old: "            if version >= newest {\n                self.heard_at",
             new: "            if version > 0 {\n                self.heard_at",
         }],
-        caught_by: Unit(
-            "election::tests::order::order_events_at_or_below_what_is_known_do_not_show_that_a_watch_tells",
-        ),
+        caught_by: Unit("election::tests::watching::events_from_before_what_is_known_do_not_keep_a_watch_fresh"),
     },
     Mutant {
         name: "an object that was gone and is back is news",
