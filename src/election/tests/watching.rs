@@ -657,3 +657,34 @@ fn a_watch_that_goes_on_owes_nothing_that_was_known_before_it() {
     scenario.next();
     assert!(!scenario.events().iter().any(|event| matches!(event, Event::WatchStale)), "it began behind that");
 }
+
+#[test]
+fn a_leader_asks_about_a_watch_that_lags_behind_its_own_renewals() {
+    let (mut scenario, _, created) = Scenario::leading();
+    scenario.election.watch_opened(scenario.now, true);
+    tells(&mut scenario, created, 10);
+    let since = scenario.now;
+    let mut before = None;
+    for version in 11..30 {
+        loop {
+            match scenario.next() {
+                Step::Wait(until) => scenario.now = until,
+                Step::Send(Request { id, verb: Verb::Update(base, record), timeout }) => {
+                    let renewal = Write { id, base: Some(base.version), record, timeout };
+                    let record = scenario.applied(&renewal, version);
+                    // The echo of the renewal before comes only now.
+                    if let Some(before) = before.replace(record) {
+                        tells(&mut scenario, before, version - 1);
+                    }
+                    break;
+                }
+                Step::Send(Request { verb: Verb::Get(_), .. }) => {
+                    assert!(scenario.now.since(since) <= secs(9), "{:?}", scenario.now.since(since));
+                    return;
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    panic!("it never asked");
+}

@@ -330,7 +330,7 @@ pub const MUTANTS: &[Mutant] = &[
             old: "            if version >= newest {\n                self.heard_at",
             new: "            if version > 0 {\n                self.heard_at",
         }],
-        caught_by: Unit("election::tests::watching::events_from_before_what_is_known_do_not_keep_a_watch_fresh"),
+        caught_by: Unit("election::tests::watching::a_leader_asks_about_a_watch_that_lags_behind_its_own_renewals"),
     },
     Mutant {
         name: "an object that was gone and is back is news",
