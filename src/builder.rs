@@ -95,8 +95,8 @@ impl LeaderElectorBuilder {
     }
 
     /// How long the leader keeps trying to renew before it gives up: a term is valid for this long from the moment
-    /// before its last successful renewal was sent. Default: 10 s, or two thirds of the lease duration, or
-    /// a second less than that duration if that is less.
+    /// before its last successful renewal was sent. Default: 10 s, or two thirds of the lease duration, or a second
+    /// less than that duration if that is less.
     ///
     /// It must be less than the lease duration, by at least a second where client-go may be a candidate too
     /// (see [`only_leasehold`](Self::only_leasehold)). The ratio of the two is how much clock rates may differ.
@@ -230,8 +230,8 @@ impl LeaderElectorBuilder {
         self.config.validate()
     }
 
-    /// Finds the cluster ([`ClientConfig::infer`]: `KUBECONFIG`, else in-cluster, else `~/.kube/config`) and starts the elector's thread. It reads files and environment;
-    /// it does not talk to the API server.
+    /// Finds the cluster ([`ClientConfig::infer`]: `KUBECONFIG`, else in-cluster, else `~/.kube/config`) and starts the
+    /// elector's thread. It reads files and environment; it does not talk to the API server.
     ///
     /// # Errors
     ///

@@ -54,23 +54,34 @@ pub(crate) struct Driver {
 #[derive(Default)]
 struct Trouble {
     ever_succeeded: bool,
-    /// Since when it has failed in a way that cannot mend itself, and when it last did.
-    hopeless: Option<(Moment, Moment)>,
+    /// Its failures that cannot mend themselves.
+    hopeless: Persistence,
+    /// Its refusals because the record moved.
+    refused: Persistence,
     log: FailureLog,
-    /// Since when it has been refused because the record moved, and when it last was.
-    refused: Option<(Moment, Moment)>,
     /// Its connection was closed under it, and it is repeated.
     closed: bool,
+}
+
+/// Since when something has happened again and again, and when it last did.
+#[derive(Default)]
+struct Persistence(Option<(Moment, Moment)>);
+
+impl Persistence {
+    /// Notes that it happens now. For how long it has, never as much as `pause` apart.
+    fn note(&mut self, now: Moment, pause: Duration) -> Duration {
+        let persisting = self.0.filter(|(_, last)| now.since(*last) < pause);
+        let since = persisting.map_or(now, |(since, _)| since);
+        self.0 = Some((since, now));
+        now.since(since)
+    }
 }
 
 impl Trouble {
     /// Whether it has been refused for three renew deadlines, at least once in each of them. Who loses a race is refused, too,
     /// but not so often.
     fn is_refused_for_long(&mut self, now: Moment, renew_deadline: Duration) -> bool {
-        let persisting = self.refused.filter(|(_, last)| now.since(*last) < renew_deadline);
-        let since = persisting.map_or(now, |(since, _)| since);
-        self.refused = Some((since, now));
-        now.since(since) >= renew_deadline * 3
+        self.refused.note(now, renew_deadline) >= renew_deadline * 3
     }
 }
 
@@ -189,7 +200,9 @@ impl Driver {
         self.last_error = None;
         let trouble = &mut self.troubles[verb];
         trouble.ever_succeeded = true;
-        (trouble.hopeless, trouble.refused, trouble.closed) = (None, None, false);
+        trouble.hopeless = Persistence::default();
+        trouble.refused = Persistence::default();
+        trouble.closed = false;
         if let Some(level) = trouble.log.works() {
             log_with!(level, self.fields; "{name} works again");
         }
@@ -220,15 +233,13 @@ impl Driver {
         }
         self.last_error = Some(error.clone());
         if error.can_mend_itself() || trouble.ever_succeeded {
-            trouble.hopeless = None;
+            trouble.hopeless = Persistence::default();
             return None;
         }
         // A restarting API server says 403 to a correctly bound user for a moment, and a pod may be quicker than its
         // RoleBinding: only what persists is believed. What was not tried again for that long has not persisted.
-        let persisting = trouble.hopeless.filter(|(_, last)| now.since(*last) < self.renew_deadline);
-        let since = persisting.map_or(now, |(since, _)| since);
-        trouble.hopeless = Some((since, now));
-        (now.since(since) >= self.renew_deadline && self.shared.pending.is_waiting()).then_some(error)
+        let lasts = trouble.hopeless.note(now, self.renew_deadline);
+        (lasts >= self.renew_deadline && self.shared.pending.is_waiting()).then_some(error)
     }
 
     /// Passes on what the election has to tell. True if there was anything.

@@ -35,7 +35,6 @@ struct Watching {
     wake: Receiver<()>,
     current: Arc<Mutex<WatchStop>>,
     patience: Arc<Patience>,
-    identity: String,
     retry_period: Duration,
     /// Where the next watch begins.
     after: Option<u64>,
@@ -69,7 +68,6 @@ impl Watcher {
             wake: woken,
             current: Arc::clone(&current),
             patience,
-            identity: settings.identity.clone(),
             retry_period: settings.retry_period,
             after: None,
             told: false,
@@ -156,7 +154,7 @@ impl Watching {
     }
 
     fn watch(&mut self, stop: &WatchStop) -> Result<(), LockError> {
-        let Self { lock, tell, patience, identity, after, told, log, fields, .. } = self;
+        let Self { lock, tell, patience, after, told, log, fields, .. } = self;
         let begin = *after;
         lock.watch(begin, stop, &mut |event| {
             let received_at = clock::now();
@@ -175,7 +173,7 @@ impl Watching {
                 log_with!(level, fields; "watch works again");
             }
             let (taken, is_taken) = channel::bounded(0);
-            let _taken = is_of_others(&event, identity).then_some(taken);
+            let _taken = is_of_others(&event, &fields.identity).then_some(taken);
             let _ = tell.send(Command::Heard { received_at, event, _taken });
             if is_taken.recv_timeout(patience.of_news()) == Err(RecvTimeoutError::Timeout) {
                 lock.interrupt();
@@ -305,7 +303,6 @@ mod tests {
             wake: woken,
             current: Arc::default(),
             patience: Arc::new(patience),
-            identity: "me".into(),
             retry_period,
             after: Some(7),
             told: false,
