@@ -5,6 +5,7 @@ mod open_writes;
 mod order;
 mod pace;
 mod safety_rules;
+mod silence;
 mod watching;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -68,6 +69,17 @@ impl Scenario {
         scenario.election.campaign(false);
         scenario.found(record, version);
         scenario
+    }
+
+    /// A candidate that has found the lease of another gone, and a read of before that is still to be answered.
+    fn gone_beside_an_early_read() -> (Self, Read) {
+        let mut scenario = Self::campaigning_on(held_by(OTHER, 15), 10);
+        scenario.wait_out();
+        let early = scenario.read();
+        scenario.fails(early.id, LockErrorKind::Timeout);
+        scenario.wait_out();
+        scenario.found_nothing();
+        (scenario, early)
     }
 
     /// A leader by its own create, at version 10.

@@ -16,6 +16,8 @@ use super::error::{Error, ErrorKind};
 mod connect;
 mod exempt;
 mod socks;
+#[cfg(test)]
+mod stand_in;
 
 /// A proxy, and who we are to it.
 #[derive(Clone)]

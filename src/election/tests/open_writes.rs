@@ -391,12 +391,7 @@ fn open_writes_a_copy_of_a_create_that_was_answered_is_ours_too() {
 
 #[test]
 fn open_writes_a_create_is_not_closed_by_a_read_that_was_sent_before_it() {
-    let mut scenario = Scenario::campaigning_on(held_by(OTHER, 15), 10);
-    scenario.wait_out();
-    let early = scenario.read();
-    scenario.fails(early.id, LockErrorKind::Timeout);
-    scenario.wait_out();
-    scenario.found_nothing();
+    let (mut scenario, early) = Scenario::gone_beside_an_early_read();
     let create = scenario.write();
     // Made and deleted before the create was sent.
     let unknown = LeaderElectionRecord { uid: Some("uid-1b".into()), ..held_by("third", 15) };
@@ -408,12 +403,7 @@ fn open_writes_a_create_is_not_closed_by_a_read_that_was_sent_before_it() {
 
 #[test]
 fn open_writes_a_create_is_waited_for_beside_a_read_that_was_sent_before_it() {
-    let mut scenario = Scenario::campaigning_on(held_by(OTHER, 15), 10);
-    scenario.wait_out();
-    let early = scenario.read();
-    scenario.fails(early.id, LockErrorKind::Timeout);
-    scenario.wait_out();
-    scenario.found_nothing();
+    let (mut scenario, early) = Scenario::gone_beside_an_early_read();
     let create = scenario.write();
     scenario.fails(create.id, LockErrorKind::Timeout);
     let unknown = LeaderElectionRecord { uid: Some("uid-1b".into()), ..held_by("third", 15) };

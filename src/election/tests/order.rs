@@ -103,12 +103,7 @@ fn order_a_read_from_another_absence_proves_no_restored_store() {
 
 #[test]
 fn order_a_late_read_of_an_object_that_is_gone_is_no_news() {
-    let mut scenario = Scenario::campaigning_on(held_by(OTHER, 15), 10);
-    scenario.wait_out();
-    let early = scenario.read();
-    scenario.fails(early.id, LockErrorKind::Timeout);
-    scenario.wait_out();
-    scenario.found_nothing();
+    let (mut scenario, early) = Scenario::gone_beside_an_early_read();
     scenario.events();
     // It was renewed before it was deleted, and read in between.
     scenario.reads(early, renewed(&held_by(OTHER, 15)), 11);

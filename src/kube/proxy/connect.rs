@@ -61,36 +61,11 @@ fn status_code(answer: &[u8]) -> Option<u16> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Cursor;
-
+    use super::super::stand_in::StandIn;
     use super::*;
 
-    /// Answers what it was told to, in pieces of some size, and keeps what was written.
-    struct Stand {
-        answer: Cursor<Vec<u8>>,
-        piece: usize,
-        written: Vec<u8>,
-    }
-
-    impl Read for Stand {
-        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-            let piece = self.piece.min(buffer.len());
-            self.answer.read(&mut buffer[..piece])
-        }
-    }
-
-    impl Write for Stand {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.written.write(bytes)
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-
     fn answered(answer: &str, piece: usize) -> Result<(), String> {
-        let mut stand = Stand { answer: Cursor::new(answer.into()), piece, written: Vec::new() };
+        let mut stand = StandIn::new(answer, piece);
         connect(&mut stand, "a:1", None).map_err(|e| e.to_string())
     }
 
@@ -119,11 +94,7 @@ mod tests {
 
     #[test]
     fn an_answer_without_end_is_cut() {
-        let mut stand = Stand {
-            answer: Cursor::new([&b"HTTP/1.1 200 OK\r\nA: "[..], &vec![b'x'; 10 * MAX_ANSWER]].concat()),
-            piece: 1024,
-            written: Vec::new(),
-        };
+        let mut stand = StandIn::new([&b"HTTP/1.1 200 OK\r\nA: "[..], &vec![b'x'; 10 * MAX_ANSWER]].concat(), 1024);
         assert!(connect(&mut stand, "a:1", None).is_err());
         assert!(stand.answer.position() <= (MAX_ANSWER + 2 * 1024) as u64, "read {}", stand.answer.position());
     }

@@ -135,32 +135,8 @@ fn meaning(reply: u8) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Cursor;
-
+    use super::super::stand_in::StandIn;
     use super::*;
-
-    struct Stand {
-        answer: Cursor<Vec<u8>>,
-        written: Vec<u8>,
-    }
-
-    impl Read for Stand {
-        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-            // As slowly as a proxy can be.
-            let piece = buffer.len().min(1);
-            self.answer.read(&mut buffer[..piece])
-        }
-    }
-
-    impl Write for Stand {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.written.write(bytes)
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
 
     fn login() -> Login {
         Login { name: b"me".to_vec(), password: b"hunter2".to_vec() }
@@ -168,7 +144,8 @@ mod tests {
 
     /// What was written, and how much of the answer was left.
     fn run(target: &str, login: Option<&Login>, answer: &[u8]) -> (Result<(), Error>, Vec<u8>, usize) {
-        let mut stand = Stand { answer: Cursor::new(answer.to_vec()), written: Vec::new() };
+        // As slowly as a proxy can be.
+        let mut stand = StandIn::new(answer, 1);
         let target = Endpoint::parse(target, "server").unwrap();
         let result = connect(&mut stand, &target, login);
         let left = answer.len() - usize::try_from(stand.answer.position()).unwrap();

@@ -218,9 +218,7 @@ pub const MUTANTS: &[Mutant] = &[
             old: "        if afresh {\n            self.watch.heard_at = Some(now);\n",
             new: "        self.watch.heard_at = Some(now);\n        if afresh {\n",
         }],
-        caught_by: Unit(
-            "election::tests::watching::silence_is_counted_over_all_watches_that_go_on_where_another_ended",
-        ),
+        caught_by: Unit("election::tests::silence::silence_is_counted_over_all_watches_that_go_on_where_another_ended"),
     },
     Mutant {
         name: "a mention from before counts",
@@ -230,7 +228,7 @@ pub const MUTANTS: &[Mutant] = &[
             old: "record.is_some() && version >= newest && open.to_confirm",
             new: "record.is_some() && open.to_confirm",
         }],
-        caught_by: Unit("election::tests::watching::a_mention_from_before_what_is_known_is_none"),
+        caught_by: Unit("election::tests::silence::a_mention_from_before_what_is_known_is_none"),
     },
     Mutant {
         name: "a read does not make up for what a watch left out",
@@ -250,7 +248,7 @@ pub const MUTANTS: &[Mutant] = &[
             old: "told: if afresh { 0 } else { self.newest },",
             new: "told: if afresh || self.newest > 0 { 0 } else { self.newest },",
         }],
-        caught_by: Unit("election::tests::watching::a_watch_that_goes_on_owes_nothing_that_was_known_before_it"),
+        caught_by: Unit("election::tests::silence::a_watch_that_goes_on_owes_nothing_that_was_known_before_it"),
     },
     Mutant {
         name: "a watch owes the deletion of what it never told of",
@@ -261,7 +259,7 @@ pub const MUTANTS: &[Mutant] = &[
             new: "None => Some(open.told + 1),",
         }],
         caught_by: Unit(
-            "election::tests::watching::a_watch_that_has_told_nothing_owes_nothing_of_a_lease_that_is_not_there",
+            "election::tests::silence::a_watch_that_has_told_nothing_owes_nothing_of_a_lease_that_is_not_there",
         ),
     },
     Mutant {
@@ -330,7 +328,7 @@ pub const MUTANTS: &[Mutant] = &[
             old: "            if version >= newest {\n                self.heard_at",
             new: "            if version > 0 {\n                self.heard_at",
         }],
-        caught_by: Unit("election::tests::watching::a_leader_asks_about_a_watch_that_lags_behind_its_own_renewals"),
+        caught_by: Unit("election::tests::silence::a_leader_asks_about_a_watch_that_lags_behind_its_own_renewals"),
     },
     Mutant {
         name: "an object that was gone and is back is news",

@@ -1,0 +1,148 @@
+//! Watches that say nothing, or nothing that is news: when that is noticed, and what it says of them.
+
+use super::*;
+use crate::lock::WatchEvent;
+
+/// What the watch tells now.
+fn tells(scenario: &mut Scenario, record: LeaderElectionRecord, version: u64) {
+    scenario.election.heard(scenario.now, scenario.now, WatchEvent::Changed(observed(record, version)));
+}
+
+/// Whether nothing is asked for in that time.
+fn is_quiet_for(scenario: &mut Scenario, duration: Duration) -> bool {
+    let until = scenario.now + duration;
+    while scenario.now < until {
+        match scenario.next() {
+            Step::Wait(at) => scenario.now = at.min(until),
+            _ => return false,
+        }
+    }
+    true
+}
+
+#[test]
+fn silence_is_counted_over_all_watches_that_go_on_where_another_ended() {
+    let mut scenario = Scenario::campaigning_on(held_by(OTHER, 15), 10);
+    scenario.election.watch_opened(scenario.now, true);
+    tells(&mut scenario, held_by(OTHER, 15), 10);
+    let (since, mut ends_at) = (scenario.now, scenario.now + secs(3));
+    loop {
+        match scenario.next() {
+            Step::Wait(until) if until < ends_at => scenario.now = until,
+            Step::Wait(_) => {
+                // It ends in good order, and the next goes on at once.
+                scenario.now = ends_at;
+                scenario.election.watch_lost(scenario.now);
+                scenario.advance(millis(5));
+                scenario.election.watch_opened(scenario.now, false);
+                ends_at = scenario.now + secs(3);
+            }
+            Step::Send(Request { verb: Verb::Get(_), .. }) => break,
+            other => panic!("{other:?}, after {:?}", scenario.now.since(since)),
+        }
+    }
+    assert!(scenario.now.since(since) <= secs(6), "a third of the lease: {:?}", scenario.now.since(since));
+}
+
+#[test]
+fn events_from_before_what_is_known_do_not_keep_a_watch_fresh() {
+    let mut scenario = Scenario::campaigning_on(held_by(OTHER, 15), 100);
+    scenario.election.watch_opened(scenario.now, true);
+    let since = scenario.now;
+    let mut record = held_by(OTHER, 15);
+    for version in 80..100 {
+        // A server that lags behind tells of renewals that have long been known.
+        record = renewed(&record);
+        tells(&mut scenario, record.clone(), version);
+        let next_event = scenario.now + secs(2);
+        while scenario.now < next_event {
+            match scenario.next() {
+                Step::Wait(until) => scenario.now = until.min(next_event),
+                Step::Send(Request { verb: Verb::Get(_), .. }) => {
+                    assert!(scenario.now.since(since) <= secs(5));
+                    return;
+                }
+                other => panic!("{other:?}, after {:?}", scenario.now.since(since)),
+            }
+        }
+    }
+    panic!("nobody looked");
+}
+
+#[test]
+fn a_mention_from_before_what_is_known_is_none() {
+    let mut scenario = Scenario::new();
+    scenario.found(held_by(OTHER, 3_600), 20);
+    scenario.election.watch_opened(scenario.now, true);
+    tells(&mut scenario, held_by(OTHER, 3_600), 15);
+    assert!(scenario.wait() <= secs(1), "it may be gone by now");
+    scenario.wait_out();
+    scenario.found(held_by(OTHER, 3_600), 20);
+    tells(&mut scenario, held_by(OTHER, 3_600), 20);
+    assert!(is_quiet_for(&mut scenario, secs(600)), "the watch has come to what is known");
+}
+
+#[test]
+fn a_read_makes_up_for_what_a_watch_does_not_mention() {
+    let mut scenario = Scenario::new();
+    scenario.found(held_by(OTHER, 3_600), 20);
+    scenario.election.watch_opened(scenario.now, true);
+    scenario.wait_out();
+    scenario.found_nothing();
+    assert!(is_quiet_for(&mut scenario, secs(600)), "that it is gone is known");
+}
+
+#[test]
+fn a_watch_that_has_told_nothing_owes_nothing_of_a_lease_that_is_not_there() {
+    let mut scenario = Scenario::new();
+    scenario.found_nothing();
+    scenario.election.watch_opened(scenario.now, true);
+    scenario.election.campaign(true);
+    scenario.found_nothing();
+    scenario.advance(secs(60));
+    scenario.next();
+    assert!(!scenario.events().iter().any(|event| matches!(event, Event::WatchStale)), "there was nothing to tell");
+}
+
+#[test]
+fn a_watch_that_goes_on_owes_nothing_that_was_known_before_it() {
+    let mut scenario = Scenario::new();
+    scenario.found(held_by(OTHER, 15), 20);
+    scenario.election.watch_opened(scenario.now, false);
+    scenario.wait_out();
+    scenario.found(held_by(OTHER, 15), 20);
+    scenario.advance(secs(8));
+    scenario.next();
+    assert!(!scenario.events().iter().any(|event| matches!(event, Event::WatchStale)), "it began behind that");
+}
+
+#[test]
+fn a_leader_asks_about_a_watch_that_lags_behind_its_own_renewals() {
+    let (mut scenario, _, created) = Scenario::leading();
+    scenario.election.watch_opened(scenario.now, true);
+    tells(&mut scenario, created, 10);
+    let since = scenario.now;
+    let mut before = None;
+    for version in 11..30 {
+        loop {
+            match scenario.next() {
+                Step::Wait(until) => scenario.now = until,
+                Step::Send(Request { id, verb: Verb::Update(base, record), timeout }) => {
+                    let renewal = Write { id, base: Some(base.version), record, timeout };
+                    let record = scenario.applied(&renewal, version);
+                    // The echo of the renewal before comes only now.
+                    if let Some(before) = before.replace(record) {
+                        tells(&mut scenario, before, version - 1);
+                    }
+                    break;
+                }
+                Step::Send(Request { verb: Verb::Get(_), .. }) => {
+                    assert!(scenario.now.since(since) <= secs(9), "{:?}", scenario.now.since(since));
+                    return;
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    panic!("it never asked");
+}
