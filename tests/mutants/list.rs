@@ -73,6 +73,7 @@ const LINES: &str = "src/kube/stream/lines.rs";
 const LINK: &str = "src/link.rs";
 const MASK: &str = "src/kube/mask.rs";
 const NETWORK: &str = "src/kube/dial/network.rs";
+const OPEN_WRITES: &str = "src/election/open_writes.rs";
 const OUTGOING: &str = "src/kube/outgoing.rs";
 const PROXY: &str = "src/kube/proxy.rs";
 const REQUEST_LOG: &str = "src/kube/request_log.rs";

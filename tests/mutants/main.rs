@@ -35,11 +35,27 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How long it has with no mutant active. Some checks build an example first.
 const FIRST_PATIENCE: Duration = Duration::from_secs(180);
 
+/// The others take minutes to say so.
+#[test]
+fn every_mutant_applies_and_names_a_test() {
+    let tree = Tree::new();
+    let mut mistakes = tree.mistakes(&all());
+    for (number, Mutant { caught_by: check, .. }) in all() {
+        let (Check::Simulation(test) | Check::Unit(test) | Check::Test(_, test) | Check::Threads(test)) = *check;
+        let name = test.rsplit("::").next().unwrap_or(test);
+        if !tree.has_function(name) {
+            mistakes.insert(number, format!("there is no {name}"));
+        }
+    }
+    let lines: Vec<_> = mistakes.iter().map(|(number, what)| format!("{}: {what}", all()[number].name)).collect();
+    assert!(lines.is_empty(), "{}", lines.join("\n"));
+}
+
 #[test]
 fn every_mutant_is_caught() {
     let wanted = std::env::var("MUTANT").unwrap_or_default();
-    let all = (1..).zip(list::MUTANTS.iter().copied().flatten());
-    let mutants: Mutants = all.filter(|(_, mutant)| mutant.name.contains(&wanted)).collect();
+    let mut mutants = all();
+    mutants.retain(|_, mutant| mutant.name.contains(&wanted));
     assert!(!mutants.is_empty(), "no mutant is named like {wanted:?}");
     let began = Instant::now();
     let (checks, mistakes) = Tree::new().build(&mutants);
@@ -76,6 +92,10 @@ fn every_mutant_is_caught() {
     assert!(failures.is_empty(), "{}", first_lines.join("\n"));
 }
 
+fn all() -> Mutants {
+    (1..).zip(list::MUTANTS.iter().copied().flatten()).collect()
+}
+
 /// What each check took with no mutant active, or why it did not pass: then it would catch everything.
 type Without = BTreeMap<Check, Result<Duration, String>>;
 
@@ -98,12 +118,13 @@ fn without_mutants(checks: &Checks, wanted: BTreeSet<Check>) -> Without {
 /// How the mutant was caught, or why it was not.
 fn verdict(checks: &Checks, number: usize, mutant: &'static Mutant, without: &Without) -> Result<String, String> {
     let Mutant { why, caught_by: check, .. } = mutant;
+    let began = Instant::now();
     let outcome = match &without[check] {
         Ok(took) => checks.run(check, Some(number), PATIENCE.max(10 * *took)),
         Err(what) => Outcome::Mistake(format!("without it, {what}")),
     };
     match outcome {
-        Outcome::Failed(how) => Ok(format!("caught by {check}: {how}")),
+        Outcome::Failed(how) => Ok(format!("caught by {check} in {:.0?}: {how}", began.elapsed())),
         Outcome::Passed => Err(format!("SURVIVES {check}, although: {why}")),
         Outcome::Mistake(what) => Err(format!("IS NONE for {check}: {what}")),
     }

@@ -49,10 +49,22 @@ impl Tree {
         Self { root: mutants.join("tree"), target: mutants.join("target"), files }
     }
 
+    /// Which of them are for other sources than these.
+    pub fn mistakes(&self, mutants: &Mutants) -> Mistakes {
+        let alone = |(&number, &mutant)| Some((number, self.sources(&Mutants::from([(number, mutant)])).err()?));
+        mutants.iter().filter_map(alone).collect()
+    }
+
+    /// Whether any source has a function of that name.
+    pub fn has_function(&self, name: &str) -> bool {
+        let wanted = format!("fn {name}(");
+        let mut sources = self.files.iter().filter(|(path, _)| path.extension().is_some_and(|it| it == "rs"));
+        sources.any(|(_, text)| String::from_utf8_lossy(text).contains(&wanted))
+    }
+
     /// Builds what all their checks need, with those mutants in it that can be built, and says what is wrong with the others.
     pub fn build(&self, mutants: &Mutants) -> (Checks, Mistakes) {
-        let alone = |(&number, &mutant)| Some((number, self.sources(&Mutants::from([(number, mutant)])).err()?));
-        let mut mistakes: Mistakes = mutants.iter().filter_map(alone).collect();
+        let mut mistakes = self.mistakes(mutants);
         let programs: BTreeSet<_> = mutants.values().map(|mutant| Program::of(&mutant.caught_by)).collect();
         // The compiler finds more when what it found first is gone.
         loop {

@@ -19,8 +19,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "a try that was beaten is told that it failed",
         edits: &[Edit {
             file: DRIVER,
-            old: "            log::debug!(\"{}: {name}: {error}\", self.lock.describe());\n            self.last_error = None;\n",
-            new: "            log::debug!(\"{}: {name}: {error}\", self.lock.describe());\n",
+            old: "\"{name}: {error}\");\n            self.last_error = None;\n",
+            new: "\"{name}: {error}\");\n",
         }],
         caught_by: Test("elector", "stopping::a_try_that_was_beaten_after_a_closed_connection_has_not_failed"),
     },
@@ -103,8 +103,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "it is refused for ever, and the lease is polled",
         edits: &[Edit {
             file: WATCHER,
-            old: "                self.after = None;\n                log::debug!",
-            new: "                log::debug!",
+            old: "                self.after = None;\n                log_with!",
+            new: "                log_with!",
         }],
         caught_by: Test("elector", "watches::a_watch_goes_on_where_the_last_one_ended_and_begins_anew_after_an_expiry"),
     },
@@ -126,8 +126,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "a server that ends each one is asked in a tight loop",
         edits: &[Edit {
             file: WATCHER,
-            old: "        if lasted <= self.retry_period {\n            return self.back_off();\n        }\n",
-            new: "",
+            old: "if lasted <= self.retry_period {",
+            new: "if lasted <= self.retry_period && self.retry_period.is_zero() {",
         }],
         caught_by: Test(
             "elector",

@@ -167,7 +167,11 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "connections outlive the certificate of a plugin",
         why: "the old one is shown as long as they are open",
-        edits: &[Edit { file: CLIENT, old: "&& *version >= credentials.identity_version\n", new: "&& *version > 0\n" }],
+        edits: &[Edit {
+            file: CLIENT,
+            old: "&& versions.credentials >= wanted.credentials\n",
+            new: "&& versions.credentials > 0\n",
+        }],
         caught_by: Test("exec_plugins", "a_new_certificate_of_a_plugin_is_shown_on_a_new_connection"),
     },
     Mutant {
@@ -175,8 +179,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "nobody learns that the server rejects the credentials",
         edits: &[Edit {
             file: CLIENT,
-            old: "and there are no newer ones: {e}\");\n                Err(rejection)",
-            new: "and there are no newer ones: {e}\");\n                Err(e)",
+            old: "&e);\n                Err(rejection)",
+            new: "&e);\n                Err(e)",
         }],
         caught_by: Unit("kube::tests::exec::a_plugin_that_fails_does_not_hide_a_401"),
     },

@@ -188,8 +188,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "with tls-server-name no https proxy works",
         edits: &[Edit {
             file: TLS,
-            old: "TlsSettings { ca, insecure: self.insecure, server_name: None, identity: None }",
-            new: "TlsSettings { ca, insecure: self.insecure, server_name: self.server_name.clone(), identity: None }",
+            old: "server_name: None, identity: None, ..self.clone()",
+            new: "identity: None, ..self.clone()",
         }],
         caught_by: Unit("kube::tests::proxy::the_certificate_of_a_proxy_is_for_its_own_name_and_from_an_authority"),
     },
@@ -198,19 +198,15 @@ pub const MUTANTS: &[Mutant] = &[
         why: "who we are in the cluster is told to whom it does not concern",
         edits: &[Edit {
             file: TLS,
-            old: "TlsSettings { ca, insecure: self.insecure, server_name: None, identity: None }",
-            new: "TlsSettings { ca, insecure: self.insecure, server_name: None, identity: self.identity.clone() }",
+            old: "server_name: None, identity: None, ..self.clone()",
+            new: "server_name: None, ..self.clone()",
         }],
         caught_by: Unit("kube::tests::proxy::a_proxy_is_not_shown_the_client_certificate_and_the_server_is"),
     },
     Mutant {
         name: "the system's authorities do not vouch for a proxy",
         why: "a proxy with a public certificate is refused beside a cluster's own authority",
-        edits: &[Edit {
-            file: TLS,
-            old: "ca.iter().cloned().chain(usable).collect()",
-            new: "ca.iter().cloned().chain(usable.filter(|_| false)).collect()",
-        }],
+        edits: &[Edit { file: TLS, old: "if self.and_system {", new: "if self.and_system && self.insecure {" }],
         caught_by: Unit("kube::tests::proxy::the_authorities_of_the_cluster_and_of_the_system_vouch_for_a_proxy"),
     },
     // ---- kubeconfigs ----

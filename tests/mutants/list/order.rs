@@ -74,8 +74,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "changes below it would be no news",
         edits: &[Edit {
             file: WATCHING,
-            old: "WatchEvent::Opened | WatchEvent::Bookmark { .. } => {}",
-            new: "WatchEvent::Bookmark { version } => self.newest = self.newest.max(version),\n            WatchEvent::Opened => {}",
+            old: "WatchEvent::Opened | WatchEvent::Bookmark { .. } => return,",
+            new: "WatchEvent::Bookmark { version } => return self.newest = self.newest.max(*version),\n            WatchEvent::Opened => return,",
         }],
         caught_by: Simulation("the_promise_holds"),
     },
@@ -84,8 +84,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "a lease that has run out is taken later than it could be",
         edits: &[Edit {
             file: WATCHING,
-            old: "self.learn_told(now, received_at, observed);",
-            new: "self.learn_told(now, now, observed);",
+            old: "self.learn_told(now, received_at, observed),",
+            new: "self.learn_told(now, now, observed),",
         }],
         caught_by: Unit(
             "election::tests::watching::a_lease_that_runs_out_is_taken_over_at_the_very_expiry_counted_from_the_receipt",

@@ -63,7 +63,7 @@ pub const MUTANTS: &[Mutant] = &[
         edits: &[Edit {
             file: DEADLINE,
             old: "while self.is_valid(now) {",
-            new: "self.0.store(until.as_nanos(), Ordering::SeqCst);\n        while self.is_valid(now) {",
+            new: "self.until.store(until.as_nanos(), Ordering::SeqCst);\n        while self.is_valid(now) {",
         }],
         caught_by: Simulation("the_promise_holds"),
     },

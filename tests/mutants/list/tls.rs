@@ -177,8 +177,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "a leader whose certificate was revoked waits for a minute with the new one on its disk",
         edits: &[Edit {
             file: CLIENT,
-            old: ".is_some_and(|tls| tls.has_newer_identity(files));",
-            new: ".is_some_and(|_| false);",
+            old: "let has_newer_file = self.has_newer_file(files, ClientTls::has_newer_identity);",
+            new: "let has_newer_file = self.has_newer_file(files, |_, _| false);",
         }],
         caught_by: Unit("kube::tests::rotation::an_identity_that_the_server_rejects_is_read_again_at_once"),
     },
@@ -187,7 +187,7 @@ pub const MUTANTS: &[Mutant] = &[
         why: "a leader waits for a minute with the new ones on its disk",
         edits: &[Edit {
             file: CLIENT,
-            old: "ErrorKind::TlsVerification => tls.has_newer_authorities(files),",
+            old: "ErrorKind::TlsVerification => self.has_newer_file(files, ClientTls::has_newer_authorities),",
             new: "ErrorKind::TlsVerification => false,",
         }],
         caught_by: Unit("kube::tests::rotation::an_authority_that_was_replaced_is_trusted_at_the_first_failure"),

@@ -24,8 +24,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "silence is then answered by reads for ever",
         edits: &[Edit {
             file: WATCHING,
-            old: "Some(version) => (version > open.told).then_some(version),",
-            new: "Some(version) => (version > u64::MAX - open.told).then_some(version),",
+            old: "(found.version > open.told).then_some",
+            new: "(found.version > u64::MAX - open.told).then_some",
         }],
         caught_by: Unit(
             "election::tests::watching::a_watch_that_has_not_told_what_a_read_finds_is_polled_beside_and_given_up",

@@ -45,7 +45,11 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "acquireTime has no random digits",
         why: "twins that start together write the same record",
-        edits: &[Edit { file: ELECTION, old: "+ self.random.u64(..1_000_000);", new: ";" }],
+        edits: &[Edit {
+            file: ELECTION,
+            old: "stamp - stamp % 1_000_000 + self.random.u64(..1_000_000)",
+            new: "stamp + self.random.u64(..1)",
+        }],
         caught_by: Unit(
             "election::tests::safety_rules::renew_time_the_digits_of_acquire_time_are_random_for_each_acquisition",
         ),
@@ -76,8 +80,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "a guard that is gone would lead",
         edits: &[Edit {
             file: LEARNING,
-            old: "current == Some(write.acquisition) && now",
-            new: "(current.is_some() || current == Some(write.acquisition)) && now",
+            old: "        current == Some(write.acquisition)\n",
+            new: "        (current.is_some() || current == Some(write.acquisition))\n",
         }],
         caught_by: Simulation("the_promise_holds"),
     },
@@ -86,8 +90,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "its validity has passed, and others may have waited it out",
         edits: &[Edit {
             file: LEARNING,
-            old: "current == Some(write.acquisition) && now < write.sent_at + self.settings.renew_deadline",
-            new: "current == Some(write.acquisition) && now >= Moment::from_nanos(0)",
+            old: "            && now < write.sent_at + self.settings.renew_deadline\n",
+            new: "            && now >= Moment::from_nanos(0)\n",
         }],
         caught_by: Simulation("the_promise_holds"),
     },
@@ -148,7 +152,7 @@ pub const MUTANTS: &[Mutant] = &[
         why: "the lease had been deleted: others may hold another object",
         edits: &[
             Edit {
-                file: LEARNING,
+                file: OPEN_WRITES,
                 old: "(may_be_any_object || self.record.uid == record.uid) && self",
                 new: "(may_be_any_object || self.base > 0) && self",
             },
