@@ -216,7 +216,6 @@ impl Driver {
         let is_repeated = error.kind() == ConnectionClosed && !std::mem::replace(&mut trouble.closed, true);
         if is_repeated || matches!(error.kind(), Conflict | AlreadyExists | Interrupted) {
             log_with!(Level::Debug, self.fields; "{name}: {error}");
-            self.last_error = None;
             if matches!(error.kind(), Conflict | AlreadyExists)
                 && trouble.is_refused_for_long(now, self.renew_deadline)
                 && let Some(level) = trouble.log.failed(now, error.kind())

@@ -15,16 +15,6 @@ pub const MUTANTS: &[Mutant] = &[
         caught_by: Test("elector", "stopping::an_error_from_before_is_not_the_answer_of_a_later_try"),
     },
     Mutant {
-        name: "an old error outlives a conflict",
-        why: "a try that was beaten is told that it failed",
-        edits: &[Edit {
-            file: DRIVER,
-            old: "\"{name}: {error}\");\n            self.last_error = None;\n",
-            new: "\"{name}: {error}\");\n",
-        }],
-        caught_by: Test("elector", "stopping::a_try_that_was_beaten_after_a_closed_connection_has_not_failed"),
-    },
-    Mutant {
         name: "a stale watch is not given up",
         why: "what it should have told is polled for ever",
         edits: &[Edit { file: DRIVER, old: "                    self.watcher.restart();\n", new: "" }],
