@@ -16,6 +16,8 @@ use super::error::Error;
 #[cfg(feature = "kubeconfig")]
 use super::exec::{ExecPlugin, ExecStderr};
 use super::in_cluster;
+#[cfg(feature = "kubeconfig")]
+use super::kubeconfig::file_at_home;
 use super::proxy::Proxy;
 use super::secret::Secret;
 use super::tls::{Identity, IdentitySource, PemSource, TlsSettings, certificates};
@@ -96,12 +98,20 @@ impl ClientConfig {
             return in_cluster::load(env, service_account);
         }
         #[cfg(feature = "kubeconfig")]
-        return Kubeconfig::load_from(env)?.client_config_from(None, env);
+        {
+            // A pod without a token is told about the token: nobody wants a kubeconfig there.
+            let is_at_home = || file_at_home(env).is_some_and(|file| file.exists());
+            if !is_asked_for && in_cluster::is_in_a_pod(env) && !is_at_home() {
+                return in_cluster::load(env, service_account);
+            }
+            Kubeconfig::load_from(env)?.client_config_from(None, env)
+        }
         #[cfg(not(feature = "kubeconfig"))]
         match is_asked_for {
-            true => {
-                Err(Error::config("KUBECONFIG", "is set, and this program was built without the feature kubeconfig"))
-            }
+            true => Err(Error::config(
+                "KUBECONFIG",
+                "is set, and this program was built without the feature kubeconfig; unset it, or build with that",
+            )),
             false => in_cluster::load(env, service_account),
         }
     }

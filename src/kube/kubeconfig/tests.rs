@@ -138,7 +138,7 @@ fn home_is_used_without_a_list_and_absence_is_told() {
     let home = OsString::from(scratch.path());
     let env = move |name: &str| (name == "HOME").then(|| home.clone());
     let error = Kubeconfig::load_from(&env).unwrap_err().to_string();
-    assert!(error.contains(".kube") && error.contains("KUBECONFIG"), "{error}");
+    assert!(error.contains(".kube") && error.contains("set KUBECONFIG"), "{error}");
     std::fs::create_dir(scratch.path().join(".kube")).unwrap();
     scratch.file(".kube/config", with_user("{}"));
     let config = ClientConfig::infer_from(&env, Path::new("/nonexistent")).unwrap();
@@ -354,6 +354,7 @@ fn the_files_that_were_looked_for_are_named() {
     );
     let nothing = std::env::join_paths(["", ""]).unwrap();
     let error = Kubeconfig::load_from(&move |name| (name == "KUBECONFIG").then(|| nothing.clone())).unwrap_err();
+    assert!(error.ends_with("correct it, or unset it"), "a pod's account is not asked while it is set: {error}");
     assert!(error.to_string().contains("names no file"), "{error}");
 }
 
