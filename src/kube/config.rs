@@ -278,6 +278,17 @@ impl ClientConfig {
     }
 
     /// Authenticates with the bearer token in a file, read again when it is a minute old and after every 401.
+    ///
+    /// Unlike the files of certificates it is not read here, for it may be written later: while it is missing, requests
+    /// fail with [`Credentials`](super::ErrorKind::Credentials).
+    ///
+    /// ```
+    /// use leasehold::kube::{Client, ClientConfig};
+    ///
+    /// let config = ClientConfig::new("https://10.0.0.1:6443")?.with_token_file("/var/run/secrets/jobs/token");
+    /// let client = Client::new(config)?;
+    /// # Ok::<(), leasehold::kube::Error>(())
+    /// ```
     #[must_use]
     pub fn with_token_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.auth = AuthConfig::TokenFile(path.into());
