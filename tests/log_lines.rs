@@ -92,6 +92,15 @@ fn each_line_of_an_election_has_its_fields() {
         assert!(line.text.contains(value), "{value} is in the text, too: {}", line.text);
     }
 
+    // Nothing listens at this proxy, and nothing need to: the line comes first.
+    let proxied =
+        ClientConfig::new("https://10.0.0.1:6443").and_then(|it| it.with_proxy("http://me:hunter2@127.0.0.1:1"));
+    let client_behind = proxied.and_then(Client::new).expect("a client");
+    let behind = LeaderElector::builder("jobs").namespace("default").identity("behind").start_with(client_behind);
+    drop(behind.expect("an elector"));
+    let line = COLLECTOR.line("candidate behind at ");
+    assert!(line.text.contains("through proxy 127.0.0.1:1") && !line.text.contains("hunter2"), "{}", line.text);
+
     let guard = first.block_until_leader().expect("a term");
     let token = guard.fencing_token().to_string();
     let line = COLLECTOR.line("started leading");

@@ -127,10 +127,15 @@ impl Client {
             true => Some(ClientTls::new(config.tls, config.endpoint.host())?),
             false => None,
         };
+        // One address behind two proxies may be two clusters.
+        let source = match &config.proxy {
+            Some(proxy) => format!("{}, through {}", config.source, proxy.place()),
+            None => config.source,
+        };
         let shared = Shared {
             auth: Auth::new(auth)?,
             impersonation: config.impersonation.headers()?,
-            source: config.source,
+            source,
             endpoint: config.endpoint,
             user_agent: config.user_agent,
             default_namespace: config.default_namespace,

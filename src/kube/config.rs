@@ -16,6 +16,8 @@ use super::error::Error;
 #[cfg(feature = "kubeconfig")]
 use super::exec::{ExecPlugin, ExecStderr};
 use super::in_cluster;
+#[cfg(feature = "kubeconfig")]
+use super::kubeconfig::file_at_home;
 use super::proxy::Proxy;
 use super::secret::Secret;
 use super::tls::{Identity, IdentitySource, PemSource, TlsSettings, certificates};
@@ -96,12 +98,20 @@ impl ClientConfig {
             return in_cluster::load(env, service_account);
         }
         #[cfg(feature = "kubeconfig")]
-        return Kubeconfig::load_from(env)?.client_config_from(None, env);
+        {
+            // A pod without a token is told about the token: nobody wants a kubeconfig there.
+            let is_at_home = || file_at_home(env).is_some_and(|file| file.exists());
+            if !is_asked_for && in_cluster::is_in_a_pod(env) && !is_at_home() {
+                return in_cluster::load(env, service_account);
+            }
+            Kubeconfig::load_from(env)?.client_config_from(None, env)
+        }
         #[cfg(not(feature = "kubeconfig"))]
         match is_asked_for {
-            true => {
-                Err(Error::config("KUBECONFIG", "is set, and this program was built without the feature kubeconfig"))
-            }
+            true => Err(Error::config(
+                "KUBECONFIG",
+                "is set, and this program was built without the feature kubeconfig; unset it, or build with that",
+            )),
             false => in_cluster::load(env, service_account),
         }
     }
@@ -268,6 +278,17 @@ impl ClientConfig {
     }
 
     /// Authenticates with the bearer token in a file, read again when it is a minute old and after every 401.
+    ///
+    /// Unlike the files of certificates it is not read here, for it may be written later: while it is missing, requests
+    /// fail with [`Credentials`](super::ErrorKind::Credentials).
+    ///
+    /// ```
+    /// use leasehold::kube::{Client, ClientConfig};
+    ///
+    /// let config = ClientConfig::new("https://10.0.0.1:6443")?.with_token_file("/var/run/secrets/jobs/token");
+    /// let client = Client::new(config)?;
+    /// # Ok::<(), leasehold::kube::Error>(())
+    /// ```
     #[must_use]
     pub fn with_token_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.auth = AuthConfig::TokenFile(path.into());

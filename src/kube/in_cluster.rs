@@ -18,8 +18,13 @@ const PORT: &str = "KUBERNETES_SERVICE_PORT";
 /// What a pod's own manifest says by the downward API comes before what the kubelet mounts, as in client-go.
 const NAMESPACE: &str = "POD_NAMESPACE";
 
+/// Whether this runs in a pod, with a service account or without.
+pub(super) fn is_in_a_pod(env: Env<'_>) -> bool {
+    env(HOST).is_some_and(|host| !host.is_empty())
+}
+
 pub(super) fn is_inside(env: Env<'_>, directory: &Path) -> bool {
-    env(HOST).is_some_and(|host| !host.is_empty()) && directory.join("token").is_file()
+    is_in_a_pod(env) && directory.join("token").is_file()
 }
 
 pub(super) fn load(env: Env<'_>, directory: &Path) -> Result<ClientConfig, Error> {
@@ -95,6 +100,26 @@ mod tests {
         };
         assert_eq!(named("of-the-pod").unwrap().default_namespace(), "of-the-pod");
         assert_eq!(named(" ").unwrap().default_namespace(), "jobs");
+    }
+
+    #[test]
+    fn a_pod_without_a_token_is_told_about_the_token() {
+        let (account, home) = (Scratch::new(), Scratch::new());
+        let in_pod = env("10.0.0.1");
+        let error = ClientConfig::infer_from(&in_pod, account.path()).unwrap_err().to_string();
+        assert!(error.contains("token: cannot be read; does the pod set automountServiceAccountToken"), "{error}");
+        // What is at home is for programs in pods, too.
+        let directory = home.path().to_owned();
+        let at_home = |name: &str| if name == "HOME" { Some(directory.clone().into()) } else { in_pod(name) };
+        let error = ClientConfig::infer_from(&at_home, account.path()).unwrap_err().to_string();
+        assert!(error.contains("automountServiceAccountToken"), "{error}");
+        std::fs::create_dir(home.path().join(".kube")).unwrap();
+        home.file(".kube/config", "contexts: []");
+        #[cfg(feature = "kubeconfig")]
+        {
+            let error = ClientConfig::infer_from(&at_home, account.path()).unwrap_err().to_string();
+            assert!(error.contains(".kube/config: has no current-context"), "{error}");
+        }
     }
 
     #[test]

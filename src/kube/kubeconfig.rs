@@ -42,6 +42,15 @@ pub struct Kubeconfig {
     contexts: Vec<Entry<Context>>,
 }
 
+/// What to do where nothing is configured.
+const SET_IT: &str = "set KUBECONFIG to a kubeconfig, or run in a pod with a service account";
+
+/// `~/.kube/config`, whether it is there or not; `None` without a home.
+pub(super) fn file_at_home(env: Env<'_>) -> Option<PathBuf> {
+    let home = ["HOME", "USERPROFILE"].into_iter().find_map(|name| env(name).filter(|home| !home.is_empty()))?;
+    Some(Path::new(&home).join(".kube").join("config"))
+}
+
 /// A named entry with the file it stands in: relative paths in it are relative to that.
 #[derive(Clone, Debug)]
 struct Entry<T> {
@@ -65,15 +74,13 @@ impl Kubeconfig {
     }
 
     pub(super) fn load_from(env: Env<'_>) -> Result<Self, Error> {
-        let (origin, files) = match env("KUBECONFIG").filter(|list| !list.is_empty()) {
-            Some(list) => ("KUBECONFIG".to_owned(), split_paths(&list)),
+        let (origin, files, remedy) = match env("KUBECONFIG").filter(|list| !list.is_empty()) {
+            // It comes before the service account, so that to run in a pod is no remedy.
+            Some(list) => ("KUBECONFIG".to_owned(), split_paths(&list), "correct it, or unset it"),
             None => {
-                let home = ["HOME", "USERPROFILE"]
-                    .into_iter()
-                    .find_map(|name| env(name).filter(|home| !home.is_empty()))
-                    .ok_or_else(|| Error::config("HOME", "is not set, and neither is KUBECONFIG"))?;
-                let file = Path::new(&home).join(".kube").join("config");
-                (file.display().to_string(), vec![file])
+                let file = file_at_home(env)
+                    .ok_or_else(|| Error::config("HOME", format!("is not set, and neither is KUBECONFIG; {SET_IT}")))?;
+                (file.display().to_string(), vec![file], SET_IT)
             }
         };
         let mut merged = Kubeconfig { origin, ..Kubeconfig::default() };
@@ -94,10 +101,7 @@ impl Kubeconfig {
                 true => "it names no file".to_owned(),
                 false => format!("looked for {}", choices::list(looked_for.iter().map(AsRef::as_ref))),
             };
-            let rule = format!(
-                "no kubeconfig there ({looked_for}); set KUBECONFIG to one, or run in a pod with a service account"
-            );
-            return Err(Error::config(merged.origin, rule));
+            return Err(Error::config(merged.origin, format!("no kubeconfig there ({looked_for}); {remedy}")));
         }
         Ok(merged)
     }

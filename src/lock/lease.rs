@@ -140,7 +140,7 @@ impl LeaseLock {
                     )),
                 ),
                 (410, _) => (LockErrorKind::Expired, None),
-                (401, _) => (LockErrorKind::Unauthorized, Some("check the credentials".into())),
+                (401, _) => (LockErrorKind::Unauthorized, None),
                 (404, _) => (
                     LockErrorKind::NotFound,
                     Some(format!("check that the namespace `{namespace}` exists and that the URL is an API server's")),
@@ -151,7 +151,7 @@ impl LeaseLock {
             ErrorKind::Timeout => (LockErrorKind::Timeout, None),
             ErrorKind::Interrupted => (LockErrorKind::Interrupted, None),
             ErrorKind::ConnectionClosed => (LockErrorKind::ConnectionClosed, None),
-            ErrorKind::TlsVerification => (LockErrorKind::Untrusted, Some("check the cluster's CA".into())),
+            ErrorKind::TlsVerification => (LockErrorKind::Untrusted, None),
             ErrorKind::BodyTooLarge | ErrorKind::Malformed => (LockErrorKind::Malformed, None),
             ErrorKind::Credentials => (LockErrorKind::Unauthorized, None),
             _ => (LockErrorKind::Unavailable, None),

@@ -76,5 +76,6 @@ fn what_cannot_mend_itself_is_said_to_the_caller() {
             assert!(error.to_string().contains(word), "{name}: {error}");
         }
         assert_eq!(error.to_string().lines().count(), 1, "{name}: {error}");
+        assert!(error.to_string().matches("the credentials").count() <= 1, "{name}: said once: {error}");
     });
 }

@@ -28,6 +28,10 @@ impl Kubeconfig {
         env: Env<'_>,
     ) -> Result<ClientConfig, Error> {
         let name = context.or(self.current_context()).ok_or_else(|| {
+            if self.contexts.is_empty() {
+                let rule = "has no current-context, and no contexts to choose from; name another file";
+                return Error::config(self.origin.clone(), rule);
+            }
             let rule = format!(
                 "has no current-context; choose one with `kubectl config use-context NAME`, or by name with \
                  Kubeconfig::client_config(Some(NAME)); {}",
@@ -52,7 +56,11 @@ impl Kubeconfig {
             None => None,
         };
         let mut config = cluster.config(env, user.is_some_and(Entry::has_certificate))?;
-        config.source = format!("context {name:?} of {}", self.origin);
+        // KUBECONFIG may be set in each process to something else: the file tells two candidates apart.
+        config.source = match self.origin == "KUBECONFIG" {
+            true => format!("context {name:?} of {} in KUBECONFIG", context.file.display()),
+            false => format!("context {name:?} of {}", self.origin),
+        };
         if let Some(namespace) = context.value.namespace.as_ref().filter(|n| !n.is_empty()) {
             config.default_namespace = namespace.clone();
         }

@@ -89,6 +89,8 @@ fn files_are_merged_and_the_first_wins() {
         panic!("{config:?}");
     };
     assert_eq!(path, &scratch.path().join("other/token"));
+    let file = scratch.path().join("other/two");
+    assert_eq!(config.source, format!("context \"c\" of {} in KUBECONFIG", file.display()));
 }
 
 #[test]
@@ -138,7 +140,7 @@ fn home_is_used_without_a_list_and_absence_is_told() {
     let home = OsString::from(scratch.path());
     let env = move |name: &str| (name == "HOME").then(|| home.clone());
     let error = Kubeconfig::load_from(&env).unwrap_err().to_string();
-    assert!(error.contains(".kube") && error.contains("KUBECONFIG"), "{error}");
+    assert!(error.contains(".kube") && error.contains("set KUBECONFIG"), "{error}");
     std::fs::create_dir(scratch.path().join(".kube")).unwrap();
     scratch.file(".kube/config", with_user("{}"));
     let config = ClientConfig::infer_from(&env, Path::new("/nonexistent")).unwrap();
@@ -352,6 +354,7 @@ fn the_files_that_were_looked_for_are_named() {
         error.starts_with("KUBECONFIG: ") && error.contains("and 2 more") && !error.contains("missing-10"),
         "{error}"
     );
+    assert!(error.ends_with("correct it, or unset it"), "a pod's account is not asked while it is set: {error}");
     let nothing = std::env::join_paths(["", ""]).unwrap();
     let error = Kubeconfig::load_from(&move |name| (name == "KUBECONFIG").then(|| nothing.clone())).unwrap_err();
     assert!(error.to_string().contains("names no file"), "{error}");
@@ -371,6 +374,7 @@ fn without_a_current_context_it_is_said_how_to_choose_one() {
     assert!(error.contains("no context named \"prod\"") && error.contains("\"dev 0\""), "{error}");
     let error = load("clusters: []").unwrap_err().to_string();
     assert!(error.contains("no current-context") && error.contains("no contexts"), "{error}");
+    assert!(!error.contains("kubectl"), "there is nothing to choose: {error}");
     let long = load(&format!("current-context: {}", "p".repeat(100_000))).unwrap_err().to_string();
     assert!(long.len() < 1_000, "{} bytes", long.len());
 }
