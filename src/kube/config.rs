@@ -96,7 +96,7 @@ impl ClientConfig {
             return in_cluster::load(env, service_account);
         }
         #[cfg(feature = "kubeconfig")]
-        return Kubeconfig::load_from(env)?.client_config_from(None, env);
+        return Kubeconfig::load_from(env)?.client_config_in(None, env, service_account);
         #[cfg(not(feature = "kubeconfig"))]
         match is_asked_for {
             true => {
@@ -169,7 +169,7 @@ impl ClientConfig {
         }
     }
 
-    /// The namespace of the context or of the service account, else `default`.
+    /// The namespace of the context, else of the pod this runs in, else `default`.
     pub fn default_namespace(&self) -> &str {
         &self.default_namespace
     }

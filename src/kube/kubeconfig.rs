@@ -153,6 +153,9 @@ impl Kubeconfig {
 
     /// What a context means, the current one if none is named. Reads the certificate and key files it refers to.
     ///
+    /// A context that names no namespace means, in a pod, that of the pod, as
+    /// [`in_cluster`](ClientConfig::in_cluster) finds it; elsewhere `default`.
+    ///
     /// `HTTPS_PROXY` and `NO_PROXY` are taken from the environment unless the cluster names a proxy of its own, by the rules
     /// of Go's `golang.org/x/net/http/httpproxy`. Which proxies there are says
     /// [`with_proxy`](ClientConfig::with_proxy).
