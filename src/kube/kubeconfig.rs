@@ -214,8 +214,9 @@ fn parse(file: &Path, bytes: &[u8]) -> Result<File, Error> {
     options.with_snippet = false;
     // Aliases are what YAML bombs are made of; kubeconfigs have next to none.
     let mut budget = serde_saphyr::budget::Budget::default();
-    budget.max_events = 200_000;
-    budget.max_nodes = 100_000;
+    // Ten thousand contexts, or two thousand clusters with a plugin each, are half of this.
+    budget.max_events = 400_000;
+    budget.max_nodes = 200_000;
     budget.max_depth = 64;
     budget.max_aliases = 256;
     budget.max_anchors = 256;
@@ -230,9 +231,23 @@ fn parse(file: &Path, bytes: &[u8]) -> Result<File, Error> {
             Some(at) => format!("is not a valid kubeconfig at line {} column {}", at.line(), at.column()),
             None => "is not a valid kubeconfig".to_owned(),
         };
-        Error::config(file.display().to_string(), rule)
+        Error::config(file.display().to_string(), rule + reason(&e))
     })?;
     Ok(document.unwrap_or_default())
+}
+
+/// What is wrong with a file that other readers take, so that nobody looks for a mistake in what stands there.
+fn reason(e: &serde_saphyr::Error) -> &'static str {
+    use serde_saphyr::Error as E;
+    use serde_saphyr::budget::BudgetBreach;
+    match e.without_snippet() {
+        E::DuplicateMappingKey { .. } => ", where a key stands for the second time",
+        E::MultipleDocuments { .. } | E::Budget { breach: BudgetBreach::Documents { .. }, .. } => {
+            ", where a second document begins"
+        }
+        E::Budget { .. } => ", where it gets larger or deeper than is read",
+        _ => "",
+    }
 }
 
 #[cfg(test)]

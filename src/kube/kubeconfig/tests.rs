@@ -268,9 +268,13 @@ fn what_may_have_been_meant_otherwise_is_refused() {
     use base64::Engine;
     let bundle = base64::prelude::BASE64_STANDARD.encode(format!("{CA}{broken}"));
     for (text, expected) in [
-        (plain.replace("token: hunter2", "token: hunter2, token: hunter3"), "line"),
-        (format!("{plain}current-context: z\n"), "line"),
-        (format!("{plain}---\n{plain}"), "line"),
+        (
+            plain.replace("token: hunter2", "token: hunter2, token: hunter3"),
+            "line 13 column 27, where a key stands for the second time",
+        ),
+        (format!("{plain}current-context: z\n"), "line 14 column 1, where a key stands for the second time"),
+        (format!("{plain}unknown: 1\nunknown: 2\n"), "line 15 column 1, where a key stands for the second time"),
+        (format!("{plain}---\n{plain}"), "line 14 column 1, where a second document begins"),
         (plain.replace("user: u,", "user: nobody,"), "contexts[c].user"),
         (with(&format!("{{ server: 'https://a', certificate-authority-data: {bundle} }}"), "{}"), "is not valid PEM"),
     ] {
@@ -405,6 +409,19 @@ fn without_a_current_context_it_is_said_how_to_choose_one() {
     assert!(error.contains("no current-context") && error.contains("no contexts"), "{error}");
     let long = load(&format!("current-context: {}", "p".repeat(100_000))).unwrap_err().to_string();
     assert!(long.len() < 1_000, "{} bytes", long.len());
+}
+
+#[test]
+fn ten_thousand_contexts_are_read_and_what_is_too_many_says_so() {
+    let contexts = |count: usize| {
+        let context =
+            |i: usize| format!("- {{ name: n{i}/k/u, context: {{ cluster: k, user: u, namespace: n{i} }} }}\n");
+        let contexts: String = (0..count).map(context).collect();
+        with_user("{ token: sesame }").replace("contexts:\n", &format!("contexts:\n{contexts}"))
+    };
+    assert_eq!(load(&contexts(10_000)).unwrap().default_namespace(), "jobs");
+    let error = load(&contexts(30_000)).unwrap_err().to_string();
+    assert!(error.contains("column") && error.ends_with("where it gets larger or deeper than is read"), "{error}");
 }
 
 #[test]
