@@ -86,6 +86,16 @@ pub const MUTANTS: &[Mutant] = &[
         caught_by: Unit("failure_log::tests::what_was_told_in_a_low_voice_and_goes_on_is_told_aloud"),
     },
     Mutant {
+        name: "a token file that is gone is told of at each request",
+        why: "a line every two seconds hides all others",
+        edits: &[Edit {
+            file: CREDENTIALS,
+            old: "(Ok(value), is_new.then_some(why))",
+            new: "(Ok(value), (is_new || true).then_some(why))",
+        }],
+        caught_by: Unit("kube::credentials::tests::why_an_old_token_is_kept_is_told_once"),
+    },
+    Mutant {
         name: "a warning stands when the reason has changed since",
         why: "whoever reads it believes that it fails to this day",
         edits: &[Edit {
