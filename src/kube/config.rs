@@ -421,6 +421,10 @@ impl Impersonation {
             return Ok(Vec::new());
         };
         let value = |field: &str, text: &str| {
+            // The server takes them off, and whoever is without them is somebody else.
+            if text.trim_matches([' ', '\t']) != text {
+                return Err(Error::config(format!("users[].{field}"), "begins or ends with a blank"));
+            }
             HeaderValue::from_bytes(text.as_bytes())
                 .map_err(|_| Error::config(format!("users[].{field}"), "holds a control character"))
         };
@@ -513,6 +517,11 @@ mod tests {
                 "impersonate-extra-example.com%2fscopes=y",
             ]
         );
+        for (user, group) in [(" jane", "a"), ("jane\t", "a"), ("jane", "a ")] {
+            let blank =
+                Impersonation { user: Some(user.into()), groups: vec![group.into()], ..Impersonation::default() };
+            assert!(blank.headers().unwrap_err().to_string().contains("begins or ends with a blank"), "{user:?}");
+        }
         let groups_only = Impersonation { groups: vec!["a".into()], ..Impersonation::default() };
         assert!(groups_only.headers().unwrap_err().to_string().contains("users[].as"));
     }
