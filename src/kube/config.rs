@@ -95,6 +95,11 @@ impl ClientConfig {
         if !is_asked_for && in_cluster::is_inside(env, service_account) {
             return in_cluster::load(env, service_account);
         }
+        // Of a pod that has neither, the token is what somebody has left out.
+        #[cfg(feature = "kubeconfig")]
+        if !is_asked_for && in_cluster::is_told_of_a_server(env) && !Kubeconfig::is_at_home(env) {
+            return in_cluster::load(env, service_account);
+        }
         #[cfg(feature = "kubeconfig")]
         return Kubeconfig::load_from(env)?.client_config_in(None, env, service_account);
         #[cfg(not(feature = "kubeconfig"))]

@@ -19,7 +19,12 @@ const PORT: &str = "KUBERNETES_SERVICE_PORT";
 const NAMESPACE: &str = "POD_NAMESPACE";
 
 pub(super) fn is_inside(env: Env<'_>, directory: &Path) -> bool {
-    env(HOST).is_some_and(|host| !host.is_empty()) && directory.join("token").is_file()
+    is_told_of_a_server(env) && directory.join("token").is_file()
+}
+
+/// Whether this is a pod, with a service account or without.
+pub(super) fn is_told_of_a_server(env: Env<'_>) -> bool {
+    env(HOST).is_some_and(|host| !host.is_empty())
 }
 
 pub(super) fn load(env: Env<'_>, directory: &Path) -> Result<ClientConfig, Error> {
@@ -151,6 +156,17 @@ mod tests {
         assert!(infer(Some(named.into()), true).unwrap_err().to_string().contains("KUBECONFIG"));
         assert_eq!(server(infer(Some("".into()), true)), "https://10.0.0.1:6443");
         assert_eq!(server(infer(None, true)), "https://10.0.0.1:6443");
+    }
+
+    #[test]
+    fn of_a_pod_without_a_token_it_is_said_who_left_it_out() {
+        let (account, home) = (Scratch::new(), Scratch::new());
+        for home in [None, Some(home.path().as_os_str().to_owned())] {
+            let base = env("10.0.0.1");
+            let env = move |name: &str| if name == "HOME" { home.clone() } else { base(name) };
+            let error = ClientConfig::infer_from(&env, account.path()).unwrap_err().to_string();
+            assert!(error.contains("token") && error.contains("automountServiceAccountToken"), "{error}");
+        }
     }
 
     #[cfg(feature = "kubeconfig")]

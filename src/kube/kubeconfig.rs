@@ -68,11 +68,8 @@ impl Kubeconfig {
         let (origin, files) = match env("KUBECONFIG").filter(|list| !list.is_empty()) {
             Some(list) => ("KUBECONFIG".to_owned(), split_paths(&list)),
             None => {
-                let home = ["HOME", "USERPROFILE"]
-                    .into_iter()
-                    .find_map(|name| env(name).filter(|home| !home.is_empty()))
-                    .ok_or_else(|| Error::config("HOME", "is not set, and neither is KUBECONFIG"))?;
-                let file = Path::new(&home).join(".kube").join("config");
+                let file =
+                    file_at_home(env).ok_or_else(|| Error::config("HOME", "is not set, and neither is KUBECONFIG"))?;
                 (file.display().to_string(), vec![file])
             }
         };
@@ -100,6 +97,11 @@ impl Kubeconfig {
             return Err(Error::config(merged.origin, rule));
         }
         Ok(merged)
+    }
+
+    /// Whether `~/.kube/config` is there.
+    pub(super) fn is_at_home(env: Env<'_>) -> bool {
+        file_at_home(env).is_some_and(|file| file.exists())
     }
 
     /// Reads one file.
@@ -181,6 +183,11 @@ impl Kubeconfig {
         add_all(&mut self.users, file, "users", parsed.users)?;
         add_all(&mut self.contexts, file, "contexts", parsed.contexts)
     }
+}
+
+fn file_at_home(env: Env<'_>) -> Option<PathBuf> {
+    let home = ["HOME", "USERPROFILE"].into_iter().find_map(|name| env(name).filter(|home| !home.is_empty()))?;
+    Some(Path::new(&home).join(".kube").join("config"))
 }
 
 fn split_paths(list: &OsString) -> Vec<PathBuf> {
