@@ -14,6 +14,8 @@ const SELDOM: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(crate) struct FailureLog {
     fails: Option<(LockErrorKind, Level)>,
+    /// Whether the last that was told aloud is that it fails.
+    stands: bool,
     /// When it was last told aloud that it fails.
     told_at: Option<Moment>,
 }
@@ -31,15 +33,16 @@ impl FailureLog {
         self.fails = Some((kind, level));
         if level == Level::Warn {
             self.told_at = Some(now);
+            self.stands = true;
         }
         Some(level)
     }
 
     /// At which level to tell that it works again; `None` if it has not failed.
     pub(crate) fn works(&mut self) -> Option<Level> {
-        let (_, told) = self.fails.take()?;
-        // A line that it fails is not left standing.
-        Some(if told == Level::Warn { Level::Info } else { Level::Debug })
+        self.fails.take()?;
+        // A line that it fails is not left standing, also when it went on to fail for another reason.
+        Some(if std::mem::take(&mut self.stands) { Level::Info } else { Level::Debug })
     }
 }
 
@@ -61,6 +64,17 @@ mod tests {
         }
         assert_eq!(log.works(), Some(Level::Info));
         assert_eq!(log.works(), None);
+    }
+
+    #[test]
+    fn what_was_told_aloud_ends_aloud_though_the_reason_has_changed() {
+        let mut log = FailureLog::default();
+        // A server that was away, and says 403 while it starts.
+        assert_eq!(log.failed(at(0), LockErrorKind::Unavailable), Some(Level::Warn));
+        assert_eq!(log.failed(at(20), LockErrorKind::Forbidden), Some(Level::Debug));
+        assert_eq!(log.works(), Some(Level::Info));
+        assert_eq!(log.failed(at(21), LockErrorKind::Unavailable), Some(Level::Debug));
+        assert_eq!(log.works(), Some(Level::Debug));
     }
 
     #[test]

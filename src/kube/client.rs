@@ -149,7 +149,7 @@ impl Client {
         Ok(Client { shared: Arc::new(shared) })
     }
 
-    /// The namespace of the context or of the service account, else `default`.
+    /// The namespace of the context, else of the pod this runs in, else `default`.
     pub fn default_namespace(&self) -> &str {
         &self.shared.default_namespace
     }

@@ -16,8 +16,6 @@ use super::error::Error;
 #[cfg(feature = "kubeconfig")]
 use super::exec::{ExecPlugin, ExecStderr};
 use super::in_cluster;
-#[cfg(feature = "kubeconfig")]
-use super::kubeconfig::file_at_home;
 use super::proxy::Proxy;
 use super::secret::Secret;
 use super::tls::{Identity, IdentitySource, PemSource, TlsSettings, certificates};
@@ -100,11 +98,10 @@ impl ClientConfig {
         #[cfg(feature = "kubeconfig")]
         {
             // A pod without a token is told about the token: nobody wants a kubeconfig there.
-            let is_at_home = || file_at_home(env).is_some_and(|file| file.exists());
-            if !is_asked_for && in_cluster::is_in_a_pod(env) && !is_at_home() {
+            if !is_asked_for && in_cluster::is_in_a_pod(env) && !Kubeconfig::is_at_home(env) {
                 return in_cluster::load(env, service_account);
             }
-            Kubeconfig::load_from(env)?.client_config_from(None, env)
+            Kubeconfig::load_from(env)?.client_config_in(None, env, service_account)
         }
         #[cfg(not(feature = "kubeconfig"))]
         match is_asked_for {
@@ -179,7 +176,7 @@ impl ClientConfig {
         }
     }
 
-    /// The namespace of the context or of the service account, else `default`.
+    /// The namespace of the context, else of the pod this runs in, else `default`.
     pub fn default_namespace(&self) -> &str {
         &self.default_namespace
     }
@@ -442,6 +439,10 @@ impl Impersonation {
             return Ok(Vec::new());
         };
         let value = |field: &str, text: &str| {
+            // The server takes them off, and whoever is without them is somebody else.
+            if text.trim_matches([' ', '\t']) != text {
+                return Err(Error::config(format!("users[].{field}"), "begins or ends with a blank"));
+            }
             HeaderValue::from_bytes(text.as_bytes())
                 .map_err(|_| Error::config(format!("users[].{field}"), "holds a control character"))
         };
@@ -534,6 +535,11 @@ mod tests {
                 "impersonate-extra-example.com%2fscopes=y",
             ]
         );
+        for (user, group) in [(" jane", "a"), ("jane\t", "a"), ("jane", "a ")] {
+            let blank =
+                Impersonation { user: Some(user.into()), groups: vec![group.into()], ..Impersonation::default() };
+            assert!(blank.headers().unwrap_err().to_string().contains("begins or ends with a blank"), "{user:?}");
+        }
         let groups_only = Impersonation { groups: vec!["a".into()], ..Impersonation::default() };
         assert!(groups_only.headers().unwrap_err().to_string().contains("users[].as"));
     }

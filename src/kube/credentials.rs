@@ -46,7 +46,15 @@ pub(super) struct Limits<'a> {
 
 pub(super) struct TokenFile {
     path: PathBuf,
-    cached: Mutex<Option<(HeaderValue, Instant)>>,
+    cached: Mutex<Cached>,
+}
+
+/// What a token file held when it could be read last.
+#[derive(Default)]
+struct Cached {
+    token: Option<(HeaderValue, Instant)>,
+    /// Why it could not be read since, as it was told.
+    refused: Option<String>,
 }
 
 impl Credentials {
@@ -78,7 +86,7 @@ impl Auth {
                 ),
                 ..Credentials::default()
             }),
-            AuthConfig::TokenFile(path) => Auth::TokenFile(TokenFile { path, cached: Mutex::new(None) }),
+            AuthConfig::TokenFile(path) => Auth::TokenFile(TokenFile { path, cached: Mutex::default() }),
             #[cfg(feature = "kubeconfig")]
             AuthConfig::Exec(plugin) => Auth::Exec(Box::new(ExecSource::new(*plugin))),
         })
@@ -116,29 +124,41 @@ impl Auth {
 
 impl TokenFile {
     fn current(&self) -> Result<HeaderValue, Error> {
+        let (token, why) = self.look();
+        if let Some(why) = why {
+            log::warn!("kube: keeping the token that was read before: {why}");
+        }
+        token
+    }
+
+    /// The token to use now, and why it is an old one, if that has not been told yet.
+    fn look(&self) -> (Result<HeaderValue, Error>, Option<String>) {
         let mut cached = self.cached.lock();
-        if let Some((value, read_at)) = &*cached
+        if let Some((value, read_at)) = &cached.token
             && read_at.elapsed() < TOKEN_AGE
         {
-            return Ok(value.clone());
+            return (Ok(value.clone()), None);
         }
-        match (read_token(&self.path), &*cached) {
+        match (read_token(&self.path), &cached.token) {
             (Ok(value), _) => {
-                *cached = Some((value.clone(), Instant::now()));
-                Ok(value)
+                cached.read(&value);
+                (Ok(value), None)
             }
             // A token that was good a minute ago is a better guess than none: the file may be about to be replaced.
             (Err(e), Some((value, _))) => {
-                log::warn!("kube: keeping the token that was read before: {e}");
-                Ok(value.clone())
+                let (value, why) = (value.clone(), e.to_string());
+                // Each request tries the file again, and there is one every two seconds.
+                let is_new = cached.refused.as_ref() != Some(&why);
+                cached.refused = Some(why.clone());
+                (Ok(value), is_new.then_some(why))
             }
-            (Err(e), None) => Err(e),
+            (Err(e), None) => (Err(e), None),
         }
     }
 
     fn read_again(&self) -> Result<HeaderValue, Error> {
         let value = read_token(&self.path)?;
-        *self.cached.lock() = Some((value.clone(), Instant::now()));
+        self.cached.lock().read(&value);
         Ok(value)
     }
 
@@ -146,9 +166,15 @@ impl TokenFile {
     #[cfg(test)]
     fn age(&self) {
         let mut cached = self.cached.lock();
-        if let Some((_, read_at)) = &mut *cached {
+        if let Some((_, read_at)) = &mut cached.token {
             *read_at = read_at.checked_sub(TOKEN_AGE).unwrap();
         }
+    }
+}
+
+impl Cached {
+    fn read(&mut self, value: &HeaderValue) {
+        *self = Cached { token: Some((value.clone(), Instant::now())), refused: None };
     }
 }
 
@@ -184,7 +210,7 @@ mod tests {
     fn file(name: &str, content: &str) -> TokenFile {
         let path = std::env::temp_dir().join(format!("leasehold-{name}-{}", std::process::id()));
         std::fs::write(&path, content).unwrap();
-        TokenFile { path, cached: Mutex::new(None) }
+        TokenFile { path, cached: Mutex::default() }
     }
 
     #[test]
@@ -198,6 +224,30 @@ mod tests {
         std::fs::remove_file(&token.path).unwrap();
         token.age();
         assert_eq!(token.current().unwrap(), "Bearer two");
+    }
+
+    #[test]
+    fn why_an_old_token_is_kept_is_told_once() {
+        let token = file("token-told", "one");
+        assert_eq!(token.current().unwrap(), "Bearer one");
+        token.age();
+        let told = |what: &str| {
+            let (value, why) = token.look();
+            assert_eq!(value.unwrap(), "Bearer one");
+            assert!(why.is_some_and(|why| why.contains("token-told") && why.contains(what)), "{what}");
+            for _ in 0..3 {
+                assert_eq!(token.look().1, None);
+            }
+        };
+        std::fs::remove_file(&token.path).unwrap();
+        told("cannot be read");
+        std::fs::write(&token.path, "").unwrap();
+        told("is empty");
+        std::fs::write(&token.path, "one").unwrap();
+        assert_eq!(token.look().1, None);
+        token.age();
+        std::fs::remove_file(&token.path).unwrap();
+        told("cannot be read");
     }
 
     #[test]

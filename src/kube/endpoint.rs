@@ -58,7 +58,8 @@ impl Endpoint {
         Ok(Endpoint { scheme, authority, host, zone, port, prefix: path.path().trim_end_matches('/').to_owned() })
     }
 
-    /// A server URL that may lack a scheme: it is `https` if something else says that it is to be, as in client-go.
+    /// A server URL that may lack a scheme: it is `https` if something else says that it is to be, as in client-go's
+    /// `rest.Config`. Its clientcmd asks before it has read the rest of the kubeconfig, and takes all of these for `http`.
     #[cfg(feature = "kubeconfig")]
     pub(super) fn parse_by_tls(url: &str, place: &str, has_tls: bool) -> Result<Self, Error> {
         match has_tls && !url.trim().is_empty() && !url.contains("://") {

@@ -52,15 +52,30 @@ pub(super) fn load(env: Env<'_>, directory: &Path) -> Result<ClientConfig, Error
     certificates(ca.bytes()).map_err(|rule| Error::config("ca.crt", ca.breaks(rule)))?;
     config.tls.ca = Some(ca);
     config.auth = AuthConfig::TokenFile(directory.join("token"));
-    // The file is absent in hand-made mounts; the namespace then has to be named elsewhere.
-    let of_file = || read("namespace").ok().and_then(|bytes| String::from_utf8(bytes).ok());
-    let of_pod = env(NAMESPACE).and_then(|name| name.into_string().ok());
-    let is_named = |name: &String| !name.trim().is_empty();
-    if let Some(namespace) = of_pod.filter(is_named).or_else(of_file).filter(is_named) {
-        config.default_namespace = namespace.trim().to_owned();
+    if let Some(namespace) = namespace(env, directory) {
+        config.default_namespace = namespace;
     }
     config.proxy = Proxy::from_env(env, &config.endpoint)?;
     Ok(config)
+}
+
+/// The namespace of the pod, if it is known.
+fn namespace(env: Env<'_>, directory: &Path) -> Option<String> {
+    // The file is absent in hand-made mounts; the namespace then has to be named elsewhere.
+    let of_file = || read_file(&directory.join("namespace")).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    let of_pod = env(NAMESPACE).and_then(|name| name.into_string().ok());
+    let is_named = |name: &String| !name.trim().is_empty();
+    let found = of_pod.filter(is_named).or_else(of_file).filter(is_named);
+    found.map(|namespace| namespace.trim().to_owned())
+}
+
+/// What a context means in a pod that names no namespace: that of the pod, whichever cluster it leads to.
+///
+/// A candidate on client-go with the same kubeconfig campaigns there (`Namespace` in clientcmd's
+/// `merged_client_builder.go`), and another namespace is another leader.
+#[cfg(feature = "kubeconfig")]
+pub(super) fn namespace_around(env: Env<'_>, directory: &Path) -> Option<String> {
+    is_inside(env, directory).then(|| namespace(env, directory)).flatten()
 }
 
 #[cfg(test)]
@@ -164,6 +179,46 @@ mod tests {
     }
 
     #[test]
+    fn of_a_pod_without_a_token_it_is_said_who_left_it_out() {
+        let (account, home) = (Scratch::new(), Scratch::new());
+        for home in [None, Some(home.path().as_os_str().to_owned())] {
+            let base = env("10.0.0.1");
+            let env = move |name: &str| if name == "HOME" { home.clone() } else { base(name) };
+            let error = ClientConfig::infer_from(&env, account.path()).unwrap_err().to_string();
+            assert!(error.contains("token") && error.contains("automountServiceAccountToken"), "{error}");
+        }
+    }
+
+    #[cfg(feature = "kubeconfig")]
+    #[test]
+    fn a_context_without_a_namespace_is_in_that_of_the_pod() {
+        let account = Scratch::new();
+        account.file("namespace", "jobs\n");
+        let namespace = |in_context: &str, of_pod: Option<&'static str>, in_pod: bool| {
+            let context = format!("{{cluster: c, namespace: '{in_context}'}}");
+            let text = format!(
+                "{{clusters: [{{name: c, cluster: {{server: 'https://a'}}}}], \
+                 contexts: [{{name: x, context: {context}}}], current-context: x}}"
+            );
+            let kubeconfig = account.file("config", text);
+            let base = env("10.0.0.1");
+            let env = move |name: &str| match name {
+                "KUBECONFIG" => Some(kubeconfig.clone().into()),
+                NAMESPACE => of_pod.map(Into::into),
+                _ if in_pod => base(name),
+                _ => None,
+            };
+            ClientConfig::infer_from(&env, account.path()).unwrap().default_namespace().to_owned()
+        };
+        assert_eq!(namespace("", Some("of-the-pod"), true), "default", "without a token this is no pod");
+        account.file("token", "sesame");
+        assert_eq!(namespace("", Some("of-the-pod"), true), "of-the-pod");
+        assert_eq!(namespace("", None, true), "jobs");
+        assert_eq!(namespace("of-the-context", Some("of-the-pod"), true), "of-the-context");
+        assert_eq!(namespace("", Some("of-the-pod"), false), "default");
+    }
+
+    #[test]
     fn what_is_missing_is_named() {
         let account = Scratch::new();
         let error = load(&|_| None, account.path()).unwrap_err().to_string();
@@ -171,6 +226,8 @@ mod tests {
         let error = load(&env("10.0.0.1"), account.path()).unwrap_err().to_string();
         assert!(error.contains("token") && error.contains("automount"), "{error}");
         account.file("token", "sesame");
+        let error = load(&env("10.0.0.1"), account.path()).unwrap_err().to_string();
+        assert!(error.contains("ca.crt") && error.contains("cannot be read"), "{error}");
         account.file("ca.crt", "no certificate");
         let error = load(&env("10.0.0.1"), account.path()).unwrap_err().to_string();
         assert!(error.contains("ca.crt"), "{error}");

@@ -45,12 +45,6 @@ pub struct Kubeconfig {
 /// What to do where nothing is configured.
 const SET_IT: &str = "set KUBECONFIG to a kubeconfig, or run in a pod with a service account";
 
-/// `~/.kube/config`, whether it is there or not; `None` without a home.
-pub(super) fn file_at_home(env: Env<'_>) -> Option<PathBuf> {
-    let home = ["HOME", "USERPROFILE"].into_iter().find_map(|name| env(name).filter(|home| !home.is_empty()))?;
-    Some(Path::new(&home).join(".kube").join("config"))
-}
-
 /// A named entry with the file it stands in: relative paths in it are relative to that.
 #[derive(Clone, Debug)]
 struct Entry<T> {
@@ -106,6 +100,11 @@ impl Kubeconfig {
         Ok(merged)
     }
 
+    /// Whether `~/.kube/config` is there.
+    pub(super) fn is_at_home(env: Env<'_>) -> bool {
+        file_at_home(env).is_some_and(|file| file.exists())
+    }
+
     /// Reads one file.
     ///
     /// # Errors
@@ -157,6 +156,9 @@ impl Kubeconfig {
 
     /// What a context means, the current one if none is named. Reads the certificate and key files it refers to.
     ///
+    /// A context that names no namespace means, in a pod, that of the pod, as
+    /// [`in_cluster`](ClientConfig::in_cluster) finds it; elsewhere `default`.
+    ///
     /// `HTTPS_PROXY` and `NO_PROXY` are taken from the environment unless the cluster names a proxy of its own, by the rules
     /// of Go's `golang.org/x/net/http/httpproxy`. Which proxies there are says
     /// [`with_proxy`](ClientConfig::with_proxy).
@@ -182,6 +184,11 @@ impl Kubeconfig {
         add_all(&mut self.users, file, "users", parsed.users)?;
         add_all(&mut self.contexts, file, "contexts", parsed.contexts)
     }
+}
+
+fn file_at_home(env: Env<'_>) -> Option<PathBuf> {
+    let home = ["HOME", "USERPROFILE"].into_iter().find_map(|name| env(name).filter(|home| !home.is_empty()))?;
+    Some(Path::new(&home).join(".kube").join("config"))
 }
 
 fn split_paths(list: &OsString) -> Vec<PathBuf> {
@@ -215,8 +222,9 @@ fn parse(file: &Path, bytes: &[u8]) -> Result<File, Error> {
     options.with_snippet = false;
     // Aliases are what YAML bombs are made of; kubeconfigs have next to none.
     let mut budget = serde_saphyr::budget::Budget::default();
-    budget.max_events = 200_000;
-    budget.max_nodes = 100_000;
+    // Ten thousand contexts, or two thousand clusters with a plugin each, are half of this.
+    budget.max_events = 400_000;
+    budget.max_nodes = 200_000;
     budget.max_depth = 64;
     budget.max_aliases = 256;
     budget.max_anchors = 256;
@@ -231,9 +239,23 @@ fn parse(file: &Path, bytes: &[u8]) -> Result<File, Error> {
             Some(at) => format!("is not a valid kubeconfig at line {} column {}", at.line(), at.column()),
             None => "is not a valid kubeconfig".to_owned(),
         };
-        Error::config(file.display().to_string(), rule)
+        Error::config(file.display().to_string(), rule + reason(&e))
     })?;
     Ok(document.unwrap_or_default())
+}
+
+/// What is wrong with a file that other readers take, so that nobody looks for a mistake in what stands there.
+fn reason(e: &serde_saphyr::Error) -> &'static str {
+    use serde_saphyr::Error as E;
+    use serde_saphyr::budget::BudgetBreach;
+    match e.without_snippet() {
+        E::DuplicateMappingKey { .. } => ", where a key stands for the second time",
+        E::MultipleDocuments { .. } | E::Budget { breach: BudgetBreach::Documents { .. }, .. } => {
+            ", where a second document begins"
+        }
+        E::Budget { .. } => ", where it gets larger or deeper than is read",
+        _ => "",
+    }
 }
 
 #[cfg(test)]

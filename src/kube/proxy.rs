@@ -266,7 +266,10 @@ mod tests {
         let env = |name: &str| {
             Some(OsString::from(match name {
                 "https_proxy" => "proxy:3128",
-                "NO_PROXY" => "10.0.0.0/8, .internal,example.com:8443,fd00::/8,[::2],192.0.2.1",
+                "NO_PROXY" => {
+                    "10.0.0.0/8, .internal,example.com:8443,fd00::/8,[::2],192.0.2.1,*.wild.test,*tame.test,\
+                     named.test:https,.51.100.7,::ffff:203.0.113.1"
+                }
                 _ => return None,
             }))
         };
@@ -282,6 +285,8 @@ mod tests {
             "https://[fd12::1]",
             "https://[::2]",
             "https://192.0.2.1",
+            "https://a.wild.test",
+            "https://203.0.113.1",
             "http://api.test",
         ] {
             assert!(!proxied(url), "{url}");
@@ -292,6 +297,11 @@ mod tests {
             "https://example.com",
             "https://notexample.com:8443",
             "https://192.0.2.10",
+            "https://wild.test",
+            "https://tame.test",
+            "https://a.tame.test",
+            "https://named.test",
+            "https://198.51.100.7",
             "https://api.test",
         ] {
             assert!(proxied(url), "{url}");

@@ -61,6 +61,7 @@ const EXEC_RUN: &str = "src/kube/exec/run.rs";
 const EXEC_SCHEDULE: &str = "src/kube/exec/schedule.rs";
 const EXEC_SOURCE: &str = "src/kube/exec/source.rs";
 const EXEC_STDERR: &str = "src/kube/exec/stderr.rs";
+const EXEMPT: &str = "src/kube/proxy/exempt.rs";
 const FAILURE_LOG: &str = "src/failure_log.rs";
 const GUARD: &str = "src/guard.rs";
 const HEALTH: &str = "src/health.rs";

@@ -11,6 +11,9 @@ use crate::kube::rfc3339;
 use crate::kube::secret::Secret;
 use crate::kube::tls::Identity;
 
+/// Go's zero time, as a plugin writes it that has none to tell. client-go takes it for no expiry at all.
+const NO_TIME: &str = "0001-01-01T00:00:00Z";
+
 /// What a run has brought.
 pub(super) struct Issued {
     pub(super) credentials: Credentials,
@@ -40,7 +43,9 @@ impl ExecPlugin {
     pub(super) fn parse(&self, output: &[u8]) -> Result<Raw, Error> {
         let failed = |detail: String| Error::new(ErrorKind::Credentials, detail);
         // What the parser says may quote the output, so only the position is told.
-        let answer: ExecCredential = serde_json::from_slice(output).map_err(|e| {
+        // PowerShell writes a mark in front of UTF-8, and client-go takes no offence.
+        let json = output.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(output);
+        let answer: ExecCredential = serde_json::from_slice(json).map_err(|e| {
             failed(format!(
                 "did not print an ExecCredential as JSON (line {} column {}; {} bytes, not shown)",
                 e.line(),
@@ -61,7 +66,7 @@ impl ExecPlugin {
 impl Raw {
     /// The credentials in it; the error is the rule that it breaks.
     pub(super) fn issue(self) -> Result<Issued, String> {
-        let expires = match &self.expiration_timestamp {
+        let expires = match self.expiration_timestamp.as_deref().filter(|text| *text != NO_TIME) {
             Some(text) => Some(
                 rfc3339::parse(text)
                     .ok_or("gave an expirationTimestamp that is not RFC 3339, such as 2026-01-02T03:04:05Z")?,

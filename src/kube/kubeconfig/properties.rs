@@ -106,6 +106,9 @@ fn assert_says_only_where(files: &[(PathBuf, Vec<u8>)], error: &Error) {
         let rule = words(&text[path.display().to_string().len()..]);
         let known = [
             ": is not a valid kubeconfig at line 1 column 1",
+            ": is not a valid kubeconfig at line 1 column 1, where a key stands for the second time",
+            ": is not a valid kubeconfig at line 1 column 1, where a second document begins",
+            ": is not a valid kubeconfig at line 1 column 1, where it gets larger or deeper than is read",
             ": is not a valid kubeconfig",
             ": is not UTF-8 text",
             ": is not UTF-16 text, which its byte order mark promises",

@@ -1,6 +1,6 @@
 //! From the names in a context to a configuration.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -12,6 +12,7 @@ use crate::kube::config::{AuthConfig, ClientConfig, Env, Impersonation};
 use crate::kube::endpoint::Endpoint;
 use crate::kube::error::Error;
 use crate::kube::exec::{ExecOptions, ExecPlugin};
+use crate::kube::in_cluster;
 use crate::kube::proxy::Proxy;
 use crate::kube::secret::Secret;
 use crate::kube::tls::{Identity, IdentitySource, PemSource, certificates};
@@ -26,6 +27,15 @@ impl Kubeconfig {
         &self,
         context: Option<&str>,
         env: Env<'_>,
+    ) -> Result<ClientConfig, Error> {
+        self.client_config_in(context, env, Path::new(in_cluster::DIRECTORY))
+    }
+
+    pub(in crate::kube) fn client_config_in(
+        &self,
+        context: Option<&str>,
+        env: Env<'_>,
+        service_account: &Path,
     ) -> Result<ClientConfig, Error> {
         let name = context.or(self.current_context()).ok_or_else(|| {
             if self.contexts.is_empty() {
@@ -61,8 +71,9 @@ impl Kubeconfig {
             true => format!("context {name:?} of {} in KUBECONFIG", context.file.display()),
             false => format!("context {name:?} of {}", self.origin),
         };
-        if let Some(namespace) = context.value.namespace.as_ref().filter(|n| !n.is_empty()) {
-            config.default_namespace = namespace.clone();
+        let of_context = context.value.namespace.clone().filter(|n| !n.is_empty());
+        if let Some(namespace) = of_context.or_else(|| in_cluster::namespace_around(env, service_account)) {
+            config.default_namespace = namespace;
         }
         if let Some(user) = user {
             user.apply(&mut config, cluster)?;

@@ -264,6 +264,42 @@ fn broken_rules_name_file_field_and_remedy() {
 }
 
 #[test]
+fn what_may_have_been_meant_otherwise_is_refused() {
+    let plain = with_user("{ token: hunter2 }");
+    let broken = "-----BEGIN CERTIFICATE-----\nhunter2!\n-----END CERTIFICATE-----\n";
+    use base64::Engine;
+    let bundle = base64::prelude::BASE64_STANDARD.encode(format!("{CA}{broken}"));
+    for (text, expected) in [
+        (
+            plain.replace("token: hunter2", "token: hunter2, token: hunter3"),
+            "line 13 column 27, where a key stands for the second time",
+        ),
+        (format!("{plain}current-context: z\n"), "line 14 column 1, where a key stands for the second time"),
+        (format!("{plain}unknown: 1\nunknown: 2\n"), "line 15 column 1, where a key stands for the second time"),
+        (format!("{plain}---\n{plain}"), "line 14 column 1, where a second document begins"),
+        (plain.replace("user: u,", "user: nobody,"), "contexts[c].user"),
+        (with(&format!("{{ server: 'https://a', certificate-authority-data: {bundle} }}"), "{}"), "is not valid PEM"),
+    ] {
+        let error = load(&text).unwrap_err().to_string();
+        assert!(error.contains(expected) && !error.contains("hunter"), "{error}");
+    }
+}
+
+#[test]
+fn what_can_have_only_one_meaning_is_taken_though_client_go_refuses_it() {
+    let v1 = "apiVersion: client.authentication.k8s.io/v1";
+    for text in [
+        with_user("{ token: sesame }").replace("kind: Config", "kind: Other"),
+        with_user("{ token: 12345678 }").replace("namespace: jobs", "namespace: 7"),
+        with_user("{ token: sesame, password: hunter2 }"),
+        with_user(&format!("{{ exec: {{ {v1}, command: a }} }}")),
+        with("{ server: 'https://a', proxy-url: 'proxy.test:3128' }", "{}"),
+    ] {
+        load(&text).unwrap_or_else(|e| panic!("{text}: {e}"));
+    }
+}
+
+#[test]
 fn to_verify_by_an_authority_and_not_to_verify_at_all_is_a_contradiction() {
     use base64::Engine;
     let data = base64::prelude::BASE64_STANDARD.encode(CA);
@@ -377,6 +413,19 @@ fn without_a_current_context_it_is_said_how_to_choose_one() {
     assert!(!error.contains("kubectl"), "there is nothing to choose: {error}");
     let long = load(&format!("current-context: {}", "p".repeat(100_000))).unwrap_err().to_string();
     assert!(long.len() < 1_000, "{} bytes", long.len());
+}
+
+#[test]
+fn ten_thousand_contexts_are_read_and_what_is_too_many_says_so() {
+    let contexts = |count: usize| {
+        let context =
+            |i: usize| format!("- {{ name: n{i}/k/u, context: {{ cluster: k, user: u, namespace: n{i} }} }}\n");
+        let contexts: String = (0..count).map(context).collect();
+        with_user("{ token: sesame }").replace("contexts:\n", &format!("contexts:\n{contexts}"))
+    };
+    assert_eq!(load(&contexts(10_000)).unwrap().default_namespace(), "jobs");
+    let error = load(&contexts(30_000)).unwrap_err().to_string();
+    assert!(error.contains("column") && error.ends_with("where it gets larger or deeper than is read"), "{error}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::kube::endpoint::Endpoint;
 /// Whether `NO_PROXY` names the target: by `*`, address, network, domain (with its subdomains) or `.domain`.
 pub(super) fn is_exempt(list: &str, target: &Endpoint) -> bool {
     let host = target.host().trim_end_matches('.').to_ascii_lowercase();
-    let address = host.parse::<IpAddr>().ok();
+    let address = host.parse::<IpAddr>().ok().map(|address| address.to_canonical());
     list.split(',').map(str::trim).filter(|e| !e.is_empty()).any(|entry| {
         let entry = entry.to_ascii_lowercase();
         if entry == "*" {
@@ -19,17 +19,22 @@ pub(super) fn is_exempt(list: &str, target: &Endpoint) -> bool {
         }
         let (name, port) = match entry.rsplit_once(':') {
             // A bare IPv6 address has colons but no port.
-            Some((name, port)) if !name.contains(':') || name.ends_with(']') => (name, port.parse::<u16>().ok()),
-            _ => (entry.as_str(), None),
+            Some((name, port)) if !name.contains(':') || name.ends_with(']') => (name, port),
+            _ => (entry.as_str(), ""),
         };
-        if port.is_some_and(|p| p != target.port()) {
+        // What is no number is the port of nobody.
+        if !port.is_empty() && port.parse() != Ok(target.port()) {
             return false;
         }
         let name = name.trim_start_matches('[').trim_end_matches(']');
         if let Ok(ip) = name.parse::<IpAddr>() {
-            return address == Some(ip);
+            return address == Some(ip.to_canonical());
         }
-        let name = name.strip_prefix('*').unwrap_or(name);
+        // The end of an address is no domain.
+        if address.is_some() {
+            return false;
+        }
+        let name = if name.starts_with("*.") { &name[1..] } else { name };
         match name.strip_prefix('.') {
             Some(domain) => host.strip_suffix(domain).is_some_and(|h| h.ends_with('.')),
             None => host.strip_suffix(name).is_some_and(|h| h.is_empty() || h.ends_with('.')),

@@ -59,6 +59,20 @@ fn the_plugin_is_run_once_with_its_arguments_and_told_about_the_cluster() {
 }
 
 #[test]
+fn what_client_go_reads_past_in_an_answer_is_read_past() {
+    // No plugin writes both; neither is to be an error.
+    let (scratch, server) = (Scratch::new(), serve(vec![ok("{}")]));
+    let starts = scratch.path().join("starts");
+    let status = "{\"token\":\"sesame\",\"expirationTimestamp\":\"0001-01-01T00:00:00Z\"}";
+    let body = format!("echo start >> {}\nprintf '\\357\\273\\277'\n{}", starts.display(), print(status));
+    let client = client(&scratch, &server, &body, "");
+    put(&client, LONG).unwrap();
+    put(&client, LONG).unwrap();
+    assert!(server.next().to_ascii_lowercase().contains("authorization: bearer sesame"));
+    assert_eq!(std::fs::read_to_string(starts).unwrap().lines().count(), 1, "Go's zero time is no expiry");
+}
+
+#[test]
 fn expired_credentials_are_renewed() {
     let (scratch, server) = (Scratch::new(), serve(vec![ok("{}")]));
     let log = scratch.path().join("log");

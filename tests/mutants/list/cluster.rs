@@ -26,6 +26,16 @@ pub const MUTANTS: &[Mutant] = &[
         caught_by: Unit("kube::in_cluster::tests::a_service_account_is_enough"),
     },
     Mutant {
+        name: "a context without a namespace is in default, also in a pod",
+        why: "a candidate on client-go with the same kubeconfig is in that of the pod, and leads, too",
+        edits: &[Edit {
+            file: RESOLVE,
+            old: "of_context.or_else(|| in_cluster::namespace_around(env, service_account))",
+            new: "of_context.or_else(|| in_cluster::namespace_around(env, service_account).filter(|_| false))",
+        }],
+        caught_by: Unit("kube::in_cluster::tests::a_context_without_a_namespace_is_in_that_of_the_pod"),
+    },
+    Mutant {
         name: "secrets go in clear",
         why: "whoever is on the way has the token",
         edits: &[Edit {
@@ -74,5 +84,25 @@ pub const MUTANTS: &[Mutant] = &[
             new: "if fails == kind && told <= Level::Debug => return None,",
         }],
         caught_by: Unit("failure_log::tests::what_was_told_in_a_low_voice_and_goes_on_is_told_aloud"),
+    },
+    Mutant {
+        name: "a token file that is gone is told of at each request",
+        why: "a line every two seconds hides all others",
+        edits: &[Edit {
+            file: CREDENTIALS,
+            old: "(Ok(value), is_new.then_some(why))",
+            new: "(Ok(value), (is_new || true).then_some(why))",
+        }],
+        caught_by: Unit("kube::credentials::tests::why_an_old_token_is_kept_is_told_once"),
+    },
+    Mutant {
+        name: "a warning stands when the reason has changed since",
+        why: "whoever reads it believes that it fails to this day",
+        edits: &[Edit {
+            file: FAILURE_LOG,
+            old: "if std::mem::take(&mut self.stands) {",
+            new: "if std::mem::take(&mut self.stands) && self.told_at.is_none() {",
+        }],
+        caught_by: Unit("failure_log::tests::what_was_told_aloud_ends_aloud_though_the_reason_has_changed"),
     },
 ];

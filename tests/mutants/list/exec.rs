@@ -155,6 +155,16 @@ pub const MUTANTS: &[Mutant] = &[
     },
     // ---- what it gives ----
     Mutant {
+        name: "no time of expiry, as Go writes it, is an error",
+        why: "a plugin that works with client-go never logs in",
+        edits: &[Edit {
+            file: EXEC_CREDENTIAL,
+            old: ".filter(|text| *text != NO_TIME)",
+            new: ".filter(|text| *text != NO_TIME || true)",
+        }],
+        caught_by: Unit("kube::tests::exec::what_client_go_reads_past_in_an_answer_is_read_past"),
+    },
+    Mutant {
         name: "a new certificate of a plugin counts as the old one",
         why: "the old one is shown until it expires, and after that",
         edits: &[Edit {

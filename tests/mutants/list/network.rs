@@ -168,6 +168,12 @@ pub const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
+        name: "NO_PROXY exempts addresses by their ends",
+        why: "what may only be reached through the proxy is dialled",
+        edits: &[Edit { file: EXEMPT, old: "if address.is_some() {", new: "if false && address.is_some() {" }],
+        caught_by: Unit("kube::proxy::tests::the_environment_is_followed_as_go_does"),
+    },
+    Mutant {
         name: "a refusal of a SOCKS proxy is taken for a tunnel",
         why: "the request is sent to nobody",
         edits: &[Edit { file: SOCKS, old: "    if reply != 0 {", new: "    if false && reply != 0 {" }],
