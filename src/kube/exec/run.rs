@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::credential::Raw;
 use super::redact::Redaction;
-use super::stderr::{Stderr, Tail};
+use super::stderr::{IN_THE_LOG, Stderr, Tail};
 use super::{ExecPlugin, ExecStderr};
 use crate::kube::error::{Error, ErrorKind};
 use crate::kube::interrupt::interrupted;
@@ -243,11 +243,11 @@ impl ExecPlugin {
 
     fn failed(&self, status: ExitStatus) -> Error {
         let reason = match self.options.stderr {
-            ExecStderr::Log => format!("what it said on stderr is in the log, under {}", super::TARGET),
-            ExecStderr::Inherit => "what it said is on the stderr of this program".to_owned(),
-            ExecStderr::Discard => "run it by hand to see why, what it said on stderr is thrown away".to_owned(),
+            ExecStderr::Log => IN_THE_LOG,
+            ExecStderr::Inherit => "; what it said is on the stderr of this program",
+            ExecStderr::Discard => "; run it by hand to see why, what it said on stderr is thrown away",
         };
-        Error::new(ErrorKind::Credentials, format!("failed ({status}); {reason}"))
+        Error::new(ErrorKind::Credentials, format!("failed ({status}){reason}"))
     }
 
     /// What must not be shown of its stderr; `None` when that is not known.

@@ -90,6 +90,9 @@ impl Text {
     }
 }
 
+/// For whoever has the error and not the log.
+pub(super) const IN_THE_LOG: &str = "; what it said on stderr is in the log, under leasehold::kube::exec";
+
 impl Stderr {
     pub(super) fn new(tail: Tail, redaction: Option<Redaction>) -> Self {
         Stderr(Some((tail, redaction)))
@@ -98,6 +101,9 @@ impl Stderr {
     pub(super) fn report_failure(&self, error: &Error) {
         // A program that ends while a plugin runs has seen to that itself.
         if error.kind() != &ErrorKind::Interrupted {
+            let error = error.to_string();
+            // This is that line.
+            let error = error.strip_suffix(IN_THE_LOG).unwrap_or(&error);
             log::warn!(target: TARGET, "kube: {error}{}", self.text());
         }
     }
