@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use parking_lot::Mutex;
 use ureq::http::HeaderValue;
 
@@ -13,6 +15,8 @@ use super::exec::ExecSource;
 use super::interrupt::Interrupter;
 use super::secret::read_file;
 use super::tls::Identity;
+
+mod echo;
 
 /// Kubelets rotate tokens well before they expire; a minute is what client-go waits, too.
 const TOKEN_AGE: Duration = Duration::from_secs(60);
@@ -46,23 +50,30 @@ pub(super) struct Limits<'a> {
 
 pub(super) struct TokenFile {
     path: PathBuf,
-    cached: Mutex<Option<(HeaderValue, Instant)>>,
+    cached: Mutex<Option<Cached>>,
+}
+
+/// What a token file held when it could be read last.
+struct Cached {
+    value: HeaderValue,
+    read_at: Instant,
+    /// Why it could not be read since then, as it was told.
+    told: Option<String>,
 }
 
 impl Credentials {
-    /// Overwrites the credentials wherever they occur in `text`.
+    /// Overwrites the credentials wherever they occur in `text`, also where it writes some of their characters as JSON, URLs
+    /// or HTML do.
     pub(super) fn strike_out(&self, text: &mut [u8]) {
         let Some(value) = &self.authorization else { return };
         // Without its scheme, for it may be quoted alone.
         let secret = value.as_bytes().splitn(2, |&byte| byte == b' ').last().unwrap_or_default();
-        // What is shorter occurs in any text, and keeps no secret.
-        if secret.len() < 8 {
-            return;
-        }
-        let mut from = 0;
-        while let Some(at) = text[from..].windows(secret.len()).position(|window| window == secret) {
-            text[from + at..from + at + secret.len()].fill(b'*');
-            from += at + secret.len();
+        let password = value.as_bytes().starts_with(b"Basic ").then(|| password_of(secret)).flatten();
+        for secret in [Some(secret), password.as_deref()].into_iter().flatten() {
+            // What is shorter occurs in any text, and keeps no secret.
+            if secret.len() >= 8 {
+                echo::strike_out(secret, text);
+            }
         }
     }
 }
@@ -117,20 +128,22 @@ impl Auth {
 impl TokenFile {
     fn current(&self) -> Result<HeaderValue, Error> {
         let mut cached = self.cached.lock();
-        if let Some((value, read_at)) = &*cached
+        if let Some(Cached { value, read_at, .. }) = &*cached
             && read_at.elapsed() < TOKEN_AGE
         {
             return Ok(value.clone());
         }
-        match (read_token(&self.path), &*cached) {
+        match (read_token(&self.path), &mut *cached) {
             (Ok(value), _) => {
-                *cached = Some((value.clone(), Instant::now()));
+                *cached = Some(Cached::new(value.clone()));
                 Ok(value)
             }
             // A token that was good a minute ago is a better guess than none: the file may be about to be replaced.
-            (Err(e), Some((value, _))) => {
-                log::warn!("kube: keeping the token that was read before: {e}");
-                Ok(value.clone())
+            (Err(e), Some(cached)) => {
+                if cached.is_news(&e) {
+                    log::warn!("kube: keeping the token that was read before: {e}");
+                }
+                Ok(cached.value.clone())
             }
             (Err(e), None) => Err(e),
         }
@@ -138,7 +151,7 @@ impl TokenFile {
 
     fn read_again(&self) -> Result<HeaderValue, Error> {
         let value = read_token(&self.path)?;
-        *self.cached.lock() = Some((value.clone(), Instant::now()));
+        *self.cached.lock() = Some(Cached::new(value.clone()));
         Ok(value)
     }
 
@@ -146,10 +159,30 @@ impl TokenFile {
     #[cfg(test)]
     fn age(&self) {
         let mut cached = self.cached.lock();
-        if let Some((_, read_at)) = &mut *cached {
+        if let Some(Cached { read_at, .. }) = &mut *cached {
             *read_at = read_at.checked_sub(TOKEN_AGE).unwrap();
         }
     }
+}
+
+impl Cached {
+    fn new(value: HeaderValue) -> Self {
+        Cached { value, read_at: Instant::now(), told: None }
+    }
+
+    /// Whether this failure is another than the one that was told last: each request of a leader reads the file then.
+    fn is_news(&mut self, failure: &Error) -> bool {
+        let failure = failure.to_string();
+        let is_news = self.told.as_ref() != Some(&failure);
+        self.told = Some(failure);
+        is_news
+    }
+}
+
+fn password_of(pair: &[u8]) -> Option<Vec<u8>> {
+    let pair = BASE64_STANDARD.decode(pair).ok()?;
+    let colon = pair.iter().position(|&byte| byte == b':')?;
+    Some(pair[colon + 1..].to_vec())
 }
 
 fn bearer(authorization: HeaderValue) -> Credentials {
@@ -201,12 +234,42 @@ mod tests {
     }
 
     #[test]
+    fn a_token_file_that_cannot_be_read_is_told_once() {
+        let failed = |why: &str| Error::new(ErrorKind::Credentials, why);
+        let mut cached = Cached::new(HeaderValue::from_static("Bearer one"));
+        let told = ["is empty", "is empty", "cannot be read", "cannot be read", "is empty"];
+        assert_eq!(told.map(|why| cached.is_news(&failed(why))), [true, false, true, false, true]);
+        let token = file("token-told", "one");
+        token.current().unwrap();
+        std::fs::remove_file(&token.path).unwrap();
+        let told = || token.cached.lock().as_ref().unwrap().told.clone();
+        token.age();
+        token.current().unwrap();
+        assert!(told().is_some_and(|why| why.contains("token-told")));
+        // Once it can be read, what is wrong after that is told again.
+        std::fs::write(&token.path, "two").unwrap();
+        token.current().unwrap();
+        assert_eq!(told(), None);
+        std::fs::remove_file(&token.path).unwrap();
+    }
+
+    #[test]
     fn every_echo_of_a_credential_is_struck_out() {
         let credentials = bearer(bearer_header("sesame-sesame").unwrap());
         let mut text = b"sesame-sesame, Bearer sesame-sesame: sesame-sesamesesame-sesame, sesame-sesam".to_vec();
         credentials.strike_out(&mut text);
         let struck = "*".repeat(13);
         let expected = format!("{struck}, Bearer {struck}: {struck}{struck}, sesame-sesam");
+        assert_eq!(String::from_utf8(text).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_password_is_struck_out_as_the_user_knows_it() {
+        let pair = BASE64_STANDARD.encode("me:hunter2:hunter2");
+        let credentials = bearer(header(&format!("Basic {pair}")).unwrap());
+        let mut text = format!("me and hunter2:hunter2, or {pair}").into_bytes();
+        credentials.strike_out(&mut text);
+        let expected = format!("me and {}, or {}", "*".repeat(15), "*".repeat(pair.len()));
         assert_eq!(String::from_utf8(text).unwrap(), expected);
     }
 
