@@ -11,6 +11,9 @@ use crate::kube::rfc3339;
 use crate::kube::secret::Secret;
 use crate::kube::tls::Identity;
 
+/// The zero of Go's `time.Time`, as a plugin writes that does not set it. Source: `credsExpired` in client-go's `exec.go`.
+const NO_EXPIRY: &str = "0001-01-01T00:00:00Z";
+
 /// What a run has brought.
 pub(super) struct Issued {
     pub(super) credentials: Credentials,
@@ -62,6 +65,7 @@ impl Raw {
     /// The credentials in it; the error is the rule that it breaks.
     pub(super) fn issue(self) -> Result<Issued, String> {
         let expires = match &self.expiration_timestamp {
+            Some(text) if text == NO_EXPIRY => None,
             Some(text) => Some(
                 rfc3339::parse(text)
                     .ok_or("gave an expirationTimestamp that is not RFC 3339, such as 2026-01-02T03:04:05Z")?,
@@ -81,6 +85,8 @@ impl Raw {
         let identity = match (chain, key) {
             (Some(chain), Some(key)) => Some(
                 Identity::from_pem(chain.as_bytes(), key.expose().as_bytes())
+                    // What does not belong together would fail every request until it expires, and no run would follow.
+                    .and_then(|identity| identity.check().map(|()| identity))
                     .map_err(|e| format!("gave an unusable certificate: {e}"))?,
             ),
             (None, None) => None,
