@@ -261,6 +261,8 @@ impl Shared {
             Ok(Some(newer)) => run(&newer),
             Ok(None) | Err(_) if has_newer_file => run(&credentials),
             Ok(None) => Err(rejection),
+            // It is this program that ended the search.
+            Err(_) if interrupter.is_interrupted() => Err(rejection),
             // That the server said 401 is what the caller must know; why there is nothing newer is for the log.
             Err(e) => {
                 self.log.rejected(Instant::now(), &e);
