@@ -92,7 +92,7 @@ pub const MUTANTS: &[Mutant] = &[
         edits: &[Edit {
             file: VERIFY,
             old: "let store = if signs { signers }",
-            new: "let store = if !signs { signers }",
+            new: "let store = if false { signers }",
         }],
         caught_by: SIGNS,
     },
