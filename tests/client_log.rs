@@ -131,6 +131,42 @@ fn credentials_that_are_rejected_again_and_again_are_told_aloud_once() {
     assert_eq!(server.join().expect("a server").len(), 4);
 }
 
+/// A plugin that is run again after a 401 takes its time. That the program ends meanwhile is no fault of the credentials.
+#[cfg(unix)]
+#[test]
+fn a_search_for_credentials_that_the_program_ends_blames_nobody() {
+    let (url, server) = serve(vec![answer("401 Unauthorized", "")]);
+    let directory = tempfile::tempdir().expect("a directory");
+    let (path, again) = (directory.path().display(), directory.path().join("again"));
+    let credential = "{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\
+                      \"status\":{\"token\":\"sesame-in-an-echo\"}}";
+    let script = format!(
+        "[ ! -e {path}/first ] || {{ touch {path}/again; sleep 90; }}\ntouch {path}/first\necho '{credential}'"
+    );
+    std::fs::write(directory.path().join("plugin.sh"), script).expect("written");
+    let text = format!(
+        "{{current-context: x, clusters: [{{name: c, cluster: {{server: '{url}'}}}}], \
+         contexts: [{{name: x, context: {{cluster: c, user: u}}}}], users: [{{name: u, user: {{exec: \
+         {{apiVersion: client.authentication.k8s.io/v1, command: /bin/sh, args: ['{path}/plugin.sh']}}}}}}]}}"
+    );
+    let config = Kubeconfig::from_text(&text, directory.path()).expect("a kubeconfig").client_config(None);
+    let client = Client::new(config.expect("a configuration")).expect("a client");
+    let (log, result) = heard(|| {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !again.exists() {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                client.interrupt();
+            });
+            get(&client)
+        })
+    });
+    assert_eq!(result.expect_err("rejected").status().map(|status| status.code), Some(401));
+    assert!(ours(&log, Level::Warn).is_empty(), "{:?}", ours(&log, Level::Warn));
+    assert_eq!(server.join().expect("a server").len(), 1);
+}
+
 // ---- one line a request ----
 
 #[test]

@@ -204,7 +204,8 @@ impl Client {
     ///
     /// They return an error of the kind [`ErrorKind::Interrupted`] without delay, also while they look up a name,
     /// connect or wait for a credential plugin, which runs on. Requests that start later are not affected; they use new connections.
-    /// Streams go on: each has an [`Interrupter`] of its own. Never blocks on the network.
+    /// Streams go on: each has an [`Interrupter`] of its own. A request that the server has answered, if only with a 401,
+    /// ends with that answer. Never blocks on the network.
     ///
     /// ```
     /// # use leasehold::kube::{Client, ClientConfig};
@@ -266,6 +267,8 @@ impl Shared {
             Ok(Some(newer)) => run(&newer),
             Ok(None) | Err(_) if has_newer_file => run(&credentials),
             Ok(None) => Err(rejection),
+            // It is this program that ended the search.
+            Err(_) if interrupter.is_interrupted() => Err(rejection),
             // That the server said 401 is what the caller must know; why there is nothing newer is for the log.
             Err(e) => {
                 self.log.rejected(Instant::now(), &e);

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use parking_lot::Mutex;
 use ureq::http::HeaderValue;
 
@@ -13,6 +15,8 @@ use super::exec::ExecSource;
 use super::interrupt::Interrupter;
 use super::secret::read_file;
 use super::tls::Identity;
+
+mod echo;
 
 /// Kubelets rotate tokens well before they expire; a minute is what client-go waits, too.
 const TOKEN_AGE: Duration = Duration::from_secs(60);
@@ -58,19 +62,18 @@ struct Cached {
 }
 
 impl Credentials {
-    /// Overwrites the credentials wherever they occur in `text`.
+    /// Overwrites the credentials wherever they occur in `text`, also where it writes some of their characters as JSON, URLs
+    /// or HTML do.
     pub(super) fn strike_out(&self, text: &mut [u8]) {
         let Some(value) = &self.authorization else { return };
         // Without its scheme, for it may be quoted alone.
         let secret = value.as_bytes().splitn(2, |&byte| byte == b' ').last().unwrap_or_default();
-        // What is shorter occurs in any text, and keeps no secret.
-        if secret.len() < 8 {
-            return;
-        }
-        let mut from = 0;
-        while let Some(at) = text[from..].windows(secret.len()).position(|window| window == secret) {
-            text[from + at..from + at + secret.len()].fill(b'*');
-            from += at + secret.len();
+        let password = value.as_bytes().starts_with(b"Basic ").then(|| password_of(secret)).flatten();
+        for secret in [Some(secret), password.as_deref()].into_iter().flatten() {
+            // What is shorter occurs in any text, and keeps no secret.
+            if secret.len() >= 8 {
+                echo::strike_out(secret, text);
+            }
         }
     }
 }
@@ -178,6 +181,12 @@ impl Cached {
     }
 }
 
+fn password_of(pair: &[u8]) -> Option<Vec<u8>> {
+    let pair = BASE64_STANDARD.decode(pair).ok()?;
+    let colon = pair.iter().position(|&byte| byte == b':')?;
+    Some(pair[colon + 1..].to_vec())
+}
+
 fn bearer(authorization: HeaderValue) -> Credentials {
     Credentials { authorization: Some(authorization), ..Credentials::default() }
 }
@@ -257,6 +266,16 @@ mod tests {
         credentials.strike_out(&mut text);
         let struck = "*".repeat(13);
         let expected = format!("{struck}, Bearer {struck}: {struck}{struck}, sesame-sesam");
+        assert_eq!(String::from_utf8(text).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_password_is_struck_out_as_the_user_knows_it() {
+        let pair = BASE64_STANDARD.encode("me:hunter2:hunter2");
+        let credentials = bearer(header(&format!("Basic {pair}")).unwrap());
+        let mut text = format!("me and hunter2:hunter2, or {pair}").into_bytes();
+        credentials.strike_out(&mut text);
+        let expected = format!("me and {}, or {}", "*".repeat(15), "*".repeat(pair.len()));
         assert_eq!(String::from_utf8(text).unwrap(), expected);
     }
 

@@ -47,8 +47,8 @@ const LONGEST_LIMIT: Duration = Duration::from_secs(60 * 60);
 pub enum ExecStderr {
     /// The last 4 KiB go to the log in one line, with the target `leasehold::kube::exec`: at `warn` when the plugin
     /// fails, else at `debug`. Control characters are taken out, and secrets struck out: what the plugin printed on its
-    /// stdout, the values that its `env` and `args` in the kubeconfig hold, and whatever looks like a token or a private
-    /// key. Nothing shorter than eight characters counts as a secret.
+    /// stdout, the values that its `env` and `args` in the kubeconfig hold and what the cluster there holds for it, and
+    /// whatever looks like a token or a private key. Nothing shorter than eight characters counts as a secret.
     #[default]
     Log,
     /// It goes to the stderr of this program, as it is.

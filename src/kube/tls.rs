@@ -6,10 +6,11 @@
 use std::fmt;
 use std::sync::Arc;
 
+use rustls::client::WantsClientCert;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::pki_types::pem::{Error as PemError, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{CertificateError, ClientConfig, RootCertStore};
+use rustls::{CertificateError, ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
 
 use super::error::Error;
 use crate::clock::{self, Moment};
@@ -113,26 +114,20 @@ fn client_config(
     authorities: &Arc<dyn ServerCertVerifier>,
     identity: Option<&Identity>,
 ) -> Result<Arc<ClientConfig>, Error> {
-    let builder = ClientConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()
-        .map_err(|e| Error::config("TLS", e.to_string()))?
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::clone(authorities));
+    let builder = config_builder()?.dangerous().with_custom_certificate_verifier(Arc::clone(authorities));
     let mut config = match identity {
-        Some(identity) => {
-            builder.with_client_auth_cert(identity.chain.clone(), identity.key.clone_key()).map_err(|e| {
-                let hint = if matches!(e, rustls::Error::General(_)) { provider::hint() } else { "" };
-                let from = if identity.files.is_empty() { "" } else { " of " };
-                let files = identity.files.join(" and ");
-                let rule = format!("certificate and key{from}{files} do not work together: {e}{hint}");
-                Error::config("client certificate", rule)
-            })?
-        }
+        Some(identity) => identity.shown_by(builder)?,
         None => builder.with_no_client_auth(),
     };
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     provider::check_fips(cfg!(feature = "fips"), &config)?;
     Ok(Arc::new(config))
+}
+
+fn config_builder() -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, Error> {
+    ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|e| Error::config("TLS", e.to_string()))
 }
 
 impl Clock {
@@ -180,6 +175,22 @@ impl Identity {
         })?;
         let files: Vec<_> = [chain, key].iter().filter_map(|source| source.name()).collect();
         Ok(Identity { chain: certificates, key: Arc::new(parsed), files })
+    }
+
+    /// Whether certificate and key belong together.
+    #[cfg(feature = "kubeconfig")]
+    pub(super) fn check(&self) -> Result<(), Error> {
+        self.shown_by(config_builder()?.with_root_certificates(RootCertStore::empty())).map(drop)
+    }
+
+    fn shown_by(&self, builder: ConfigBuilder<ClientConfig, WantsClientCert>) -> Result<ClientConfig, Error> {
+        builder.with_client_auth_cert(self.chain.clone(), self.key.clone_key()).map_err(|e| {
+            let hint = if matches!(e, rustls::Error::General(_)) { provider::hint() } else { "" };
+            let from = if self.files.is_empty() { "" } else { " of " };
+            let files = self.files.join(" and ");
+            let rule = format!("certificate and key{from}{files} do not work together: {e}{hint}");
+            Error::config("client certificate", rule)
+        })
     }
 
     fn of(source: &IdentitySource) -> Result<Self, Error> {

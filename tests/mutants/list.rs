@@ -48,6 +48,7 @@ const CAMPAIGN: &str = "src/campaign.rs";
 const CLIENT: &str = "src/kube/client.rs";
 const CONFIG: &str = "src/config.rs";
 const CONNECT: &str = "src/kube/proxy/connect.rs";
+const ECHO: &str = "src/kube/credentials/echo.rs";
 const CREDENTIALS: &str = "src/kube/credentials.rs";
 const DEADLINE: &str = "src/deadline.rs";
 const DIAL: &str = "src/kube/dial.rs";

@@ -86,6 +86,8 @@ impl Raw {
         let identity = match (chain, key) {
             (Some(chain), Some(key)) => Some(
                 Identity::from_pem(chain.as_bytes(), key.expose().as_bytes())
+                    // What does not belong together would fail every request until it expires, and no run would follow.
+                    .and_then(|identity| identity.check().map(|()| identity))
                     .map_err(|e| format!("gave an unusable certificate: {e}"))?,
             ),
             (None, None) => None,

@@ -268,8 +268,9 @@ impl ExecPlugin {
                 _ => redaction.add(argument),
             }
         }
-        if let Some(url) = self.cluster_info.as_ref().and_then(|info| info["proxy-url"].as_str()) {
-            redaction.add_password_of(url);
+        if let Some(info) = &self.cluster_info {
+            redaction.add_password_of(info["proxy-url"].as_str().unwrap_or_default());
+            redaction.add_texts_of(&info["config"]);
         }
         Some(redaction)
     }

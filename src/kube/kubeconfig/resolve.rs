@@ -232,7 +232,8 @@ impl Entry<AuthInfo> {
 
     fn has_certificate(&self) -> bool {
         let AuthInfo { client_certificate, client_certificate_data, .. } = &self.value;
-        [client_certificate, client_certificate_data].into_iter().flatten().any(|text| !text.is_empty())
+        let data = client_certificate_data.as_ref().map(Secret::expose);
+        [client_certificate.as_deref(), data].into_iter().flatten().any(|text| !text.is_empty())
     }
 
     fn identity(&self) -> Result<Option<IdentitySource>, Error> {
@@ -240,7 +241,7 @@ impl Entry<AuthInfo> {
         let chain = self.pem(
             "users",
             "client-certificate",
-            user.client_certificate_data.as_deref(),
+            user.client_certificate_data.as_ref().map(Secret::expose),
             user.client_certificate.as_deref(),
         )?;
         let key_data = user.client_key_data.as_ref().map(Secret::expose);

@@ -1,6 +1,7 @@
 //! What may stand in a kubeconfig, as far as it matters to a client. Unknown fields are ignored.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -53,18 +54,26 @@ pub(super) struct Cluster {
     pub(super) extensions: Option<Vec<Extension>>,
 }
 
-#[derive(Deserialize, Clone, Debug)]
+#[derive(Deserialize, Clone)]
 pub(super) struct Extension {
     pub(super) name: String,
+    /// Whatever a plugin is to be told, which may be a secret.
     #[serde(default)]
     pub(super) extension: Value,
+}
+
+impl fmt::Debug for Extension {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Extension").field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 #[derive(Deserialize, Clone, Debug, Default)]
 #[serde(rename_all = "kebab-case", default)]
 pub(super) struct AuthInfo {
     pub(super) client_certificate: Option<String>,
-    pub(super) client_certificate_data: Option<String>,
+    /// A secret because the key may stand beside it, as in a kubelet's files.
+    pub(super) client_certificate_data: Option<Secret>,
     pub(super) client_key: Option<String>,
     pub(super) client_key_data: Option<Secret>,
     pub(super) token: Option<Secret>,

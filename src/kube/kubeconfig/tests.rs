@@ -189,6 +189,15 @@ fn a_credential_plugin_is_resolved() {
 }
 
 #[test]
+fn what_a_plugin_is_told_and_a_key_beside_its_certificate_are_not_shown() {
+    let cluster = "{ server: 'https://a', extensions: \
+        [{ name: client.authentication.k8s.io/exec, extension: { clientSecret: hunter2 } }] }";
+    let user = "{ client-certificate-data: hunter2, client-key-data: hunter2, token: hunter2, password: hunter2 }";
+    let kubeconfig = Kubeconfig::from_text(&with(cluster, user), "/etc/kube").unwrap();
+    assert!(!format!("{kubeconfig:?}").contains("hunter2"), "{kubeconfig:?}");
+}
+
+#[test]
 fn a_credential_plugin_is_told_all_about_the_cluster() {
     let cluster_info = |cluster: &str| {
         let user = "{ exec: { apiVersion: client.authentication.k8s.io/v1, command: a, provideClusterInfo: true } }";

@@ -89,6 +89,18 @@ fn expired_credentials_are_renewed() {
 }
 
 #[test]
+fn the_zero_of_go_is_no_expiry() {
+    let (scratch, server) = (Scratch::new(), serve(vec![ok("{}")]));
+    let status = "{\"token\":\"sesame\",\"expirationTimestamp\":\"0001-01-01T00:00:00Z\"}";
+    let body = format!("echo x >> {}/log\n{}", scratch.path().display(), print(status));
+    let client = client(&scratch, &server, &body, "");
+    for _ in 0..2 {
+        put(&client, LONG).unwrap();
+    }
+    assert_eq!(starts(&scratch), 1);
+}
+
+#[test]
 fn a_401_runs_the_plugin_again() {
     let scratch = Scratch::new();
     let server = serve(vec![script(|c| {
@@ -263,6 +275,28 @@ fn a_plugin_is_not_run_beside_a_client_certificate() {
     put(&client, LONG).unwrap();
     assert!(!server.next().to_ascii_lowercase().contains("authorization"));
     assert_eq!(starts(&scratch), 0);
+}
+
+#[test]
+fn a_certificate_with_the_key_of_another_is_a_failure_of_the_plugin_and_not_the_last_it_gives() {
+    let (scratch, server) = (Scratch::new(), serve(vec![ok("{}")]));
+    let ((chain, key), (_, other_key)) = (certificate(), certificate());
+    for (run, key) in [("1", other_key), ("2", key)] {
+        let status = serde_json::json!({ "clientCertificateData": chain, "clientKeyData": key });
+        let credential = serde_json::json!({
+            "apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status,
+        });
+        scratch.file(run, credential.to_string());
+    }
+    let directory = scratch.path().display();
+    let body = format!("echo x >> {directory}/log; cat {directory}/$(wc -l < {directory}/log | tr -d ' ')");
+    let client = client(&scratch, &server, &body, "");
+    let error = put(&client, Duration::from_secs(1)).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Credentials, "{error}");
+    assert!(error.to_string().contains("do not work together"), "{error}");
+    // It is run again after the pause.
+    put(&client, LONG).unwrap();
+    assert_eq!(starts(&scratch), 2);
 }
 
 fn certificate() -> (String, String) {

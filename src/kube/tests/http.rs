@@ -407,3 +407,22 @@ fn errors_and_debug_hold_no_secret() {
     assert_eq!(bad.kind(), &ErrorKind::Config);
     assert!(!format!("{bad} {bad:?}").contains("hunter2"));
 }
+
+#[test]
+fn a_credential_that_comes_back_is_not_shown_however_it_is_written() {
+    let token = "sesame/sesame+sesame==";
+    for echo in [
+        "{\"kind\":\"Status\",\"message\":\"no sesame\\/sesame+sesame==\"}",
+        "{\"kind\":\"Status\",\"message\":\"no sesame/sesame\\u002bsesame\\u003d\\u003d\"}",
+        "<p>no sesame&#47;sesame&#43;sesame==</p>",
+        "no sesame%2Fsesame%2Bsesame%3D%3D",
+    ] {
+        let head = format!("HTTP/1.1 403 Forbidden\r\nContent-Length: {}\r\n\r\n", echo.len());
+        let server = serve(vec![raw(head + echo)]);
+        let client = Client::new(server.config().with_token(token)).unwrap();
+        let error = get(&client, LONG).unwrap_err();
+        let shown = format!("{error} {error:?}");
+        assert!(shown.contains("403") && shown.contains("no **"), "{shown}");
+        assert!(!shown.contains("sesame"), "{shown}");
+    }
+}

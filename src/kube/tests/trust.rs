@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, KeyPair, date_time_ymd};
+use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, date_time_ymd};
 use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::{TLS12, TLS13};
 
-use super::certificates::{Leaf, authority, config, kind, server_config};
+use super::certificates::{Authority, Leaf, authority, config, kind, server_config};
 use super::server::{ok, serve_with};
 use crate::kube::{ErrorKind, cryptography};
 
@@ -49,6 +49,23 @@ fn a_server_whose_certificate_is_configured_is_trusted() {
 fn a_server_whose_certificate_is_like_a_configured_one_is_not_trusted() {
     for change in [|_: &mut CertificateParams| {}, authority_of_its_own] {
         assert_eq!(verdict(&self_signed(change), &self_signed(change).pem), UNTRUSTED);
+    }
+}
+
+#[test]
+fn a_configured_certificate_that_is_no_authority_signs_no_other() {
+    for is_authority in [false, true] {
+        let mut params = CertificateParams::new(vec!["elsewhere".to_owned()]).unwrap();
+        if is_authority {
+            authority_of_its_own(&mut params);
+        }
+        let key = KeyPair::generate().unwrap();
+        let pem = params.self_signed(&key).unwrap().pem();
+        let owner = Authority { issuer: Issuer::new(params, key), ..authority() };
+        let signed = owner.leaf("127.0.0.1");
+        let expected = if is_authority { None } else { UNTRUSTED };
+        assert_eq!(verdict(&signed, &pem), expected);
+        assert_eq!(verdict(&signed, &(authority().pem + &pem)), expected, "beside an authority");
     }
 }
 

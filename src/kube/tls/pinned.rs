@@ -20,6 +20,9 @@ const SEQUENCE: u8 = 0x30;
 const VERSION: u8 = 0xa0;
 const EXTENSIONS: u8 = 0xa3;
 
+const BOOLEAN: u8 = 0x01;
+/// 2.5.29.19
+const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 0x13];
 /// 2.5.29.37
 const EXTENDED_KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x25];
 /// 2.5.29.37.0
@@ -57,6 +60,30 @@ pub(super) fn check(certificate: &[u8], now: UnixTime) -> Result<(), Certificate
     }
 }
 
+/// Whether it may sign others: not the certificate of a server that says nothing of the kind, whose key its owner has for
+/// another purpose.
+///
+/// Source: RFC 5280, section 4.2.1.9. Go's `CheckSignatureFrom` asks it of every issuer of version 3, webpki not of a root.
+pub(super) fn may_sign(certificate: &[u8]) -> bool {
+    // What cannot be read webpki has not been able to read either.
+    is_authority(certificate).unwrap_or(true)
+}
+
+/// `None` for what is no certificate of version 3.
+fn is_authority(certificate: &[u8]) -> Option<bool> {
+    let mut signed = Der(Der(certificate).take(SEQUENCE)?);
+    let mut fields = Der(signed.take(SEQUENCE)?);
+    fields.take(VERSION)?;
+    while !fields.0.is_empty() {
+        if let (EXTENSIONS, extensions) = fields.next()? {
+            let Some(value) = extension(extensions, BASIC_CONSTRAINTS)? else { return Some(false) };
+            let first = Der(Der(value).take(SEQUENCE)?).next();
+            return Some(first.is_some_and(|(tag, content)| tag == BOOLEAN && content != [0]));
+        }
+    }
+    Some(false)
+}
+
 impl Terms {
     fn of(certificate: &[u8]) -> Option<Self> {
         let mut signed = Der(Der(certificate).take(SEQUENCE)?);
@@ -79,25 +106,30 @@ impl Terms {
 
 /// The outer `None` is for what is no list of extensions, the inner one for a list without purposes.
 fn for_servers_of(extensions: &[u8]) -> Option<Option<bool>> {
+    let Some(value) = extension(extensions, EXTENDED_KEY_USAGE)? else { return Some(None) };
+    let mut purposes = Der(Der(value).take(SEQUENCE)?);
+    let mut found = false;
+    while !purposes.0.is_empty() {
+        let purpose = purposes.take(OBJECT_IDENTIFIER)?;
+        found |= purpose == SERVER_AUTH || purpose == ANY_PURPOSE;
+    }
+    Some(Some(found))
+}
+
+/// The value of one extension. The outer `None` is for what is no list of them, the inner one for a list without this one.
+fn extension<'a>(extensions: &'a [u8], wanted: &[u8]) -> Option<Option<&'a [u8]>> {
     let mut extensions = Der(Der(extensions).take(SEQUENCE)?);
     while !extensions.0.is_empty() {
         let mut extension = Der(extensions.take(SEQUENCE)?);
-        if extension.take(OBJECT_IDENTIFIER)? != EXTENDED_KEY_USAGE {
+        if extension.take(OBJECT_IDENTIFIER)? != wanted {
             continue;
         }
         // Between the two there may be a mark that it is critical.
-        let value = loop {
+        loop {
             if let (OCTET_STRING, value) = extension.next()? {
-                break value;
+                return Some(Some(value));
             }
-        };
-        let mut purposes = Der(Der(value).take(SEQUENCE)?);
-        let mut found = false;
-        while !purposes.0.is_empty() {
-            let purpose = purposes.take(OBJECT_IDENTIFIER)?;
-            found |= purpose == SERVER_AUTH || purpose == ANY_PURPOSE;
         }
-        return Some(Some(found));
     }
     Some(None)
 }

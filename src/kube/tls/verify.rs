@@ -7,7 +7,7 @@ use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{CertificateError, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
 use super::pinned;
 use super::provider::provider;
@@ -25,10 +25,15 @@ pub(super) fn trust_these(
     if added == 0 {
         return Ok(None);
     }
+    let mut signers = RootCertStore::empty();
+    signers.add_parsable_certificates(authorities.iter().filter(|authority| pinned::may_sign(authority)).cloned());
+    // webpki takes no empty list.
+    let signs = !signers.is_empty();
+    let store = if signs { signers } else { store };
     if ignored > 0 {
         log::warn!("kube: {ignored} of the cluster's CA certificates cannot be used and are ignored");
     }
-    Ok(Some(Arc::new(TheseAuthorities { signed: signed_by(store)?, themselves: authorities })))
+    Ok(Some(Arc::new(TheseAuthorities { signed: signed_by(store)?, signs, themselves: authorities })))
 }
 
 /// Trusts what the system's roots have signed.
@@ -65,6 +70,8 @@ fn signed_by(store: RootCertStore) -> Result<Arc<WebPkiServerVerifier>, Error> {
 #[derive(Debug)]
 struct TheseAuthorities {
     signed: Arc<WebPkiServerVerifier>,
+    /// Whether there is any among them that may sign others. webpki does not ask that of what it is told to trust.
+    signs: bool,
     themselves: Vec<CertificateDer<'static>>,
 }
 
@@ -78,6 +85,9 @@ impl ServerCertVerifier for TheseAuthorities {
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         if !self.themselves.iter().any(|authority| authority == certificate) {
+            if !self.signs {
+                return Err(CertificateError::UnknownIssuer.into());
+            }
             return self.signed.verify_server_cert(certificate, intermediates, name, ocsp, now);
         }
         let parsed = ParsedCertificate::try_from(certificate)?;

@@ -92,11 +92,17 @@ pub const MUTANTS: &[Mutant] = &[
         name: "only the first echo of a credential is struck out",
         why: "an error page that shows the request twice puts it into the log",
         edits: &[Edit {
-            file: CREDENTIALS,
-            old: "            from += at + secret.len();\n",
-            new: "            from = text.len();\n",
+            file: ECHO,
+            old: "                at += length;\n",
+            new: "                at = text.len();\n",
         }],
         caught_by: Unit("kube::credentials::tests::every_echo_of_a_credential_is_struck_out"),
+    },
+    Mutant {
+        name: "a credential that comes back with an escape is not struck out",
+        why: "an answer in JSON is read after that, and the credential stands in the log",
+        edits: &[Edit { file: ECHO, old: "        [b'\\\\', escaped, ..] if *escaped == byte => Some(2),\n", new: "" }],
+        caught_by: Unit("kube::tests::http::a_credential_that_comes_back_is_not_shown_however_it_is_written"),
     },
     // ---- what reading it may cost ----
     Mutant {

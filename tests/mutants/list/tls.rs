@@ -12,6 +12,7 @@ const VERIFY: &str = "src/kube/tls/verify.rs";
 
 const OWNERSHIP: Check =
     Unit("kube::tests::trust::a_server_that_does_not_own_the_key_of_its_certificate_is_not_trusted_whatever_is");
+const SIGNS: Check = Unit("kube::tests::trust::a_configured_certificate_that_is_no_authority_signs_no_other");
 const TERMS: Check = Unit("kube::tests::trust::a_configured_certificate_is_for_its_name_its_time_and_its_purpose");
 const AFTER_A_MINUTE: Check = Unit(
     "kube::tests::rotation::an_identity_that_was_replaced_is_used_after_a_minute_on_a_new_connection_and_a_watch_goes_on",
@@ -78,6 +79,22 @@ pub const MUTANTS: &[Mutant] = &[
             new: "if self.themselves.is_empty() {",
         }],
         caught_by: Unit("kube::tests::trust::a_server_whose_certificate_is_like_a_configured_one_is_not_trusted"),
+    },
+    Mutant {
+        name: "a configured server certificate may sign others",
+        why: "who has its key stands in for any server, also when it has expired",
+        edits: &[Edit { file: VERIFY, old: "            if !self.signs {\n", new: "            if false {\n" }],
+        caught_by: SIGNS,
+    },
+    Mutant {
+        name: "a configured server certificate may sign others beside an authority",
+        why: "who has its key stands in for any server, also when it has expired",
+        edits: &[Edit {
+            file: VERIFY,
+            old: "let store = if signs { signers }",
+            new: "let store = if false { signers }",
+        }],
+        caught_by: SIGNS,
     },
     Mutant {
         name: "a configured server certificate is good for any name",

@@ -47,7 +47,7 @@ impl Members for AuthInfo {
     fn members(&self) -> Value {
         json!({
             "client-certificate": self.client_certificate,
-            "client-certificate-data": self.client_certificate_data,
+            "client-certificate-data": text(&self.client_certificate_data),
             "client-key": self.client_key,
             "client-key-data": text(&self.client_key_data),
             "token": text(&self.token),
