@@ -6,10 +6,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use leasehold::clock::{Moment, Now};
-use leasehold::election::{Answer, Election, Event, Request, Step, Verb};
+use leasehold::election::{Election, Event, Operation, Request, Response, Step};
 use leasehold::kube::{Client, Kubeconfig};
 use leasehold::testing::{ApiServer, User};
-use leasehold::{LeaderElector, LeaseLock, Lock, Observed, Rest};
+use leasehold::{LeaderElector, LeaseLock, Lock, Observed, Opaque};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// A clock read is too short to be measured alone.
@@ -79,15 +79,15 @@ impl Clock {
                 self.wall += until.since(self.local);
                 self.local = until;
             }
-            Step::Send(Request { id, verb, .. }) => {
-                let answer = match verb {
-                    Verb::Get(look) => Answer::Read(look, None),
-                    Verb::Create(record) | Verb::Update(_, record) => {
+            Step::Send(Request { id, operation, .. }) => {
+                let answer = match operation {
+                    Operation::Get(look) => Response::Read(look, None),
+                    Operation::Create(record) | Operation::Update(_, record) => {
                         *version += 1;
-                        Answer::Written(Observed::new(record, *version, Rest::none()))
+                        Response::Written(Observed::new(record, *version, Opaque::none()))
                     }
                 };
-                election.answered(self.local, id, answer);
+                election.on_response(self.local, id, answer);
             }
             Step::Finished => unreachable!("nobody closed it"),
         }

@@ -1,4 +1,4 @@
-//! How long it takes to let go, and to be told that one's lease was taken, from far away: `cargo bench --bench release`.
+//! How long it takes to release, and to be told that one's lease was taken, from far away: `cargo bench --bench release`.
 //!
 //! TLS, and every duration as it is by default, except that renewals come sooner, so that it does not take an hour.
 

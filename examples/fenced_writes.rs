@@ -23,7 +23,7 @@ use leasehold::testing::ApiServer;
 use leasehold::{LeaderElector, LeaderGuard};
 use rustix::process::{Pid, Signal, kill_process};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -185,7 +185,7 @@ fn demonstrate() -> Result<(), Box<dyn Error>> {
 
 fn wait_for(lines: &Receiver<(&str, String)>, whom: &Candidate, start: &str) -> Result<(), Box<dyn Error>> {
     loop {
-        let (name, line) = lines.recv_timeout(PATIENCE).map_err(|_| format!("{} never said: {start}", whom.name))?;
+        let (name, line) = lines.recv_timeout(TIMEOUT).map_err(|_| format!("{} never said: {start}", whom.name))?;
         if name == whom.name && line.starts_with(start) {
             return Ok(());
         }

@@ -34,6 +34,22 @@ pub struct LeaderElectorBuilder {
     config: Config,
 }
 
+impl LeaderElector {
+    /// Begins a candidacy for the Lease `name`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::LeaderElector;
+    ///
+    /// let builder = LeaderElector::builder("my-controller").namespace("jobs");
+    /// assert!(builder.settings().is_ok());
+    /// ```
+    pub fn builder(name: impl Into<String>) -> LeaderElectorBuilder {
+        LeaderElectorBuilder::new(name.into())
+    }
+}
+
 impl LeaderElectorBuilder {
     pub(crate) fn new(name: String) -> Self {
         Self { name, namespace: None, config: Config::default() }

@@ -8,27 +8,31 @@ use std::collections::VecDeque;
 
 use crate::clock::{Moment, Now};
 use crate::config::Settings;
-use crate::deadline::Deadline;
+use crate::election::deadline::Deadline;
 use crate::lock::LockErrorKind;
 use crate::record::{LeaderElectionRecord, MicroTime, Observed};
 use crate::stop_reason::StopReason;
 use crate::sync::Arc;
 
-mod learning;
+#[doc(hidden)]
+pub mod deadline;
 mod messages;
 mod open_writes;
+mod requests;
+mod responses;
 mod round_trip;
-mod sending;
 #[cfg(test)]
 mod tests;
+mod watch;
 mod watching;
 
 #[cfg(any(test, feature = "testing"))]
-pub use messages::Look;
-pub use messages::{Answer, Event, Request, Step, Verb};
+pub use messages::ReadContext;
+pub use messages::{Event, Operation, Request, Response, Step};
 use open_writes::{OpenWrite, Progress};
 pub use round_trip::InterruptAfter;
 use round_trip::RoundTrip;
+use watch::Watch;
 
 /// One candidate's part in an election.
 #[derive(Debug)]
@@ -37,11 +41,11 @@ pub struct Election {
     random: fastrand::Rng,
     /// The newest version known. Nothing at or below it is news.
     newest: u64,
-    seen: Seen,
+    observed: ObservedState,
     open: Vec<OpenWrite>,
     phase: Phase,
-    pace: Pace,
-    watch: watching::Watch,
+    schedule: Schedule,
+    watch: Watch,
     last_stamp: Option<(u64, Moment)>,
     last_request: u64,
     /// The latest request, and when it was sent, until it is answered.
@@ -50,43 +54,43 @@ pub struct Election {
     last_acquisition: u64,
     reported_leader: Option<String>,
     /// Whether somebody waits to hear that the record of the last term is not ours any more.
-    settling: bool,
-    /// Until when a release is hurried, and until when a closing election lingers.
-    hurry_until: Option<Moment>,
+    release_pending: bool,
+    /// Until when a release is urgent, and until when a closing election waits.
+    release_deadline: Option<Moment>,
     closing: bool,
-    linger_until: Option<Moment>,
+    close_deadline: Option<Moment>,
     events: VecDeque<Event>,
 }
 
 #[derive(Debug)]
-enum Seen {
+enum ObservedState {
     Nothing,
     /// With the uid of the object that was there before. Nothing that is of that object can come after.
     Absent {
         gone: Option<String>,
     },
-    Record(Known),
+    Record(ObservedRecord),
 }
 
 #[derive(Debug)]
-struct Known {
+struct ObservedRecord {
     observed: Observed,
     /// When we received the last change of the record.
     changed_at: Moment,
-    whose: Whose,
+    holder: Holder,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Whose {
-    Nobodys,
+enum Holder {
+    Nobody,
     /// One of our own writes.
-    Ours,
+    Ourselves,
     /// It has our identity, is none of our writes, and stands as it was first found: that of a process that had our
     /// identity before, as far as anybody can tell.
-    Predecessors,
+    Predecessor,
     /// It has our identity, and was written by another process that lives.
-    Twins,
-    Others,
+    DuplicateIdentity,
+    Other,
 }
 
 #[derive(Debug)]
@@ -98,7 +102,7 @@ enum Phase {
 
 #[derive(Debug, Default)]
 struct Candidacy {
-    /// The attempt on the record as it stands now: its number and its `acquireTime`.
+    /// The attempt on the current record: its number and its `acquireTime`.
     attempt: Option<(u64, MicroTime)>,
     round: Option<Round>,
 }
@@ -106,7 +110,7 @@ struct Candidacy {
 /// How far a campaign that is to last for one round of requests has come.
 #[derive(Debug, Default)]
 struct Round {
-    looked: bool,
+    has_read: bool,
     wrote: bool,
     /// Its look was put an end to by the news of a watch.
     interrupted: bool,
@@ -121,11 +125,11 @@ struct Term {
     /// Until when the newest write that is known to be applied keeps others away.
     covered_until: Moment,
     renew_at: Moment,
-    standing: Standing,
+    phase: TermPhase,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum TermPhase {
     Valid,
     /// Invalid by its holder's wish, and renewed until the guard goes.
     SteppedDown,
@@ -135,11 +139,11 @@ enum Standing {
 
 /// When the next request of a kind may be sent.
 #[derive(Debug)]
-struct Pace {
-    look_at: Moment,
+struct Schedule {
+    read_at: Moment,
     write_at: Moment,
     /// A write failed in a way that says the record moved: look before writing again.
-    unsettled: bool,
+    must_read: bool,
     /// The store asked to be left alone until then.
     asked_until: Moment,
     /// For how much of that it is.
@@ -158,29 +162,29 @@ impl Election {
             settings,
             random: fastrand::Rng::with_seed(seed),
             newest: 0,
-            seen: Seen::Nothing,
+            observed: ObservedState::Nothing,
             open: Vec::new(),
             phase: Phase::Observing,
-            pace: Pace {
-                look_at: start,
+            schedule: Schedule {
+                read_at: start,
                 write_at: start,
-                unsettled: false,
+                must_read: false,
                 asked_until: start,
                 paused_until: start,
                 reclaim_at: start,
                 repeated: false,
             },
-            watch: watching::Watch::default(),
+            watch: Watch::default(),
             last_stamp: None,
             last_request: 0,
             in_flight: None,
             round_trip: RoundTrip::default(),
             last_acquisition: 0,
             reported_leader: None,
-            settling: false,
-            hurry_until: None,
+            release_pending: false,
+            release_deadline: None,
             closing: false,
-            linger_until: None,
+            close_deadline: None,
             events: VecDeque::new(),
         }
     }
@@ -196,9 +200,9 @@ impl Election {
         if let Phase::Observing | Phase::Campaigning(_) = self.phase {
             self.phase = Phase::Campaigning(Candidacy { attempt: None, round: once.then(Round::default) });
             // What was shortened for a term or a release is not for a candidate.
-            self.pace.paused_until = self.pace.asked_until;
+            self.schedule.paused_until = self.schedule.asked_until;
             // What was to be released is to be taken over instead.
-            self.settle();
+            self.confirm_release();
         }
     }
 
@@ -211,23 +215,23 @@ impl Election {
 
     /// Ends the validity of the term. The record stays ours, and renewed, until the guard goes.
     pub fn step_down(&mut self, now: Moment) {
-        self.lose(now, StopReason::SteppedDown);
+        self.end_term(now, StopReason::SteppedDown);
     }
 
     /// The guard of the term is gone since `gone_at`, or nobody took it: releases the record if it is still ours.
     pub fn guard_gone(&mut self, now: Moment, gone_at: Moment) {
-        self.lose(now, StopReason::Released);
+        self.end_term(now, StopReason::Released);
         if let Phase::Leading(_) = self.phase {
             self.phase = Phase::Observing;
-            self.settling = true;
-            self.hurry_until = Some(gone_at + self.settings.release_timeout);
-            self.pace.write_at = now;
-            if self.pace.unsettled {
+            self.release_pending = true;
+            self.release_deadline = Some(gone_at + self.settings.release_timeout);
+            self.schedule.write_at = now;
+            if self.schedule.must_read {
                 // A look that is under way may be interrupted for the release.
-                self.pace.look_at = now;
+                self.schedule.read_at = now;
             }
             self.shorten_pause(now);
-            self.settle();
+            self.confirm_release();
         }
     }
 
@@ -249,17 +253,17 @@ impl Election {
         self.notice_what_is_owed(now.local);
         match &self.phase {
             Phase::Leading(term) => {
-                let renew_at = term.renew_at.max(self.pace.paused_until);
-                match term.standing {
-                    Standing::Lost => self.observe(now.local),
-                    _ if self.pace.unsettled => self.look(now.local, renew_at),
+                let renew_at = term.renew_at.max(self.schedule.paused_until);
+                match term.phase {
+                    TermPhase::Lost => self.observe(now.local),
+                    _ if self.schedule.must_read => self.read_when_due(now.local, renew_at),
                     _ if now.local >= renew_at => self.renew(now),
                     // Without a watch its renewals tell a leader all that it needs.
-                    _ if self.watch.is_open() => self.look(now.local, renew_at),
+                    _ if self.watch.is_open() => self.read_when_due(now.local, renew_at),
                     _ => self.wait(now.local, renew_at),
                 }
             }
-            Phase::Campaigning(_) => self.pursue(now),
+            Phase::Campaigning(_) => self.drive_campaign(now),
             Phase::Observing if self.owes_release() => self.release(now),
             Phase::Observing if self.closing => self.finish(now.local),
             Phase::Observing => self.observe(now.local),
@@ -267,32 +271,32 @@ impl Election {
     }
 
     /// What came of the request `id`: also of one that was given up, if its answer still arrives.
-    pub fn answered(&mut self, now: Moment, id: u64, answer: Answer) {
+    pub fn on_response(&mut self, now: Moment, id: u64, answer: Response) {
         self.note_round_trip(now, id, &answer);
         match answer {
-            Answer::Read(look, Some(observed)) => {
-                if self.went_back(look, &observed) {
-                    self.start_over(now, observed.record.clone());
+            Response::Read(context, Some(observed)) => {
+                if self.store_was_restored(context, &observed) {
+                    self.reset(now, observed.record.clone());
                 }
                 self.learn_answer(now, id, observed.clone());
-                self.pace.unsettled = false;
-                self.bear_out(now, look, Some(&observed));
+                self.schedule.must_read = false;
+                self.compare_watch(now, context, Some(&observed));
             }
-            Answer::Read(look, None) => {
-                if look.newest == self.newest {
+            Response::Read(context, None) => {
+                if context.newest == self.newest {
                     self.learn_absence(now);
                 }
                 // A create has no base that could be outdated: it may land at any time. But a closed election does not wait
                 // for one that has not landed in as long as a term lasts.
                 for write in self.open.iter_mut().filter(|write| write.base == 0 && write.progress == Progress::Open) {
-                    if look.sent_at >= write.sent_at + self.settings.renew_deadline {
+                    if context.sent_at >= write.sent_at + self.settings.renew_deadline {
                         write.progress = Progress::Overdue;
                     }
                 }
-                self.pace.unsettled = false;
-                self.bear_out(now, look, None);
+                self.schedule.must_read = false;
+                self.compare_watch(now, context, None);
             }
-            Answer::Written(observed) => {
+            Response::Written(observed) => {
                 if !self.watch.agrees(&observed) {
                     self.give_up_watch(now);
                 }
@@ -307,16 +311,17 @@ impl Election {
                 }
                 self.open.retain(|write| write.id != id || write.base == 0);
             }
-            Answer::Failed(error) if error.kind() == LockErrorKind::ConnectionClosed && !self.pace.repeated => {
+            Response::Failed(error) if error.kind() == LockErrorKind::ConnectionClosed && !self.schedule.repeated => {
                 self.repeat(now);
             }
-            Answer::Failed(error) => {
+            Response::Failed(error) => {
                 let moved = matches!(error.kind(), LockErrorKind::Conflict | LockErrorKind::AlreadyExists);
                 let write = self.open.iter().find(|write| write.id == id && write.progress == Progress::Open);
-                // A renewal that was given up for a release does not hold it up: the release settles both.
+                // A renewal that was given up for a release does not hold it up: the release resolves both.
                 let given_up = |write: &OpenWrite| !moved && write.acquisition != 0 && self.owes_release();
                 // What beat a create may have been told of before its refusal: then nothing more will be.
-                let explained = |write: &OpenWrite| moved && write.base == 0 && matches!(self.seen, Seen::Record(_));
+                let explained =
+                    |write: &OpenWrite| moved && write.base == 0 && matches!(self.observed, ObservedState::Record(_));
                 if write.is_some_and(|write| !given_up(write) && !explained(write)) {
                     self.write_failed(now, moved);
                 }
@@ -326,52 +331,52 @@ impl Election {
                     (Phase::Campaigning(Candidacy { round: Some(round), .. }), LockErrorKind::Interrupted)
                         if !round.wrote && !round.interrupted =>
                     {
-                        (round.looked, round.interrupted) = (false, true);
+                        (round.has_read, round.interrupted) = (false, true);
                     }
                     // What fails before a round has looked was sent for something else.
-                    _ => self.end_round_if(|round| round.looked && !round.wrote),
+                    _ => self.end_round_if(|round| round.has_read && !round.wrote),
                 }
             }
         }
-        self.settle();
+        self.confirm_release();
     }
 
     // ---- deciding ----
 
     /// A campaign's next step.
-    fn pursue(&mut self, now: Now) -> Step {
+    fn drive_campaign(&mut self, now: Now) -> Step {
         if let Phase::Campaigning(Candidacy { round: Some(round), .. }) = &mut self.phase {
-            if round.wrote || now.local < self.pace.paused_until {
+            if round.wrote || now.local < self.schedule.paused_until {
                 return self.end_round(now);
             }
-            if !round.looked {
-                round.looked = true;
+            if !round.has_read {
+                round.has_read = true;
                 return self.read(now.local);
             }
         }
-        let takeover_at = match &self.seen {
-            _ if self.pace.unsettled => None,
-            Seen::Nothing => None,
-            Seen::Absent { .. } => Some(now.local),
-            Seen::Record(known) => Some(match known.whose {
-                Whose::Nobodys | Whose::Ours => now.local,
-                Whose::Predecessors if self.settings.reclaim_own_identity => now.local,
+        let takeover_at = match &self.observed {
+            _ if self.schedule.must_read => None,
+            ObservedState::Nothing => None,
+            ObservedState::Absent { .. } => Some(now.local),
+            ObservedState::Record(known) => Some(match known.holder {
+                Holder::Nobody | Holder::Ourselves => now.local,
+                Holder::Predecessor if self.settings.reclaim_own_identity => now.local,
                 // It would reclaim the lease in turn: two of them must not do so as fast as the network lets them.
-                Whose::Twins if self.settings.reclaim_own_identity => self.pace.reclaim_at,
-                Whose::Predecessors | Whose::Twins | Whose::Others => {
+                Holder::DuplicateIdentity if self.settings.reclaim_own_identity => self.schedule.reclaim_at,
+                Holder::Predecessor | Holder::DuplicateIdentity | Holder::Other => {
                     known.changed_at + known.observed.record.lease_duration_or(self.settings.lease_duration)
                 }
             }),
         };
         let is_round = matches!(&self.phase, Phase::Campaigning(Candidacy { round: Some(_), .. }));
         // A round has one write only: whoever asks for it sets the pace, but for what the store asked for.
-        let not_before = self.pace.write_at.max(self.pace.paused_until);
+        let not_before = self.schedule.write_at.max(self.schedule.paused_until);
         let takeover_at = takeover_at.map(|at| if is_round { at } else { at.max(not_before) });
         match takeover_at {
             Some(at) if at <= now.local => self.acquire(now),
             _ if is_round => self.end_round(now),
-            Some(at) => self.look(now.local, at),
-            None => self.look(now.local, now.local + self.settings.renew_deadline),
+            Some(at) => self.read_when_due(now.local, at),
+            None => self.read_when_due(now.local, now.local + self.settings.renew_deadline),
         }
     }
 
@@ -383,8 +388,8 @@ impl Election {
             self.last_acquisition += 1;
             // Random digits keep two processes with one identity from writing the same record.
             let mut drawn = || MicroTime::from_unix_micros(stamp - stamp % 1_000_000 + self.random.u64(..1_000_000));
-            let taken = match &self.seen {
-                Seen::Record(known) => known.observed.record.acquire_time.clone(),
+            let taken = match &self.observed {
+                ObservedState::Record(known) => known.observed.record.acquire_time.clone(),
                 _ => None,
             };
             let mut acquire_time = drawn();
@@ -397,8 +402,8 @@ impl Election {
         if let Some(round) = &mut candidacy.round {
             round.wrote = true;
         }
-        let base = match &self.seen {
-            Seen::Record(known) => Some(known.observed.clone()),
+        let base = match &self.observed {
+            ObservedState::Record(known) => Some(known.observed.clone()),
             _ => None,
         };
         let transitions = match &base {
@@ -412,7 +417,7 @@ impl Election {
     /// Rule 4: one write against the version of our own last write.
     fn renew(&mut self, now: Now) -> Step {
         let Some((_, renew_time)) = self.stamp(now) else { return self.wait_for_room(now.local) };
-        let (Phase::Leading(term), Seen::Record(known)) = (&self.phase, &self.seen) else {
+        let (Phase::Leading(term), ObservedState::Record(known)) = (&self.phase, &self.observed) else {
             return self.observe(now.local);
         };
         let (base, acquisition) = (known.observed.clone(), term.acquisition);
@@ -422,15 +427,15 @@ impl Election {
 
     /// Rule 6: empties the record, from the newest version known, for as long as it is ours.
     fn release(&mut self, now: Now) -> Step {
-        if self.lingered(now.local) {
+        if self.close_deadline_passed(now.local) {
             return Step::Finished;
         }
-        let not_before = self.pace.write_at.max(self.pace.paused_until);
-        if self.pace.unsettled || now.local < not_before {
-            return self.look(now.local, not_before);
+        let not_before = self.schedule.write_at.max(self.schedule.paused_until);
+        if self.schedule.must_read || now.local < not_before {
+            return self.read_when_due(now.local, not_before);
         }
         let Some((_, renew_time)) = self.stamp(now) else { return self.wait_for_room(now.local) };
-        let Seen::Record(known) = &self.seen else { return self.observe(now.local) };
+        let ObservedState::Record(known) = &self.observed else { return self.observe(now.local) };
         let base = known.observed.clone();
         let record = LeaderElectionRecord {
             holder_identity: Some(String::new()),
@@ -443,12 +448,12 @@ impl Election {
 
     /// Nothing to win and nothing to owe: watches who leads.
     fn observe(&mut self, now: Moment) -> Step {
-        self.look(now, now + self.settings.renew_deadline)
+        self.read_when_due(now, now + self.settings.renew_deadline)
     }
 
     /// Closed, with nothing left to release: waits for the last open writes, but not for long.
     fn finish(&mut self, now: Moment) -> Step {
-        if self.open.iter().all(|write| write.progress != Progress::Open) || self.lingered(now) {
+        if self.open.iter().all(|write| write.progress != Progress::Open) || self.close_deadline_passed(now) {
             return Step::Finished;
         }
         self.observe(now)
@@ -456,13 +461,13 @@ impl Election {
 
     /// Reads the record when a read is due, else waits for that or for `until`. While a watch tells all, a read is due only
     /// for what it does not tell.
-    fn look(&mut self, now: Moment, until: Moment) -> Step {
-        let wanted = self.pace.unsettled || !self.watch_tells(now) || self.closing && self.has_open_create();
-        let due = self.pace.look_at.max(self.pace.paused_until);
+    fn read_when_due(&mut self, now: Moment, until: Moment) -> Step {
+        let wanted = self.schedule.must_read || !self.watch_tells(now) || self.closing && self.has_open_create();
+        let due = self.schedule.read_at.max(self.schedule.paused_until);
         match wanted {
             false => self.wait(now, until),
             true if now >= due => self.read(now),
-            true if self.pace.unsettled => self.wait(now, due),
+            true if self.schedule.must_read => self.wait(now, due),
             true => self.wait(now, until.min(due)),
         }
     }
@@ -473,68 +478,68 @@ impl Election {
     }
 
     /// Waits, but not beyond what must be noticed in time: the end of a term, what a watch should have told, the end of a
-    /// closed election's lingering.
+    /// closed election's wait.
     fn wait(&self, now: Moment, until: Moment) -> Step {
         let term_ends = match &self.phase {
-            Phase::Leading(term) if term.standing != Standing::Lost => Some(term.covered_until),
+            Phase::Leading(term) if term.phase != TermPhase::Lost => Some(term.covered_until),
             _ => None,
         };
         // The silence of a watch is noticed once; from then on it is looked for what it does not tell.
         let silent_at = self.silent_at().filter(|at| now < *at);
-        let noticed_at = [term_ends, silent_at, self.owed_by(), self.linger_until];
+        let noticed_at = [term_ends, silent_at, self.owed_by(), self.close_deadline];
         Step::Wait(noticed_at.into_iter().flatten().fold(until, Moment::min))
     }
 
     /// Whether the record of an ended term still stands in our name.
     fn owes_release(&self) -> bool {
-        matches!((&self.phase, &self.seen), (Phase::Observing, Seen::Record(known)) if known.whose == Whose::Ours)
+        matches!((&self.phase, &self.observed), (Phase::Observing, ObservedState::Record(known)) if known.holder == Holder::Ourselves)
     }
 
     /// Whether a closed election has waited long enough for what it cannot change.
-    fn lingered(&mut self, now: Moment) -> bool {
+    fn close_deadline_passed(&mut self, now: Moment) -> bool {
         let renew_deadline = self.settings.renew_deadline;
-        self.closing && now >= *self.linger_until.get_or_insert(now + renew_deadline)
+        self.closing && now >= *self.close_deadline.get_or_insert(now + renew_deadline)
     }
 
     // ---- ending ----
 
     fn notice_expiry(&mut self, now: Moment) {
         let Phase::Leading(term) = &self.phase else { return };
-        match term.standing {
-            Standing::Valid if !term.deadline.is_valid(now) && !term.deadline.was_ended() => {
-                self.lose(now, StopReason::Expired);
+        match term.phase {
+            TermPhase::Valid if !term.deadline.is_valid(now) && !term.deadline.was_ended() => {
+                self.end_term(now, StopReason::Expired);
             }
             // What covered the winding down has run out: nothing is left to renew. That may come before the word of a
             // holder that ended its term and was held up.
-            Standing::Valid | Standing::SteppedDown if now >= term.covered_until => {
-                self.lose(now, StopReason::Expired);
+            TermPhase::Valid | TermPhase::SteppedDown if now >= term.covered_until => {
+                self.end_term(now, StopReason::Expired);
             }
             _ => {}
         }
     }
 
     /// Ends the term's validity, once, and tells so.
-    fn lose(&mut self, now: Moment, reason: StopReason) {
+    fn end_term(&mut self, now: Moment, reason: StopReason) {
         let Phase::Leading(term) = &mut self.phase else { return };
-        if term.standing == Standing::Valid {
+        if term.phase == TermPhase::Valid {
             // Whatever came later, a term that had run out by then, or that its holder had ended, ended by that.
-            let stands = term.deadline.end(now, reason.clone());
-            let winds_down = reason == StopReason::SteppedDown && stands == reason;
-            term.standing = if winds_down { Standing::SteppedDown } else { Standing::Lost };
-            self.events.push_back(Event::Lost(stands));
+            let final_reason = term.deadline.end(now, reason.clone());
+            let winds_down = reason == StopReason::SteppedDown && final_reason == reason;
+            term.phase = if winds_down { TermPhase::SteppedDown } else { TermPhase::Lost };
+            self.events.push_back(Event::TermEnded(final_reason));
         } else if reason != StopReason::SteppedDown {
-            term.standing = Standing::Lost;
+            term.phase = TermPhase::Lost;
         }
     }
 
     /// Notes how long an answer took, of whichever kind it is.
-    fn note_round_trip(&mut self, now: Moment, id: u64, answer: &Answer) {
+    fn note_round_trip(&mut self, now: Moment, id: u64, answer: &Response) {
         let is_answer = match answer {
-            Answer::Read(..) | Answer::Written(_) => true,
-            Answer::Failed(error) => matches!(error.kind(), LockErrorKind::Conflict | LockErrorKind::AlreadyExists),
+            Response::Read(..) | Response::Written(_) => true,
+            Response::Failed(error) => matches!(error.kind(), LockErrorKind::Conflict | LockErrorKind::AlreadyExists),
         };
         if is_answer {
-            self.pace.repeated = false;
+            self.schedule.repeated = false;
         }
         if let Some((_, sent_at)) = self.in_flight.take_if(|(in_flight, _)| *in_flight == id)
             && is_answer
@@ -546,23 +551,23 @@ impl Election {
     /// A connection that had been used before was closed under a request, as servers and what stands before them do at any
     /// time. The next attempt is sent at once, and once: a new one, for the old one may have been carried out.
     fn repeat(&mut self, now: Moment) {
-        self.pace.repeated = true;
-        self.pace.write_at = now;
-        self.pace.look_at = now;
+        self.schedule.repeated = true;
+        self.schedule.write_at = now;
+        self.schedule.read_at = now;
         match &mut self.phase {
-            Phase::Leading(term) if term.standing != Standing::Lost => term.renew_at = now,
+            Phase::Leading(term) if term.phase != TermPhase::Lost => term.renew_at = now,
             Phase::Campaigning(Candidacy { round: Some(round), .. }) => {
-                (round.looked, round.wrote) = (round.wrote, false);
+                (round.has_read, round.wrote) = (round.wrote, false);
             }
             _ => {}
         }
     }
 
-    fn settle(&mut self) {
-        if self.settling && !self.owes_release() {
-            self.settling = false;
-            self.hurry_until = None;
-            self.events.push_back(Event::Settled);
+    fn confirm_release(&mut self) {
+        if self.release_pending && !self.owes_release() {
+            self.release_pending = false;
+            self.release_deadline = None;
+            self.events.push_back(Event::Released);
         }
     }
 
@@ -581,8 +586,8 @@ impl Election {
     }
 
     fn report_leader(&mut self) {
-        let leader = match &self.seen {
-            Seen::Record(known) => known.observed.record.holder(),
+        let leader = match &self.observed {
+            ObservedState::Record(known) => known.observed.record.holder(),
             _ => None,
         };
         if self.reported_leader.as_deref() != leader {

@@ -2,21 +2,21 @@
 
 use std::time::Duration;
 
-use crate::builder::LeaderElectorBuilder;
-use crate::campaign::{Campaign, Delivery, Pending};
+use crate::campaign::Campaign;
+use crate::campaign::slot::{CampaignSlot, Delivery};
 use crate::config::{Settings, random_seed};
-use crate::driver::{Driver, Shared};
 use crate::election::Election;
 use crate::error::Error;
 use crate::guard::LeaderGuard;
+use crate::handle::{Command, InterruptDelays, Link};
 use crate::health::HealthCheck;
-use crate::link::{Command, Link, Patience};
 use crate::lock::Lock;
 use crate::log_fields::LogFields;
+use crate::runtime::dedicated::{Driver, Shared};
+use crate::runtime::watcher::Watcher;
 use crate::sync::channel::{self, Receiver};
 use crate::sync::{Arc, Instant, thread};
 use crate::transition::{Subscriptions, Transition};
-use crate::watcher::Watcher;
 
 /// The thread needs little: its deepest stack is a TLS handshake.
 const STACK_SIZE: usize = 256 * 1024;
@@ -52,33 +52,18 @@ pub struct LeaderElector {
 }
 
 impl LeaderElector {
-    /// Begins a candidacy for the Lease `name`.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use leasehold::LeaderElector;
-    ///
-    /// let builder = LeaderElector::builder("my-controller").namespace("jobs");
-    /// assert!(builder.settings().is_ok());
-    /// ```
-    pub fn builder(name: impl Into<String>) -> LeaderElectorBuilder {
-        LeaderElectorBuilder::new(name.into())
-    }
-
     pub(crate) fn spawn(settings: Settings, lock: Arc<dyn Lock>) -> Result<Self, Error> {
         let (sender, commands) = channel::unbounded();
         let election = Election::new(settings.clone(), random_seed());
-        let patience = Arc::new(Patience::new(election.interrupt_after()));
-        let watcher = Watcher::spawn(Arc::clone(&lock), sender.clone(), &settings, Arc::clone(&patience))
-            .map_err(Error::Thread)?;
+        let delays = Arc::new(InterruptDelays::new(election.interrupt_after()));
+        let watcher =
+            Watcher::spawn(Arc::clone(&lock), sender.clone(), &settings, Arc::clone(&delays)).map_err(Error::Thread)?;
         let fields = LogFields::new(&*lock, &settings.identity);
-        let link =
-            Link::new(sender, Arc::clone(&lock), settings.release_timeout, Arc::clone(&patience), fields.clone());
+        let link = Link::new(sender, Arc::clone(&lock), settings.release_timeout, Arc::clone(&delays), fields.clone());
         let shared = Shared {
             link: Arc::new(link),
-            pending: Arc::new(Pending::default()),
-            patience,
+            pending: Arc::new(CampaignSlot::default()),
+            delays,
             subscriptions: Arc::new(Subscriptions::default()),
             health: HealthCheck::new(settings.lease_duration),
         };
@@ -133,8 +118,8 @@ impl LeaderElector {
     /// # Errors
     ///
     /// [`Error::Busy`] as for [`campaign`](Self::campaign); [`Error::Stopped`] when the elector is stopped meanwhile;
-    /// [`Error::Lock`] when the store refuses in a way that will not mend itself, such as a missing permission or
-    /// namespace, and has done so for the renew deadline without once having succeeded. Whatever can mend itself is
+    /// [`Error::Lock`] when the store refuses in a way that no waiting changes, such as a missing permission or
+    /// namespace, and has done so for the renew deadline without once having succeeded. Whatever is transient is
     /// retried without end, and logged.
     ///
     /// # Examples

@@ -24,7 +24,7 @@ pub enum Error {
     Config(ConfigError),
     /// The cluster was not found, or what describes it cannot be used.
     Cluster(kube::Error),
-    /// The store refuses in a way that will not mend itself, such as a missing permission.
+    /// The store refuses in a way that no waiting changes, such as a missing permission.
     Lock(LockError),
     /// The elector has a campaign or an undropped guard already.
     Busy,

@@ -1,19 +1,21 @@
-//! The leader's hand on its term: the guard, its views, and work in its scope.
+//! The leader's hand on its term.
 
 use std::convert::Infallible;
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
-use crate::clock;
-use crate::deadline::Deadline;
 use crate::error::Error;
-use crate::link::{Command, Link};
+use crate::handle::{Command, Link};
 use crate::log_fields::log_with;
 use crate::stop_reason::StopReason;
-use crate::sync::channel::{self, Receiver, Sender};
-use crate::sync::{Arc, Mutex};
+use crate::sync::Arc;
+use crate::sync::channel::Receiver;
+use crate::term::{Leadership, LeadershipLost, Term};
+
+mod scope;
+
+pub use scope::Scope;
 
 /// The lease is ours for as long as this lives and [`is_leader`](Self::is_leader) says so.
 ///
@@ -45,109 +47,6 @@ use crate::sync::{Arc, Mutex};
 pub struct LeaderGuard {
     term: Arc<Term>,
     link: Option<Arc<Link>>,
-}
-
-/// A view of one term: it can be cloned and sent to other threads, asked, and waited on, but not end the term.
-///
-/// It never revives: a view of a term that is over stays false when the same elector leads again.
-///
-/// # Examples
-///
-/// ```no_run
-/// # use leasehold::LeaderElector;
-/// # let elector = LeaderElector::builder("jobs").start()?;
-/// let guard = elector.block_until_leader()?;
-/// let leadership = guard.leadership();
-/// std::thread::spawn(move || {
-///     while leadership.is_leader() {
-///         // one unit of work
-///     }
-/// });
-/// # Ok::<(), leasehold::Error>(())
-/// ```
-#[derive(Clone)]
-pub struct Leadership {
-    term: Arc<Term>,
-}
-
-/// Spawns threads that borrow the guard, inside [`LeaderGuard::scope`].
-///
-/// # Examples
-///
-/// ```no_run
-/// # use leasehold::LeaderElector;
-/// # let elector = LeaderElector::builder("jobs").start()?;
-/// let guard = elector.block_until_leader()?;
-/// guard.scope(|scope| {
-///     for _ in 0..4 {
-///         scope.spawn(|| while guard.is_leader() { /* one unit of work */ });
-///     }
-/// });
-/// # Ok::<(), leasehold::Error>(())
-/// ```
-#[derive(Clone, Copy)]
-pub struct Scope<'scope, 'env> {
-    scope: &'scope std::thread::Scope<'scope, 'env>,
-    guard: &'env LeaderGuard,
-}
-
-/// The term is over, and why, for `?` in protected work.
-///
-/// # Examples
-///
-/// ```
-/// use leasehold::{LeaderGuard, LeadershipLost};
-///
-/// fn step(guard: &LeaderGuard) -> Result<(), LeadershipLost> {
-///     guard.check()?;
-///     // write something, with guard.fencing_token()
-///     Ok(())
-/// }
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LeadershipLost {
-    /// Why the term ended.
-    pub reason: StopReason,
-}
-
-/// What guard, views and the elector's thread share of one term.
-pub(crate) struct Term {
-    deadline: Arc<Deadline>,
-    fencing_token: u64,
-    lost: Receiver<Infallible>,
-    /// Dropped at the end of the term, which is what disconnects `lost`.
-    end: Mutex<Option<Sender<Infallible>>>,
-}
-
-impl Term {
-    pub(crate) fn new(deadline: Arc<Deadline>, fencing_token: u64) -> Self {
-        let (sender, lost) = channel::bounded(0);
-        Self { deadline, fencing_token, lost, end: Mutex::new(Some(sender)) }
-    }
-
-    /// Ends the term for every view, and wakes who waits for that. The first reason stands, and is given back; a term
-    /// that had run out by then ended by that.
-    pub(crate) fn end(&self, reason: StopReason) -> StopReason {
-        let reason = self.deadline.end(clock::now(), reason);
-        *self.end.lock() = None;
-        reason
-    }
-
-    fn is_valid(&self) -> bool {
-        self.deadline.is_valid(clock::now())
-    }
-
-    fn remaining(&self) -> Duration {
-        self.deadline.remaining(clock::now())
-    }
-
-    fn check(&self) -> Result<(), LeadershipLost> {
-        if self.is_valid() {
-            return Ok(());
-        }
-        Err(LeadershipLost { reason: self.deadline.reason() })
-    }
 }
 
 impl LeaderGuard {
@@ -226,7 +125,7 @@ impl LeaderGuard {
     /// # }
     /// ```
     pub fn fencing_token(&self) -> u64 {
-        self.term.fencing_token
+        self.term.fencing_token()
     }
 
     /// A channel that never yields and disconnects at the end of the term: it wakes a `select!`, and every other
@@ -246,7 +145,7 @@ impl LeaderGuard {
     /// # }
     /// ```
     pub fn lost(&self) -> &Receiver<Infallible> {
-        &self.term.lost
+        self.term.lost()
     }
 
     /// A view of this term for other threads.
@@ -260,7 +159,7 @@ impl LeaderGuard {
     /// # }
     /// ```
     pub fn leadership(&self) -> Leadership {
-        Leadership { term: Arc::clone(&self.term) }
+        Leadership::of(Arc::clone(&self.term))
     }
 
     /// Ends the term without ending the guard: every view is false from now on and [`lost`](Self::lost) fires, while
@@ -280,61 +179,6 @@ impl LeaderGuard {
         if let Some(link) = &self.link {
             link.tell(Command::StepDown);
         }
-    }
-
-    /// Runs `work`, which may spawn threads that borrow this guard, and returns when all of them have ended.
-    ///
-    /// This is `std::thread::scope` over the guard: the compiler proves that protected work ends before the lease is
-    /// released. It does not prove that it ends before the term expires: workers still ask
-    /// [`is_leader`](Self::is_leader) or watch [`lost`](Self::lost).
-    ///
-    /// ```
-    /// # fn example(guard: &leasehold::LeaderGuard) {
-    /// let done = guard.scope(|scope| {
-    ///     let workers: Vec<_> = (0..4)
-    ///         .map(|_| scope.spawn(|| (0..100).take_while(|_| guard.is_leader()).count()))
-    ///         .collect();
-    ///     workers.into_iter().map(|worker| worker.join().unwrap()).sum::<usize>()
-    /// });
-    /// # }
-    /// ```
-    ///
-    /// The guard cannot be moved or dropped inside, and nothing that was spawned can leave:
-    ///
-    /// ```compile_fail,E0505
-    /// # fn f(guard: leasehold::LeaderGuard) {
-    /// guard.scope(|scope| {
-    ///     drop(guard);
-    /// });
-    /// # }
-    /// ```
-    ///
-    /// ```compile_fail,E0505
-    /// # fn f(guard: leasehold::LeaderGuard) {
-    /// guard.scope(|scope| {
-    ///     scope.spawn(move || guard.is_leader());
-    /// });
-    /// # }
-    /// ```
-    ///
-    /// ```compile_fail
-    /// # fn f(guard: leasehold::LeaderGuard) {
-    /// let handle = guard.scope(|scope| scope.spawn(|| 1));
-    /// handle.join().unwrap();
-    /// # }
-    /// ```
-    ///
-    /// # Panics
-    ///
-    /// Like `std::thread::scope`: with `work`'s own panic, or when a spawned thread panicked and was not joined. Either
-    /// steps the term down at once, so that nobody leads on beside dead workers.
-    pub fn scope<'env, T>(&'env self, work: impl for<'scope> FnOnce(Scope<'scope, 'env>) -> T) -> T {
-        std::thread::scope(|scope| {
-            let unfinished = StepDownUnlessFinished { guard: self, finished: false };
-            let result = work(Scope { scope, guard: self });
-            unfinished.finish();
-            result
-        })
     }
 
     /// Releases the lease like a drop, and says whether that was confirmed.
@@ -370,7 +214,7 @@ impl LeaderGuard {
     pub(crate) fn abandon(mut self) {
         self.term.end(StopReason::Released);
         if let Some(link) = self.link.take() {
-            link.let_go();
+            link.release_later();
         }
     }
 }
@@ -381,7 +225,7 @@ impl Drop for LeaderGuard {
         if let Some(link) = self.link.take()
             && let Err(error) = link.release()
         {
-            let fields = link.log_fields(self.term.fencing_token);
+            let fields = link.log_fields(self.term.fencing_token());
             log_with!(log::Level::Warn, fields, reason = error.to_string().as_str(); "{error}");
         }
     }
@@ -400,160 +244,3 @@ impl fmt::Debug for LeaderGuard {
 // anything, are all there is to it.
 impl UnwindSafe for LeaderGuard {}
 impl RefUnwindSafe for LeaderGuard {}
-
-impl Leadership {
-    /// See [`LeaderGuard::is_leader`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn example(view: &leasehold::Leadership) {
-    /// while view.is_leader() {
-    ///     // one unit of work
-    /// }
-    /// # }
-    /// ```
-    pub fn is_leader(&self) -> bool {
-        self.term.is_valid()
-    }
-
-    /// See [`LeaderGuard::remaining`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn example(view: &leasehold::Leadership) {
-    /// println!("covered for {:?}", view.remaining());
-    /// # }
-    /// ```
-    pub fn remaining(&self) -> Duration {
-        self.term.remaining()
-    }
-
-    /// See [`LeaderGuard::check`].
-    ///
-    /// # Errors
-    ///
-    /// [`LeadershipLost`] when the term is over, and why.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn example(view: &leasehold::Leadership) {
-    /// if let Err(lost) = view.check() {
-    ///     println!("{lost}");
-    /// }
-    /// # }
-    /// ```
-    pub fn check(&self) -> Result<(), LeadershipLost> {
-        self.term.check()
-    }
-
-    /// See [`LeaderGuard::fencing_token`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn example(view: &leasehold::Leadership) {
-    /// println!("token {}", view.fencing_token());
-    /// # }
-    /// ```
-    pub fn fencing_token(&self) -> u64 {
-        self.term.fencing_token
-    }
-
-    /// See [`LeaderGuard::lost`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn example(view: &leasehold::Leadership) {
-    /// let _ = view.lost().recv(); // blocks until the term is over
-    /// # }
-    /// ```
-    pub fn lost(&self) -> &Receiver<Infallible> {
-        &self.term.lost
-    }
-}
-
-impl fmt::Debug for Leadership {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Leadership")
-            .field("fencing_token", &self.fencing_token())
-            .field("remaining", &self.remaining())
-            .finish()
-    }
-}
-
-impl UnwindSafe for Leadership {}
-impl RefUnwindSafe for Leadership {}
-
-impl<'scope, 'env> Scope<'scope, 'env> {
-    /// Spawns a thread that ends before the guard can go. If it panics the term is stepped down at once.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn example(guard: &leasehold::LeaderGuard) {
-    /// guard.scope(|scope| {
-    ///     let worker = scope.spawn(|| guard.fencing_token());
-    ///     assert_eq!(worker.join().unwrap(), guard.fencing_token());
-    /// });
-    /// # }
-    /// ```
-    pub fn spawn<T: Send + 'scope>(&self, work: impl FnOnce() -> T + Send + 'scope) -> ScopedJoinHandle<'scope, T> {
-        let guard = self.guard;
-        self.scope.spawn(move || {
-            let unfinished = StepDownUnlessFinished { guard, finished: false };
-            let result = work();
-            unfinished.finish();
-            result
-        })
-    }
-
-    /// The guard whose scope this is.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn example(guard: &leasehold::LeaderGuard) {
-    /// guard.scope(|scope| assert_eq!(scope.guard().fencing_token(), guard.fencing_token()));
-    /// # }
-    /// ```
-    pub fn guard(&self) -> &'env LeaderGuard {
-        self.guard
-    }
-}
-
-impl fmt::Debug for Scope<'_, '_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scope").field("guard", self.guard).finish()
-    }
-}
-
-impl fmt::Display for LeadershipLost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "leadership lost: {}", self.reason)
-    }
-}
-
-impl std::error::Error for LeadershipLost {}
-
-struct StepDownUnlessFinished<'guard> {
-    guard: &'guard LeaderGuard,
-    finished: bool,
-}
-
-impl StepDownUnlessFinished<'_> {
-    fn finish(mut self) {
-        self.finished = true;
-    }
-}
-
-impl Drop for StepDownUnlessFinished<'_> {
-    fn drop(&mut self) {
-        if !self.finished {
-            self.guard.step_down();
-        }
-    }
-}

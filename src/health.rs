@@ -9,7 +9,7 @@ use crate::sync::{Arc, Mutex};
 /// Tells when work goes on for too long after its term ended: the guard is still there although the term has been over
 /// for longer than a lease. And when the elector's thread has panicked, so that this process never leads again.
 ///
-/// Such a process holds on to what it should have let go. Answer a liveness probe with it, and the process is restarted.
+/// Such a process holds on to what it should have released. Answer a liveness probe with it, and the process is restarted.
 /// client-go has the same in its `HealthzAdaptor`. May be cloned and asked from any thread.
 ///
 /// # Examples

@@ -32,7 +32,7 @@
 //! and impersonated groups. An answer, or a line of a stream, has at most 4 MiB, and takes less than 16 MiB of memory while
 //! it is read.
 //!
-//! It logs to targets below `leasehold::kube`: at `debug` a line for each request, with its verb, its path, the code, the
+//! It logs to targets below `leasehold::kube` and `leasehold::net`: at `debug` a line for each request, with its verb, its path, the code, the
 //! milliseconds up to the head of the answer, and the `Audit-Id` if the server gives one; at `warn` what the server warns
 //! of, each text once for a client. No line holds credentials.
 //!
@@ -53,62 +53,32 @@
 //! # Ok::<(), leasehold::kube::Error>(())
 //! ```
 
-mod answer;
+pub(crate) mod auth;
 mod client;
-mod config;
-mod credentials;
-mod dial;
-mod endpoint;
+pub(crate) mod config;
 mod error;
-#[cfg(feature = "kubeconfig")]
-mod exec;
-mod in_cluster;
-mod interrupt;
 pub(crate) mod json;
-#[cfg(feature = "kubeconfig")]
-mod kubeconfig;
-mod mask;
-mod outgoing;
-mod proxy;
 mod request;
 mod request_log;
-mod reused;
-#[cfg(feature = "kubeconfig")]
-mod rfc3339;
-mod secret;
-mod status;
-mod stream;
-mod tls;
-mod transport;
-mod user_agent;
+mod response;
+pub(crate) mod secret;
+pub(crate) mod status;
+pub(crate) mod stream;
 mod warning;
 
 #[cfg(test)]
 mod tests;
 
+#[cfg(feature = "kubeconfig")]
+pub use auth::ExecStderr;
 pub use client::Client;
 pub use config::ClientConfig;
+#[cfg(feature = "kubeconfig")]
+pub use config::Kubeconfig;
 pub use error::{Error, ErrorKind};
-#[cfg(feature = "kubeconfig")]
-pub use exec::ExecStderr;
-pub use interrupt::Interrupter;
-#[cfg(feature = "kubeconfig")]
-pub use kubeconfig::Kubeconfig;
-pub use request::{Method, Request, Response};
+pub use request::{Method, Request};
+pub use response::Response;
 pub use status::Status;
 pub use stream::Stream;
-#[cfg(any(test, feature = "testing"))]
-pub(crate) use tls::provider as cryptography;
 
-#[cfg(all(feature = "testing", feature = "kubeconfig"))]
-pub(crate) mod properties {
-    pub(crate) use super::stream::{MAX_LINE, lines};
-    use crate::fuzzing::Target;
-
-    pub(crate) const EXEC_CREDENTIAL: Target = super::exec::properties::TARGET;
-    pub(crate) const KUBECONFIG: Target = super::kubeconfig::properties::TARGET;
-    pub(crate) const STATUS: Target = super::status::properties::TARGET;
-    pub(crate) const TIMES: Target = super::rfc3339::properties::TARGET;
-}
-
-const USER_AGENT: &str = concat!("leasehold/", env!("CARGO_PKG_VERSION"));
+pub use crate::net::interrupt::Interrupter;

@@ -71,34 +71,29 @@ mod clock;
 mod config;
 #[cfg(feature = "testing")]
 #[doc(hidden)]
-pub mod deadline;
-#[cfg(not(feature = "testing"))]
-mod deadline;
-mod driver;
-#[cfg(feature = "testing")]
-#[doc(hidden)]
 pub mod election;
 #[cfg(not(feature = "testing"))]
 mod election;
 mod elector;
 mod error;
-mod failure_log;
 #[cfg(all(feature = "testing", feature = "kubeconfig"))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod guard;
+mod handle;
 mod health;
 pub mod kube;
-mod link;
 mod lock;
 mod log_fields;
+mod net;
 mod record;
+mod runtime;
 mod stop_reason;
 mod sync;
+mod term;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod transition;
-mod watcher;
 
 pub use builder::LeaderElectorBuilder;
 pub use callbacks::Callbacks;
@@ -107,10 +102,11 @@ pub use config::{ConfigError, Settings};
 pub use crossbeam_channel;
 pub use elector::LeaderElector;
 pub use error::Error;
-pub use guard::{LeaderGuard, Leadership, LeadershipLost, Scope};
+pub use guard::{LeaderGuard, Scope};
 pub use health::{HealthCheck, Unhealthy};
 pub use lock::lease::LeaseLock;
 pub use lock::{Lock, LockError, LockErrorKind, WatchEvent, WatchStop};
-pub use record::{LeaderElectionRecord, MicroTime, Observed, Rest};
+pub use record::{LeaderElectionRecord, MicroTime, Observed, Opaque};
 pub use stop_reason::StopReason;
+pub use term::{Leadership, LeadershipLost};
 pub use transition::Transition;

@@ -34,7 +34,7 @@ use crate::record::{LeaderElectionRecord, Observed};
 /// ```
 /// use std::sync::Mutex;
 /// use std::time::Duration;
-/// use leasehold::{LeaderElectionRecord, Lock, LockError, LockErrorKind, Observed, Rest};
+/// use leasehold::{LeaderElectionRecord, Lock, LockError, LockErrorKind, Observed, Opaque};
 ///
 /// #[derive(Default)]
 /// struct MemoryLock(Mutex<Option<Observed>>);
@@ -48,13 +48,13 @@ use crate::record::{LeaderElectionRecord, Observed};
 ///         if slot.is_some() {
 ///             return Err(LockError::new(LockErrorKind::AlreadyExists, "somebody was faster"));
 ///         }
-///         Ok(slot.insert(Observed::new(record.clone(), 1, Rest::none())).clone())
+///         Ok(slot.insert(Observed::new(record.clone(), 1, Opaque::none())).clone())
 ///     }
 ///     fn update(&self, base: &Observed, record: &LeaderElectionRecord, _: Duration) -> Result<Observed, LockError> {
 ///         let mut slot = self.0.lock().unwrap();
 ///         match &*slot {
 ///             Some(now) if now.version == base.version => {
-///                 Ok(slot.insert(Observed::new(record.clone(), base.version + 1, Rest::none())).clone())
+///                 Ok(slot.insert(Observed::new(record.clone(), base.version + 1, Opaque::none())).clone())
 ///             }
 ///             _ => Err(LockError::new(LockErrorKind::Conflict, "it moved")),
 ///         }
@@ -124,7 +124,7 @@ pub trait Lock: Send + Sync + 'static {
 /// use leasehold::{LockError, LockErrorKind};
 ///
 /// let error = LockError::new(LockErrorKind::Forbidden, "no `get` on leases");
-/// assert!(!error.can_mend_itself());
+/// assert!(!error.is_transient());
 /// ```
 #[derive(Debug, Clone)]
 pub struct LockError {
@@ -200,7 +200,7 @@ impl LockError {
     }
 
     /// Whether waiting may help; where it may not, somebody has to grant, create or correct something.
-    pub fn can_mend_itself(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         use LockErrorKind::*;
         !matches!(self.kind, Forbidden | Unauthorized | NotFound | Untrusted | Rejected)
     }

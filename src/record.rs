@@ -58,9 +58,9 @@ pub struct MicroTime(Box<str>);
 /// # Examples
 ///
 /// ```
-/// use leasehold::{LeaderElectionRecord, Observed, Rest};
+/// use leasehold::{LeaderElectionRecord, Observed, Opaque};
 ///
-/// let seen = Observed::new(LeaderElectionRecord::default(), 7, Rest::none());
+/// let seen = Observed::new(LeaderElectionRecord::default(), 7, Opaque::none());
 /// assert_eq!(seen.version, 7);
 /// ```
 #[derive(Debug, Clone)]
@@ -73,7 +73,7 @@ pub struct Observed {
     /// (KEP-5504).
     pub version: u64,
     /// Everything in the object that is not part of the record.
-    pub rest: Rest,
+    pub rest: Opaque,
 }
 
 /// What a [`Lock`](crate::Lock) wants back when an observation becomes the base of an update: the fields and labels
@@ -82,14 +82,14 @@ pub struct Observed {
 /// # Examples
 ///
 /// ```
-/// use leasehold::Rest;
+/// use leasehold::Opaque;
 ///
-/// let rest = Rest::new(String::from("labels"));
+/// let rest = Opaque::new(String::from("labels"));
 /// assert_eq!(rest.get::<String>().map(String::as_str), Some("labels"));
-/// assert!(Rest::none().get::<String>().is_none());
+/// assert!(Opaque::none().get::<String>().is_none());
 /// ```
 #[derive(Clone, Default)]
-pub struct Rest(Option<Arc<dyn std::any::Any + Send + Sync>>);
+pub struct Opaque(Option<Arc<dyn std::any::Any + Send + Sync>>);
 
 impl LeaderElectionRecord {
     /// Who holds the lease, if anybody does.
@@ -160,12 +160,12 @@ impl fmt::Debug for MicroTime {
 
 impl Observed {
     /// An observation of `record` at `version`.
-    pub fn new(record: LeaderElectionRecord, version: u64, rest: Rest) -> Self {
+    pub fn new(record: LeaderElectionRecord, version: u64, rest: Opaque) -> Self {
         Self { record, version, rest }
     }
 }
 
-impl Rest {
+impl Opaque {
     /// Carries `value` along.
     pub fn new<T: Send + Sync + 'static>(value: T) -> Self {
         Self(Some(Arc::new(value)))
@@ -182,9 +182,9 @@ impl Rest {
     }
 }
 
-impl fmt::Debug for Rest {
+impl fmt::Debug for Opaque {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Rest(..)" } else { "Rest" })
+        f.write_str(if self.0.is_some() { "Opaque(..)" } else { "Rest" })
     }
 }
 

@@ -1,5 +1,5 @@
 //! The one place that imports atomics, locks, channels, threads and their clock, so that a model checker can put its own in
-//! their stead: `tests/loom` and `tests/shuttle` do.
+//! their stead: `tests/threads/loom` and `tests/threads/shuttle` do.
 
 pub(crate) use crossbeam_channel as channel;
 pub(crate) use parking_lot::Mutex;

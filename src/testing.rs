@@ -42,38 +42,13 @@
 //! `dryRun` and `continue` are refused with 400 rather than ignored. GETs and LISTs always show
 //! the newest state, whatever `resourceVersion` they name.
 
-mod api;
-mod api_server;
-mod bell;
-mod builder;
-mod connection;
-mod fault;
-mod history;
-mod http;
-mod kubeconfig;
-mod log;
-pub(crate) mod microtime;
-mod operator;
-mod refusal;
-mod resource;
-mod route;
-mod rules;
-mod schema;
-mod server;
-mod status;
-mod store;
-mod tls;
-mod transport;
-mod users;
-mod validate;
-mod watch;
+pub(crate) mod fault;
+pub(crate) mod object;
+pub(crate) mod server;
+pub(crate) mod store;
+pub(crate) mod wire;
 
-pub use self::api::ExpiredWatch;
-pub use self::api_server::ApiServer;
-pub use self::builder::ApiServerBuilder;
-pub use self::fault::Fault;
-pub use self::log::RequestLog;
-pub use self::resource::{Resource, Verb};
-pub use self::rules::FaultHandle;
-pub use self::store::Snapshot;
-pub use self::users::User;
+pub use fault::{Fault, FaultHandle};
+pub use object::{Resource, Verb};
+pub use server::{ApiServer, ApiServerBuilder, ExpiredWatch, RequestLog, User};
+pub use store::Snapshot;

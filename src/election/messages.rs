@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::clock::Moment;
-use crate::deadline::Deadline;
+use crate::election::deadline::Deadline;
 use crate::lock::LockError;
 use crate::record::{LeaderElectionRecord, Observed};
 use crate::stop_reason::StopReason;
@@ -13,7 +13,7 @@ use crate::sync::Arc;
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a step lives for one turn of a loop")]
 pub enum Step {
-    /// Carry this out and tell [`Election::answered`](super::Election::answered).
+    /// Carry this out and tell [`Election::on_response`](super::Election::on_response).
     Send(Request),
     /// Nothing is to be done before this moment, unless the driver is told something.
     Wait(Moment),
@@ -24,19 +24,19 @@ pub enum Step {
 /// One request to the store.
 #[derive(Debug)]
 pub struct Request {
-    /// Names the request in [`Election::answered`](super::Election::answered).
+    /// Names the request in [`Election::on_response`](super::Election::on_response).
     pub id: u64,
     /// What to ask.
-    pub verb: Verb,
+    pub operation: Operation,
     /// How long to wait for the answer.
     pub timeout: Duration,
 }
 
 /// The verbs of a [`Lock`](crate::Lock) with what they need.
 #[derive(Debug)]
-pub enum Verb {
+pub enum Operation {
     /// Read the record.
-    Get(Look),
+    Get(ReadContext),
     /// Create this record.
     Create(LeaderElectionRecord),
     /// Replace what was observed by this record.
@@ -45,7 +45,7 @@ pub enum Verb {
 
 /// What was known when a read was sent: only what it says beyond that is news.
 #[derive(Debug, Clone, Copy)]
-pub struct Look {
+pub struct ReadContext {
     pub(super) newest: u64,
     /// Whether it was known that nothing is there.
     pub(super) absent: bool,
@@ -54,9 +54,9 @@ pub struct Look {
 
 /// What the store said.
 #[derive(Debug)]
-pub enum Answer {
+pub enum Response {
     /// To a read.
-    Read(Look, Option<Observed>),
+    Read(ReadContext, Option<Observed>),
     /// To a write.
     Written(Observed),
     /// To either: no, or nothing at all.
@@ -76,9 +76,9 @@ pub enum Event {
         fencing_token: u64,
     },
     /// The term is not valid any more.
-    Lost(StopReason),
+    TermEnded(StopReason),
     /// After the end of a term: its record is not ours any more.
-    Settled,
+    Released,
     /// A campaign for one round ended without a term.
     RoundOver,
     /// Another process uses our identity.

@@ -15,7 +15,7 @@ pub(super) struct OpenWrite {
     pub(super) progress: Progress,
 }
 
-/// How far a write has come. An update that is settled is forgotten. A create is not: as nothing that it is based on can
+/// How far a write has come. An update that is resolved is forgotten. A create is not: as nothing that it is based on can
 /// change, a copy of it may land at any time at which the lease is not there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Progress {

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::*;
 use crate::config::Config;
 use crate::lock::LockError;
-use crate::record::Rest;
+use crate::record::Opaque;
 
 const ME: &str = "me";
 const OTHER: &str = "other";
@@ -45,7 +45,7 @@ struct Write {
 #[derive(Debug, Clone, Copy)]
 struct Read {
     id: u64,
-    look: Look,
+    context: ReadContext,
 }
 
 impl Scenario {
@@ -104,7 +104,7 @@ impl Scenario {
         scenario.election.campaign(false);
         let read = scenario.read();
         scenario.advance(far * 3);
-        scenario.election.answered(scenario.now, read.id, Answer::Read(read.look, None));
+        scenario.election.on_response(scenario.now, read.id, Response::Read(read.context, None));
         let create = scenario.write();
         scenario.advance(far);
         scenario.applied(&create, 10);
@@ -123,17 +123,17 @@ impl Scenario {
 
     fn read(&mut self) -> Read {
         match self.next() {
-            Step::Send(Request { id, verb: Verb::Get(look), .. }) => Read { id, look },
+            Step::Send(Request { id, operation: Operation::Get(context), .. }) => Read { id, context },
             other => panic!("expected a read, not {other:?}"),
         }
     }
 
     fn write(&mut self) -> Write {
         match self.next() {
-            Step::Send(Request { id, verb: Verb::Create(record), timeout }) => {
+            Step::Send(Request { id, operation: Operation::Create(record), timeout }) => {
                 Write { id, base: None, record, timeout }
             }
-            Step::Send(Request { id, verb: Verb::Update(base, record), timeout }) => {
+            Step::Send(Request { id, operation: Operation::Update(base, record), timeout }) => {
                 Write { id, base: Some(base.version), record, timeout }
             }
             other => panic!("expected a write, not {other:?}"),
@@ -145,13 +145,13 @@ impl Scenario {
         loop {
             match self.next() {
                 Step::Wait(until) => self.now = until,
-                Step::Send(Request { id, verb: Verb::Get(look), .. }) => {
-                    self.reads(Read { id, look }, record.clone(), version);
+                Step::Send(Request { id, operation: Operation::Get(context), .. }) => {
+                    self.reads(Read { id, context }, record.clone(), version);
                 }
-                Step::Send(Request { id, verb: Verb::Create(record), timeout }) => {
+                Step::Send(Request { id, operation: Operation::Create(record), timeout }) => {
                     break Write { id, base: None, record, timeout };
                 }
-                Step::Send(Request { id, verb: Verb::Update(base, record), timeout }) => {
+                Step::Send(Request { id, operation: Operation::Update(base, record), timeout }) => {
                     break Write { id, base: Some(base.version), record, timeout };
                 }
                 Step::Finished => panic!("not finished"),
@@ -190,15 +190,15 @@ impl Scenario {
     }
 
     fn written(&mut self, write: &Write, record: LeaderElectionRecord, version: u64) {
-        self.election.answered(self.now, write.id, Answer::Written(observed(record, version)));
+        self.election.on_response(self.now, write.id, Response::Written(observed(record, version)));
     }
 
     fn fails(&mut self, id: u64, kind: LockErrorKind) {
-        self.election.answered(self.now, id, Answer::Failed(LockError::new(kind, "made up")));
+        self.election.on_response(self.now, id, Response::Failed(LockError::new(kind, "made up")));
     }
 
     fn reads(&mut self, read: Read, record: LeaderElectionRecord, version: u64) {
-        self.election.answered(self.now, read.id, Answer::Read(read.look, Some(observed(record, version))));
+        self.election.on_response(self.now, read.id, Response::Read(read.context, Some(observed(record, version))));
     }
 
     fn found(&mut self, record: LeaderElectionRecord, version: u64) {
@@ -208,7 +208,7 @@ impl Scenario {
 
     fn found_nothing(&mut self) {
         let read = self.read();
-        self.election.answered(self.now, read.id, Answer::Read(read.look, None));
+        self.election.on_response(self.now, read.id, Response::Read(read.context, None));
     }
 
     fn guard_gone(&mut self) {
@@ -238,7 +238,7 @@ impl Scenario {
             .events()
             .into_iter()
             .filter_map(|event| match event {
-                Event::Lost(reason) => Some(reason),
+                Event::TermEnded(reason) => Some(reason),
                 _ => None,
             })
             .collect();
@@ -246,13 +246,13 @@ impl Scenario {
         reasons.pop()
     }
 
-    fn settled(&mut self) -> bool {
-        self.events().iter().any(|event| matches!(event, Event::Settled))
+    fn released(&mut self) -> bool {
+        self.events().iter().any(|event| matches!(event, Event::Released))
     }
 }
 
 fn observed(record: LeaderElectionRecord, version: u64) -> Observed {
-    Observed::new(record, version, Rest::none())
+    Observed::new(record, version, Opaque::none())
 }
 
 /// What stands in the store after `write`.

@@ -8,19 +8,20 @@ use parking_lot::Mutex;
 use ureq::Agent;
 use ureq::http::{self, HeaderName, HeaderValue, header};
 
-use super::answer::{accept, from_ureq, is_framed, read_body};
+use super::auth::{Auth, Credentials, Limits};
 use super::config::ClientConfig;
-use super::credentials::{Auth, Credentials, Limits};
-use super::dial::{Dialer, Network, System};
-use super::endpoint::Endpoint;
 use super::error::{Error, ErrorKind};
-use super::interrupt::{Interrupter, Wire, interrupted};
-use super::mask::Masked;
-use super::proxy::Proxy;
-use super::request::{Method, Request, Response};
+use super::request::{Method, Request};
 use super::request_log::RequestLog;
-use super::tls::ClientTls;
-use super::transport::{KubeConnector, MAX_WAIT, NoResolver, Opening};
+use super::response::{Response, accept};
+use crate::net::dial::{Dialer, Network, System};
+use crate::net::endpoint::Endpoint;
+use crate::net::interrupt::{AgentHandle, Interrupter, interrupted};
+use crate::net::proxy::Proxy;
+use crate::net::redact::Redacted;
+use crate::net::response::{from_ureq, is_framed, read_body};
+use crate::net::tls::ClientTls;
+use crate::net::transport::{HttpConnector, MAX_WAIT, NoResolver, Opening};
 
 /// API servers close idle connections after 90 s and load balancers after 60 s or more. Staying well below makes it
 /// rare that a write goes out on a connection that is just being closed.
@@ -71,7 +72,7 @@ struct Shared {
 /// What requests go out on until the next interrupt.
 struct Current {
     interrupter: Interrupter,
-    wire: Option<(Versions, Arc<Wire>)>,
+    handle: Option<(Versions, Arc<AgentHandle>)>,
 }
 
 /// What connections were opened with: the client certificate of the credentials, and the certificates in files.
@@ -85,7 +86,7 @@ struct Versions {
 pub(super) struct Opened {
     pub(super) answer: http::Response<ureq::Body>,
     /// Holds the agent: its connection must stay registered for the interrupt until the body has been read.
-    pub(super) wire: Arc<Wire>,
+    pub(super) handle: Arc<AgentHandle>,
 }
 
 /// Versions of certificate files: those for the server, and those for the proxy.
@@ -144,7 +145,7 @@ impl Client {
             proxy_tls,
             dialer: Dialer::new(network),
             log: RequestLog::default(),
-            current: Mutex::new(Current { interrupter: Interrupter::new(), wire: None }),
+            current: Mutex::new(Current { interrupter: Interrupter::new(), handle: None }),
         };
         Ok(Client { shared: Arc::new(shared) })
     }
@@ -179,8 +180,8 @@ impl Client {
         let interrupter = self.shared.current.lock().interrupter.clone();
         let attempt = Attempt::new(&request)?;
         let result = self.shared.repeat_when_rejected(&attempt, &interrupter, |credentials| {
-            let wire = self.shared.wire(credentials, &interrupter)?;
-            let first = self.shared.exchange(&attempt, credentials, &wire, false);
+            let handle = self.shared.handle(credentials, &interrupter)?;
+            let first = self.shared.exchange(&attempt, credentials, &handle, false);
             match first {
                 // ureq probes a pooled connection before it uses it, but a server may close it right after. A GET
                 // changes nothing, so it may go out again. A PUT or POST may not, even when the connection was old:
@@ -192,7 +193,7 @@ impl Client {
                         && !interrupter.is_interrupted() =>
                 {
                     log::debug!("kube: {e}; trying once more on a new connection");
-                    self.shared.exchange(&attempt, credentials, &wire, true)
+                    self.shared.exchange(&attempt, credentials, &handle, true)
                 }
                 other => other,
             }
@@ -217,7 +218,7 @@ impl Client {
     pub fn interrupt(&self) {
         let ended = {
             let mut current = self.shared.current.lock();
-            current.wire = None;
+            current.handle = None;
             std::mem::take(&mut current.interrupter)
         };
         ended.interrupt();
@@ -233,14 +234,14 @@ impl Client {
         let attempt = Attempt::new(request)?;
         let opening = Opening::until(attempt.deadline);
         let result = self.shared.repeat_when_rejected(&attempt, interrupter, |credentials| {
-            let wire = self.shared.new_wire(credentials, interrupter, opening.clone())?;
-            let agent = wire.agent.clone();
+            let handle = self.shared.new_handle(credentials, interrupter, opening.clone())?;
+            let agent = handle.agent.clone();
             let (call, _masked) = self.shared.http_request(&attempt, credentials)?;
             let call = agent.configure_request(call).timeout_per_read(Some(silence)).build();
             let began = Instant::now();
-            let answer = agent.run(call).map_err(from_ureq);
+            let answer = agent.run(call).map_err(|e| Error::from(from_ureq(e)));
             self.shared.log.note(&attempt.place, began, &answer, credentials);
-            accept(answer?, credentials).map(|answer| Opened { answer, wire })
+            accept(answer?, credentials).map(|answer| Opened { answer, handle })
         });
         opening.finish();
         result.map_err(|e| attempt.explain(e, interrupter))
@@ -305,34 +306,34 @@ impl Shared {
     }
 
     /// The agent for these credentials, made anew after an interrupt or when certificates have changed.
-    fn wire(&self, credentials: &Credentials, interrupter: &Interrupter) -> Result<Arc<Wire>, Error> {
+    fn handle(&self, credentials: &Credentials, interrupter: &Interrupter) -> Result<Arc<AgentHandle>, Error> {
         let wanted =
             Versions { credentials: credentials.identity_version, files: self.files(ClientTls::version).iter().sum() };
         let mut current = self.current.lock();
-        // An interrupt in between has put another interrupter there, and this request was meant. A wire of the old
+        // An interrupt in between has put another interrupter there, and this request was meant. An agent of the old
         // one must not be left here for the requests that come after it.
         if !current.interrupter.is(interrupter) {
-            return Err(interrupted());
+            return Err(interrupted().into());
         }
-        if let Some((versions, wire)) = &current.wire
+        if let Some((versions, handle)) = &current.handle
             && versions.credentials >= wanted.credentials
             && versions.files >= wanted.files
         {
-            return Ok(Arc::clone(wire));
+            return Ok(Arc::clone(handle));
         }
-        let wire = self.new_wire(credentials, interrupter, Opening::default())?;
-        current.wire = Some((wanted, Arc::clone(&wire)));
-        Ok(wire)
+        let handle = self.new_handle(credentials, interrupter, Opening::default())?;
+        current.handle = Some((wanted, Arc::clone(&handle)));
+        Ok(handle)
     }
 
-    fn new_wire(
+    fn new_handle(
         &self,
         credentials: &Credentials,
         interrupter: &Interrupter,
         opening: Opening,
-    ) -> Result<Arc<Wire>, Error> {
+    ) -> Result<Arc<AgentHandle>, Error> {
         let tls = self.tls.as_ref().map(|tls| tls.parts(credentials.identity.as_ref())).transpose()?;
-        let connector = KubeConnector {
+        let connector = HttpConnector {
             target: self.endpoint.clone(),
             proxy: self.proxy.clone(),
             proxy_tls: self.proxy_tls.as_ref().map(|tls| tls.parts(None)).transpose()?,
@@ -357,19 +358,19 @@ impl Shared {
             // For TLS on its way to the socket; what is written to it or to a socket is not buffered.
             .output_buffer_size(16 * 1024)
             .build();
-        let wire = Arc::new(Wire {
+        let handle = Arc::new(AgentHandle {
             agent: Agent::with_parts(config, connector, NoResolver),
             interrupter: interrupter.clone(),
         });
-        interrupter.register(&wire)?;
-        Ok(wire)
+        interrupter.register(&handle)?;
+        Ok(handle)
     }
 
     fn http_request(
         &self,
         attempt: &Attempt<'_>,
         credentials: &Credentials,
-    ) -> Result<(http::Request<Vec<u8>>, Masked), Error> {
+    ) -> Result<(http::Request<Vec<u8>>, Redacted), Error> {
         let method = match attempt.request.method {
             Method::Get => http::Method::GET,
             Method::Post => http::Method::POST,
@@ -385,7 +386,7 @@ impl Shared {
         if attempt.body.is_some() {
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
-        let (masked, mask) = Masked::new(target, credentials.authorization.as_ref(), &self.impersonation);
+        let (masked, mask) = Redacted::new(target, credentials.authorization.as_ref(), &self.impersonation);
         headers.extend(mask);
         Ok((call, masked))
     }
@@ -394,7 +395,7 @@ impl Shared {
         &self,
         attempt: &Attempt<'_>,
         credentials: &Credentials,
-        wire: &Wire,
+        handle: &AgentHandle,
         fresh: bool,
     ) -> Result<Response, Error> {
         let left = attempt.deadline.saturating_duration_since(Instant::now());
@@ -405,21 +406,21 @@ impl Shared {
         let empty = attempt.body.is_none();
         // No pooled connection is ever that young.
         let max_idle = if fresh { Duration::ZERO } else { MAX_IDLE };
-        let call = wire.agent.configure_request(call).timeout_global(Some(left)).max_idle_age(max_idle).build();
+        let call = handle.agent.configure_request(call).timeout_global(Some(left)).max_idle_age(max_idle).build();
         let began = Instant::now();
         let answer = match empty {
-            true => wire.agent.run(call.map(|_| ())),
-            false => wire.agent.run(call),
+            true => handle.agent.run(call.map(|_| ())),
+            false => handle.agent.run(call),
         };
-        let answer = answer.map_err(from_ureq);
+        let answer = answer.map_err(|e| Error::from(from_ureq(e)));
         self.log.note(&attempt.place, began, &answer, credentials);
         let answer = accept(answer?, credentials)?;
         let status = answer.status().as_u16();
         let framed = is_framed(answer.headers());
         let body = read_body(answer.into_body()).map_err(|e| e.sent(true))?;
         // A body that ends with the connection also ends when we shut that down ourselves.
-        if !framed && wire.interrupter.is_interrupted() {
-            return Err(interrupted().sent(true));
+        if !framed && handle.interrupter.is_interrupted() {
+            return Err(interrupted().sent(true).into());
         }
         Ok(Response { status, body })
     }
@@ -441,7 +442,7 @@ impl<'a> Attempt<'a> {
     /// Puts the request into the error, and tells our own interrupt from the broken connections that it leaves.
     fn explain(&self, error: Error, interrupter: &Interrupter) -> Error {
         let error = match error.status() {
-            None if interrupter.is_interrupted() => interrupted().sent(error.maybe_sent()),
+            None if interrupter.is_interrupted() => interrupted().sent(error.maybe_sent()).into(),
             _ => error,
         };
         error.during(&self.place)

@@ -1,28 +1,31 @@
 //! Everything a client needs to know: where the cluster is, whom to trust there, who we are.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 #[cfg(feature = "kubeconfig")]
 use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use ureq::http::{HeaderName, HeaderValue};
 
 #[cfg(feature = "kubeconfig")]
-use super::Kubeconfig;
-use super::endpoint::Endpoint;
+use super::auth::ExecStderr;
+use super::auth::{AuthConfig, Impersonation};
 use super::error::Error;
-#[cfg(feature = "kubeconfig")]
-use super::exec::{ExecPlugin, ExecStderr};
-use super::in_cluster;
-use super::proxy::Proxy;
 use super::secret::Secret;
-use super::tls::{Identity, IdentitySource, PemSource, TlsSettings, certificates};
-use super::user_agent;
+use crate::net::endpoint::Endpoint;
+use crate::net::proxy::Proxy;
+use crate::net::tls::{Identity, IdentitySource, PemSource, TlsSettings, certificates};
 
-/// The environment, as a parameter, so that nothing in here depends on the process's own.
-pub(super) type Env<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+mod env;
+pub(crate) mod in_cluster;
+mod infer;
+#[cfg(feature = "kubeconfig")]
+pub(crate) mod kubeconfig;
+mod proxy;
+mod user_agent;
+
+#[cfg(feature = "kubeconfig")]
+pub use kubeconfig::Kubeconfig;
 
 /// How to reach a cluster. Credentials in it are not shown by `Debug`.
 ///
@@ -38,117 +41,17 @@ pub(super) type Env<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
     /// For people: where this was found.
-    pub(super) source: String,
-    pub(super) endpoint: Endpoint,
-    pub(super) default_namespace: String,
-    pub(super) tls: TlsSettings,
-    pub(super) auth: AuthConfig,
-    pub(super) impersonation: Impersonation,
-    pub(super) proxy: Option<Proxy>,
-    pub(super) user_agent: String,
-}
-
-/// How to prove who we are, apart from a client certificate.
-#[derive(Clone, Debug)]
-pub(super) enum AuthConfig {
-    None,
-    /// A value of the `Authorization` header that never changes.
-    Fixed(Secret),
-    TokenFile(PathBuf),
-    #[cfg(feature = "kubeconfig")]
-    Exec(Box<ExecPlugin>),
-}
-
-/// Whom to act as. Source: Kubernetes documentation, "User impersonation".
-#[derive(Clone, Debug, Default)]
-pub(super) struct Impersonation {
-    pub(super) user: Option<String>,
-    pub(super) uid: Option<String>,
-    pub(super) groups: Vec<String>,
-    pub(super) extra: Vec<(String, Vec<String>)>,
+    pub(crate) source: String,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) default_namespace: String,
+    pub(crate) tls: TlsSettings,
+    pub(crate) auth: AuthConfig,
+    pub(crate) impersonation: Impersonation,
+    pub(crate) proxy: Option<Proxy>,
+    pub(crate) user_agent: String,
 }
 
 impl ClientConfig {
-    /// Finds the cluster in the order of controller-runtime: the files in `KUBECONFIG` if that is set and not empty, else
-    /// the service account of the pod this runs in, else `~/.kube/config`.
-    ///
-    /// In a pod means that `KUBERNETES_SERVICE_HOST` is set and the service account's token file exists. Two candidates that
-    /// find two clusters are two leaders: so what was asked for and cannot be used is an error, and nothing else is tried.
-    ///
-    /// # Errors
-    ///
-    /// [`Config`](super::ErrorKind::Config) when none is there, or what is there is not usable, or `KUBECONFIG` is set for a
-    /// program that was built without the feature `kubeconfig`.
-    ///
-    /// ```no_run
-    /// let config = leasehold::kube::ClientConfig::infer()?;
-    /// println!("working in {}", config.default_namespace());
-    /// # Ok::<(), leasehold::kube::Error>(())
-    /// ```
-    pub fn infer() -> Result<Self, Error> {
-        let env: Env<'_> = &|name| std::env::var_os(name);
-        Self::infer_from(env, Path::new(in_cluster::DIRECTORY))
-    }
-
-    pub(super) fn infer_from(env: Env<'_>, service_account: &Path) -> Result<Self, Error> {
-        let is_asked_for = env("KUBECONFIG").is_some_and(|list| !list.is_empty());
-        if !is_asked_for && in_cluster::is_inside(env, service_account) {
-            return in_cluster::load(env, service_account);
-        }
-        #[cfg(feature = "kubeconfig")]
-        {
-            // A pod without a token is told about the token: nobody wants a kubeconfig there.
-            if !is_asked_for && in_cluster::is_in_a_pod(env) && !Kubeconfig::is_at_home(env) {
-                return in_cluster::load(env, service_account);
-            }
-            Kubeconfig::load_from(env)?.client_config_in(None, env, service_account)
-        }
-        #[cfg(not(feature = "kubeconfig"))]
-        match is_asked_for {
-            true => Err(Error::config(
-                "KUBECONFIG",
-                "is set, and this program was built without the feature kubeconfig; unset it, or build with that",
-            )),
-            false => in_cluster::load(env, service_account),
-        }
-    }
-
-    /// Uses the service account of the pod this runs in.
-    ///
-    /// Reads `KUBERNETES_SERVICE_HOST`, `KUBERNETES_SERVICE_PORT` and the files in
-    /// `/var/run/secrets/kubernetes.io/serviceaccount`. The token is read again when it is a minute old and whenever
-    /// the server rejects it, for kubelets rotate it. The namespace is that of `POD_NAMESPACE` if it is set, else that of
-    /// the file beside the token, else `default`.
-    ///
-    /// # Errors
-    ///
-    /// [`Config`](super::ErrorKind::Config) when a variable or a file is missing or not usable.
-    ///
-    /// ```no_run
-    /// let config = leasehold::kube::ClientConfig::in_cluster()?;
-    /// # Ok::<(), leasehold::kube::Error>(())
-    /// ```
-    pub fn in_cluster() -> Result<Self, Error> {
-        in_cluster::load(&|name| std::env::var_os(name), Path::new(in_cluster::DIRECTORY))
-    }
-
-    /// Uses the current context of the kubeconfig: the files in `KUBECONFIG`, or else `~/.kube/config`.
-    ///
-    /// For another context or another file see [`Kubeconfig`].
-    ///
-    /// # Errors
-    ///
-    /// [`Config`](super::ErrorKind::Config), naming the file and the field.
-    ///
-    /// ```no_run
-    /// let config = leasehold::kube::ClientConfig::from_kubeconfig()?;
-    /// # Ok::<(), leasehold::kube::Error>(())
-    /// ```
-    #[cfg(feature = "kubeconfig")]
-    pub fn from_kubeconfig() -> Result<Self, Error> {
-        Kubeconfig::load()?.client_config(None)
-    }
-
     /// A server by its URL, without credentials and without looking at the environment.
     ///
     /// The URL may have a path, which goes in front of the path of every request. `https` trusts the system's roots
@@ -158,12 +61,12 @@ impl ClientConfig {
     ///
     /// # Errors
     ///
-    /// [`Config`](super::ErrorKind::Config) when it is not an `http` or `https` URL.
+    /// [`Config`](crate::kube::ErrorKind::Config) when it is not an `http` or `https` URL.
     pub fn new(url: &str) -> Result<Self, Error> {
         Ok(Self::for_endpoint(Endpoint::parse(url, "server")?, "given by the program"))
     }
 
-    pub(super) fn for_endpoint(endpoint: Endpoint, source: impl Into<String>) -> Self {
+    pub(crate) fn for_endpoint(endpoint: Endpoint, source: impl Into<String>) -> Self {
         ClientConfig {
             source: source.into(),
             endpoint,
@@ -192,7 +95,7 @@ impl ClientConfig {
     ///
     /// # Errors
     ///
-    /// [`Config`](super::ErrorKind::Config) when it is not a PEM bundle with at least one certificate.
+    /// [`Config`](crate::kube::ErrorKind::Config) when it is not a PEM bundle with at least one certificate.
     pub fn with_ca_pem(mut self, bundle: &[u8]) -> Result<Self, Error> {
         certificates(bundle).map_err(|rule| Error::config("certificate-authority", rule))?;
         self.tls.ca = Some(PemSource::inline(bundle));
@@ -207,7 +110,7 @@ impl ClientConfig {
     ///
     /// # Errors
     ///
-    /// [`Config`](super::ErrorKind::Config), with the file, when it cannot be read or is no PEM bundle.
+    /// [`Config`](crate::kube::ErrorKind::Config), with the file, when it cannot be read or is no PEM bundle.
     pub fn with_ca_file(mut self, path: impl AsRef<Path>) -> Result<Self, Error> {
         let ca = pem_file(path.as_ref())?;
         certificates(ca.bytes()).map_err(|rule| Error::config("certificate-authority", ca.breaks(rule)))?;
@@ -228,7 +131,7 @@ impl ClientConfig {
     ///
     /// # Errors
     ///
-    /// [`Config`](super::ErrorKind::Config) when either does not parse.
+    /// [`Config`](crate::kube::ErrorKind::Config) when either does not parse.
     pub fn with_client_certificate_pem(mut self, chain: &[u8], key: &[u8]) -> Result<Self, Error> {
         Identity::from_pem(chain, key)?;
         self.tls.identity = Some(IdentitySource { chain: PemSource::inline(chain), key: PemSource::inline(key) });
@@ -245,7 +148,7 @@ impl ClientConfig {
     ///
     /// # Errors
     ///
-    /// [`Config`](super::ErrorKind::Config), with the file, when one cannot be read or does not parse.
+    /// [`Config`](crate::kube::ErrorKind::Config), with the file, when one cannot be read or does not parse.
     ///
     /// ```no_run
     /// use leasehold::kube::{Client, ClientConfig};
@@ -277,7 +180,7 @@ impl ClientConfig {
     /// Authenticates with the bearer token in a file, read again when it is a minute old and after every 401.
     ///
     /// Unlike the files of certificates it is not read here, for it may be written later: while it is missing, requests
-    /// fail with [`Credentials`](super::ErrorKind::Credentials).
+    /// fail with [`Credentials`](crate::kube::ErrorKind::Credentials).
     ///
     /// ```
     /// use leasehold::kube::{Client, ClientConfig};
@@ -310,7 +213,7 @@ impl ClientConfig {
     ///
     /// # Errors
     ///
-    /// [`Config`](super::ErrorKind::Config) when it is not such a URL.
+    /// [`Config`](crate::kube::ErrorKind::Config) when it is not such a URL.
     ///
     /// ```
     /// use leasehold::kube::ClientConfig;
@@ -332,7 +235,7 @@ impl ClientConfig {
     ///
     /// # Errors
     ///
-    /// [`Config`](super::ErrorKind::Config) when it is empty, longer than 1024 characters, or holds anything but printable
+    /// [`Config`](crate::kube::ErrorKind::Config) when it is empty, longer than 1024 characters, or holds anything but printable
     /// ASCII.
     ///
     /// ```
@@ -395,7 +298,7 @@ impl ClientConfig {
     }
 
     /// Refuses to send a secret in clear. What stays on this machine does not; what goes through a proxy leaves it.
-    pub(super) fn check_secrecy(&self, place: impl Fn(&str) -> String) -> Result<(), Error> {
+    pub(crate) fn check_secrecy(&self, place: impl Fn(&str) -> String) -> Result<(), Error> {
         let stays_here = self.endpoint.is_loopback() && self.proxy.is_none();
         let field = match &self.auth {
             _ if self.endpoint.is_https() || stays_here => return Ok(()),
@@ -411,74 +314,8 @@ impl ClientConfig {
     }
 }
 
-impl AuthConfig {
-    /// What is left of it beside a client certificate. Source: `UpdateTransportConfig` in client-go's `exec.go`.
-    pub(super) fn beside_a_certificate(self) -> Self {
-        match self {
-            #[cfg(feature = "kubeconfig")]
-            AuthConfig::Exec(plugin) => {
-                plugin.say_that_it_is_not_run();
-                AuthConfig::None
-            }
-            other => other,
-        }
-    }
-}
-
 fn pem_file(path: &Path) -> Result<PemSource, Error> {
     PemSource::read(path).map_err(|e| Error::config(path.display().to_string(), "cannot be read").caused_by(e))
-}
-
-impl Impersonation {
-    /// The headers it takes; the error names the field.
-    pub(super) fn headers(&self) -> Result<Vec<(HeaderName, HeaderValue)>, Error> {
-        let Some(user) = &self.user else {
-            if self.uid.is_some() || !self.groups.is_empty() || !self.extra.is_empty() {
-                return Err(Error::config("users[].as", "is needed when as-uid, as-groups or as-user-extra is set"));
-            }
-            return Ok(Vec::new());
-        };
-        let value = |field: &str, text: &str| {
-            // The server takes them off, and whoever is without them is somebody else.
-            if text.trim_matches([' ', '\t']) != text {
-                return Err(Error::config(format!("users[].{field}"), "begins or ends with a blank"));
-            }
-            HeaderValue::from_bytes(text.as_bytes())
-                .map_err(|_| Error::config(format!("users[].{field}"), "holds a control character"))
-        };
-        let mut headers = vec![(HeaderName::from_static("impersonate-user"), value("as", user)?)];
-        if let Some(uid) = &self.uid {
-            headers.push((HeaderName::from_static("impersonate-uid"), value("as-uid", uid)?));
-        }
-        for group in &self.groups {
-            let name = HeaderName::from_static("impersonate-group");
-            headers.push((name, value("as-groups", group)?));
-        }
-        for (key, values) in &self.extra {
-            let name = format!("impersonate-extra-{}", escape_key(key));
-            let name = HeaderName::from_bytes(name.as_bytes())
-                .map_err(|_| Error::config("users[].as-user-extra", "has a key that is too long"))?;
-            for text in values {
-                headers.push((name.clone(), value("as-user-extra", text)?));
-            }
-        }
-        Ok(headers)
-    }
-}
-
-/// Percent-encodes what a header name may not hold, as the API server decodes it.
-fn escape_key(key: &str) -> String {
-    let mut out = String::new();
-    for byte in key.bytes() {
-        match byte {
-            b'!' | b'#' | b'$' | b'&' | b'\'' | b'*' | b'+' | b'-' | b'.' | b'^' | b'_' | b'`' | b'|' | b'~' => {
-                out.push(char::from(byte));
-            }
-            _ if byte.is_ascii_alphanumeric() => out.push(char::from(byte)),
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    out
 }
 
 #[cfg(test)]
@@ -512,35 +349,5 @@ mod tests {
         }
         let tunnelled = plain("http://localhost").with_token("hunter2").with_proxy("http://10.0.0.1:3128").unwrap();
         refused(tunnelled, "token");
-    }
-
-    #[test]
-    fn impersonation_becomes_headers() {
-        let who = Impersonation {
-            user: Some("jane".into()),
-            uid: Some("7".into()),
-            groups: vec!["a".into(), "b".into()],
-            extra: vec![("example.com/scopes".into(), vec!["x".into(), "y".into()])],
-        };
-        let headers: Vec<_> =
-            who.headers().unwrap().into_iter().map(|(n, v)| format!("{n}={}", v.to_str().unwrap())).collect();
-        assert_eq!(
-            headers,
-            [
-                "impersonate-user=jane",
-                "impersonate-uid=7",
-                "impersonate-group=a",
-                "impersonate-group=b",
-                "impersonate-extra-example.com%2fscopes=x",
-                "impersonate-extra-example.com%2fscopes=y",
-            ]
-        );
-        for (user, group) in [(" jane", "a"), ("jane\t", "a"), ("jane", "a ")] {
-            let blank =
-                Impersonation { user: Some(user.into()), groups: vec![group.into()], ..Impersonation::default() };
-            assert!(blank.headers().unwrap_err().to_string().contains("begins or ends with a blank"), "{user:?}");
-        }
-        let groups_only = Impersonation { groups: vec!["a".into()], ..Impersonation::default() };
-        assert!(groups_only.headers().unwrap_err().to_string().contains("users[].as"));
     }
 }

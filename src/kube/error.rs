@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 
 use super::status::Status;
+use crate::net::error::{self as net, Report};
 
 /// Why a request, or the set-up of a client, failed.
 ///
@@ -18,17 +19,7 @@ use super::status::Status;
 /// assert!(matches!(error.kind(), ErrorKind::Config));
 /// println!("{error}");
 /// ```
-pub struct Error {
-    inner: Box<Inner>,
-}
-
-struct Inner {
-    kind: ErrorKind,
-    place: String,
-    detail: String,
-    source: Option<io::Error>,
-    maybe_sent: bool,
-}
+pub struct Error(Box<Report<ErrorKind>>);
 
 /// What a failure means to the caller.
 ///
@@ -80,57 +71,38 @@ pub enum ErrorKind {
 }
 
 impl Error {
-    pub(super) fn new(kind: ErrorKind, detail: impl Into<String>) -> Self {
-        Error {
-            inner: Box::new(Inner {
-                kind,
-                place: String::new(),
-                detail: detail.into(),
-                source: None,
-                maybe_sent: false,
-            }),
-        }
+    pub(crate) fn new(kind: ErrorKind, detail: impl Into<String>) -> Self {
+        Error(Box::new(Report::new(kind, detail)))
     }
 
-    pub(super) fn config(place: impl Into<String>, rule: impl Into<String>) -> Self {
+    pub(crate) fn config(place: impl Into<String>, rule: impl Into<String>) -> Self {
         Error::new(ErrorKind::Config, rule).at(place)
     }
 
-    /// Names the place of an error; the innermost one stays, for it is the most exact.
-    pub(super) fn at(mut self, place: impl Into<String>) -> Self {
-        if self.inner.place.is_empty() {
-            self.inner.place = place.into();
-        }
-        self
+    pub(crate) fn at(self, place: impl Into<String>) -> Self {
+        Error(Box::new(self.0.at(place)))
     }
 
-    /// Puts the request in front of a place that is already named (a token file, say).
-    pub(super) fn during(mut self, request: &str) -> Self {
-        self.inner.place = match self.inner.place.as_str() {
-            "" => request.to_owned(),
-            place => format!("{request}: {place}"),
-        };
-        self
+    pub(crate) fn during(self, request: &str) -> Self {
+        Error(Box::new(self.0.during(request)))
     }
 
-    pub(super) fn caused_by(mut self, source: io::Error) -> Self {
-        self.inner.source = Some(source);
-        self
+    pub(crate) fn caused_by(self, source: io::Error) -> Self {
+        Error(Box::new(self.0.caused_by(source)))
     }
 
-    pub(super) fn sent(mut self, maybe: bool) -> Self {
-        self.inner.maybe_sent = maybe;
-        self
+    pub(crate) fn sent(self, maybe: bool) -> Self {
+        Error(Box::new(self.0.sent(maybe)))
     }
 
     /// What kind of failure this is.
     pub fn kind(&self) -> &ErrorKind {
-        &self.inner.kind
+        &self.0.kind
     }
 
     /// The server's answer, if the failure is one.
     pub fn status(&self) -> Option<&Status> {
-        match &self.inner.kind {
+        match &self.0.kind {
             ErrorKind::Status(status) => Some(status),
             _ => None,
         }
@@ -139,46 +111,57 @@ impl Error {
     /// Whether the server may have received the request.
     ///
     /// `false` is certain: nothing of the request left this process, so a write did not happen and will not. `true`
-    /// means that the outcome of a write is open unless [`status`](Error::status) settles it.
+    /// means that the outcome of a write is open unless [`status`](Error::status) tells.
     pub fn maybe_sent(&self) -> bool {
-        self.inner.maybe_sent
+        self.0.maybe_sent
+    }
+}
+
+impl From<net::Error> for Error {
+    fn from(error: net::Error) -> Self {
+        Error(Box::new(error.map_kind(|kind| match kind {
+            net::ErrorKind::Timeout => ErrorKind::Timeout,
+            net::ErrorKind::Interrupted => ErrorKind::Interrupted,
+            net::ErrorKind::Dns => ErrorKind::Dns,
+            net::ErrorKind::Connect => ErrorKind::Connect,
+            net::ErrorKind::Io => ErrorKind::Io,
+            net::ErrorKind::ConnectionClosed => ErrorKind::ConnectionClosed,
+            net::ErrorKind::Tls => ErrorKind::Tls,
+            net::ErrorKind::TlsVerification => ErrorKind::TlsVerification,
+            net::ErrorKind::BodyTooLarge => ErrorKind::BodyTooLarge,
+            net::ErrorKind::Malformed => ErrorKind::Malformed,
+            net::ErrorKind::Credentials => ErrorKind::Credentials,
+            net::ErrorKind::Config => ErrorKind::Config,
+        })))
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.inner.place.is_empty() {
-            write!(f, "{}: ", self.inner.place)?;
+        self.0.write_place(f)?;
+        let ErrorKind::Status(status) = &self.0.kind else { return self.0.write_detail(f) };
+        write!(f, "the server answered {status}")?;
+        match self.0.detail.as_str() {
+            "" => Ok(()),
+            hint => write!(f, "; {hint}"),
         }
-        if let ErrorKind::Status(status) = &self.inner.kind {
-            write!(f, "the server answered {status}")?;
-            if !self.inner.detail.is_empty() {
-                write!(f, "; {}", self.inner.detail)?;
-            }
-            return Ok(());
-        }
-        f.write_str(&self.inner.detail)?;
-        if let Some(source) = &self.inner.source {
-            write!(f, ": {source}")?;
-        }
-        Ok(())
     }
 }
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Error")
-            .field("kind", &self.inner.kind)
-            .field("place", &self.inner.place)
-            .field("detail", &self.inner.detail)
-            .field("source", &self.inner.source)
-            .field("maybe_sent", &self.inner.maybe_sent)
+            .field("kind", &self.0.kind)
+            .field("place", &self.0.place)
+            .field("detail", &self.0.detail)
+            .field("source", &self.0.source)
+            .field("maybe_sent", &self.0.maybe_sent)
             .finish()
     }
 }
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.inner.source.as_ref().map(|e| e as &(dyn std::error::Error + 'static))
+        self.0.source.as_ref().map(|e| e as &(dyn std::error::Error + 'static))
     }
 }

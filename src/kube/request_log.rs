@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use ureq::http::{self, HeaderValue, header};
 
-use super::credentials::Credentials;
+use super::auth::Credentials;
 use super::error::Error;
-use super::status::clean;
 use super::warning;
+use crate::net::text::clean;
 
 const MAX_ID: usize = 64;
 
@@ -95,6 +95,6 @@ impl RequestLog {
 
 /// One line that quotes no credentials.
 fn printable(mut text: Vec<u8>, credentials: &Credentials, max: usize) -> String {
-    credentials.strike_out(&mut text);
+    credentials.redact(&mut text);
     clean(&String::from_utf8_lossy(&text), max)
 }

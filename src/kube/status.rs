@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::json;
+use crate::net::text::clean;
 
 /// What the values of an answer may take in memory, to be read as a `Status`.
 const MAX_VALUES: usize = 8 * 1024 * 1024;
@@ -133,38 +134,8 @@ fn excerpt(body: &[u8]) -> String {
     clean(&String::from_utf8_lossy(head), MAX_EXCERPT)
 }
 
-/// One line of at most `max` characters, and an ellipsis where there were more, with runs of white space and control characters made one space.
-pub(super) fn clean(text: &str, max: usize) -> String {
-    let mut out = String::new();
-    let mut count = 0;
-    let mut gap = false;
-    for c in text.chars() {
-        if c.is_control() || c.is_whitespace() || is_invisible(c) {
-            gap = count > 0;
-            continue;
-        }
-        let width = if gap { 2 } else { 1 };
-        if count + width > max {
-            out.push('…');
-            break;
-        }
-        if gap {
-            out.push(' ');
-        }
-        gap = false;
-        out.push(c);
-        count += width;
-    }
-    out
-}
-
-/// Characters that reorder or hide text in a terminal or a log viewer.
-fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
-}
-
 #[cfg(all(feature = "testing", feature = "kubeconfig"))]
-pub(super) mod properties;
+pub(crate) mod properties;
 
 #[cfg(test)]
 mod tests {
@@ -199,14 +170,6 @@ mod tests {
         assert!(status.message.starts_with("<html> [31m bad gateway"));
         assert!(status.message.chars().count() <= MAX_EXCERPT + 1);
         assert!(!status.to_string().chars().any(char::is_control));
-    }
-
-    #[test]
-    fn the_cut_counts_the_spaces() {
-        assert_eq!(clean(" ab\tcd ", 5), "ab cd");
-        assert_eq!(clean("ab cd", 4), "ab c…");
-        assert_eq!(clean("ab cd", 3), "ab…");
-        assert_eq!(clean("ab\n\n", 2), "ab");
     }
 
     #[test]

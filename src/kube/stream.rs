@@ -5,12 +5,12 @@ use std::io::{self, Read};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::answer::from_ureq;
 use super::client::{Client, Opened};
 use super::error::{Error, ErrorKind};
-use super::interrupt::{Interrupter, Wire, interrupted};
 use super::request::Request;
-use super::transport::MAX_WAIT;
+use crate::net::interrupt::{AgentHandle, Interrupter, interrupted};
+use crate::net::response::from_ureq;
+use crate::net::transport::MAX_WAIT;
 
 pub(crate) mod lines;
 
@@ -27,7 +27,7 @@ const CHUNK: usize = 16 * 1024;
 pub struct Stream {
     reader: ureq::BodyReader<'static>,
     /// Its agent is what an interrupt shuts down.
-    _wire: Arc<Wire>,
+    _handle: Arc<AgentHandle>,
     interrupter: Interrupter,
     place: String,
     lines: Lines,
@@ -70,10 +70,10 @@ impl Client {
     /// ```
     pub fn stream(&self, request: Request<'_>, silence: Duration, interrupter: &Interrupter) -> Result<Stream, Error> {
         let silence = silence.clamp(Duration::from_millis(1), MAX_WAIT);
-        let Opened { answer, wire } = self.open(&request, silence, interrupter)?;
+        let Opened { answer, handle } = self.open(&request, silence, interrupter)?;
         Ok(Stream {
             reader: answer.into_body().into_reader(),
-            _wire: wire,
+            _handle: handle,
             interrupter: interrupter.clone(),
             place: format!("{} {} (stream)", request.method, request.path),
             lines: Lines::new(MAX_LINE),
@@ -100,7 +100,7 @@ impl Stream {
             self.lines = Lines::new(MAX_LINE);
         }
         line.map_err(|e| match self.interrupter.is_interrupted() {
-            true => interrupted().sent(true).during(&self.place),
+            true => interrupted().sent(true).during(&self.place).into(),
             false => e.sent(true).during(&self.place),
         })
     }
@@ -117,7 +117,7 @@ impl Stream {
             let mut chunk = [0; CHUNK];
             match self.reader.read(&mut chunk) {
                 // Shutting the connection down looks like its end to a body without a length.
-                Ok(0) if self.interrupter.is_interrupted() => return Err(interrupted()),
+                Ok(0) if self.interrupter.is_interrupted() => return Err(interrupted().into()),
                 Ok(0) if self.lines.is_empty() => return Ok(None),
                 Ok(0) => {
                     return Err(Error::new(ErrorKind::Malformed, "the stream ended inside a line"));
@@ -125,7 +125,7 @@ impl Stream {
                 Ok(n) => self.lines.push(&chunk[..n]),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => {
-                    let error = from_ureq(e.into());
+                    let error = Error::from(from_ureq(e.into()));
                     return Err(match error.kind() {
                         ErrorKind::Timeout => Error::new(ErrorKind::Timeout, "the stream was silent for too long"),
                         _ => error,

@@ -8,7 +8,7 @@ use crate::config::{ConfigError, check_name, check_namespace};
 use crate::kube::json;
 use crate::kube::{Client, Error, ErrorKind, Interrupter, Method, Request, Response, Status};
 use crate::lock::{Lock, LockError, LockErrorKind, WatchEvent, WatchStop};
-use crate::record::{LeaderElectionRecord, MicroTime, Observed, Rest};
+use crate::record::{LeaderElectionRecord, MicroTime, Observed, Opaque};
 
 const API: &str = "/apis/coordination.k8s.io/v1/namespaces";
 
@@ -84,7 +84,7 @@ impl LeaseLock {
 
     fn parse(&self, object: Value) -> Result<Observed, LockError> {
         let (record, version) = parse(&object, &self.name).map_err(|what| self.malformed(what))?;
-        Ok(Observed::new(record, version, Rest::new(object)))
+        Ok(Observed::new(record, version, Opaque::new(object)))
     }
 
     /// What one line of a watch says; `None` if that is about another object.

@@ -1,197 +1,26 @@
-//! The listening socket, the threads, and what they share.
+//! From a connection to an answer. Each stands on those before it: what all threads share, a connection, the stream of a
+//! watch and the handlers, serving, the listener, the API server as its users have it.
 
-use std::collections::HashMap;
-use std::io;
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+pub(crate) mod shared;
 
-use parking_lot::Mutex;
+pub(crate) mod kubeconfig;
+pub(crate) mod log;
+pub(crate) mod route;
+pub(crate) mod users;
 
-use super::api::ExpiredWatch;
-use super::bell::Bell;
-use super::connection::Connection;
-use super::log::Log;
-use super::rules::Rules;
-use super::store::{Snapshot, Store};
-use super::tls::Tls;
-use super::transport::Transport;
-use super::users::Users;
+pub(crate) mod connection;
+pub(crate) mod handlers;
+pub(crate) mod stream;
 
-/// Room for a TLS handshake in a debug build. Only what is touched costs memory.
-const STACK: usize = 512 * 1024;
-/// How long a stop waits for threads, all of which have been woken.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) mod listener;
+pub(crate) mod serving;
 
-/// What all threads of a server share.
-pub(super) struct Server {
-    pub store: Mutex<Store>,
-    pub users: Users,
-    pub rules: Rules,
-    pub log: Log,
-    pub tls: Option<Tls>,
-    pub expired: ExpiredWatch,
-    pub paused: AtomicBool,
-    /// Rung when a flag changes or a fault hits.
-    pub bell: Arc<Bell>,
-    /// Second handles to the open sockets, to cut them off.
-    sockets: Mutex<HashMap<u64, TcpStream>>,
-    connections: AtomicU64,
-}
+pub(crate) mod api_server;
+pub(crate) mod builder;
+pub(crate) mod operator;
 
-/// The threads between a start and a stop.
-pub(super) struct Running {
-    address: SocketAddr,
-    stopping: Arc<AtomicBool>,
-    acceptor: JoinHandle<()>,
-    threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
-}
-
-/// Keeps a connection in the registry of sockets as long as its thread lives.
-struct Registered {
-    server: Arc<Server>,
-    number: u64,
-}
-
-impl Drop for Registered {
-    fn drop(&mut self) {
-        self.server.sockets.lock().remove(&self.number);
-    }
-}
-
-impl Server {
-    pub fn new(store: Store, users: Users, tls: Option<Tls>, expired: ExpiredWatch) -> Server {
-        Server {
-            store: Mutex::new(store),
-            users,
-            rules: Rules::default(),
-            log: Log::default(),
-            tls,
-            expired,
-            paused: AtomicBool::new(false),
-            bell: Arc::default(),
-            sockets: Mutex::default(),
-            connections: AtomicU64::new(0),
-        }
-    }
-
-    /// Makes every thread look at the flags and at its connection.
-    pub fn wake(&self) {
-        self.bell.ring();
-        self.store.lock().poke_watchers();
-    }
-
-    /// Cuts every open connection.
-    pub fn disconnect_all(&self) {
-        self.cut_sockets();
-        self.wake();
-    }
-
-    /// Goes back to a snapshot; the connections are cut first, lest a watch end in order.
-    pub fn restore(&self, snapshot: &Snapshot) {
-        let mut store = self.store.lock();
-        self.cut_sockets();
-        store.restore(snapshot);
-        drop(store);
-        self.wake();
-    }
-
-    fn cut_sockets(&self) {
-        for socket in self.sockets.lock().values() {
-            // The client may have been faster.
-            let _ = socket.shutdown(Shutdown::Both);
-        }
-    }
-}
-
-impl Running {
-    /// Listens on the loopback interface; port zero picks a free one.
-    pub fn start(server: &Arc<Server>, port: u16) -> io::Result<Running> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
-        let address = listener.local_addr()?;
-        let stopping = Arc::new(AtomicBool::new(false));
-        let threads = Arc::default();
-        let acceptor = thread::Builder::new().name("leasehold-testing".into()).stack_size(STACK).spawn({
-            let (server, stopping) = (server.clone(), stopping.clone());
-            let threads = Arc::clone(&threads);
-            move || accept(&server, &listener, &stopping, &threads)
-        })?;
-        Ok(Running { address, stopping, acceptor, threads })
-    }
-
-    pub fn port(&self) -> u16 {
-        self.address.port()
-    }
-
-    /// Ends all threads, in bounded time.
-    pub fn stop(self, server: &Server) {
-        self.stopping.store(true, Ordering::SeqCst);
-        // There is no other way to interrupt `accept` with std alone.
-        let _ = TcpStream::connect_timeout(&self.address, Duration::from_millis(500));
-        let deadline = Instant::now() + PATIENCE;
-        join(self.acceptor, deadline);
-        server.disconnect_all();
-        let threads = std::mem::take(&mut *self.threads.lock());
-        for thread in threads {
-            join(thread, deadline);
-        }
-    }
-}
-
-fn accept(
-    server: &Arc<Server>,
-    listener: &TcpListener,
-    stopping: &Arc<AtomicBool>,
-    threads: &Mutex<Vec<JoinHandle<()>>>,
-) {
-    loop {
-        let accepted = listener.accept();
-        if stopping.load(Ordering::SeqCst) {
-            return;
-        }
-        let spawned = accepted.and_then(|(socket, _)| spawn(server, socket, stopping));
-        let mut threads = threads.lock();
-        threads.retain(|thread| !thread.is_finished());
-        match spawned {
-            Ok(thread) => threads.push(thread),
-            Err(error) => {
-                log::warn!("testing server: cannot accept: {error}");
-                drop(threads);
-                // Out of file descriptors or threads, most likely: let some end.
-                thread::sleep(Duration::from_millis(10));
-            }
-        }
-    }
-}
-
-fn spawn(server: &Arc<Server>, socket: TcpStream, stopping: &Arc<AtomicBool>) -> io::Result<JoinHandle<()>> {
-    // Without it, small events would wait for the acknowledgement of the one before.
-    socket.set_nodelay(true)?;
-    let second = socket.try_clone()?;
-    let number = server.connections.fetch_add(1, Ordering::Relaxed) + 1;
-    server.sockets.lock().insert(number, second);
-    let registered = Registered { server: server.clone(), number };
-    let stopping = stopping.clone();
-    thread::Builder::new().name(format!("leasehold-testing-{number}")).stack_size(STACK).spawn(move || {
-        let server = registered.server.clone();
-        if let Ok(transport) = Transport::new(socket, server.tls.as_ref()) {
-            Connection::new(server, transport, number, stopping).run();
-        }
-        drop(registered);
-    })
-}
-
-fn join(thread: JoinHandle<()>, deadline: Instant) {
-    while !thread.is_finished() {
-        if Instant::now() >= deadline {
-            log::warn!("testing server: a thread does not end; left behind");
-            return;
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
-    if thread.join().is_err() {
-        log::error!("testing server: a thread panicked");
-    }
-}
+pub use api_server::ApiServer;
+pub use builder::ApiServerBuilder;
+pub use log::RequestLog;
+pub use shared::ExpiredWatch;
+pub use users::User;

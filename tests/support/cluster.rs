@@ -134,7 +134,7 @@ impl Cluster {
         self.request(Method::Post, false, Some(&lease)).expect("a lease made by hand")
     }
 
-    /// Edits the lease as it stands, as `kubectl edit` does, as often as it takes.
+    /// Edits the current lease, as `kubectl edit` does, as often as it takes.
     pub fn edit(&self, change: impl Fn(&mut Value)) -> Value {
         loop {
             let mut lease = self.lease().expect("a lease to edit");

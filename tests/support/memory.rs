@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
-use leasehold::{LeaderElectionRecord, Lock, LockError, LockErrorKind, Observed, Rest};
+use leasehold::{LeaderElectionRecord, Lock, LockError, LockErrorKind, Observed, Opaque};
 use parking_lot::Mutex;
 
 /// The store behind any number of locks.
@@ -42,7 +42,7 @@ impl Store {
 
     pub fn observed(&self) -> Option<Observed> {
         let state = self.0.state.lock();
-        state.record.clone().map(|record| Observed::new(record, state.version, Rest::none()))
+        state.record.clone().map(|record| Observed::new(record, state.version, Opaque::none()))
     }
 
     /// Changes what stands there by hand, in an object that is made if there is none.
@@ -145,7 +145,7 @@ impl Lock for MemoryLock {
             run()?;
         }
         let state = self.store.0.state.lock();
-        Ok(state.record.clone().map(|record| Observed::new(record, state.version, Rest::none())))
+        Ok(state.record.clone().map(|record| Observed::new(record, state.version, Opaque::none())))
     }
 
     fn create(&self, record: &LeaderElectionRecord, _: Duration) -> Result<Observed, LockError> {
@@ -160,7 +160,7 @@ impl Lock for MemoryLock {
         state.version += 1;
         let record = LeaderElectionRecord { uid: Some(format!("uid-{}", state.version)), ..record.clone() };
         state.record = Some(record.clone());
-        Ok(Observed::new(record, state.version, Rest::none()))
+        Ok(Observed::new(record, state.version, Opaque::none()))
     }
 
     fn update(&self, base: &Observed, record: &LeaderElectionRecord, timeout: Duration) -> Result<Observed, LockError> {
@@ -178,7 +178,7 @@ impl Lock for MemoryLock {
         }
         state.version += 1;
         state.record = Some(record.clone());
-        Ok(Observed::new(record.clone(), state.version, Rest::none()))
+        Ok(Observed::new(record.clone(), state.version, Opaque::none()))
     }
 
     fn interrupt(&self) {

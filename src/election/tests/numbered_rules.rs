@@ -135,7 +135,7 @@ fn rule_6_a_release_empties_the_holder_and_keeps_the_transitions() {
     assert_eq!(release.record.lease_transitions, record.lease_transitions);
     assert_ne!(release.record.renew_time, record.renew_time);
     scenario.applied(&release, 11);
-    assert!(scenario.settled());
+    assert!(scenario.released());
 }
 
 #[test]
@@ -147,12 +147,12 @@ fn rule_6_nothing_is_released_that_is_not_ours() {
     scenario.found(held_by(OTHER, 15), 11);
     scenario.events();
     scenario.guard_gone();
-    assert!(scenario.settled());
+    assert!(scenario.released());
     assert!(scenario.wait() > Duration::ZERO);
 }
 
 #[test]
-fn rule_6_a_release_does_not_wait_for_a_hanging_renewal_and_is_settled_and_repeated() {
+fn rule_6_a_release_does_not_wait_for_a_hanging_renewal_and_is_resolved_and_repeated() {
     let (mut scenario, ..) = Scenario::leading();
     scenario.wait_out();
     let hanging = scenario.write();
@@ -164,16 +164,16 @@ fn rule_6_a_release_does_not_wait_for_a_hanging_renewal_and_is_settled_and_repea
     // The renewal was faster after all.
     scenario.fails(release.id, LockErrorKind::Conflict);
     scenario.found(standing(&hanging), 11);
-    assert!(!scenario.settled());
+    assert!(!scenario.released());
     let again = scenario.write();
     assert_eq!(again.base, Some(11));
     assert_eq!(again.record.holder(), None);
     scenario.applied(&again, 12);
-    assert!(scenario.settled());
+    assert!(scenario.released());
 }
 
 #[test]
-fn rule_6_a_release_without_an_answer_is_settled_within_the_release_timeout() {
+fn rule_6_a_release_without_an_answer_is_resolved_within_the_release_timeout() {
     let (mut scenario, ..) = Scenario::leading();
     scenario.guard_gone();
     let began = scenario.now;
@@ -182,7 +182,7 @@ fn rule_6_a_release_without_an_answer_is_settled_within_the_release_timeout() {
     scenario.fails(release.id, LockErrorKind::Timeout);
     // It had been applied.
     scenario.found(standing(&release), 11);
-    assert!(scenario.settled());
+    assert!(scenario.released());
     assert!(scenario.now.since(began) < secs(2));
 }
 
@@ -209,7 +209,7 @@ fn closed_over_a_take_over() -> (Scenario, Write) {
 }
 
 #[test]
-fn rule_6_a_closed_election_lingers_for_its_open_writes_at_most_for_the_renew_deadline() {
+fn rule_6_a_closed_election_waits_for_its_open_writes_at_most_for_the_renew_deadline() {
     let (mut scenario, ..) = Scenario::leading();
     scenario.wait_out();
     let hanging = scenario.write();

@@ -120,7 +120,7 @@ fn open_writes_c_a_renewal_that_lands_after_the_loss_is_left_alone_while_the_gua
     assert!(scenario.wait() > Duration::ZERO);
     scenario.guard_gone();
     scenario.election.campaign(false);
-    assert!(scenario.settled(), "before the next term begins");
+    assert!(scenario.released(), "before the next term begins");
     let fresh = scenario.write();
     assert_eq!((fresh.base, fresh.record.holder()), (Some(11), Some(ME)), "a new campaign takes it over");
 }
@@ -131,17 +131,17 @@ fn open_writes_d_our_identity_in_a_record_that_we_did_not_write_ends_the_term() 
     scenario.wait_out();
     let renewal = scenario.write();
     scenario.fails(renewal.id, LockErrorKind::Conflict);
-    let twins = LeaderElectionRecord { acquire_time: Some(MicroTime::from_unix_micros(5)), ..record };
-    scenario.found(twins.clone(), 11);
+    let duplicate = LeaderElectionRecord { acquire_time: Some(MicroTime::from_unix_micros(5)), ..record };
+    scenario.found(duplicate.clone(), 11);
     let events = scenario.events();
     assert!(events.iter().any(|event| matches!(event, Event::IdentityConflict)));
-    assert!(events.iter().any(|event| matches!(event, Event::Lost(StopReason::IdentityConflict))));
+    assert!(events.iter().any(|event| matches!(event, Event::TermEnded(StopReason::IdentityConflict))));
     assert!(!deadline.is_valid(scenario.now));
     scenario.guard_gone();
-    assert!(scenario.settled(), "not ours to release");
+    assert!(scenario.released(), "not ours to release");
     scenario.election.campaign(false);
     scenario.advance(millis(14_999));
-    scenario.found(twins, 11);
+    scenario.found(duplicate, 11);
     assert_eq!(scenario.wait(), millis(1), "waited for like anybody else");
 }
 
@@ -209,7 +209,11 @@ fn open_writes_d_two_processes_that_reclaim_do_so_at_the_retry_period() {
         scenario.advance(millis(1));
         version += 2;
         others.renew_time = Some(MicroTime::from_unix_micros(version));
-        scenario.election.heard(scenario.now, scenario.now, WatchEvent::Changed(observed(others.clone(), version)));
+        scenario.election.on_watch_event(
+            scenario.now,
+            scenario.now,
+            WatchEvent::Changed(observed(others.clone(), version)),
+        );
         assert_eq!(scenario.lost(), Some(StopReason::IdentityConflict));
         scenario.guard_gone();
         scenario.election.campaign(false);
@@ -268,15 +272,15 @@ fn open_writes_do_not_pile_up_without_bound() {
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
     for _ in 0..5_000 {
         match scenario.next() {
-            Step::Send(Request { id, verb: Verb::Get(look), .. }) => {
-                scenario.reads(Read { id, look }, held_by("", 1), 10);
+            Step::Send(Request { id, operation: Operation::Get(context), .. }) => {
+                scenario.reads(Read { id, context }, held_by("", 1), 10);
             }
             Step::Send(Request { id, .. }) => scenario.fails(id, LockErrorKind::Unavailable),
             Step::Wait(until) => scenario.now = until,
             Step::Finished => panic!("not finished"),
         }
     }
-    assert_eq!(scenario.election.open.len(), sending::MAX_OPEN_WRITES);
+    assert_eq!(scenario.election.open.len(), requests::MAX_OPEN_WRITES);
 }
 
 /// A standby that has found the lease of another gone by a read, and creates it.
@@ -301,12 +305,12 @@ fn open_writes_a_create_is_not_closed_by_an_event_from_before_the_absence() {
     // The watch opens, on an API server that lags behind: it tells what it has.
     scenario.election.watch_opened(scenario.now, true);
     let before = WatchEvent::Changed(observed(renewed(&held_by(OTHER, 15)), 11));
-    scenario.election.heard(scenario.now, scenario.now, before);
+    scenario.election.on_watch_event(scenario.now, scenario.now, before);
     scenario.written(&create, made_anew(&create), 13);
     assert_eq!(scenario.elected().1, 13);
-    scenario.election.heard(scenario.now, scenario.now, WatchEvent::Deleted { version: 12 });
+    scenario.election.on_watch_event(scenario.now, scenario.now, WatchEvent::Deleted { version: 12 });
     let echo = WatchEvent::Changed(observed(made_anew(&create), 13));
-    scenario.election.heard(scenario.now, scenario.now, echo);
+    scenario.election.on_watch_event(scenario.now, scenario.now, echo);
     assert!(scenario.events().is_empty(), "nothing of that is news");
 }
 
@@ -317,13 +321,13 @@ fn open_writes_a_create_is_not_closed_by_an_event_of_an_object_that_nobody_knew(
         scenario.election.watch_opened(scenario.now, true);
         // Made and deleted while nobody looked.
         let unknown = LeaderElectionRecord { uid: Some("uid-1b".into()), ..held_by("third", 15) };
-        scenario.election.heard(scenario.now, scenario.now, WatchEvent::Changed(observed(unknown, 13)));
+        scenario.election.on_watch_event(scenario.now, scenario.now, WatchEvent::Changed(observed(unknown, 13)));
         match answered {
             true => scenario.written(&create, made_anew(&create), 15),
             false => {
-                scenario.election.heard(scenario.now, scenario.now, WatchEvent::Deleted { version: 14 });
+                scenario.election.on_watch_event(scenario.now, scenario.now, WatchEvent::Deleted { version: 14 });
                 let echo = WatchEvent::Changed(observed(made_anew(&create), 15));
-                scenario.election.heard(scenario.now, scenario.now, echo);
+                scenario.election.on_watch_event(scenario.now, scenario.now, echo);
             }
         }
         assert!(!scenario.events().iter().any(|event| matches!(event, Event::IdentityConflict)));
@@ -339,7 +343,7 @@ fn open_writes_a_copy_of_a_create_that_lands_after_a_deletion_is_a_loss() {
     let (mut scenario, create) = creating_after_a_deletion();
     scenario.election.watch_opened(scenario.now, true);
     let echo = WatchEvent::Changed(observed(made_anew(&create), 13));
-    scenario.election.heard(scenario.now, scenario.now, echo);
+    scenario.election.on_watch_event(scenario.now, scenario.now, echo);
     let (deadline, _) = scenario.elected();
     scenario.fails(create.id, LockErrorKind::Timeout);
     // The lease is deleted, and somewhere on the way a copy of the request had been held up.
@@ -438,9 +442,9 @@ fn open_writes_a_create_that_nobody_answered_is_not_waited_for_for_ever() {
     loop {
         match scenario.next() {
             Step::Wait(until) => scenario.now = until,
-            Step::Send(Request { id, verb: Verb::Get(look), .. }) => {
+            Step::Send(Request { id, operation: Operation::Get(context), .. }) => {
                 reads += 1;
-                scenario.election.answered(scenario.now, id, Answer::Read(look, None));
+                scenario.election.on_response(scenario.now, id, Response::Read(context, None));
             }
             Step::Finished => break,
             other => panic!("{other:?}"),
@@ -456,7 +460,7 @@ fn open_writes_a_create_that_was_beaten_does_not_keep_a_closed_election() {
     scenario.fails(create.id, LockErrorKind::AlreadyExists);
     let winners = LeaderElectionRecord { uid: Some("uid-3".into()), ..held_by("third", 15) };
     let told = WatchEvent::Changed(observed(winners.clone(), 13));
-    scenario.election.heard(scenario.now, scenario.now, told);
+    scenario.election.on_watch_event(scenario.now, scenario.now, told);
     scenario.election.close();
     scenario.wait_out();
     scenario.found(winners, 13);

@@ -7,9 +7,9 @@ use crate::lock::WatchEvent;
 fn order_what_is_not_above_the_newest_version_is_ignored() {
     let (mut scenario, deadline, _) = Scenario::leading();
     // Two reads were under way when version 10 became known: an older one and a deletion before it.
-    let early = Look { newest: 0, absent: false, sent_at: scenario.now };
-    scenario.election.answered(scenario.now, 900, Answer::Read(early, Some(observed(held_by(OTHER, 15), 9))));
-    scenario.election.answered(scenario.now, 901, Answer::Read(early, None));
+    let early = ReadContext { newest: 0, absent: false, sent_at: scenario.now };
+    scenario.election.on_response(scenario.now, 900, Response::Read(early, Some(observed(held_by(OTHER, 15), 9))));
+    scenario.election.on_response(scenario.now, 901, Response::Read(early, None));
     assert_eq!(scenario.lost(), None);
     assert!(deadline.is_valid(scenario.now));
 }
@@ -51,7 +51,7 @@ fn order_a_record_at_a_version_after_which_nothing_was_there_proves_a_restored_s
     let mut scenario = Scenario::campaigning_on(held_by(OTHER, 15), 10);
     scenario.wait_out();
     let early = scenario.read();
-    scenario.election.answered(scenario.now, early.id, Answer::Read(early.look, None));
+    scenario.election.on_response(scenario.now, early.id, Response::Read(early.context, None));
     // One that was sent before proves nothing.
     scenario.reads(early, held_by(OTHER, 15), 10);
     let create = scenario.write();
@@ -83,7 +83,7 @@ fn order_a_read_from_another_absence_proves_no_restored_store() {
     let create = scenario.write();
     scenario.fails(create.id, LockErrorKind::AlreadyExists);
     let early = scenario.read();
-    assert!(early.look.absent);
+    assert!(early.context.absent);
     scenario.fails(early.id, LockErrorKind::Timeout);
     // What the read finds is heard of, renewed and deleted before its answer comes.
     let winners = LeaderElectionRecord { uid: Some("uid-2".into()), ..held_by("third", 15) };
@@ -93,7 +93,7 @@ fn order_a_read_from_another_absence_proves_no_restored_store() {
         WatchEvent::Changed(observed(renewed(&winners), 13)),
         WatchEvent::Deleted { version: 14 },
     ] {
-        scenario.election.heard(scenario.now, scenario.now, event);
+        scenario.election.on_watch_event(scenario.now, scenario.now, event);
     }
     scenario.events();
     scenario.reads(early, winners, 12);
@@ -122,7 +122,7 @@ fn order_an_earlier_write_of_ours_behind_a_term_shows_a_restored_store() {
     // Each is heard of by its echo, and none is answered.
     let echo = |scenario: &mut Scenario, write: &Write, version| {
         let event = WatchEvent::Changed(observed(standing(write), version));
-        scenario.election.heard(scenario.now, scenario.now, event);
+        scenario.election.on_watch_event(scenario.now, scenario.now, event);
         scenario.fails(write.id, LockErrorKind::Timeout);
     };
     echo(&mut scenario, &create, 10);
@@ -152,7 +152,7 @@ fn order_a_write_of_a_term_that_its_holder_ended_shows_no_restored_store() {
     deadline.end(scenario.now, StopReason::SteppedDown);
     scenario.advance(secs(11));
     let echo = WatchEvent::Changed(observed(standing(&renewal), 11));
-    scenario.election.heard(scenario.now, scenario.now, echo);
+    scenario.election.on_watch_event(scenario.now, scenario.now, echo);
     assert_eq!(scenario.lost(), Some(StopReason::SteppedDown));
 }
 
@@ -172,11 +172,15 @@ fn order_after_a_restore_an_event_only_triggers_a_read() {
     scenario.advance(secs(3));
     scenario.election.watch_opened(scenario.now, true);
     let renewed = renewed(&held_by("new", 15));
-    scenario.election.heard(scenario.now, scenario.now, WatchEvent::Changed(observed(renewed.clone(), 501)));
+    scenario.election.on_watch_event(scenario.now, scenario.now, WatchEvent::Changed(observed(renewed.clone(), 501)));
     assert!(!scenario.events().iter().any(|event| matches!(event, Event::Leader(_))));
     scenario.found(renewed.clone(), 501);
     // A read has come to it: from now on it is believed.
-    scenario.election.heard(scenario.now, scenario.now, WatchEvent::Changed(observed(held_by("third", 15), 502)));
+    scenario.election.on_watch_event(
+        scenario.now,
+        scenario.now,
+        WatchEvent::Changed(observed(held_by("third", 15), 502)),
+    );
     let leaders = scenario.events().into_iter().filter_map(|event| match event {
         Event::Leader(leader) => leader,
         _ => None,
@@ -198,15 +202,15 @@ fn order_an_api_server_that_was_not_restarted_with_its_store_is_not_believed() {
             opened += 1;
             scenario.election.watch_opened(scenario.now, true);
             let before = WatchEvent::Changed(observed(held_by("old", 15), 1_000));
-            scenario.election.heard(scenario.now, scenario.now, before);
+            scenario.election.on_watch_event(scenario.now, scenario.now, before);
         }
         match scenario.next() {
             Step::Wait(until) => scenario.now = until.min(opens_at),
-            Step::Send(Request { id, verb: Verb::Get(look), .. }) => {
+            Step::Send(Request { id, operation: Operation::Get(context), .. }) => {
                 reads += 1;
-                scenario.reads(Read { id, look }, held_by("new", 15), version);
+                scenario.reads(Read { id, context }, held_by("new", 15), version);
             }
-            Step::Send(Request { id, verb: Verb::Update(base, record), timeout }) => {
+            Step::Send(Request { id, operation: Operation::Update(base, record), timeout }) => {
                 assert_eq!(base.version, version);
                 version += 1;
                 scenario.applied(&Write { id, base: Some(base.version), record, timeout }, version);
@@ -225,22 +229,26 @@ fn order_events_at_or_below_what_is_known_do_not_show_that_a_watch_tells() {
     let mut scenario = Scenario::new();
     scenario.found(held_by("old", 15), 1_000);
     scenario.election.watch_opened(scenario.now, true);
-    scenario.election.heard(scenario.now, scenario.now, WatchEvent::Changed(observed(held_by("old", 15), 1_000)));
+    scenario.election.on_watch_event(
+        scenario.now,
+        scenario.now,
+        WatchEvent::Changed(observed(held_by("old", 15), 1_000)),
+    );
     // The store was restored, and the watch with it: what it tells now is no news to us.
     let mut record = held_by("new", 15);
     for version in 500..510 {
         scenario.advance(millis(600));
         record = renewed(&record);
         let event = WatchEvent::Changed(observed(record.clone(), version));
-        scenario.election.heard(scenario.now, scenario.now, event);
-        if let Step::Send(Request { id, verb: Verb::Get(look), .. }) = scenario.next() {
-            scenario.reads(Read { id, look }, record.clone(), version);
+        scenario.election.on_watch_event(scenario.now, scenario.now, event);
+        if let Step::Send(Request { id, operation: Operation::Get(context), .. }) = scenario.next() {
+            scenario.reads(Read { id, context }, record.clone(), version);
             let leaders = scenario.events();
             assert!(leaders.iter().any(|event| matches!(event, Event::Leader(Some(leader)) if leader == "new")));
             return;
         }
     }
-    panic!("nobody looked");
+    panic!("nobody has_read");
 }
 
 #[test]
@@ -252,7 +260,7 @@ fn order_after_a_restore_an_event_from_before_what_is_known_makes_no_watch_belie
     // It goes on behind 500 on a server that was not restarted, which has other versions there.
     scenario.election.watch_opened(scenario.now, false);
     for (record, version) in [(held_by("old", 15), 505), (renewed(&held_by("old", 15)), 600)] {
-        scenario.election.heard(scenario.now, scenario.now, WatchEvent::Changed(observed(record, version)));
+        scenario.election.on_watch_event(scenario.now, scenario.now, WatchEvent::Changed(observed(record, version)));
     }
     assert!(scenario.events().is_empty(), "{:?}", scenario.election);
     scenario.found(renewed(&held_by("new", 15)), 510);
@@ -276,7 +284,7 @@ fn order_after_a_restore_a_leader_does_not_lose_its_term_to_the_life_before() {
     }
     scenario.election.watch_opened(scenario.now, false);
     for (record, version) in [(held_by("old", 15), 502), (renewed(&held_by("old", 15)), 900)] {
-        scenario.election.heard(scenario.now, scenario.now, WatchEvent::Changed(observed(record, version)));
+        scenario.election.on_watch_event(scenario.now, scenario.now, WatchEvent::Changed(observed(record, version)));
     }
     assert_eq!(scenario.lost(), None);
 }
@@ -292,11 +300,11 @@ fn order_after_a_restore_our_own_write_shows_that_a_watch_is_of_this_store() {
     scenario.wait_out();
     let renewal = loop {
         match scenario.next() {
-            Step::Send(Request { id, verb: Verb::Get(look), .. }) => {
-                scenario.reads(Read { id, look }, standing(&write), 501)
+            Step::Send(Request { id, operation: Operation::Get(context), .. }) => {
+                scenario.reads(Read { id, context }, standing(&write), 501)
             }
             Step::Wait(until) => scenario.now = until,
-            Step::Send(Request { id, verb: Verb::Update(base, record), timeout }) => {
+            Step::Send(Request { id, operation: Operation::Update(base, record), timeout }) => {
                 break Write { id, base: Some(base.version), record, timeout };
             }
             other => panic!("{other:?}"),
@@ -304,10 +312,10 @@ fn order_after_a_restore_our_own_write_shows_that_a_watch_is_of_this_store() {
     };
     // The echo comes before the answer, which bears it out.
     let echo = WatchEvent::Changed(observed(standing(&renewal), 502));
-    scenario.election.heard(scenario.now, scenario.now, echo);
+    scenario.election.on_watch_event(scenario.now, scenario.now, echo);
     scenario.applied(&renewal, 502);
     let others = WatchEvent::Changed(observed(held_by(OTHER, 15), 503));
-    scenario.election.heard(scenario.now, scenario.now, others);
+    scenario.election.on_watch_event(scenario.now, scenario.now, others);
     assert_eq!(scenario.lost(), Some(StopReason::Superseded { by: Some(OTHER.into()) }), "believed at once");
 }
 
@@ -316,7 +324,7 @@ fn order_after_a_restore_a_read_that_bears_a_watch_out_ends_the_polling() {
     let mut scenario = after_a_restore();
     scenario.election.watch_opened(scenario.now, true);
     let renewed = renewed(&held_by("new", 15));
-    scenario.election.heard(scenario.now, scenario.now, WatchEvent::Changed(observed(renewed.clone(), 501)));
+    scenario.election.on_watch_event(scenario.now, scenario.now, WatchEvent::Changed(observed(renewed.clone(), 501)));
     scenario.found(renewed, 501);
     assert!(scenario.wait() > secs(3), "only its silence is waited for");
 }
@@ -327,9 +335,9 @@ fn order_after_a_restore_a_version_that_was_used_again_confirms_nothing() {
     // By a read.
     let mut scenario = after_a_restore();
     scenario.election.watch_opened(scenario.now, true);
-    scenario.election.heard(scenario.now, scenario.now, other(501));
+    scenario.election.on_watch_event(scenario.now, scenario.now, other(501));
     scenario.found(renewed(&held_by("new", 15)), 501);
-    scenario.election.heard(scenario.now, scenario.now, other(502));
+    scenario.election.on_watch_event(scenario.now, scenario.now, other(502));
     let events = scenario.events();
     assert!(events.iter().any(|event| matches!(event, Event::WatchStale)), "{events:?}");
     assert!(!events.iter().any(|event| matches!(event, Event::Leader(Some(leader)) if leader == "old")), "{events:?}");
@@ -338,15 +346,15 @@ fn order_after_a_restore_a_version_that_was_used_again_confirms_nothing() {
     scenario.election.campaign(false);
     let write = scenario.next_write(&held_by("new", 15), 500);
     scenario.election.watch_opened(scenario.now, true);
-    scenario.election.heard(scenario.now, scenario.now, other(501));
+    scenario.election.on_watch_event(scenario.now, scenario.now, other(501));
     scenario.applied(&write, 501);
     scenario.elected();
-    scenario.election.heard(scenario.now, scenario.now, other(502));
+    scenario.election.on_watch_event(scenario.now, scenario.now, other(502));
     assert_eq!(scenario.lost(), None);
     // After what was told of is known.
     let mut scenario = after_a_restore();
     scenario.election.watch_opened(scenario.now, true);
-    scenario.election.heard(scenario.now, scenario.now, other(500));
+    scenario.election.on_watch_event(scenario.now, scenario.now, other(500));
     assert!(scenario.events().iter().any(|event| matches!(event, Event::WatchStale)));
 }
 
@@ -357,13 +365,13 @@ fn order_after_a_restore_what_was_before_it_in_both_lives_confirms_nothing() {
     // A backup keeps versions and records, and both lives may have had a label edited after it.
     for version in [500, 501] {
         let shared = WatchEvent::Changed(observed(held_by("new", 15), version));
-        scenario.election.heard(scenario.now, scenario.now, shared);
+        scenario.election.on_watch_event(scenario.now, scenario.now, shared);
         if version == 501 {
             scenario.found(held_by("new", 15), version);
         }
     }
     let before = WatchEvent::Changed(observed(held_by("old", 15), 502));
-    scenario.election.heard(scenario.now, scenario.now, before);
+    scenario.election.on_watch_event(scenario.now, scenario.now, before);
     assert!(scenario.events().is_empty());
 }
 

@@ -25,8 +25,8 @@ fn a_write_is_not_repeated_in_a_tight_loop_when_the_version_stands_still() {
     let mut writes = 0;
     while scenario.now.since(began) < secs(60) {
         match scenario.next() {
-            Step::Send(Request { id, verb: Verb::Get(look), .. }) => {
-                scenario.reads(Read { id, look }, held_by("", 1), 10);
+            Step::Send(Request { id, operation: Operation::Get(context), .. }) => {
+                scenario.reads(Read { id, context }, held_by("", 1), 10);
             }
             Step::Send(Request { id, .. }) => {
                 writes += 1;
@@ -39,8 +39,8 @@ fn a_write_is_not_repeated_in_a_tight_loop_when_the_version_stands_still() {
     assert!(writes <= 30, "{writes} writes in a minute");
 }
 
-fn busy(asks: Duration) -> Answer {
-    Answer::Failed(LockError::new(LockErrorKind::Unavailable, "made up").with_retry_after(Some(asks)))
+fn busy(asks: Duration) -> Response {
+    Response::Failed(LockError::new(LockErrorKind::Unavailable, "made up").with_retry_after(Some(asks)))
 }
 
 #[test]
@@ -48,16 +48,16 @@ fn a_store_that_asks_for_a_pause_gets_all_of_it() {
     let mut scenario = Scenario::new();
     scenario.election.campaign(false);
     let read = scenario.read();
-    scenario.election.answered(scenario.now, read.id, busy(secs(70)));
+    scenario.election.on_response(scenario.now, read.id, busy(secs(70)));
     assert_eq!(scenario.quiet_for(), secs(70));
 
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
     let write = scenario.write();
-    scenario.election.answered(scenario.now, write.id, busy(secs(70)));
+    scenario.election.on_response(scenario.now, write.id, busy(secs(70)));
     // What others do meanwhile does not shorten it.
     scenario.advance(secs(30));
     let news = WatchEvent::Changed(observed(held_by("", 2), 11));
-    scenario.election.heard(scenario.now, scenario.now, news);
+    scenario.election.on_watch_event(scenario.now, scenario.now, news);
     assert_eq!(scenario.quiet_for(), secs(40));
 }
 
@@ -66,13 +66,13 @@ fn a_leader_keeps_a_pause_that_leaves_time_for_another_renewal() {
     let (mut scenario, deadline, _) = Scenario::leading();
     scenario.wait_out();
     let renewal = scenario.write();
-    scenario.election.answered(scenario.now, renewal.id, busy(secs(6)));
+    scenario.election.on_response(scenario.now, renewal.id, busy(secs(6)));
     assert_eq!(scenario.wait(), secs(6));
     scenario.wait_out();
     let renewal = scenario.write();
     let left = deadline.remaining(scenario.now);
     assert_eq!(left, secs(2));
-    scenario.election.answered(scenario.now, renewal.id, busy(secs(6)));
+    scenario.election.on_response(scenario.now, renewal.id, busy(secs(6)));
     assert_eq!(scenario.wait(), secs(1), "but its term is not to end over it");
 }
 
@@ -81,19 +81,19 @@ fn a_release_keeps_a_pause_that_leaves_time_for_another_attempt() {
     let (mut scenario, ..) = Scenario::leading();
     scenario.guard_gone();
     let release = scenario.write();
-    scenario.election.answered(scenario.now, release.id, busy(millis(1_500)));
+    scenario.election.on_response(scenario.now, release.id, busy(millis(1_500)));
     assert_eq!(scenario.wait(), millis(1_500));
 
     let (mut scenario, ..) = Scenario::leading();
     scenario.guard_gone();
     let release = scenario.write();
-    scenario.election.answered(scenario.now, release.id, busy(secs(60)));
+    scenario.election.on_response(scenario.now, release.id, busy(secs(60)));
     assert_eq!(scenario.wait(), secs(1), "but somebody waits for it");
 
     let (mut scenario, _) = Scenario::leading_from_afar(millis(400));
     scenario.guard_gone();
     let release = scenario.write();
-    scenario.election.answered(scenario.now, release.id, busy(millis(1_500)));
+    scenario.election.on_response(scenario.now, release.id, busy(millis(1_500)));
     assert_eq!(scenario.wait(), secs(1), "and from far away another attempt takes longer");
 }
 
@@ -102,7 +102,7 @@ fn a_pause_from_before_does_not_hold_up_a_release() {
     let (mut scenario, ..) = Scenario::leading();
     scenario.wait_out();
     let renewal = scenario.write();
-    scenario.election.answered(scenario.now, renewal.id, busy(secs(6)));
+    scenario.election.on_response(scenario.now, renewal.id, busy(secs(6)));
     scenario.guard_gone();
     assert_eq!(scenario.wait(), secs(1));
 }
@@ -111,10 +111,10 @@ fn a_pause_from_before_does_not_hold_up_a_release() {
 fn a_pause_that_a_candidate_was_asked_for_does_not_end_the_term_that_it_has_won() {
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
     let write = scenario.write();
-    scenario.election.answered(scenario.now, write.id, busy(secs(60)));
+    scenario.election.on_response(scenario.now, write.id, busy(secs(60)));
     // It had been applied.
     let echo = WatchEvent::Changed(observed(standing(&write), 11));
-    scenario.election.heard(scenario.now, scenario.now, echo);
+    scenario.election.on_watch_event(scenario.now, scenario.now, echo);
     scenario.elected();
     assert_eq!(scenario.wait(), secs(5));
 }
@@ -131,7 +131,7 @@ fn a_release_may_take_what_is_left_less_a_reserve() {
     let read = scenario.read();
     scenario.advance(millis(20));
     scenario.reads(read, standing(&release), 11);
-    assert!(scenario.settled());
+    assert!(scenario.released());
     assert!(scenario.now.since(began) < secs(2));
 }
 
@@ -171,7 +171,7 @@ fn a_release_from_up_to_500_ms_away_lets_a_renewal_in_flight_finish_and_is_writt
             assert!(release.timeout > millis(far), "{far} ms: {:?}", release.timeout);
             scenario.advance(millis(far));
             scenario.applied(&release, version + 2);
-            assert!(scenario.settled(), "{far} ms");
+            assert!(scenario.released(), "{far} ms");
             assert!(scenario.now.since(gone_at) <= millis(far) * 2);
         }
     }
@@ -205,7 +205,7 @@ fn a_release_counts_from_when_the_guard_went() {
 }
 
 #[test]
-fn a_release_is_hurried_only_until_its_timeout() {
+fn a_release_is_urgent_only_until_its_timeout() {
     let (mut scenario, ..) = Scenario::leading();
     scenario.guard_gone();
     let began = scenario.now;
@@ -276,13 +276,13 @@ fn what_a_closed_connection_brought_down_is_sent_again_at_once_and_once() {
     let second = scenario.write();
     assert_eq!((second.base, second.record.holder()), (Some(10), None));
     scenario.applied(&second, 11);
-    assert!(scenario.settled());
+    assert!(scenario.released());
 
     // The one write of a round, and its look.
     let mut scenario = Scenario::new();
     scenario.election.campaign(true);
-    let look = scenario.read();
-    scenario.fails(look.id, LockErrorKind::ConnectionClosed);
+    let context = scenario.read();
+    scenario.fails(context.id, LockErrorKind::ConnectionClosed);
     scenario.found(held_by("", 1), 10);
     let first = scenario.write();
     scenario.fails(first.id, LockErrorKind::ConnectionClosed);
@@ -317,7 +317,7 @@ fn try_once_reads_writes_at_most_once_and_ends() {
 }
 
 #[test]
-fn try_once_reads_afresh_even_when_a_read_is_not_due() {
+fn try_once_reads_from_scratch_even_when_a_read_is_not_due() {
     let mut scenario = Scenario::new();
     scenario.found(held_by(OTHER, 15), 10);
     assert!(scenario.wait() > Duration::ZERO);
@@ -349,7 +349,7 @@ fn a_lease_that_is_gone_has_no_leader() {
         assert!(matches!(&scenario.events()[..], [Event::Leader(Some(leader))] if leader == OTHER));
         if told {
             let deleted = WatchEvent::Deleted { version: 11 };
-            scenario.election.heard(scenario.now, scenario.now, deleted);
+            scenario.election.on_watch_event(scenario.now, scenario.now, deleted);
         } else {
             scenario.wait_out();
             scenario.found_nothing();
@@ -391,7 +391,7 @@ fn try_once_is_not_ended_by_a_request_from_before_it() {
     let before = scenario.read();
     scenario.election.campaign(true);
     scenario.fails(before.id, LockErrorKind::Timeout);
-    assert!(!scenario.events().iter().any(|event| matches!(event, Event::RoundOver)), "it has not even looked");
+    assert!(!scenario.events().iter().any(|event| matches!(event, Event::RoundOver)), "it has not even has_read");
     scenario.found_nothing();
     let write = scenario.write();
     scenario.applied(&write, 10);
@@ -402,8 +402,8 @@ fn try_once_is_not_ended_by_a_request_from_before_it() {
 fn try_once_looks_again_when_its_look_was_interrupted() {
     let mut scenario = Scenario::new();
     scenario.election.campaign(true);
-    let look = scenario.read();
-    scenario.fails(look.id, LockErrorKind::Interrupted);
+    let context = scenario.read();
+    scenario.fails(context.id, LockErrorKind::Interrupted);
     assert!(!scenario.events().iter().any(|event| matches!(event, Event::RoundOver)), "nobody has answered");
     scenario.found_nothing();
     let write = scenario.write();
@@ -429,14 +429,14 @@ fn what_a_store_asked_for_is_kept_by_the_campaign_after_a_term_too() {
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
     let write = scenario.write();
     let asked = LockError::new(LockErrorKind::Unavailable, "made up").with_retry_after(Some(secs(60)));
-    scenario.election.answered(scenario.now, write.id, Answer::Failed(asked));
+    scenario.election.on_response(scenario.now, write.id, Response::Failed(asked));
     let asked_at = scenario.now;
     // It had been applied, and the lease was deleted at once.
     scenario.election.watch_opened(scenario.now, true);
     let echo = WatchEvent::Changed(observed(standing(&write), 11));
-    scenario.election.heard(scenario.now, scenario.now, echo);
+    scenario.election.on_watch_event(scenario.now, scenario.now, echo);
     scenario.elected();
-    scenario.election.heard(scenario.now, scenario.now, WatchEvent::Deleted { version: 12 });
+    scenario.election.on_watch_event(scenario.now, scenario.now, WatchEvent::Deleted { version: 12 });
     scenario.guard_gone();
     scenario.election.campaign(false);
     scenario.quiet_for();
@@ -449,7 +449,7 @@ fn rounds_leave_a_store_alone_that_asked_for_it() {
     scenario.election.campaign(true);
     let read = scenario.read();
     let asked = LockError::new(LockErrorKind::Unavailable, "made up").with_retry_after(Some(secs(60)));
-    scenario.election.answered(scenario.now, read.id, Answer::Failed(asked));
+    scenario.election.on_response(scenario.now, read.id, Response::Failed(asked));
     let over = |scenario: &mut Scenario| scenario.events().iter().any(|event| matches!(event, Event::RoundOver));
     assert!(over(&mut scenario));
     for _ in 0..5 {
@@ -473,7 +473,7 @@ fn a_round_whose_look_is_interrupted_again_and_again_ends() {
         let read = scenario.read();
         record = renewed(&record);
         let news = WatchEvent::Changed(observed(record.clone(), version));
-        scenario.election.heard(scenario.now, scenario.now, news);
+        scenario.election.on_watch_event(scenario.now, scenario.now, news);
         scenario.fails(read.id, LockErrorKind::Interrupted);
         scenario.advance(secs(2));
     }

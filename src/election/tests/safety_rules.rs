@@ -300,7 +300,7 @@ fn a_term_whose_holder_is_held_up_after_ending_it_runs_out_and_does_not_spin() {
         }
     }
     assert!(
-        matches!(scenario.next(), Step::Send(Request { verb: Verb::Get(_), .. })),
+        matches!(scenario.next(), Step::Send(Request { operation: Operation::Get(_), .. })),
         "it observes, like after any loss"
     );
     assert_eq!(scenario.lost(), Some(StopReason::SteppedDown));

@@ -23,11 +23,11 @@ impl Scenario {
     }
 
     fn hears(&mut self, record: LeaderElectionRecord, version: u64) {
-        self.election.heard(self.now, self.now, WatchEvent::Changed(observed(record, version)));
+        self.election.on_watch_event(self.now, self.now, WatchEvent::Changed(observed(record, version)));
     }
 
     fn hears_deletion(&mut self, version: u64) {
-        self.election.heard(self.now, self.now, WatchEvent::Deleted { version });
+        self.election.on_watch_event(self.now, self.now, WatchEvent::Deleted { version });
     }
 
     fn stale(&mut self) -> bool {
@@ -65,14 +65,14 @@ fn a_lease_that_runs_out_is_taken_over_at_the_very_expiry_counted_from_the_recei
     scenario.advance(secs(3));
     let change = WatchEvent::Changed(observed(renewed(&held_by(OTHER, 15)), 11));
     // It had been received two seconds before the election came to it.
-    scenario.election.heard(scenario.now, received_at, change);
+    scenario.election.on_watch_event(scenario.now, received_at, change);
     let write = scenario.next_write(&renewed(&held_by(OTHER, 15)), 11);
     assert_eq!(write.base, Some(11));
     assert_eq!(scenario.now.since(received_at), secs(15));
 }
 
 #[test]
-fn the_losers_of_a_herd_settle_by_the_event() {
+fn the_losers_of_a_herd_resolve_by_the_event() {
     let mut scenario = Scenario::standing_by();
     scenario.hears(held_by("", 1), 11);
     let write = scenario.write();
@@ -100,7 +100,7 @@ fn a_create_whose_beater_was_told_of_before_its_refusal_waits_for_no_other_event
 }
 
 #[test]
-fn a_conflict_whose_event_never_comes_is_settled_by_a_read() {
+fn a_conflict_whose_event_never_comes_is_resolved_by_a_read() {
     let mut scenario = Scenario::standing_by();
     scenario.hears(held_by("", 1), 11);
     let write = scenario.write();
@@ -177,7 +177,7 @@ fn who_is_elected_far_away_does_not_look_for_what_the_watch_is_about_to_tell() {
     let read = scenario.read();
     scenario.advance(millis(2_400));
     scenario.election.watch_opened(scenario.now, true);
-    scenario.election.answered(scenario.now, read.id, Answer::Read(read.look, None));
+    scenario.election.on_response(scenario.now, read.id, Response::Read(read.context, None));
     let create = scenario.write();
     scenario.advance(millis(800));
     scenario.applied(&create, 10);
@@ -317,10 +317,10 @@ fn a_conflict_of_which_a_watch_says_nothing_makes_it_stale() {
         assert!(scenario.now.since(began) <= secs(3), "a watch that tells nothing is relied upon");
         match scenario.next() {
             Step::Wait(until) => scenario.now = until,
-            Step::Send(Request { id, verb: Verb::Get(look), .. }) => {
+            Step::Send(Request { id, operation: Operation::Get(context), .. }) => {
                 version += 1;
                 record = renewed(&record);
-                scenario.reads(Read { id, look }, record.clone(), version);
+                scenario.reads(Read { id, context }, record.clone(), version);
             }
             other => panic!("{other:?}"),
         }
@@ -359,11 +359,11 @@ fn a_watch_that_opens_and_says_nothing_is_polled_beside() {
                     (record, version, renewed_at) = (renewed(&record), version + 1, scenario.now);
                 }
             }
-            Step::Send(Request { id, verb: Verb::Get(look), .. }) => {
+            Step::Send(Request { id, operation: Operation::Get(context), .. }) => {
                 let unseen = scenario.now.since(read_at);
                 assert!(unseen <= secs(5), "unseen for {unseen:?}, after {:?}", scenario.now.since(began));
                 read_at = scenario.now;
-                scenario.reads(Read { id, look }, record.clone(), version);
+                scenario.reads(Read { id, context }, record.clone(), version);
             }
             other => panic!("{other:?}"),
         }
@@ -428,9 +428,9 @@ fn a_lease_that_has_run_out_says_nothing_of_its_watch() {
         assert!(!scenario.stale());
         match scenario.next() {
             Step::Wait(until) => scenario.now = until,
-            Step::Send(Request { id, verb: Verb::Get(look), .. }) => {
+            Step::Send(Request { id, operation: Operation::Get(context), .. }) => {
                 reads += 1;
-                scenario.reads(Read { id, look }, held_by(OTHER, 15), 10);
+                scenario.reads(Read { id, context }, held_by(OTHER, 15), 10);
             }
             other => panic!("{other:?}"),
         }
@@ -453,7 +453,7 @@ fn a_lease_that_nobody_holds_makes_no_watch_stale() {
 fn what_vanished_while_no_watch_stood_is_looked_for() {
     let mut scenario = Scenario::standing_by();
     scenario.election.watch_lost(scenario.now);
-    // It begins afresh and tells of nothing, for nothing is there.
+    // It begins from scratch and tells of nothing, for nothing is there.
     scenario.election.watch_opened(scenario.now, true);
     assert!(scenario.wait() <= millis(2400));
     scenario.wait_out();
@@ -476,7 +476,7 @@ fn a_read_that_was_sent_before_the_watch_stood_does_not_speak_for_it() {
 #[test]
 fn a_bookmark_is_no_version_of_the_lease() {
     let mut scenario = Scenario::standing_by();
-    scenario.election.heard(scenario.now, scenario.now, WatchEvent::Bookmark { version: 5_000 });
+    scenario.election.on_watch_event(scenario.now, scenario.now, WatchEvent::Bookmark { version: 5_000 });
     scenario.election.watch_lost(scenario.now);
     scenario.wait_out();
     scenario.found(held_by(OTHER, 15), 10);
@@ -499,7 +499,7 @@ fn a_restored_store_makes_the_watch_stale() {
 }
 
 #[test]
-fn a_leader_looks_for_what_a_watch_that_began_afresh_does_not_mention() {
+fn a_leader_looks_for_what_a_watch_that_began_from_scratch_does_not_mention() {
     let (mut scenario, _, _) = Scenario::leading_with(|config| config.renew_interval = Some(secs(5)));
     // The lease was deleted before the watch began.
     scenario.election.watch_opened(scenario.now, true);
@@ -532,7 +532,7 @@ fn what_becomes_of_a_watch_does_not_put_off_a_look_that_is_owed() {
         scenario.election.watch_lost(scenario.now);
         assert!(scenario.wait() <= due, "the loss of a watch");
         scenario.election.watch_opened(scenario.now, true);
-        assert!(scenario.wait() <= due, "a watch that begins afresh");
+        assert!(scenario.wait() <= due, "a watch that begins from scratch");
     }
 }
 

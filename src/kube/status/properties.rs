@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fuzzing::{Target, assert_loggable};
+use crate::fuzzing::target::{Target, assert_loggable};
 
-pub(in crate::kube) const TARGET: Target = Target { name: "status", base: 64 * 1024, read, check };
+pub(crate) const TARGET: Target = Target { name: "status", base: 64 * 1024, read, check };
 
 fn split(input: &[u8]) -> (u16, Option<String>, &[u8]) {
     let end = input.iter().position(|b| *b == b'\n').unwrap_or(input.len());
@@ -56,7 +56,7 @@ fn assert_tidy(status: &Status) {
     for (text, max) in texts {
         let text = text.map(String::as_str).unwrap_or_default();
         assert!(text.chars().count() <= max + 1, "an ellipsis more than {max}: {text:?}");
-        assert!(!text.chars().any(|c| c.is_control() || is_invisible(c)), "{text:?}");
+        assert!(!text.chars().any(|c| c.is_control() || crate::net::text::is_invisible(c)), "{text:?}");
     }
     assert!(status.retry_after.is_none_or(|wait| wait <= MAX_RETRY_AFTER));
     assert_loggable(&status.to_string(), 4 * (MAX_WORD + MAX_MESSAGE) + 64);

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::certificates::{authority, server_config};
 use super::server::{ok, serve, serve_on, silent};
 use super::{LONG, get, put};
-use crate::kube::dial::{Cancelled, Network, System};
 use crate::kube::{Client, ClientConfig, ErrorKind};
+use crate::net::dial::{Cancelled, Network, System};
+use crate::net::tests::certificates::{authority, server_config};
 
 /// `None` where there is no such address; tests of it have nothing to ask then.
 fn listen(address: &str) -> Option<TcpListener> {

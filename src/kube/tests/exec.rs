@@ -2,8 +2,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::server::{Server, ok, script, serve};
-use super::{LONG, Scratch, put};
+use super::{LONG, put};
 use crate::kube::{Client, ErrorKind, Kubeconfig};
+use crate::net::tests::Scratch;
 
 /// A kubeconfig whose plugin is this shell script.
 fn kubeconfig(scratch: &Scratch, server: &Server, body: &str, extra: &str) -> String {

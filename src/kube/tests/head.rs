@@ -7,15 +7,17 @@ use ureq::Agent;
 use ureq::http::{self, HeaderName, HeaderValue};
 use ureq::unversioned::transport::{Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, Transport};
 
-use super::certificates::{authority, config as tls_config, tls_server};
+use super::certificates::{config as tls_config, tls_server};
 use super::server::{Script, Server, ok, raw, serve};
-use super::{LONG, Scratch, get};
-use crate::kube::answer::from_ureq;
-use crate::kube::config::Impersonation;
-use crate::kube::mask::{MAX_HEAD, Masked};
-use crate::kube::outgoing::{Channel, Outgoing};
-use crate::kube::transport::NoResolver;
+use super::{LONG, get};
+use crate::kube::auth::Impersonation;
 use crate::kube::{Client, ClientConfig, Error, ErrorKind, Method, Request};
+use crate::net::outgoing::{Channel, Outgoing};
+use crate::net::redact::{MAX_HEAD, Redacted};
+use crate::net::response::from_ureq;
+use crate::net::tests::Scratch;
+use crate::net::tests::certificates::authority;
+use crate::net::transport::NoResolver;
 
 /// A connection that keeps what goes out, and answers each head.
 #[derive(Debug)]
@@ -84,10 +86,10 @@ impl Recorded {
         let value = HeaderValue::from_bytes(token).unwrap();
         let mut request = http::Request::new(());
         *request.uri_mut() = format!("http://localhost{path}").parse().unwrap();
-        let (_masked, mask) = Masked::new(path.len(), Some(&value), groups);
+        let (_masked, mask) = Redacted::new(path.len(), Some(&value), groups);
         request.headers_mut().extend(mask);
         let result = self.agent.run(request).map(|_| ()).map_err(from_ureq);
-        (std::mem::take(&mut *self.sent.lock()), result)
+        (std::mem::take(&mut *self.sent.lock()), result.map_err(Error::from))
     }
 
     /// What comes before the value of the credentials, and what comes after it.

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::bounded;
 
 use super::server::{closes_after, ok, raw, script, serve, silent};
-use super::{LONG, Scratch, get, put};
-use crate::kube::dial::{Cancelled, Network};
+use super::{LONG, get, put};
 use crate::kube::{Client, ClientConfig, Error, ErrorKind, Method, Request};
+use crate::net::dial::{Cancelled, Network};
+use crate::net::tests::Scratch;
 
 #[test]
 fn a_request_goes_out_as_asked_and_connections_are_reused() {

@@ -9,7 +9,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use super::certificates::config;
 use super::server::{ok, serve_with};
 use super::{LONG, get};
-use crate::kube::{Client, ClientConfig, ErrorKind, cryptography};
+use crate::kube::{Client, ClientConfig, ErrorKind};
+use crate::net::tls::provider;
 
 /// Made for these tests and used for nothing else: without the feature `aws-lc-rs`, nothing in the tree can make them.
 const CA: &str = include_str!("p521_ca.pem");
@@ -21,7 +22,7 @@ const CLIENT: (&str, &str) = (include_str!("p521_client.pem"), include_str!("p52
 fn an_authority_on_p_521_is_known_or_the_feature_for_it_is_named() {
     let chain = vec![CertificateDer::from_pem_slice(SERVER.0.as_bytes()).unwrap()];
     let key = PrivateKeyDer::from_pem_slice(SERVER.1.as_bytes()).unwrap();
-    let tls = ServerConfig::builder_with_provider(cryptography())
+    let tls = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()
@@ -50,7 +51,8 @@ fn a_client_key_on_p_521_is_known_or_the_feature_for_it_is_named() {
 #[cfg(feature = "aws-lc-rs")]
 #[test]
 fn authority_server_and_client_may_all_be_on_p_521() {
-    use super::certificates::{authority_with, kind, server_config};
+    use super::certificates::kind;
+    use crate::net::tests::certificates::{authority_with, server_config};
     use rcgen::{KeyPair, PKCS_ECDSA_P521_SHA512};
 
     let key = || KeyPair::generate_for(&PKCS_ECDSA_P521_SHA512).unwrap();

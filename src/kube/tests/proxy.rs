@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use rustls::ServerConfig;
 
-use super::certificates::{Authority, authority, server_config};
 use super::server::{Connection, Script, Server, script, serve, serve_with};
 use super::{LONG, get};
 use crate::kube::{Client, ClientConfig, Error, ErrorKind, Method, Request};
+use crate::net::tests::certificates::{Authority, authority, server_config};
 
 const KINDS: [&str; 4] = ["http", "https", "socks5", "socks5h"];
 

@@ -11,12 +11,14 @@ use crossbeam_channel::Sender;
 use rustls::SupportedProtocolVersion;
 use rustls::version::{TLS12, TLS13};
 
-use super::certificates::{Authority, Leaf, authority, kind, server_config, server_config_with};
+use super::certificates::kind;
 use super::server::{Connection, Script, Server, ok, script, serve_with};
-use super::{LONG, Scratch, put};
+use super::{LONG, put};
 use crate::clock::Moment;
-use crate::kube::tls::Clock;
 use crate::kube::{Client, ClientConfig, ErrorKind, Interrupter, Method, Request};
+use crate::net::tests::Scratch;
+use crate::net::tests::certificates::{Authority, Leaf, authority, server_config, server_config_with};
+use crate::net::tls::Clock;
 
 /// The files of a client, and a clock that goes when it is told to.
 struct Files {
@@ -317,7 +319,7 @@ fn the_authority_of_a_service_account_is_followed() {
         "KUBERNETES_SERVICE_PORT" => Some(port.clone().into()),
         _ => None,
     };
-    let config = crate::kube::in_cluster::load(&env, account.path()).unwrap();
+    let config = crate::kube::config::in_cluster::load(&env, account.path()).unwrap();
     account.file("ca.crt", &new.pem);
     assert_eq!(kind(config), None);
 }

@@ -1,10 +1,11 @@
 use rcgen::KeyPair;
 
-use super::certificates::{authority, config, kind, server_config, tls_server};
+use super::certificates::{config, kind, tls_server};
 use super::http::CLOSED;
 use super::server::{closes_after, ok, raw, script, serve, serve_with};
 use super::{LONG, get, put};
 use crate::kube::{Client, ClientConfig, ErrorKind};
+use crate::net::tests::certificates::{authority, server_config};
 
 /// Made for this test and used for nothing else; nothing in the tree can make RSA keys.
 const RSA_PKCS1: &str = include_str!("rsa_pkcs1.pem");
@@ -199,7 +200,7 @@ fn a_body_without_length_that_is_cut_off_under_tls_is_an_error() {
 #[cfg(all(feature = "kubeconfig", unix))]
 #[test]
 fn a_plugin_may_give_a_client_certificate() {
-    let scratch = super::Scratch::new();
+    let scratch = crate::net::tests::Scratch::new();
     let (ours, users) = (authority(), authority());
     let leaf = users.leaf("jane");
     let answer = serde_json::json!({

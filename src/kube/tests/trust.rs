@@ -8,9 +8,11 @@ use rustls::pki_types::PrivateKeyDer;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::{TLS12, TLS13};
 
-use super::certificates::{Authority, Leaf, authority, config, kind, server_config};
+use super::certificates::{config, kind};
 use super::server::{ok, serve_with};
-use crate::kube::{ErrorKind, cryptography};
+use crate::kube::ErrorKind;
+use crate::net::tests::certificates::{Authority, Leaf, authority, server_config};
+use crate::net::tls::provider;
 
 const UNTRUSTED: Option<ErrorKind> = Some(ErrorKind::TlsVerification);
 
@@ -108,10 +110,10 @@ fn a_server_that_does_not_own_the_key_of_its_certificate_is_not_trusted_whatever
             for steals in [false, true] {
                 let key = if steals { &thief } else { &shown.key };
                 let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-                let key = cryptography().key_provider.load_private_key(key).unwrap();
+                let key = provider().key_provider.load_private_key(key).unwrap();
                 // Made without the check of whether they belong together.
                 let pair = SingleCertAndKey::from(CertifiedKey::new(vec![shown.der.clone()], key));
-                let tls = ServerConfig::builder_with_provider(cryptography())
+                let tls = ServerConfig::builder_with_provider(provider())
                     .with_protocol_versions(&[version])
                     .unwrap()
                     .with_no_client_auth()

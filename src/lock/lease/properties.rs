@@ -4,10 +4,10 @@ use std::sync::OnceLock;
 use std::time::Instant;
 
 use super::*;
-use crate::fuzzing::{Target, assert_loggable};
+use crate::fuzzing::target::{Target, assert_loggable};
 use crate::kube::ClientConfig;
-use crate::kube::properties::MAX_LINE;
-use crate::kube::properties::lines::{Lines, TooLong};
+use crate::kube::stream::MAX_LINE;
+use crate::kube::stream::lines::{Lines, TooLong};
 
 pub(crate) const LEASE: Target = Target { name: "lease", base: 64 * 1024, read: read_lease, check: check_lease };
 

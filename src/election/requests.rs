@@ -1,0 +1,181 @@
+//! What is written, when, and for how long its answer is waited for.
+
+use std::time::Duration;
+
+use super::messages::{Operation, ReadContext, Request, Step};
+use super::open_writes::{OpenWrite, Progress};
+use super::{Election, ObservedState, Phase, TermPhase};
+use crate::clock::{Moment, Now};
+use crate::config::JITTER_FACTOR;
+use crate::record::{LeaderElectionRecord, MicroTime, Observed, unix_micros};
+
+/// How many writes may be open at a time. Only a store that refuses writes for longer than a term lets them pile up;
+/// the oldest is then forgotten once its validity has passed, so that landing later it is taken for a stranger's.
+pub(super) const MAX_OPEN_WRITES: usize = 64;
+
+/// A request without any time would not be sent.
+const SHORTEST_ATTEMPT: Duration = Duration::from_millis(1);
+
+/// What presses, for the pace of requests.
+enum Urgency {
+    /// A term runs out in `left`.
+    Term {
+        left: Duration,
+    },
+    /// A caller waits for its record to be released, for another `left`.
+    Release {
+        left: Duration,
+    },
+    None,
+}
+
+impl Election {
+    pub(super) fn read(&mut self, now: Moment) -> Step {
+        self.schedule.read_at = now + self.retry_delay(now);
+        let absent = matches!(self.observed, ObservedState::Absent { .. });
+        let context = ReadContext { newest: self.newest, absent, sent_at: now };
+        self.send(now, Operation::Get(context))
+    }
+
+    pub(super) fn write(
+        &mut self,
+        now: Moment,
+        base: Option<Observed>,
+        record: LeaderElectionRecord,
+        acquisition: u64,
+    ) -> Step {
+        self.schedule.write_at = now + self.retry_delay(now);
+        self.open.push(OpenWrite {
+            id: self.last_request + 1,
+            base: base.as_ref().map_or(0, |base| base.version),
+            record: record.clone(),
+            sent_at: now,
+            acquisition,
+            progress: Progress::Open,
+        });
+        self.send(
+            now,
+            match base {
+                Some(base) => Operation::Update(base, record),
+                None => Operation::Create(record),
+            },
+        )
+    }
+
+    fn send(&mut self, now: Moment, operation: Operation) -> Step {
+        self.last_request += 1;
+        self.in_flight = Some((self.last_request, now));
+        Step::Send(Request { id: self.last_request, operation, timeout: self.attempt_timeout(now) })
+    }
+
+    /// The record that says we lead.
+    pub(super) fn held(
+        &self,
+        base: Option<&Observed>,
+        acquire_time: MicroTime,
+        renew_time: MicroTime,
+        transitions: i32,
+    ) -> LeaderElectionRecord {
+        LeaderElectionRecord {
+            uid: base.and_then(|base| base.record.uid.clone()),
+            holder_identity: Some(self.settings.identity.clone()),
+            lease_duration_seconds: Some(self.settings.published_seconds()),
+            acquire_time: Some(acquire_time),
+            renew_time: Some(renew_time),
+            lease_transitions: Some(transitions),
+        }
+    }
+
+    /// The next `renewTime`: it moves with every write we send, whatever becomes of the wall clock, because a record
+    /// that stands still hides its holder. `None` while too many writes are open to remember one more.
+    pub(super) fn stamp(&mut self, now: Now) -> Option<(u64, MicroTime)> {
+        if self.open.len() >= MAX_OPEN_WRITES {
+            if self.may_be_adopted(&self.open[0], now.local) {
+                return None;
+            }
+            self.open.remove(0);
+        }
+        let wall = unix_micros(now.wall);
+        let micros = match self.last_stamp {
+            Some((last, at)) => {
+                let counted = u64::try_from(now.local.since(at).as_micros()).unwrap_or(u64::MAX);
+                wall.max(last.saturating_add(counted.max(1)))
+            }
+            None => wall,
+        };
+        self.last_stamp = Some((micros, now.local));
+        Some((micros, MicroTime::from_unix_micros(micros)))
+    }
+
+    pub(super) fn wait_for_room(&self, now: Moment) -> Step {
+        self.wait(now, self.open.first().map_or(now, |oldest| oldest.sent_at + self.settings.renew_deadline))
+    }
+
+    /// How long one request may take: never so long that there is no time for another.
+    fn attempt_timeout(&self, now: Moment) -> Duration {
+        let renew_deadline = self.settings.renew_deadline;
+        match self.urgency(now) {
+            Urgency::Term { left } => (left / 2).max(renew_deadline / 20).min(left),
+            // From far away one attempt takes most of the time that there is, on a new connection three round trips.
+            Urgency::Release { left } => {
+                left.saturating_sub(self.release_reserve()).max(left / 2).clamp(SHORTEST_ATTEMPT, renew_deadline)
+            }
+            Urgency::None => renew_deadline / 2,
+        }
+    }
+
+    /// What a first attempt to release leaves for a second one: nothing, where that would come to nothing. The second one
+    /// opens a connection, for the first one's is given up with it.
+    fn release_reserve(&self) -> Duration {
+        let reserve = self.settings.release_timeout / 8;
+        if self.round_trip.answered_anew_by() <= reserve { reserve } else { Duration::ZERO }
+    }
+
+    /// A retry period, up to a fifth longer.
+    pub(super) fn jittered_retry(&mut self) -> Duration {
+        self.settings.retry_period.mul_f64(1.0 + (JITTER_FACTOR - 1.0) * self.random.f64())
+    }
+
+    /// How long after a request its like may follow, should it fail.
+    pub(super) fn retry_delay(&mut self, now: Moment) -> Duration {
+        let jittered = self.jittered_retry();
+        match self.urgency(now) {
+            Urgency::Term { left } => jittered.min((left / 2).max(self.settings.renew_deadline / 20)),
+            Urgency::Release { .. } => jittered.min(self.settings.release_timeout / 4),
+            Urgency::None => jittered,
+        }
+    }
+
+    /// Leaves alone a store that asks for it, for all the time that it asks for; but where a term or a release would end
+    /// over it, for half of what is left.
+    pub(super) fn pause(&mut self, now: Moment, asked: Duration) {
+        self.schedule.asked_until = self.schedule.asked_until.max(now + asked);
+        let (left, reserve) = match self.urgency(now) {
+            Urgency::Term { left } => (left, self.settings.renew_deadline / 5),
+            Urgency::Release { left } => (left, (self.settings.release_timeout / 8).max(self.round_trip.answered_by())),
+            Urgency::None => (Duration::MAX, Duration::ZERO),
+        };
+        let pause = if asked <= left.saturating_sub(reserve) { asked } else { asked.min(left / 2) };
+        self.schedule.paused_until = self.schedule.paused_until.max(now + pause);
+    }
+
+    /// A pause that was asked for does not outlast what is urgent now.
+    pub(super) fn shorten_pause(&mut self, now: Moment) {
+        let asked = self.schedule.paused_until.since(now);
+        self.schedule.paused_until = now;
+        self.pause(now, asked);
+    }
+
+    fn urgency(&self, now: Moment) -> Urgency {
+        match &self.phase {
+            Phase::Leading(term) if term.phase != TermPhase::Lost => {
+                Urgency::Term { left: term.covered_until.since(now) }
+            }
+            Phase::Observing if self.owes_release() => match self.release_deadline {
+                Some(until) if now < until => Urgency::Release { left: until.since(now) },
+                _ => Urgency::None,
+            },
+            _ => Urgency::None,
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! What an answer or an event means: the rules 'Open writes' and 'Order'.
+
+use super::messages::{Event, ReadContext};
+use super::open_writes::{OpenWrite, Progress};
+use super::watching::{MENTIONED_WITHIN, TOLD_WITHIN};
+use super::{Election, Holder, ObservedRecord, ObservedState, Phase, Term, TermPhase};
+use crate::clock::Moment;
+use crate::election::deadline::Deadline;
+use crate::record::{LeaderElectionRecord, MicroTime, Observed};
+use crate::stop_reason::StopReason;
+use crate::sync::Arc;
+
+impl Election {
+    /// Judges what a request `id` was answered. False if it is no news.
+    pub(super) fn learn_answer(&mut self, now: Moment, id: u64, observed: Observed) -> bool {
+        // It was sent before that was known.
+        if self.is_gone(&observed.record) {
+            return false;
+        }
+        let is_news = self.learn(now, now, observed);
+        // Where an object was found, no create landed that was sent before and is not told of by it.
+        for create in self.open.iter_mut().filter(|write| write.base == 0 && write.id < id) {
+            if create.progress != Progress::Landed {
+                create.progress = Progress::Overtaken;
+            }
+        }
+        is_news
+    }
+
+    /// Judges what a watch told.
+    pub(super) fn learn_told(&mut self, now: Moment, received_at: Moment, observed: Observed) {
+        // A server that lags behind may tell of what was there before the lease was found to be gone.
+        if !self.is_gone(&observed.record) {
+            // So it may of any object, and none of them says what became of a create.
+            self.learn(now, received_at, observed);
+        }
+    }
+
+    /// Judges what stands in the store, in the order of the rule 'Open writes'. False if it is no news.
+    fn learn(&mut self, now: Moment, received_at: Moment, observed: Observed) -> bool {
+        if observed.version <= self.newest {
+            return false;
+        }
+        self.newest = observed.version;
+
+        let record = &observed.record;
+        let same_record = matches!(&self.observed, ObservedState::Record(known) if known.observed.record == *record);
+        let ours = self.open.iter().filter(|write| write.is(record)).min_by_key(|write| write.sent_at);
+        // With our fields in an object of another uid, our write re-created a lease that somebody had deleted: no term goes
+        // over from one object to another.
+        let is_another = match (&self.phase, &self.observed) {
+            (Phase::Leading(_), ObservedState::Record(known)) => known.observed.record.uid != record.uid,
+            _ => ours.is_none(),
+        };
+        let recreated = is_another && self.open.iter().any(|write| write.record.same_fields(record));
+        let adopted = ours
+            .filter(|write| !recreated && self.may_be_adopted(write, now))
+            .map(|write| (write.acquisition, write.sent_at));
+        let is_ours = ours.is_some() || recreated;
+        let has_our_identity = record.holder() == Some(&self.settings.identity);
+
+        // Should a copy of a create land again, when what it made was deleted, that is another object.
+        for create in self.open.iter_mut().filter(|write| write.base == 0 && write.is(record)) {
+            create.record.uid.clone_from(&record.uid);
+            create.progress = Progress::Landed;
+        }
+
+        let was_unsettled = std::mem::take(&mut self.schedule.must_read);
+        self.schedule.write_at = now;
+        self.open.retain(|write| write.base == 0 || write.base >= observed.version);
+
+        if let Some((acquisition, sent_at)) = adopted {
+            self.see(observed, received_at, Holder::Ourselves);
+            self.adopt(now, acquisition, sent_at);
+        } else if same_record {
+            if let ObservedState::Record(known) = &mut self.observed {
+                known.observed = observed;
+            }
+            // The write that this edit brought down is sent again at once.
+            if let (Phase::Leading(term), true) = (&mut self.phase, was_unsettled) {
+                term.renew_at = now;
+            }
+        } else if is_ours && has_our_identity {
+            self.see(observed, received_at, Holder::Ourselves);
+            // Learned of too late it finds the term run out. No other write of ours comes after the last of this term, unless
+            // the store went back.
+            self.end_term(now, if recreated { StopReason::Deleted } else { StopReason::StoreRestored });
+        } else if has_our_identity && matches!(self.observed, ObservedState::Nothing) {
+            self.see(observed, received_at, Holder::Predecessor);
+            // After a restore it is our own, from before, and that has been told.
+            if !self.watch.is_doubtful() {
+                self.events.push_back(Event::Predecessor);
+            }
+        } else if has_our_identity {
+            if !matches!(&self.observed, ObservedState::Record(known) if known.holder == Holder::DuplicateIdentity) {
+                self.events.push_back(Event::IdentityConflict);
+                self.schedule.reclaim_at = now + self.jittered_retry();
+            }
+            self.see(observed, received_at, Holder::DuplicateIdentity);
+            self.end_term(now, StopReason::IdentityConflict);
+        } else {
+            let by = record.holder().map(str::to_owned);
+            self.see(observed, received_at, if by.is_some() { Holder::Other } else { Holder::Nobody });
+            self.end_term(now, StopReason::Superseded { by });
+        }
+        self.report_leader();
+        true
+    }
+
+    /// The record changed: what was attempted on the one before is over.
+    fn see(&mut self, observed: Observed, changed_at: Moment, holder: Holder) {
+        self.observed = ObservedState::Record(ObservedRecord { observed, changed_at, holder });
+        self.abandon_attempt();
+    }
+
+    pub(super) fn abandon_attempt(&mut self) {
+        if let Phase::Campaigning(candidacy) = &mut self.phase {
+            candidacy.attempt = None;
+        }
+    }
+
+    /// Our write of the current term or attempt stands in the store: a term begins or goes on, valid from the moment
+    /// before that write was sent.
+    fn adopt(&mut self, now: Moment, acquisition: u64, sent_at: Moment) {
+        let valid_until = sent_at + self.settings.renew_deadline;
+        let renew_at = sent_at + self.settings.renew_interval;
+        match &mut self.phase {
+            Phase::Leading(term) => {
+                term.covered_until = term.covered_until.max(valid_until);
+                term.renew_at = renew_at;
+                // Ended by its holder, the term waits for the word of why; run out, it is lost here and now.
+                let extended = term.deadline.extend(now, valid_until) || term.deadline.was_ended();
+                if term.phase == TermPhase::Valid && !extended {
+                    self.end_term(now, StopReason::Expired);
+                }
+            }
+            Phase::Campaigning(_) => {
+                let ObservedState::Record(ObservedRecord { observed: Observed { record, version, .. }, .. }) =
+                    &self.observed
+                else {
+                    return;
+                };
+                let deadline = Arc::new(Deadline::new(valid_until));
+                let fencing_token = *version;
+                self.phase = Phase::Leading(Term {
+                    acquisition,
+                    acquire_time: record.acquire_time.clone().unwrap_or_else(|| MicroTime::from_unix_micros(0)),
+                    transitions: record.lease_transitions.unwrap_or(0),
+                    deadline: Arc::clone(&deadline),
+                    covered_until: valid_until,
+                    renew_at,
+                    phase: TermPhase::Valid,
+                });
+                // From far away the watch may tell of this write only after its answer, and the last look be long ago.
+                let pause = self.retry_delay(now).min(MENTIONED_WITHIN);
+                self.read_within(now, pause);
+                // What was asked of a candidate may be longer than a term has.
+                self.shorten_pause(now);
+                self.report_leader();
+                self.events.push_back(Event::Elected { deadline, fencing_token });
+            }
+            Phase::Observing => {}
+        }
+    }
+
+    /// The lease is not there.
+    pub(super) fn learn_absence(&mut self, now: Moment) {
+        let gone = match &mut self.observed {
+            ObservedState::Absent { .. } => return,
+            ObservedState::Record(known) => known.observed.record.uid.take(),
+            ObservedState::Nothing => None,
+        };
+        self.observed = ObservedState::Absent { gone };
+        self.abandon_attempt();
+        self.end_term(now, StopReason::Deleted);
+        self.report_leader();
+    }
+
+    /// What a read says of the watch.
+    pub(super) fn compare_watch(&mut self, now: Moment, context: ReadContext, found: Option<&Observed>) {
+        let told_by = now + self.retry_delay(now);
+        if !self.watch.agrees_with_read(context, found, told_by) {
+            self.give_up_watch(now);
+        }
+    }
+
+    /// The object was deleted, by a write with this version.
+    pub(super) fn learn_deletion(&mut self, now: Moment, version: u64) {
+        if version > self.newest {
+            self.newest = version;
+            // A create may still land, in an object of its own.
+            self.open.retain(|write| write.base == 0 || write.base >= version);
+            self.schedule.write_at = now;
+            self.schedule.must_read = false;
+            self.learn_absence(now);
+        }
+    }
+
+    /// Whether the store was restored from an older state. Only a read that was sent when a version was known can prove
+    /// that by what it finds behind it. At that version it finds what is known, unless the version was used again.
+    pub(super) fn store_was_restored(&self, context: ReadContext, observed: &Observed) -> bool {
+        let version = observed.version;
+        let is_another =
+            |known: &ObservedRecord| known.observed.version == version && known.observed.record != observed.record;
+        // Of what is gone by now, it was gone already when the read was sent.
+        let is_back = context.absent && context.newest == self.newest && self.is_gone(&observed.record);
+        version < context.newest
+            || is_back
+            || (context.absent && version == context.newest)
+            || matches!(&self.observed, ObservedState::Record(known) if is_another(known))
+    }
+
+    /// Whether it is the object that was found to be gone.
+    fn is_gone(&self, record: &LeaderElectionRecord) -> bool {
+        matches!(&self.observed, ObservedState::Absent { gone: Some(gone) } if record.uid.as_ref() == Some(gone))
+    }
+
+    /// The store was restored from an older state: what was known of it counts for nothing.
+    pub(super) fn reset(&mut self, now: Moment, restored: LeaderElectionRecord) {
+        self.newest = 0;
+        self.observed = ObservedState::Nothing;
+        self.open.clear();
+        self.abandon_attempt();
+        self.end_term(now, StopReason::StoreRestored);
+        // It waits for versions that are long to come, or tells what was before.
+        self.watch.doubt(restored);
+        self.events.push_back(Event::WatchStale);
+    }
+
+    /// A write was refused, or nobody knows.
+    pub(super) fn write_failed(&mut self, now: Moment, moved: bool) {
+        match &mut self.phase {
+            // A renewal that may not have arrived is best sent again: that resolves it and renews in one.
+            Phase::Leading(term) if term.phase != TermPhase::Lost => {
+                term.renew_at = self.schedule.write_at;
+                self.schedule.must_read |= moved;
+            }
+            _ => self.schedule.must_read = true,
+        }
+        if self.schedule.must_read {
+            // What moved the record is on its way, if a watch stands: a hundred losers need not each read it. But whoever
+            // waits for a release is not kept waiting for that.
+            self.schedule.read_at = match self.phase {
+                _ if !moved || !self.watch_tells(now) => now,
+                Phase::Observing => now,
+                Phase::Leading(_) => now + self.retry_delay(now).min(TOLD_WITHIN),
+                Phase::Campaigning(_) => now + self.retry_delay(now),
+            };
+        }
+    }
+
+    /// Whether a write would still win or keep a term if it turned out to stand in the store.
+    pub(super) fn may_be_adopted(&self, write: &OpenWrite, now: Moment) -> bool {
+        let current = match &self.phase {
+            Phase::Observing => None,
+            Phase::Campaigning(candidacy) => candidacy.attempt.as_ref().map(|(acquisition, _)| *acquisition),
+            Phase::Leading(term) => (term.phase != TermPhase::Lost).then_some(term.acquisition),
+        };
+        current == Some(write.acquisition)
+            && write.progress != Progress::Landed
+            && now < write.sent_at + self.settings.renew_deadline
+    }
+}

@@ -1,0 +1,91 @@
+//! What proves who we are, as it goes out.
+
+use std::time::Instant;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use ureq::http::HeaderValue;
+
+use super::echo;
+use crate::net::interrupt::Interrupter;
+use crate::net::tls::Identity;
+
+/// What goes into one request.
+#[derive(Clone, Default)]
+pub(crate) struct Credentials {
+    pub(crate) authorization: Option<HeaderValue>,
+    /// A client certificate from a plugin, in place of the configured one.
+    pub(crate) identity: Option<Identity>,
+    /// Counts changes of the identity: connections that were opened with an older one must not be used.
+    pub(crate) identity_version: u64,
+}
+
+/// How long a source may take, and what may end it sooner.
+#[derive(Clone, Copy)]
+#[cfg_attr(not(feature = "kubeconfig"), expect(dead_code, reason = "only plugins take time"))]
+pub(crate) struct Limits<'a> {
+    pub(crate) deadline: Instant,
+    pub(crate) interrupter: &'a Interrupter,
+}
+
+impl Credentials {
+    /// Overwrites the credentials wherever they occur in `text`, also where it writes some of their characters as JSON, URLs
+    /// or HTML do.
+    pub(crate) fn redact(&self, text: &mut [u8]) {
+        let Some(value) = &self.authorization else { return };
+        // Without its scheme, for it may be quoted alone.
+        let secret = value.as_bytes().splitn(2, |&byte| byte == b' ').last().unwrap_or_default();
+        let password = value.as_bytes().starts_with(b"Basic ").then(|| password_of(secret)).flatten();
+        for secret in [Some(secret), password.as_deref()].into_iter().flatten() {
+            // What is shorter occurs in any text, and keeps no secret.
+            if secret.len() >= 8 {
+                echo::redact(secret, text);
+            }
+        }
+    }
+}
+
+fn password_of(pair: &[u8]) -> Option<Vec<u8>> {
+    let pair = BASE64_STANDARD.decode(pair).ok()?;
+    let colon = pair.iter().position(|&byte| byte == b':')?;
+    Some(pair[colon + 1..].to_vec())
+}
+
+pub(crate) fn bearer(authorization: HeaderValue) -> Credentials {
+    Credentials { authorization: Some(authorization), ..Credentials::default() }
+}
+
+pub(crate) fn bearer_header(token: &str) -> Option<HeaderValue> {
+    header(&format!("Bearer {token}"))
+}
+
+pub(crate) fn header(text: &str) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_str(text).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_echo_of_a_credential_is_struck_out() {
+        let credentials = bearer(bearer_header("sesame-sesame").unwrap());
+        let mut text = b"sesame-sesame, Bearer sesame-sesame: sesame-sesamesesame-sesame, sesame-sesam".to_vec();
+        credentials.redact(&mut text);
+        let struck = "*".repeat(13);
+        let expected = format!("{struck}, Bearer {struck}: {struck}{struck}, sesame-sesam");
+        assert_eq!(String::from_utf8(text).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_password_is_struck_out_as_the_user_knows_it() {
+        let pair = BASE64_STANDARD.encode("me:hunter2:hunter2");
+        let credentials = bearer(header(&format!("Basic {pair}")).unwrap());
+        let mut text = format!("me and hunter2:hunter2, or {pair}").into_bytes();
+        credentials.redact(&mut text);
+        let expected = format!("me and {}, or {}", "*".repeat(15), "*".repeat(pair.len()));
+        assert_eq!(String::from_utf8(text).unwrap(), expected);
+    }
+}

@@ -1,0 +1,296 @@
+//! One run of a plugin.
+
+use std::convert::Infallible;
+use std::ffi::OsString;
+use std::io::{self, Read};
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, bounded, select};
+use parking_lot::Mutex;
+use serde_json::json;
+
+use super::credential::Raw;
+use super::redact::Redaction;
+use super::stderr::{IN_THE_LOG, Stderr, Tail};
+use super::{ExecPlugin, ExecStderr};
+use crate::kube::error::{Error, ErrorKind};
+use crate::net::interrupt::interrupted;
+use crate::net::text::clean;
+
+const MAX_OUTPUT: u64 = 1024 * 1024;
+
+/// How long the rest of a pipe is waited for when its writers should be gone.
+const REST: Duration = Duration::from_millis(500);
+
+/// How long whoever drops a client waits for a plugin that is just being started.
+const STARTING: Duration = Duration::from_secs(1);
+
+/// What has come of a run.
+pub(super) struct Ran {
+    pub(super) answer: Result<Raw, Error>,
+    pub(super) stderr: Stderr,
+}
+
+/// The process of the run that goes on, so that not only its own thread can end it.
+#[derive(Default)]
+pub(super) struct Process(Mutex<Slot>);
+
+#[derive(Default)]
+enum Slot {
+    #[default]
+    Empty,
+    /// Not waited for yet, so its number is its own, and its group's.
+    Running(Child),
+    Closed,
+}
+
+impl Process {
+    /// `None` when nothing may begin any more.
+    fn start(&self, command: &mut Command) -> io::Result<Option<(Option<ChildStdout>, Option<ChildStderr>)>> {
+        let mut slot = self.0.lock();
+        if matches!(*slot, Slot::Closed) {
+            return Ok(None);
+        }
+        let mut child = command.spawn()?;
+        let pipes = (child.stdout.take(), child.stderr.take());
+        *slot = Slot::Running(child);
+        Ok(Some(pipes))
+    }
+
+    fn try_wait(&self) -> Result<Option<ExitStatus>, Error> {
+        let mut slot = self.0.lock();
+        let Slot::Running(child) = &mut *slot else {
+            return Err(interrupted().into());
+        };
+        let failed = |e| Error::new(ErrorKind::Credentials, "cannot be waited for").caused_by(e);
+        let status = child.try_wait().map_err(failed)?;
+        if status.is_some() {
+            *slot = Slot::Empty;
+        }
+        Ok(status)
+    }
+
+    /// Ends it with all its children, unless it has ended already.
+    fn end(&self) {
+        let mut slot = self.0.lock();
+        if matches!(*slot, Slot::Running(_)) {
+            kill_and_reap(std::mem::take(&mut *slot));
+        }
+    }
+
+    /// Ends what runs, and lets nothing begin.
+    pub(super) fn close(&self) {
+        // A start that takes longer is seen to by the thread that it happens on.
+        if let Some(mut slot) = self.0.try_lock_for(STARTING) {
+            kill_and_reap(std::mem::replace(&mut *slot, Slot::Closed));
+        }
+    }
+}
+
+/// Kills it and leaves the waiting to a thread: a process stuck in the kernel would hold up the caller.
+fn kill_and_reap(slot: Slot) {
+    if let Slot::Running(mut child) = slot {
+        kill(&mut child);
+        if !matches!(child.try_wait(), Ok(Some(_))) {
+            let _ = thread::Builder::new().name("leasehold-reap".to_owned()).spawn(move || child.wait());
+        }
+    }
+}
+
+/// Its children with it: the shell that is killed leaves behind what it has started.
+#[cfg(unix)]
+fn kill(child: &mut Child) {
+    use rustix::process::{Pid, Signal, kill_process_group};
+    if kill_process_group(Pid::from_child(child), Signal::KILL).is_err() {
+        let _ = child.kill();
+    }
+}
+
+#[cfg(not(unix))]
+fn kill(child: &mut Child) {
+    let _ = child.kill();
+}
+
+/// A group of its own can be ended as a whole, and nobody else with it.
+#[cfg(unix)]
+fn in_a_group_of_its_own(command: &mut Command) {
+    std::os::unix::process::CommandExt::process_group(command, 0);
+}
+
+#[cfg(not(unix))]
+fn in_a_group_of_its_own(_: &mut Command) {}
+
+impl ExecPlugin {
+    /// Runs it once, until it ends, its limit is over or nobody needs it any more.
+    pub(super) fn run(&self, process: &Process, abandoned: &Receiver<Infallible>) -> Ran {
+        let deadline = Instant::now() + self.options.limit;
+        let mut stderr = Stderr::default();
+        let mut command = self.command();
+        let (stdout, pipe) = match process.start(&mut command) {
+            Ok(Some(pipes)) => pipes,
+            Ok(None) => return Ran { answer: Err(interrupted().into()), stderr },
+            Err(e) => return Ran { answer: Err(self.not_started(e)), stderr },
+        };
+        let tail = pipe.and_then(|pipe| Tail::read(pipe).ok());
+        let output = stdout.ok_or(io::ErrorKind::BrokenPipe.into()).and_then(read_aside);
+        let output = match output {
+            Ok(output) => output,
+            Err(e) => {
+                process.end();
+                return Ran { answer: Err(unreadable(Some(e))), stderr };
+            }
+        };
+        let mut printed = None;
+        let finished = self.wait(process, &output, &mut printed, deadline, abandoned);
+        if finished.is_err() {
+            process.end();
+            // What it had printed may stand in its stderr as well.
+            if printed.is_none() {
+                printed = output.recv_timeout(REST).ok().and_then(Result::ok);
+            }
+        }
+        let answer = match (finished, &printed) {
+            (Ok(()), Some(bytes)) => self.parse(bytes),
+            (Ok(()), None) => Err(unreadable(None)),
+            (Err(e), _) => Err(e),
+        };
+        if let Some(tail) = tail {
+            stderr = Stderr::new(tail, self.redaction(printed.as_deref()));
+        }
+        Ran { answer, stderr }
+    }
+
+    fn command(&self) -> Command {
+        let mut spec = json!({ "interactive": false });
+        if let Some(cluster) = &self.cluster_info {
+            spec["cluster"] = cluster.clone();
+        }
+        let info = json!({ "apiVersion": self.api_version, "kind": "ExecCredential", "spec": spec });
+        let mut command = Command::new(&self.command);
+        command
+            .args(&self.args)
+            .envs(self.env.iter().map(|(name, value)| (name, OsString::from(value.expose()))))
+            .env("KUBERNETES_EXEC_INFO", info.to_string())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(match self.options.stderr {
+                ExecStderr::Log => Stdio::piped(),
+                ExecStderr::Inherit => Stdio::inherit(),
+                ExecStderr::Discard => Stdio::null(),
+            });
+        in_a_group_of_its_own(&mut command);
+        command
+    }
+
+    fn not_started(&self, e: io::Error) -> Error {
+        let hint = match &self.install_hint {
+            Some(hint) if e.kind() == io::ErrorKind::NotFound => {
+                format!("cannot be started; {}", clean(hint, 500))
+            }
+            _ => "cannot be started; is it installed, and in PATH or next to the kubeconfig?".to_owned(),
+        };
+        Error::new(ErrorKind::Credentials, hint).caused_by(e)
+    }
+
+    /// Until it has ended well. Then `printed` holds all that it printed.
+    fn wait(
+        &self,
+        process: &Process,
+        output: &Receiver<io::Result<Vec<u8>>>,
+        printed: &mut Option<Vec<u8>>,
+        deadline: Instant,
+        abandoned: &Receiver<Infallible>,
+    ) -> Result<(), Error> {
+        let late = || {
+            let limit = self.options.limit;
+            let detail =
+                format!("did not finish within its limit of {limit:?}, and was ended with all that it started");
+            Error::new(ErrorKind::Timeout, detail)
+        };
+        let bytes = select! {
+            recv(output) -> read => match read {
+                Ok(Ok(bytes)) => bytes,
+                Ok(Err(e)) => return Err(unreadable(Some(e))),
+                Err(_) => return Err(unreadable(None)),
+            },
+            recv(abandoned) -> _ => return Err(interrupted().into()),
+            default(deadline.saturating_duration_since(Instant::now())) => return Err(late()),
+        };
+        let is_too_long = bytes.len() as u64 > MAX_OUTPUT;
+        *printed = Some(bytes);
+        if is_too_long {
+            return Err(Error::new(ErrorKind::Credentials, "printed more than 1 MiB"));
+        }
+        // It has closed its output, so its end is near; there is no portable way to wait for that with a limit.
+        let mut pause = Duration::from_millis(1);
+        loop {
+            match process.try_wait()? {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => return Err(self.failed(status)),
+                None => {}
+            }
+            if Instant::now() >= deadline {
+                return Err(late());
+            }
+            select! {
+                recv(abandoned) -> _ => return Err(interrupted().into()),
+                default(pause) => pause = (pause * 2).min(Duration::from_millis(50)),
+            }
+        }
+    }
+
+    fn failed(&self, status: ExitStatus) -> Error {
+        let reason = match self.options.stderr {
+            ExecStderr::Log => IN_THE_LOG,
+            ExecStderr::Inherit => "; what it said is on the stderr of this program",
+            ExecStderr::Discard => "; run it by hand to see why, what it said on stderr is thrown away",
+        };
+        Error::new(ErrorKind::Credentials, format!("failed ({status}){reason}"))
+    }
+
+    /// What must not be shown of its stderr; `None` when that is not known.
+    fn redaction(&self, printed: Option<&[u8]>) -> Option<Redaction> {
+        let printed = printed.filter(|bytes| bytes.len() as u64 <= MAX_OUTPUT)?;
+        let mut redaction = Redaction::default();
+        redaction.add_words(printed);
+        if let Ok(raw) = self.parse(printed) {
+            let secrets = [&raw.token, &raw.client_key_data].into_iter().flatten();
+            secrets.for_each(|secret| redaction.add(secret.expose()));
+        }
+        self.env.iter().for_each(|(_, value)| redaction.add(value.expose()));
+        for argument in &self.args {
+            // The name of a flag is none.
+            match argument.split_once('=') {
+                Some((flag, value)) if flag.starts_with('-') => redaction.add(value),
+                _ if argument.starts_with('-') => {}
+                _ => redaction.add(argument),
+            }
+        }
+        if let Some(info) = &self.cluster_info {
+            redaction.add_password_of(info["proxy-url"].as_str().unwrap_or_default());
+            redaction.add_texts_of(&info["config"]);
+        }
+        Some(redaction)
+    }
+}
+
+fn unreadable(cause: Option<io::Error>) -> Error {
+    let error = Error::new(ErrorKind::Credentials, "cannot be read from");
+    match cause {
+        Some(e) => error.caused_by(e),
+        None => error,
+    }
+}
+
+/// Reads on a thread of its own: a grandchild that keeps the pipe open must not keep us.
+fn read_aside(stdout: impl Read + Send + 'static) -> io::Result<Receiver<io::Result<Vec<u8>>>> {
+    let (done, output) = bounded(1);
+    thread::Builder::new().name("leasehold-exec-out".to_owned()).spawn(move || {
+        let mut bytes = Vec::new();
+        let read = stdout.take(MAX_OUTPUT + 1).read_to_end(&mut bytes);
+        let _ = done.send(read.map(|_| bytes));
+    })?;
+    Ok(output)
+}

@@ -1,0 +1,100 @@
+//! What the operating system does for a dialer.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// A trait, so that tests can put something slow in its place.
+pub(crate) trait Network: Send + Sync + 'static {
+    /// The addresses of a host: a name, or an address, which may have a zone (`fe80::1%eth0`).
+    fn look_up(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>>;
+
+    /// Gives up after `timeout`, and soon after `cancelled`.
+    fn connect(&self, address: SocketAddr, timeout: Duration, cancelled: &Cancelled) -> io::Result<TcpStream>;
+}
+
+/// Whether a connection is no longer wanted. Clones are the same one.
+#[derive(Clone, Default)]
+pub(crate) struct Cancelled(Arc<AtomicBool>);
+
+impl Cancelled {
+    pub(crate) fn cancel(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+pub(crate) struct System;
+
+impl Network for System {
+    fn look_up(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        // `getaddrinfo` knows zones, by name and by number.
+        Ok((host, port).to_socket_addrs()?.collect())
+    }
+
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn connect(&self, address: SocketAddr, timeout: Duration, cancelled: &Cancelled) -> io::Result<TcpStream> {
+        cancellable::connect(address, timeout, cancelled)
+    }
+
+    /// An attempt that is no longer wanted lasts until its time-out here.
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    fn connect(&self, address: SocketAddr, timeout: Duration, _: &Cancelled) -> io::Result<TcpStream> {
+        TcpStream::connect_timeout(&address, timeout)
+    }
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod cancellable {
+    use std::io;
+    use std::net::{SocketAddr, TcpStream};
+    use std::time::{Duration, Instant};
+
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::io::Errno;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, connect as start, socket_with, sockopt};
+
+    use super::Cancelled;
+
+    /// How long an attempt may outlive its being wanted.
+    const GLANCE: Duration = Duration::from_millis(100);
+
+    /// As [`TcpStream::connect_timeout`], which cannot be called off.
+    pub(crate) fn connect(address: SocketAddr, timeout: Duration, cancelled: &Cancelled) -> io::Result<TcpStream> {
+        let start_time = Instant::now();
+        let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+        match start(&socket, &address) {
+            Ok(()) => {}
+            // A signal interrupts the call, not the attempt.
+            Err(Errno::INPROGRESS | Errno::INTR) => loop {
+                if cancelled.is_cancelled() {
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, "no longer wanted"));
+                }
+                let left = timeout.saturating_sub(start_time.elapsed());
+                if left.is_zero() {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                let wait = Timespec::try_from(left.min(GLANCE)).map_err(io::Error::other)?;
+                match poll(&mut [PollFd::new(&socket, PollFlags::OUT)], Some(&wait)) {
+                    Ok(0) | Err(Errno::INTR) => {}
+                    Ok(_) => {
+                        sockopt::socket_error(&socket)??;
+                        break;
+                    }
+                    Err(e) => return Err(e.into()),
+                }
+            },
+            Err(e) => return Err(e.into()),
+        }
+        let stream = TcpStream::from(socket);
+        stream.set_nonblocking(false)?;
+        Ok(stream)
+    }
+}

@@ -1,0 +1,121 @@
+//! Which of a host's addresses to try first.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::net::interrupt::Interrupter;
+
+/// No name of an API server has more addresses worth trying.
+const MAX_ADDRESSES: usize = 16;
+
+/// The address of the last connection that has brought an answer. Clones are the same one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Remembered(Arc<Mutex<Option<SocketAddr>>>);
+
+/// The address of one connection.
+///
+/// It is remembered with its first answer, not with its being connected: in front of a server that hangs, the kernel or
+/// a load balancer still takes connections. If it never brings an answer it is forgotten, unless nobody waited for one.
+#[derive(Debug)]
+pub(crate) struct Route {
+    pub(crate) address: SocketAddr,
+    remembered: Remembered,
+    interrupter: Interrupter,
+    has_answered: bool,
+}
+
+impl Remembered {
+    pub(crate) fn route(&self, address: SocketAddr, interrupter: &Interrupter) -> Route {
+        Route { address, remembered: self.clone(), interrupter: interrupter.clone(), has_answered: false }
+    }
+
+    /// The order of RFC 8305, section 4: families take turns, and that of the first address begins. Before all others
+    /// comes the remembered address, if it still is one of the host's.
+    pub(crate) fn order(&self, addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+        let preferred = addresses.first().is_some_and(SocketAddr::is_ipv6);
+        let (ours, others): (Vec<_>, Vec<_>) = addresses.into_iter().partition(|a| a.is_ipv6() == preferred);
+        let (mut ours, mut others) = (ours.into_iter(), others.into_iter());
+        let mut ordered = Vec::new();
+        loop {
+            let pair = [ours.next(), others.next()];
+            if pair == [None, None] {
+                break;
+            }
+            ordered.extend(pair.into_iter().flatten());
+        }
+        let remembered = *self.0.lock();
+        if let Some(at) = ordered.iter().position(|address| Some(*address) == remembered) {
+            ordered[..=at].rotate_right(1);
+        }
+        ordered.truncate(MAX_ADDRESSES);
+        ordered
+    }
+}
+
+impl Route {
+    pub(crate) fn answered(&mut self) {
+        if !self.has_answered {
+            self.has_answered = true;
+            *self.remembered.0.lock() = Some(self.address);
+        }
+    }
+}
+
+impl Drop for Route {
+    fn drop(&mut self) {
+        let mut remembered = self.remembered.0.lock();
+        if !self.has_answered && *remembered == Some(self.address) && !self.interrupter.is_interrupted() {
+            *remembered = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> SocketAddr {
+        SocketAddr::new(text.parse().unwrap(), 1)
+    }
+
+    fn ordered(remembered: &Remembered, addresses: &[&str]) -> Vec<String> {
+        let addresses = addresses.iter().map(|a| address(a)).collect();
+        remembered.order(addresses).iter().map(|a| a.ip().to_string()).collect()
+    }
+
+    #[test]
+    fn families_take_turns_and_that_of_the_first_address_begins() {
+        let nothing = Remembered::default();
+        assert_eq!(ordered(&nothing, &["::1", "::2", "::3", "1.1.1.1"]), ["::1", "1.1.1.1", "::2", "::3"]);
+        assert_eq!(ordered(&nothing, &["1.1.1.1", "1.1.1.2", "::1", "::2"]), ["1.1.1.1", "::1", "1.1.1.2", "::2"]);
+        assert_eq!(ordered(&nothing, &["1.1.1.2", "1.1.1.1"]), ["1.1.1.2", "1.1.1.1"]);
+        assert!(ordered(&nothing, &[]).is_empty());
+        let many: Vec<_> = (0..60).map(|i| format!("::{i:x}")).chain(["1.1.1.1".to_owned()]).collect();
+        let many = ordered(&nothing, &many.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!((many.len(), many[1].as_str()), (MAX_ADDRESSES, "1.1.1.1"), "no family is cut off");
+    }
+
+    #[test]
+    fn the_address_that_answered_last_comes_first_until_it_brings_no_answer() {
+        let remembered = Remembered::default();
+        let all = ["::1", "1.1.1.1", "::2"];
+        let interrupter = Interrupter::new();
+        let mut route = remembered.route(address("::2"), &interrupter);
+        assert_eq!(ordered(&remembered, &all), ["::1", "1.1.1.1", "::2"], "connected is not answered");
+        route.answered();
+        assert_eq!(ordered(&remembered, &all), ["::2", "::1", "1.1.1.1"]);
+        assert_eq!(ordered(&remembered, &["::1", "::3"]), ["::1", "::3"], "it is another host's");
+        drop(route);
+        assert_eq!(ordered(&remembered, &all)[0], "::2", "a connection that ends takes nothing from its address");
+        drop(remembered.route(address("::1"), &interrupter));
+        assert_eq!(ordered(&remembered, &all)[0], "::2", "another one was silent");
+        let interrupted = Interrupter::new();
+        interrupted.interrupt();
+        drop(remembered.route(address("::2"), &interrupted));
+        assert_eq!(ordered(&remembered, &all)[0], "::2", "it may have been about to answer");
+        drop(remembered.route(address("::2"), &interrupter));
+        assert_eq!(ordered(&remembered, &all)[0], "::1");
+    }
+}

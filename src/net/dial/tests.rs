@@ -1,0 +1,311 @@
+use std::collections::HashMap;
+use std::net::TcpListener;
+use std::sync::atomic::AtomicBool;
+
+use crossbeam_channel::{Receiver, never};
+use parking_lot::Mutex;
+
+use super::*;
+
+/// Longer than anything takes here.
+const LONG: Duration = Duration::from_secs(60);
+
+fn far() -> Instant {
+    Instant::now() + Duration::from_secs(600)
+}
+
+fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < LONG, "not within {LONG:?}: {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Blocks where it is told to until the test lets go of the sender, whatever is cancelled.
+struct Slow {
+    in_look_up: bool,
+    hold: Receiver<()>,
+}
+
+impl Network for Slow {
+    fn look_up(&self, _: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        if self.in_look_up {
+            let _ = self.hold.recv();
+        }
+        Ok(vec![SocketAddr::from(([127, 0, 0, 1], port))])
+    }
+
+    fn connect(&self, _: SocketAddr, _: Duration, _: &Cancelled) -> io::Result<TcpStream> {
+        let _ = self.hold.recv();
+        Err(io::ErrorKind::TimedOut.into())
+    }
+}
+
+/// A host of several addresses, each of which takes connections, refuses them, or is silent.
+#[derive(Clone, Default)]
+struct Addresses {
+    all: Vec<SocketAddr>,
+    taken_by: HashMap<SocketAddr, SocketAddr>,
+    refused: Vec<SocketAddr>,
+    /// Every attempt, when it began.
+    attempts: Arc<Mutex<Vec<(SocketAddr, Instant)>>>,
+    silenced: Arc<Mutex<Vec<SocketAddr>>>,
+    went_on: Arc<AtomicBool>,
+}
+
+impl Addresses {
+    fn new(all: &[&str]) -> Self {
+        let all = all.iter().map(|ip| SocketAddr::new(ip.parse().unwrap(), 1)).collect();
+        Addresses { all, ..Addresses::default() }
+    }
+
+    fn listening(mut self, at: usize, listener: &TcpListener) -> Self {
+        self.taken_by.insert(self.all[at], listener.local_addr().unwrap());
+        self
+    }
+
+    fn refusing(mut self, at: usize) -> Self {
+        self.refused.push(self.all[at]);
+        self
+    }
+
+    /// From now on the address is silent, although somebody listens.
+    fn silence(&self, address: SocketAddr) {
+        self.silenced.lock().push(address);
+    }
+
+    fn dialer(&self) -> Dialer {
+        Dialer::new(self.clone())
+    }
+
+    /// The addresses that were tried since it was last asked.
+    fn tried(&self) -> Vec<SocketAddr> {
+        std::mem::take(&mut *self.attempts.lock()).into_iter().map(|(address, _)| address).collect()
+    }
+}
+
+impl Network for Addresses {
+    fn look_up(&self, _: &str, _: u16) -> io::Result<Vec<SocketAddr>> {
+        Ok(self.all.clone())
+    }
+
+    fn connect(&self, address: SocketAddr, timeout: Duration, cancelled: &Cancelled) -> io::Result<TcpStream> {
+        self.attempts.lock().push((address, Instant::now()));
+        match self.taken_by.get(&address) {
+            Some(listener) if !self.silenced.lock().contains(&address) => {
+                return System.connect(*listener, timeout, cancelled);
+            }
+            _ if self.refused.contains(&address) => return Err(io::ErrorKind::ConnectionRefused.into()),
+            _ => {}
+        }
+        let began = Instant::now();
+        while !cancelled.is_cancelled() {
+            if began.elapsed() >= timeout {
+                self.went_on.store(true, Ordering::Release);
+                break;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        Err(io::ErrorKind::TimedOut.into())
+    }
+}
+
+fn dial(dialer: &Dialer, deadline: Instant) -> Result<(TcpStream, Route), Error> {
+    dialer.dial("a", 1, deadline, &Interrupter::new())
+}
+
+fn listener() -> TcpListener {
+    TcpListener::bind("127.0.0.1:0").unwrap()
+}
+
+#[test]
+fn an_interrupt_leaves_a_hanging_look_up_or_connect_behind() {
+    for in_look_up in [true, false] {
+        let (hold_open, hold) = bounded(0);
+        let dialer = Dialer::new(Slow { in_look_up, hold });
+        let interrupter = Interrupter::new();
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| dialer.dial("a", 1, far(), &interrupter).unwrap_err());
+            thread::sleep(Duration::from_millis(50));
+            interrupter.interrupt();
+            assert_eq!(waiting.join().unwrap().kind(), &ErrorKind::Interrupted);
+        });
+        drop(hold_open);
+    }
+}
+
+#[test]
+fn a_hanging_look_up_ends_with_the_time_and_few_are_left_behind() {
+    let (hold_open, hold) = bounded(0);
+    let dialer = Dialer::new(Slow { in_look_up: true, hold });
+    // That there are many users of it takes nothing from what it may do.
+    let users: Vec<_> = (0..2 * MAX_PENDING).map(|_| dialer.clone()).collect();
+    let soon = || Instant::now() + Duration::from_millis(5);
+    let kinds: Vec<_> = (0..MAX_PENDING + 2).map(|i| dial(&users[i], soon()).unwrap_err().kind).collect();
+    assert!(kinds[..MAX_PENDING].iter().all(|kind| *kind == ErrorKind::Timeout), "{kinds:?}");
+    assert!(kinds[MAX_PENDING..].iter().all(|kind| *kind == ErrorKind::Connect), "{kinds:?}");
+    drop(hold_open);
+    wait_until("the threads have ended", || dialer.pending.load(Ordering::Acquire) == 0);
+}
+
+#[test]
+fn an_address_that_is_silent_does_not_keep_the_next_one_waiting() {
+    let listener = listener();
+    let addresses = Addresses::new(&["192.0.2.1", "192.0.2.2"]).listening(1, &listener);
+    let dialer = addresses.dialer();
+    let began = Instant::now();
+    let (stream, _) = dial(&dialer, Instant::now() + LONG / 3).unwrap();
+    assert!(stream.nodelay().unwrap());
+    let attempts = addresses.attempts.lock().clone();
+    assert_eq!(attempts.iter().map(|(address, _)| *address).collect::<Vec<_>>(), addresses.all);
+    let delay = attempts[1].1 - began;
+    assert!(delay >= STAGGER && delay < LONG / 3, "the second one began after {delay:?}");
+    // The silent one has not waited for its time, and is gone.
+    wait_until("the threads have ended", || dialer.pending.load(Ordering::Acquire) == 0);
+    assert!(!addresses.went_on.load(Ordering::Acquire));
+}
+
+#[test]
+fn a_dead_family_does_not_keep_the_other_one_waiting() {
+    let listener = listener();
+    let addresses = Addresses::new(&["::1", "::2", "::3", "192.0.2.1"]).listening(3, &listener);
+    dial(&addresses.dialer(), far()).unwrap();
+    let tried = addresses.tried();
+    assert_eq!(tried[..2], [addresses.all[0], addresses.all[3]], "{tried:?}");
+}
+
+#[test]
+fn after_a_refusal_the_next_address_is_tried_at_once() {
+    let listener = listener();
+    let names: Vec<_> = (1..=16).map(|i| format!("192.0.2.{i}")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    let addresses = (0..15).fold(Addresses::new(&names), Addresses::refusing).listening(15, &listener);
+    let within = 14 * STAGGER;
+    dial(&addresses.dialer(), Instant::now() + within).unwrap();
+    assert_eq!(addresses.tried(), addresses.all);
+}
+
+#[test]
+fn the_address_that_answered_is_tried_first_and_when_it_is_silent_the_others_are() {
+    let listener = listener();
+    let addresses = Addresses::new(&["192.0.2.1", "192.0.2.2", "192.0.2.3"]);
+    let addresses = addresses.listening(1, &listener).listening(2, &listener);
+    let dialer = addresses.dialer();
+    let answered = || {
+        addresses.tried();
+        let (_, mut route) = dial(&dialer.clone(), far()).unwrap();
+        route.answered();
+        route.address
+    };
+    // The second one, unless the machine was asleep in between.
+    let first = answered();
+    assert!(first != addresses.all[0]);
+    let again = answered();
+    assert_eq!(addresses.tried()[0], first);
+    addresses.silence(again);
+    let other = answered();
+    assert_eq!(addresses.tried()[0], again);
+    assert!(other != again && other != addresses.all[0]);
+    answered();
+    assert_eq!(addresses.tried()[0], other);
+}
+
+#[test]
+fn an_interrupt_or_the_deadline_ends_all_attempts() {
+    let addresses = Addresses::new(&["192.0.2.1", "::1", "192.0.2.2"]).refusing(2);
+    let dialer = addresses.dialer();
+    let error = dial(&dialer, Instant::now() + 4 * STAGGER).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Timeout);
+    assert!(error.to_string().contains("a port 1 in the given time"), "{error}");
+    let interrupter = Interrupter::new();
+    addresses.tried();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| dialer.dial("a", 1, far(), &interrupter).unwrap_err());
+        wait_until("two are under way", || addresses.attempts.lock().len() >= 2);
+        interrupter.interrupt();
+        assert_eq!(waiting.join().unwrap().kind(), &ErrorKind::Interrupted);
+    });
+    wait_until("the threads have ended", || dialer.pending.load(Ordering::Acquire) == 0);
+}
+
+#[test]
+fn attempts_count_among_what_may_be_under_way() {
+    /// Deaf to everything but the end of the test.
+    struct Deaf(Receiver<()>);
+    impl Network for Deaf {
+        fn look_up(&self, _: &str, _: u16) -> io::Result<Vec<SocketAddr>> {
+            Ok(Addresses::new(&["192.0.2.1", "192.0.2.2"]).all)
+        }
+        fn connect(&self, _: SocketAddr, _: Duration, _: &Cancelled) -> io::Result<TcpStream> {
+            let _ = self.0.recv();
+            Err(io::ErrorKind::TimedOut.into())
+        }
+    }
+    let (hold_open, hold) = bounded(0);
+    let dialer = Dialer::new(Deaf(hold));
+    wait_until("it refuses to start another", || {
+        let interrupter = Interrupter::new();
+        let soon = Instant::now() + Duration::from_millis(5);
+        let error = dialer.dial("a", 1, soon, &interrupter).unwrap_err();
+        assert!(dialer.pending.load(Ordering::Acquire) <= MAX_PENDING);
+        error.kind() == &ErrorKind::Connect
+    });
+    drop(hold_open);
+    wait_until("the threads have ended", || dialer.pending.load(Ordering::Acquire) == 0);
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+#[test]
+fn a_connect_that_is_no_longer_wanted_ends() {
+    use rustix::net::{AddressFamily, SocketType, bind, getsockname, listen, socket};
+    let listener = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&listener, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    listen(&listener, 0).unwrap();
+    let address = SocketAddr::try_from(getsockname(&listener).unwrap()).unwrap();
+    // Nobody accepts: once the queue is full, whoever comes is kept waiting.
+    let mut queue = Vec::new();
+    let cancelled = Cancelled::default();
+    let connect = |timeout| System.connect(address, timeout, &cancelled);
+    while let Ok(waiting) = connect(Duration::from_millis(200)) {
+        queue.push(waiting);
+    }
+    let error = connect(Duration::from_millis(20)).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| connect(LONG / 3).unwrap_err());
+        thread::sleep(Duration::from_millis(50));
+        assert!(!waiting.is_finished());
+        let began = Instant::now();
+        cancelled.cancel();
+        waiting.join().unwrap();
+        assert!(began.elapsed() < LONG / 6, "after {:?}", began.elapsed());
+    });
+}
+
+#[test]
+fn refusal_and_unknown_names_are_told_apart() {
+    let error = dial(&Addresses::new(&[]).dialer(), far()).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Dns);
+    let closed = listener().local_addr().unwrap();
+    let error = Dialer::new(System).dial("127.0.0.1", closed.port(), far(), &Interrupter::new()).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Connect);
+    assert!(!error.maybe_sent);
+    let error = dial(&Dialer::new(Slow { in_look_up: false, hold: never() }), Instant::now()).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Timeout, "there is no time at all");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_zone_of_an_address_is_looked_up_by_name_and_by_number() {
+    // Loopback is the first interface of every Linux.
+    for host in ["fe80::1%lo", "fe80::1%1"] {
+        let found = System.look_up(host, 6443).unwrap();
+        assert!(!found.is_empty());
+        for address in found {
+            let SocketAddr::V6(address) = address else { panic!("{address}") };
+            assert_eq!((address.scope_id(), address.port()), (1, 6443), "{host}");
+        }
+    }
+    assert!(System.look_up("fe80::1%no-such", 1).is_err());
+}

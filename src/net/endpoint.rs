@@ -1,0 +1,288 @@
+//! Where the server is: scheme, host, port and the path in front of every request.
+
+use std::borrow::Cow;
+use std::net::{IpAddr, Ipv6Addr};
+
+use ureq::http::Uri;
+use ureq::http::uri::{Authority, PathAndQuery, Scheme};
+
+use super::error::Error;
+
+/// A checked server URL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Endpoint {
+    scheme: Scheme,
+    authority: Authority,
+    host: String,
+    zone: Option<String>,
+    port: u16,
+    prefix: String,
+}
+
+impl Endpoint {
+    /// Checks a server URL; `place` names the field it comes from.
+    pub(crate) fn parse(url: &str, place: &str) -> Result<Self, Error> {
+        // The URL itself is not quoted before it is known to hold no password.
+        let (url, zone) = take_zone(url.trim()).map_err(|rule| Error::config(place, rule))?;
+        let uri: Uri = url.parse().map_err(|_| Error::config(place, "is not a valid URL"))?;
+        let parts = uri.into_parts();
+        let Some(authority) = parts.authority else {
+            return Err(Error::config(place, "must be a URL with a host, such as https://10.0.0.1:6443"));
+        };
+        if authority.as_str().contains('@') {
+            return Err(Error::config(place, "must not hold a user name or password; put them under users"));
+        }
+        let rule = "must begin with https://, or with http:// for a server without TLS";
+        let scheme = parts.scheme.ok_or_else(|| Error::config(place, rule))?;
+        let default_port = match scheme.as_str() {
+            "https" => 443,
+            "http" => 80,
+            _ => return Err(Error::config(place, rule)),
+        };
+        let port = match authority.as_str().rsplit_once(':') {
+            Some((_, port)) if !port.contains(']') => authority
+                .port_u16()
+                .filter(|_| !port.is_empty())
+                .ok_or_else(|| Error::config(place, "has a port that is no number up to 65535"))?,
+            _ => default_port,
+        };
+        let host = authority.host();
+        let host = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host).to_owned();
+        let path = parts.path_and_query.unwrap_or_else(|| PathAndQuery::from_static("/"));
+        if path.query().is_some() {
+            return Err(Error::config(place, "must not have a query"));
+        }
+        if host.is_empty() {
+            return Err(Error::config(place, "has no host"));
+        }
+        Ok(Endpoint { scheme, authority, host, zone, port, prefix: path.path().trim_end_matches('/').to_owned() })
+    }
+
+    /// A server URL that may lack a scheme: it is `https` if something else says that it is to be, as in client-go's
+    /// `rest.Config`. Its clientcmd asks before it has read the rest of the kubeconfig, and takes all of these for `http`.
+    #[cfg(feature = "kubeconfig")]
+    pub(crate) fn parse_by_tls(url: &str, place: &str, has_tls: bool) -> Result<Self, Error> {
+        match has_tls && !url.trim().is_empty() && !url.contains("://") {
+            true => Self::parse(&format!("https://{}", url.trim()), place),
+            false => Self::parse(url, place),
+        }
+    }
+
+    /// Whether it is this very machine.
+    pub(crate) fn is_loopback(&self) -> bool {
+        let is_loopback = |address: IpAddr| address.to_canonical().is_loopback();
+        self.host.eq_ignore_ascii_case("localhost") || self.host.parse().is_ok_and(is_loopback)
+    }
+
+    pub(crate) fn is_https(&self) -> bool {
+        self.scheme == Scheme::HTTPS
+    }
+
+    /// The host without brackets and zone: what a certificate is for, and what another machine can make sense of.
+    pub(crate) fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The host without brackets, and with its zone: what this machine connects to.
+    pub(crate) fn host_in_zone(&self) -> String {
+        match &self.zone {
+            Some(zone) => format!("{}%{zone}", self.host),
+            None => self.host.clone(),
+        }
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// `host:port` as a proxy or a log line wants it.
+    pub(crate) fn host_and_port(&self) -> String {
+        match self.host.contains(':') {
+            true => format!("[{}]:{}", self.host, self.port),
+            false => format!("{}:{}", self.host, self.port),
+        }
+    }
+
+    /// The whole URL, for people and for credential plugins.
+    pub(crate) fn url(&self) -> String {
+        let mut authority = self.authority.to_string();
+        if let Some((zone, end)) = self.zone.as_ref().zip(authority.find(']')) {
+            let mut encoded = "%25".to_owned();
+            push_encoded(&mut encoded, zone);
+            authority.insert_str(end, &encoded);
+        }
+        format!("{}://{authority}{}", self.scheme, self.prefix)
+    }
+
+    /// The URI of a request; an error if the path is not one.
+    pub(crate) fn uri(&self, path: &str, query: &[(&str, &str)]) -> Result<Uri, Error> {
+        let rule = |rule: &str| Error::config("request path", rule.to_owned());
+        if !path.starts_with('/') {
+            return Err(rule("must begin with a slash"));
+        }
+        // A name that was pasted into a path must not be able to reach another resource.
+        if path.contains(['?', '#', '%', '\\']) || path.split('/').any(|s| s == "." || s == "..") || path.contains("//")
+        {
+            return Err(rule("must be plain segments without ?, #, %, empty or dot segments"));
+        }
+        let mut target = format!("{}{path}", self.prefix);
+        for (i, (name, value)) in query.iter().enumerate() {
+            target.push(if i == 0 { '?' } else { '&' });
+            push_encoded(&mut target, name);
+            target.push('=');
+            push_encoded(&mut target, value);
+        }
+        Uri::builder()
+            .scheme(self.scheme.clone())
+            .authority(self.authority.clone())
+            .path_and_query(target)
+            .build()
+            .map_err(|_| rule("holds characters that no path may have"))
+    }
+}
+
+/// Cuts the zone out of an address such as `[fe80::1%25eth0]`: it says which interface of this machine leads there, and
+/// means nothing to anybody else, so no request bears it. Source: RFC 6874, sections 2 and 4; Go's `net/url` reads the same.
+fn take_zone(url: &str) -> Result<(Cow<'_, str>, Option<String>), &'static str> {
+    let start = url.find("://").map_or(0, |at| at + 3);
+    let literal = url[start..].strip_prefix('[').and_then(|rest| rest.split_once(']'));
+    let Some((address, zone)) = literal.and_then(|(literal, _)| literal.split_once('%')) else {
+        return Ok((Cow::Borrowed(url), None));
+    };
+    let encoded = zone.strip_prefix("25").ok_or("has a zone in its address, before which % must be written as %25")?;
+    if address.parse::<Ipv6Addr>().is_err() {
+        return Err("has a zone in an address that is not an IPv6 address");
+    }
+    let is_plain = |byte: &u8| byte.is_ascii_graphic() && !b"%/[]".contains(byte);
+    let zone = percent_decode(encoded)
+        .filter(|zone| (1..=MAX_ZONE).contains(&zone.len()) && zone.iter().all(is_plain))
+        .and_then(|zone| String::from_utf8(zone).ok())
+        .ok_or("has a zone in its address that is neither the name nor the number of an interface")?;
+    let without = format!("{}[{address}{}", &url[..start], &url[start + 1 + address.len() + 1 + 2 + encoded.len()..]);
+    Ok((Cow::Owned(without), Some(zone)))
+}
+
+/// No interface has a longer name: 15 bytes on Linux, 256 characters on Windows.
+const MAX_ZONE: usize = 256;
+
+/// The bytes of a percent-encoded text; `None` if it is not valid.
+pub(crate) fn percent_decode(text: &str) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte != b'%' {
+            out.push(byte);
+            continue;
+        }
+        let digit = |b: Option<u8>| char::from(b?).to_digit(16);
+        let value = digit(bytes.next())? * 16 + digit(bytes.next())?;
+        out.push(u8::try_from(value).ok()?);
+    }
+    Some(out)
+}
+
+fn push_encoded(out: &mut String, text: &str) {
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(url: &str) -> Result<Endpoint, Error> {
+        Endpoint::parse(url, "server")
+    }
+
+    #[test]
+    fn urls_are_taken_apart() {
+        let e = parse("https://[fd00::1]:6443/k8s/clusters/c-1/").unwrap();
+        assert_eq!((e.host(), e.port(), e.is_https()), ("fd00::1", 6443, true));
+        assert_eq!(e.host_and_port(), "[fd00::1]:6443");
+        let uri = e.uri("/api/v1", &[("fieldSelector", "metadata.name=a b&c")]).unwrap();
+        assert_eq!(
+            uri.to_string(),
+            "https://[fd00::1]:6443/k8s/clusters/c-1/api/v1?fieldSelector=metadata.name%3Da%20b%26c"
+        );
+        assert_eq!(parse("https://a").unwrap().port(), 443);
+        assert_eq!(parse("https://[::1]").unwrap().port(), 443);
+        assert_eq!(parse("http://a/").unwrap().url(), "http://a");
+    }
+
+    #[test]
+    fn a_url_without_a_scheme_is_https_or_an_error() {
+        for url in ["10.0.0.1:6443", "api.test/prefix", "[fd00::1]", " api.test "] {
+            let error = Endpoint::parse_by_tls(url, "server", false).unwrap_err().to_string();
+            assert!(error.contains("server"), "{error}");
+            assert!(Endpoint::parse_by_tls(url, "server", true).unwrap().is_https(), "{url}");
+        }
+        let error = parse("10.0.0.1:6443").unwrap_err().to_string();
+        assert!(error.contains("https://"), "{error}");
+        assert!(!Endpoint::parse_by_tls("http://a", "server", true).unwrap().is_https(), "it says what it is");
+    }
+
+    #[test]
+    fn a_zone_is_for_this_machine_only() {
+        for (url, host, zone, port) in [
+            ("https://[fe80::1%25eth0]:6443/a/", "fe80::1", "fe80::1%eth0", 6443),
+            ("http://[fe80::1%252]", "fe80::1", "fe80::1%2", 80),
+            ("http://[::1%25eth%30.5]", "::1", "::1%eth0.5", 80),
+        ] {
+            let e = parse(url).unwrap();
+            assert_eq!((e.host(), e.host_in_zone().as_str(), e.port()), (host, zone, port), "{url}");
+            assert_eq!(e.host_and_port(), format!("[{host}]:{port}"));
+            assert!(!e.uri("/api", &[]).unwrap().to_string().contains('%'));
+            assert_eq!(parse(&e.url()).unwrap(), e, "{}", e.url());
+        }
+        assert_eq!(parse("https://[fe80::1%25eth0]:6443/a/").unwrap().url(), "https://[fe80::1%25eth0]:6443/a");
+        assert_eq!(parse("https://[fe80::1]").unwrap().host_in_zone(), "fe80::1");
+        let error = parse("https://[fe80::1%eth0]:6443").unwrap_err().to_string();
+        assert!(error.contains("%25"), "{error}");
+        for url in [
+            "https://[fe80::1%25]",
+            "https://[fe80::1%25a%2]",
+            "https://[fe80::1%25a%2fb]",
+            "https://[fe80::1%25a%20b]",
+            "https://[fe80::1%25%ff]",
+            "https://[1.2.3.4%25eth0]",
+            "https://[a%25eth0]",
+            "https://a%25eth0",
+            "https://[fe80::1%25eth0",
+        ] {
+            assert!(parse(url).is_err(), "{url}");
+        }
+    }
+
+    #[test]
+    fn bad_urls_are_refused_without_quoting_them() {
+        for url in [
+            "",
+            "/path",
+            "ftp://a",
+            "https://user:hunter2@a",
+            "https://a:hunter2",
+            "https://a:99999",
+            "https://a:",
+            "https://a/?hunter2",
+            "https://",
+            "https://:443",
+            "https://a b",
+        ] {
+            let error = parse(url).unwrap_err().to_string();
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_path_cannot_leave_its_place() {
+        let e = parse("https://a/x").unwrap();
+        for path in ["api", "/a/../b", "/a?b", "/a#b", "/a%2e", "/a b", "/a//b", "/a\r\nb", "/."] {
+            assert!(e.uri(path, &[]).is_err(), "{path}");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! What can go wrong on the way, and the form that every error of a request has.
+
+use std::fmt;
+use std::io;
+
+/// Why a connection could not be had or broke.
+pub(crate) type Error = Report<ErrorKind>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ErrorKind {
+    Timeout,
+    Interrupted,
+    Dns,
+    Connect,
+    Io,
+    ConnectionClosed,
+    Tls,
+    TlsVerification,
+    BodyTooLarge,
+    Malformed,
+    /// What proves who we are cannot go out as it is.
+    Credentials,
+    Config,
+}
+
+/// An error of some kind: what happened, where, and whether anything was sent.
+#[derive(Debug)]
+pub(crate) struct Report<K> {
+    pub(crate) kind: K,
+    pub(crate) place: String,
+    pub(crate) detail: String,
+    pub(crate) source: Option<io::Error>,
+    pub(crate) maybe_sent: bool,
+}
+
+impl<K> Report<K> {
+    pub(crate) fn new(kind: K, detail: impl Into<String>) -> Self {
+        Self { kind, place: String::new(), detail: detail.into(), source: None, maybe_sent: false }
+    }
+
+    /// Names the place of an error; the innermost one stays, for it is the most exact.
+    pub(crate) fn at(mut self, place: impl Into<String>) -> Self {
+        if self.place.is_empty() {
+            self.place = place.into();
+        }
+        self
+    }
+
+    /// Puts the request in front of a place that is already named (a token file, say).
+    pub(crate) fn during(mut self, request: &str) -> Self {
+        self.place = match self.place.as_str() {
+            "" => request.to_owned(),
+            place => format!("{request}: {place}"),
+        };
+        self
+    }
+
+    pub(crate) fn caused_by(mut self, source: io::Error) -> Self {
+        self.source = Some(source);
+        self
+    }
+
+    pub(crate) fn sent(mut self, maybe: bool) -> Self {
+        self.maybe_sent = maybe;
+        self
+    }
+
+    pub(crate) fn map_kind<L>(self, map: impl FnOnce(K) -> L) -> Report<L> {
+        let Self { kind, place, detail, source, maybe_sent } = self;
+        Report { kind: map(kind), place, detail, source, maybe_sent }
+    }
+}
+
+impl Error {
+    pub(crate) fn config(place: impl Into<String>, rule: impl Into<String>) -> Self {
+        Error::new(ErrorKind::Config, rule).at(place)
+    }
+}
+
+#[cfg(test)]
+impl Error {
+    pub(crate) fn kind(&self) -> &ErrorKind {
+        &self.kind
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write_place(f)?;
+        self.write_detail(f)
+    }
+}
+
+impl<K> Report<K> {
+    pub(crate) fn write_place(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.place.as_str() {
+            "" => Ok(()),
+            place => write!(f, "{place}: "),
+        }
+    }
+
+    pub(crate) fn write_detail(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.detail)?;
+        match &self.source {
+            Some(source) => write!(f, ": {source}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

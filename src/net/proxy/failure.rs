@@ -1,0 +1,23 @@
+//! What it means when a tunnel is not there as it should be.
+
+use std::io;
+
+use crate::net::error::{Error, ErrorKind};
+use crate::net::tls::tls_error;
+
+/// When the connection to the proxy fails before the tunnel is there.
+pub(crate) fn broken(e: io::Error) -> Error {
+    if let Some(tls) = e.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>()) {
+        return tls_error(tls);
+    }
+    match ureq::Error::from(e) {
+        ureq::Error::Timeout(_) => Error::new(ErrorKind::Timeout, "the proxy did not answer in time"),
+        ureq::Error::Io(e) => Error::new(ErrorKind::Connect, "the proxy broke off").caused_by(e),
+        _ => Error::new(ErrorKind::Connect, "the proxy broke off"),
+    }
+}
+
+/// The client speaks first on the far side, so these can only be meant to pass for an answer of the server.
+pub(crate) fn early_bytes() -> Error {
+    Error::new(ErrorKind::Connect, "the proxy sent more than its answer before anything was asked of the server")
+}

@@ -1,0 +1,32 @@
+//! Who we are to a proxy.
+
+use std::fmt;
+
+use crate::net::endpoint::percent_decode;
+
+/// A user name and a password as they go out, decoded.
+#[derive(Clone)]
+pub(crate) struct Login {
+    pub(crate) name: Vec<u8>,
+    pub(crate) password: Vec<u8>,
+}
+
+impl Login {
+    pub(crate) fn parse(user: &str) -> Result<Self, &'static str> {
+        let (name, password) = user.split_once(':').unwrap_or((user, ""));
+        let decoded = percent_decode(name).zip(percent_decode(password));
+        let (name, password) = decoded.ok_or("has a user or password that is not valid percent-encoding")?;
+        Ok(Login { name, password })
+    }
+
+    /// Whether there is a name, and neither it nor the password is longer than this.
+    pub(crate) fn fits(&self, longest: usize) -> bool {
+        !self.name.is_empty() && self.name.len().max(self.password.len()) <= longest
+    }
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[redacted]")
+    }
+}

@@ -1,0 +1,225 @@
+//! The client of a SOCKS 5 proxy. Source: RFC 1928; user names and passwords: RFC 1929.
+
+use std::io::{Read, Write};
+use std::net::IpAddr;
+
+use super::failure::broken;
+use super::login::Login;
+use crate::net::endpoint::Endpoint;
+use crate::net::error::{Error, ErrorKind};
+
+const VERSION: u8 = 5;
+const LOGIN_VERSION: u8 = 1;
+
+const NO_LOGIN: u8 = 0;
+const LOGIN: u8 = 2;
+const NO_METHOD: u8 = 0xFF;
+
+const CONNECT: u8 = 1;
+const IPV4: u8 = 1;
+const NAME: u8 = 3;
+const IPV6: u8 = 4;
+
+/// The longest name, user or password: its length is one byte.
+pub(crate) const MAX_TEXT: usize = 255;
+
+/// Has the proxy connect to `target`. Names are looked up by the proxy, as in Go's `net/http` with `socks5` and `socks5h`
+/// alike.
+pub(crate) fn connect(proxy: &mut (impl Read + Write), target: &Endpoint, login: Option<&Login>) -> Result<(), Error> {
+    let methods: &[u8] = if login.is_some() { &[NO_LOGIN, LOGIN] } else { &[NO_LOGIN] };
+    let mut greeting = vec![VERSION];
+    push(&mut greeting, methods)?;
+    send(proxy, &greeting)?;
+    let [version, method] = receive(proxy)?;
+    if version != VERSION {
+        return Err(failed("what answered is no SOCKS 5 proxy; is its URL to begin with http:// or https://?"));
+    }
+    match (method, login) {
+        (NO_LOGIN, _) => {}
+        (LOGIN, Some(login)) => log_in(proxy, login)?,
+        (NO_METHOD, Some(_)) => return Err(failed("the proxy takes no user name and password")),
+        (NO_METHOD, None) => {
+            return Err(failed("the proxy asks for credentials; put user:password@ into its URL"));
+        }
+        _ => return Err(failed("the proxy chose a way to log in that it was not offered")),
+    }
+    let mut request = vec![VERSION, CONNECT, 0];
+    match target.host().parse() {
+        Ok(IpAddr::V4(ip)) => {
+            request.push(IPV4);
+            request.extend(ip.octets());
+        }
+        Ok(IpAddr::V6(ip)) => {
+            request.push(IPV6);
+            request.extend(ip.octets());
+        }
+        Err(_) => {
+            request.push(NAME);
+            push(&mut request, target.host().as_bytes())?;
+        }
+    }
+    request.extend(target.port().to_be_bytes());
+    send(proxy, &request)?;
+    let [version, reply, _, kind] = receive(proxy)?;
+    if version != VERSION {
+        return Err(failed("the proxy does not keep to SOCKS 5"));
+    }
+    if reply != 0 {
+        let to = target.host_and_port();
+        return Err(failed(format!("the proxy did not connect to {to}: {} (SOCKS reply {reply})", meaning(reply))));
+    }
+    // From where the proxy has connected is of no use to us, but has to be read.
+    match kind {
+        IPV4 => receive::<4>(proxy).map(drop)?,
+        IPV6 => receive::<16>(proxy).map(drop)?,
+        NAME => {
+            let [length] = receive(proxy)?;
+            for _ in 0..length {
+                receive::<1>(proxy)?;
+            }
+        }
+        _ => return Err(failed("the proxy does not keep to SOCKS 5")),
+    }
+    receive::<2>(proxy).map(drop)
+}
+
+fn log_in(proxy: &mut (impl Read + Write), login: &Login) -> Result<(), Error> {
+    let mut request = vec![LOGIN_VERSION];
+    push(&mut request, &login.name)?;
+    push(&mut request, &login.password)?;
+    send(proxy, &request)?;
+    let [version, status] = receive(proxy)?;
+    match (version, status) {
+        (LOGIN_VERSION, 0) => Ok(()),
+        (LOGIN_VERSION, _) => Err(failed("the proxy does not accept the user and password in its URL")),
+        _ => Err(failed("the proxy does not keep to SOCKS 5")),
+    }
+}
+
+/// A text after its length.
+fn push(request: &mut Vec<u8>, text: &[u8]) -> Result<(), Error> {
+    let length = u8::try_from(text.len())
+        .map_err(|_| failed(format!("SOCKS 5 has no room for a name of more than {MAX_TEXT} bytes")))?;
+    request.push(length);
+    request.extend(text);
+    Ok(())
+}
+
+fn send(proxy: &mut (impl Read + Write), bytes: &[u8]) -> Result<(), Error> {
+    proxy.write_all(bytes).and_then(|()| proxy.flush()).map_err(broken)
+}
+
+fn receive<const N: usize>(proxy: &mut impl Read) -> Result<[u8; N], Error> {
+    let mut bytes = [0; N];
+    proxy.read_exact(&mut bytes).map_err(broken)?;
+    Ok(bytes)
+}
+
+fn failed(what: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Connect, what)
+}
+
+/// RFC 1928, section 6.
+fn meaning(reply: u8) -> &'static str {
+    match reply {
+        1 => "general failure",
+        2 => "not allowed by its rules",
+        3 => "network unreachable",
+        4 => "host unreachable",
+        5 => "connection refused",
+        6 => "time to live expired",
+        7 => "it does not know CONNECT",
+        8 => "it does not know this type of address",
+        _ => "for a reason that RFC 1928 does not know",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::stand_in::StandIn;
+    use super::*;
+
+    fn login() -> Login {
+        Login { name: b"me".to_vec(), password: b"hunter2".to_vec() }
+    }
+
+    /// What was written, and how much of the answer was left.
+    fn run(target: &str, login: Option<&Login>, answer: &[u8]) -> (Result<(), Error>, Vec<u8>, usize) {
+        // As slowly as a proxy can be.
+        let mut stand = StandIn::new(answer, 1);
+        let target = Endpoint::parse(target, "server").unwrap();
+        let result = connect(&mut stand, &target, login);
+        let left = answer.len() - usize::try_from(stand.answer.position()).unwrap();
+        (result, stand.written, left)
+    }
+
+    const DONE: &[u8] = &[5, 0, 0, 1, 10, 0, 0, 1, 4, 56];
+
+    #[test]
+    fn a_name_goes_to_the_proxy_and_an_address_as_one() {
+        let port = 6443_u16.to_be_bytes();
+        for (target, address) in [
+            ("https://api.test:6443", [&[3, 8][..], b"api.test"].concat()),
+            ("https://10.1.2.3:6443", vec![1, 10, 1, 2, 3]),
+            ("https://[fd00::1]:6443", [&[4, 0xfd, 0][..], &[0; 13], &[1]].concat()),
+            ("https://[fe80::1%25eth0]:6443", [&[4, 0xfe, 0x80][..], &[0; 13], &[1]].concat()),
+        ] {
+            let (result, written, left) = run(target, None, &[&[5, 0], DONE].concat());
+            result.unwrap();
+            assert_eq!(written, [&[5, 1, 0, 5, 1, 0], &address[..], &port].concat(), "{target}");
+            assert_eq!(left, 0);
+        }
+    }
+
+    #[test]
+    fn the_user_logs_in_when_the_proxy_asks() {
+        let (result, written, _) = run("http://1.2.3.4", Some(&login()), &[&[5, 2, 1, 0], DONE].concat());
+        result.unwrap();
+        let logged_in = [&[5, 2, 0, 2, 1, 2][..], b"me", &[7], b"hunter2", &[5, 1, 0, 1, 1, 2, 3, 4, 0, 80]].concat();
+        assert_eq!(written, logged_in);
+        let (result, written, _) = run("http://1.2.3.4", Some(&login()), &[&[5, 0], DONE].concat());
+        result.unwrap();
+        assert_eq!(written, [5, 2, 0, 2, 5, 1, 0, 1, 1, 2, 3, 4, 0, 80], "it did not ask");
+    }
+
+    #[test]
+    fn the_address_in_the_answer_is_read_whatever_it_is_and_nothing_after_it() {
+        for address in [vec![1, 1, 2, 3, 4], [&[4][..], &[0; 16]].concat(), [&[3, 5][..], b"a.b.c"].concat()] {
+            let answer = [&[5, 0, 5, 0, 0], &address[..], &[0, 1], b"HTTP"].concat();
+            let (result, _, left) = run("http://a", None, &answer);
+            result.unwrap();
+            assert_eq!(left, 4);
+        }
+    }
+
+    #[test]
+    fn what_goes_wrong_is_told_without_the_password() {
+        for (login, answer, expected) in [
+            (None, &b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], "no SOCKS 5 proxy"),
+            (None, &[4, 90], "no SOCKS 5 proxy"),
+            (None, &[5, 0xFF], "put user:password@"),
+            (None, &[5, 2], "not offered"),
+            (Some(login()), &[5, 0xFF], "takes no user name"),
+            (Some(login()), &[5, 1], "not offered"),
+            (Some(login()), &[5, 2, 1, 1], "does not accept the user"),
+            (Some(login()), &[5, 2, 5, 0], "does not keep to"),
+            (None, &[5, 0, 5, 5, 0, 1], "did not connect to a:80: connection refused"),
+            (None, &[5, 0, 5, 2, 0, 1], "not allowed"),
+            (None, &[5, 0, 5, 200, 0, 1], "SOCKS reply 200"),
+            (None, &[5, 0, 4, 0, 0, 1, 0, 0, 0, 0, 0, 0], "does not keep to"),
+            (None, &[5, 0, 5, 0, 0, 9, 0, 0, 0, 0, 0, 0], "does not keep to"),
+            (None, &[5, 0, 5, 0, 0, 3, 200, b'a'], "broke off"),
+            (None, &[5], "broke off"),
+            (None, &[], "broke off"),
+        ] {
+            let (result, _, _) = run("http://a", login.as_ref(), answer);
+            let error = result.unwrap_err();
+            assert_eq!(error.kind(), &ErrorKind::Connect, "{error}");
+            let text = format!("{error} {error:?}");
+            assert!(text.contains(expected) && !text.contains("hunter2"), "{expected}: {text}");
+        }
+        let long = format!("http://{}", vec!["a".repeat(60); 5].join("."));
+        let (result, _, _) = run(&long, None, &[&[5, 0], DONE].concat());
+        assert!(result.unwrap_err().to_string().contains("255"));
+    }
+}

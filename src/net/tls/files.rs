@@ -1,0 +1,194 @@
+//! Certificates and keys from files, which are replaced while the program runs.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::clock::Moment;
+use crate::net::error::Error;
+use crate::net::file::read_file;
+
+/// As old as this, a file is read again. Token files are, too, and kube-rs has the same minute for certificates.
+const AGE: Duration = Duration::from_secs(60);
+
+/// PEM of the configuration. It may change if it is from a file.
+#[derive(Clone, PartialEq)]
+pub(crate) struct PemSource {
+    file: Option<PathBuf>,
+    bytes: Vec<u8>,
+}
+
+/// What is made of files, and of what they hold next when that is usable.
+pub(crate) struct FromFiles<T> {
+    sources: Vec<PemSource>,
+    value: T,
+    read_at: Moment,
+    /// What was read last, if it is not usable.
+    refused: Option<Reading>,
+}
+
+/// What the files hold, or why that cannot be known.
+type Reading = Result<Vec<PemSource>, String>;
+
+/// What has come of reading files again.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Outcome {
+    Unchanged,
+    Changed,
+    /// What is there now is not usable, and why; the old value stays.
+    Refused(String),
+    /// The same as the last time, which was told then.
+    StillRefused,
+}
+
+impl PemSource {
+    /// What stands in the configuration itself.
+    pub(crate) fn inline(bytes: impl Into<Vec<u8>>) -> Self {
+        PemSource { file: None, bytes: bytes.into() }
+    }
+
+    /// What a file holds, now and later.
+    pub(crate) fn read(file: &Path) -> io::Result<Self> {
+        let bytes = read_file(file)?;
+        // It is read again much later, when the working directory may be another.
+        Ok(PemSource { file: Some(std::path::absolute(file)?), bytes })
+    }
+
+    /// As it was read last.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Names the file, if it is one, in front of the rule that it breaks.
+    pub(crate) fn breaks(&self, rule: &str) -> String {
+        match &self.file {
+            Some(file) => format!("{} {rule}", file.display()),
+            None => rule.to_owned(),
+        }
+    }
+
+    /// The file, for messages.
+    pub(crate) fn name(&self) -> Option<String> {
+        self.file.as_ref().map(|file| file.display().to_string())
+    }
+
+    fn read_again(&self) -> Result<Self, String> {
+        match &self.file {
+            Some(file) => PemSource::read(file).map_err(|e| format!("{} cannot be read: {e}", file.display())),
+            None => Ok(self.clone()),
+        }
+    }
+}
+
+impl<T> FromFiles<T> {
+    /// A `value` that was made of the sources as they are at `now`.
+    pub(crate) fn new(sources: Vec<PemSource>, value: T, now: Moment) -> Self {
+        FromFiles { sources, value, read_at: now, refused: None }
+    }
+
+    pub(crate) fn value(&self) -> &T {
+        &self.value
+    }
+
+    /// Whether it is time to read the files again.
+    pub(crate) fn is_due(&self, now: Moment) -> bool {
+        now.since(self.read_at) >= AGE
+    }
+
+    /// Reads the files, and makes another value if they have changed.
+    pub(crate) fn read_again(&mut self, now: Moment, make: impl FnOnce(&[PemSource]) -> Result<T, Error>) -> Outcome {
+        self.read_at = now;
+        let reading: Reading = self.sources.iter().map(PemSource::read_again).collect();
+        if reading.as_ref() == Ok(&self.sources) {
+            self.refused = None;
+            return Outcome::Unchanged;
+        }
+        if self.refused.as_ref() == Some(&reading) {
+            return Outcome::StillRefused;
+        }
+        let made = match &reading {
+            Ok(sources) => make(sources).map(|value| (value, sources.clone())).map_err(|e| e.to_string()),
+            Err(why) => Err(why.clone()),
+        };
+        match made {
+            Ok((value, sources)) => {
+                *self = FromFiles::new(sources, value, now);
+                Outcome::Changed
+            }
+            Err(why) => {
+                self.refused = Some(reading);
+                Outcome::Refused(why)
+            }
+        }
+    }
+}
+
+impl fmt::Debug for PemSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PemSource").field("file", &self.file).field("bytes", &self.bytes.len()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::tests::Scratch;
+
+    fn text(sources: &[PemSource]) -> Result<String, Error> {
+        let text: Vec<_> = sources.iter().map(|source| String::from_utf8_lossy(source.bytes()).into_owned()).collect();
+        match text.concat().contains("bad") {
+            true => Err(Error::config("files", sources[0].breaks("is bad"))),
+            false => Ok(text.concat()),
+        }
+    }
+
+    fn at(seconds: u64) -> Moment {
+        Moment::from_nanos(0) + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn what_is_a_minute_old_is_due() {
+        let mut files = FromFiles::new(vec![PemSource::inline("a")], "a".to_owned(), at(100));
+        assert!(!files.is_due(at(159)) && files.is_due(at(160)));
+        assert_eq!(files.read_again(at(170), text), Outcome::Unchanged);
+        assert!(!files.is_due(at(229)) && files.is_due(at(230)));
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_told_once_and_what_was_there_stays() {
+        let scratch = Scratch::new();
+        let file = scratch.file("a.pem", "one");
+        let sources = vec![PemSource::read(&file).unwrap(), PemSource::inline("+")];
+        let value = text(&sources).unwrap();
+        let mut files = FromFiles::new(sources, value, at(0));
+        for unusable in [Some("bad 1"), Some("bad 2"), None] {
+            match unusable {
+                Some(content) => std::fs::write(&file, content).unwrap(),
+                None => std::fs::remove_file(&file).unwrap(),
+            }
+            let Outcome::Refused(why) = files.read_again(at(60), text) else { panic!("{unusable:?}") };
+            assert!(why.contains("a.pem"), "{why}");
+            assert_eq!(files.read_again(at(120), text), Outcome::StillRefused);
+            assert_eq!(files.value(), "one+");
+            assert!(!files.is_due(at(179)));
+        }
+        // As it was, it is no change; and what is wrong after that is told again.
+        std::fs::write(&file, "one").unwrap();
+        assert_eq!(files.read_again(at(180), text), Outcome::Unchanged);
+        std::fs::remove_file(&file).unwrap();
+        assert!(matches!(files.read_again(at(240), text), Outcome::Refused(_)));
+        std::fs::write(&file, "two").unwrap();
+        assert_eq!(files.read_again(at(300), text), Outcome::Changed);
+        assert_eq!(files.value(), "two+");
+        assert_eq!(files.read_again(at(360), text), Outcome::Unchanged);
+    }
+
+    #[test]
+    fn what_the_files_hold_is_not_shown() {
+        let scratch = Scratch::new();
+        let source = PemSource::read(&scratch.file("key.pem", "hunter2")).unwrap();
+        let shown = format!("{source:?} {}", source.breaks("is bad"));
+        assert!(shown.contains("key.pem") && !shown.contains("hunter2"), "{shown}");
+    }
+}

@@ -1,0 +1,190 @@
+//! The dates and the purpose of a certificate that is trusted for itself.
+//!
+//! webpki looks at them only on the way from a certificate to its authority, and has no such way for a certificate that
+//! is an authority. So they are read here, from what webpki has already found to be a certificate.
+//!
+//! Source: RFC 5280, sections 4.1.2.5 and 4.2.1.12, and X.690 (DER). What is checked is what Go's `x509.Verify` checks of
+//! a certificate that is in its pool of roots.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use rustls::CertificateError;
+use rustls::pki_types::UnixTime;
+
+const INTEGER: u8 = 0x02;
+const OCTET_STRING: u8 = 0x04;
+const OBJECT_IDENTIFIER: u8 = 0x06;
+const UTC_TIME: u8 = 0x17;
+const GENERALIZED_TIME: u8 = 0x18;
+const SEQUENCE: u8 = 0x30;
+const VERSION: u8 = 0xa0;
+const EXTENSIONS: u8 = 0xa3;
+
+const BOOLEAN: u8 = 0x01;
+/// 2.5.29.19
+const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 0x13];
+/// 2.5.29.37
+const EXTENDED_KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x25];
+/// 2.5.29.37.0
+const ANY_PURPOSE: &[u8] = &[0x55, 0x1d, 0x25, 0x00];
+/// 1.3.6.1.5.5.7.3.1
+const SERVER_AUTH: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x01];
+
+/// The end of the year 9999, in seconds since 1970: no certificate is valid beyond it.
+const END: u64 = 253_402_300_799;
+
+/// A moment as `YYYYMMDDHHMMSS`, in UTC: in this form earlier ones are less.
+type Digits = String;
+
+/// What a certificate says of its use.
+struct Terms {
+    not_before: Digits,
+    not_after: Digits,
+    /// `None` for a certificate that names no purpose: it is good for any.
+    for_servers: Option<bool>,
+}
+
+/// Whether a server may show this certificate `now`.
+pub(crate) fn check(certificate: &[u8], now: UnixTime) -> Result<(), CertificateError> {
+    let terms = Terms::of(certificate).ok_or(CertificateError::BadEncoding)?;
+    let now = digits(now).ok_or(CertificateError::Expired)?;
+    if now < terms.not_before {
+        return Err(CertificateError::NotValidYet);
+    }
+    if now > terms.not_after {
+        return Err(CertificateError::Expired);
+    }
+    match terms.for_servers {
+        Some(false) => Err(CertificateError::InvalidPurpose),
+        _ => Ok(()),
+    }
+}
+
+/// Whether it may sign others: not the certificate of a server that says nothing of the kind, whose key its owner has for
+/// another purpose.
+///
+/// Source: RFC 5280, section 4.2.1.9. Go's `CheckSignatureFrom` asks it of every issuer of version 3, webpki not of a root.
+pub(crate) fn may_sign(certificate: &[u8]) -> bool {
+    // What cannot be read webpki has not been able to read either.
+    is_authority(certificate).unwrap_or(true)
+}
+
+/// `None` for what is no certificate of version 3.
+fn is_authority(certificate: &[u8]) -> Option<bool> {
+    let mut signed = Der(Der(certificate).take(SEQUENCE)?);
+    let mut fields = Der(signed.take(SEQUENCE)?);
+    fields.take(VERSION)?;
+    while !fields.0.is_empty() {
+        if let (EXTENSIONS, extensions) = fields.next()? {
+            let Some(value) = extension(extensions, BASIC_CONSTRAINTS)? else { return Some(false) };
+            let first = Der(Der(value).take(SEQUENCE)?).next();
+            return Some(first.is_some_and(|(tag, content)| tag == BOOLEAN && content != [0]));
+        }
+    }
+    Some(false)
+}
+
+impl Terms {
+    fn of(certificate: &[u8]) -> Option<Self> {
+        let mut signed = Der(Der(certificate).take(SEQUENCE)?);
+        let mut fields = Der(signed.take(SEQUENCE)?);
+        fields.take(VERSION)?;
+        fields.take(INTEGER)?;
+        let _algorithm = fields.take(SEQUENCE)?;
+        let _issuer = fields.take(SEQUENCE)?;
+        let mut validity = Der(fields.take(SEQUENCE)?);
+        let (not_before, not_after) = (validity.take_time()?, validity.take_time()?);
+        let mut for_servers = None;
+        while !fields.0.is_empty() {
+            if let (EXTENSIONS, extensions) = fields.next()? {
+                for_servers = for_servers_of(extensions)?;
+            }
+        }
+        Some(Terms { not_before, not_after, for_servers })
+    }
+}
+
+/// The outer `None` is for what is no list of extensions, the inner one for a list without purposes.
+fn for_servers_of(extensions: &[u8]) -> Option<Option<bool>> {
+    let Some(value) = extension(extensions, EXTENDED_KEY_USAGE)? else { return Some(None) };
+    let mut purposes = Der(Der(value).take(SEQUENCE)?);
+    let mut found = false;
+    while !purposes.0.is_empty() {
+        let purpose = purposes.take(OBJECT_IDENTIFIER)?;
+        found |= purpose == SERVER_AUTH || purpose == ANY_PURPOSE;
+    }
+    Some(Some(found))
+}
+
+/// The value of one extension. The outer `None` is for what is no list of them, the inner one for a list without this one.
+fn extension<'a>(extensions: &'a [u8], wanted: &[u8]) -> Option<Option<&'a [u8]>> {
+    let mut extensions = Der(Der(extensions).take(SEQUENCE)?);
+    while !extensions.0.is_empty() {
+        let mut extension = Der(extensions.take(SEQUENCE)?);
+        if extension.take(OBJECT_IDENTIFIER)? != wanted {
+            continue;
+        }
+        // Between the two there may be a mark that it is critical.
+        loop {
+            if let (OCTET_STRING, value) = extension.next()? {
+                return Some(Some(value));
+            }
+        }
+    }
+    Some(None)
+}
+
+/// DER that is still to be read.
+struct Der<'a>(&'a [u8]);
+
+impl<'a> Der<'a> {
+    /// The next value: its tag, and what is in it.
+    fn next(&mut self) -> Option<(u8, &'a [u8])> {
+        let [tag, length, rest @ ..] = self.0 else { return None };
+        let (length, rest) = match length {
+            0..=0x7f => (usize::from(*length), rest),
+            // As many bytes of length follow. With four, it is larger than any file that is read.
+            0x81..=0x84 => {
+                let (bytes, rest) = rest.split_at_checked(usize::from(length & 0x7f))?;
+                (bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)), rest)
+            }
+            _ => return None,
+        };
+        let (content, rest) = rest.split_at_checked(length)?;
+        self.0 = rest;
+        Some((*tag, content))
+    }
+
+    /// The next value, if it is of this kind.
+    fn take(&mut self, tag: u8) -> Option<&'a [u8]> {
+        self.next().filter(|(found, _)| *found == tag).map(|(_, content)| content)
+    }
+
+    fn take_time(&mut self) -> Option<Digits> {
+        let (tag, content) = self.next()?;
+        let digits = content.strip_suffix(b"Z")?;
+        if !digits.iter().all(u8::is_ascii_digit) {
+            return None;
+        }
+        let digits = str::from_utf8(digits).ok()?;
+        match (tag, digits.len()) {
+            // Two digits of the year are those of 1950 to 2049.
+            (UTC_TIME, 12) if digits >= "5" => Some(format!("19{digits}")),
+            (UTC_TIME, 12) => Some(format!("20{digits}")),
+            (GENERALIZED_TIME, 14) => Some(digits.to_owned()),
+            _ => None,
+        }
+    }
+}
+
+fn digits(time: UnixTime) -> Option<Digits> {
+    if time.as_secs() > END {
+        return None;
+    }
+    let time = UNIX_EPOCH.checked_add(Duration::from_secs(time.as_secs()))?;
+    let text = humantime::format_rfc3339_seconds(time).to_string();
+    Some(text.chars().filter(char::is_ascii_digit).collect())
+}
+
+#[cfg(test)]
+mod tests;

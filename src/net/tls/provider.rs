@@ -1,0 +1,74 @@
+//! Whose cryptography TLS is made of: what the features of this crate say. A process-wide default has no say in it.
+
+use std::sync::Arc;
+
+use rustls::ClientConfig;
+use rustls::crypto::CryptoProvider;
+
+use crate::net::error::Error;
+
+mod chosen;
+
+/// With several, the one that knows most: AWS-LC, which with `fips` is its validated form.
+#[cfg(feature = "aws-lc-rs")]
+pub(crate) fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::aws_lc_rs::default_provider())
+}
+
+#[cfg(all(feature = "ring", not(feature = "aws-lc-rs")))]
+pub(crate) fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+// So that what is missing is said once, and not at each use.
+#[cfg(not(any(feature = "ring", feature = "aws-lc-rs")))]
+pub(crate) fn provider() -> Arc<CryptoProvider> {
+    unreachable!("the crate does not compile without one")
+}
+
+/// What to say of a key or a signature that the cryptography of this build does not know.
+pub(crate) fn hint() -> &'static str {
+    match cfg!(feature = "aws-lc-rs") {
+        true => "",
+        false => "; P-521 needs the feature `aws-lc-rs` of leasehold",
+    }
+}
+
+/// An error if FIPS is `required` and the configuration would do anything that it does not allow.
+pub(crate) fn check_fips(required: bool, config: &ClientConfig) -> Result<(), Error> {
+    match required && !config.fips() {
+        true => Err(Error::config(
+            "feature fips",
+            "the cryptography of this build is not in FIPS mode; build AWS-LC in its validated form, or leave the \
+             feature out",
+        )),
+        false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn with_fips_required_no_other_cryptography_will_do() {
+        let config = ClientConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(rustls::RootCertStore::empty())
+            .with_no_client_auth();
+        assert!(check_fips(false, &config).is_ok());
+        let verdict = check_fips(true, &config);
+        assert_eq!(verdict.is_ok(), cfg!(feature = "fips"), "{verdict:?}");
+        if let Err(error) = verdict {
+            assert!(error.to_string().contains("fips"), "{error}");
+        }
+    }
+
+    #[test]
+    fn of_several_features_the_one_that_knows_p_521_is_used() {
+        use rustls::SignatureScheme::ECDSA_NISTP521_SHA512;
+        let schemes = provider().signature_verification_algorithms.supported_schemes();
+        assert_eq!(schemes.contains(&ECDSA_NISTP521_SHA512), cfg!(feature = "aws-lc-rs"));
+    }
+}

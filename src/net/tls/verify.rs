@@ -1,0 +1,161 @@
+//! Which servers are trusted.
+
+use std::sync::{Arc, Once};
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, DigitallySignedStruct, RootCertStore, SignatureScheme};
+
+use super::pinned;
+use super::provider::provider;
+use crate::net::error::Error;
+
+pub(crate) const NO_AUTHORITY: &str =
+    "holds no usable CA certificate; name the cluster's own with certificate-authority";
+
+/// Trusts what these authorities have signed, and their own certificates. `None` if not one of them is usable.
+pub(crate) fn trust_these(
+    authorities: Vec<CertificateDer<'static>>,
+) -> Result<Option<Arc<dyn ServerCertVerifier>>, Error> {
+    let mut store = RootCertStore::empty();
+    let (added, ignored) = store.add_parsable_certificates(authorities.iter().cloned());
+    if added == 0 {
+        return Ok(None);
+    }
+    let mut signers = RootCertStore::empty();
+    signers.add_parsable_certificates(authorities.iter().filter(|authority| pinned::may_sign(authority)).cloned());
+    // webpki takes no empty list.
+    let signs = !signers.is_empty();
+    let store = if signs { signers } else { store };
+    if ignored > 0 {
+        log::warn!("kube: {ignored} of the cluster's CA certificates cannot be used and are ignored");
+    }
+    Ok(Some(Arc::new(TheseAuthorities { signed: signed_by(store)?, signs, themselves: authorities })))
+}
+
+/// Trusts what the system's roots have signed.
+pub(crate) fn trust_the_system() -> Result<Arc<dyn ServerCertVerifier>, Error> {
+    let mut store = RootCertStore::empty();
+    if store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs).0 == 0 {
+        return Err(Error::config("system trust store", NO_AUTHORITY));
+    }
+    Ok(signed_by(store)?)
+}
+
+/// `insecure-skip-tls-verify`.
+pub(crate) fn trust_anyone() -> Arc<dyn ServerCertVerifier> {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        log::warn!(
+            "kube: insecure-skip-tls-verify is set: anybody on the way to the API server can read and change requests"
+        );
+    });
+    Arc::new(Anyone { provider: provider() })
+}
+
+fn signed_by(store: RootCertStore) -> Result<Arc<WebPkiServerVerifier>, Error> {
+    WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider())
+        .build()
+        .map_err(|e| Error::config("TLS", e.to_string()))
+}
+
+/// The cluster's authorities.
+///
+/// One of their certificates may be the server's own: a self-signed one, or one that somebody has copied into the
+/// kubeconfig. webpki takes neither. Go does, after a look at its name and its dates, and so do clusters that are set up
+/// by hand.
+#[derive(Debug)]
+struct TheseAuthorities {
+    signed: Arc<WebPkiServerVerifier>,
+    /// Whether there is any among them that may sign others. webpki does not ask that of what it is told to trust.
+    signs: bool,
+    themselves: Vec<CertificateDer<'static>>,
+}
+
+impl ServerCertVerifier for TheseAuthorities {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        if !self.themselves.iter().any(|authority| authority == certificate) {
+            if !self.signs {
+                return Err(CertificateError::UnknownIssuer.into());
+            }
+            return self.signed.verify_server_cert(certificate, intermediates, name, ocsp, now);
+        }
+        let parsed = ParsedCertificate::try_from(certificate)?;
+        pinned::check(certificate, now)?;
+        verify_server_name(&parsed, name)?;
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.signed.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.signed.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.signed.supported_verify_schemes()
+    }
+}
+
+/// Any certificate will do, but the server must still own its key.
+#[derive(Debug)]
+struct Anyone {
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Anyone {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,103 @@
+//! Which failures are worth a line: each change of what fails, but not twice a minute what comes and goes.
+
+use std::time::Duration;
+
+use log::Level;
+
+use crate::clock::Moment;
+use crate::lock::LockErrorKind;
+
+/// What comes and goes more often is told at `debug`.
+const SELDOM: Duration = Duration::from_secs(60);
+
+/// What was last logged of something that may fail again and again.
+#[derive(Debug, Default)]
+pub(crate) struct FailureLog {
+    fails: Option<(LockErrorKind, Level)>,
+    /// Whether the last that was told aloud is that it fails.
+    is_announced: bool,
+    /// When it was last told aloud that it fails.
+    told_at: Option<Moment>,
+}
+
+impl FailureLog {
+    /// At which level to tell that it fails; `None` if that has been told.
+    pub(crate) fn failed(&mut self, now: Moment, kind: LockErrorKind) -> Option<Level> {
+        let is_seldom = self.told_at.is_none_or(|at| now.since(at) >= SELDOM);
+        let level = if is_seldom { Level::Warn } else { Level::Debug };
+        match self.fails {
+            // What was told in a low voice, and goes on, is to be told aloud at last.
+            Some((fails, told)) if fails == kind && (told == Level::Warn || level == Level::Debug) => return None,
+            _ => {}
+        }
+        self.fails = Some((kind, level));
+        if level == Level::Warn {
+            self.told_at = Some(now);
+            self.is_announced = true;
+        }
+        Some(level)
+    }
+
+    /// At which level to tell that it works again; `None` if it has not failed.
+    pub(crate) fn works(&mut self) -> Option<Level> {
+        self.fails.take()?;
+        // A line that it fails is not left standing, also when it went on to fail for another reason.
+        Some(if std::mem::take(&mut self.is_announced) { Level::Info } else { Level::Debug })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Moment {
+        Moment::from_nanos(1_000_000_000 * (1_000 + seconds))
+    }
+
+    #[test]
+    fn what_goes_on_is_told_once_and_what_ends_once_more() {
+        let mut log = FailureLog::default();
+        assert_eq!(log.works(), None, "nothing has failed");
+        assert_eq!(log.failed(at(0), LockErrorKind::Unavailable), Some(Level::Warn));
+        for second in 1..1_000 {
+            assert_eq!(log.failed(at(second), LockErrorKind::Unavailable), None);
+        }
+        assert_eq!(log.works(), Some(Level::Info));
+        assert_eq!(log.works(), None);
+    }
+
+    #[test]
+    fn what_was_told_aloud_ends_aloud_though_the_reason_has_changed() {
+        let mut log = FailureLog::default();
+        // A server that was away, and says 403 while it starts.
+        assert_eq!(log.failed(at(0), LockErrorKind::Unavailable), Some(Level::Warn));
+        assert_eq!(log.failed(at(20), LockErrorKind::Forbidden), Some(Level::Debug));
+        assert_eq!(log.works(), Some(Level::Info));
+        assert_eq!(log.failed(at(21), LockErrorKind::Unavailable), Some(Level::Debug));
+        assert_eq!(log.works(), Some(Level::Debug));
+    }
+
+    #[test]
+    fn what_comes_and_goes_is_told_once_a_minute() {
+        let mut log = FailureLog::default();
+        let mut lines = 0;
+        for second in 0..600 {
+            // Every other second it works, and it does not always fail for one reason.
+            let kind = if second % 3 == 0 { LockErrorKind::Timeout } else { LockErrorKind::Unavailable };
+            let told = if second % 2 == 0 { log.failed(at(second), kind) } else { log.works() };
+            lines += usize::from(told.is_some_and(|level| level <= Level::Info));
+        }
+        assert!((18..=20).contains(&lines), "two lines a minute: {lines}");
+    }
+
+    #[test]
+    fn what_was_told_in_a_low_voice_and_goes_on_is_told_aloud() {
+        let mut log = FailureLog::default();
+        log.failed(at(0), LockErrorKind::Timeout);
+        log.works();
+        assert_eq!(log.failed(at(1), LockErrorKind::Timeout), Some(Level::Debug));
+        assert_eq!(log.failed(at(59), LockErrorKind::Timeout), None);
+        assert_eq!(log.failed(at(60), LockErrorKind::Timeout), Some(Level::Warn));
+        assert_eq!(log.failed(at(61), LockErrorKind::Timeout), None);
+    }
+}

@@ -1,0 +1,198 @@
+//! The faults in force on a server, and the handles to them.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::testing::fault::kind::{Action, Facts, Fault};
+use crate::testing::wire::signal::Signal;
+
+/// A fault that was added to a server.
+///
+/// The fault stays in force when the handle is dropped; [`remove`](FaultHandle::remove) ends it,
+/// as does [`ApiServer::clear_faults`](crate::testing::ApiServer::clear_faults). Clones are handles to the
+/// same fault. All methods may be called from any thread.
+///
+/// ```
+/// use leasehold::testing::{ApiServer, Fault};
+///
+/// let server = ApiServer::start()?;
+/// let outage = server.fault(Fault::status(503, "ServiceUnavailable", "shutting down"));
+/// // … the code under test …
+/// outage.remove();
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct FaultHandle {
+    rule: Arc<Rule>,
+    signal: Arc<Signal>,
+    /// Makes open streams look at the rules again.
+    wake: Arc<dyn Fn() + Send + Sync>,
+}
+
+/// A fault in force, with its counters.
+#[derive(Debug)]
+pub(crate) struct Rule {
+    pub id: u64,
+    fault: Fault,
+    counts: Mutex<Counts>,
+    removed: AtomicBool,
+    releases: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    seen: u64,
+    hits: u64,
+}
+
+/// One hit of a rule, and the means to learn when its hold on the request ends.
+#[derive(Clone, Debug)]
+pub(crate) struct Hit {
+    rule: Arc<Rule>,
+    releases: u64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Rules {
+    rules: Mutex<Vec<Arc<Rule>>>,
+    next: AtomicU64,
+}
+
+impl FaultHandle {
+    pub(crate) fn new(rule: Arc<Rule>, signal: Arc<Signal>, wake: Arc<dyn Fn() + Send + Sync>) -> FaultHandle {
+        FaultHandle { rule, signal, wake }
+    }
+
+    /// How many requests (for watch faults: streams) were hit so far.
+    pub fn hits(&self) -> u64 {
+        self.rule.counts.lock().hits
+    }
+
+    /// Waits until [`hits`](FaultHandle::hits) has reached `count`; false when it has not within
+    /// `timeout`.
+    pub fn wait_for_hits(&self, count: u64, timeout: Duration) -> bool {
+        self.signal.wait(timeout, || self.hits() >= count)
+    }
+
+    /// Releases every request and stream that the fault holds now. Later ones are hit again.
+    pub fn release(&self) {
+        self.rule.releases.fetch_add(1, Ordering::SeqCst);
+        self.wake();
+    }
+
+    /// Ends the fault, and releases what it holds.
+    pub fn remove(&self) {
+        self.rule.remove();
+        self.wake();
+    }
+
+    fn wake(&self) {
+        self.signal.notify();
+        (self.wake)();
+    }
+}
+
+impl fmt::Debug for FaultHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FaultHandle")
+            .field("fault", &self.rule.fault)
+            .field("hits", &self.hits())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Rule {
+    pub fn after_events(&self) -> u64 {
+        self.fault.matcher.after_events
+    }
+
+    /// Counts a request that matches, and decides whether it is hit.
+    pub fn decide(self: &Arc<Rule>) -> Option<Hit> {
+        let matcher = &self.fault.matcher;
+        let mut counts = self.counts.lock();
+        let turn = counts.seen.checked_sub(matcher.skip);
+        counts.seen += 1;
+        let hit = turn.is_some_and(|turn| matcher.every.is_none_or(|nth| turn % nth == 0))
+            && matcher.first.is_none_or(|first| counts.hits < first)
+            && matcher.probability.is_none_or(|p| fastrand::f64() < p);
+        if !hit {
+            return None;
+        }
+        counts.hits += 1;
+        Some(Hit { rule: self.clone(), releases: self.releases.load(Ordering::SeqCst) })
+    }
+
+    fn remove(&self) {
+        self.removed.store(true, Ordering::SeqCst);
+    }
+
+    fn is_removed(&self) -> bool {
+        self.removed.load(Ordering::SeqCst)
+    }
+}
+
+impl Hit {
+    pub fn action(&self) -> &Action {
+        &self.rule.fault.action
+    }
+
+    /// Whether the fault still has a hold on the request.
+    pub fn holds(&self) -> bool {
+        !self.rule.is_removed() && self.rule.releases.load(Ordering::SeqCst) == self.releases
+    }
+}
+
+impl Rules {
+    pub fn add(&self, fault: Fault) -> Arc<Rule> {
+        let rule = Arc::new(Rule {
+            id: self.next.fetch_add(1, Ordering::Relaxed),
+            fault,
+            counts: Mutex::default(),
+            removed: AtomicBool::new(false),
+            releases: AtomicU64::new(0),
+        });
+        self.rules.lock().push(rule.clone());
+        rule
+    }
+
+    pub fn clear(&self) {
+        for rule in self.rules.lock().drain(..) {
+            rule.remove();
+        }
+    }
+
+    /// The faults that hit a request: any delays, and at most one other.
+    pub fn pick(&self, facts: &Facts) -> Vec<Hit> {
+        let mut hits = Vec::new();
+        for rule in self.matching(facts, false) {
+            if let Some(hit) = rule.decide() {
+                let last = !hit.action().is_delay();
+                hits.push(hit);
+                if last {
+                    break;
+                }
+            }
+        }
+        hits
+    }
+
+    /// The watch faults that may hit a stream.
+    pub fn for_stream(&self, facts: &Facts) -> Vec<Arc<Rule>> {
+        self.matching(facts, true)
+    }
+
+    fn matching(&self, facts: &Facts, watch_faults: bool) -> Vec<Arc<Rule>> {
+        let mut rules = self.rules.lock();
+        rules.retain(|rule| !rule.is_removed());
+        rules
+            .iter()
+            .filter(|rule| rule.fault.action.is_watch_fault() == watch_faults)
+            .filter(|rule| rule.fault.matcher.matches(facts))
+            .cloned()
+            .collect()
+    }
+}

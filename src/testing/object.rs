@@ -1,0 +1,11 @@
+//! What is stored, and what the API says of it.
+
+pub(crate) mod key;
+pub(crate) mod microtime;
+pub(crate) mod refusal;
+pub(crate) mod resource;
+pub(crate) mod schema;
+pub(crate) mod status;
+pub(crate) mod validate;
+
+pub use resource::{Resource, Verb};

@@ -1,0 +1,26 @@
+//! Which object, and which objects.
+
+use crate::testing::object::resource::Resource;
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    pub resource: Resource,
+    pub namespace: String,
+    pub name: String,
+}
+
+/// What a watch is about.
+#[derive(Clone, Debug)]
+pub(crate) struct Filter {
+    pub resource: Resource,
+    pub namespace: Option<String>,
+    pub name: Option<String>,
+}
+
+impl Filter {
+    pub fn matches(&self, key: &Key) -> bool {
+        self.resource == key.resource
+            && self.namespace.as_ref().is_none_or(|it| *it == key.namespace)
+            && self.name.as_ref().is_none_or(|it| *it == key.name)
+    }
+}

@@ -1,0 +1,168 @@
+//! What the server serves: resources, verbs, and the API groups they are reached through.
+
+use std::fmt;
+
+/// A kind of object that the server stores.
+///
+/// ```
+/// use leasehold::testing::Resource;
+/// assert_eq!(Resource::Leases.to_string(), "leases");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Resource {
+    /// `coordination.k8s.io/v1` leases.
+    Leases,
+    /// `v1` config maps.
+    ConfigMaps,
+    /// `v1` endpoints.
+    Endpoints,
+    /// Events, one collection seen both as `v1` and as `events.k8s.io/v1`. The operator's hand
+    /// ([`ApiServer::get`](crate::testing::ApiServer::get) and the like) works on the `v1` form.
+    Events,
+}
+
+/// What a request asks for, named as in RBAC rules.
+///
+/// ```
+/// use leasehold::testing::Verb;
+/// assert_eq!(Verb::Update.to_string(), "update"); // an HTTP PUT
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Verb {
+    /// GET of one object.
+    Get,
+    /// GET of a collection.
+    List,
+    /// GET of a collection with `watch=true`.
+    Watch,
+    /// POST.
+    Create,
+    /// PUT.
+    Update,
+    /// PATCH.
+    Patch,
+    /// DELETE.
+    Delete,
+}
+
+/// One way to reach a [`Resource`]: an API group with the name its objects carry there.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Api {
+    pub resource: Resource,
+    /// Empty for the core group.
+    pub group: &'static str,
+    pub kind: &'static str,
+    /// Whether PUT may go without `metadata.resourceVersion`.
+    pub unconditional_update: bool,
+    /// Whether PUT of a missing object creates it.
+    pub create_on_update: bool,
+}
+
+pub(crate) static LEASES: Api = Api {
+    resource: Resource::Leases,
+    group: "coordination.k8s.io",
+    kind: "Lease",
+    unconditional_update: false,
+    create_on_update: true,
+};
+
+pub(crate) static CONFIG_MAPS: Api = Api {
+    resource: Resource::ConfigMaps,
+    group: "",
+    kind: "ConfigMap",
+    unconditional_update: true,
+    create_on_update: false,
+};
+
+pub(crate) static ENDPOINTS: Api = Api {
+    resource: Resource::Endpoints,
+    group: "",
+    kind: "Endpoints",
+    unconditional_update: true,
+    create_on_update: true,
+};
+
+pub(crate) static EVENTS: Api =
+    Api { resource: Resource::Events, group: "", kind: "Event", unconditional_update: true, create_on_update: true };
+
+pub(crate) static EVENTS_K8S: Api = Api {
+    resource: Resource::Events,
+    group: "events.k8s.io",
+    kind: "Event",
+    unconditional_update: true,
+    create_on_update: true,
+};
+
+impl Resource {
+    /// The plural name used in URLs and RBAC rules.
+    pub fn plural(self) -> &'static str {
+        match self {
+            Resource::Leases => "leases",
+            Resource::ConfigMaps => "configmaps",
+            Resource::Endpoints => "endpoints",
+            Resource::Events => "events",
+        }
+    }
+
+    /// The API in whose form objects are stored.
+    pub(crate) fn storage_api(self) -> &'static Api {
+        match self {
+            Resource::Leases => &LEASES,
+            Resource::ConfigMaps => &CONFIG_MAPS,
+            Resource::Endpoints => &ENDPOINTS,
+            Resource::Events => &EVENTS,
+        }
+    }
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.plural())
+    }
+}
+
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Verb::Get => "get",
+            Verb::List => "list",
+            Verb::Watch => "watch",
+            Verb::Create => "create",
+            Verb::Update => "update",
+            Verb::Patch => "patch",
+            Verb::Delete => "delete",
+        })
+    }
+}
+
+impl Api {
+    pub fn find(group: &str, plural: &str) -> Option<&'static Api> {
+        [&LEASES, &CONFIG_MAPS, &ENDPOINTS, &EVENTS, &EVENTS_K8S]
+            .into_iter()
+            .find(|api| api.group == group && api.resource.plural() == plural)
+    }
+
+    pub fn plural(&self) -> &'static str {
+        self.resource.plural()
+    }
+
+    /// `leases.coordination.k8s.io`, or the bare plural in the core group.
+    pub fn qualified(&self) -> String {
+        self.qualify(self.plural())
+    }
+
+    /// `Lease.coordination.k8s.io`, or the bare kind in the core group.
+    pub fn qualified_kind(&self) -> String {
+        self.qualify(self.kind)
+    }
+
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() { "v1".to_owned() } else { format!("{}/v1", self.group) }
+    }
+
+    fn qualify(&self, name: &str) -> String {
+        if self.group.is_empty() { name.to_owned() } else { format!("{name}.{}", self.group) }
+    }
+}

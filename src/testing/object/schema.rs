@@ -1,0 +1,209 @@
+//! Decoding: which fields an object has, and of which JSON types they are.
+//!
+//! A real API server decodes into Go structs: fields it does not know vanish, a `null` is a field
+//! that was not sent, and a value of the wrong type is refused before anything else is looked at.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::{Map, Value};
+
+use crate::testing::object::microtime::{self, Layout};
+use crate::testing::object::resource::Resource;
+
+/// The type of a field.
+pub(crate) enum Shape {
+    String,
+    Bool,
+    Int32,
+    Time(Layout),
+    /// Bytes, as base64 text.
+    Bytes,
+    /// A JSON object that is taken as it is.
+    Open,
+    Map(&'static Shape),
+    List(&'static Shape),
+    /// The name of the Go type, which error messages quote, and its fields.
+    Struct(&'static str, &'static [(&'static str, Shape)]),
+}
+
+use Shape::{Bool, Bytes, Int32, List, Open, String as Text, Struct, Time};
+
+static TEXT: Shape = Text;
+static BYTES: Shape = Bytes;
+static OPEN: Shape = Open;
+
+/// `managedFields` and `generation` are left out on purpose: this server does not track them.
+const METADATA: Shape = Struct(
+    "ObjectMeta",
+    &[
+        ("name", Text),
+        ("generateName", Text),
+        ("namespace", Text),
+        ("uid", Text),
+        ("resourceVersion", Text),
+        ("creationTimestamp", Time(Layout::Seconds)),
+        ("labels", Shape::Map(&TEXT)),
+        ("annotations", Shape::Map(&TEXT)),
+        ("ownerReferences", List(&OPEN)),
+        ("finalizers", List(&TEXT)),
+    ],
+);
+
+static LEASE: Shape = Struct(
+    "Lease",
+    &[
+        ("kind", Text),
+        ("apiVersion", Text),
+        ("metadata", METADATA),
+        (
+            "spec",
+            Struct(
+                "LeaseSpec",
+                &[
+                    ("holderIdentity", Text),
+                    ("leaseDurationSeconds", Int32),
+                    ("acquireTime", Time(Layout::Micro)),
+                    ("renewTime", Time(Layout::Micro)),
+                    // `strategy` and `preferredHolder` are dropped like any unknown field by a server whose gate
+                    // `CoordinatedLeaderElection` is shut, which is the default.
+                    ("leaseTransitions", Int32),
+                ],
+            ),
+        ),
+    ],
+);
+
+static CONFIG_MAP: Shape = Struct(
+    "ConfigMap",
+    &[
+        ("kind", Text),
+        ("apiVersion", Text),
+        ("metadata", METADATA),
+        ("immutable", Bool),
+        ("data", Shape::Map(&TEXT)),
+        ("binaryData", Shape::Map(&BYTES)),
+    ],
+);
+
+static ENDPOINTS: Shape =
+    Struct("Endpoints", &[("kind", Text), ("apiVersion", Text), ("metadata", METADATA), ("subsets", List(&OPEN))]);
+
+static EVENT: Shape = Struct(
+    "Event",
+    &[
+        ("kind", Text),
+        ("apiVersion", Text),
+        ("metadata", METADATA),
+        ("involvedObject", Open),
+        ("related", Open),
+        ("source", Open),
+        ("series", Open),
+        ("reason", Text),
+        ("message", Text),
+        ("type", Text),
+        ("action", Text),
+        ("count", Int32),
+        ("firstTimestamp", Time(Layout::Seconds)),
+        ("lastTimestamp", Time(Layout::Seconds)),
+        ("eventTime", Time(Layout::Micro)),
+        ("reportingComponent", Text),
+        ("reportingInstance", Text),
+    ],
+);
+
+impl Shape {
+    pub fn of(resource: Resource) -> &'static Shape {
+        match resource {
+            Resource::Leases => &LEASE,
+            Resource::ConfigMaps => &CONFIG_MAP,
+            Resource::Endpoints => &ENDPOINTS,
+            Resource::Events => &EVENT,
+        }
+    }
+
+    /// Brings `value` into this shape.
+    ///
+    /// # Errors
+    ///
+    /// The decoder's complaint, in the words of the real server.
+    pub fn decode(&self, value: Value) -> Result<Value, String> {
+        self.decode_at(value, "", "")
+    }
+
+    /// `owner` is the Go type that holds the field and `path` leads to it from the top.
+    fn decode_at(&self, value: Value, owner: &str, path: &str) -> Result<Value, String> {
+        match (self, value) {
+            (Struct(name, fields), Value::Object(mut object)) => {
+                let mut kept = Map::new();
+                for (field, shape) in *fields {
+                    let Some(value) = object.remove(*field).filter(|value| !value.is_null()) else {
+                        continue;
+                    };
+                    let path = match path {
+                        "" => (*field).to_owned(),
+                        path => format!("{path}.{field}"),
+                    };
+                    kept.insert((*field).to_owned(), shape.decode_at(value, name, &path)?);
+                }
+                Ok(Value::Object(kept))
+            }
+            (Shape::Map(shape), Value::Object(object)) => object
+                .into_iter()
+                .map(|(key, value)| {
+                    // Go reads `null` into a map of strings as an empty string.
+                    let value = if value.is_null() { "".into() } else { value };
+                    Ok((key, shape.decode_at(value, owner, path)?))
+                })
+                .collect::<Result<Map<_, _>, String>>()
+                .map(Value::Object),
+            (List(shape), Value::Array(items)) => items
+                .into_iter()
+                .map(|item| shape.decode_at(item, owner, path))
+                .collect::<Result<Vec<_>, String>>()
+                .map(Value::Array),
+            (Time(layout), Value::String(text)) => microtime::normalize(&text, *layout).map(Value::String),
+            (Bytes, Value::String(text)) => match BASE64_STANDARD.decode(&text) {
+                Ok(_) => Ok(Value::String(text)),
+                Err(_) => Err("illegal base64 data at input byte 0".to_owned()),
+            },
+            (Int32, Value::Number(number)) if number.as_i64().is_some_and(|number| i32::try_from(number).is_ok()) => {
+                Ok(Value::Number(number))
+            }
+            (Text, value @ Value::String(_)) | (Bool, value @ Value::Bool(_)) | (Open, value @ Value::Object(_)) => {
+                Ok(value)
+            }
+            (Time(_), value) => {
+                Err(format!("json: cannot unmarshal {} into Go value of type string", describe(&value)))
+            }
+            (shape, value) => Err(format!(
+                "json: cannot unmarshal {} into Go struct field {owner}.{path} of type {}",
+                describe(&value),
+                shape.go_type()
+            )),
+        }
+    }
+
+    fn go_type(&self) -> &'static str {
+        match self {
+            Text | Time(_) => "string",
+            Bool => "bool",
+            Int32 => "int32",
+            Bytes => "[]uint8",
+            Open => "struct",
+            Shape::Map(_) => "map[string]string",
+            List(_) => "[]struct",
+            Struct(name, _) => name,
+        }
+    }
+}
+
+fn describe(value: &Value) -> String {
+    match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(_) => "bool".to_owned(),
+        Value::Number(number) => format!("number {number}"),
+        Value::String(_) => "string".to_owned(),
+        Value::Array(_) => "array".to_owned(),
+        Value::Object(_) => "object".to_owned(),
+    }
+}

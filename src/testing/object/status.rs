@@ -1,0 +1,205 @@
+//! The `Status` object that every refusal is answered with.
+//!
+//! The wording follows the real server, because programs and people match on it.
+
+use serde_json::{Map, Value, json};
+
+use crate::testing::object::resource::{Api, Verb};
+
+/// A refusal, ready to be put on the wire.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Status {
+    pub code: u16,
+    /// Empty where the real server gives none.
+    pub reason: String,
+    pub message: String,
+    pub details: Map<String, Value>,
+}
+
+/// What is wrong with one field, as in `details.causes`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Cause {
+    pub reason: &'static str,
+    pub message: String,
+    pub field: String,
+}
+
+impl Cause {
+    pub fn invalid(field: &str, value: &Value, rule: &str) -> Cause {
+        Cause {
+            reason: "FieldValueInvalid",
+            message: format!("Invalid value: {value}: {rule}"),
+            field: field.to_owned(),
+        }
+    }
+
+    pub fn required(field: &str, rule: &str) -> Cause {
+        let message = match rule {
+            "" => "Required value".to_owned(),
+            rule => format!("Required value: {rule}"),
+        };
+        Cause { reason: "FieldValueRequired", message, field: field.to_owned() }
+    }
+}
+
+impl Status {
+    pub fn new(code: u16, reason: &str, message: impl Into<String>) -> Status {
+        Status { code, reason: reason.to_owned(), message: message.into(), details: Map::new() }
+    }
+
+    pub fn bad_request(message: impl Into<String>) -> Status {
+        Status::new(400, "BadRequest", message)
+    }
+
+    pub fn unauthorized() -> Status {
+        Status::new(401, "Unauthorized", "Unauthorized")
+    }
+
+    pub fn unknown_path() -> Status {
+        let message = "the server could not find the requested resource";
+        Status::new(404, "NotFound", message)
+    }
+
+    pub fn method_not_allowed() -> Status {
+        let message = "the server does not allow this method on the requested resource";
+        Status::new(405, "MethodNotAllowed", message)
+    }
+
+    pub fn not_found(api: &Api, name: &str) -> Status {
+        let message = format!("{} {name:?} not found", api.qualified());
+        Status::new(404, "NotFound", message).about(api, name)
+    }
+
+    pub fn namespace_not_found(namespace: &str) -> Status {
+        let message = format!("namespaces {namespace:?} not found");
+        Status::new(404, "NotFound", message).detail("name", namespace).detail("kind", "namespaces")
+    }
+
+    pub fn already_exists(api: &Api, name: &str) -> Status {
+        let message = format!("{} {name:?} already exists", api.qualified());
+        Status::new(409, "AlreadyExists", message).about(api, name)
+    }
+
+    pub fn conflict(api: &Api, name: &str, why: &str) -> Status {
+        let message = format!("Operation cannot be fulfilled on {} {name:?}: {why}", api.qualified());
+        Status::new(409, "Conflict", message).about(api, name)
+    }
+
+    /// `subject` is the qualified kind; for a missing `resourceVersion` the real server puts the
+    /// qualified plural there.
+    pub fn invalid(api: &Api, subject: &str, name: &str, causes: &[Cause]) -> Status {
+        let all = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect::<Vec<_>>();
+        let list = match all.as_slice() {
+            [one] => one.clone(),
+            more => format!("[{}]", more.join(", ")),
+        };
+        let kind = subject.split('.').next().unwrap_or(subject);
+        let causes = causes
+            .iter()
+            .map(|cause| json!({"reason": cause.reason, "message": cause.message, "field": cause.field}))
+            .collect::<Vec<_>>();
+        Status::new(422, "Invalid", format!("{subject} {name:?} is invalid: {list}"))
+            .detail("name", name)
+            .detail("group", api.group)
+            .detail("kind", kind)
+            .detail("causes", causes)
+    }
+
+    pub fn forbidden(api: &Api, namespace: Option<&str>, name: &str, user: &str, verb: Verb) -> Status {
+        let subject = match name {
+            "" => api.qualified(),
+            name => format!("{} {name:?}", api.qualified()),
+        };
+        let place = match namespace {
+            Some(namespace) => format!("in the namespace {namespace:?}"),
+            None => "at the cluster scope".to_owned(),
+        };
+        let message = format!(
+            "{subject} is forbidden: User {user:?} cannot {verb} resource {:?} in API group {:?} {place}",
+            api.plural(),
+            api.group,
+        );
+        Status::new(403, "Forbidden", message).about(api, name)
+    }
+
+    pub fn cannot_impersonate(user: &str, other: &str) -> Status {
+        let message = format!(
+            "users {other:?} is forbidden: User {user:?} cannot impersonate resource \"users\" in API group \"\" at the cluster scope"
+        );
+        Status::new(403, "Forbidden", message).detail("name", other).detail("kind", "users")
+    }
+
+    /// The 410 of a watch from a version whose history is gone.
+    pub fn expired(requested: u64, oldest: u64) -> Status {
+        let message = format!("too old resource version: {requested} ({oldest})");
+        Status::new(410, "Expired", message)
+    }
+
+    pub fn body_too_large(limit: usize) -> Status {
+        let message = format!("Request entity too large: limit is {limit}");
+        Status::new(413, "RequestEntityTooLarge", message)
+    }
+
+    pub fn unsupported_media_type(accepted: &str) -> Status {
+        let message =
+            format!("the body of the request was in an unknown format - accepted media types include: {accepted}");
+        Status::new(415, "UnsupportedMediaType", message)
+    }
+
+    pub fn retry_after(self, seconds: u64) -> Status {
+        self.detail("retryAfterSeconds", seconds)
+    }
+
+    pub fn retry_after_seconds(&self) -> Option<u64> {
+        self.details.get("retryAfterSeconds")?.as_u64()
+    }
+
+    pub fn to_json(&self) -> Value {
+        let mut status = json!({
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "code": self.code,
+        });
+        if !self.reason.is_empty() {
+            status["reason"] = json!(self.reason);
+        }
+        if !self.details.is_empty() {
+            status["details"] = Value::Object(self.details.clone());
+        }
+        status
+    }
+
+    fn about(self, api: &Api, name: &str) -> Status {
+        self.detail("name", name).detail("group", api.group).detail("kind", api.plural())
+    }
+
+    fn detail(mut self, key: &str, value: impl Into<Value>) -> Status {
+        let value = value.into();
+        // The real server leaves out what is empty.
+        if value.as_str() != Some("") {
+            self.details.insert(key.to_owned(), value);
+        }
+        self
+    }
+}
+
+/// The `Status` that answers a successful DELETE.
+pub(crate) fn deleted(api: &Api, name: &str, uid: &str) -> Value {
+    let mut details = Map::new();
+    details.insert("name".into(), json!(name));
+    if !api.group.is_empty() {
+        details.insert("group".into(), json!(api.group));
+    }
+    details.insert("kind".into(), json!(api.plural()));
+    details.insert("uid".into(), json!(uid));
+    json!({
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": details,
+    })
+}

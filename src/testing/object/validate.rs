@@ -1,0 +1,188 @@
+//! From the bytes of a request to an object that may be stored.
+//!
+//! Two stages, as on the real server: *decoding* (400) happens before the store is asked at all,
+//! *validation* (422) only after the store has accepted the version.
+
+use serde_json::{Map, Value, json};
+
+use crate::testing::object::resource::{Api, CONFIG_MAPS, ENDPOINTS, EVENTS, EVENTS_K8S, LEASES, Resource};
+use crate::testing::object::schema::Shape;
+use crate::testing::object::status::{Cause, Status};
+
+/// Fields that `events.k8s.io/v1` calls otherwise than `v1`, in which events are stored.
+const EVENT_FIELDS: [(&str, &str); 7] = [
+    ("regarding", "involvedObject"),
+    ("note", "message"),
+    ("reportingController", "reportingComponent"),
+    ("deprecatedSource", "source"),
+    ("deprecatedFirstTimestamp", "firstTimestamp"),
+    ("deprecatedLastTimestamp", "lastTimestamp"),
+    ("deprecatedCount", "count"),
+];
+
+/// Reads an object sent to `api`, in storage form.
+pub(crate) fn decode(api: &Api, body: &[u8]) -> Result<Value, Status> {
+    let object = match serde_json::from_slice(body) {
+        Ok(object @ Value::Object(_)) => object,
+        Ok(_) => return Err(unrecognized(api, "json: cannot unmarshal into Go value")),
+        Err(error) => return Err(unrecognized(api, &error.to_string())),
+    };
+    decode_object(api, object)
+}
+
+/// [`decode`] for JSON that has been read already.
+pub(crate) fn decode_object(api: &Api, mut object: Value) -> Result<Value, Status> {
+    check_type(api, &object)?;
+    if let (true, Some(fields)) = (is_events_k8s(api), object.as_object_mut()) {
+        rename(fields, EVENT_FIELDS.map(|(new, old)| (new, old)));
+    }
+    let mut object = Shape::of(api.resource).decode(object).map_err(|why| {
+        let kind = api.kind;
+        Status::bad_request(format!("{kind} in version \"v1\" cannot be handled as a {kind}: {why}"))
+    })?;
+    let stored_as = api.resource.storage_api();
+    object["kind"] = json!(stored_as.kind);
+    object["apiVersion"] = json!(stored_as.api_version());
+    if !object["metadata"].is_object() {
+        object["metadata"] = json!({});
+    }
+    if api.resource == Resource::Leases && !object["spec"].is_object() {
+        object["spec"] = json!({});
+    }
+    Ok(object)
+}
+
+/// An object in the form in which `api` shows it.
+pub(crate) fn present(api: &Api, stored: &Value) -> Value {
+    let mut object = stored.clone();
+    if let (true, Some(fields)) = (is_events_k8s(api), object.as_object_mut()) {
+        rename(fields, EVENT_FIELDS.map(|(new, old)| (old, new)));
+        fields.insert("apiVersion".into(), json!(api.api_version()));
+    }
+    object
+}
+
+/// What is wrong with an object that was decoded; empty when nothing is.
+pub(crate) fn validate(api: &Api, object: &Value) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    check_name(object, &mut causes);
+    match api.resource {
+        Resource::Leases => check_lease(object, &mut causes),
+        Resource::Events => check_event(api, object, &mut causes),
+        Resource::ConfigMaps | Resource::Endpoints => {}
+    }
+    causes
+}
+
+/// Whether `name` can name an object (an RFC 1123 subdomain).
+pub(crate) fn is_subdomain(name: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    name.len() <= 253
+        && name.split('.').all(|label| {
+            let bytes = label.as_bytes();
+            bytes.first().is_some_and(|b| plain(*b))
+                && bytes.last().is_some_and(|b| plain(*b))
+                && bytes.iter().all(|b| plain(*b) || *b == b'-')
+        })
+}
+
+fn is_events_k8s(api: &Api) -> bool {
+    *api == EVENTS_K8S
+}
+
+fn rename(fields: &mut Map<String, Value>, names: [(&str, &str); EVENT_FIELDS.len()]) {
+    for (from, to) in names {
+        // Whatever stood under the other name is not a field of this version.
+        fields.remove(to);
+        if let Some(value) = fields.remove(from) {
+            fields.insert(to.to_owned(), value);
+        }
+    }
+}
+
+fn unrecognized(api: &Api, why: &str) -> Status {
+    Status::bad_request(format!(
+        "the object provided is unrecognized (must be of type {}): couldn't get version/kind; json parse error: {why}",
+        api.kind
+    ))
+}
+
+/// `kind` and `apiVersion` may be absent, but not lie.
+fn check_type(api: &Api, object: &Value) -> Result<(), Status> {
+    let text = |field: &str| object[field].as_str().unwrap_or_default();
+    let (kind, version) = (text("kind"), text("apiVersion"));
+    let known = [&LEASES, &CONFIG_MAPS, &ENDPOINTS, &EVENTS, &EVENTS_K8S]
+        .into_iter()
+        .any(|api| api.kind == kind && api.api_version() == version);
+    if (kind.is_empty() || kind == api.kind) && !version.is_empty() && version != api.api_version() {
+        return Err(Status::bad_request(format!(
+            "the API version in the data ({version}) does not match the expected API version ({})",
+            api.api_version()
+        )));
+    }
+    if !kind.is_empty() && kind != api.kind {
+        let why = if known {
+            format!("converting {kind} to {} is not possible", api.kind)
+        } else {
+            format!("no kind {kind:?} is registered for version {version:?}")
+        };
+        return Err(Status::bad_request(format!(
+            "{kind} in version {version:?} cannot be handled as a {}: {why}",
+            api.kind
+        )));
+    }
+    Ok(())
+}
+
+fn check_name(object: &Value, causes: &mut Vec<Cause>) {
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    if name.is_empty() {
+        causes.push(Cause::required("metadata.name", "name or generateName is required"));
+    } else if !is_subdomain(name) {
+        causes.push(Cause::invalid(
+            "metadata.name",
+            &json!(name),
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character",
+        ));
+    }
+}
+
+fn check_lease(object: &Value, causes: &mut Vec<Cause>) {
+    let spec = &object["spec"];
+    let duration = &spec["leaseDurationSeconds"];
+    if duration.as_i64().is_some_and(|seconds| seconds <= 0) {
+        causes.push(Cause::invalid("spec.leaseDurationSeconds", duration, "must be greater than 0"));
+    }
+    let transitions = &spec["leaseTransitions"];
+    if transitions.as_i64().is_some_and(|count| count < 0) {
+        causes.push(Cause::invalid("spec.leaseTransitions", transitions, "must be greater than or equal to 0"));
+    }
+}
+
+fn check_event(api: &Api, object: &Value, causes: &mut Vec<Cause>) {
+    let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+    let involved = object["involvedObject"]["namespace"].as_str().unwrap_or_default();
+    let expected = if involved.is_empty() { "default" } else { involved };
+    if namespace != expected {
+        causes.push(Cause::invalid("involvedObject.namespace", &json!(involved), "does not match event.namespace"));
+    }
+    // The stricter rules came with the new API and with events that carry `eventTime`.
+    if !is_events_k8s(api) && object["eventTime"].is_null() {
+        return;
+    }
+    for (stored, shown) in [
+        ("eventTime", "eventTime"),
+        ("reportingComponent", "reportingController"),
+        ("reportingInstance", "reportingInstance"),
+        ("action", "action"),
+        ("reason", "reason"),
+    ] {
+        if object[stored].as_str().unwrap_or_default().is_empty() {
+            causes.push(Cause::required(shown, ""));
+        }
+    }
+    let kind = &object["type"];
+    if !matches!(kind.as_str(), Some("Normal" | "Warning")) {
+        causes.push(Cause::invalid("type", kind, "has invalid value"));
+    }
+}

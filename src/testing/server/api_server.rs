@@ -1,0 +1,227 @@
+//! The public face of the server.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use parking_lot::Mutex;
+
+use crate::testing::fault::kind::Fault;
+use crate::testing::fault::rules::FaultHandle;
+use crate::testing::server::kubeconfig::{self, Credentials};
+use crate::testing::server::listener::Running;
+use crate::testing::server::log::RequestLog;
+use crate::testing::server::shared::Server;
+use crate::testing::server::users::User;
+
+/// An in-memory Kubernetes API server on a port of 127.0.0.1.
+///
+/// All methods may be called from any thread at any time. Dropping the server cuts every
+/// connection and ends its threads.
+///
+/// ```
+/// use leasehold::testing::ApiServer;
+///
+/// let server = ApiServer::start()?;
+/// assert!(server.url().starts_with("http://127.0.0.1:"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct ApiServer {
+    pub(crate) server: Arc<Server>,
+    running: Mutex<Option<Running>>,
+    port: u16,
+}
+
+/// Starting, and finding the way to it.
+impl ApiServer {
+    pub(crate) fn launch(server: Server) -> io::Result<ApiServer> {
+        let server = Arc::new(server);
+        let running = Running::start(&server, 0)?;
+        Ok(ApiServer { port: running.port(), running: Mutex::new(Some(running)), server })
+    }
+
+    /// The server's URL, without a trailing slash: `http://127.0.0.1:…` or `https://127.0.0.1:…`.
+    /// It survives [`restart`](ApiServer::restart). The certificate is also good for `localhost`,
+    /// `kubernetes.default` and `kubernetes.default.svc`.
+    pub fn url(&self) -> String {
+        let scheme = if self.server.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://127.0.0.1:{}", self.port)
+    }
+
+    /// The certificate authority to trust, as PEM; `None` without TLS.
+    pub fn ca_pem(&self) -> Option<String> {
+        self.server.tls.as_ref().map(|tls| tls.ca_pem.clone())
+    }
+
+    /// A kubeconfig (YAML) with one context, in the namespace `default`, in which `user` shows
+    /// their present token. Without users on the server any name will do and no credentials are
+    /// written.
+    ///
+    /// # Panics
+    ///
+    /// When the server has users, but not this one.
+    pub fn kubeconfig(&self, user: &str) -> String {
+        let credentials = match self.server.users.is_empty() {
+            true => Credentials::None,
+            false => Credentials::Token(self.expect_user(user).token().to_owned()),
+        };
+        let ca_pem = self.ca_pem();
+        kubeconfig::render(&self.url(), ca_pem.as_deref(), user, &credentials)
+    }
+
+    /// Like [`kubeconfig`](ApiServer::kubeconfig), with a fresh client certificate in place of the
+    /// token.
+    ///
+    /// # Panics
+    ///
+    /// Without TLS, or when the server has users, but not this one.
+    pub fn kubeconfig_with_certificate(&self, user: &str) -> String {
+        let credentials = Credentials::Certificate(self.issue(user));
+        let ca_pem = self.ca_pem();
+        kubeconfig::render(&self.url(), ca_pem.as_deref(), user, &credentials)
+    }
+
+    /// Writes [`kubeconfig`](ApiServer::kubeconfig) to a file.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be written.
+    ///
+    /// # Panics
+    ///
+    /// When the server has users, but not this one.
+    pub fn write_kubeconfig(&self, path: impl AsRef<Path>, user: &str) -> io::Result<()> {
+        std::fs::write(path, self.kubeconfig(user))
+    }
+
+    /// A fresh client certificate for a user and its private key, both as PEM.
+    ///
+    /// # Panics
+    ///
+    /// Without TLS, or when the server has users, but not this one.
+    pub fn client_certificate(&self, user: &str) -> (String, String) {
+        let pair = self.issue(user);
+        (pair.certificate, pair.key)
+    }
+
+    fn issue(&self, user: &str) -> crate::testing::wire::tls::Pair {
+        if !self.server.users.is_empty() {
+            self.expect_user(user);
+        }
+        let tls = self.server.tls.as_ref();
+        let tls = tls.expect("client certificates need a server with TLS");
+        tls.issue(user).expect("a certificate can be issued")
+    }
+
+    fn expect_user(&self, name: &str) -> User {
+        let user = self.server.users.find(name);
+        user.unwrap_or_else(|| panic!("the testing server has no user {name:?}"))
+    }
+}
+
+/// Users, while it runs.
+impl ApiServer {
+    /// Adds a user, or replaces the one of the same name: other rights, another token. Requests
+    /// that are under way, open watches among them, are not affected.
+    pub fn set_user(&self, user: User) {
+        self.server.users.set(user);
+    }
+
+    /// Gives a user another token; the old one is no longer accepted. For tests of rotation.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such user.
+    pub fn set_token(&self, user: &str, token: impl Into<String>) {
+        self.server.users.set(self.expect_user(user).with_token(token));
+    }
+}
+
+/// Watching what is asked of it, and making it go wrong.
+impl ApiServer {
+    /// The requests so far, in order of arrival; the latest hundred thousand.
+    pub fn requests(&self) -> Vec<RequestLog> {
+        self.server.log.all()
+    }
+
+    /// Forgets the requests so far.
+    pub fn clear_requests(&self) {
+        self.server.log.clear();
+    }
+
+    /// Puts a fault into force, until it is removed through the handle or by
+    /// [`clear_faults`](ApiServer::clear_faults). Dropping the handle does not end it.
+    pub fn fault(&self, fault: Fault) -> FaultHandle {
+        let rule = self.server.rules.add(fault);
+        let server = Arc::downgrade(&self.server);
+        let wake = move || {
+            if let Some(server) = server.upgrade() {
+                server.store.lock().wake_watchers();
+            }
+        };
+        wake();
+        FaultHandle::new(rule, self.server.signal.clone(), Arc::new(wake))
+    }
+
+    /// Ends all faults, and releases what they hold.
+    pub fn clear_faults(&self) {
+        self.server.rules.clear();
+        self.server.wake();
+    }
+
+    /// Cuts every open connection. New ones are welcome. What hangs or is delayed at that moment
+    /// may still be applied later.
+    pub fn disconnect_all(&self) {
+        self.server.disconnect_all();
+    }
+
+    /// Makes the server hang: connections stay open and are accepted, but nothing is applied,
+    /// answered or sent until [`resume`](ApiServer::resume). Then the requests that came in the
+    /// meantime are applied, also those of clients that have given up.
+    pub fn pause(&self) {
+        self.server.paused.store(true, Ordering::SeqCst);
+        self.server.wake();
+    }
+
+    /// Ends a [`pause`](ApiServer::pause).
+    pub fn resume(&self) {
+        self.server.paused.store(false, Ordering::SeqCst);
+        self.server.wake();
+    }
+
+    /// Closes the port and every connection, and ends the threads. The store stays as it is and
+    /// can still be worked on. Does nothing when the server is stopped.
+    pub fn stop(&self) {
+        if let Some(running) = self.running.lock().take() {
+            running.stop(&self.server);
+        }
+    }
+
+    /// Stops, if it has not been stopped, and starts again on the same port.
+    ///
+    /// # Errors
+    ///
+    /// When somebody else has taken the port, or no thread is to be had.
+    pub fn restart(&self) -> io::Result<()> {
+        let mut running = self.running.lock();
+        if let Some(running) = running.take() {
+            running.stop(&self.server);
+        }
+        *running = Some(Running::start(&self.server, self.port)?);
+        Ok(())
+    }
+}
+
+impl Drop for ApiServer {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl fmt::Debug for ApiServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiServer").field("url", &self.url()).finish_non_exhaustive()
+    }
+}

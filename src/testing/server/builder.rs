@@ -1,0 +1,118 @@
+//! What a user chooses about a server.
+
+use std::collections::BTreeSet;
+use std::io;
+
+use crate::testing::server::api_server::ApiServer;
+use crate::testing::server::shared::ExpiredWatch;
+use crate::testing::server::shared::Server;
+use crate::testing::server::users::{User, Users};
+use crate::testing::store::table::Store;
+use crate::testing::wire::tls::Tls;
+
+const NAMESPACES: [&str; 3] = ["default", "kube-system", "leasehold-tests"];
+const HISTORY: usize = 1000;
+
+/// Prepares an [`ApiServer`]; see [`ApiServer::builder`].
+///
+/// ```
+/// use leasehold::testing::{ApiServer, User};
+///
+/// let server = ApiServer::builder()
+///     .tls(true)
+///     .user(User::candidate())
+///     .namespace("batch")
+///     .start()?;
+/// assert!(server.url().starts_with("https://127.0.0.1:"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until it is started"]
+pub struct ApiServerBuilder {
+    tls: bool,
+    users: Vec<User>,
+    namespaces: BTreeSet<String>,
+    history: usize,
+    expired: ExpiredWatch,
+}
+
+/// Starting one.
+impl ApiServer {
+    /// Starts a server without TLS and without users.
+    ///
+    /// # Errors
+    ///
+    /// When no socket or no thread is to be had.
+    pub fn start() -> io::Result<ApiServer> {
+        ApiServer::builder().start()
+    }
+
+    /// Prepares a server.
+    pub fn builder() -> ApiServerBuilder {
+        ApiServerBuilder::new()
+    }
+}
+
+impl ApiServerBuilder {
+    pub(crate) fn new() -> ApiServerBuilder {
+        ApiServerBuilder {
+            tls: false,
+            users: Vec::new(),
+            namespaces: NAMESPACES.map(str::to_owned).into(),
+            history: HISTORY,
+            expired: ExpiredWatch::default(),
+        }
+    }
+
+    /// Whether to serve HTTPS, under a certificate authority made for this server alone
+    /// ([`ApiServer::ca_pem`]). Default: plain HTTP.
+    pub fn tls(mut self, tls: bool) -> ApiServerBuilder {
+        self.tls = tls;
+        self
+    }
+
+    /// Adds a user, or replaces the one of the same name. With the first user, credentials become
+    /// necessary: a request without is answered with 401, one without the right with 403. Default:
+    /// no users, and anything goes.
+    pub fn user(mut self, user: User) -> ApiServerBuilder {
+        self.users.push(user);
+        self
+    }
+
+    /// Adds a namespace.
+    pub fn namespace(mut self, name: impl Into<String>) -> ApiServerBuilder {
+        self.namespaces.insert(name.into());
+        self
+    }
+
+    /// How many changes are remembered for watches that come back; a watch from before the oldest
+    /// is [expired](ExpiredWatch). Default: 1000.
+    pub fn history(mut self, changes: usize) -> ApiServerBuilder {
+        self.history = changes;
+        self
+    }
+
+    /// How a watch learns that its version is too old. Default: [`ExpiredWatch::Event`].
+    pub fn expired_watch(mut self, expired: ExpiredWatch) -> ApiServerBuilder {
+        self.expired = expired;
+        self
+    }
+
+    /// Starts the server on a free port of 127.0.0.1.
+    ///
+    /// # Errors
+    ///
+    /// When no socket or no thread is to be had.
+    pub fn start(self) -> io::Result<ApiServer> {
+        let users = Users::default();
+        for user in self.users {
+            users.set(user);
+        }
+        let tls = match self.tls {
+            true => Some(Tls::new()?),
+            false => None,
+        };
+        let store = Store::new(self.namespaces, self.history);
+        ApiServer::launch(Server::new(store, users, tls, self.expired))
+    }
+}

@@ -1,0 +1,48 @@
+//! The kubeconfig file that leads to the server.
+
+use std::fmt::Write;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::json;
+
+use crate::testing::wire::tls::Pair;
+
+/// How the user of a kubeconfig proves who they are.
+pub(crate) enum Credentials {
+    None,
+    Token(String),
+    Certificate(Pair),
+}
+
+/// A kubeconfig in YAML. Strings are quoted as in JSON, which YAML understands.
+pub(crate) fn render(url: &str, ca_pem: Option<&str>, user: &str, credentials: &Credentials) -> String {
+    let quoted = |text: &str| json!(text).to_string();
+    let encoded = |text: &str| BASE64_STANDARD.encode(text);
+    let mut cluster = format!("    server: {}\n", quoted(url));
+    if let Some(pem) = ca_pem {
+        // Writing to a string cannot fail.
+        let _ = writeln!(cluster, "    certificate-authority-data: {}", encoded(pem));
+    }
+    let credentials = match credentials {
+        Credentials::None => "  user: {}\n".to_owned(),
+        Credentials::Token(token) => format!("  user:\n    token: {}\n", quoted(token)),
+        Credentials::Certificate(pair) => format!(
+            "  user:\n    client-certificate-data: {}\n    client-key-data: {}\n",
+            encoded(&pair.certificate),
+            encoded(&pair.key)
+        ),
+    };
+    let user = quoted(user);
+    format!(
+        "apiVersion: v1\n\
+         kind: Config\n\
+         clusters:\n\
+         - name: testing\n  cluster:\n{cluster}\
+         users:\n\
+         - name: {user}\n{credentials}\
+         contexts:\n\
+         - name: testing\n  context:\n    cluster: testing\n    user: {user}\n    namespace: default\n\
+         current-context: testing\n"
+    )
+}

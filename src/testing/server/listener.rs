@@ -1,0 +1,129 @@
+//! The listening socket, and a thread for each connection.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::testing::server::connection::Connection;
+use crate::testing::server::shared::Server;
+use crate::testing::wire::transport::Transport;
+
+/// Room for a TLS handshake in a debug build. Only what is touched costs memory.
+const STACK: usize = 512 * 1024;
+/// How long a stop waits for threads, all of which have been woken.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The threads between a start and a stop.
+pub(crate) struct Running {
+    address: SocketAddr,
+    stopping: Arc<AtomicBool>,
+    acceptor: JoinHandle<()>,
+    threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
+}
+
+/// Keeps a connection in the registry of sockets as long as its thread lives.
+struct Registered {
+    server: Arc<Server>,
+    number: u64,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.server.sockets.lock().remove(&self.number);
+    }
+}
+
+impl Running {
+    /// Listens on the loopback interface; port zero picks a free one.
+    pub fn start(server: &Arc<Server>, port: u16) -> io::Result<Running> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
+        let address = listener.local_addr()?;
+        let stopping = Arc::new(AtomicBool::new(false));
+        let threads = Arc::default();
+        let acceptor = thread::Builder::new().name("leasehold-testing".into()).stack_size(STACK).spawn({
+            let (server, stopping) = (server.clone(), stopping.clone());
+            let threads = Arc::clone(&threads);
+            move || accept(&server, &listener, &stopping, &threads)
+        })?;
+        Ok(Running { address, stopping, acceptor, threads })
+    }
+
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    /// Ends all threads, in bounded time.
+    pub fn stop(self, server: &Server) {
+        self.stopping.store(true, Ordering::SeqCst);
+        // There is no other way to interrupt `accept` with std alone.
+        let _ = TcpStream::connect_timeout(&self.address, Duration::from_millis(500));
+        let deadline = Instant::now() + TIMEOUT;
+        join(self.acceptor, deadline);
+        server.disconnect_all();
+        let threads = std::mem::take(&mut *self.threads.lock());
+        for thread in threads {
+            join(thread, deadline);
+        }
+    }
+}
+
+fn accept(
+    server: &Arc<Server>,
+    listener: &TcpListener,
+    stopping: &Arc<AtomicBool>,
+    threads: &Mutex<Vec<JoinHandle<()>>>,
+) {
+    loop {
+        let accepted = listener.accept();
+        if stopping.load(Ordering::SeqCst) {
+            return;
+        }
+        let spawned = accepted.and_then(|(socket, _)| spawn(server, socket, stopping));
+        let mut threads = threads.lock();
+        threads.retain(|thread| !thread.is_finished());
+        match spawned {
+            Ok(thread) => threads.push(thread),
+            Err(error) => {
+                log::warn!("testing server: cannot accept: {error}");
+                drop(threads);
+                // Out of file descriptors or threads, most likely: let some end.
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+}
+
+fn spawn(server: &Arc<Server>, socket: TcpStream, stopping: &Arc<AtomicBool>) -> io::Result<JoinHandle<()>> {
+    // Without it, small events would wait for the acknowledgement of the one before.
+    socket.set_nodelay(true)?;
+    let second = socket.try_clone()?;
+    let number = server.connections.fetch_add(1, Ordering::Relaxed) + 1;
+    server.sockets.lock().insert(number, second);
+    let registered = Registered { server: server.clone(), number };
+    let stopping = stopping.clone();
+    thread::Builder::new().name(format!("leasehold-testing-{number}")).stack_size(STACK).spawn(move || {
+        let server = registered.server.clone();
+        if let Ok(transport) = Transport::new(socket, server.tls.as_ref()) {
+            Connection::new(server, transport, number, stopping).run();
+        }
+        drop(registered);
+    })
+}
+
+fn join(thread: JoinHandle<()>, deadline: Instant) {
+    while !thread.is_finished() {
+        if Instant::now() >= deadline {
+            log::warn!("testing server: a thread does not end; left behind");
+            return;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    if thread.join().is_err() {
+        log::error!("testing server: a thread panicked");
+    }
+}

@@ -1,0 +1,162 @@
+//! What a URL asks for.
+
+use ureq_proto::http::{Method, Uri};
+
+use crate::testing::object::resource::{Api, Verb};
+use crate::testing::object::status::Status;
+
+pub(crate) enum Route {
+    Resource(Call),
+    /// A path outside of the resources that answers with plain text or JSON.
+    Plain(Plain),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Plain {
+    Version,
+    Health,
+}
+
+/// A request about a resource.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub api: &'static Api,
+    pub verb: Verb,
+    pub namespace: Option<String>,
+    /// From the path.
+    pub name: Option<String>,
+    pub query: Query,
+}
+
+/// The decoded query.
+#[derive(Debug, Default)]
+pub(crate) struct Query(Vec<(String, String)>);
+
+impl Query {
+    fn parse(query: &str) -> Query {
+        let decode = |text: &str| percent_decode(&text.replace('+', " "));
+        Query(
+            query
+                .split('&')
+                .filter(|pair| !pair.is_empty())
+                .map(|pair| {
+                    let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+                    (decode(key), decode(value))
+                })
+                .collect(),
+        )
+    }
+
+    /// Empty when absent.
+    pub fn get(&self, key: &str) -> &str {
+        self.0.iter().find(|(known, _)| known == key).map_or("", |(_, value)| value)
+    }
+
+    pub fn is_set(&self, key: &str) -> bool {
+        matches!(self.get(key), "1" | "t" | "T" | "true" | "TRUE" | "True")
+    }
+}
+
+impl Call {
+    /// The one name that a field selector leaves.
+    pub fn selected_name(&self) -> Option<String> {
+        field_selector(self).ok()?.1
+    }
+}
+
+pub(crate) fn parse(method: &Method, uri: &Uri) -> Result<Route, Status> {
+    let path = uri.path();
+    let segments = path.split('/').filter(|segment| !segment.is_empty()).map(percent_decode).collect::<Vec<_>>();
+    let segments = segments.iter().map(String::as_str).collect::<Vec<_>>();
+    let (group, rest) = match segments.as_slice() {
+        ["version"] => return plain(method, Plain::Version),
+        ["healthz" | "readyz" | "livez", ..] => return plain(method, Plain::Health),
+        ["api", "v1", rest @ ..] => ("", rest),
+        ["apis", group, "v1", rest @ ..] if !group.is_empty() => (*group, rest),
+        _ => return Err(Status::unknown_path()),
+    };
+    let (namespace, plural, name) = match rest {
+        ["namespaces", namespace, plural] => (Some(*namespace), *plural, None),
+        ["namespaces", namespace, plural, name] => (Some(*namespace), *plural, Some(*name)),
+        [plural] => (None, *plural, None),
+        _ => return Err(Status::unknown_path()),
+    };
+    let api = Api::find(group, plural).ok_or_else(Status::unknown_path)?;
+    let query = Query::parse(uri.query().unwrap_or_default());
+    let verb = match (method.as_str(), name, namespace) {
+        ("GET", Some(_), _) => Verb::Get,
+        ("GET", None, _) if query.is_set("watch") => Verb::Watch,
+        ("GET", None, _) => Verb::List,
+        ("POST", None, Some(_)) => Verb::Create,
+        ("PUT", Some(_), _) => Verb::Update,
+        ("PATCH", Some(_), _) => Verb::Patch,
+        ("DELETE", Some(_), _) => Verb::Delete,
+        _ => return Err(Status::method_not_allowed()),
+    };
+    Ok(Route::Resource(Call {
+        api,
+        verb,
+        namespace: namespace.map(str::to_owned),
+        name: name.map(str::to_owned),
+        query,
+    }))
+}
+
+/// The namespace and the name that the field selector demands.
+pub(crate) fn field_selector(call: &Call) -> Result<(Option<String>, Option<String>), Status> {
+    let selector = call.query.get("fieldSelector");
+    let (mut namespace, mut name) = (None, None);
+    for term in selector.split(',').filter(|term| !term.is_empty()) {
+        let (field, value) = term
+            .split_once("==")
+            .or_else(|| term.split_once('='))
+            .filter(|(field, _)| !field.ends_with('!'))
+            .ok_or_else(|| unsupported(call, &format!("invalid field selector: {term:?}")))?;
+        match field {
+            "metadata.name" => name = Some(value.to_owned()),
+            "metadata.namespace" => namespace = Some(value.to_owned()),
+            field => {
+                let why = format!("field label not supported: {field}");
+                return Err(unsupported(call, &why));
+            }
+        }
+    }
+    Ok((namespace, name))
+}
+
+/// Better refused than answered wrongly: what this server does not do.
+pub(crate) fn check_supported(call: &Call) -> Result<(), Status> {
+    for parameter in ["labelSelector", "dryRun", "continue"] {
+        if !call.query.get(parameter).is_empty() {
+            return Err(Status::bad_request(format!("the testing server does not support {parameter}")));
+        }
+    }
+    Ok(())
+}
+
+fn unsupported(call: &Call, why: &str) -> Status {
+    Status::bad_request(format!(
+        "Unable to find {:?} that match label selector \"\", field selector {:?}: {why}",
+        format!("{}, Resource={}", call.api.api_version(), call.api.plural()),
+        call.query.get("fieldSelector")
+    ))
+}
+
+fn plain(method: &Method, plain: Plain) -> Result<Route, Status> {
+    match [Method::GET, Method::HEAD].contains(method) {
+        true => Ok(Route::Plain(plain)),
+        false => Err(Status::method_not_allowed()),
+    }
+}
+
+fn percent_decode(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let pair = tail.get(..2).and_then(|pair| std::str::from_utf8(pair).ok());
+        let decoded = pair.filter(|_| *first == b'%').and_then(|pair| u8::from_str_radix(pair, 16).ok());
+        bytes.push(decoded.unwrap_or(*first));
+        rest = if decoded.is_some() { &tail[2..] } else { tail };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}

@@ -1,0 +1,225 @@
+//! Request after request of a connection, with the faults that hit them.
+
+use std::time::{Duration, Instant};
+
+use ureq_proto::http::Method;
+
+use crate::testing::fault::kind::{Action, Facts};
+use crate::testing::fault::rules::Hit;
+use crate::testing::object::resource::Verb;
+use crate::testing::object::status::Status;
+use crate::testing::server::connection::Connection;
+use crate::testing::server::handlers::{self, Answer};
+use crate::testing::server::log::{Entry, RequestLog};
+use crate::testing::server::route::{self, Route};
+use crate::testing::server::stream;
+use crate::testing::server::users::Identity;
+use crate::testing::wire::http::{ReadError, Reader, Request, Response, chunk, chunked_head};
+use crate::testing::wire::transport::Disconnected;
+
+/// What is to happen once the request has been applied.
+#[derive(Default)]
+struct PostActions {
+    delay: Duration,
+    hold: Option<Hit>,
+    drop: bool,
+    answer: Option<Status>,
+    truncate: Option<usize>,
+}
+
+impl Connection {
+    /// Serves the connection to its end.
+    pub fn run(mut self) {
+        let mut reader = Reader::default();
+        loop {
+            // Before the first read there is the TLS handshake, which a paused server owes too.
+            if self.wait_while_paused().is_err() {
+                return self.transport.cut();
+            }
+            match reader.read(&mut self.transport) {
+                Ok(request) => match self.serve(&request) {
+                    Ok(()) if request.last => return self.transport.close(),
+                    Ok(()) => {}
+                    Err(Disconnected) => return self.transport.cut(),
+                },
+                Err(ReadError::Disconnected) => return self.transport.cut(),
+                Err(ReadError::Bad(status)) => return self.reject(&status),
+            }
+        }
+    }
+
+    fn serve(&mut self, request: &Request) -> Result<(), Disconnected> {
+        let server = self.server.clone();
+        let route = route::parse(&request.method, &request.uri);
+        let identity = self.identify(request);
+        let facts = facts(&route, &identity, request);
+        let entry = server.log.begin(self.describe(request, &facts));
+        self.wait_while_paused()?;
+
+        let mut after = PostActions::default();
+        for hit in server.rules.pick(&facts) {
+            server.signal.notify();
+            match hit.action() {
+                Action::Delay(time) => {
+                    let deadline = Instant::now().checked_add(*time);
+                    self.hold(deadline, || !hit.holds())?;
+                }
+                Action::Hang => self.hold(None, || !hit.holds())?,
+                Action::DropBefore => return Err(Disconnected),
+                Action::Refuse(status) => {
+                    return self.answer(entry, request, &status.into(), None);
+                }
+                Action::Answer(response) => return self.answer(entry, request, response, None),
+                Action::Garbage(bytes) => {
+                    self.transport.write(bytes)?;
+                    return Err(Disconnected);
+                }
+                Action::EndlessBody => {
+                    server.log.answered(entry, 200);
+                    return self.never_end(&hit);
+                }
+                Action::DelayAnswer(time) => after.delay = after.delay.saturating_add(*time),
+                Action::HangAfter => after.hold = Some(hit),
+                Action::DropAfter => after.drop = true,
+                Action::ApplyThen(status) => after.answer = Some(status.clone()),
+                Action::Truncate(bytes) => after.truncate = Some(*bytes),
+                // Watch faults are looked for by the streams themselves.
+                _ => {}
+            }
+        }
+
+        let answer = match (&route, &identity) {
+            // Health and version are open to everybody, as on the real server.
+            (Ok(Route::Plain(_)), Err(_)) => {
+                let anybody = Identity::anonymous();
+                route.and_then(|route| handlers::handle(&server, &route, &anybody, request))
+            }
+            (_, Err(refusal)) => Err(refusal.clone()),
+            (Err(unknown), _) => Err(unknown.clone()),
+            (Ok(route), Ok(identity)) => handlers::handle(&server, route, identity, request),
+        };
+        self.finish(entry, request, answer, &facts, after)
+    }
+
+    fn finish(
+        &mut self,
+        entry: Entry,
+        request: &Request,
+        answer: Result<Answer, Status>,
+        facts: &Facts,
+        after: PostActions,
+    ) -> Result<(), Disconnected> {
+        // Whatever happens to the answer, a watch must not stay subscribed without a stream.
+        let subscription = match &answer {
+            Ok(Answer::Watch(watch)) => watch.subscription_guard(&self.server),
+            _ => None,
+        };
+        if !after.delay.is_zero() {
+            self.hold_client(Instant::now().checked_add(after.delay), || false)?;
+        }
+        if let Some(hit) = after.hold {
+            self.hold_client(None, || !hit.holds())?;
+        }
+        if after.drop {
+            return Err(Disconnected);
+        }
+        if let Some(status) = after.answer {
+            return self.answer(entry, request, &(&status).into(), after.truncate);
+        }
+        match answer {
+            Ok(Answer::Done(response)) => self.answer(entry, request, &response, after.truncate),
+            Err(status) => self.answer(entry, request, &(&status).into(), after.truncate),
+            Ok(Answer::Watch(watch)) => {
+                self.wait_while_paused()?;
+                self.server.log.answered(entry, 200);
+                let streamed = stream::stream(self, watch, facts, after.truncate);
+                drop(subscription);
+                streamed
+            }
+        }
+    }
+
+    fn answer(
+        &mut self,
+        entry: Entry,
+        request: &Request,
+        response: &Response,
+        truncate: Option<usize>,
+    ) -> Result<(), Disconnected> {
+        self.wait_while_paused()?;
+        self.server.log.answered(entry, response.code);
+        let mut bytes = response.head(request.last);
+        let body = match request.method == Method::HEAD {
+            true => &[],
+            false => response.body.as_slice(),
+        };
+        let cut = truncate.filter(|cut| *cut < body.len());
+        bytes.extend_from_slice(&body[..cut.unwrap_or(body.len())]);
+        self.transport.write(&bytes)?;
+        match cut {
+            Some(_) => Err(Disconnected),
+            None => Ok(()),
+        }
+    }
+
+    /// Answers what could not be read as a request, and closes.
+    fn reject(&mut self, status: &Status) {
+        let response = Response::from(status);
+        let bytes = [response.head(true), response.body].concat();
+        if self.transport.write(&bytes).is_ok() {
+            self.transport.close_early();
+        }
+    }
+
+    fn never_end(&mut self, hit: &Hit) -> Result<(), Disconnected> {
+        self.transport.write(&chunked_head(200))?;
+        let filler = chunk(&[b' '; 16 * 1024]);
+        while hit.holds() {
+            self.transport.write(&filler)?;
+            // Endless, but not at the price of a core.
+            let pause = Instant::now() + Duration::from_millis(1);
+            self.hold_client(Some(pause), || !hit.holds())?;
+        }
+        self.transport.write(&chunk(&[]))
+    }
+
+    fn identify(&self, request: &Request) -> Result<Identity, Status> {
+        let certificate = self.transport.client_certificate();
+        let certified =
+            certificate.zip(self.server.tls.as_ref()).and_then(|(certificate, tls)| tls.user_of(certificate));
+        let users = &self.server.users;
+        users.authenticate(&request.headers, certified.as_deref())
+    }
+
+    fn describe(&self, request: &Request, facts: &Facts) -> RequestLog {
+        RequestLog {
+            at: Instant::now(),
+            connection: self.number,
+            method: request.method.to_string(),
+            path: request.uri.path().to_owned(),
+            query: request.uri.query().unwrap_or_default().to_owned(),
+            verb: facts.verb,
+            resource: facts.resource,
+            namespace: facts.namespace.clone(),
+            name: facts.name.clone(),
+            user: facts.user.clone(),
+            user_agent: request.header("user-agent").map(str::to_owned),
+            status: None,
+        }
+    }
+}
+
+fn facts(route: &Result<Route, Status>, identity: &Result<Identity, Status>, request: &Request) -> Facts {
+    let user = identity.as_ref().ok().and_then(|it| it.name.clone());
+    let Ok(Route::Resource(call)) = route else {
+        return Facts { user, ..Facts::default() };
+    };
+    let name = match call.verb {
+        Verb::Create => serde_json::from_slice::<serde_json::Value>(&request.body)
+            .ok()
+            .and_then(|body| Some(body["metadata"]["name"].as_str()?.to_owned())),
+        Verb::List | Verb::Watch => call.selected_name(),
+        _ => call.name.clone(),
+    };
+    Facts { verb: Some(call.verb), resource: Some(call.api.resource), namespace: call.namespace.clone(), name, user }
+}

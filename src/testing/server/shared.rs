@@ -1,0 +1,88 @@
+//! What all threads of a server share.
+
+use std::collections::HashMap;
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+use parking_lot::Mutex;
+
+use crate::testing::fault::rules::Rules;
+use crate::testing::server::log::Log;
+use crate::testing::server::users::Users;
+use crate::testing::store::table::{Snapshot, Store};
+use crate::testing::wire::signal::Signal;
+use crate::testing::wire::tls::Tls;
+
+/// How a watch tells that its resource version is too old.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ExpiredWatch {
+    /// As an ERROR event with code 410 in a stream with HTTP status 200, as the real server's watch
+    /// cache does it.
+    #[default]
+    Event,
+    /// As HTTP status 410.
+    Status,
+}
+
+/// What all threads of a server share.
+pub(crate) struct Server {
+    pub store: Mutex<Store>,
+    pub users: Users,
+    pub rules: Rules,
+    pub log: Log,
+    pub tls: Option<Tls>,
+    pub expired: ExpiredWatch,
+    pub paused: AtomicBool,
+    /// Rung when a flag changes or a fault hits.
+    pub signal: Arc<Signal>,
+    /// Second handles to the open sockets, to cut them off.
+    pub sockets: Mutex<HashMap<u64, TcpStream>>,
+    pub connections: AtomicU64,
+}
+
+impl Server {
+    pub fn new(store: Store, users: Users, tls: Option<Tls>, expired: ExpiredWatch) -> Server {
+        Server {
+            store: Mutex::new(store),
+            users,
+            rules: Rules::default(),
+            log: Log::default(),
+            tls,
+            expired,
+            paused: AtomicBool::new(false),
+            signal: Arc::default(),
+            sockets: Mutex::default(),
+            connections: AtomicU64::new(0),
+        }
+    }
+
+    /// Makes every thread look at the flags and at its connection.
+    pub fn wake(&self) {
+        self.signal.notify();
+        self.store.lock().wake_watchers();
+    }
+
+    /// Cuts every open connection.
+    pub fn disconnect_all(&self) {
+        self.cut_sockets();
+        self.wake();
+    }
+
+    /// Goes back to a snapshot; the connections are cut first, lest a watch end in order.
+    pub fn restore(&self, snapshot: &Snapshot) {
+        let mut store = self.store.lock();
+        self.cut_sockets();
+        store.restore(snapshot);
+        drop(store);
+        self.wake();
+    }
+
+    fn cut_sockets(&self) {
+        for socket in self.sockets.lock().values() {
+            // The client may have been faster.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Streaming a watch: one JSON event a line, each flushed as it happens.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError};
+use serde_json::{Value, json};
+
+use crate::testing::fault::kind::{Action, Facts};
+use crate::testing::fault::rules::Hit;
+use crate::testing::object::resource::Api;
+use crate::testing::server::connection::Connection;
+use crate::testing::server::handlers::{Opening, Watch};
+use crate::testing::server::shared::Server;
+use crate::testing::store::history::{Change, ChangeKind, WatchMessage};
+use crate::testing::wire::http::{chunk, chunked_head};
+
+use crate::testing::object::validate;
+use crate::testing::wire::transport::Disconnected;
+
+/// How often a quiet stream looks whether its client is still there.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
+/// Messages that a stream takes out of its mailbox ahead of sending. What is more stays there, and
+/// counts against the mailbox's limit.
+const QUEUE_LIMIT: usize = 1000;
+const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Ends a subscription when the stream does, however it ends.
+pub(crate) struct SubscriptionGuard {
+    server: Arc<Server>,
+    id: u64,
+}
+
+struct Stream<'a> {
+    connection: &'a mut Connection,
+    api: &'static Api,
+    facts: &'a Facts,
+    bookmarks: bool,
+    /// What has arrived and when, but is not sent yet.
+    queue: VecDeque<(Instant, WatchMessage)>,
+    /// Events sent.
+    sent: u64,
+    /// The decision of each watch fault for this stream, which it takes once.
+    decided: HashMap<u64, Option<Hit>>,
+    /// Bytes of events that may still go out.
+    budget: Option<usize>,
+}
+
+/// What the watch faults make of the stream at the moment.
+#[derive(Default)]
+struct Orders {
+    stalled: bool,
+    close: bool,
+    cut: bool,
+    delay: Duration,
+    bytes: Vec<Vec<u8>>,
+}
+
+impl Watch {
+    pub fn subscription_guard(&self, server: &Arc<Server>) -> Option<SubscriptionGuard> {
+        match &self.opening {
+            Opening::Failed(_) => None,
+            Opening::Subscribed(subscription) => {
+                Some(SubscriptionGuard { server: server.clone(), id: subscription.id })
+            }
+        }
+    }
+}
+
+impl Drop for SubscriptionGuard {
+    fn drop(&mut self) {
+        self.server.store.lock().unsubscribe(self.id);
+    }
+}
+
+/// Streams until the watch ends in order (`Ok`: the connection can be used again) or not.
+pub(crate) fn stream(
+    connection: &mut Connection,
+    watch: Watch,
+    facts: &Facts,
+    truncate: Option<usize>,
+) -> Result<(), Disconnected> {
+    let deadline = watch.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    connection.transport.write(&chunked_head(200))?;
+    let mut stream = Stream {
+        connection,
+        api: watch.api,
+        facts,
+        bookmarks: watch.bookmarks,
+        queue: VecDeque::new(),
+        sent: 0,
+        decided: HashMap::new(),
+        budget: truncate,
+    };
+    match watch.opening {
+        Opening::Failed(status) => {
+            stream.send_event("ERROR", &status.to_json())?;
+            stream.finish()
+        }
+        Opening::Subscribed(subscription) => {
+            let now = Instant::now();
+            let backlog = subscription.backlog.into_iter().map(WatchMessage::Change);
+            stream.queue.extend(backlog.map(|message| (now, message)));
+            stream.run(subscription.id, &subscription.messages, deadline)
+        }
+    }
+}
+
+impl Stream<'_> {
+    fn run(mut self, id: u64, mailbox: &Receiver<WatchMessage>, deadline: Option<Instant>) -> Result<(), Disconnected> {
+        let server = self.connection.server.clone();
+        let mut next_bookmark = Instant::now() + BOOKMARK_INTERVAL;
+        let mut ended = false;
+        loop {
+            self.connection.check()?;
+            self.connection.wait_while_paused()?;
+            let orders = self.consult_faults();
+            if orders.cut {
+                return Err(Disconnected);
+            }
+            for bytes in &orders.bytes {
+                self.send(bytes)?;
+            }
+            if orders.close {
+                return self.finish();
+            }
+            let now = Instant::now();
+            let mut wake = now + LOOK_AGAIN;
+            if !orders.stalled {
+                // One at a time: the faults are asked again before the next.
+                match self.queue.pop_front() {
+                    Some((arrived, message)) if due(arrived, orders.delay) <= now => {
+                        self.deliver(&message)?;
+                        continue;
+                    }
+                    Some((arrived, message)) => {
+                        wake = wake.min(due(arrived, orders.delay));
+                        self.queue.push_front((arrived, message));
+                    }
+                    None if ended => return self.finish(),
+                    None => {}
+                }
+                if deadline.is_some_and(|deadline| deadline <= now) {
+                    return self.finish();
+                }
+                if next_bookmark <= now {
+                    server.store.lock().bookmark(Some(id));
+                    next_bookmark = now + BOOKMARK_INTERVAL;
+                }
+                wake = deadline.map_or(wake, |deadline| wake.min(deadline));
+            }
+            if ended || self.queue.len() >= QUEUE_LIMIT {
+                // What there is has to be sent first.
+                self.connection.hold_client(Some(wake), || false)?;
+                continue;
+            }
+            match mailbox.recv_deadline(wake) {
+                Ok(message) => self.queue.push_back((Instant::now(), message)),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => ended = true,
+            }
+            let room = QUEUE_LIMIT.saturating_sub(self.queue.len());
+            let more = mailbox.try_iter().take(room);
+            self.queue.extend(more.map(|message| (Instant::now(), message)));
+        }
+    }
+
+    fn deliver(&mut self, message: &WatchMessage) -> Result<(), Disconnected> {
+        match message {
+            WatchMessage::Change(change) => self.send_change(change),
+            WatchMessage::Bookmark(revision) if self.bookmarks => {
+                let bookmark = json!({
+                    "kind": self.api.kind,
+                    "apiVersion": self.api.api_version(),
+                    "metadata": {"resourceVersion": revision.to_string()},
+                });
+                self.send_event("BOOKMARK", &bookmark)
+            }
+            WatchMessage::Bookmark(_) | WatchMessage::Wake => Ok(()),
+        }
+    }
+
+    fn send_change(&mut self, change: &Change) -> Result<(), Disconnected> {
+        let kind = match change.kind {
+            ChangeKind::Added => "ADDED",
+            ChangeKind::Modified => "MODIFIED",
+            ChangeKind::Deleted => "DELETED",
+        };
+        self.send_event(kind, &validate::present(self.api, &change.object))
+    }
+
+    fn send_event(&mut self, kind: &str, object: &Value) -> Result<(), Disconnected> {
+        // By hand, because clients expect the type first.
+        let line = format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n");
+        self.send(line.as_bytes())?;
+        self.sent += 1;
+        Ok(())
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> Result<(), Disconnected> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let whole = chunk(bytes);
+        if let Some(budget) = &mut self.budget {
+            if *budget < bytes.len() {
+                let overhead = whole.len() - bytes.len() - "\r\n".len();
+                let part = &whole[..overhead + *budget];
+                self.connection.transport.write(part)?;
+                return Err(Disconnected);
+            }
+            *budget -= bytes.len();
+        }
+        self.connection.transport.write(&whole)
+    }
+
+    fn finish(self) -> Result<(), Disconnected> {
+        self.connection.transport.write(&chunk(&[]))
+    }
+
+    fn consult_faults(&mut self) -> Orders {
+        let mut orders = Orders::default();
+        let server = self.connection.server.clone();
+        for rule in server.rules.for_stream(self.facts) {
+            if self.sent < rule.after_events() {
+                continue;
+            }
+            let first_look = !self.decided.contains_key(&rule.id);
+            let hit = self.decided.entry(rule.id).or_insert_with(|| rule.decide());
+            let Some(hit) = hit else { continue };
+            if first_look {
+                server.signal.notify();
+            }
+            match hit.action() {
+                Action::StallWatch => orders.stalled |= hit.holds(),
+                Action::CloseWatch => orders.close = true,
+                Action::CutWatch => orders.cut = true,
+                Action::WatchBytes(bytes) if first_look => orders.bytes.push(bytes.clone()),
+                Action::DelayEvents(time) => orders.delay = orders.delay.saturating_add(*time),
+                _ => {}
+            }
+        }
+        orders
+    }
+}
+
+fn due(arrived: Instant, delay: Duration) -> Instant {
+    // A delay beyond all time is as good as a year.
+    arrived.checked_add(delay).unwrap_or(arrived + Duration::from_secs(365 * 24 * 3600))
+}

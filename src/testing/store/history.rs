@@ -1,0 +1,146 @@
+//! What has changed, and who is told of it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use serde_json::Value;
+
+use crate::testing::object::key::{Filter, Key};
+
+/// Messages that a watcher may leave unread before it is dropped, so that a stalled client costs
+/// bounded memory.
+const MAILBOX_LIMIT: usize = 10_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChangeKind {
+    Added,
+    Modified,
+    Deleted,
+}
+
+/// One write, as watchers see it.
+#[derive(Debug)]
+pub(crate) struct Change {
+    pub revision: u64,
+    pub kind: ChangeKind,
+    pub key: Key,
+    pub object: Arc<Value>,
+}
+
+/// What the store sends to a watch.
+#[derive(Clone, Debug)]
+pub(crate) enum WatchMessage {
+    Change(Arc<Change>),
+    /// Everything up to this revision has been mailed.
+    Bookmark(u64),
+    /// Look at the faults again.
+    Wake,
+}
+
+/// A watch that has begun.
+#[derive(Debug)]
+pub(crate) struct Subscription {
+    pub id: u64,
+    /// What was there before the first message.
+    pub backlog: Vec<Arc<Change>>,
+    /// Disconnects when the watch is to end.
+    pub messages: Receiver<WatchMessage>,
+}
+
+/// The history needed for a watch is gone.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct TooOld {
+    pub requested: u64,
+    pub oldest: u64,
+}
+
+struct Watcher {
+    id: u64,
+    filter: Filter,
+    /// Only later changes are of interest; may lie in the future.
+    after: u64,
+    mailbox: Sender<WatchMessage>,
+}
+
+/// The latest changes, and the watches that are told of the next.
+pub(crate) struct History {
+    changes: VecDeque<Arc<Change>>,
+    limit: usize,
+    /// Changes up to here can no longer be told one by one.
+    compacted: u64,
+    watchers: Vec<Watcher>,
+    next_watcher: u64,
+}
+
+impl History {
+    /// A history of at most `limit` changes that begins after `revision`.
+    pub fn new(revision: u64, limit: usize) -> History {
+        History { changes: VecDeque::new(), limit, compacted: revision, watchers: Vec::new(), next_watcher: 0 }
+    }
+
+    /// Appends a change, and mails it to whom it concerns.
+    pub fn publish(&mut self, change: Arc<Change>) {
+        self.watchers.retain(|watcher| {
+            if watcher.after >= change.revision || !watcher.filter.matches(&change.key) {
+                return true;
+            }
+            watcher.mailbox.len() < MAILBOX_LIMIT && watcher.mailbox.send(WatchMessage::Change(change.clone())).is_ok()
+        });
+        self.changes.push_back(change);
+        while self.changes.len() > self.limit {
+            if let Some(oldest) = self.changes.pop_front() {
+                self.compacted = oldest.revision;
+            }
+        }
+    }
+
+    /// The remembered changes after a revision.
+    pub fn since(&self, revision: u64, filter: &Filter) -> Result<Vec<Arc<Change>>, TooOld> {
+        if revision < self.compacted {
+            return Err(TooOld { requested: revision, oldest: self.compacted });
+        }
+        let later = self.changes.iter().filter(|change| change.revision > revision && filter.matches(&change.key));
+        Ok(later.cloned().collect())
+    }
+
+    /// Mails every change from now on that is later than `after`, which may lie in the future.
+    pub fn subscribe(&mut self, filter: Filter, after: u64, backlog: Vec<Arc<Change>>) -> Subscription {
+        let (mailbox, messages) = unbounded();
+        let id = self.next_watcher;
+        self.next_watcher += 1;
+        self.watchers.push(Watcher { id, filter, after, mailbox });
+        Subscription { id, backlog, messages }
+    }
+
+    pub fn unsubscribe(&mut self, id: u64) {
+        self.watchers.retain(|watcher| watcher.id != id);
+    }
+
+    /// Ends every watch.
+    pub fn unsubscribe_all(&mut self) {
+        self.watchers.clear();
+    }
+
+    /// Mails a bookmark to one watch, or to all.
+    pub fn bookmark(&self, id: Option<u64>, revision: u64) {
+        for watcher in &self.watchers {
+            if id.is_none_or(|id| id == watcher.id) && watcher.after <= revision {
+                // The receiver is gone when the watch is just ending.
+                let _ = watcher.mailbox.send(WatchMessage::Bookmark(revision));
+            }
+        }
+    }
+
+    pub fn wake(&self) {
+        for watcher in &self.watchers {
+            let _ = watcher.mailbox.send(WatchMessage::Wake);
+        }
+    }
+
+    /// Forgets everything up to `revision`.
+    pub fn compact(&mut self, revision: u64) {
+        self.changes.clear();
+        self.compacted = revision;
+    }
+}

@@ -1,0 +1,314 @@
+//! The objects and their versions, with the semantics of a kube-apiserver on etcd.
+//!
+//! Nothing here knows of HTTP: refusals are plain facts, worded elsewhere.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use serde_json::{Value, json};
+
+use crate::testing::object::key::{Filter, Key};
+use crate::testing::object::refusal::Refusal;
+use crate::testing::object::status::Cause;
+use crate::testing::store::history::{Change, ChangeKind, History, Subscription, TooOld};
+
+/// etcd's counter is past the start-up writes by the time anybody sees it.
+const FIRST_REVISION: u64 = 1000;
+
+/// What DELETE may demand of the object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Preconditions {
+    pub uid: Option<String>,
+    pub resource_version: Option<String>,
+}
+
+/// How a PUT treats an object of its kind.
+pub(crate) struct UpdateRules<'a> {
+    pub unconditional: bool,
+    pub create: bool,
+    /// Asked once the version is accepted, as on the real server.
+    pub validate: &'a dyn Fn(&Value) -> Vec<Cause>,
+}
+
+/// What a store held at one moment, to come back to with
+/// [`ApiServer::restore`](crate::testing::ApiServer::restore). Cheap to clone.
+#[derive(Clone)]
+pub struct Snapshot {
+    revision: u64,
+    objects: BTreeMap<Key, Arc<Value>>,
+    namespaces: BTreeSet<String>,
+}
+
+pub(crate) struct Store {
+    state: Snapshot,
+    history: History,
+}
+
+impl Snapshot {
+    /// The store's revision when the snapshot was taken.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot")
+            .field("revision", &self.revision)
+            .field("objects", &self.objects.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    pub fn new(namespaces: BTreeSet<String>, history_limit: usize) -> Store {
+        Store {
+            state: Snapshot { revision: FIRST_REVISION, objects: BTreeMap::new(), namespaces },
+            history: History::new(FIRST_REVISION, history_limit),
+        }
+    }
+
+    pub fn revision(&self) -> u64 {
+        self.state.revision
+    }
+
+    pub fn add_namespace(&mut self, name: &str) {
+        self.state.namespaces.insert(name.to_owned());
+    }
+
+    pub fn get(&self, key: &Key) -> Option<Arc<Value>> {
+        self.state.objects.get(key).cloned()
+    }
+
+    pub fn list(&self, filter: &Filter) -> Vec<Arc<Value>> {
+        self.matching(filter).map(|(_, object)| object.clone()).collect()
+    }
+
+    pub fn create(
+        &mut self,
+        key: Key,
+        object: Value,
+        validate: &dyn Fn(&Value) -> Vec<Cause>,
+    ) -> Result<Arc<Value>, Refusal> {
+        self.check_namespace(&key)?;
+        check_causes(validate(&object))?;
+        // The real server ignores a version here that it cannot read.
+        if version_of(&object).is_ok_and(|version| version != 0) {
+            return Err(Refusal::VersionOnCreate);
+        }
+        if self.state.objects.contains_key(&key) {
+            return Err(Refusal::AlreadyExists);
+        }
+        Ok(self.insert(key, object))
+    }
+
+    /// The object, and whether it was created.
+    pub fn update(
+        &mut self,
+        key: Key,
+        mut object: Value,
+        rules: &UpdateRules<'_>,
+    ) -> Result<(Arc<Value>, bool), Refusal> {
+        self.check_namespace(&key)?;
+        let stored = self.get(&key);
+        let found = stored.as_deref().map_or("", uid_of);
+        let wanted = uid_of(&object);
+        if !wanted.is_empty() && wanted != found {
+            return Err(Refusal::WrongUid { wanted: wanted.to_owned(), found: found.to_owned() });
+        }
+        if stored.is_none() && !rules.create {
+            return Err(Refusal::NotFound);
+        }
+        let version = version_of(&object).map_err(Refusal::VersionUnreadable)?;
+        let Some(stored) = stored else {
+            check_causes((rules.validate)(&object))?;
+            return Ok((self.insert(key, object), true));
+        };
+        if version == 0 && !rules.unconditional {
+            return Err(Refusal::VersionMissing);
+        }
+        if version != 0 && version_of(&stored) != Ok(version) {
+            return Err(Refusal::Stale);
+        }
+        check_causes((rules.validate)(&object))?;
+        for field in ["uid", "creationTimestamp", "resourceVersion"] {
+            object["metadata"][field] = stored["metadata"][field].clone();
+        }
+        // etcd is not written to when nothing has changed, so nobody learns of it.
+        if object == *stored {
+            return Ok((stored, false));
+        }
+        Ok((self.replace(key, object), false))
+    }
+
+    /// The object as it was last, under the version of its deletion.
+    pub fn delete(&mut self, key: &Key, preconditions: &Preconditions) -> Result<Arc<Value>, Refusal> {
+        let mut object = Value::clone(&*self.get(key).ok_or(Refusal::NotFound)?);
+        for (what, wanted, field, hint) in [
+            ("UID", &preconditions.uid, "uid", "The object might have been deleted and then recreated"),
+            (
+                "ResourceVersion",
+                &preconditions.resource_version,
+                "resourceVersion",
+                "The object might have been modified",
+            ),
+        ] {
+            let found = object["metadata"][field].as_str().unwrap_or_default();
+            if let Some(wanted) = wanted.as_ref().filter(|wanted| *wanted != found) {
+                return Err(Refusal::Precondition(format!(
+                    "the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). {hint}"
+                )));
+            }
+        }
+        self.state.objects.remove(key);
+        self.stamp(&mut object);
+        let object = Arc::new(object);
+        self.publish(ChangeKind::Deleted, key.clone(), object.clone());
+        Ok(object)
+    }
+
+    /// Writes without any of the rules: what the operator's hand does.
+    pub fn force(&mut self, key: Key, mut object: Value) -> Arc<Value> {
+        if !object.is_object() {
+            object = json!({});
+        }
+        if !object["metadata"].is_object() {
+            object["metadata"] = json!({});
+        }
+        object["metadata"]["name"] = json!(key.name);
+        object["metadata"]["namespace"] = json!(key.namespace);
+        match self.get(&key) {
+            None => self.insert(key, object),
+            Some(stored) => {
+                for field in ["uid", "creationTimestamp"] {
+                    if object["metadata"][field].is_null() {
+                        object["metadata"][field] = stored["metadata"][field].clone();
+                    }
+                }
+                object["metadata"]["resourceVersion"] = stored["metadata"]["resourceVersion"].clone();
+                if object == *stored {
+                    return stored;
+                }
+                self.replace(key, object)
+            }
+        }
+    }
+
+    pub fn advance(&mut self, by: u64) {
+        self.state.revision = self.state.revision.saturating_add(by);
+    }
+
+    pub fn compact(&mut self) {
+        self.history.compact(self.state.revision);
+    }
+
+    pub fn snapshot(&self) -> Snapshot {
+        self.state.clone()
+    }
+
+    pub fn restore(&mut self, snapshot: &Snapshot) {
+        self.state = snapshot.clone();
+        self.history.unsubscribe_all();
+        self.compact();
+    }
+
+    /// Begins a watch. Without `after` it opens with what is there now.
+    pub fn subscribe(&mut self, filter: Filter, after: Option<u64>) -> Result<Subscription, TooOld> {
+        let backlog = match after {
+            Some(after) => self.history.since(after, &filter)?,
+            None => self
+                .matching(&filter)
+                .map(|(key, object)| {
+                    Arc::new(Change {
+                        revision: version_of(object).unwrap_or_default(),
+                        kind: ChangeKind::Added,
+                        key: key.clone(),
+                        object: object.clone(),
+                    })
+                })
+                .collect(),
+        };
+        let after = after.unwrap_or_default();
+        Ok(self.history.subscribe(filter, after, backlog))
+    }
+
+    pub fn unsubscribe(&mut self, id: u64) {
+        self.history.unsubscribe(id);
+    }
+
+    /// Mails a bookmark to one watch, or to all.
+    pub fn bookmark(&self, id: Option<u64>) {
+        self.history.bookmark(id, self.state.revision);
+    }
+
+    pub fn wake_watchers(&self) {
+        self.history.wake();
+    }
+
+    fn matching<'a>(&'a self, filter: &'a Filter) -> impl Iterator<Item = (&'a Key, &'a Arc<Value>)> {
+        self.state.objects.iter().filter(|(key, _)| filter.matches(key))
+    }
+
+    fn check_namespace(&self, key: &Key) -> Result<(), Refusal> {
+        match self.state.namespaces.contains(&key.namespace) {
+            true => Ok(()),
+            false => Err(Refusal::NamespaceNotFound),
+        }
+    }
+
+    fn insert(&mut self, key: Key, mut object: Value) -> Arc<Value> {
+        object["metadata"]["uid"] = json!(random_uid());
+        object["metadata"]["creationTimestamp"] =
+            json!(humantime::format_rfc3339_seconds(SystemTime::now()).to_string());
+        self.commit(ChangeKind::Added, key, object)
+    }
+
+    fn replace(&mut self, key: Key, object: Value) -> Arc<Value> {
+        self.commit(ChangeKind::Modified, key, object)
+    }
+
+    fn commit(&mut self, kind: ChangeKind, key: Key, mut object: Value) -> Arc<Value> {
+        self.stamp(&mut object);
+        let object = Arc::new(object);
+        self.state.objects.insert(key.clone(), object.clone());
+        self.publish(kind, key, object.clone());
+        object
+    }
+
+    fn stamp(&mut self, object: &mut Value) {
+        self.state.revision += 1;
+        object["metadata"]["resourceVersion"] = json!(self.state.revision.to_string());
+    }
+
+    fn publish(&mut self, kind: ChangeKind, key: Key, object: Arc<Value>) {
+        self.history.publish(Arc::new(Change { revision: self.state.revision, kind, key, object }));
+    }
+}
+
+fn check_causes(causes: Vec<Cause>) -> Result<(), Refusal> {
+    match causes.is_empty() {
+        true => Ok(()),
+        false => Err(Refusal::Invalid(causes)),
+    }
+}
+
+fn uid_of(object: &Value) -> &str {
+    object["metadata"]["uid"].as_str().unwrap_or_default()
+}
+
+/// Zero stands for no version, as on the real server.
+fn version_of(object: &Value) -> Result<u64, String> {
+    match object["metadata"]["resourceVersion"].as_str() {
+        None | Some("") => Ok(0),
+        Some(text) => text.parse().map_err(|_| format!("strconv.ParseUint: parsing {text:?}: invalid syntax")),
+    }
+}
+
+/// A version 4 UUID (RFC 9562).
+fn random_uid() -> String {
+    let bits = fastrand::u128(..) & !(0xf << 76) & !(0x3 << 62) | (0x4 << 76) | (0x2 << 62);
+    let hex = format!("{bits:032x}");
+    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}

@@ -1,0 +1,6 @@
+//! How bytes come and go.
+
+pub(crate) mod http;
+pub(crate) mod signal;
+pub(crate) mod tls;
+pub(crate) mod transport;

@@ -1,0 +1,216 @@
+//! HTTP/1.1 on one connection: reading requests and rendering answers.
+//!
+//! Parsing is ureq-proto's. Answers are rendered by hand, because faults must be able to spoil
+//! every byte of them.
+
+use serde_json::Value;
+use ureq_proto::http::{HeaderMap, Method, Request as Head, StatusCode, Uri, Version, header};
+use ureq_proto::server::{RecvRequestResult, Reply};
+
+use crate::testing::object::status::Status;
+use crate::testing::wire::transport::{Disconnected, Transport};
+
+/// The limit of the real server for a request's body.
+pub(crate) const BODY_LIMIT: usize = 3 * 1024 * 1024;
+const HEAD_LIMIT: usize = 64 * 1024;
+
+pub(crate) struct Request {
+    pub method: Method,
+    pub uri: Uri,
+    pub headers: HeaderMap,
+    pub body: Vec<u8>,
+    /// Whether the connection is to end after the answer.
+    pub last: bool,
+}
+
+pub(crate) enum ReadError {
+    Disconnected,
+    /// Not HTTP, or too much of it: answer this and close.
+    Bad(Status),
+}
+
+/// An answer with a body of known length.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Response {
+    pub code: u16,
+    pub content_type: String,
+    pub body: Vec<u8>,
+    /// Seconds.
+    pub retry_after: Option<u64>,
+}
+
+/// Reads requests from a connection, one after the other.
+#[derive(Default)]
+pub(crate) struct Reader {
+    /// Read, but not yet used.
+    pending: Vec<u8>,
+}
+
+impl From<Disconnected> for ReadError {
+    fn from(_: Disconnected) -> ReadError {
+        ReadError::Disconnected
+    }
+}
+
+impl Request {
+    pub fn header(&self, name: impl header::AsHeaderName) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+}
+
+impl Response {
+    pub fn json(code: u16, body: &Value) -> Response {
+        Response {
+            code,
+            content_type: "application/json".to_owned(),
+            body: body.to_string().into_bytes(),
+            retry_after: None,
+        }
+    }
+
+    pub fn text(code: u16, body: &str) -> Response {
+        Response {
+            code,
+            content_type: "text/plain; charset=utf-8".to_owned(),
+            body: body.as_bytes().to_vec(),
+            retry_after: None,
+        }
+    }
+
+    /// The bytes of status line and headers.
+    pub fn head(&self, last: bool) -> Vec<u8> {
+        let mut head = format!(
+            "{}content-type: {}\r\ncontent-length: {}\r\n",
+            status_line(self.code),
+            self.content_type.replace(['\r', '\n'], " "),
+            self.body.len()
+        );
+        if let Some(seconds) = self.retry_after {
+            head.push_str(&format!("retry-after: {seconds}\r\n"));
+        }
+        if last {
+            head.push_str("connection: close\r\n");
+        }
+        head.push_str("\r\n");
+        head.into_bytes()
+    }
+}
+
+impl From<&Status> for Response {
+    fn from(status: &Status) -> Response {
+        Response { retry_after: status.retry_after_seconds(), ..Response::json(status.code, &status.to_json()) }
+    }
+}
+
+/// The head of an answer whose body comes in [`chunk`]s.
+pub(crate) fn chunked_head(code: u16) -> Vec<u8> {
+    format!("{}content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n", status_line(code)).into_bytes()
+}
+
+/// An empty chunk ends the body.
+pub(crate) fn chunk(data: &[u8]) -> Vec<u8> {
+    let mut chunk = format!("{:x}\r\n", data.len()).into_bytes();
+    chunk.extend_from_slice(data);
+    chunk.extend_from_slice(b"\r\n");
+    chunk
+}
+
+impl Reader {
+    pub fn read(&mut self, transport: &mut Transport) -> Result<Request, ReadError> {
+        let mut reply = Reply::new().map_err(malformed)?;
+        let head = loop {
+            let (used, head) = reply.try_request(&self.pending).map_err(malformed)?;
+            self.pending.drain(..used);
+            match head {
+                Some(head) => break head,
+                None if self.pending.len() >= HEAD_LIMIT => {
+                    let message = "request header fields too large";
+                    return Err(ReadError::Bad(Status::new(431, "", message)));
+                }
+                None => self.fill(transport)?,
+            }
+        };
+        let too_large = || ReadError::Bad(Status::body_too_large(BODY_LIMIT));
+        if announced_length(&head).is_some_and(|length| length > BODY_LIMIT as u64) {
+            return Err(too_large());
+        }
+        let mut body = Vec::new();
+        // ureq-proto takes a POST without any length for a chunked one; for the real server it is
+        // a POST without a body.
+        let has_body =
+            [header::TRANSFER_ENCODING, header::CONTENT_LENGTH].iter().any(|name| head.headers().contains_key(name));
+        let receive = match reply.proceed().filter(|_| has_body) {
+            None | Some(RecvRequestResult::ProvideResponse(_)) => None,
+            Some(RecvRequestResult::RecvBody(receive)) => Some(receive),
+            Some(RecvRequestResult::Send100(ask)) => {
+                let mut line = [0; 64];
+                let (length, receive) = ask.accept(&mut line).map_err(malformed)?;
+                transport.write(&line[..length])?;
+                Some(receive)
+            }
+        };
+        if let Some(mut receive) = receive {
+            let mut buffer = [0; 4096];
+            while !receive.is_ended() {
+                let (used, length) = receive.read(&self.pending, &mut buffer).map_err(malformed)?;
+                self.pending.drain(..used);
+                body.extend_from_slice(&buffer[..length]);
+                if body.len() > BODY_LIMIT {
+                    return Err(too_large());
+                }
+                if used == 0 && !receive.is_ended() {
+                    // A chunk's head or trailer is short; what is not does not end.
+                    if self.pending.len() >= HEAD_LIMIT {
+                        return Err(malformed("chunk without end"));
+                    }
+                    self.fill(transport)?;
+                }
+            }
+        }
+        let (head, ()) = head.into_parts();
+        Ok(Request {
+            last: wants_close(&head.headers, head.version),
+            method: head.method,
+            uri: head.uri,
+            headers: head.headers,
+            body,
+        })
+    }
+
+    fn fill(&mut self, transport: &mut Transport) -> Result<(), Disconnected> {
+        let mut buffer = [0; 8192];
+        match transport.read(&mut buffer)? {
+            0 => Err(Disconnected),
+            length => {
+                self.pending.extend_from_slice(&buffer[..length]);
+                Ok(())
+            }
+        }
+    }
+}
+
+fn malformed(why: impl std::fmt::Display) -> ReadError {
+    ReadError::Bad(Status::bad_request(format!("malformed request: {why}")))
+}
+
+fn announced_length(head: &Head<()>) -> Option<u64> {
+    let value = head.headers().get(header::CONTENT_LENGTH)?;
+    value.to_str().ok()?.trim().parse().ok()
+}
+
+fn wants_close(headers: &HeaderMap, version: Version) -> bool {
+    let listed = |token: &str| {
+        headers
+            .get_all(header::CONNECTION)
+            .iter()
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| value.split(','))
+            .any(|item| item.trim().eq_ignore_ascii_case(token))
+    };
+    listed("close") || (version == Version::HTTP_10 && !listed("keep-alive"))
+}
+
+fn status_line(code: u16) -> String {
+    let reason = StatusCode::from_u16(code).ok().and_then(|status| status.canonical_reason()).unwrap_or("Unknown");
+    format!("HTTP/1.1 {code} {reason}\r\n")
+}

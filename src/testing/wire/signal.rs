@@ -1,0 +1,37 @@
+//! Waking threads that wait for a flag to change.
+
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+/// Whoever changes a flag that others wait for notifies them afterwards.
+#[derive(Debug, Default)]
+pub(crate) struct Signal {
+    lock: Mutex<()>,
+    notified: Condvar,
+}
+
+impl Signal {
+    pub fn notify(&self) {
+        // Taking the lock keeps a waiter from missing the ring between its look and its sleep.
+        drop(self.lock.lock());
+        self.notified.notify_all();
+    }
+
+    /// Whether `done` came true within `timeout`.
+    pub fn wait(&self, timeout: Duration, done: impl Fn() -> bool) -> bool {
+        let deadline = Instant::now().checked_add(timeout);
+        let mut lock = self.lock.lock();
+        while !done() {
+            match deadline {
+                None => self.notified.wait(&mut lock),
+                Some(deadline) => {
+                    if self.notified.wait_until(&mut lock, deadline).timed_out() {
+                        return done();
+                    }
+                }
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,88 @@
+//! Certificates of the server's own making, valid for this run only.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+use rustls::ServerConfig;
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::server::WebPkiClientVerifier;
+
+const NAMES: [&str; 4] = ["127.0.0.1", "localhost", "kubernetes.default", "kubernetes.default.svc"];
+
+/// A certificate with its private key, both as PEM.
+pub(crate) struct Pair {
+    pub certificate: String,
+    pub key: String,
+}
+
+pub(crate) struct Tls {
+    pub config: Arc<ServerConfig>,
+    pub ca_pem: String,
+    issuer: Issuer<'static, KeyPair>,
+    /// The client certificates that were issued, by their DER. Looking them up spares us an X.509
+    /// parser for the sake of one name.
+    clients: Mutex<HashMap<Vec<u8>, String>>,
+}
+
+impl Tls {
+    pub fn new() -> io::Result<Tls> {
+        let key = KeyPair::generate().map_err(io::Error::other)?;
+        let mut params = named("leasehold testing CA")?;
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let ca = params.self_signed(&key).map_err(io::Error::other)?;
+        let issuer = Issuer::new(params, key);
+
+        let key = KeyPair::generate().map_err(io::Error::other)?;
+        let mut params = named("kube-apiserver")?;
+        params.subject_alt_names =
+            CertificateParams::new(NAMES.map(String::from)).map_err(io::Error::other)?.subject_alt_names;
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        let certificate = params.signed_by(&key, &issuer).map_err(io::Error::other)?;
+
+        // Named, because the process may well have no default provider, or another one.
+        let provider = crate::net::tls::provider();
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(ca.der().clone()).map_err(io::Error::other)?;
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+            .allow_unauthenticated()
+            .build()
+            .map_err(io::Error::other)?;
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(io::Error::other)?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(vec![certificate.der().clone()], key)
+            .map_err(io::Error::other)?;
+        Ok(Tls { config: Arc::new(config), ca_pem: ca.pem(), issuer, clients: Mutex::default() })
+    }
+
+    /// Issues a client certificate with the user as common name.
+    pub fn issue(&self, user: &str) -> io::Result<Pair> {
+        let key = KeyPair::generate().map_err(io::Error::other)?;
+        let mut params = named(user)?;
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let certificate = params.signed_by(&key, &self.issuer).map_err(io::Error::other)?;
+        self.clients.lock().insert(certificate.der().to_vec(), user.to_owned());
+        Ok(Pair { certificate: certificate.pem(), key: key.serialize_pem() })
+    }
+
+    /// The user that a client certificate was issued to.
+    pub fn user_of(&self, certificate: &[u8]) -> Option<String> {
+        self.clients.lock().get(certificate).cloned()
+    }
+}
+
+fn named(common_name: &str) -> io::Result<CertificateParams> {
+    let mut params = CertificateParams::new(Vec::new()).map_err(io::Error::other)?;
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, common_name);
+    Ok(params)
+}

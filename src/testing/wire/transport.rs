@@ -1,0 +1,132 @@
+//! One accepted socket, in the clear or under TLS.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::{Duration, Instant};
+
+use rustls::{ServerConnection, StreamOwned};
+
+use crate::testing::wire::tls::Tls;
+
+pub(crate) enum Transport {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ServerConnection, TcpStream>>),
+}
+
+/// The connection has ended, or has to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Disconnected;
+
+impl From<io::Error> for Disconnected {
+    fn from(error: io::Error) -> Disconnected {
+        log::debug!("testing server: connection ends: {error}");
+        Disconnected
+    }
+}
+
+impl Transport {
+    /// The TLS handshake happens with the first read.
+    pub fn new(socket: TcpStream, tls: Option<&Tls>) -> Result<Transport, Disconnected> {
+        let Some(tls) = tls else {
+            return Ok(Transport::Plain(socket));
+        };
+        let session = ServerConnection::new(tls.config.clone()).map_err(io::Error::other)?;
+        Ok(Transport::Tls(Box::new(StreamOwned::new(session, socket))))
+    }
+
+    /// Zero at the end of the stream.
+    pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Disconnected> {
+        loop {
+            let read = match self {
+                Transport::Plain(socket) => socket.read(buffer),
+                Transport::Tls(stream) => stream.read(buffer),
+            };
+            match read {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                read => return Ok(read?),
+            }
+        }
+    }
+
+    /// Writes all of `bytes` through to the socket.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), Disconnected> {
+        match self {
+            Transport::Plain(socket) => socket.write_all(bytes)?,
+            Transport::Tls(stream) => {
+                stream.write_all(bytes)?;
+                stream.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the client has hung up, without waiting and without losing what it has sent.
+    pub fn is_gone(&mut self) -> bool {
+        match self {
+            Transport::Plain(socket) => without_waiting(socket, |socket| Ok(socket.peek(&mut [0])? == 0)),
+            Transport::Tls(stream) => {
+                let StreamOwned { conn, sock } = stream.as_mut();
+                without_waiting(sock, |sock| {
+                    // A farewell under TLS is data on the socket, so peeking would not do.
+                    let read = conn.read_tls(sock)?;
+                    let state = conn.process_new_packets().map_err(io::Error::other)?;
+                    Ok(read == 0 || state.peer_has_closed())
+                })
+            }
+        }
+    }
+
+    /// The client's certificate in DER, if it has shown one.
+    pub fn client_certificate(&self) -> Option<&[u8]> {
+        match self {
+            Transport::Plain(_) => None,
+            Transport::Tls(stream) => Some(stream.conn.peer_certificates()?.first()?.as_ref()),
+        }
+    }
+
+    /// Says farewell under TLS, so that the client can tell an end from a cut.
+    pub fn close(&mut self) {
+        if let Transport::Tls(stream) = self {
+            stream.conn.send_close_notify();
+            // The client may be gone already.
+            let _ = stream.flush();
+        }
+        self.cut();
+    }
+
+    /// Closes after an answer that came before the request was read in full. What is still on its
+    /// way is read for a moment, because closing over unread data would destroy the answer.
+    pub fn close_early(&mut self) {
+        let deadline = Instant::now() + Duration::from_secs(1);
+        let socket = self.socket();
+        let _ = socket.shutdown(Shutdown::Write);
+        let _ = socket.set_read_timeout(Some(Duration::from_millis(100)));
+        let mut waste = [0; 8192];
+        while Instant::now() < deadline && socket.read(&mut waste).is_ok_and(|read| read > 0) {}
+        self.cut();
+    }
+
+    /// Ends the connection without a word. Explicit, because the registry keeps a second handle
+    /// to the socket.
+    pub fn cut(&mut self) {
+        let _ = self.socket().shutdown(Shutdown::Both);
+    }
+
+    fn socket(&mut self) -> &mut TcpStream {
+        match self {
+            Transport::Plain(socket) => socket,
+            Transport::Tls(stream) => &mut stream.sock,
+        }
+    }
+}
+
+fn without_waiting(socket: &mut TcpStream, look: impl FnOnce(&mut TcpStream) -> io::Result<bool>) -> bool {
+    if socket.set_nonblocking(true).is_err() {
+        return true;
+    }
+    let gone = match look(socket) {
+        Ok(gone) => gone,
+        Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
+    };
+    socket.set_nonblocking(false).is_err() || gone
+}

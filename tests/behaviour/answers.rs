@@ -1,0 +1,274 @@
+//! What an answer may cost in memory while it is read: less than 16 MiB, whatever a server sends. And what a Lease may be.
+
+#[path = "../support/allocation.rs"]
+#[allow(dead_code, reason = "the corpora use the rest")]
+mod allocation;
+
+use std::time::Duration;
+
+use allocation::{Counting, measure};
+use leasehold::kube::{Client, ErrorKind, Kubeconfig, Method, Request};
+use leasehold::testing::{ApiServer, Fault, Resource, Verb};
+use leasehold::{LeaderElectionRecord, LeaseLock, Lock, LockErrorKind, WatchEvent, WatchStop};
+use serde_json::{Value, json};
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+const SOON: Duration = Duration::from_secs(60);
+const MOST: usize = 16 << 20;
+
+/// A text with escapes takes twice its size while it is counted, beside the answer.
+const MOST_OF_A_REFUSAL: usize = 13 << 20;
+
+const NAMESPACE: &str = "default";
+const LEASE: &str = "locked";
+
+/// The longest answer that is read at all.
+const LONGEST: usize = 4 << 20;
+
+/// The longest that is read as a Lease.
+const LONGEST_LEASE: usize = 3 << 20;
+
+fn client(server: &ApiServer) -> Client {
+    let kubeconfig = Kubeconfig::from_text(&server.kubeconfig("admin"), "/").expect("a kubeconfig");
+    Client::new(kubeconfig.client_config(None).expect("a configuration")).expect("a client")
+}
+
+fn lock(server: &ApiServer) -> LeaseLock {
+    LeaseLock::new(client(server), NAMESPACE, LEASE).expect("a lock")
+}
+
+/// What the next request is answered.
+fn answer_with(server: &ApiServer, code: u16, body: String) {
+    server.fault(Fault::replace_bytes(code, "application/json", body).first(1));
+}
+
+/// JSON of about this many bytes, never more, that takes as much memory as its form can.
+struct Shape {
+    name: &'static str,
+    make: fn(usize) -> String,
+}
+
+fn array_of(element: &str, size: usize) -> String {
+    let count = size.saturating_sub(2) / (element.len() + 1);
+    format!("[{}]", vec![element; count].join(","))
+}
+
+fn object_of(member: impl Fn(usize) -> String, size: usize) -> String {
+    let mut text = "{".to_owned();
+    for number in 0.. {
+        let member = member(number);
+        if text.len() + member.len() + 2 > size {
+            break;
+        }
+        if number > 0 {
+            text.push(',');
+        }
+        text.push_str(&member);
+    }
+    text + "}"
+}
+
+const SHAPES: &[Shape] = &[
+    Shape { name: "empty arrays", make: |size| array_of("[]", size) },
+    Shape { name: "arrays of one", make: |size| array_of("[0]", size) },
+    Shape { name: "arrays of five", make: |size| array_of("[0,0,0,0,0]", size) },
+    Shape { name: "arrays in arrays", make: |size| array_of("[[[[[[0]]]]]]", size) },
+    Shape { name: "empty objects", make: |size| array_of("{}", size) },
+    Shape { name: "objects of one", make: |size| array_of("{\"\":0}", size) },
+    Shape {
+        name: "objects of twelve",
+        make: |size| array_of(&object_of(|number| format!("\"{number:x}\":0"), 12 * 6 + 2), size),
+    },
+    Shape { name: "objects in objects", make: |size| array_of("{\"\":{\"\":{\"\":{\"\":0}}}}", size) },
+    Shape { name: "numbers", make: |size| array_of("0", size) },
+    Shape { name: "empty texts", make: |size| array_of("\"\"", size) },
+    Shape { name: "short texts", make: |size| array_of("\"x\"", size) },
+    Shape { name: "short texts with escapes", make: |size| array_of("\"\\n\"", size) },
+    Shape { name: "one object, in order", make: |size| object_of(|number| format!("\"{number:07x}\":0"), size) },
+    Shape {
+        name: "one object, in disorder",
+        make: |size| object_of(|number| format!("\"{:x}\":0", number.wrapping_mul(0x9e37_79b9) & 0xfff_ffff), size),
+    },
+    Shape { name: "one text", make: |size| format!("\"{}\"", "x".repeat(size - 2)) },
+    Shape { name: "one text with an escape", make: |size| format!("\"\\n{}\"", "x".repeat(size - 4)) },
+    Shape { name: "one text with an escape at its end", make: |size| format!("\"{}\\n\"", "x".repeat(size - 4)) },
+    Shape { name: "one text of escapes", make: |size| format!("\"{}\"", "\\n".repeat(size / 2 - 1)) },
+    Shape { name: "one key", make: |size| format!("{{\"{}\":0}}", "x".repeat(size - 6)) },
+];
+
+/// Tries each shape at the longest and at shorter sizes, down to one that is accepted. `prepare` is not measured: it makes
+/// the server's copy.
+fn try_all(longest: usize, prepare: impl Fn(String), read: impl Fn() -> bool) {
+    for Shape { name, make } in SHAPES {
+        let mut most = 0;
+        let mut size = longest;
+        loop {
+            let text = make(size);
+            assert!(text.len() <= size && text.len() + 200 > size, "{name}: {} of {size} bytes", text.len());
+            prepare(text);
+            let mut accepted = false;
+            let peak = measure(|| accepted = read()).peak;
+            assert!(peak < MOST, "{name}: {peak} bytes for {size}, accepted: {accepted}");
+            most = most.max(peak);
+            if accepted {
+                break println!("{name}: {size} bytes are read; at most {:.1} MiB", most as f64 / 1048576.0);
+            }
+            size -= size / 3;
+            assert!(size > 16 * 1024, "{name}: nothing is accepted");
+        }
+    }
+}
+
+fn lease_with(holder: &str, more: &str) -> String {
+    format!(
+        "{{\"apiVersion\":\"coordination.k8s.io/v1\",\"kind\":\"Lease\",\"metadata\":{{\"name\":\"{LEASE}\",\
+         \"namespace\":\"{NAMESPACE}\",\"uid\":\"u\",\"resourceVersion\":\"7\"}},\
+         \"spec\":{{\"holderIdentity\":\"{holder}\",\"someday\":{more}}}}}"
+    )
+}
+
+/// What a Lease takes beside what it is to hold.
+const AROUND: usize = 300;
+
+#[test]
+fn an_answer_takes_less_than_16_mib_as_json() {
+    let server = ApiServer::start().expect("an in-memory server");
+    let client = client(&server);
+    let path = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases");
+    let prepare = |text: String| answer_with(&server, 200, text);
+    try_all(LONGEST, prepare, || {
+        let request = Request { method: Method::Get, path: &path, query: &[], body: None, timeout: SOON };
+        let response = client.request(request).expect("an answer");
+        match response.json::<Value>() {
+            Ok(_) => true,
+            Err(error) => {
+                assert_eq!(error.kind(), &ErrorKind::BodyTooLarge, "{error}");
+                false
+            }
+        }
+    });
+}
+
+#[test]
+fn a_lease_takes_less_than_16_mib() {
+    let server = ApiServer::start().expect("an in-memory server");
+    let lock = lock(&server);
+    let read = || match lock.get(SOON) {
+        Ok(lease) => lease.is_some(),
+        Err(error) => {
+            assert_eq!(error.kind(), LockErrorKind::Malformed, "{error}");
+            assert!(error.to_string().contains("too much memory"), "{error}");
+            false
+        }
+    };
+    try_all(LONGEST_LEASE - AROUND, |text| answer_with(&server, 200, lease_with("a", &text)), read);
+    // The record is copied out of what is read.
+    for more in ["0".to_owned(), array_of("{\"\":0}", 40_000)] {
+        let holder = "x".repeat(LONGEST_LEASE - AROUND - more.len());
+        answer_with(&server, 200, lease_with(&holder, &more));
+        let peak = measure(|| assert!(read())).peak;
+        assert!(peak < MOST, "{peak}");
+        println!("a long holder: {:.1} MiB", peak as f64 / 1048576.0);
+    }
+}
+
+#[test]
+fn what_is_longer_than_a_lease_is_refused() {
+    let server = ApiServer::start().expect("an in-memory server");
+    let lock = lock(&server);
+    for (length, is_read) in [(LONGEST_LEASE, true), (LONGEST_LEASE + 1, false), (LONGEST, false)] {
+        let empty = lease_with("", "0").len();
+        let text = lease_with(&"x".repeat(length - empty), "0");
+        assert_eq!(text.len(), length);
+        answer_with(&server, 200, text);
+        match lock.get(SOON) {
+            Ok(_) => assert!(is_read, "{length}"),
+            Err(error) => {
+                assert!(!is_read && error.kind() == LockErrorKind::Malformed, "{error}");
+                assert!(error.to_string().contains("more than a Lease may have"), "{error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_watch_takes_less_than_16_mib() {
+    let server = ApiServer::start().expect("an in-memory server");
+    let lock = lock(&server);
+    let prepare = |text: String| {
+        let line = format!("{{\"type\":\"MODIFIED\",\"object\":{}}}\n", lease_with("a", &text));
+        server.fault(Fault::watch_bytes(line).first(1));
+    };
+    try_all(LONGEST_LEASE - AROUND - 100, prepare, || {
+        let stop = WatchStop::new();
+        let mut changed = false;
+        let ended = lock.watch(None, &stop, &mut |event| {
+            if let WatchEvent::Changed(_) = event {
+                changed = true;
+                stop.stop();
+            }
+        });
+        let kind = ended.expect_err("stopped, or refused").kind();
+        assert_eq!(kind, if changed { LockErrorKind::Interrupted } else { LockErrorKind::Malformed });
+        changed
+    });
+}
+
+#[test]
+fn a_refusal_takes_less_than_13_mib() {
+    let server = ApiServer::start().expect("an in-memory server");
+    let lock = lock(&server);
+    for Shape { name, make } in SHAPES {
+        for field in ["message", "someday"] {
+            let text = format!("{{\"kind\":\"Status\",\"{field}\":{}}}", make(LONGEST - 64));
+            answer_with(&server, 503, text);
+            let peak = measure(|| {
+                let error = lock.get(SOON).expect_err("refused");
+                assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error}");
+            })
+            .peak;
+            assert!(peak < MOST_OF_A_REFUSAL, "{name} as {field}: {peak}");
+        }
+    }
+}
+
+/// A thousand annotations of all the bytes that a server takes, each owned by two dozen managers in turn.
+#[test]
+fn a_lease_that_is_as_large_as_a_server_takes_it_is_held_and_kept() {
+    let server = ApiServer::start().expect("an in-memory server");
+    let key = |number: usize| format!("example.com/a-word-on-the-matter-{number:04}");
+    let annotations: Value =
+        (0..1000).map(|number| (key(number), json!("v".repeat(220)))).collect::<Vec<_>>().into_iter().collect();
+    let owned: Value = (0..1000).map(|number| (format!("f:{}", key(number)), json!({}))).collect();
+    let managers: Vec<_> = (0..24)
+        .map(|number| {
+            json!({
+                "manager": format!("manager-{number}"), "operation": "Apply", "apiVersion": "coordination.k8s.io/v1",
+                "time": "2026-11-21T12:00:00Z", "fieldsType": "FieldsV1",
+                "fieldsV1": { "f:metadata": { "f:annotations": owned } },
+            })
+        })
+        .collect();
+    let metadata = json!({ "annotations": annotations, "managedFields": managers });
+    let object = json!({ "metadata": metadata, "spec": { "holderIdentity": "them" } });
+    let length = object.to_string().len();
+    assert!(length > 1_300_000 && length < 1_500_000, "{length}");
+    server.put(Resource::Leases, NAMESPACE, LEASE, object);
+
+    let lock = lock(&server);
+    let mut read = None;
+    let peak = measure(|| read = lock.get(SOON).expect("an answer")).peak;
+    assert!(peak < MOST, "{peak}");
+    println!("{length} bytes: {:.1} MiB", peak as f64 / 1048576.0);
+    let base = read.expect("a lease");
+    let record = LeaderElectionRecord { holder_identity: Some("us".into()), ..base.record.clone() };
+    let written = lock.update(&base, &record, SOON).expect("an update");
+    assert_eq!(written.record.holder(), Some("us"));
+    let stored = server.get(Resource::Leases, NAMESPACE, LEASE).expect("a lease");
+    assert_eq!(stored["metadata"]["annotations"], metadata["annotations"]);
+    assert_eq!(stored["spec"]["holderIdentity"], "us");
+    let updates = server.requests().into_iter().filter(|request| request.verb == Some(Verb::Update)).count();
+    assert_eq!(updates, 1);
+}

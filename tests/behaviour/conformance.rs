@@ -1,0 +1,319 @@
+//! What the API server does, on both servers: the facts that the protocol rests on. What only the in-memory server
+//! passes is a bug in the in-memory server.
+
+use std::time::Duration;
+
+use crate::on_both_servers;
+use crate::support::cluster::{Cluster, NAMESPACE, request, version};
+use leasehold::kube::{Client, Error, Interrupter, Method, Request, Status, Stream};
+use serde_json::{Value, json};
+
+on_both_servers! {
+    a_put_without_a_version_is_invalid,
+    a_put_with_a_stale_version_is_a_conflict,
+    a_post_of_an_existing_lease_already_exists,
+    a_post_with_a_version_is_an_error,
+    a_put_to_a_deleted_lease_creates_it,
+    a_put_to_a_deleted_lease_with_its_uid_is_a_conflict,
+    a_put_with_another_uid_is_a_conflict,
+    an_identical_put_changes_nothing,
+    versions_are_integers_that_grow_also_over_deletion,
+    times_take_six_fraction_digits_and_z,
+    durations_and_transitions_have_limits,
+    every_spec_field_may_be_absent,
+    labels_of_others_are_kept,
+    fields_that_the_server_does_not_know_are_dropped,
+    wrong_types_are_bad_requests,
+    a_time_with_an_offset_comes_back_in_utc,
+    a_missing_lease_is_not_found_by_kind,
+    a_missing_namespace_is_not_found,
+    who_is_not_known_is_unauthorized,
+    who_may_nothing_is_told_verb_and_resource,
+    who_may_not_watch_may_do_the_rest,
+    a_watch_without_a_version_begins_with_what_is_there,
+    a_watch_with_a_version_tells_what_came_after,
+    a_watch_tells_a_deletion_with_its_own_version,
+    a_watch_selects_by_name,
+    a_watch_ends_when_its_time_is_up,
+}
+
+fn status(result: Result<Value, Error>) -> Status {
+    result.expect_err("a refusal").status().expect("a Status").clone()
+}
+
+fn is(status: &Status, code: u16, reason: &str) {
+    assert_eq!((status.code, status.reason.as_str()), (code, reason), "{status:?}");
+}
+
+fn held() -> Value {
+    json!({
+        "holderIdentity": "a", "leaseDurationSeconds": 15, "leaseTransitions": 0,
+        "acquireTime": "2026-01-02T03:04:05.000006Z", "renewTime": "2026-01-02T03:04:05.000006Z",
+    })
+}
+
+fn a_put_without_a_version_is_invalid(cluster: &Cluster) {
+    let mut lease = cluster.create(held());
+    lease["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+    is(&status(cluster.request(Method::Put, true, Some(&lease))), 422, "Invalid");
+}
+
+fn a_put_with_a_stale_version_is_a_conflict(cluster: &Cluster) {
+    let stale = cluster.create(held());
+    cluster.edit(|lease| lease["spec"]["leaseTransitions"] = json!(1));
+    is(&status(cluster.request(Method::Put, true, Some(&stale))), 409, "Conflict");
+}
+
+fn a_post_of_an_existing_lease_already_exists(cluster: &Cluster) {
+    let mut lease = cluster.create(held());
+    lease["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+    lease["metadata"].as_object_mut().unwrap().remove("uid");
+    is(&status(cluster.request(Method::Post, false, Some(&lease))), 409, "AlreadyExists");
+}
+
+fn a_post_with_a_version_is_an_error(cluster: &Cluster) {
+    let mut lease = cluster.create(held());
+    cluster.delete();
+    lease["metadata"].as_object_mut().unwrap().remove("uid");
+    assert!(status(cluster.request(Method::Post, false, Some(&lease))).code >= 400);
+}
+
+fn a_put_to_a_deleted_lease_creates_it(cluster: &Cluster) {
+    let mut lease = cluster.create(held());
+    cluster.delete();
+    let uid = lease["metadata"].as_object_mut().unwrap().remove("uid");
+    let body = Some(&lease);
+    let admin = cluster.client("admin");
+    let answer = admin
+        .request(Request {
+            method: Method::Put,
+            path: &cluster.path(true),
+            query: &[],
+            body,
+            timeout: Duration::from_secs(20),
+        })
+        .expect("it is created");
+    assert_eq!(answer.status, 201);
+    assert_ne!(cluster.lease().unwrap()["metadata"].get("uid").cloned(), uid);
+}
+
+fn a_put_to_a_deleted_lease_with_its_uid_is_a_conflict(cluster: &Cluster) {
+    let lease = cluster.create(held());
+    cluster.delete();
+    is(&status(cluster.request(Method::Put, true, Some(&lease))), 409, "Conflict");
+    assert!(cluster.lease().is_none());
+}
+
+fn a_put_with_another_uid_is_a_conflict(cluster: &Cluster) {
+    let old = cluster.create(held());
+    cluster.delete();
+    let mut lease = cluster.create(held());
+    lease["metadata"]["uid"] = old["metadata"]["uid"].clone();
+    is(&status(cluster.request(Method::Put, true, Some(&lease))), 409, "Conflict");
+}
+
+fn an_identical_put_changes_nothing(cluster: &Cluster) {
+    let lease = cluster.create(held());
+    let again = cluster.request(Method::Put, true, Some(&lease)).expect("it is taken");
+    assert_eq!(version(&again), version(&lease));
+}
+
+fn versions_are_integers_that_grow_also_over_deletion(cluster: &Cluster) {
+    let mut last = version(&cluster.create(held()));
+    for transitions in 1..5 {
+        let now = version(&cluster.edit(|lease| lease["spec"]["leaseTransitions"] = json!(transitions)));
+        assert!(now > last);
+        last = now;
+    }
+    cluster.delete();
+    assert!(version(&cluster.create(held())) > last + 1, "a deletion takes a version of its own");
+}
+
+fn times_take_six_fraction_digits_and_z(cluster: &Cluster) {
+    for (time, code) in [
+        ("2026-01-02T03:04:05.000006Z", 0),
+        ("1970-01-01T00:00:00.000000Z", 0),
+        ("9999-12-31T23:59:59.999999Z", 0),
+        ("2026-01-02T03:04:05Z", 400),
+        ("2026-01-02T03:04:05.1Z", 400),
+        ("2026-01-02T03:04:05.0000001Z", 400),
+        ("yesterday", 400),
+    ] {
+        let spec = json!({ "holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": time });
+        let lease = json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": { "name": cluster.lease, "namespace": NAMESPACE }, "spec": spec,
+        });
+        match cluster.request(Method::Post, false, Some(&lease)) {
+            Ok(created) => {
+                assert_eq!(code, 0, "{time}");
+                assert_eq!(created["spec"]["renewTime"], time, "kept as it was written");
+                cluster.delete();
+            }
+            Err(error) => assert_eq!(error.status().map(|status| status.code), Some(code), "{time}: {error}"),
+        }
+    }
+}
+
+fn durations_and_transitions_have_limits(cluster: &Cluster) {
+    cluster.create(held());
+    for (field, value, code) in [
+        ("leaseDurationSeconds", json!(0), 422),
+        ("leaseDurationSeconds", json!(-1), 422),
+        ("leaseTransitions", json!(-1), 422),
+        ("leaseTransitions", json!(2_147_483_648_u32), 400),
+        ("leaseTransitions", json!(2_147_483_647), 200),
+        ("leaseDurationSeconds", json!(2_147_483_647), 200),
+    ] {
+        let mut lease = cluster.lease().unwrap();
+        lease["spec"][field] = value.clone();
+        match cluster.request(Method::Put, true, Some(&lease)) {
+            Ok(_) => assert_eq!(code, 200, "{field} {value}"),
+            Err(error) => assert_eq!(error.status().map(|status| status.code), Some(code), "{field} {value}: {error}"),
+        }
+    }
+}
+
+fn every_spec_field_may_be_absent(cluster: &Cluster) {
+    let lease = cluster.create(json!({}));
+    assert!(lease["spec"].get("holderIdentity").is_none());
+    let emptied = cluster.edit(|lease| lease["spec"] = json!({ "holderIdentity": "", "leaseDurationSeconds": 1 }));
+    assert_eq!(emptied["spec"]["holderIdentity"], "");
+}
+
+fn labels_of_others_are_kept(cluster: &Cluster) {
+    cluster.create(held());
+    let edited = cluster.edit(|lease| lease["metadata"]["labels"] = json!({ "team": "blue" }));
+    assert_eq!(edited["metadata"]["labels"]["team"], "blue");
+}
+
+fn fields_that_the_server_does_not_know_are_dropped(cluster: &Cluster) {
+    let lease = cluster.create(json!({ "holderIdentity": "a", "someday": 1, "strategy": "OldestEmulationVersion" }));
+    assert_eq!(lease["spec"], json!({ "holderIdentity": "a" }));
+}
+
+fn a_time_with_an_offset_comes_back_in_utc(cluster: &Cluster) {
+    let lease = cluster.create(json!({ "renewTime": "2026-01-02T03:04:05.000006+02:00" }));
+    assert_eq!(lease["spec"]["renewTime"], "2026-01-02T01:04:05.000006Z");
+}
+
+fn wrong_types_are_bad_requests(cluster: &Cluster) {
+    cluster.create(held());
+    for (field, value) in [("holderIdentity", json!(7)), ("leaseDurationSeconds", json!("15"))] {
+        let mut lease = cluster.lease().unwrap();
+        lease["spec"][field] = value;
+        is(&status(cluster.request(Method::Put, true, Some(&lease))), 400, "BadRequest");
+    }
+}
+
+fn a_missing_lease_is_not_found_by_kind(cluster: &Cluster) {
+    let status = status(cluster.request(Method::Get, true, None));
+    is(&status, 404, "NotFound");
+    assert_eq!(status.kind.as_deref(), Some("leases"));
+}
+
+fn a_missing_namespace_is_not_found(cluster: &Cluster) {
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": { "name": "x", "namespace": "no-such-place" }, "spec": held(),
+    });
+    let path = "/apis/coordination.k8s.io/v1/namespaces/no-such-place/leases";
+    let status = status(request(&cluster.client("admin"), Method::Post, path, Some(&lease)));
+    is(&status, 404, "NotFound");
+    assert_eq!(status.kind.as_deref(), Some("namespaces"));
+}
+
+fn who_is_not_known_is_unauthorized(cluster: &Cluster) {
+    let text = std::fs::read_to_string(cluster.kubeconfig("candidate")).unwrap();
+    let token = text.split("token:").nth(1).unwrap().split_whitespace().next().unwrap().trim_matches('"');
+    let config = leasehold::kube::Kubeconfig::from_text(&text.replace(token, "not-a-token"), "/").unwrap();
+    let client = Client::new(config.client_config(None).unwrap()).unwrap();
+    is(&status(request(&client, Method::Get, &cluster.path(true), None)), 401, "Unauthorized");
+}
+
+fn who_may_nothing_is_told_verb_and_resource(cluster: &Cluster) {
+    let status = status(request(&cluster.client("nobody"), Method::Get, &cluster.path(true), None));
+    is(&status, 403, "Forbidden");
+    for word in ["nobody", "get", "leases", "coordination.k8s.io", NAMESPACE] {
+        assert!(status.message.contains(word), "{word}: {}", status.message);
+    }
+}
+
+fn who_may_not_watch_may_do_the_rest(cluster: &Cluster) {
+    let client = cluster.client("no-watch");
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": { "name": cluster.lease, "namespace": NAMESPACE }, "spec": held(),
+    });
+    let lease = request(&client, Method::Post, &cluster.path(false), Some(&lease)).expect("create");
+    request(&client, Method::Get, &cluster.path(true), None).expect("get");
+    request(&client, Method::Put, &cluster.path(true), Some(&lease)).expect("update");
+    let error = watch(cluster, "no-watch", &cluster.lease, None).expect_err("a refusal");
+    assert_eq!(error.status().map(|status| status.code), Some(403));
+    assert!(error.to_string().contains("watch"), "{error}");
+}
+
+fn watch(cluster: &Cluster, user: &str, lease: &str, after: Option<u64>) -> Result<Stream, Error> {
+    let selector = format!("metadata.name={lease}");
+    let after = after.map(|version| version.to_string());
+    let mut query = vec![("watch", "true"), ("fieldSelector", selector.as_str()), ("timeoutSeconds", "3")];
+    query.extend(after.as_deref().map(|version| ("resourceVersion", version)));
+    cluster.client(user).stream(
+        Request {
+            method: Method::Get,
+            path: &cluster.path(false),
+            query: &query,
+            body: None,
+            timeout: Duration::from_secs(20),
+        },
+        Duration::from_secs(20),
+        &Interrupter::new(),
+    )
+}
+
+/// All events of a watch until the server ends it.
+fn events(mut stream: Stream) -> Vec<(String, u64)> {
+    let mut events = Vec::new();
+    while let Some(line) = stream.next_line().expect("a line or the end") {
+        let event: Value = serde_json::from_slice(&line).expect("an event in JSON");
+        events.push((event["type"].as_str().unwrap().to_owned(), version(&event["object"])));
+    }
+    events
+}
+
+fn a_watch_without_a_version_begins_with_what_is_there(cluster: &Cluster) {
+    let lease = cluster.create(held());
+    let stream = watch(cluster, "candidate", &cluster.lease, None).unwrap();
+    assert_eq!(events(stream), [("ADDED".into(), version(&lease))]);
+}
+
+fn a_watch_with_a_version_tells_what_came_after(cluster: &Cluster) {
+    let lease = cluster.create(held());
+    let first = cluster.edit(|lease| lease["spec"]["leaseTransitions"] = json!(1));
+    let stream = watch(cluster, "candidate", &cluster.lease, Some(version(&lease))).unwrap();
+    let second = cluster.edit(|lease| lease["spec"]["leaseTransitions"] = json!(2));
+    assert_eq!(events(stream), [("MODIFIED".into(), version(&first)), ("MODIFIED".into(), version(&second))]);
+}
+
+fn a_watch_tells_a_deletion_with_its_own_version(cluster: &Cluster) {
+    let lease = cluster.create(held());
+    let stream = watch(cluster, "candidate", &cluster.lease, Some(version(&lease))).unwrap();
+    cluster.delete();
+    let events = events(stream);
+    assert_eq!(events.len(), 1);
+    assert_eq!(events[0].0, "DELETED");
+    assert!(events[0].1 > version(&lease));
+}
+
+fn a_watch_selects_by_name(cluster: &Cluster) {
+    let lease = cluster.create(held());
+    let stream = watch(cluster, "candidate", "another", Some(version(&lease))).unwrap();
+    cluster.edit(|lease| lease["spec"]["leaseTransitions"] = json!(1));
+    assert_eq!(events(stream), []);
+}
+
+fn a_watch_ends_when_its_time_is_up(cluster: &Cluster) {
+    let lease = cluster.create(held());
+    let stream = watch(cluster, "candidate", &cluster.lease, Some(version(&lease) + 1_000_000)).unwrap();
+    assert_eq!(events(stream), [], "a version that is still to come is silent");
+}

@@ -1,0 +1,98 @@
+//! Every kind of credential elects, on the real server.
+
+use std::path::Path;
+
+use crate::support::cluster::{Cluster, NAMESPACE, request};
+use leasehold::kube::{Client, ErrorKind, Kubeconfig, Method};
+use leasehold::testing::ApiServer;
+
+macro_rules! elects {
+    ($($test:ident: $kubeconfig:literal),* $(,)?) => {
+        $(#[test] fn $test() { elect(stringify!($test), $kubeconfig); })*
+    };
+}
+
+elects! {
+    a_token: "candidate",
+    a_token_file: "candidate-token-file",
+    a_client_certificate_with_a_pkcs8_key: "candidate-cert",
+    a_client_certificate_with_a_pkcs1_key: "candidate-cert-pkcs1",
+    a_client_certificate_with_a_sec1_key: "candidate-cert-sec1",
+    certificates_in_files_beside_the_kubeconfig_and_a_ca_that_is_a_bundle: "candidate-cert-files",
+    a_credential_plugin_that_gives_a_token: "candidate-exec",
+    a_credential_plugin_that_gives_a_certificate: "candidate-exec-cert",
+    an_administrator_who_impersonates_a_candidate: "admin-impersonating-candidate",
+}
+
+fn elect(test: &str, kubeconfig: &str) {
+    let Some(cluster) = Cluster::real(test) else { return };
+    let elector = cluster.builder("a").start_with(cluster.client(kubeconfig)).expect("an elector");
+    let guard = elector.block_until_leader().expect("a term");
+    assert_eq!(cluster.holder().as_deref(), Some("a"));
+    guard.release().expect("released");
+    assert_eq!(cluster.holder(), None);
+}
+
+/// A copy of a kubeconfig with its certificates in files, some of which stand there under other names.
+fn copy(from: &Path, to: &Path, files: &[(&str, &str)]) -> Client {
+    let directory = from.parent().expect("a directory");
+    std::fs::copy(from, to.join("config")).expect("a copy of the kubeconfig");
+    for (name, source) in files {
+        std::fs::copy(directory.join(source), to.join(name)).expect("a copy of a certificate");
+    }
+    let config = Kubeconfig::from_path(to.join("config")).and_then(|file| file.client_config(None));
+    Client::new(config.expect("a configuration")).expect("a client")
+}
+
+#[test]
+fn the_servers_own_certificate_is_authority_enough() {
+    let Some(cluster) = Cluster::real("the-servers-own-certificate") else { return };
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let files = [("ca-bundle.crt", "kube-apiserver.crt"), ("candidate.crt", "candidate.crt")];
+    let files = [&files[..], &[("candidate.key", "candidate.key")]].concat();
+    let client = copy(&cluster.kubeconfig("candidate-cert-files"), scratch.path(), &files);
+    let elector = cluster.builder("a").start_with(client).expect("an elector");
+    elector.block_until_leader().expect("a term").release().expect("released");
+}
+
+/// No minute passes here: what is wrong shows.
+#[test]
+fn certificates_that_are_replaced_after_they_have_run_out_are_used_at_once() {
+    let Some(cluster) = Cluster::real("replaced-certificates") else { return };
+    let from = cluster.kubeconfig("candidate-cert-files");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let write = |name: &str, text: &str| std::fs::write(scratch.path().join(name), text).expect("a file");
+    // Of another cluster.
+    let other = ApiServer::builder().tls(true).start().expect("an in-memory server");
+    let (chain, key) = other.client_certificate("candidate");
+    write("ca-bundle.crt", &other.ca_pem().expect("an authority"));
+    write("candidate.crt", &chain);
+    write("candidate.key", &key);
+    let client = copy(&from, scratch.path(), &[]);
+    let path = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{}", cluster.lease);
+    let get = || request(&client, Method::Get, &path, None).expect_err("there is no such lease");
+    assert_eq!(get().kind(), &ErrorKind::TlsVerification);
+    let directory = from.parent().expect("a directory");
+    let replace = |name: &str| std::fs::copy(directory.join(name), scratch.path().join(name)).expect("a copy");
+    replace("ca-bundle.crt");
+    assert_eq!(get().status().map(|status| status.code), Some(401), "now it is only the client that is not known");
+    replace("candidate.crt");
+    assert_eq!(get().status().map(|status| status.code), Some(401), "half a rotation");
+    replace("candidate.key");
+    assert_eq!(get().status().map(|status| status.code), Some(404));
+    let elector = cluster.builder("a").start_with(client.clone()).expect("an elector");
+    elector.block_until_leader().expect("a term").release().expect("released");
+}
+
+/// What the API server writes down of a write is by whom it was, and not only with what library.
+#[test]
+fn managed_fields_name_the_program() {
+    let Some(cluster) = Cluster::real("managed-fields") else { return };
+    let elector = cluster.builder("a").start_with(cluster.client("candidate")).expect("an elector");
+    let guard = elector.block_until_leader().expect("a term");
+    let lease = cluster.lease().expect("a lease");
+    let manager = lease["metadata"]["managedFields"][0]["manager"].as_str().expect("a manager");
+    let program = std::env::current_exe().expect("a program");
+    assert_eq!(Some(manager), program.file_name().and_then(|name| name.to_str()), "{lease}");
+    drop(guard);
+}

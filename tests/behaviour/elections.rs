@@ -1,0 +1,260 @@
+//! Elections through an API server, on both servers, always as the least-privileged user: an administrator bypasses
+//! RBAC, and with it what a candidate meets.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use crate::on_both_servers;
+use crate::support::cluster::{Cluster, NAMESPACE, version};
+use crate::support::{SOON, wait_until};
+use leasehold::{Error, LeaderElector, LockErrorKind, StopReason, Transition};
+use serde_json::json;
+
+on_both_servers! {
+    a_first_election_creates_the_lease,
+    a_leader_renews,
+    a_handover_goes_to_the_standby_with_a_greater_token,
+    a_drop_a_release_and_a_panic_each_release,
+    a_leader_that_is_gone_is_succeeded_after_its_lease,
+    never_two_leaders_through_many_handovers,
+    a_lease_of_another_holder_is_waited_out,
+    a_released_lease_is_taken_at_once,
+    rule_5_transitions_at_the_limit_of_32_bits_are_still_taken,
+    an_edit_of_labels_costs_no_term_and_labels_survive,
+    a_deletion_ends_the_term_and_the_token_grows_all_the_same,
+    a_holder_written_by_hand_ends_the_term,
+    our_identity_written_by_hand_ends_the_term,
+    an_emptied_spec_ends_the_term_and_is_taken_again,
+    a_candidate_without_rights_is_told_verb_resource_and_namespace,
+    a_candidate_without_watch_is_elected_all_the_same,
+    a_namespace_that_is_missing_is_an_error_that_names_it,
+    a_name_that_the_server_would_not_take_is_refused_at_the_start,
+    try_acquire_goes_through_the_server,
+    transitions_tell_of_other_leaders,
+}
+
+fn a_first_election_creates_the_lease(cluster: &Cluster) {
+    let guard = cluster.elector("a").block_until_leader().unwrap();
+    let lease = cluster.lease().expect("a lease");
+    assert_eq!(lease["spec"]["holderIdentity"], "a");
+    assert_eq!(lease["spec"]["leaseDurationSeconds"], 4);
+    assert_eq!(lease["spec"]["leaseTransitions"], 0);
+    assert!(lease["spec"]["acquireTime"].is_string() && lease["spec"]["renewTime"].is_string());
+    assert!(guard.fencing_token() <= version(&lease));
+    assert!(guard.is_leader());
+}
+
+fn a_leader_renews(cluster: &Cluster) {
+    let elector = cluster.elector("a");
+    let guard = elector.block_until_leader().unwrap();
+    let first = cluster.lease().unwrap();
+    wait_until("renewals", || cluster.version() > version(&first) && cluster.lease().unwrap()["spec"] != first["spec"]);
+    std::thread::sleep(Duration::from_secs(4));
+    assert!(guard.is_leader(), "longer than the lease would last by itself");
+    let last = cluster.lease().unwrap();
+    assert_eq!(last["spec"]["acquireTime"], first["spec"]["acquireTime"]);
+    assert_eq!(last["spec"]["leaseTransitions"], first["spec"]["leaseTransitions"]);
+    assert!(last["spec"]["renewTime"].as_str() > first["spec"]["renewTime"].as_str());
+}
+
+fn a_handover_goes_to_the_standby_with_a_greater_token(cluster: &Cluster) {
+    let (a, b) = (cluster.elector("a"), cluster.elector("b"));
+    let first = a.block_until_leader().unwrap();
+    let campaign = b.campaign().unwrap();
+    let token = first.fencing_token();
+    drop(first);
+    let second = campaign.receiver().recv_timeout(SOON).expect("an answer").expect("a term");
+    assert!(second.fencing_token() > token);
+    let lease = cluster.lease().unwrap();
+    assert_eq!(lease["spec"]["holderIdentity"], "b");
+    assert_eq!(lease["spec"]["leaseTransitions"], 1);
+}
+
+fn a_drop_a_release_and_a_panic_each_release(cluster: &Cluster) {
+    let elector = cluster.elector("a");
+    drop(elector.block_until_leader().unwrap());
+    assert_eq!(cluster.holder(), None);
+    elector.block_until_leader().unwrap().release().unwrap();
+    assert_eq!(cluster.holder(), None);
+    assert_eq!(cluster.lease().unwrap()["spec"]["leaseDurationSeconds"], 1);
+    let guard = elector.block_until_leader().unwrap();
+    assert_eq!(cluster.holder().as_deref(), Some("a"));
+    let panic = catch_unwind(AssertUnwindSafe(move || {
+        let _guard = guard;
+        panic!("as planned");
+    }));
+    assert!(panic.is_err());
+    assert_eq!(cluster.holder(), None);
+}
+
+fn a_leader_that_is_gone_is_succeeded_after_its_lease(cluster: &Cluster) {
+    // By hand: a holder that never renews is one that was killed.
+    cluster.create(json!({ "holderIdentity": "gone", "leaseDurationSeconds": 3 }));
+    let began = std::time::Instant::now();
+    let guard = cluster.elector("a").block_until_leader_timeout(SOON).unwrap().expect("a term");
+    assert!(began.elapsed() >= Duration::from_secs(3));
+    assert!(guard.is_leader());
+    assert_eq!(cluster.lease().unwrap()["spec"]["leaseTransitions"], 1);
+}
+
+fn never_two_leaders_through_many_handovers(cluster: &Cluster) {
+    let leaders = std::sync::atomic::AtomicU64::new(0);
+    let tokens = parking_lot::Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for candidate in 0..4 {
+            let elector = cluster.elector(&format!("candidate-{candidate}"));
+            let (leaders, tokens) = (&leaders, &tokens);
+            scope.spawn(move || {
+                for _ in 0..5 {
+                    let guard = elector.block_until_leader().unwrap();
+                    assert_eq!(leaders.fetch_add(1, std::sync::atomic::Ordering::SeqCst), 0, "one leader");
+                    tokens.lock().push(guard.fencing_token());
+                    std::thread::sleep(Duration::from_millis(20));
+                    assert!(guard.is_leader());
+                    leaders.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+                    drop(guard);
+                }
+            });
+        }
+    });
+    let tokens = tokens.into_inner();
+    assert_eq!(tokens.len(), 20);
+    assert!(tokens.windows(2).all(|pair| pair[0] < pair[1]), "{tokens:?}");
+}
+
+fn a_lease_of_another_holder_is_waited_out(cluster: &Cluster) {
+    cluster.create(json!({ "holderIdentity": "other", "leaseDurationSeconds": 3600 }));
+    let elector = cluster.elector("a");
+    assert!(elector.block_until_leader_timeout(Duration::from_secs(6)).unwrap().is_none());
+    assert_eq!(cluster.holder().as_deref(), Some("other"));
+    assert_eq!(elector.current_leader().as_deref(), Some("other"));
+}
+
+fn a_released_lease_is_taken_at_once(cluster: &Cluster) {
+    cluster.create(json!({ "holderIdentity": "", "leaseDurationSeconds": 1, "leaseTransitions": 7 }));
+    assert!(cluster.elector("a").try_acquire().unwrap().is_some());
+    assert_eq!(cluster.lease().unwrap()["spec"]["leaseTransitions"], 8);
+}
+
+fn rule_5_transitions_at_the_limit_of_32_bits_are_still_taken(cluster: &Cluster) {
+    cluster.create(json!({ "holderIdentity": "", "leaseTransitions": i32::MAX }));
+    assert!(cluster.elector("a").try_acquire().unwrap().is_some());
+    assert_eq!(cluster.lease().unwrap()["spec"]["leaseTransitions"], i32::MAX);
+}
+
+fn an_edit_of_labels_costs_no_term_and_labels_survive(cluster: &Cluster) {
+    let elector = cluster.elector("a");
+    let transitions = elector.transitions();
+    let guard = elector.block_until_leader().unwrap();
+    for edit in 0..8 {
+        let edited = cluster.edit(|lease| {
+            lease["metadata"]["labels"] = json!({ "edit": edit.to_string() });
+            lease["metadata"]["annotations"] = json!({ "by": "hand" });
+        });
+        wait_until("a renewal after the edit", || {
+            let lease = cluster.lease().unwrap();
+            lease["spec"]["renewTime"].as_str() > edited["spec"]["renewTime"].as_str()
+        });
+        let lease = cluster.lease().unwrap();
+        assert_eq!(lease["metadata"]["labels"]["edit"], edit.to_string());
+        assert_eq!(lease["metadata"]["annotations"]["by"], "hand");
+        assert!(guard.is_leader());
+    }
+    assert!(!transitions.try_iter().any(|transition| matches!(transition, Transition::StoppedLeading { .. })));
+    drop(guard);
+    assert_eq!(cluster.lease().unwrap()["metadata"]["labels"]["edit"], "7", "a release keeps them too");
+}
+
+fn lost_after(cluster: &Cluster, change: impl FnOnce(&Cluster)) -> StopReason {
+    let elector = cluster.elector("a");
+    let guard = elector.block_until_leader().unwrap();
+    let token = guard.fencing_token();
+    change(cluster);
+    assert!(guard.lost().recv_timeout(SOON).is_err());
+    assert!(!guard.is_leader());
+    let reason = guard.check().unwrap_err().reason;
+    drop(guard);
+    let again = elector.block_until_leader_timeout(SOON).unwrap().expect("another term");
+    assert!(again.fencing_token() > token);
+    reason
+}
+
+fn a_deletion_ends_the_term_and_the_token_grows_all_the_same(cluster: &Cluster) {
+    assert_eq!(lost_after(cluster, Cluster::delete), StopReason::Deleted);
+    assert_eq!(cluster.lease().unwrap()["spec"]["leaseTransitions"], 0, "the transitions began anew");
+}
+
+fn a_holder_written_by_hand_ends_the_term(cluster: &Cluster) {
+    let reason = lost_after(cluster, |cluster| {
+        cluster.edit(|lease| {
+            lease["spec"]["holderIdentity"] = json!("somebody");
+            lease["spec"]["leaseDurationSeconds"] = json!(2);
+        });
+    });
+    assert_eq!(reason, StopReason::Superseded { by: Some("somebody".into()) });
+}
+
+fn our_identity_written_by_hand_ends_the_term(cluster: &Cluster) {
+    let reason = lost_after(cluster, |cluster| {
+        cluster.edit(|lease| {
+            lease["spec"]["acquireTime"] = json!("2020-01-01T00:00:00.000000Z");
+            lease["spec"]["leaseDurationSeconds"] = json!(2);
+        });
+    });
+    assert_eq!(reason, StopReason::IdentityConflict);
+}
+
+fn an_emptied_spec_ends_the_term_and_is_taken_again(cluster: &Cluster) {
+    let reason = lost_after(cluster, |cluster| drop(cluster.edit(|lease| lease["spec"] = json!({}))));
+    assert_eq!(reason, StopReason::Superseded { by: None });
+}
+
+fn a_candidate_without_rights_is_told_verb_resource_and_namespace(cluster: &Cluster) {
+    let elector = cluster.builder("a").start_with(cluster.client("nobody")).unwrap();
+    let error = elector.block_until_leader().unwrap_err();
+    assert!(matches!(&error, Error::Lock(error) if error.kind() == LockErrorKind::Forbidden), "{error}");
+    for word in ["`get`", "`leases`", "`coordination.k8s.io`", NAMESPACE, "grant"] {
+        assert!(error.to_string().contains(word), "{word}: {error}");
+    }
+}
+
+fn a_candidate_without_watch_is_elected_all_the_same(cluster: &Cluster) {
+    let elector = cluster.builder("a").start_with(cluster.client("no-watch")).unwrap();
+    assert!(elector.block_until_leader().unwrap().is_leader());
+}
+
+fn a_namespace_that_is_missing_is_an_error_that_names_it(cluster: &Cluster) {
+    // Only an administrator may ask for leases in a namespace that is not there.
+    let elector = cluster.builder("a").namespace("no-such-place").start_with(cluster.client("admin")).unwrap();
+    let error = elector.block_until_leader().unwrap_err();
+    assert!(matches!(&error, Error::Lock(error) if error.kind() == LockErrorKind::NotFound), "{error}");
+    assert!(error.to_string().contains("`no-such-place` exists"), "{error}");
+}
+
+fn a_name_that_the_server_would_not_take_is_refused_at_the_start(cluster: &Cluster) {
+    let error = LeaderElector::builder("Upper_Case").start_with(cluster.client("candidate")).unwrap_err();
+    assert!(matches!(&error, Error::Config(error) if error.field() == "name"), "{error}");
+    let error = cluster.builder("a").namespace("a.b").start_with(cluster.client("candidate")).unwrap_err();
+    assert!(matches!(&error, Error::Config(error) if error.field() == "namespace"), "{error}");
+}
+
+fn try_acquire_goes_through_the_server(cluster: &Cluster) {
+    let (a, b) = (cluster.elector("a"), cluster.elector("b"));
+    let guard = a.try_acquire().unwrap().expect("nobody holds it");
+    assert!(b.try_acquire().unwrap().is_none());
+    drop(guard);
+    assert!(b.try_acquire().unwrap().is_some());
+}
+
+fn transitions_tell_of_other_leaders(cluster: &Cluster) {
+    let (a, b) = (cluster.elector("a"), cluster.elector("b"));
+    let transitions = b.transitions();
+    let guard = a.block_until_leader().unwrap();
+    let told = transitions.recv_timeout(SOON).unwrap();
+    assert_eq!(told, Transition::NewLeader { identity: "a".into() });
+    drop(guard);
+    let guard = b.block_until_leader().unwrap();
+    assert_eq!(transitions.recv_timeout(SOON).unwrap(), Transition::NewLeader { identity: "b".into() });
+    let started = Transition::StartedLeading { fencing_token: guard.fencing_token() };
+    assert_eq!(transitions.recv_timeout(SOON).unwrap(), started);
+}

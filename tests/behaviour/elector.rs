@@ -1,0 +1,43 @@
+//! What an elector's threads do around the election: on locks that fail, hang and panic, with watches that end, through
+//! extremes of durations, and under connections that are closed.
+//!
+//! Where a retry period is long, what comes sooner was not waited for.
+
+#![cfg(unix)]
+
+mod callbacks;
+mod connections;
+mod durations;
+mod listener;
+mod panics;
+mod reasons;
+mod releases;
+mod shared_identity;
+mod stopping;
+mod watched;
+mod watches;
+
+use std::time::Duration;
+
+use crate::support::memory::{MemoryLock, Store};
+use leasehold::{LeaderElector, LeaderElectorBuilder};
+
+/// Terms that do not end by themselves, and a pace that a test has the time for.
+fn builder(identity: &str) -> LeaderElectorBuilder {
+    LeaderElector::builder("test")
+        .identity(identity)
+        .lease_duration(Duration::from_secs(300))
+        .renew_deadline(Duration::from_secs(200))
+        .retry_period(Duration::from_millis(100))
+        .release_timeout(Duration::from_secs(20))
+}
+
+fn elector(store: &Store, identity: &str) -> LeaderElector {
+    builder(identity).start_on(MemoryLock::new(store)).expect("an elector")
+}
+
+/// The time that this thread has had a processor.
+fn time_on_processor() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}

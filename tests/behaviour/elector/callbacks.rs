@@ -1,0 +1,159 @@
+//! Callbacks: in what order they come, and what ends them.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::thread;
+use std::time::Duration;
+
+use crossbeam_channel::{Sender, bounded, never};
+use leasehold::{Callbacks, LeaderGuard, StopReason, Transition};
+use parking_lot::Mutex;
+
+use crate::elector::{elector, time_on_processor};
+use crate::support::memory::Store;
+use crate::support::{A_WHILE, AT_ONCE, SOON, wait_until};
+
+#[test]
+fn callbacks_run_one_term_and_a_message_steps_down() {
+    struct Worker {
+        started: Sender<u64>,
+        told: Sender<String>,
+    }
+    impl Callbacks for Worker {
+        fn on_started_leading(&self, guard: &LeaderGuard) {
+            self.started.send(guard.fencing_token()).unwrap();
+            while guard.is_leader() {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+        fn on_stopped_leading(&self) {
+            self.told.send("stopped".into()).unwrap();
+        }
+        fn on_new_leader(&self, identity: &str) {
+            self.told.send(format!("leader {identity}")).unwrap();
+        }
+    }
+    let store = Store::default();
+    let elector = elector(&store, "a");
+    let (stop, stopped) = bounded::<()>(1);
+    let (started, starts) = bounded(9);
+    let (told, tells) = bounded(9);
+    thread::scope(|scope| {
+        let running = scope.spawn(|| elector.run(&stopped, &Worker { started, told }));
+        starts.recv_timeout(SOON).expect("it leads");
+        stop.send(()).unwrap();
+        running.join().unwrap().unwrap();
+    });
+    assert_eq!(store.holder(), None);
+    let told: Vec<_> = tells.try_iter().collect();
+    assert_eq!(told.last().map(String::as_str), Some("stopped"));
+    assert!(told.contains(&"leader a".to_owned()), "{told:?}");
+}
+
+#[test]
+fn callbacks_end_with_their_work_and_with_a_stop_channel_that_is_gone() {
+    struct Brief;
+    impl Callbacks for Brief {
+        fn on_started_leading(&self, _: &LeaderGuard) {}
+    }
+    let store = Store::default();
+    let elector = elector(&store, "a");
+    elector.run(&never::<()>(), &Brief).unwrap();
+    assert_eq!(store.holder(), None);
+
+    let other = crate::elector::elector(&store, "b");
+    let _held = other.block_until_leader().unwrap();
+    let (stop, stopped) = bounded::<()>(0);
+    drop(stop);
+    elector.run(&stopped, &Brief).unwrap();
+}
+
+#[test]
+fn a_panic_of_the_work_ends_the_term_and_is_passed_on() {
+    struct Broken<'a> {
+        store: &'a Store,
+        seen: Mutex<Option<(Option<String>, bool)>>,
+    }
+    impl Callbacks for Broken<'_> {
+        fn on_started_leading(&self, guard: &LeaderGuard) {
+            let _last = WhileUnwinding { broken: self, guard };
+            resume_unwind(Box::new("as planned"));
+        }
+        fn on_stopped_leading(&self) {
+            unreachable!("the panic tells it");
+        }
+    }
+    struct WhileUnwinding<'a> {
+        broken: &'a Broken<'a>,
+        guard: &'a LeaderGuard,
+    }
+    impl Drop for WhileUnwinding<'_> {
+        fn drop(&mut self) {
+            *self.broken.seen.lock() = Some((self.broken.store.holder(), self.guard.is_leader()));
+        }
+    }
+    let store = Store::default();
+    let elector = elector(&store, "a");
+    let transitions = elector.transitions();
+    let broken = Broken { store: &store, seen: Mutex::default() };
+    let panic = catch_unwind(AssertUnwindSafe(|| elector.run(&never::<()>(), &broken))).expect_err("a panic");
+    assert_eq!(panic.downcast_ref::<&str>(), Some(&"as planned"));
+    assert_eq!(*broken.seen.lock(), Some((Some("a".to_owned()), true)), "not before the work has ended");
+    assert_eq!(store.holder(), None, "released on the way");
+    drop(elector);
+    let last = transitions.iter().last();
+    assert_eq!(last, Some(Transition::StoppedLeading { reason: StopReason::SteppedDown }));
+}
+
+#[test]
+fn the_end_is_told_after_the_release_is_written() {
+    struct Watching<'a>(&'a Store, Mutex<Vec<Option<String>>>);
+    impl Callbacks for Watching<'_> {
+        fn on_started_leading(&self, _: &LeaderGuard) {
+            self.1.lock().push(self.0.holder());
+        }
+        fn on_stopped_leading(&self) {
+            self.1.lock().push(self.0.holder());
+        }
+    }
+    let store = Store::default();
+    // It takes a while, as it does on a network.
+    store.on_update(|record| {
+        if record.holder().is_none() {
+            thread::sleep(A_WHILE);
+        }
+        Ok(())
+    });
+    let elector = elector(&store, "a");
+    let watching = Watching(&store, Mutex::default());
+    elector.run(&never::<()>(), &watching).unwrap();
+    assert_eq!(*watching.1.lock(), [Some("a".to_owned()), None]);
+}
+
+#[test]
+fn a_stop_channel_that_is_gone_is_heard_once_and_does_not_spin() {
+    struct Slow(Sender<()>);
+    impl Callbacks for Slow {
+        fn on_started_leading(&self, guard: &LeaderGuard) {
+            self.0.send(()).unwrap();
+            assert!(guard.lost().recv_timeout(AT_ONCE).is_err());
+            assert_eq!(guard.check().unwrap_err().reason, StopReason::SteppedDown);
+            thread::sleep(Duration::from_secs(2));
+        }
+    }
+    let store = Store::default();
+    let elector = elector(&store, "a");
+    let (stop, stopped) = bounded::<()>(0);
+    let (started, starts) = bounded(1);
+    let used = thread::scope(|scope| {
+        let running = scope.spawn(|| {
+            let before = time_on_processor();
+            elector.run(&stopped, &Slow(started)).unwrap();
+            time_on_processor() - before
+        });
+        starts.recv_timeout(SOON).expect("it leads");
+        drop(stop);
+        running.join().unwrap()
+    });
+    assert!(used < Duration::from_millis(200), "{used:?} on a processor, to wait for two seconds");
+    wait_until("it is released", || store.holder().is_none());
+}

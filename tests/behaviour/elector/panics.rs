@@ -1,0 +1,177 @@
+//! A lock that panics takes its thread along, and nobody else.
+
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, bounded, never};
+use leasehold::{
+    Callbacks, Error, LeaderElector, LeaderGuard, LockError, LockErrorKind, StopReason, Transition, Unhealthy,
+    WatchEvent,
+};
+
+use crate::elector::watched::Watched;
+use crate::elector::{builder, elector, time_on_processor};
+use crate::support::memory::{MemoryLock, Store};
+use crate::support::{A_WHILE, AT_ONCE, SOON, wait_until};
+
+/// A panic that does not fill the terminal.
+fn panic_quietly() -> ! {
+    resume_unwind(Box::new("as planned"))
+}
+
+/// Makes the lock of a leader panic: in its next renewal, or in the read that follows a refused one.
+fn break_down(store: &Store, in_get: bool) {
+    if in_get {
+        store.on_get(|| panic_quietly());
+        store.on_update(|_| Err(LockError::new(LockErrorKind::Conflict, "made up")));
+    } else {
+        store.on_update(|_| panic_quietly());
+    }
+}
+
+/// Every transition until the subscription disconnects.
+fn all(transitions: &Receiver<Transition>) -> Vec<Transition> {
+    let mut told = Vec::new();
+    loop {
+        match transitions.recv_timeout(SOON) {
+            Ok(transition) => told.push(transition),
+            Err(RecvTimeoutError::Disconnected) => return told,
+            Err(RecvTimeoutError::Timeout) => panic!("not disconnected after {told:?}"),
+        }
+    }
+}
+
+fn assert_gone(elector: &LeaderElector) {
+    assert!(matches!(elector.campaign(), Err(Error::Stopped)));
+    assert!(matches!(elector.try_acquire(), Err(Error::Stopped)));
+    assert!(matches!(elector.block_until_leader(), Err(Error::Stopped)));
+    assert!(matches!(elector.block_until_leader_timeout(SOON), Err(Error::Stopped)));
+    assert_eq!(elector.health_check().check(), Err(Unhealthy::ElectorPanicked));
+}
+
+#[test]
+fn a_lock_that_panics_ends_the_term_once_and_keeps_nobody_waiting() {
+    for in_get in [false, true] {
+        let store = Store::default();
+        let elector = elector(&store, "a");
+        let transitions = elector.transitions();
+        let guard = elector.block_until_leader().unwrap();
+        let (view, health) = (guard.leadership(), elector.health_check());
+        assert_eq!(health.check(), Ok(()));
+        break_down(&store, in_get);
+
+        assert_eq!(view.lost().recv_timeout(SOON), Err(RecvTimeoutError::Disconnected));
+        assert!(!view.is_leader() && !guard.is_leader());
+        assert_eq!(view.check().unwrap_err().reason, StopReason::ElectorPanicked);
+        let stops: Vec<_> =
+            all(&transitions).into_iter().filter(|it| matches!(it, Transition::StoppedLeading { .. })).collect();
+        assert_eq!(stops, [Transition::StoppedLeading { reason: StopReason::ElectorPanicked }]);
+        assert_eq!(health.check(), Err(Unhealthy::ElectorPanicked));
+        assert_gone(&elector);
+
+        let began = Instant::now();
+        guard.step_down();
+        assert!(matches!(guard.release(), Err(Error::Stopped)));
+        assert!(began.elapsed() < AT_ONCE, "{:?} of a release timeout of 20 s", began.elapsed());
+        assert_eq!(view.check().unwrap_err().reason, StopReason::ElectorPanicked);
+        assert_eq!(all(&elector.transitions()).len(), 1, "who leads, as last seen, and no second end");
+        assert_gone(&elector);
+        drop(elector);
+        assert_eq!(health.check(), Err(Unhealthy::ElectorPanicked), "for good");
+    }
+}
+
+#[test]
+fn a_lock_that_panics_ends_a_campaign() {
+    for round in [false, true] {
+        for in_create in [false, true] {
+            let store = Store::default();
+            match in_create {
+                true => store.on_create(|| panic_quietly()),
+                false => store.on_get(|| panic_quietly()),
+            }
+            let elector = Arc::new(elector(&store, "a"));
+            let (answered, answers) = bounded(1);
+            thread::spawn({
+                let elector = Arc::clone(&elector);
+                move || {
+                    answered.send(if round { elector.try_acquire() } else { elector.block_until_leader().map(Some) })
+                }
+            });
+            let answer = answers.recv_timeout(SOON).expect("an answer");
+            assert!(matches!(answer, Err(Error::Stopped)), "{answer:?}");
+            assert_eq!(all(&elector.transitions()), []);
+            assert_gone(&elector);
+        }
+    }
+}
+
+#[test]
+fn a_lock_that_panics_after_the_end_of_a_term_does_not_end_it_again() {
+    let store = Store::default();
+    let elector = elector(&store, "a");
+    let transitions = elector.transitions();
+    let guard = elector.block_until_leader().unwrap();
+    store.give_to("b", 300);
+    assert_eq!(guard.lost().recv_timeout(SOON), Err(RecvTimeoutError::Disconnected));
+    // What a guard that still stands is watched by.
+    store.on_get(|| panic_quietly());
+    let superseded = StopReason::Superseded { by: Some("b".into()) };
+    let stops: Vec<_> =
+        all(&transitions).into_iter().filter(|it| matches!(it, Transition::StoppedLeading { .. })).collect();
+    assert_eq!(stops, [Transition::StoppedLeading { reason: superseded.clone() }]);
+    assert_eq!(guard.check().unwrap_err().reason, superseded);
+    assert_gone(&elector);
+}
+
+#[test]
+fn callbacks_outlive_a_lock_that_panics_without_spinning() {
+    struct Slow<'a>(&'a Store);
+    impl Callbacks for Slow<'_> {
+        fn on_started_leading(&self, guard: &LeaderGuard) {
+            break_down(self.0, false);
+            assert!(guard.lost().recv_timeout(SOON).is_err());
+            // What winds down takes its time.
+            thread::sleep(Duration::from_secs(2));
+        }
+    }
+    let store = Store::default();
+    let elector = elector(&store, "a");
+    let before = time_on_processor();
+    let began = Instant::now();
+    elector.run(&never::<()>(), &Slow(&store)).unwrap();
+    assert!(began.elapsed() >= Duration::from_secs(2), "the work is waited for");
+    let used = time_on_processor() - before;
+    assert!(used < Duration::from_millis(200), "{used:?} on a processor, to wait for two seconds");
+    assert!(matches!(elector.run(&never::<()>(), &Slow(&store)), Err(Error::Stopped)));
+}
+
+/// Without its word that it is gone the election would rely on it, and look after a third of the lease: 100 s.
+#[test]
+fn a_watch_that_panics_is_replaced_by_polling() {
+    let store = Store::default();
+    let lock = Watched::new(&store, {
+        let store = store.clone();
+        move |_, _, tell| {
+            tell(WatchEvent::Opened);
+            tell(WatchEvent::Changed(store.observed().expect("a lease")));
+            thread::sleep(A_WHILE);
+            panic_quietly()
+        }
+    });
+    let calls = lock.calls();
+    let leader = builder("a").renew_interval(Duration::from_secs(100)).start_on(MemoryLock::new(&store)).unwrap();
+    let guard = leader.block_until_leader().unwrap();
+    let standby = builder("b").start_on(lock).unwrap();
+    let campaign = standby.campaign().unwrap();
+    wait_until("the standby sees the leader", || standby.current_leader().as_deref() == Some("a"));
+    wait_until("it watches", || calls.count() == 1);
+    thread::sleep(2 * A_WHILE);
+    drop(guard);
+    let guard = campaign.receiver().recv_timeout(SOON).expect("an answer").expect("a term");
+    assert!(guard.is_leader());
+    assert_eq!(standby.health_check().check(), Ok(()), "it leads all the same");
+    assert_eq!(calls.count(), 1);
+}

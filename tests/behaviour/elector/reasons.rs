@@ -1,0 +1,117 @@
+//! Why a term ended: everybody is told the same, and it is what came first.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
+use leasehold::{LockError, LockErrorKind, StopReason, Transition};
+use log::Level;
+
+use crate::elector::listener::{lines_of, listen};
+use crate::elector::{builder, elector};
+use crate::support::memory::{MemoryLock, Store};
+use crate::support::{A_WHILE, SOON, wait_until};
+
+fn told_reason(transitions: &Receiver<Transition>) -> StopReason {
+    let until = Instant::now() + SOON;
+    loop {
+        if let Transition::StoppedLeading { reason } = transitions.recv_deadline(until).expect("the end of the term") {
+            return reason;
+        }
+    }
+}
+
+/// It asks all the time, so that it notices before the elector's thread does, and drops its guard in the same breath.
+#[test]
+fn a_term_that_ran_out_is_told_as_expired_whoever_notices_first() {
+    listen();
+    thread::scope(|scope| {
+        for number in 0..10 {
+            scope.spawn(move || {
+                let name = format!("lock {number} of a term that ran out");
+                let store = Store::default();
+                let elector = builder("a")
+                    .only_leasehold(true)
+                    .lease_duration(Duration::from_secs(1))
+                    .renew_deadline(Duration::from_millis(700))
+                    .start_on(MemoryLock::named(&store, &name))
+                    .unwrap();
+                let transitions = elector.transitions();
+                let guard = elector.block_until_leader().unwrap();
+                store.on_update(|_| Err(LockError::new(LockErrorKind::Unavailable, "made up")));
+                let view = guard.leadership();
+                // Not all of them at once: there are two processors.
+                while guard.is_leader() {
+                    thread::sleep(Duration::from_micros(50 * number));
+                }
+                store.on_update(|_| Ok(()));
+                drop(guard);
+                assert_eq!(view.check().unwrap_err().reason, StopReason::Expired);
+                assert_eq!(told_reason(&transitions), StopReason::Expired);
+                let lines = lines_of(&name);
+                let stops: Vec<_> = lines.iter().filter(|(_, line)| line.starts_with("stopped leading")).collect();
+                let expired = (Level::Warn, format!("stopped leading: {}", StopReason::Expired));
+                assert_eq!(stops, [&expired]);
+                wait_until("it is released all the same", || store.holder().is_none());
+            });
+        }
+    });
+}
+
+#[test]
+fn a_step_down_after_the_end_does_not_change_its_reason() {
+    let store = Store::default();
+    let elector = elector(&store, "a");
+    let transitions = elector.transitions();
+    let guard = elector.block_until_leader().unwrap();
+    store.give_to("b", 300);
+    assert_eq!(guard.lost().recv_timeout(SOON), Err(RecvTimeoutError::Disconnected));
+    guard.step_down();
+    guard.step_down();
+    let superseded = StopReason::Superseded { by: Some("b".into()) };
+    assert_eq!(guard.check().unwrap_err().reason, superseded);
+    assert_eq!(told_reason(&transitions), superseded);
+    let view = guard.leadership();
+    drop(guard);
+    assert_eq!(view.check().unwrap_err().reason, superseded);
+    drop(elector);
+    assert!(!transitions.iter().any(|it| matches!(it, Transition::StoppedLeading { .. })), "it is told once");
+    assert_eq!(store.holder().as_deref(), Some("b"), "what is another's is not released");
+}
+
+/// A guard that is still there is not unhealthy before it has been for longer than a lease lasts.
+#[test]
+fn a_term_that_has_just_ended_is_healthy() {
+    let store = Store::default();
+    let elector = elector(&store, "a");
+    let transitions = elector.transitions();
+    let guard = elector.block_until_leader().unwrap();
+    guard.step_down();
+    assert_eq!(told_reason(&transitions), StopReason::SteppedDown);
+    thread::sleep(A_WHILE);
+    assert_eq!(elector.health_check().check(), Ok(()), "of a lease of 300 s");
+    drop(guard);
+}
+
+#[test]
+fn what_befalls_a_term_after_a_step_down_does_not_change_its_reason() {
+    let store = Store::default();
+    let elector = elector(&store, "a");
+    let transitions = elector.transitions();
+    let guard = elector.block_until_leader().unwrap();
+    // The thread is busy with a renewal, and hears of neither before that has come back.
+    let (reached, reaches) = bounded(1);
+    let (go_on, goes_on) = bounded::<()>(1);
+    store.on_update(move |_| {
+        let _ = reached.try_send(());
+        let _ = goes_on.recv_timeout(SOON);
+        Err(LockError::new(LockErrorKind::Conflict, "it moved"))
+    });
+    reaches.recv_timeout(SOON).expect("a renewal");
+    guard.step_down();
+    store.give_to("b", 300);
+    drop(go_on);
+    assert_eq!(told_reason(&transitions), StopReason::SteppedDown);
+    wait_until("the elector sees the other", || elector.current_leader().as_deref() == Some("b"));
+    assert_eq!(guard.check().unwrap_err().reason, StopReason::SteppedDown);
+}

@@ -1,0 +1,79 @@
+//! A guard is dropped, and its lease released, whatever the elector's thread is doing.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::bounded;
+use leasehold::{LeaderGuard, LockError, LockErrorKind, StopReason};
+use parking_lot::Mutex;
+
+use crate::elector::builder;
+use crate::elector::listener::{listen, on_line};
+use crate::support::memory::{MemoryLock, Store};
+use crate::support::{AT_ONCE, SOON, wait_until};
+
+/// A server that answers at once is not given a part of the release timeout to come back.
+#[test]
+fn a_hanging_request_is_given_up_soon_however_long_the_release_timeout() {
+    for timeout in [Duration::from_secs(60), Duration::from_secs(i32::MAX as u64)] {
+        let store = Store::default();
+        let elector = builder("a").release_timeout(timeout).start_on(MemoryLock::new(&store)).unwrap();
+        let guard = elector.block_until_leader().unwrap();
+        let view = guard.leadership();
+        let (hanging, hangs) = bounded(1);
+        store.hang_next_update(hanging);
+        hangs.recv_timeout(SOON).expect("a renewal hangs");
+        let (done, dones) = bounded(1);
+        thread::spawn(move || done.send(guard.release()));
+        let released = dones.recv_timeout(AT_ONCE);
+        assert!(matches!(released, Ok(Ok(()))), "release timeout {timeout:?}: {released:?}");
+        assert_eq!(store.holder(), None);
+        assert_eq!(view.check().unwrap_err().reason, StopReason::Released);
+    }
+}
+
+/// Where a test keeps a guard that is to be dropped elsewhere.
+type Slot = Arc<Mutex<Option<LeaderGuard>>>;
+
+#[test]
+fn a_guard_that_is_dropped_inside_a_call_of_its_lock_does_not_wait_for_itself() {
+    let store = Store::default();
+    let elector = builder("a").start_on(MemoryLock::new(&store)).unwrap();
+    let slot: Slot = Arc::default();
+    *slot.lock() = Some(elector.block_until_leader().unwrap());
+    let (dropped, drops) = bounded(1);
+    store.on_update(move |_| {
+        let began = Instant::now();
+        if let Some(guard) = slot.lock().take() {
+            drop(guard);
+            let _ = dropped.send(began.elapsed());
+        }
+        Ok(())
+    });
+    let took = drops.recv_timeout(SOON).expect("a renewal");
+    assert!(took < AT_ONCE, "{took:?}");
+    wait_until("it is released all the same", || store.holder().is_none());
+    drop(elector.block_until_leader().unwrap());
+}
+
+#[test]
+fn a_guard_that_is_dropped_inside_a_log_call_does_not_wait_for_itself() {
+    listen();
+    let name = "lock of a guard that is dropped in a log call";
+    let store = Store::default();
+    let elector = builder("a").start_on(MemoryLock::named(&store, name)).unwrap();
+    let guard = elector.block_until_leader().unwrap();
+    let (dropped, drops) = bounded(1);
+    on_line(&format!("{name}: update fails"), move || {
+        let began = Instant::now();
+        drop(guard);
+        let _ = dropped.send(began.elapsed());
+    });
+    store.on_update(|_| Err(LockError::new(LockErrorKind::Unavailable, "made up")));
+    let took = drops.recv_timeout(SOON).expect("a renewal");
+    assert!(took < AT_ONCE, "{took:?}");
+    store.on_update(|_| Ok(()));
+    wait_until("it is released all the same", || store.holder().is_none());
+    drop(elector.block_until_leader().unwrap());
+}

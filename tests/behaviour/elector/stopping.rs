@@ -1,0 +1,107 @@
+//! What a stop leaves behind, and what an error leaves behind: nothing.
+
+use std::sync::Arc;
+use std::thread;
+
+use crossbeam_channel::unbounded;
+use leasehold::{Campaign, Error, LeaderElectionRecord, LeaderElector, LeaderGuard, LockError, LockErrorKind};
+use parking_lot::Mutex;
+
+use crate::elector::elector;
+use crate::support::memory::Store;
+use crate::support::{A_WHILE, SOON, wait_until};
+
+/// Notes who is written into the record.
+fn note_holders(store: &Store) -> Arc<Mutex<Vec<String>>> {
+    let holders = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&holders);
+    store.on_update(move |record: &LeaderElectionRecord| {
+        noted.lock().push(record.holder().unwrap_or_default().to_owned());
+        Ok(())
+    });
+    holders
+}
+
+/// A campaign that the elector's thread has begun to pursue.
+fn campaigning(store: &Store, elector: &LeaderElector) -> Campaign {
+    let campaign = elector.campaign().unwrap();
+    let (looked, looks) = unbounded();
+    store.on_get(move || {
+        let _ = looked.send(());
+        Ok(())
+    });
+    // The first look may have been under way before.
+    for _ in 0..2 {
+        looks.recv_timeout(SOON).expect("a look");
+    }
+    campaign
+}
+
+#[test]
+fn a_stopped_elector_never_acquires() {
+    let store = Store::default();
+    let (a, b) = (elector(&store, "a"), elector(&store, "b"));
+    let guard = a.block_until_leader().unwrap();
+    let campaign = campaigning(&store, &b);
+    let holders = note_holders(&store);
+    b.stop();
+    assert!(matches!(campaign.receiver().recv_timeout(SOON), Ok(Err(Error::Stopped))));
+    assert!(matches!(b.campaign(), Err(Error::Stopped)));
+    assert_stays_away(&store, guard, &b, &holders);
+}
+
+#[test]
+fn a_withdrawn_campaign_never_acquires() {
+    let store = Store::default();
+    let (a, b) = (elector(&store, "a"), elector(&store, "b"));
+    let guard = a.block_until_leader().unwrap();
+    let campaign = campaigning(&store, &b);
+    let holders = note_holders(&store);
+    drop(campaign);
+    assert_stays_away(&store, guard, &b, &holders);
+    assert!(b.block_until_leader().unwrap().is_leader(), "before it is asked to");
+}
+
+/// The lease becomes free, and this elector, which is not asked to, does not take it even for a moment.
+fn assert_stays_away(store: &Store, guard: LeaderGuard, elector: &LeaderElector, holders: &Mutex<Vec<String>>) {
+    drop(guard);
+    wait_until("it sees nobody", || elector.current_leader().is_none());
+    thread::sleep(A_WHILE);
+    assert_eq!(store.holder(), None);
+    assert!(!holders.lock().iter().any(|holder| holder == elector.identity()), "{:?}", holders.lock());
+}
+
+#[test]
+fn an_error_from_before_is_not_the_answer_of_a_later_try() {
+    let store = Store::default();
+    let a = elector(&store, "a");
+    let _guard = a.block_until_leader().unwrap();
+    let mut reads = 0;
+    store.on_get(move || {
+        reads += 1;
+        match reads {
+            1 => Err(LockError::new(LockErrorKind::Unavailable, "made up")),
+            _ => Ok(()),
+        }
+    });
+    let b = elector(&store, "b");
+    wait_until("b sees a, after a read that failed", || b.current_leader().as_deref() == Some("a"));
+    assert!(matches!(b.try_acquire(), Ok(None)), "the lease is held, and nothing failed");
+}
+
+/// Its first write was lost with its connection, or was carried out; the second met what stands there now.
+#[test]
+fn a_try_that_was_beaten_after_a_closed_connection_has_not_failed() {
+    let store = Store::default();
+    drop(elector(&store, "a").block_until_leader().unwrap());
+    let mut writes = 0;
+    store.on_update(move |_| {
+        writes += 1;
+        match writes {
+            1 => Err(LockError::new(LockErrorKind::ConnectionClosed, "made up")),
+            _ => Err(LockError::new(LockErrorKind::Conflict, "somebody was faster")),
+        }
+    });
+    let answer = elector(&store, "b").try_acquire();
+    assert!(matches!(answer, Ok(None)), "{answer:?}");
+}

@@ -1,0 +1,423 @@
+//! Credential plugins as processes: slow ones, ones whose credentials expire, ones that hang, and what they say on stderr.
+
+#![cfg(target_os = "linux")]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use leasehold::LeaderElector;
+use leasehold::kube::{Client, ClientConfig, Error, ErrorKind, ExecStderr, Kubeconfig, Method, Request, Response};
+use leasehold::testing::{ApiServer, Resource, User, Verb};
+use serde_json::json;
+use support::{A_WHILE, SOON, wait_until};
+use tempfile::TempDir;
+
+/// A plugin that is a shell script, in a directory of its own.
+struct Plugin {
+    directory: TempDir,
+}
+
+impl Plugin {
+    /// The script finds its directory in `$D`, and the number of its start in `$N`.
+    fn new(script: &str) -> Plugin {
+        let plugin = Plugin { directory: tempfile::tempdir().expect("a directory") };
+        let directory = plugin.directory.path().display();
+        let text = format!("D={directory}\necho $$ >> $D/starts\nN=$(wc -l < $D/starts | tr -d ' ')\n{script}\n");
+        fs::write(plugin.path("plugin.sh"), text).expect("a file");
+        plugin
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn lines(&self, name: &str) -> Vec<String> {
+        fs::read_to_string(self.path(name)).unwrap_or_default().lines().map(str::to_owned).collect()
+    }
+
+    fn starts(&self) -> usize {
+        self.lines("starts").len()
+    }
+
+    fn config(&self, server: &ApiServer) -> ClientConfig {
+        let ca = server.ca_pem().map(|pem| {
+            fs::write(self.path("ca.pem"), pem).expect("a file");
+            "certificate-authority: ca.pem"
+        });
+        let text = format!(
+            "current-context: c\n\
+             clusters: [{{ name: k, cluster: {{ server: '{}', {} }} }}]\n\
+             contexts: [{{ name: c, context: {{ cluster: k, user: u }} }}]\n\
+             users: [{{ name: u, user: {{ exec: {{ apiVersion: client.authentication.k8s.io/v1, command: /bin/sh, \
+             args: ['{}'], env: [{{ name: PASSWORD, value: value-of-a-variable }}] }} }} }}]\n",
+            server.url(),
+            ca.unwrap_or_default(),
+            self.path("plugin.sh").display(),
+        );
+        let kubeconfig = Kubeconfig::from_text(&text, self.directory.path()).expect("a kubeconfig");
+        kubeconfig.client_config(None).expect("a configuration")
+    }
+
+    fn client(&self, server: &ApiServer) -> Client {
+        Client::new(self.config(server)).expect("a client")
+    }
+}
+
+/// A shell command that prints an `ExecCredential`.
+fn print(status: &str) -> String {
+    format!(
+        "cat <<END\n{{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\
+         \"status\":{status}}}\nEND"
+    )
+}
+
+/// Prints the token `t$N`, which expires in so many seconds, and notes the number and the moment.
+fn print_expiring(seconds: u32) -> String {
+    format!(
+        "E=$(( $(date +%s) + {seconds} ))\nT=$(date -u -d @$E +%Y-%m-%dT%H:%M:%SZ)\necho $N $E >> $D/printed\n{}",
+        print("{\"token\":\"t$N\",\"expirationTimestamp\":\"$T\"}")
+    )
+}
+
+/// Says when two of them run at a time.
+fn alone(script: &str) -> String {
+    format!("mkdir $D/runs || echo $N >> $D/overlaps\n{script}\nrmdir $D/runs")
+}
+
+fn candidate(name: &str, token: &str) -> User {
+    let rights = [Verb::Get, Verb::Create, Verb::Update, Verb::Watch];
+    rights.into_iter().fold(User::new(name, token), |user, verb| user.grant(verb, Resource::Leases))
+}
+
+/// A server whose users `u1` to `u30` have the tokens `t1` to `t30`.
+fn server() -> ApiServer {
+    let users = (1..=30).map(|n| candidate(&format!("u{n}"), &format!("t{n}")));
+    users.fold(ApiServer::builder(), |server, user| server.user(user)).start().expect("an in-memory server")
+}
+
+/// Asks for a lease. That there is none is an answer, too.
+fn ask(client: &Client, timeout: Duration) -> Result<Option<Response>, Error> {
+    let path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/none";
+    match client.request(Request { method: Method::Get, path, query: &[], body: None, timeout }) {
+        Ok(response) => Ok(Some(response)),
+        Err(e) if e.status().is_some_and(|status| status.code == 404) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// Takes their tokens from the users of whom the plugin said that they have expired, and returns how many it was.
+fn expire(plugin: &Plugin, server: &ApiServer) -> usize {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a clock").as_secs();
+    let lines = plugin.lines("printed");
+    let expired =
+        lines.iter().filter_map(|line| line.split_once(' ')).filter(|(_, end)| end.parse::<u64>().unwrap() <= now);
+    expired.map(|(number, _)| server.set_token(&format!("u{number}"), format!("expired-{number}"))).count()
+}
+
+/// Neither there nor waiting to be reaped by whoever has inherited it.
+fn is_gone(pid: &str) -> bool {
+    let stat = fs::read_to_string(Path::new("/proc").join(pid).join("stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('Z'))
+}
+
+// ---- slow plugins ----
+
+#[test]
+fn a_plugin_that_takes_longer_than_any_request_elects_after_one_start() {
+    let server = server();
+    let plugin = Plugin::new(&alone(&format!("sleep 6\n{}", print("{\"token\":\"t1\"}"))));
+    let elector = LeaderElector::builder("slow")
+        .lease_duration(Duration::from_secs(4))
+        .renew_deadline(Duration::from_secs(2))
+        .retry_period(Duration::from_millis(500))
+        .start_with(plugin.client(&server))
+        .expect("an elector");
+    let guard = elector.block_until_leader_timeout(SOON).expect("an elector that runs").expect("a term");
+    assert_eq!(plugin.starts(), 1);
+    guard.release().expect("released");
+    assert!(plugin.lines("overlaps").is_empty());
+}
+
+#[test]
+fn requests_wait_up_to_their_deadline_and_leave_the_run_alone() {
+    let server = server();
+    let plugin = Plugin::new(&format!("sleep 7\n{}", print("{\"token\":\"t1\"}")));
+    let client = plugin.client(&server);
+    let began = Instant::now();
+    let mut given_up = 0;
+    while let Err(error) = ask(&client, Duration::from_secs(2)) {
+        assert_eq!(error.kind(), &ErrorKind::Timeout, "{error}");
+        assert!(began.elapsed() < SOON, "{error}");
+        // The last may have had the credentials too late to send anything.
+        if error.to_string().contains("it runs on") {
+            assert!(!error.maybe_sent(), "{error}");
+            given_up += 1;
+        }
+    }
+    assert!(given_up > 0, "requests of 2 s in {:?}", began.elapsed());
+    assert_eq!(plugin.starts(), 1);
+}
+
+#[test]
+fn a_credential_that_expires_every_few_seconds_fails_no_request() {
+    let server = server();
+    let plugin = Plugin::new(&alone(&format!("sleep 3\n{}", print_expiring(5))));
+    let client = plugin.client(&server);
+    let began = Instant::now();
+    let mut served_meanwhile = 0;
+    while plugin.lines("printed").len() < 4 {
+        expire(&plugin, &server);
+        let runs = || plugin.path("runs").exists().then(|| plugin.starts());
+        let before = runs();
+        ask(&client, SOON).unwrap_or_else(|e| panic!("{e}"));
+        served_meanwhile += usize::from(before.is_some() && before == runs());
+        assert!(began.elapsed() < 3 * SOON, "{:?}", plugin.lines("printed"));
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert!(served_meanwhile > 3, "the old one serves while the plugin runs: {served_meanwhile}");
+    assert!(plugin.lines("overlaps").is_empty());
+}
+
+#[test]
+fn a_leader_keeps_its_term_while_its_credentials_expire() {
+    let server = server();
+    let plugin = Plugin::new(&alone(&format!("sleep 3\n{}", print_expiring(5))));
+    let elector = LeaderElector::builder("expiring")
+        .lease_duration(Duration::from_secs(9))
+        .renew_deadline(Duration::from_secs(7))
+        .retry_period(Duration::from_secs(1))
+        .start_with(plugin.client(&server))
+        .expect("an elector");
+    let guard = elector.block_until_leader_timeout(SOON).expect("an elector that runs").expect("a term");
+    let began = Instant::now();
+    while expire(&plugin, &server) < 3 || plugin.lines("printed").len() < 4 {
+        assert!(guard.is_leader(), "lost after {:?}: {:?}", began.elapsed(), plugin.lines("printed"));
+        assert!(began.elapsed() < 3 * SOON, "{:?}", plugin.lines("printed"));
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert!(guard.is_leader());
+    assert!(plugin.lines("overlaps").is_empty());
+    let users: Vec<_> = server.requests().into_iter().filter_map(|request| request.user).collect();
+    for user in ["u1", "u2", "u3"] {
+        assert!(users.iter().any(|name| name == user), "{user} is used: {users:?}");
+    }
+}
+
+// ---- client certificates ----
+
+#[test]
+fn a_new_certificate_of_a_plugin_is_shown_on_a_new_connection() {
+    let users = ["u1", "u2", "u3"].map(|name| candidate(name, &format!("token-of-{name}")));
+    let server = users.into_iter().fold(ApiServer::builder().tls(true), |server, user| server.user(user));
+    let server = server.start().expect("an in-memory server");
+    // It is over when it comes, so each request has the plugin run. The third is the second once more.
+    let plugin = Plugin::new("cat $D/$N");
+    for (run, user) in [(1, "u1"), (2, "u2"), (4, "u3")] {
+        let (chain, key) = server.client_certificate(user);
+        let status = json!({
+            "clientCertificateData": chain, "clientKeyData": key, "expirationTimestamp": "2001-01-01T00:00:00Z",
+        });
+        let credential =
+            json!({ "apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status });
+        fs::write(plugin.path(&run.to_string()), credential.to_string()).expect("a file");
+    }
+    fs::copy(plugin.path("2"), plugin.path("3")).expect("a file");
+    let client = plugin.client(&server);
+    for _ in 0..4 {
+        ask(&client, SOON).expect("an answer");
+    }
+    let requests = server.requests();
+    let users: Vec<_> = requests.iter().map(|request| request.user.as_deref().unwrap_or_default()).collect();
+    assert_eq!(users, ["u1", "u2", "u2", "u3"]);
+    let connections: Vec<_> = requests.iter().map(|request| request.connection).collect();
+    assert!(connections[0] != connections[1] && connections[2] != connections[3], "{connections:?}");
+    assert_eq!(connections[1], connections[2], "the same certificate keeps its connection");
+}
+
+// ---- plugins that hang ----
+
+/// Starts a child, notes the numbers of both, and hangs: for longer than any test waits, and not for ever.
+const HANGS: &str = "sleep 90 &\necho $! $$ > $D/unfinished\nmv $D/unfinished $D/pids\nsleep 90";
+
+fn pids(plugin: &Plugin) -> Vec<String> {
+    wait_until("the plugin starts", || plugin.path("pids").exists());
+    let pids: Vec<_> = plugin.lines("pids")[0].split(' ').map(str::to_owned).collect();
+    assert_eq!(pids.len(), 2);
+    pids
+}
+
+fn wait_until_gone(pids: &[String]) {
+    for pid in pids {
+        wait_until("the plugin and its child are gone", || is_gone(pid));
+    }
+}
+
+#[test]
+fn a_plugin_is_ended_at_its_limit_with_all_that_it_started() {
+    let server = server();
+    let plugin = Plugin::new(HANGS);
+    let config = plugin.config(&server).with_exec_timeout(Duration::from_secs(1));
+    let client = Client::new(config).expect("a client");
+    let error = ask(&client, SOON).expect_err("no credentials");
+    assert_eq!(error.kind(), &ErrorKind::Timeout, "{error}");
+    assert!(error.to_string().contains("limit of 1s") && !error.maybe_sent(), "{error}");
+    wait_until_gone(&pids(&plugin));
+    assert!(server.requests().is_empty(), "nothing is sent without credentials");
+}
+
+#[test]
+fn an_interrupt_ends_requests_and_the_end_of_the_client_ends_the_plugin() {
+    let server = server();
+    let plugin = Plugin::new(HANGS);
+    let client = plugin.client(&server);
+    thread::scope(|scope| {
+        let requests = [0, 1].map(|_| scope.spawn(|| ask(&client, 3 * SOON)));
+        let pids = pids(&plugin);
+        thread::sleep(A_WHILE);
+        client.interrupt();
+        for request in requests {
+            assert_eq!(request.join().expect("no panic").expect_err("interrupted").kind(), &ErrorKind::Interrupted);
+        }
+        assert!(!pids.iter().any(|pid| is_gone(pid)), "the run goes on, for the requests to come");
+    });
+    let pids = pids(&plugin);
+    drop(client);
+    wait_until_gone(&pids);
+    assert_eq!(plugin.starts(), 1);
+}
+
+// ---- stderr ----
+
+const MODE: &str = "LEASEHOLD_TEST_STDERR";
+const DIRECTORY: &str = "LEASEHOLD_TEST_DIRECTORY";
+const SERVER: &str = "LEASEHOLD_TEST_SERVER";
+
+static LOGGED: AtomicBool = AtomicBool::new(false);
+
+/// Logs to the real stderr, as programs do.
+struct Stderr;
+
+impl log::Log for Stderr {
+    fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
+        metadata.target() == "leasehold::kube::exec"
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        if self.enabled(record.metadata()) {
+            eprintln!("{} {}: {}", record.level(), record.target(), record.args());
+            LOGGED.store(true, Ordering::Release);
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+/// The process that the tests below listen to: one request, with the plugin that its parent has made.
+#[test]
+#[ignore = "other tests run it in a process of its own"]
+fn one_request_in_a_process_of_its_own() {
+    let (Ok(mode), Ok(directory), Ok(server)) = (std::env::var(MODE), std::env::var(DIRECTORY), std::env::var(SERVER))
+    else {
+        return;
+    };
+    let user = format!(
+        "{{ exec: {{ apiVersion: client.authentication.k8s.io/v1, command: /bin/sh, \
+         args: ['{directory}/plugin.sh', '--secret=value-of-a-flag'], \
+         env: [{{ name: PASSWORD, value: value-of-a-variable }}] }} }}"
+    );
+    let text = format!(
+        "current-context: c\nclusters: [{{ name: k, cluster: {{ server: '{server}' }} }}]\n\
+         contexts: [{{ name: c, context: {{ cluster: k, user: u }} }}]\nusers: [{{ name: u, user: {user} }}]\n"
+    );
+    let config = Kubeconfig::from_text(&text, ".").and_then(|file| file.client_config(None)).expect("a configuration");
+    let config = match mode.as_str() {
+        "inherit" => config.with_exec_stderr(ExecStderr::Inherit),
+        "discard" => config.with_exec_stderr(ExecStderr::Discard),
+        "limit" => config.with_exec_timeout(Duration::from_secs(1)),
+        "log" => config,
+        other => panic!("{other}"),
+    };
+    log::set_logger(&Stderr).expect("the only logger");
+    log::set_max_level(log::LevelFilter::Trace);
+    let client = Client::new(config).expect("a client");
+    let _ = ask(&client, SOON);
+    // What a plugin says that succeeds is logged when nobody waits for it any more.
+    wait_until("something is logged", || LOGGED.load(Ordering::Acquire));
+}
+
+/// All that a process says on its stderr whose plugin is this.
+fn stderr_with(mode: &str, script: &str) -> String {
+    let server = server();
+    server.set_user(candidate("of-a-plugin", "token-of-a-plugin-1"));
+    let plugin = Plugin::new(script);
+    let output = Command::new(std::env::current_exe().expect("this test"))
+        .args(["--exact", "one_request_in_a_process_of_its_own", "--ignored", "--nocapture"])
+        .env(MODE, mode)
+        .env(DIRECTORY, plugin.directory.path())
+        .env(SERVER, server.url())
+        .stdin(Stdio::null())
+        .output()
+        .expect("a process");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(plugin.starts(), 1);
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Complains, and shows all secrets while it does.
+fn complains(code: u8) -> String {
+    let token = "token-of-a-plugin-1";
+    format!(
+        "for i in $(seq 300); do echo 'an old complaint' >&2; done\n\
+         echo 'the complaint' {token} $PASSWORD ${{1#--secret=}} Bearer b3ar3r-of-somebody >&2\n\
+         printf '%s' {token} | base64 >&2\n{}\nexit {code}",
+        print(&format!("{{\"token\":\"{token}\"}}"))
+    )
+}
+
+const SECRETS: [&str; 5] =
+    ["token-of-a-plugin", "value-of-a-variable", "value-of-a-flag", "b3ar3r-of-somebody", "dG9rZW4tb2YtYS1wbHVnaW4t"];
+
+#[test]
+fn what_a_plugin_says_goes_to_the_log_without_its_secrets_and_nowhere_else() {
+    for (code, level) in [(0, "DEBUG"), (3, "WARN")] {
+        let stderr = stderr_with("log", &complains(code));
+        let line = stderr.lines().find(|line| line.contains("the complaint")).unwrap_or_else(|| panic!("{stderr}"));
+        assert!(line.starts_with(&format!("{level} leasehold::kube::exec: kube: credential plugin /bin/sh")), "{line}");
+        assert_eq!(line.contains("exit status: 3"), code == 3, "{line}");
+        assert!(line.len() < 4096 + 400, "{}", line.len());
+        assert!(line.contains("an old complaint an old complaint"), "in one line: {line}");
+        assert_eq!(stderr.matches("the complaint").count(), 1, "{stderr}");
+        for secret in SECRETS {
+            assert!(!stderr.contains(secret), "{secret}: {stderr}");
+        }
+    }
+}
+
+#[test]
+fn what_a_plugin_says_is_inherited_or_thrown_away_if_the_program_wants_it_so() {
+    let stderr = stderr_with("inherit", &complains(3));
+    assert!(stderr.lines().any(|line| line.starts_with("the complaint token-of-a-plugin-1")), "{stderr}");
+    assert_eq!(stderr.matches("the complaint").count(), 1, "it is not logged as well: {stderr}");
+    let stderr = stderr_with("discard", &complains(3));
+    assert!(!stderr.contains("complaint"), "{stderr}");
+    assert!(
+        stderr.contains("WARN leasehold::kube::exec: kube: credential plugin /bin/sh: failed (exit status: 3)"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn secrets_of_a_plugin_that_hangs_are_struck_out_as_well() {
+    let script = "echo token-of-a-plugin-1\necho 'the complaint' token-of-a-plugin-1 >&2\nexec sleep 90";
+    let stderr = stderr_with("limit", script);
+    let line = stderr.lines().find(|line| line.contains("the complaint")).unwrap_or_else(|| panic!("{stderr}"));
+    assert!(line.starts_with("WARN") && line.contains("limit of 1s"), "{line}");
+    assert!(!stderr.contains(SECRETS[0]), "{stderr}");
+}

@@ -1,0 +1,171 @@
+//! A guard's release is confirmed within the release timeout also when the API server is far away, or slow.
+//!
+//! Every duration is as it is by default but for the pace of renewals. All tries run at once, for they mostly wait.
+
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::on_both_servers;
+use crate::support::cluster::{Cluster, NAMESPACE, Server};
+use crate::support::far::Far;
+use leasehold::kube::{Client, Kubeconfig};
+use leasehold::testing::{Fault, Verb};
+use leasehold::{LeaderElector, LeaderGuard};
+
+on_both_servers! { a_release_from_far_away_is_confirmed }
+
+/// By default; a term is counted in it.
+const RENEW_DEADLINE: Duration = Duration::from_secs(10);
+/// Longer than any flight here.
+const RENEW_INTERVAL: Duration = Duration::from_millis(800);
+
+/// When the guard goes.
+#[derive(Clone, Copy, Debug)]
+enum When {
+    /// After so many renewals were answered.
+    After(usize),
+    /// At this part of the flight of the renewal of this number.
+    In(usize, f64),
+    /// When the server closes its connections: before the word of that arrives, or after.
+    Closing,
+    Closed,
+}
+
+use When::{After, Closed, Closing, In};
+
+const USUAL: [When; 9] =
+    [After(0), After(1), After(2), In(1, 0.05), In(1, 0.3), In(1, 0.6), In(1, 0.9), In(3, 0.05), In(3, 0.8)];
+
+fn a_release_from_far_away_is_confirmed(cluster: &Cluster) {
+    thread::scope(|scope| {
+        for far in [400, 500] {
+            let moments = [&USUAL[..], &[Closing, Closed]].concat();
+            scope.spawn(move || each_is_confirmed(cluster, Duration::from_millis(far), &moments));
+        }
+    });
+}
+
+#[test]
+fn a_release_is_confirmed_by_a_server_that_answers_each_request_700_ms_late() {
+    thread::scope(|scope| {
+        for late in [Fault::delay, Fault::delay_answer] {
+            scope.spawn(move || {
+                let cluster = Cluster::in_memory("late");
+                let server = cluster.in_memory_server().expect("it is in memory");
+                server.fault(late(Duration::from_millis(700)));
+                each_is_confirmed(&cluster, Duration::ZERO, &USUAL);
+            });
+        }
+    });
+}
+
+#[test]
+fn the_tries_do_meet_renewals_in_flight() {
+    let cluster = Cluster::in_memory("flight");
+    let server = cluster.in_memory_server().expect("it is in memory");
+    let round_trip = Duration::from_millis(400);
+    let gone_at = try_to_release(&cluster, round_trip, In(1, 0.5), &cluster.lease);
+    let met = server.requests().into_iter().filter(|request| request.verb == Some(Verb::Update)).any(|request| {
+        let since_sent = (gone_at + round_trip / 2).checked_duration_since(request.at);
+        since_sent.is_some_and(|since| since < round_trip)
+    });
+    assert!(met, "no renewal was in flight when the guard went");
+}
+
+#[test]
+fn from_far_away_a_connection_and_an_answer_take_as_long_as_they_should() {
+    let cluster = Cluster::in_memory("distance");
+    let round_trip = Duration::from_millis(200);
+    let (far, client) = from_afar(&cluster, round_trip);
+    // TCP, TLS and the request; then the request alone.
+    for round_trips in [3, 1] {
+        let since = Instant::now();
+        crate::support::cluster::request(&client, leasehold::kube::Method::Get, "/version", None).expect("an answer");
+        assert!(since.elapsed() >= round_trip * round_trips, "{round_trips}: {:?}", since.elapsed());
+    }
+    assert_eq!(far.connections(), 1);
+}
+
+fn each_is_confirmed(cluster: &Cluster, round_trip: Duration, moments: &[When]) {
+    thread::scope(|scope| {
+        for (index, when) in moments.iter().enumerate() {
+            let lease = format!("{}-{}-{index}", cluster.lease, round_trip.as_millis());
+            scope.spawn(move || try_to_release(cluster, round_trip, *when, &lease));
+        }
+    });
+}
+
+/// Leads until the given moment, then releases and is told that the lease is free. When the guard went.
+fn try_to_release(cluster: &Cluster, round_trip: Duration, when: When, lease: &str) -> Instant {
+    let (far, client) = from_afar(cluster, round_trip);
+    let mut elector = LeaderElector::builder(lease).namespace(NAMESPACE).identity("me");
+    let answered = match when {
+        After(renewals) => renewals,
+        In(number, _) => number - 1,
+        Closing | Closed => 0,
+    };
+    // A renewal that had to open a connection would be another case.
+    if !matches!(when, Closing | Closed) {
+        elector = elector.renew_interval(RENEW_INTERVAL);
+    }
+    let elector = elector.start_with(client).expect("an elector");
+    let guard = elector.block_until_leader().expect("a term");
+    for _ in 0..answered {
+        wait_until_renewal_is_sent(&guard);
+        while until_renewal(&guard).is_zero() {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+    match when {
+        After(_) => {}
+        In(_, part) => {
+            wait_until_renewal_is_sent(&guard);
+            thread::sleep(round_trip.mul_f64(part));
+        }
+        // From 500 ms away a new connection needs three quarters of the time, so the word of this is to come soon.
+        Closing => {
+            far.close_connections();
+            thread::sleep(round_trip / 4);
+        }
+        Closed => {
+            far.close_connections();
+            thread::sleep(round_trip / 2 + Duration::from_millis(20));
+        }
+    }
+    let gone_at = Instant::now();
+    let released = guard.release();
+    let took = gone_at.elapsed();
+    released.unwrap_or_else(|error| panic!("{round_trip:?} away, {when:?}: {error} ({took:?})"));
+    gone_at
+}
+
+/// A term is counted from when its last renewal was sent, and the next one follows a renew interval later.
+fn until_renewal(guard: &LeaderGuard) -> Duration {
+    guard.remaining().saturating_sub(RENEW_DEADLINE - RENEW_INTERVAL)
+}
+
+fn wait_until_renewal_is_sent(guard: &LeaderGuard) {
+    while !until_renewal(guard).is_zero() {
+        thread::sleep(until_renewal(guard).max(Duration::from_millis(1)));
+    }
+}
+
+/// A client of the server from far away, for as long as the first of the two is kept.
+fn from_afar(cluster: &Cluster, round_trip: Duration) -> (Far, Client) {
+    let (url, kubeconfig) = match cluster.server() {
+        Server::InMemory { server, .. } => (server.url(), server.kubeconfig("candidate")),
+        Server::Real(real) => {
+            let path = cluster.kubeconfig("candidate");
+            (real.ready.url.clone(), std::fs::read_to_string(path).expect("a kubeconfig"))
+        }
+    };
+    let here = url.trim_start_matches("https://");
+    let address: SocketAddr = here.parse().expect("the address of a server on this machine");
+    let far = Far::to(address, round_trip);
+    assert!(kubeconfig.contains(here), "the kubeconfig names the server as {here}");
+    let kubeconfig = kubeconfig.replace(here, &format!("{}:{}", address.ip(), far.port));
+    let kubeconfig = Kubeconfig::from_text(&kubeconfig, ".").expect("a kubeconfig");
+    let client = Client::new(kubeconfig.client_config(None).expect("a configuration")).expect("a client");
+    (far, client)
+}

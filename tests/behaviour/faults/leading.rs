@@ -1,0 +1,132 @@
+//! While leading.
+
+use std::time::{Duration, Instant};
+
+use leasehold::testing::{ApiServer, Resource, User, Verb};
+use leasehold::{StopReason, Transition};
+use serde_json::Value;
+
+use crate::faults::kinds::{
+    APPLIED, LIES, NOT_AN_API_SERVER, NOT_THE_LEASE, PAUSES, REFUSALS, REFUTED, SILENCE, STALE, each,
+};
+use crate::faults::place::{Place, lost, server};
+use crate::support::{SOON, wait_until};
+
+#[test]
+fn one_bad_answer_does_not_cost_the_term() {
+    let server = server();
+    each(&[SILENCE, APPLIED, REFUSALS, PAUSES, REFUTED, NOT_AN_API_SERVER, NOT_THE_LEASE, STALE], |(name, fault)| {
+        let place = Place::new(&server, name);
+        // A hanging request costs half of what is left of the term, and a pause that was asked for a half again.
+        let elector = place.start(place.builder("me", 24, 16));
+        let guard = place.lead(&elector, name);
+        let transitions = elector.transitions();
+        let fault = place.fault(Verb::Update, fault(&place.get().expect("a lease")).first(1));
+        assert!(fault.wait_for_hits(1, SOON), "{name}: no renewal");
+        place.wait_for_renewals(3, &format!("{name}: not renewed"));
+        place.assert_shown(&elector, &guard, name);
+        assert!(guard.is_leader(), "{name}: {:?}", guard.check());
+        assert!(!transitions.try_iter().any(|it| matches!(it, Transition::StoppedLeading { .. })), "{name}");
+    });
+}
+
+/// Answers that never come, for longer than the renew deadline: the term ends before another begins, also where every
+/// write was applied, for these leaders have no watch that would tell them.
+#[test]
+fn lasting_bad_weather_ends_the_term_before_another_begins() {
+    let rival = [Verb::Get, Verb::Create, Verb::Update]
+        .into_iter()
+        .fold(User::new("rival", "rival-token"), |user, verb| user.grant(verb, Resource::Leases));
+    let server = ApiServer::builder().user(User::no_watch()).user(rival).start().expect("an in-memory server");
+    each(&[SILENCE, APPLIED, REFUSALS, NOT_AN_API_SERVER, NOT_THE_LEASE, STALE, LIES], |(name, fault)| {
+        let place = Place::new(&server, name);
+        let elector = place.start_as("no-watch", place.short("me"));
+        let rival = place.start_as("rival", place.short("rival"));
+        let transitions = elector.transitions();
+        let guard = place.lead(&elector, name);
+        let campaign = rival.campaign().expect("a campaign");
+        let fault = place.fault(Verb::Update, fault(&place.get().expect("a lease")).user("no-watch"));
+
+        let won = campaign.receiver().recv_timeout(SOON).unwrap_or_else(|_| panic!("{name}: no other leader"));
+        let rivals = won.unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(!guard.is_leader() || !rivals.is_leader(), "{name}: two lead");
+        assert!(rivals.fencing_token() > guard.fencing_token(), "{name}");
+        lost(&guard, name);
+
+        fault.remove();
+        drop(guard);
+        let token = rivals.fencing_token();
+        drop(rivals);
+        assert!(place.lead(&elector, name).fencing_token() > token, "{name}");
+        // Each start has exactly one stop, in this order.
+        drop(elector);
+        let mut leading = false;
+        for transition in transitions.iter() {
+            match transition {
+                Transition::StartedLeading { .. } => assert!(!std::mem::replace(&mut leading, true), "{name}"),
+                Transition::StoppedLeading { .. } => assert!(std::mem::take(&mut leading), "{name}"),
+                _ => {}
+            }
+        }
+        assert!(!leading, "{name}: a term without an end");
+    });
+}
+
+/// Who looks is told by a GET or by the watch that the renewal stands in the store.
+#[test]
+fn a_term_goes_on_though_no_renewal_is_confirmed() {
+    let server = server();
+    each(&[REFUTED, APPLIED], |(name, fault)| {
+        let place = Place::new(&server, name);
+        let elector = place.start(place.builder("me", 24, 6));
+        let guard = place.lead(&elector, name);
+        let _fault = place.fault(Verb::Update, fault(&Value::Null));
+        // Longer than it would be valid without: adoption keeps it.
+        let until = Instant::now() + Duration::from_secs(7);
+        wait_until(name, || Instant::now() > until || !guard.is_leader());
+        assert!(guard.is_leader(), "{name}: {:?}", guard.check());
+        place.assert_shown(&elector, &guard, name);
+    });
+}
+
+#[test]
+fn cut_connections_do_not_cost_the_term() {
+    let server = server();
+    let place = Place::new(&server, "cut");
+    let elector = place.start(place.long("me"));
+    let guard = place.lead(&elector, "cut");
+    for _ in 0..20 {
+        server.disconnect_all();
+        place.wait_for_renewals(1, "renewed after a cut");
+    }
+    assert!(guard.is_leader(), "{:?}", guard.check());
+}
+
+#[test]
+fn a_restarted_server_costs_a_short_term_and_no_long_one() {
+    let server = server();
+    let (patient, hasty) = (Place::new(&server, "long"), Place::new(&server, "short"));
+    let patients = patient.start(patient.long("me"));
+    let hastys = hasty.start(hasty.short("me"));
+    let (long, short) = (patient.lead(&patients, "long"), hasty.lead(&hastys, "short"));
+    server.stop();
+    assert_eq!(lost(&short, "short"), StopReason::Expired);
+    server.restart().expect("the port is still ours");
+    patient.wait_for_renewals(2, "renewed after the restart");
+    assert!(long.is_leader(), "{:?}", long.check());
+    let token = short.fencing_token();
+    drop(short);
+    assert!(hasty.lead(&hastys, "short").fencing_token() > token);
+}
+
+#[test]
+fn a_restored_store_ends_the_term() {
+    let server = server();
+    let place = Place::new(&server, "restored");
+    let elector = place.start(place.long("me"));
+    let guard = place.lead(&elector, "restored");
+    let before = server.snapshot();
+    place.wait_for_renewals(3, "renewed");
+    server.restore(&before);
+    assert_eq!(lost(&guard, "restored"), StopReason::StoreRestored);
+}

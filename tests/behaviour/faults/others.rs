@@ -1,0 +1,132 @@
+//! Other hands on the lease, and on the token.
+
+use leasehold::StopReason;
+use leasehold::kube::{Client, Kubeconfig};
+use leasehold::testing::{ApiServer, Resource, User};
+use serde_json::{Value, json};
+
+use crate::faults::place::{Place, lost, server};
+use crate::support::cluster::NAMESPACE;
+use crate::support::wait_until;
+
+#[test]
+fn what_others_put_on_the_lease_survives() {
+    let server = server();
+    let place = Place::new(&server, "edited");
+    let elector = place.start(place.long("me"));
+    let guard = place.lead(&elector, "edited");
+    for round in 0..10 {
+        place.edit(|lease| {
+            lease["metadata"]["labels"] = json!({ "team": "blue", "round": round.to_string() });
+            lease["metadata"]["annotations"] = json!({ "note": "Grüße\n", "round": round.to_string() });
+        });
+        place.wait_for_renewals(2, "renewed after an edit");
+        let lease = place.get().expect("a lease");
+        assert_eq!(lease["metadata"]["labels"], json!({ "team": "blue", "round": round.to_string() }));
+        assert_eq!(lease["metadata"]["annotations"], json!({ "note": "Grüße\n", "round": round.to_string() }));
+    }
+    assert!(guard.is_leader(), "{:?}", guard.check());
+    let transitions = place.get().expect("a lease")["spec"]["leaseTransitions"].clone();
+    assert_eq!(transitions, 0, "it was one term");
+    guard.release().expect("released");
+    let lease = place.get().expect("a lease");
+    assert_eq!(lease["metadata"]["labels"]["team"], "blue");
+    assert_eq!(lease["spec"]["holderIdentity"], "");
+}
+
+#[test]
+fn a_deleted_lease_ends_the_term_and_the_next_has_a_greater_token() {
+    let server = server();
+    let place = Place::new(&server, "deleted");
+    let elector = place.start(place.long("me"));
+    let guard = place.lead(&elector, "deleted");
+    server.delete(Resource::Leases, NAMESPACE, &place.lease).expect("a lease to delete");
+    assert_eq!(lost(&guard, "deleted"), StopReason::Deleted);
+    assert_eq!(place.get(), None, "no late renewal makes it anew");
+    let token = guard.fencing_token();
+    drop(guard);
+    assert!(place.lead(&elector, "deleted").fencing_token() > token);
+}
+
+#[test]
+fn a_lease_that_was_deleted_and_made_anew_ends_the_term() {
+    let server = server();
+    let place = Place::new(&server, "anew");
+    let elector = place.start(place.long("me"));
+    let guard = place.lead(&elector, "anew");
+    // As one from a backup, with our own record in it, as if nothing had happened.
+    let spec = place.get().expect("a lease")["spec"].clone();
+    server.delete(Resource::Leases, NAMESPACE, &place.lease).expect("a lease to delete");
+    place.put(spec);
+    let reason = lost(&guard, "anew");
+    assert_ne!(reason, StopReason::Expired, "it was lost for what stands in the store");
+}
+
+#[test]
+fn another_holder_written_by_hand_supersedes() {
+    let server = server();
+    let place = Place::new(&server, "superseded");
+    let elector = place.start(place.long("me"));
+    for (holder, by) in [(json!("kubectl"), Some("kubectl".to_owned())), (json!(""), None), (Value::Null, None)] {
+        let guard = place.lead(&elector, "superseded");
+        place.edit(|lease| {
+            lease["spec"]["holderIdentity"] = holder.clone();
+            lease["spec"]["leaseDurationSeconds"] = json!(1);
+        });
+        assert_eq!(lost(&guard, "superseded"), StopReason::Superseded { by: by.clone() });
+        drop(guard);
+        assert_eq!(place.holder(), by, "what is another's is not released");
+    }
+}
+
+#[test]
+fn our_identity_written_by_hand_is_a_conflict() {
+    let server = server();
+    for (what, change) in [
+        ("renewed", (|spec| spec["renewTime"] = json!("2026-01-02T03:04:05.000006Z")) as fn(&mut Value)),
+        ("acquired", |spec| spec["acquireTime"] = json!("2026-01-02T03:04:05.000006Z")),
+        ("counted", |spec| spec["leaseTransitions"] = json!(7)),
+        ("shortened", |spec| spec["leaseDurationSeconds"] = json!(1)),
+    ] {
+        let place = Place::new(&server, what);
+        let elector = place.start(place.long("me"));
+        let guard = place.lead(&elector, what);
+        place.edit(|lease| change(&mut lease["spec"]));
+        assert_eq!(lost(&guard, what), StopReason::IdentityConflict, "{what}");
+        drop(guard);
+        assert_eq!(place.holder().as_deref(), Some("me"), "{what}: the lease of a duplicate identity is not released");
+    }
+}
+
+#[test]
+fn rotated_tokens_do_not_cost_the_term() {
+    let server = ApiServer::builder().tls(true).user(User::candidate()).start().expect("an in-memory server");
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    let token = dir.path().join("token");
+    let write = |text: &str| std::fs::write(&token, text).expect("a token file");
+    write("candidate-token");
+    let kubeconfig = server.kubeconfig("candidate").replace("token: \"candidate-token\"", "tokenFile: token");
+    assert!(kubeconfig.contains("tokenFile"), "{kubeconfig}");
+    let kubeconfig = Kubeconfig::from_text(&kubeconfig, dir.path()).expect("a kubeconfig");
+    let client = Client::new(kubeconfig.client_config(None).expect("a configuration")).expect("a client");
+
+    let place = Place::new(&server, "rotated");
+    let elector = place.long("me").start_with(client).expect("an elector");
+    let guard = place.lead(&elector, "rotated");
+    for round in 0..5 {
+        let new = format!("token-{round}");
+        // Half of the time the server is first, and the client holds nothing that it takes.
+        if round % 2 == 0 {
+            write(&format!("{new}\n"));
+            server.set_token("candidate", &new);
+        } else {
+            server.clear_requests();
+            server.set_token("candidate", &new);
+            wait_until("it is refused", || server.requests().iter().any(|request| request.status == Some(401)));
+            write(&new);
+        }
+        place.wait_for_renewals(2, "renewed with the new token");
+    }
+    assert!(guard.is_leader(), "{:?}", guard.check());
+    guard.release().expect("released");
+}

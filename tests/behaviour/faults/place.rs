@@ -1,0 +1,163 @@
+//! Whom it befalls.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::RecvTimeoutError;
+use leasehold::kube::{Client, Kubeconfig};
+use leasehold::testing::{ApiServer, Fault, FaultHandle, Resource, Verb};
+use leasehold::{Error, LeaderElector, LeaderElectorBuilder, LeaderGuard, StopReason};
+use serde_json::{Value, json};
+
+use crate::support::cluster::{NAMESPACE, version};
+use crate::support::{SOON, say_aloud, wait_until};
+
+/// How often a term is tried for.
+const ATTEMPTS: u32 = 4;
+
+/// A server and one lease on it.
+pub struct Place<'a> {
+    server: &'a ApiServer,
+    pub lease: String,
+}
+
+pub fn server() -> ApiServer {
+    ApiServer::start().expect("an in-memory server")
+}
+
+pub fn client(kubeconfig: &str) -> Client {
+    let kubeconfig = Kubeconfig::from_text(kubeconfig, "/").expect("a kubeconfig");
+    Client::new(kubeconfig.client_config(None).expect("a configuration")).expect("a client")
+}
+
+pub fn kubeconfig_for(scheme: &str, address: &SocketAddr) -> String {
+    format!(
+        "{{clusters: [{{name: a, cluster: {{server: '{scheme}://{address}'}}}}], current-context: a, \
+         contexts: [{{name: a, context: {{cluster: a, user: ''}}}}]}}"
+    )
+}
+
+impl<'a> Place<'a> {
+    pub fn new(server: &'a ApiServer, name: &str) -> Self {
+        let lease = name.to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+        Self { server, lease: format!("x-{lease}-x") }
+    }
+
+    /// Terms that end within a test's timeout.
+    pub fn short(&self, identity: &str) -> LeaderElectorBuilder {
+        self.builder(identity, 5, 4)
+    }
+
+    /// Terms that do not end by themselves on a machine that stalls now and then.
+    pub fn long(&self, identity: &str) -> LeaderElectorBuilder {
+        self.builder(identity, 60, 45)
+    }
+
+    pub fn builder(&self, identity: &str, lease_duration: u64, renew_deadline: u64) -> LeaderElectorBuilder {
+        LeaderElector::builder(&self.lease)
+            .namespace(NAMESPACE)
+            .identity(identity)
+            .lease_duration(Duration::from_secs(lease_duration))
+            .renew_deadline(Duration::from_secs(renew_deadline))
+            .retry_period(Duration::from_millis(100))
+            // Dozens of electors at a time share the cores of a small machine.
+            .renew_interval(Duration::from_millis(300))
+            .release_timeout(Duration::from_secs(20))
+    }
+
+    pub fn start(&self, builder: LeaderElectorBuilder) -> LeaderElector {
+        self.start_as("anybody", builder)
+    }
+
+    pub fn start_as(&self, user: &str, builder: LeaderElectorBuilder) -> LeaderElector {
+        builder.start_with(client(&self.server.kubeconfig(user))).expect("an elector")
+    }
+
+    pub fn fault(&self, verb: Verb, fault: Fault) -> FaultHandle {
+        self.server.fault(fault.verb(verb).resource(Resource::Leases).name(&self.lease))
+    }
+
+    pub fn get(&self) -> Option<Value> {
+        self.server.get(Resource::Leases, NAMESPACE, &self.lease)
+    }
+
+    pub fn put(&self, spec: Value) -> Value {
+        self.server.put(Resource::Leases, NAMESPACE, &self.lease, json!({ "spec": spec }))
+    }
+
+    pub fn edit(&self, change: impl FnOnce(&mut Value)) -> Value {
+        self.server.edit(Resource::Leases, NAMESPACE, &self.lease, change).expect("a lease to edit")
+    }
+
+    pub fn version(&self) -> u64 {
+        version(&self.get().expect("a lease"))
+    }
+
+    pub fn holder(&self) -> Option<String> {
+        let lease = self.get()?;
+        lease["spec"]["holderIdentity"].as_str().filter(|holder| !holder.is_empty()).map(str::to_owned)
+    }
+
+    /// Nobody leads whom the store does not show. Asked after the store was read: who leads now did so then.
+    pub fn assert_shown(&self, elector: &LeaderElector, guard: &LeaderGuard, what: &str) {
+        let lease = self.get();
+        if guard.is_leader() {
+            let lease = lease.unwrap_or_else(|| panic!("{what}: leads without a lease"));
+            assert_eq!(lease["spec"]["holderIdentity"], elector.identity(), "{what}");
+            assert!(version(&lease) >= guard.fencing_token(), "{what}: {lease}");
+        }
+    }
+
+    /// A term. It may run out on a machine that stalls, and a campaign may hear late of a refusal that is over: then
+    /// there is another, which is said aloud. A candidate that needs many is broken.
+    pub fn lead(&self, elector: &LeaderElector, what: &str) -> LeaderGuard {
+        let until = Instant::now() + SOON;
+        for attempt in 1..=ATTEMPTS {
+            let left = until.saturating_duration_since(Instant::now());
+            match elector.block_until_leader_timeout(left) {
+                Ok(Some(guard)) => {
+                    self.assert_shown(elector, &guard, what);
+                    if guard.is_leader() {
+                        return guard;
+                    }
+                    let reason = guard.check().expect_err("it does not lead").reason;
+                    say_aloud(&format!("{what}: attempt {attempt} was elected and lost the term again: {reason}"));
+                }
+                Ok(None) => panic!("{what}: not elected"),
+                Err(Error::Lock(error)) => say_aloud(&format!("{what}: attempt {attempt} was refused: {error}")),
+                Err(error) => panic!("{what}: {error}"),
+            }
+        }
+        panic!("{what}: no term in {ATTEMPTS} attempts");
+    }
+
+    /// Each is seen by itself: versions also count what is written to other leases.
+    pub fn wait_for_renewals(&self, count: usize, what: &str) {
+        for _ in 0..count {
+            let version = self.version();
+            wait_until(what, || self.version() != version);
+        }
+    }
+}
+
+/// What a lease that was never there would look like, and the least that stands in one that is free.
+pub fn some_lease(name: &str) -> Value {
+    json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": { "name": name, "namespace": NAMESPACE, "uid": "1-2-3", "resourceVersion": "1" },
+        "spec": free(),
+    })
+}
+
+pub fn free() -> Value {
+    json!({
+        "holderIdentity": "", "leaseDurationSeconds": 1, "leaseTransitions": 3,
+        "acquireTime": "2026-01-02T03:04:05.000006Z", "renewTime": "2026-01-02T03:04:05.000006Z",
+    })
+}
+
+pub fn lost(guard: &LeaderGuard, what: &str) -> StopReason {
+    assert_eq!(guard.lost().recv_timeout(SOON), Err(RecvTimeoutError::Disconnected), "{what}: not lost");
+    assert!(!guard.is_leader(), "{what}");
+    guard.check().expect_err(what).reason
+}

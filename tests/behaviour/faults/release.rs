@@ -1,0 +1,193 @@
+//! While releasing.
+
+use std::io::ErrorKind as IoErrorKind;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::TryRecvError;
+use leasehold::Error;
+use leasehold::testing::{Fault, Resource, Verb};
+use serde_json::{Value, json};
+
+use crate::faults::kinds::{APPLIED, NOT_AN_API_SERVER, NOT_THE_LEASE, REFUSALS, REFUTED, SILENCE, STALE, each};
+use crate::faults::place::{Place, client, free, kubeconfig_for, server};
+use crate::support::cluster::NAMESPACE;
+use crate::support::{A_WHILE, SOON, wait_until};
+
+#[test]
+fn a_hanging_renewal_does_not_hold_up_the_release() {
+    let server = server();
+    each(&[&SILENCE[..2], &APPLIED[..2]], |(name, fault)| {
+        let place = Place::new(&server, name);
+        let elector = place.start(place.long("me"));
+        let guard = place.lead(&elector, name);
+        let fault = place.fault(Verb::Update, fault(&Value::Null).first(1));
+        assert!(fault.wait_for_hits(1, SOON), "{name}: no renewal");
+        let since = Instant::now();
+        guard.release().unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(since.elapsed() < Duration::from_secs(20), "{name}: within the release timeout");
+        assert_eq!(place.holder(), None, "{name}");
+        // What hung lands late, and must not bring the holder back.
+        fault.remove();
+        let other = place.start(place.long("other"));
+        let _guard = place.lead(&other, name);
+        thread::sleep(A_WHILE);
+        assert_eq!(place.holder().as_deref(), Some("other"), "{name}");
+    });
+}
+
+#[test]
+fn a_guard_returns_when_the_release_timeout_is_over() {
+    let timeout = Duration::from_secs(1);
+    for what in ["release", "drop"] {
+        let server = server();
+        let place = Place::new(&server, what);
+        let elector = place.start(place.long("me").release_timeout(timeout));
+        let guard = place.lead(&elector, what);
+        let view = guard.leadership();
+        server.pause();
+        let since = Instant::now();
+        if what == "release" {
+            let error = guard.release().expect_err("no confirmation");
+            assert!(matches!(error, Error::ReleaseTimeout { waited } if waited == timeout), "{error:?}");
+        } else {
+            drop(guard);
+        }
+        let waited = since.elapsed();
+        assert!(waited >= timeout, "{what}: {waited:?}: nobody could have confirmed it");
+        assert!(waited < timeout + Duration::from_secs(5), "{what}: {waited:?}");
+        assert!(!view.is_leader(), "{what}");
+        server.resume();
+        wait_until(what, || place.holder().is_none());
+    }
+}
+
+/// A guard that is dropped during an outage releases as soon as the outage is over, whatever the outage was.
+#[test]
+fn a_release_is_repeated_until_it_is_written() {
+    let server = server();
+    each(&[SILENCE, APPLIED, REFUSALS, REFUTED, NOT_AN_API_SERVER, NOT_THE_LEASE, STALE], |(name, fault)| {
+        let place = Place::new(&server, name);
+        let elector = place.start(place.builder("me", 60, 6).release_timeout(A_WHILE));
+        let guard = place.lead(&elector, name);
+        let fault = place.fault(Verb::Update, fault(&place.get().expect("a lease")));
+        // Confirmed or not: some of these do apply it.
+        drop(guard);
+        fault.remove();
+        wait_until(&format!("{name}: not released"), || place.holder().is_none());
+    });
+}
+
+/// Does not accept connections: what is sent to it is not even refused.
+struct BlackHole {
+    address: SocketAddr,
+    _listener: TcpListener,
+    _queue: Vec<TcpStream>,
+}
+
+impl BlackHole {
+    /// A listener whose queue of connections is full.
+    fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let mut queue = Vec::new();
+        let full = loop {
+            match TcpStream::connect_timeout(&address, Duration::from_millis(500)) {
+                Ok(stream) => queue.push(stream),
+                Err(error) => break error,
+            }
+            assert!(queue.len() < 900, "the queue of a listener has no end here");
+        };
+        assert_eq!(full.kind(), IoErrorKind::TimedOut, "{full}");
+        Self { address, _listener: listener, _queue: queue }
+    }
+}
+
+#[test]
+fn dropping_an_elector_or_a_campaign_is_prompt() {
+    /// Generous: nothing of it waits for anything.
+    const PROMPT: Duration = Duration::from_secs(2);
+    let hole = BlackHole::new();
+    let deaf = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let deaf = deaf.local_addr().map(|address| (address, deaf)).expect("an address");
+    thread::scope(|scope| {
+        for what in [
+            "GET",
+            "POST",
+            "PUT",
+            "WATCH",
+            "a standby",
+            "a pause",
+            "a black hole",
+            "a deaf port",
+            "a deaf port with TLS",
+        ] {
+            for act in ["drop", "stop", "withdraw", "time out"] {
+                let (hole, deaf) = (&hole.address, &deaf.0);
+                scope.spawn(move || {
+                    let server = server();
+                    let place = Place::new(&server, what);
+                    place.put(free());
+                    let mut kubeconfig = server.kubeconfig("anybody");
+                    let mut fault = None;
+                    match what {
+                        "GET" => {
+                            // Or it may learn from the watch all that it needs for a PUT.
+                            place.fault(Verb::Watch, Fault::status(403, "Forbidden", "made up"));
+                            fault = Some(place.fault(Verb::Get, Fault::hang()));
+                        }
+                        "POST" => {
+                            server.delete(Resource::Leases, NAMESPACE, &place.lease);
+                            fault = Some(place.fault(Verb::Create, Fault::hang()));
+                        }
+                        "PUT" => fault = Some(place.fault(Verb::Update, Fault::hang())),
+                        "WATCH" => {
+                            place.put(json!({ "holderIdentity": "another", "leaseDurationSeconds": 3600 }));
+                            fault = Some(place.fault(Verb::Watch, Fault::hang()));
+                        }
+                        "a standby" => {
+                            place.put(json!({ "holderIdentity": "another", "leaseDurationSeconds": 3600 }));
+                        }
+                        "a pause" => server.pause(),
+                        "a black hole" => kubeconfig = kubeconfig_for("http", hole),
+                        "a deaf port" => kubeconfig = kubeconfig_for("http", deaf),
+                        _ => kubeconfig = kubeconfig_for("https", deaf),
+                    }
+                    let is_standby = what == "a standby";
+                    let what = format!("{what}, {act}");
+                    let elector = place.short("me").start_with(client(&kubeconfig)).expect("an elector");
+                    let transitions = elector.transitions();
+                    let campaign = elector.campaign().expect("a campaign");
+                    match &fault {
+                        Some(fault) => assert!(fault.wait_for_hits(1, SOON), "{what}: no request"),
+                        None if is_standby => wait_until(&what, || elector.current_leader().is_some()),
+                        // What arrives nowhere is seen nowhere.
+                        None => thread::sleep(A_WHILE),
+                    }
+                    let since = Instant::now();
+                    match act {
+                        "drop" => {}
+                        "stop" => {
+                            elector.stop();
+                            assert!(matches!(campaign.receiver().try_recv(), Ok(Err(Error::Stopped))), "{what}");
+                        }
+                        "withdraw" => drop(campaign),
+                        _ => {
+                            drop(campaign);
+                            let none = elector.block_until_leader_timeout(Duration::from_millis(10));
+                            assert!(matches!(none, Ok(None)), "{what}: {none:?}");
+                        }
+                    }
+                    drop(elector);
+                    assert!(since.elapsed() < PROMPT, "{what}: {:?}", since.elapsed());
+                    // And the thread does not outlive it for long.
+                    let until = Instant::now() + SOON;
+                    while transitions.recv_deadline(until).is_ok() {}
+                    let end = transitions.try_recv();
+                    assert_eq!(end, Err(TryRecvError::Disconnected), "{what}: the thread stays");
+                });
+            }
+        }
+    });
+}

@@ -1,0 +1,136 @@
+//! Servers that are none, or somebody else's.
+
+use std::io::{ErrorKind as IoErrorKind, Read, Write};
+use std::net::TcpListener;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use leasehold::kube::{ErrorKind, Method, Request};
+use leasehold::testing::{ApiServer, User};
+use leasehold::{Error, LockErrorKind};
+use serde_json::json;
+
+use crate::faults::kinds::redirect;
+use crate::faults::place::{Place, client, kubeconfig_for};
+use crate::support::SOON;
+
+#[test]
+fn a_redirect_is_not_followed() {
+    let trap = TcpListener::bind("127.0.0.1:0").expect("a port");
+    trap.set_nonblocking(true).expect("a mode");
+    let place = format!("http://{}/", trap.local_addr().expect("an address"));
+    let server = ApiServer::builder().user(User::candidate()).start().expect("an in-memory server");
+    let client = client(&server.kubeconfig("candidate"));
+    for code in [300, 301, 302, 303, 307, 308] {
+        for method in [Method::Get, Method::Post, Method::Put] {
+            let fault = server.fault(redirect(code, &place));
+            let body = json!({});
+            let body = (method != Method::Get).then_some(&body);
+            let error = client
+                .request(Request { method, path: "/version", query: &[], body, timeout: SOON })
+                .expect_err("no answer");
+            assert_eq!(error.status().map(|status| status.code), Some(code), "{error}");
+            assert!(error.to_string().contains("redirects are not followed"), "{error}");
+            fault.remove();
+        }
+    }
+    let nobody = trap.accept().expect_err("a visitor with our credentials");
+    assert_eq!(nobody.kind(), IoErrorKind::WouldBlock);
+}
+
+#[test]
+fn a_server_with_a_wrong_certificate_gets_no_credentials_and_is_named() {
+    let [right, wrong] =
+        [0, 1].map(|_| ApiServer::builder().tls(true).user(User::candidate()).start().expect("an in-memory server"));
+    // The authority of the one, and the address of the other.
+    let kubeconfig = right.kubeconfig("candidate").replace(&right.url(), &wrong.url());
+    let place = Place::new(&wrong, "untrusted");
+    let elector = place.short("me").start_with(client(&kubeconfig)).expect("an elector");
+    let error = elector.block_until_leader().expect_err("a stranger");
+    assert!(matches!(&error, Error::Lock(lock) if lock.kind() == LockErrorKind::Untrusted), "{error:?}");
+    assert!(error.to_string().contains("certificate"), "{error}");
+    assert!(wrong.requests().is_empty(), "it was told something");
+}
+
+/// Answers one request with a head and then, over and over, a filler; gives back how much the client let it send.
+fn pour(listener: &TcpListener, head: &str, filler: &[u8], at_most: usize) -> usize {
+    let (mut stream, _) = listener.accept().expect("a client");
+    stream.set_write_timeout(Some(SOON)).expect("a time-out");
+    let mut request = [0; 4096];
+    let _ = stream.read(&mut request);
+    let mut poured = 0;
+    let mut next = head.as_bytes();
+    while poured < at_most {
+        match stream.write(next) {
+            Ok(0) | Err(_) => break,
+            Ok(written) => poured += written,
+        }
+        next = filler;
+    }
+    poured
+}
+
+/// No answer fills the memory: of a body 4 MiB are read, of a head less. The rest of the bound is what the system's
+/// buffers hold.
+#[test]
+fn endless_answers_are_cut_off() {
+    const BUFFERS: usize = 32 << 20;
+    let spaces = vec![b' '; 64 << 10];
+    let chunk = [b"10000\r\n".as_slice(), &spaces, b"\r\n"].concat();
+    let headers = b"x: y\r\n".repeat(10_000);
+    let continues = b"HTTP/1.1 100 Continue\r\n\r\n".repeat(1_000);
+    let (ok, no) = ("HTTP/1.1 200 OK\r\n", "HTTP/1.1 500 No\r\n");
+    for (what, head, filler, kind) in [
+        ("chunks", format!("{ok}transfer-encoding: chunked\r\n\r\n"), &chunk, Some(ErrorKind::BodyTooLarge)),
+        ("a length", format!("{ok}content-length: 99999999999\r\n\r\n"), &spaces, Some(ErrorKind::BodyTooLarge)),
+        ("until the end", format!("{ok}\r\n"), &spaces, Some(ErrorKind::BodyTooLarge)),
+        ("a refusal", format!("{no}transfer-encoding: chunked\r\n\r\n"), &chunk, None),
+        ("headers", ok.to_owned(), &headers, None),
+        ("continues", String::new(), &continues, None),
+        ("a chunk's length", format!("{ok}transfer-encoding: chunked\r\n\r\n"), &b"0".repeat(64 << 10), None),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let client = client(&kubeconfig_for("http", &address));
+        let poured = thread::scope(|scope| {
+            let pouring = scope.spawn(|| pour(&listener, &head, filler, 2 * BUFFERS));
+            let body = json!({});
+            // A GET may be sent twice.
+            let request = Request { method: Method::Put, path: "/", query: &[], body: Some(&body), timeout: SOON };
+            let error = client.request(request).expect_err(what);
+            if let Some(kind) = &kind {
+                assert_eq!(error.kind(), kind, "{what}: {error}");
+            }
+            assert_ne!(error.kind(), &ErrorKind::Timeout, "{what}: {error}");
+            drop(client);
+            pouring.join().expect("no panic")
+        });
+        assert!(poured < BUFFERS, "{what}: {poured} bytes were taken");
+    }
+}
+
+/// An answer that comes byte by byte is not waited for longer than one that does not come.
+#[test]
+fn a_dripping_answer_is_given_up_in_time() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let client = client(&kubeconfig_for("http", &address));
+    for head in ["HTTP/1.1 200 OK\r\nx: ", "HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n"] {
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let (mut stream, _) = listener.accept().expect("a client");
+                let _ = stream.write_all(head.as_bytes());
+                let until = Instant::now() + SOON;
+                while Instant::now() < until && stream.write_all(b" ").is_ok() {
+                    thread::sleep(Duration::from_millis(20));
+                }
+            });
+            let (timeout, since) = (Duration::from_millis(500), Instant::now());
+            let body = json!({});
+            let request = Request { method: Method::Put, path: "/", query: &[], body: Some(&body), timeout };
+            let error = client.request(request).expect_err("no answer");
+            assert_eq!(error.kind(), &ErrorKind::Timeout, "{error}");
+            assert!(since.elapsed() < timeout + Duration::from_secs(5), "{:?}", since.elapsed());
+        });
+    }
+}

@@ -1,0 +1,591 @@
+//! What dropping, leaking, withdrawing, stopping and panicking do, sentence by sentence, on a lock in memory.
+
+use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::support::memory::{MemoryLock, Store};
+use crate::support::{A_WHILE, AT_ONCE, SOON, wait_until};
+use crossbeam_channel::{RecvTimeoutError, TryRecvError, bounded, never, select};
+use leasehold::{
+    Campaign, Error, HealthCheck, LeaderElector, LeaderElectorBuilder, LeaderGuard, Leadership, LockError,
+    LockErrorKind, StopReason, Transition, Unhealthy,
+};
+
+fn builder(identity: &str) -> LeaderElectorBuilder {
+    LeaderElector::builder("test")
+        .identity(identity)
+        .lease_duration(Duration::from_secs(3))
+        .renew_deadline(Duration::from_secs(2))
+        .retry_period(Duration::from_millis(100))
+        .release_timeout(Duration::from_secs(2))
+}
+
+fn elector(store: &Store, identity: &str) -> LeaderElector {
+    builder(identity).start_on(MemoryLock::new(store)).expect("an elector")
+}
+
+#[test]
+fn guard_and_elector_are_send_sync_static_and_unwind_safe() {
+    fn everywhere<T: Send + Sync + 'static>() {}
+    fn unwind_safe<T: UnwindSafe + RefUnwindSafe>() {}
+    everywhere::<LeaderElector>();
+    everywhere::<LeaderGuard>();
+    everywhere::<Leadership>();
+    everywhere::<Campaign>();
+    everywhere::<HealthCheck>();
+    everywhere::<Transition>();
+    everywhere::<Error>();
+    unwind_safe::<LeaderGuard>();
+    unwind_safe::<Leadership>();
+}
+
+#[test]
+fn a_guard_leads_renews_and_gives_its_token() {
+    let store = Store::default();
+    let elector = elector(&store, "a");
+    let guard = elector.block_until_leader().unwrap();
+    assert!(guard.is_leader());
+    assert!(guard.check().is_ok());
+    assert!(guard.remaining() > Duration::ZERO && guard.remaining() <= Duration::from_secs(2));
+    assert_eq!(guard.fencing_token(), store.version());
+    assert_eq!(store.holder().as_deref(), Some("a"));
+    wait_until("it renews", || store.version() > guard.fencing_token() + 2);
+    assert!(guard.is_leader());
+}
+
+#[test]
+fn a_dropped_guard_has_released_the_lease() {
+    let store = Store::default();
+    let elector = elector(&store, "a");
+    let guard = elector.block_until_leader().unwrap();
+    let view = guard.leadership();
+    drop(guard);
+    assert_eq!(store.holder(), None, "the drop blocks until the release is written");
+    assert!(!view.is_leader());
+    assert_eq!(view.check().unwrap_err().reason, StopReason::Released);
+    assert_eq!(view.lost().try_recv(), Err(TryRecvError::Disconnected));
+}
+
+#[test]
+fn views_are_false_before_the_release_is_sent() {
+    let store = Store::default();
+    let elector = elector(&store, "a");
+    let guard = elector.block_until_leader().unwrap();
+    let view = guard.leadership();
+    let seen = std::sync::Arc::new(AtomicBool::new(true));
+    store.on_update({
+        let seen = std::sync::Arc::clone(&seen);
+        move |record| {
+            if record.holder().is_none() {
+                seen.store(view.is_leader(), Ordering::SeqCst);
+            }
+            Ok(())
+        }
+    });
+    guard.release().unwrap();
+    assert!(!seen.load(Ordering::SeqCst));
+}
+
+#[test]
+fn a_release_that_is_not_confirmed_says_so_and_lets_the_caller_go() {
+    let store = Store::default();
+    let elector = builder("a").release_timeout(A_WHILE).start_on(MemoryLock::new(&store)).unwrap();
+    let guard = elector.block_until_leader().unwrap();
+    store.on_update(|_| Err(LockError::new(LockErrorKind::Unavailable, "made up")));
+    let error = guard.release().unwrap_err();
+    assert!(matches!(error, Error::ReleaseTimeout { .. }), "{error}");
+    // And it is repeated for as long as the record is ours.
+    store.on_update(|_| Ok(()));
+    wait_until("it is released later", || store.holder().is_none());
+}
+
+#[test]
+fn a_release_does_not_wait_for_a_hanging_renewal() {
+    let store = Store::default();
+    let elector = builder("a").release_timeout(Duration::from_secs(60)).start_on(MemoryLock::new(&store)).unwrap();
+    let guard = elector.block_until_leader().unwrap();
+    let (hanging, hangs) = bounded(1);
+    store.hang_next_update(hanging);
+    hangs.recv_timeout(SOON).expect("a renewal hangs");
+    let began = Instant::now();
+    guard.release().expect("released all the same");
+    assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
+    assert_eq!(store.holder(), None);
+}
+
+#[test]
+fn a_leaked_guard_leads_on() {
+    let store = Store::default();
+    let elector = elector(&store, "a");
+    let guard = elector.block_until_leader().unwrap();
+    let view = guard.leadership();
+    std::mem::forget(guard);
+    drop(elector);
+    let version = store.version();
+    wait_until("it renews", || store.version() > version + 2);
+    assert!(view.is_leader());
+}
+
+#[test]
+fn a_second_campaign_beside_a_guard_or_a_campaign_is_busy() {
+    let store = Store::default();
+    let elector = elector(&store, "a");
+    let guard = elector.block_until_leader().unwrap();
+    assert!(matches!(elector.campaign(), Err(Error::Busy)));
+    assert!(matches!(elector.try_acquire(), Err(Error::Busy)));
+    guard.step_down();
+    assert!(matches!(elector.block_until_leader(), Err(Error::Busy)), "even a guard that is lost");
+    drop(guard);
+    let campaign = elector.campaign().unwrap();
+    assert!(matches!(elector.campaign(), Err(Error::Busy)));
+    drop(campaign);
+    drop(elector.campaign().unwrap());
+}
+
+#[test]
+fn a_dropped_guard_does_not_make_its_elector_grab_the_lease_again() {
+    let store = Store::default();
+    let elector = elector(&store, "a");
+    drop(elector.block_until_leader().unwrap());
+    thread::sleep(A_WHILE);
+    assert_eq!(store.holder(), None);
+    let guard = elector.block_until_leader().unwrap();
+    assert!(guard.is_leader());
+}
+
+#[test]
+fn a_new_term_has_a_greater_token_and_does_not_revive_old_views() {
+    let store = Store::default();
+    let elector = elector(&store, "a");
+    let first = elector.block_until_leader().unwrap();
+    let old = first.leadership();
+    let token = first.fencing_token();
+    drop(first);
+    let second = elector.block_until_leader().unwrap();
+    assert!(second.fencing_token() > token);
+    assert!(second.is_leader());
+    assert!(!old.is_leader());
+}
+
+#[test]
+fn a_standby_takes_over_from_a_released_lease() {
+    let store = Store::default();
+    let (a, b) = (elector(&store, "a"), elector(&store, "b"));
+    let first = a.block_until_leader().unwrap();
+    let campaign = b.campaign().unwrap();
+    assert!(matches!(campaign.receiver().recv_timeout(A_WHILE), Err(RecvTimeoutError::Timeout)));
+    let token = first.fencing_token();
+    drop(first);
+    let second = campaign.receiver().recv_timeout(AT_ONCE).expect("an answer").expect("a term");
+    assert!(second.fencing_token() > token);
+    assert_eq!(store.holder().as_deref(), Some("b"));
+}
+
+#[test]
+fn a_standby_takes_over_from_a_leader_that_is_cut_off_and_only_after_it_knows() {
+    let store = Store::default();
+    let cut_off = MemoryLock::new(&store);
+    let cord = cut_off.cord();
+    let a = builder("a").start_on(cut_off).unwrap();
+    let b = elector(&store, "b");
+    let first = a.block_until_leader().unwrap();
+    let campaign = b.campaign().unwrap();
+    cord.cut();
+    let second = campaign.receiver().recv_timeout(SOON).expect("an answer").expect("a term");
+    assert!(!first.is_leader());
+    assert_eq!(first.lost().recv_timeout(SOON), Err(RecvTimeoutError::Disconnected));
+    assert_eq!(first.check().unwrap_err().reason, StopReason::Expired);
+    assert!(second.is_leader());
+}
+
+#[test]
+fn lost_wakes_every_waiter() {
+    let store = Store::default();
+    let elector = elector(&store, "a");
+    let guard = elector.block_until_leader().unwrap();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            let view = guard.leadership();
+            scope.spawn(move || assert_eq!(view.lost().recv_timeout(AT_ONCE), Err(RecvTimeoutError::Disconnected)));
+        }
+        guard.step_down();
+    });
+}
+
+#[test]
+fn after_step_down_the_record_stays_ours_and_renewed_until_the_guard_goes() {
+    let store = Store::default();
+    let elector = elector(&store, "a");
+    let guard = elector.block_until_leader().unwrap();
+    guard.step_down();
+    assert!(!guard.is_leader());
+    assert_eq!(guard.check().unwrap_err().reason, StopReason::SteppedDown);
+    let version = store.version();
+    wait_until("it renews", || store.version() > version + 2);
+    assert_eq!(store.holder().as_deref(), Some("a"));
+    assert!(!guard.is_leader());
+    drop(guard);
+    assert_eq!(store.holder(), None);
+}
+
+#[test]
+fn health_turns_when_winding_down_takes_longer_than_a_lease() {
+    let store = Store::default();
+    let elector = elector(&store, "a");
+    let health = elector.health_check();
+    let guard = elector.block_until_leader().unwrap();
+    guard.step_down();
+    assert!(health.check().is_ok());
+    wait_until("unhealthy", || health.check().is_err());
+    assert!(
+        matches!(health.check(), Err(Unhealthy::GuardNotDropped { over_for }) if over_for > Duration::from_secs(3))
+    );
+    drop(guard);
+    assert!(health.check().is_ok());
+}
+
+#[test]
+fn an_undelivered_campaign_is_withdrawn_by_its_drop() {
+    let store = Store::default();
+    let (a, b) = (elector(&store, "a"), elector(&store, "b"));
+    let guard = a.block_until_leader().unwrap();
+    drop(b.campaign().unwrap());
+    drop(guard);
+    thread::sleep(A_WHILE);
+    assert_eq!(store.holder(), None);
+}
+
+#[test]
+fn a_delivered_term_that_nobody_takes_is_released_by_the_campaigns_drop() {
+    let store = Store::default();
+    let elector = elector(&store, "a");
+    let campaign = elector.campaign().unwrap();
+    wait_until("it is won", || store.holder().is_some());
+    wait_until("it is delivered", || !campaign.receiver().is_empty());
+    drop(campaign);
+    wait_until("it is released", || store.holder().is_none());
+    drop(elector.block_until_leader().unwrap());
+}
+
+#[test]
+fn a_term_that_is_won_after_the_withdrawal_is_released() {
+    let store = Store::default();
+    let elector = elector(&store, "a");
+    let (reached, reaches) = bounded(1);
+    let (go_on, goes_on) = bounded::<()>(1);
+    store.on_create(move || {
+        let _ = reached.send(());
+        let _ = goes_on.recv_timeout(SOON);
+    });
+    let transitions = elector.transitions();
+    let campaign = elector.campaign().unwrap();
+    reaches.recv_timeout(SOON).expect("the create is under way");
+    let began = Instant::now();
+    drop(campaign);
+    assert!(began.elapsed() < Duration::from_secs(1), "a withdrawal waits for nothing");
+    go_on.send(()).unwrap();
+    wait_until("it was written", || store.version() > 0);
+    wait_until("it is released", || store.holder().is_none());
+    assert!(!transitions.try_iter().any(|transition| matches!(transition, Transition::StartedLeading { .. })));
+}
+
+#[test]
+fn a_campaign_delivers_one_message_and_then_stays_silent() {
+    let store = Store::default();
+    let elector = elector(&store, "a");
+    let campaign = elector.campaign().unwrap();
+    let guard = campaign.receiver().recv_timeout(SOON).expect("an answer").expect("a term");
+    assert!(matches!(campaign.receiver().recv_timeout(A_WHILE), Err(RecvTimeoutError::Timeout)));
+    drop(guard);
+    drop(elector);
+    assert!(matches!(campaign.receiver().try_recv(), Err(TryRecvError::Empty)), "not disconnected either");
+}
+
+#[test]
+fn a_spent_campaign_does_not_keep_the_elector_busy() {
+    let store = Store::default();
+    let elector = elector(&store, "a");
+    let spent = elector.campaign().unwrap();
+    drop(spent.receiver().recv_timeout(SOON).expect("an answer").expect("a term"));
+    let guard = elector.block_until_leader().unwrap();
+    drop(spent);
+    assert!(guard.is_leader());
+}
+
+#[test]
+fn try_acquire_wins_what_nobody_holds_and_nothing_else() {
+    let store = Store::default();
+    let (a, b) = (elector(&store, "a"), elector(&store, "b"));
+    let guard = a.try_acquire().unwrap().expect("nobody holds it");
+    assert!(b.try_acquire().unwrap().is_none());
+    drop(guard);
+    assert!(b.try_acquire().unwrap().is_some_and(|guard| guard.is_leader()));
+}
+
+#[test]
+fn try_acquire_says_what_failed() {
+    let store = Store::default();
+    let lock = MemoryLock::new(&store);
+    lock.cord().cut();
+    let elector = builder("a").start_on(lock).unwrap();
+    assert!(matches!(elector.try_acquire(), Err(Error::Lock(_))));
+    assert!(matches!(elector.try_acquire(), Err(Error::Lock(_))), "and leaves the elector free");
+}
+
+#[test]
+fn block_until_leader_timeout_gives_up() {
+    let store = Store::default();
+    let (a, b) = (elector(&store, "a"), elector(&store, "b"));
+    let guard = a.block_until_leader().unwrap();
+    assert!(b.block_until_leader_timeout(A_WHILE).unwrap().is_none());
+    drop(guard);
+    assert!(b.block_until_leader_timeout(SOON).unwrap().is_some());
+}
+
+#[test]
+fn stop_ends_a_pending_campaign_from_another_thread_and_every_later_one() {
+    let store = Store::default();
+    let (a, b) = (elector(&store, "a"), elector(&store, "b"));
+    let guard = a.block_until_leader().unwrap();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| b.block_until_leader());
+        thread::sleep(A_WHILE);
+        let began = Instant::now();
+        b.stop();
+        assert!(matches!(waiting.join().unwrap(), Err(Error::Stopped)));
+        assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
+    });
+    assert!(matches!(b.block_until_leader(), Err(Error::Stopped)));
+    a.stop();
+    assert!(guard.is_leader(), "a guard is not affected");
+}
+
+#[test]
+fn stop_and_drop_do_not_wait_for_a_hanging_request() {
+    let store = Store::default();
+    let elector = elector(&store, "a");
+    let (reached, reaches) = bounded(1);
+    let (go_on, goes_on) = bounded::<()>(1);
+    store.on_create(move || {
+        let _ = reached.send(());
+        let _ = goes_on.recv_timeout(SOON);
+    });
+    let campaign = elector.campaign().unwrap();
+    reaches.recv_timeout(SOON).expect("the create is under way");
+    let began = Instant::now();
+    elector.stop();
+    assert!(matches!(campaign.receiver().recv_timeout(SOON), Ok(Err(Error::Stopped))));
+    drop(elector);
+    assert!(began.elapsed() < Duration::from_secs(2));
+    go_on.send(()).unwrap();
+    wait_until("what was won late is released", || store.version() > 1 && store.holder().is_none());
+}
+
+#[test]
+fn dropping_the_elector_ends_its_campaign_but_not_a_guard() {
+    let store = Store::default();
+    let (a, b) = (elector(&store, "a"), elector(&store, "b"));
+    let guard = a.block_until_leader().unwrap();
+    let campaign = b.campaign().unwrap();
+    drop(b);
+    assert!(matches!(campaign.receiver().recv_timeout(SOON), Ok(Err(Error::Stopped))));
+    let transitions = a.transitions();
+    drop(a);
+    let version = store.version();
+    wait_until("it renews", || store.version() > version + 2);
+    assert!(guard.is_leader());
+    drop(guard);
+    assert_eq!(store.holder(), None);
+    assert!(transitions.recv_timeout(SOON).is_ok());
+    let last = transitions.iter().last();
+    assert_eq!(last, Some(Transition::StoppedLeading { reason: StopReason::Released }), "and then it disconnects");
+}
+
+#[test]
+fn transitions_pair_each_start_with_one_stop() {
+    let store = Store::default();
+    let elector = elector(&store, "a");
+    let transitions = elector.transitions();
+    for _ in 0..3 {
+        drop(elector.block_until_leader().unwrap());
+    }
+    drop(elector);
+    let mut leading = None;
+    let mut tokens = Vec::new();
+    for transition in transitions {
+        match transition {
+            Transition::StartedLeading { fencing_token } => {
+                assert_eq!(leading.replace(fencing_token), None);
+                tokens.push(fencing_token);
+            }
+            Transition::StoppedLeading { reason } => {
+                assert_eq!(reason, StopReason::Released);
+                assert!(leading.take().is_some());
+            }
+            Transition::NewLeader { identity } => assert_eq!(identity, "a"),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(leading, None);
+    assert_eq!(tokens.len(), 3);
+    assert!(tokens.is_sorted());
+}
+
+#[test]
+fn the_current_leader_is_known_without_io() {
+    let store = Store::default();
+    let (a, b) = (elector(&store, "a"), elector(&store, "b"));
+    let guard = a.block_until_leader().unwrap();
+    wait_until("b sees a", || b.current_leader().as_deref() == Some("a"));
+    drop(guard);
+    wait_until("b sees nobody", || b.current_leader().is_none());
+}
+
+#[test]
+fn select_over_campaign_transitions_and_shutdown() {
+    let store = Store::default();
+    let elector = elector(&store, "a");
+    let transitions = elector.transitions();
+    let campaign = elector.campaign().unwrap();
+    let shutdown = never::<()>();
+    let (mut guard, mut started) = (None, false);
+    while guard.is_none() || !started {
+        select! {
+            recv(campaign.receiver()) -> won => guard = Some(won.expect("connected").expect("a term")),
+            recv(transitions) -> transition => {
+                started |= matches!(transition, Ok(Transition::StartedLeading { .. }));
+            }
+            recv(shutdown) -> _ => unreachable!("nobody shuts down"),
+            default(SOON) => panic!("nothing happens"),
+        }
+    }
+    select! {
+        recv(guard.as_ref().unwrap().lost()) -> _ => panic!("not lost"),
+        default(A_WHILE) => {}
+    }
+}
+
+#[test]
+fn a_panic_drops_the_guard_and_so_releases() {
+    let store = Store::default();
+    let elector = elector(&store, "a");
+    let guard = elector.block_until_leader().unwrap();
+    let panic = catch_unwind(AssertUnwindSafe(move || {
+        let _guard = guard;
+        panic!("as planned");
+    }));
+    assert!(panic.is_err());
+    assert_eq!(store.holder(), None);
+}
+
+#[test]
+fn scope_ends_protected_work_before_the_release() {
+    let store = Store::default();
+    let elector = elector(&store, "a");
+    let guard = elector.block_until_leader().unwrap();
+    let worked = AtomicBool::new(false);
+    let sum = guard.scope(|scope| {
+        let parts: Vec<_> = (1..=3).map(|part| scope.spawn(move || part)).collect();
+        scope.spawn(|| {
+            while guard.is_leader() {
+                thread::sleep(Duration::from_millis(1));
+            }
+            thread::sleep(A_WHILE);
+            assert_eq!(store.holder().as_deref(), Some("a"), "still covered");
+            worked.store(true, Ordering::SeqCst);
+        });
+        guard.step_down();
+        parts.into_iter().map(|part| part.join().unwrap()).sum::<i32>()
+    });
+    assert_eq!(sum, 6);
+    assert!(worked.load(Ordering::SeqCst));
+    drop(guard);
+    assert_eq!(store.holder(), None);
+}
+
+#[test]
+fn a_panic_in_a_scope_or_in_a_thread_of_it_steps_down_at_once() {
+    for in_thread in [false, true] {
+        let store = Store::default();
+        let elector = elector(&store, "a");
+        let guard = elector.block_until_leader().unwrap();
+        let panic = catch_unwind(|| {
+            guard.scope(|scope| {
+                // The other worker hears of it, and so ends: nobody leads on beside a dead one.
+                scope.spawn(|| {
+                    assert_eq!(guard.lost().recv_timeout(SOON), Err(RecvTimeoutError::Disconnected));
+                });
+                if in_thread {
+                    scope.spawn(|| panic!("as planned"));
+                } else {
+                    panic!("as planned");
+                }
+            });
+        });
+        assert!(panic.is_err());
+        assert!(!guard.is_leader());
+        assert_eq!(guard.check().unwrap_err().reason, StopReason::SteppedDown);
+    }
+}
+
+#[test]
+fn what_is_permanent_reaches_the_caller_only_when_it_persists() {
+    let store = Store::default();
+    store.on_get(|| Err(LockError::new(LockErrorKind::Forbidden, "made up")));
+    let elector = elector(&store, "a");
+    let began = Instant::now();
+    let error = elector.block_until_leader().unwrap_err();
+    assert!(matches!(&error, Error::Lock(error) if error.kind() == LockErrorKind::Forbidden), "{error}");
+    assert!(began.elapsed() >= Duration::from_secs(2), "not before the renew deadline");
+
+    let elector = self::elector(&store, "b");
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(Duration::from_secs(1));
+            store.on_get(|| Ok(()));
+        });
+        assert!(elector.block_until_leader().unwrap().is_leader(), "a RoleBinding that comes late");
+    });
+}
+
+/// Servers that restart refuse a candidate now and then, and a standby may not try the same again in between.
+#[test]
+fn what_failed_once_and_again_much_later_has_not_persisted() {
+    let store = Store::default();
+    drop(elector(&store, "a").block_until_leader().unwrap());
+    store.on_update(|_| Err(LockError::new(LockErrorKind::Forbidden, "made up")));
+    let elector = elector(&store, "b");
+    assert!(elector.block_until_leader_timeout(Duration::from_millis(500)).unwrap().is_none());
+    thread::sleep(Duration::from_secs(3));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(Duration::from_millis(500));
+            store.on_update(|_| Ok(()));
+        });
+        assert!(elector.block_until_leader().unwrap().is_leader());
+    });
+}
+
+#[test]
+fn a_right_to_update_that_is_missing_is_told() {
+    let store = Store::default();
+    drop(elector(&store, "a").block_until_leader().unwrap());
+    store.on_update(|_| Err(LockError::new(LockErrorKind::Forbidden, "made up")));
+    let error = elector(&store, "b").block_until_leader().unwrap_err();
+    assert!(matches!(&error, Error::Lock(error) if error.kind() == LockErrorKind::Forbidden), "{error}");
+}
+
+#[test]
+fn nothing_is_fatal_after_a_first_success() {
+    let store = Store::default();
+    let elector = elector(&store, "a");
+    drop(elector.block_until_leader().unwrap());
+    store.on_get(|| Err(LockError::new(LockErrorKind::Forbidden, "made up")));
+    store.on_update(|_| Err(LockError::new(LockErrorKind::Forbidden, "made up")));
+    assert!(elector.block_until_leader_timeout(Duration::from_secs(3)).unwrap().is_none());
+    store.on_get(|| Ok(()));
+    store.on_update(|_| Ok(()));
+    assert!(elector.block_until_leader_timeout(SOON).unwrap().is_some());
+}

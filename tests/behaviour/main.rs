@@ -1,0 +1,16 @@
+//! What a candidate, a store and the in-memory API server do: on that server, on a real one, and on stores in memory.
+//!
+//! Tests with a logger, an allocator or processes of their own stand beside this, each a program.
+
+mod conformance;
+mod credentials;
+mod elections;
+mod elector;
+mod far;
+mod faults;
+mod guard_api;
+mod lease_lock;
+#[path = "../support/mod.rs"]
+mod support;
+mod testing;
+mod watching;

@@ -1,0 +1,397 @@
+//! Tokens, passwords, keys and what plugins print never show in a log, an error or a `Debug`, whatever happens: with
+//! every crate in the tree logging all it can.
+
+#![cfg(unix)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use base64::prelude::{BASE64_STANDARD, Engine};
+use leasehold::kube::{Client, Kubeconfig};
+use leasehold::testing::{ApiServer, Fault, User, Verb};
+use leasehold::{LeaderElector, LeaseLock};
+use parking_lot::Mutex;
+use rustix::process::{Pid, Signal, kill_process};
+use support::process::example;
+use support::{SOON, wait_until};
+
+/// How long a candidate is given that will not be elected: enough for a few requests.
+const REFUSED: Duration = Duration::from_secs(2);
+
+// ---- what is listened to ----
+
+/// All that was logged in this process, by anybody.
+static LOG: Mutex<String> = Mutex::new(String::new());
+
+struct Listener;
+
+impl log::Log for Listener {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        let _ = writeln!(LOG.lock(), "{} {}: {}", record.level(), record.target(), record.args());
+    }
+
+    fn flush(&self) {}
+}
+
+/// Runs an election and collects everything that a program could print of it.
+fn everything_shown(kubeconfig: &str, directory: &Path, timeout: Duration) -> String {
+    // Another test has set it already: the log is everybody's, and so are the secrets that must not be in it.
+    let _ = log::set_logger(&Listener);
+    log::set_max_level(log::LevelFilter::Trace);
+    let mut shown = String::new();
+    let parsed = match Kubeconfig::from_text(kubeconfig, directory) {
+        Ok(parsed) => parsed,
+        Err(error) => return format!("{error} {error:?} {}", LOG.lock()),
+    };
+    let config = match parsed.client_config(None) {
+        Ok(config) => config,
+        Err(error) => return format!("{parsed:?} {error} {error:?} {}", LOG.lock()),
+    };
+    let _ = write!(shown, "{parsed:?} {config:?} ");
+    let client = match Client::new(config) {
+        Ok(client) => client,
+        Err(error) => return format!("{shown} {error} {error:?} {}", LOG.lock()),
+    };
+    let _ = write!(shown, "{client:?} {:?} ", LeaseLock::new(client.clone(), "default", "secrets"));
+    let builder = LeaderElector::builder("secrets")
+        .lease_duration(Duration::from_secs(3))
+        .renew_deadline(Duration::from_secs(1))
+        .retry_period(Duration::from_millis(100));
+    let _ = write!(shown, "{builder:?} ");
+    let elector = builder.start_with(client).expect("an elector");
+    match elector.block_until_leader_timeout(timeout) {
+        Ok(Some(guard)) => {
+            let _ = write!(shown, "elected {guard:?} ");
+            let _ = write!(shown, "{:?}", guard.release());
+        }
+        Ok(None) => shown.push_str("not elected"),
+        Err(error) => {
+            let mut cause: Option<&dyn std::error::Error> = Some(&error);
+            while let Some(error) = cause {
+                let _ = write!(shown, "{error} {error:?} ");
+                cause = error.source();
+            }
+        }
+    }
+    let _ = write!(shown, "{elector:?} {:?}", elector.health_check());
+    drop(elector);
+    format!("{shown}\n{}", LOG.lock())
+}
+
+/// None of `secrets`, nor what HTTP and kubeconfigs make of them, is in `shown`.
+fn assert_hidden(what: &str, shown: &str, secrets: &[&str]) {
+    assert!(shown.contains("secrets"), "{what}: something is shown, the lease's name at least");
+    for secret in secrets {
+        for form in [(*secret).to_owned(), BASE64_STANDARD.encode(secret)] {
+            // The padding of base64 changes with what follows.
+            let form = form.trim_end_matches('=');
+            if let Some(at) = shown.find(form) {
+                let line = shown[..at].rfind('\n').map_or(0, |start| start + 1);
+                let end = shown[at..].find('\n').map_or(shown.len(), |end| at + end);
+                panic!("{what}: {form:?} shows in {:?}", &shown[line..end]);
+            }
+        }
+    }
+}
+
+/// What a hex dump in the log shows beside the digits, in one piece.
+fn undumped(log: &str) -> String {
+    let rows = log.lines().filter(|line| line.contains("ureq_proto::util"));
+    rows.filter_map(|row| row.get(row.len().checked_sub(16)?..)).collect()
+}
+
+// ---- what is hidden ----
+
+fn kubeconfig(server: &ApiServer, more_of_cluster: &str, user: &str) -> String {
+    let authority = server.ca_pem().map(|pem| BASE64_STANDARD.encode(pem));
+    let authority = authority.map_or_else(String::new, |data| format!("certificate-authority-data: {data}"));
+    format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+         clusters: [{{ name: k, cluster: {{ server: '{}', {authority}{more_of_cluster} }} }}]\n\
+         contexts: [{{ name: c, context: {{ cluster: k, user: u }} }}]\n\
+         users: [{{ name: u, user: {{ {user} }} }}]\n",
+        server.url()
+    )
+}
+
+fn server(token: &str) -> ApiServer {
+    let server = ApiServer::builder().tls(true).user(User::candidate()).start().expect("an in-memory server");
+    server.set_token("candidate", token);
+    server
+}
+
+/// A plugin that prints this, and complains on stderr with this beside its argument and its variable.
+fn plugin(directory: &Path, printed: &str, stderr: &str, code: u8) -> String {
+    let body = directory.join("plugin.sh");
+    let complaint = format!("echo '{stderr}' \"$1\" \"$PASSWORD\" '{COMPLAINT}' >&2");
+    std::fs::write(&body, format!("{complaint}\ncat <<'END'\n{printed}\nEND\nexit {code}\n")).expect("a file");
+    format!(
+        "exec: {{ apiVersion: client.authentication.k8s.io/v1, command: /bin/sh, \
+         args: ['{}', argument-of-a-plugin], env: [{{ name: PASSWORD, value: environment-of-a-plugin }}] }}",
+        body.display()
+    )
+}
+
+fn credential(status: &str) -> String {
+    format!(r#"{{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{status}}}"#)
+}
+
+const OF_A_PLUGIN: [&str; 2] = ["argument-of-a-plugin", "environment-of-a-plugin"];
+
+const COMPLAINT: &str = "complaint-of-a-plugin";
+
+#[test]
+fn a_token_is_hidden() {
+    let server = server("token-in-the-open-0");
+    let shown = everything_shown(&kubeconfig(&server, "", "token: token-in-the-open-0"), ".".as_ref(), SOON);
+    assert!(shown.contains("elected"), "{shown}");
+    assert!(shown.contains("ureq"), "the HTTP library's log is listened to as well");
+    assert_hidden("token", &shown, &["token-in-the-open-0"]);
+}
+
+/// The HTTP library dumps all that it writes. In this process the server does so as well, so the candidate gets its own.
+#[test]
+fn the_dumps_of_the_http_library_hold_no_credentials() {
+    let server = server("token-in-a-dump-9");
+    let directory = tempfile::tempdir().expect("a directory");
+    let plugin = plugin(directory.path(), &credential(r#"{"token":"token-in-a-dump-9"}"#), "", 0);
+    for user in ["token: token-in-a-dump-9", &plugin, "username: candidate, password: token-in-a-dump-9"] {
+        let file = directory.path().join("kubeconfig");
+        std::fs::write(&file, kubeconfig(&server, "", user)).expect("a file");
+        let mut candidate = example("leader_election")
+            .args(["--lease-duration=3s", "--renew-deadline=2s", "--retry-period=100ms"])
+            .args(["--lease-lock-name", "secrets", "--id", "candidate-of-a-dump", "--kubeconfig"])
+            .arg(&file)
+            .env("RUST_LOG", "trace")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("a candidate");
+        let stdout = BufReader::new(candidate.stdout.take().expect("piped"));
+        let stderr = BufReader::new(candidate.stderr.take().expect("piped"));
+        let heard = std::thread::spawn(move || stderr.lines().map_while(Result::ok).collect::<Vec<_>>().join("\n"));
+        let mut lines = stdout.lines().map_while(Result::ok);
+        let elected = lines.any(|line| line.contains("started_leading"));
+        // The dumps of two threads mix now and then: among so many, some stand in one piece.
+        server.clear_requests();
+        let updates = || server.requests().iter().filter(|request| request.verb == Some(Verb::Update)).count();
+        wait_until("a dozen renewals", || updates() >= 12);
+        kill_process(Pid::from_child(&candidate), Signal::TERM).expect("it runs");
+        lines.for_each(drop);
+        candidate.wait().expect("it ends");
+        let log = heard.join().expect("a log");
+        let dumped = undumped(&log);
+        assert!(elected && dumped.contains("candidate-of-a-dump"), "{user}: the dumps are read: {log}");
+        assert!(dumped.contains("authorization:.****"), "{user}: {dumped}");
+        for shown in [log + "secrets", dumped + "secrets"] {
+            assert_hidden(user, &shown, &["token-in-a-dump-9", "candidate:token-in-a-dump-9"]);
+        }
+    }
+}
+
+#[test]
+fn a_token_that_is_refused_is_hidden() {
+    let server = server("another");
+    let shown = everything_shown(&kubeconfig(&server, "", "token: token-of-nobody-1"), ".".as_ref(), REFUSED);
+    assert!(shown.contains("401"), "{shown}");
+    assert_hidden("token", &shown, &["token-of-nobody-1"]);
+}
+
+#[test]
+fn a_token_in_a_file_is_hidden() {
+    let directory = tempfile::tempdir().expect("a directory");
+    std::fs::write(directory.path().join("token"), "token-of-a-file-2").expect("a file");
+    let server = server("token-of-a-file-2");
+    let shown = everything_shown(&kubeconfig(&server, "", "tokenFile: token"), directory.path(), SOON);
+    assert!(shown.contains("elected"), "{shown}");
+    assert_hidden("token file", &shown, &["token-of-a-file-2"]);
+}
+
+#[test]
+fn a_password_is_hidden() {
+    let server = server("another");
+    let user = "username: somebody, password: password-of-somebody-3";
+    let shown = everything_shown(&kubeconfig(&server, "", user), ".".as_ref(), SOON);
+    assert_hidden("password", &shown, &["password-of-somebody-3", "somebody:password-of-somebody-3"]);
+}
+
+#[test]
+fn a_private_key_is_hidden() {
+    let server = server("another");
+    let (certificate, key) = server.client_certificate("candidate");
+    let user = format!(
+        "client-certificate-data: {}, client-key-data: {}",
+        BASE64_STANDARD.encode(&certificate),
+        BASE64_STANDARD.encode(&key)
+    );
+    let shown = everything_shown(&kubeconfig(&server, "", &user), ".".as_ref(), SOON);
+    assert!(shown.contains("elected"), "{shown}");
+    let lines: Vec<&str> = key.lines().filter(|line| !line.starts_with("-----")).collect();
+    assert!(lines.len() > 1);
+    assert_hidden("key", &shown, &lines);
+    // A key that fits no certificate is complained of, without being quoted.
+    let (_, other) = server.client_certificate("candidate");
+    let misfit = user.replace(&BASE64_STANDARD.encode(&key), &BASE64_STANDARD.encode(other.replace('A', "B")));
+    let shown = everything_shown(&kubeconfig(&server, "", &misfit), ".".as_ref(), SOON) + "secrets";
+    let broken = other.replace('A', "B");
+    let lines: Vec<&str> = broken.lines().filter(|line| !line.starts_with("-----")).collect();
+    assert_hidden("a misfit of a key", &shown, &lines);
+}
+
+#[test]
+fn what_a_plugin_is_given_and_gives_is_hidden() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = server("token-of-a-plugin-4");
+    let token = "token-of-a-plugin-4";
+    let user = plugin(directory.path(), &credential(r#"{"token":"token-of-a-plugin-4"}"#), token, 0);
+    let shown = everything_shown(&kubeconfig(&server, "", &user), directory.path(), SOON);
+    assert!(shown.contains("elected"), "{shown}");
+    assert!(shown.contains(COMPLAINT), "what it says on stderr is in the log: {shown}");
+    assert_hidden("plugin", &shown, &["token-of-a-plugin-4"]);
+    assert_hidden("plugin", &shown, &OF_A_PLUGIN);
+
+    let (certificate, key) = server.client_certificate("candidate");
+    let status = serde_json::json!({ "clientCertificateData": certificate, "clientKeyData": key }).to_string();
+    let user = plugin(directory.path(), &credential(&status), &key, 0);
+    let shown = everything_shown(&kubeconfig(&server, "", &user), directory.path(), SOON);
+    assert!(shown.contains("elected"), "{shown}");
+    let lines: Vec<&str> = key.lines().filter(|line| !line.starts_with("-----")).collect();
+    assert_hidden("key of a plugin", &shown, &lines);
+}
+
+#[test]
+fn what_a_plugin_says_that_fails_is_hidden() {
+    let server = server("another");
+    for (what, printed, code) in [
+        ("no JSON", "token: token-of-a-plugin-5".to_owned(), 0),
+        ("broken JSON", r#"{"status":{"token":"token-of-a-plugin-5""#.to_owned(), 0),
+        ("another type", credential(r#"{"token":{"token-of-a-plugin-5":1}}"#), 0),
+        ("a wrong kind", r#"{"kind":"token-of-a-plugin-5"}"#.to_owned(), 0),
+        ("a wrong time", credential(r#"{"token":"token-of-a-plugin-5","expirationTimestamp":"soon"}"#), 0),
+        ("no header", credential(r#"{"token":"token-of-a-plugin-5\u0001"}"#), 0),
+        ("a failure", credential(r#"{"token":"token-of-a-plugin-5"}"#), 3),
+    ] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let user = plugin(directory.path(), &printed, "token-of-a-plugin-5", code);
+        let shown = everything_shown(&kubeconfig(&server, "", &user), directory.path(), REFUSED);
+        assert!(shown.contains("plugin /bin/sh"), "{what}: it is said which plugin fails: {shown}");
+        assert!(shown.contains(COMPLAINT), "{what}: what it says on stderr is in the log: {shown}");
+        assert_hidden(what, &shown, &["token-of-a-plugin-5"]);
+        assert_hidden(what, &shown, &OF_A_PLUGIN);
+    }
+}
+
+#[test]
+fn the_password_for_a_proxy_is_hidden() {
+    let server = server("token-through-a-proxy-6");
+    let nobody = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = nobody.local_addr().expect("an address").port();
+    let proxy = std::thread::spawn(move || {
+        // Refuses whoever comes, once.
+        let (mut visitor, _) = nobody.accept().expect("a visitor");
+        let mut request = [0; 4096];
+        let length = visitor.read(&mut request).expect("a request");
+        let answer = "HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n";
+        std::io::Write::write_all(&mut visitor, answer.as_bytes()).expect("an answer");
+        String::from_utf8_lossy(&request[..length]).into_owned()
+    });
+    let cluster = format!(", proxy-url: 'http://me:password-of-a-proxy-6@127.0.0.1:{port}'");
+    let shown =
+        everything_shown(&kubeconfig(&server, &cluster, "token: token-through-a-proxy-6"), ".".as_ref(), REFUSED);
+    let request = proxy.join().expect("a proxy");
+    let pair = "me:password-of-a-proxy-6";
+    assert!(request.contains(&BASE64_STANDARD.encode(pair)), "the proxy is given it: {request}");
+    assert!(!request.contains("token-through-a-proxy-6"), "and nothing else: {request}");
+    assert_hidden("proxy", &shown, &["password-of-a-proxy-6", pair, "token-through-a-proxy-6"]);
+}
+
+#[test]
+fn the_password_for_a_socks_proxy_is_hidden() {
+    let server = server("token-through-a-proxy-7");
+    let nobody = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = nobody.local_addr().expect("an address").port();
+    let proxy = std::thread::spawn(move || {
+        // Refuses whoever comes, once.
+        let (mut visitor, _) = nobody.accept().expect("a visitor");
+        let mut greeting = [0; 4];
+        visitor.read_exact(&mut greeting).expect("a greeting");
+        std::io::Write::write_all(&mut visitor, &[5, 2]).expect("a choice");
+        let mut login = [0; 1 + 1 + 2 + 1 + 19];
+        visitor.read_exact(&mut login).expect("a login");
+        std::io::Write::write_all(&mut visitor, &[1, 1]).expect("a refusal");
+        String::from_utf8_lossy(&login).into_owned()
+    });
+    let cluster = format!(", proxy-url: 'socks5://me:password-of-proxy-7@127.0.0.1:{port}'");
+    let shown =
+        everything_shown(&kubeconfig(&server, &cluster, "token: token-through-a-proxy-7"), ".".as_ref(), REFUSED);
+    let login = proxy.join().expect("a proxy");
+    assert!(login.contains("password-of-proxy-7"), "the proxy is given it: {login:?}");
+    assert_hidden("proxy", &shown, &["password-of-proxy-7", "token-through-a-proxy-7"]);
+}
+
+#[test]
+fn what_a_broken_kubeconfig_holds_is_hidden() {
+    let server = server("another");
+    for user in [
+        "token: { token-of-a-broken-file-7: 1 }",
+        "token: [token-of-a-broken-file-7]",
+        "token: 'token-of-a-broken-file-7",
+        "token: token-of-a-broken-file-7, token: token-of-a-broken-file-7",
+        "token: *token-of-a-broken-file-7",
+        "token: !!binary token-of-a-broken-file-7",
+        "password: { token-of-a-broken-file-7: 1 }",
+        "client-key-data: token-of-a-broken-file-7, client-certificate-data: x",
+        "exec: { args: token-of-a-broken-file-7 }",
+        "exec: { env: [{ name: A, value: [token-of-a-broken-file-7] }] }",
+        "token: \"token-of-a-broken-file-7\\x01\"",
+    ] {
+        let shown = everything_shown(&kubeconfig(&server, "", user), ".".as_ref(), REFUSED) + "secrets";
+        assert_hidden(user, &shown, &["token-of-a-broken-file-7"]);
+    }
+}
+
+#[test]
+fn credentials_that_a_server_sends_back_are_hidden() {
+    let server = server("token-that-is-echoed-8");
+    let echo = "token-that-is-echoed-8";
+    for fault in [
+        Fault::replace_bytes(200, "application/json", format!("{{\"{echo}\"")),
+        Fault::replace_bytes(200, "text/plain", echo),
+        Fault::replace_bytes(500, "text/html", format!("<p>authorization: Bearer {echo}</p>")),
+    ] {
+        let fault = server.fault(fault.first(20));
+        let shown = everything_shown(&kubeconfig(&server, "", &format!("token: {echo}")), ".".as_ref(), REFUSED);
+        fault.remove();
+        assert_hidden("echo", &shown, &[echo]);
+    }
+}
+
+#[test]
+fn verification_is_turned_off_by_the_kubeconfigs_word_alone_and_that_is_warned_of() {
+    let (server, other) = (server("token-for-whomever-10"), server("another"));
+    let right = kubeconfig(&server, "", "token: token-for-whomever-10");
+    // The authority of the one, and the address of the other.
+    let wrong = kubeconfig(&other, "", "token: token-for-whomever-10").replace(&other.url(), &server.url());
+    let shown = everything_shown(&wrong, ".".as_ref(), REFUSED);
+    assert!(shown.contains("the server's certificate is not accepted"), "{shown}");
+    assert_eq!(server.requests().len(), 0, "whoever cannot be verified is sent nothing");
+
+    let authority = BASE64_STANDARD.encode(server.ca_pem().expect("it has TLS"));
+    let off = right.replace(&format!("certificate-authority-data: {authority}"), "insecure-skip-tls-verify: true");
+    assert_ne!(off, right);
+    let shown = everything_shown(&off, ".".as_ref(), SOON);
+    assert!(shown.contains("elected"), "{shown}");
+    assert!(shown.contains("WARN leasehold::net::tls::verify: kube: insecure-skip-tls-verify is set"), "{shown}");
+    assert_hidden("whomever", &shown, &["token-for-whomever-10"]);
+}

@@ -1,0 +1,211 @@
+//! Authentication, authorization, TLS and kubeconfig.
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use leasehold::testing::{ApiServer, Resource, User, Verb};
+use serde_json::json;
+use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig, TlsProvider};
+
+use crate::testing::support::*;
+
+fn server() -> ApiServer {
+    ApiServer::builder()
+        .user(User::admin())
+        .user(User::candidate())
+        .user(User::no_watch())
+        .user(User::nobody())
+        .start()
+        .unwrap()
+}
+
+fn bearer(token: &str) -> String {
+    format!("authorization: Bearer {token}\r\n")
+}
+
+fn get_as(server: &ApiServer, path: &str, headers: &str) -> Reply {
+    call_with(server, "GET", path, headers, None)
+}
+
+/// An agent that trusts the server's authority, and nobody else's.
+fn agent(server: &ApiServer, client: Option<ClientCert>) -> ureq::Agent {
+    let ca = server.ca_pem().unwrap();
+    let ca = Certificate::from_pem(ca.as_bytes()).unwrap();
+    let provider = rustls::crypto::ring::default_provider();
+    let tls = TlsConfig::builder()
+        .provider(TlsProvider::Rustls)
+        .unversioned_rustls_crypto_provider(Arc::new(provider))
+        .root_certs(RootCerts::new_with_certs(&[ca]))
+        .client_cert(client)
+        .build();
+    ureq::Agent::config_builder().tls_config(tls).http_status_as_error(false).build().new_agent()
+}
+
+#[test]
+fn without_users_anything_goes() {
+    let server = ApiServer::start().unwrap();
+    assert_eq!(get(&server, LEASES).code, 200);
+    assert_eq!(get_as(&server, LEASES, &bearer("whatever")).code, 200);
+}
+
+#[test]
+fn with_users_credentials_are_needed() {
+    let server = server();
+    get(&server, LEASES).assert_status(401, "Unauthorized");
+    for headers in [
+        bearer("wrong"),
+        "authorization: Basic !!!\r\n".to_owned(),
+        "authorization: nonsense\r\n".to_owned(),
+        "authorization: \u{ff}\r\n".to_owned(),
+    ] {
+        get_as(&server, LEASES, &headers).assert_status(401, "Unauthorized");
+    }
+    assert_eq!(get_as(&server, LEASES, &bearer("admin-token")).code, 200);
+    let basic = BASE64_STANDARD.encode("admin:admin-token");
+    let basic = format!("authorization: Basic {basic}\r\n");
+    assert_eq!(get_as(&server, LEASES, &basic).code, 200);
+}
+
+#[test]
+fn health_is_open_to_everybody() {
+    let server = server();
+    assert_eq!(get(&server, "/readyz").code, 200);
+    assert_eq!(get(&server, "/version").code, 200);
+}
+
+#[test]
+fn denial_has_the_real_servers_words() {
+    let server = server();
+    let nobody = bearer("nobody-token");
+    let body = get_as(&server, X, &nobody).assert_status(403, "Forbidden");
+    assert_eq!(
+        body["message"],
+        "leases.coordination.k8s.io \"x\" is forbidden: User \"nobody\" cannot get resource \
+         \"leases\" in API group \"coordination.k8s.io\" in the namespace \"default\""
+    );
+    assert_eq!(body["details"], json!({"name": "x", "group": "coordination.k8s.io", "kind": "leases"}));
+    let body = get_as(&server, "/api/v1/configmaps", &nobody).assert_status(403, "Forbidden");
+    assert_eq!(
+        body["message"],
+        "configmaps is forbidden: User \"nobody\" cannot list resource \"configmaps\" in API \
+         group \"\" at the cluster scope"
+    );
+}
+
+#[test]
+fn the_presets_have_the_rights_they_say() {
+    let server = server();
+    let code = |token: &str, method: &str, path: &str| {
+        let body = (method != "GET").then(|| lease(json!({})));
+        call_with(&server, method, path, &bearer(token), body.as_ref()).code
+    };
+    let watch = format!("{LEASES}?watch=true&timeoutSeconds=1&fieldSelector=metadata.name=x");
+    assert_eq!(code("candidate-token", "POST", LEASES), 201);
+    assert_eq!(code("candidate-token", "GET", X), 200);
+    assert_eq!(code("candidate-token", "PUT", X), 422);
+    assert_eq!(code("candidate-token", "DELETE", X), 403);
+    assert_eq!(code("candidate-token", "GET", LEASES), 403);
+    assert_eq!(code("candidate-token", "GET", CONFIG_MAPS), 403);
+    assert_eq!(code("no-watch-token", "GET", X), 200);
+    let denied = get_as(&server, &watch, &bearer("no-watch-token"));
+    let body = denied.assert_status(403, "Forbidden");
+    let message = body["message"].as_str().unwrap();
+    assert!(message.contains("\"x\" is forbidden: User \"no-watch\" cannot watch"));
+    assert_eq!(code("admin-token", "DELETE", X), 200);
+}
+
+#[test]
+fn tokens_and_rights_change_while_it_runs() {
+    let server = server();
+    server.set_token("admin", "second");
+    get_as(&server, LEASES, &bearer("admin-token")).assert_status(401, "Unauthorized");
+    assert_eq!(get_as(&server, LEASES, &bearer("second")).code, 200);
+    server.set_user(User::nobody().grant(Verb::List, Resource::Leases));
+    assert_eq!(get_as(&server, LEASES, &bearer("nobody-token")).code, 200);
+}
+
+#[test]
+fn the_all_powerful_may_impersonate() {
+    let server = server();
+    let as_nobody = "impersonate-user: nobody\r\n";
+    let headers = bearer("admin-token") + as_nobody;
+    let body = get_as(&server, X, &headers).assert_status(403, "Forbidden");
+    assert!(body["message"].as_str().unwrap().contains("User \"nobody\""));
+    let stranger = bearer("admin-token") + "impersonate-user: stranger\r\n";
+    get_as(&server, X, &stranger).assert_status(403, "Forbidden");
+    let body = get_as(&server, X, &(bearer("candidate-token") + as_nobody)).assert_status(403, "Forbidden");
+    assert!(body["message"].as_str().unwrap().contains("cannot impersonate"));
+    let users = server.requests();
+    assert_eq!(users[0].user.as_deref(), Some("nobody"));
+    assert_eq!(users[1].user.as_deref(), Some("stranger"));
+}
+
+#[test]
+fn tls_is_served_under_an_authority_of_its_own() {
+    let server = ApiServer::builder().tls(true).user(User::candidate()).start().unwrap();
+    let agent = agent(&server, None);
+    let url = server.url() + X;
+    let reply = agent.get(&url).header("authorization", "Bearer candidate-token").call().unwrap();
+    assert_eq!(reply.status(), 404);
+    assert_eq!(agent.get(&url).call().unwrap().status(), 401);
+
+    let stranger = ApiServer::builder().tls(true).start().unwrap();
+    assert!(agent.get(stranger.url() + X).call().is_err());
+}
+
+#[test]
+fn a_client_certificate_names_the_user() {
+    let server = ApiServer::builder().tls(true).user(User::candidate()).user(User::nobody()).start().unwrap();
+    for (user, code) in [("candidate", 404), ("nobody", 403)] {
+        let (certificate, key) = server.client_certificate(user);
+        let certificate = Certificate::from_pem(certificate.as_bytes()).unwrap();
+        let key = PrivateKey::from_pem(key.as_bytes()).unwrap();
+        let client = ClientCert::new_with_certs(&[certificate], key);
+        let reply = agent(&server, Some(client)).get(server.url() + X).call();
+        assert_eq!(reply.unwrap().status(), code);
+    }
+}
+
+#[test]
+fn a_watch_over_tls_is_flushed_event_by_event() {
+    let server = ApiServer::builder().tls(true).start().unwrap();
+    let url = format!("{}{LEASES}?watch=true", server.url());
+    let mut reply = agent(&server, None).get(url).call().unwrap();
+    let lines = std::io::BufReader::new(reply.body_mut().as_reader());
+    let mut lines = std::io::BufRead::lines(lines);
+    for name in ["a", "b", "c"] {
+        server.put(Resource::Leases, "default", name, json!({}));
+        let event: serde_json::Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        assert_eq!(event["object"]["metadata"]["name"], name);
+    }
+}
+
+#[test]
+fn a_kubeconfig_leads_to_the_server() {
+    let server = ApiServer::builder().tls(true).user(User::new("we \"quote\"", "t:0 #ken")).start().unwrap();
+    let text = server.kubeconfig("we \"quote\"");
+    assert!(text.contains(&format!("    server: \"{}\"\n", server.url())));
+    assert!(text.contains("    token: \"t:0 #ken\"\n"));
+    assert!(text.contains("- name: \"we \\\"quote\\\"\"\n"));
+    assert!(text.contains("    namespace: default\n"));
+    let ca = BASE64_STANDARD.encode(server.ca_pem().unwrap());
+    assert!(text.contains(&format!("    certificate-authority-data: {ca}\n")));
+    let text = server.kubeconfig_with_certificate("we \"quote\"");
+    assert!(text.contains("    client-key-data: ") && !text.contains("token"));
+
+    let path = std::env::temp_dir().join(format!("kubeconfig-{}", std::process::id()));
+    server.write_kubeconfig(&path, "we \"quote\"").unwrap();
+    let written = std::fs::read_to_string(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(written, server.kubeconfig("we \"quote\""));
+    let plain = ApiServer::start().unwrap();
+    assert!(plain.kubeconfig("me").contains("  user: {}\n"));
+    assert_eq!(plain.ca_pem(), None);
+}
+
+#[test]
+#[should_panic(expected = "no user \"ghost\"")]
+fn a_kubeconfig_for_a_stranger_is_a_mistake() {
+    server().kubeconfig("ghost");
+}

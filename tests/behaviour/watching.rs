@@ -1,0 +1,364 @@
+//! Watching instead of polling, and every way in which a watch can fail.
+//!
+//! Where a retry period is long, whatever happens sooner was heard of and not looked for.
+
+use std::net::{SocketAddr, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::on_both_servers;
+use crate::support::cluster::{Cluster, NAMESPACE};
+use crate::support::{A_WHILE, AT_ONCE, SOON, wait_until};
+use crossbeam_channel::RecvTimeoutError;
+use leasehold::kube::{Client, ClientConfig};
+use leasehold::testing::{ApiServer, Fault, Resource, Verb};
+use leasehold::{Error, LeaderElector, LeaderElectorBuilder, StopReason};
+use serde_json::json;
+
+on_both_servers! {
+    a_handover_is_heard_of,
+    a_lease_that_is_made_is_heard_of,
+    a_deletion_is_heard_of_by_the_leader_and_by_the_standby,
+    a_take_over_by_hand_is_heard_of,
+    edits_of_labels_are_heard_of_and_cost_nothing,
+    without_the_right_to_watch_the_lease_is_polled,
+    a_lease_that_ran_out_is_taken_over_at_its_expiry,
+}
+
+/// Nothing of this is polled before the test is over.
+fn patient(cluster: &Cluster, identity: &str) -> LeaderElectorBuilder {
+    cluster
+        .builder(identity)
+        .lease_duration(Duration::from_secs(300))
+        .renew_deadline(Duration::from_secs(200))
+        .retry_period(Duration::from_secs(100))
+}
+
+fn start(cluster: &Cluster, builder: LeaderElectorBuilder) -> LeaderElector {
+    builder.start_with(cluster.client("candidate")).expect("an elector")
+}
+
+fn a_handover_is_heard_of(cluster: &Cluster) {
+    let (a, b) = (start(cluster, patient(cluster, "a")), start(cluster, patient(cluster, "b")));
+    let mut guard = a.block_until_leader().unwrap();
+    for round in 0..6 {
+        let (from, to) = if round % 2 == 0 { (&a, &b) } else { (&b, &a) };
+        let campaign = to.campaign().unwrap();
+        wait_until("the standby knows the leader", || to.current_leader().as_deref() == Some(from.identity()));
+        let token = guard.fencing_token();
+        drop(guard);
+        guard = campaign.receiver().recv_timeout(AT_ONCE).expect("at once").expect("a term");
+        assert!(guard.fencing_token() > token);
+    }
+}
+
+fn a_lease_that_is_made_is_heard_of(cluster: &Cluster) {
+    let standby = start(cluster, patient(cluster, "standby"));
+    std::thread::sleep(Duration::from_millis(500));
+    let leader = start(cluster, patient(cluster, "leader"));
+    let _guard = leader.block_until_leader().unwrap();
+    wait_until("the standby hears of it", || standby.current_leader().as_deref() == Some("leader"));
+}
+
+fn a_deletion_is_heard_of_by_the_leader_and_by_the_standby(cluster: &Cluster) {
+    let (a, b) = (start(cluster, patient(cluster, "a")), start(cluster, patient(cluster, "b")));
+    let first = a.block_until_leader().unwrap();
+    let campaign = b.campaign().unwrap();
+    wait_until("the standby knows the leader", || b.current_leader().as_deref() == Some("a"));
+    cluster.delete();
+    assert!(first.lost().recv_timeout(AT_ONCE) == Err(RecvTimeoutError::Disconnected));
+    // Where the leader's watch had not begun yet, the standby may have made the lease anew before it did.
+    let reason = first.check().unwrap_err().reason;
+    assert!(matches!(reason, StopReason::Deleted | StopReason::Superseded { .. }), "{reason}");
+    let second = campaign.receiver().recv_timeout(AT_ONCE).expect("at once").expect("a term");
+    assert!(second.fencing_token() > first.fencing_token());
+}
+
+fn a_take_over_by_hand_is_heard_of(cluster: &Cluster) {
+    let elector = start(cluster, patient(cluster, "a"));
+    let guard = elector.block_until_leader().unwrap();
+    cluster.edit(|lease| lease["spec"]["holderIdentity"] = json!("somebody"));
+    assert!(guard.lost().recv_timeout(AT_ONCE) == Err(RecvTimeoutError::Disconnected));
+    assert_eq!(guard.check().unwrap_err().reason, StopReason::Superseded { by: Some("somebody".into()) });
+}
+
+fn edits_of_labels_are_heard_of_and_cost_nothing(cluster: &Cluster) {
+    let (a, b) = (start(cluster, patient(cluster, "a")), start(cluster, patient(cluster, "b")));
+    let guard = a.block_until_leader().unwrap();
+    let campaign = b.campaign().unwrap();
+    for edit in 0..10 {
+        cluster.edit(|lease| lease["metadata"]["labels"] = json!({ "edit": edit.to_string() }));
+    }
+    assert!(guard.is_leader());
+    drop(guard);
+    let guard = campaign.receiver().recv_timeout(SOON).expect("soon").expect("a term");
+    assert_eq!(cluster.lease().unwrap()["metadata"]["labels"]["edit"], "9");
+    drop(guard);
+}
+
+fn without_the_right_to_watch_the_lease_is_polled(cluster: &Cluster) {
+    let elector = |identity| cluster.builder(identity).start_with(cluster.client("no-watch")).expect("an elector");
+    let (a, b) = (elector("a"), elector("b"));
+    let guard = a.block_until_leader().unwrap();
+    let campaign = b.campaign().unwrap();
+    wait_until("the standby looks", || b.current_leader().as_deref() == Some("a"));
+    drop(guard);
+    drop(campaign.receiver().recv_timeout(SOON).expect("soon").expect("a term"));
+}
+
+fn a_lease_that_ran_out_is_taken_over_at_its_expiry(cluster: &Cluster) {
+    // One look a hundred seconds: only a wait for the very expiry takes it over in time.
+    let elector = start(cluster, patient(cluster, "a"));
+    cluster.create(json!({ "holderIdentity": "gone", "leaseDurationSeconds": 3 }));
+    let began = Instant::now();
+    let guard = elector.block_until_leader_timeout(SOON).unwrap().expect("a term");
+    assert!(began.elapsed() > Duration::from_secs(2));
+    drop(guard);
+}
+
+// ---- what it costs, and what can fail: in memory ----
+
+fn quick(server: &ApiServer, identity: &str) -> LeaderElector {
+    let builder = LeaderElector::builder("watched")
+        .lease_duration(Duration::from_secs(6))
+        .renew_deadline(Duration::from_secs(4))
+        .retry_period(Duration::from_millis(500));
+    candidate(server, identity, builder)
+}
+
+/// It renews often, and a request of it may hang for long.
+fn slow(server: &ApiServer, identity: &str) -> LeaderElector {
+    let builder = LeaderElector::builder("watched")
+        .lease_duration(Duration::from_secs(300))
+        .renew_deadline(Duration::from_secs(200))
+        .retry_period(Duration::from_secs(100))
+        .renew_interval(Duration::from_millis(200));
+    candidate(server, identity, builder)
+}
+
+fn candidate(server: &ApiServer, identity: &str, builder: LeaderElectorBuilder) -> LeaderElector {
+    let client = ClientConfig::new(&server.url()).and_then(Client::new).unwrap();
+    builder.namespace(NAMESPACE).identity(identity).start_with(client).expect("an elector")
+}
+
+fn count(server: &ApiServer, verb: Verb) -> usize {
+    server.requests().iter().filter(|request| request.verb == Some(verb)).count()
+}
+
+#[test]
+fn a_leader_costs_one_update_a_renewal_and_a_standby_nothing() {
+    let server = ApiServer::start().unwrap();
+    let (a, b) = (quick(&server, "a"), quick(&server, "b"));
+    let guard = a.block_until_leader().unwrap();
+    let _campaign = b.campaign().unwrap();
+    wait_until("the standby knows the leader", || b.current_leader().as_deref() == Some("a"));
+    wait_until("both watch", || count(&server, Verb::Watch) == 2);
+    wait_until("the first renewals", || count(&server, Verb::Update) >= 2);
+    server.clear_requests();
+    let began = Instant::now();
+    wait_until("many renewals", || count(&server, Verb::Update) >= 10);
+    let elapsed = began.elapsed();
+    assert_eq!((count(&server, Verb::Get), count(&server, Verb::Watch)), (0, 0));
+    let renewals = elapsed.as_millis() / 500 + 2;
+    assert!(count(&server, Verb::Update) as u128 <= renewals, "one each renew interval");
+    assert!(guard.is_leader());
+}
+
+#[test]
+fn a_herd_of_standbys_writes_at_most_once_each_for_a_handover() {
+    let server = ApiServer::start().unwrap();
+    let leader = quick(&server, "leader");
+    let guard = leader.block_until_leader().unwrap();
+    let standbys: Vec<_> = (0..40).map(|number| quick(&server, &format!("standby-{number}"))).collect();
+    let campaigns: Vec<_> = standbys.iter().map(|elector| elector.campaign().unwrap()).collect();
+    for elector in &standbys {
+        wait_until("everyone knows the leader", || elector.current_leader().as_deref() == Some("leader"));
+    }
+    wait_until("everyone watches", || count(&server, Verb::Watch) == 41);
+    server.clear_requests();
+    drop(guard);
+    let mut select = crossbeam_channel::Select::new();
+    for campaign in &campaigns {
+        select.recv(campaign.receiver());
+    }
+    let won = select.select_timeout(SOON).expect("somebody leads");
+    let winner = won.index();
+    let guard = won.recv(campaigns[winner].receiver()).unwrap().unwrap();
+    for elector in &standbys {
+        let winner = standbys[winner].identity();
+        wait_until("everyone knows the winner", || elector.current_leader().as_deref() == Some(winner));
+    }
+    // The release and, at most, one try of each; the winner may have renewed by now.
+    let renewals = count(&server, Verb::Update).saturating_sub(41);
+    assert!(renewals <= 4, "{renewals} more updates than candidates");
+    assert_eq!(count(&server, Verb::Get), 0, "the losers are told by the event");
+    assert!(guard.is_leader());
+}
+
+#[test]
+fn a_leader_hears_of_a_deletion_while_a_renewal_of_its_own_hangs() {
+    let server = ApiServer::start().unwrap();
+    let elector = slow(&server, "a");
+    let guard = elector.block_until_leader().unwrap();
+    wait_until("a watch", || count(&server, Verb::Watch) == 1);
+    let hanging = server.fault(Fault::hang().verb(Verb::Update));
+    assert!(hanging.wait_for_hits(1, SOON));
+    assert!(guard.is_leader());
+    server.delete(Resource::Leases, NAMESPACE, "watched").expect("a lease");
+    assert_eq!(guard.lost().recv_timeout(AT_ONCE), Err(RecvTimeoutError::Disconnected), "sooner than the time-out");
+    assert_eq!(guard.check().unwrap_err().reason, StopReason::Deleted);
+}
+
+#[test]
+fn a_standby_hears_of_a_release_while_a_look_of_its_own_hangs() {
+    let server = ApiServer::start().unwrap();
+    let leader = slow(&server, "a");
+    let guard = leader.block_until_leader().unwrap();
+    wait_until("the leader watches", || count(&server, Verb::Watch) == 1);
+    let hanging = server.fault(Fault::hang().verb(Verb::Get).first(1));
+    // What a watch tells at its beginning may save the look. It begins when that is under way.
+    let late = server.fault(Fault::hang().verb(Verb::Watch).first(1));
+    let standby = slow(&server, "b");
+    let campaign = standby.campaign().unwrap();
+    assert!(hanging.wait_for_hits(1, SOON) && late.wait_for_hits(1, SOON));
+    late.release();
+    wait_until("the standby sees the leader", || standby.current_leader().as_deref() == Some("a"));
+    let again = server.fault(Fault::hang().verb(Verb::Get));
+    drop(guard);
+    let won = campaign.receiver().recv_timeout(AT_ONCE);
+    drop(won.expect("sooner than the time-out").expect("a term"));
+    again.remove();
+}
+
+/// What the watch tells at its beginning comes sooner, and must not be taken for the answer.
+#[test]
+fn a_single_try_whose_look_is_slow_looks_again() {
+    let server = ApiServer::start().unwrap();
+    drop(slow(&server, "a").block_until_leader().unwrap());
+    server.fault(Fault::delay(Duration::from_secs(1)).verb(Verb::Get));
+    let guard = slow(&server, "b").try_acquire().unwrap();
+    assert!(guard.expect("nobody holds it").is_leader());
+}
+
+/// A fault, its name, and the most watches that may be asked for in the time of the test.
+fn failures() -> Vec<(&'static str, Fault)> {
+    let watch = |fault: Fault| fault.verb(Verb::Watch).resource(Resource::Leases);
+    let other = json!({ "type": "MODIFIED", "object": { "kind": "Lease", "metadata": { "name": "another" } } });
+    let typeless = json!({ "type": "SURPRISE", "object": { "kind": "Lease", "metadata": { "name": "watched" } } });
+    let gone = json!({ "type": "ERROR", "object": {
+        "kind": "Status", "status": "Failure", "reason": "Expired", "code": 410, "message": "too old resource version" } });
+    let line = |event: serde_json::Value| format!("{event}\n").into_bytes();
+    vec![
+        ("refused", watch(Fault::status(403, "Forbidden", "no watch"))),
+        ("gone, as a status", watch(Fault::status(410, "Expired", "too old resource version"))),
+        ("gone, as an event", watch(Fault::watch_bytes(line(gone)))),
+        ("unavailable", watch(Fault::status(503, "ServiceUnavailable", "later"))),
+        ("too many requests", watch(Fault::status(429, "TooManyRequests", "later")).retry_after(1)),
+        ("dropped", watch(Fault::drop_before())),
+        ("closed in order, always", watch(Fault::close_watch())),
+        ("cut, always", watch(Fault::cut_watch())),
+        ("silent", watch(Fault::stall_watch())),
+        ("never answered", watch(Fault::hang())),
+        ("events for other objects, and then silence", watch(Fault::watch_bytes(line(other)))),
+        ("an unknown type", watch(Fault::watch_bytes(line(typeless)))),
+        ("garbage", watch(Fault::watch_bytes(b"\x00\xffgarbage\n".to_vec()))),
+        ("not even HTTP", watch(Fault::garbage(b"220 smtp ready\r\n".to_vec()))),
+        ("a proxy's page", watch(Fault::replace_bytes(200, "text/html", b"<html>sign in</html>\n".to_vec()))),
+        ("a line without end", watch(Fault::endless_body())),
+        ("late events", watch(Fault::delay_events(Duration::from_secs(60)))),
+    ]
+}
+
+#[test]
+fn whatever_happens_to_watches_a_handover_goes_on_by_polling_and_not_in_a_tight_loop() {
+    std::thread::scope(|scope| {
+        for (name, fault) in failures() {
+            scope.spawn(move || {
+                let server = ApiServer::start().unwrap();
+                server.fault(fault);
+                let (a, b) = (quick(&server, "a"), quick(&server, "b"));
+                let began = Instant::now();
+                let guard = a.block_until_leader_timeout(SOON).unwrap().unwrap_or_else(|| panic!("{name}: no leader"));
+                let campaign = b.campaign().unwrap();
+                wait_until(name, || b.current_leader().as_deref() == Some("a"));
+                std::thread::sleep(Duration::from_secs(2));
+                assert!(guard.is_leader(), "{name}");
+                drop(guard);
+                let won = campaign.receiver().recv_timeout(SOON);
+                let guard = won.unwrap_or_else(|_| panic!("{name}: no handover")).expect("a term");
+                drop(guard);
+                let seconds = began.elapsed().as_secs() as usize + 1;
+                let watches = count(&server, Verb::Watch);
+                assert!(watches <= 2 * (2 * seconds + 3), "{name}: {watches} watches in {seconds} s by two candidates");
+                let reads = count(&server, Verb::Get);
+                assert!(reads <= 2 * (2 * seconds + 6), "{name}: {reads} reads in {seconds} s by two candidates");
+            });
+        }
+    });
+}
+
+#[test]
+fn a_watch_that_works_again_is_used_again() {
+    let server = ApiServer::start().unwrap();
+    let outage = server.fault(Fault::status(503, "ServiceUnavailable", "later").verb(Verb::Watch));
+    let (a, b) = (quick(&server, "a"), quick(&server, "b"));
+    let guard = a.block_until_leader().unwrap();
+    let _campaign = b.campaign().unwrap();
+    assert!(outage.wait_for_hits(4, SOON));
+    outage.remove();
+    server.clear_requests();
+    wait_until("both watch", || count(&server, Verb::Watch) >= 2);
+    wait_until("they stop polling", || {
+        server.clear_requests();
+        std::thread::sleep(Duration::from_millis(1500));
+        count(&server, Verb::Get) == 0
+    });
+    assert!(guard.is_leader());
+}
+
+/// Neither the elector's own request nor its watch gets as far as being sent.
+#[test]
+fn stopping_does_not_wait_for_a_connection() {
+    use rustix::net::{AddressFamily, SocketType, bind, getsockname, listen, socket};
+    let listener = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&listener, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    listen(&listener, 0).unwrap();
+    let address = SocketAddr::try_from(getsockname(&listener).unwrap()).unwrap();
+    // Nobody accepts: once the queue is full, whoever comes is kept waiting.
+    let mut queue = Vec::new();
+    while let Ok(waiting) = TcpStream::connect_timeout(&address, Duration::from_millis(200)) {
+        queue.push(waiting);
+    }
+    let client = Client::new(ClientConfig::new(&format!("http://{address}")).unwrap()).unwrap();
+    let elector = LeaderElector::builder("watching").start_with(client).unwrap();
+    // A request of these timings would be waited for for five seconds.
+    let soon = Duration::from_secs(3);
+    let began = Instant::now();
+    assert!(elector.block_until_leader_timeout(A_WHILE).unwrap().is_none());
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| elector.block_until_leader());
+        thread::sleep(A_WHILE);
+        elector.stop();
+        assert!(matches!(waiting.join().unwrap(), Err(Error::Stopped)));
+    });
+    drop(elector);
+    assert!(began.elapsed() < soon, "{:?}", began.elapsed());
+}
+
+#[test]
+fn stopping_does_not_wait_for_a_watch() {
+    for fault in [None, Some(Fault::hang().verb(Verb::Watch)), Some(Fault::stall_watch())] {
+        let server = ApiServer::start().unwrap();
+        if let Some(fault) = fault {
+            server.fault(fault);
+        }
+        let elector = quick(&server, "a");
+        let guard = elector.block_until_leader().unwrap();
+        wait_until("a watch", || count(&server, Verb::Watch) >= 1);
+        let began = Instant::now();
+        drop(guard);
+        drop(elector.campaign().unwrap());
+        drop(elector);
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    }
+}

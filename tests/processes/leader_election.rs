@@ -1,0 +1,385 @@
+//! Candidates in processes of their own, ended, killed, stopped and cut off, on both servers: the `leader_election`
+//! example as the user `candidate`, who may do what docs/rbac.yaml grants and no more.
+//!
+//! Times are asserted where the protocol bounds them, by clock readings that all processes share; everything else is
+//! order.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use crate::on_both_servers;
+use crate::support::cluster::{Cluster, NAMESPACE, request, version};
+use crate::support::process::{Candidate, Line, Stage, run};
+use crate::support::real::Real;
+use crate::support::wait_until;
+use leasehold::kube::{Client, Kubeconfig, Method};
+use leasehold::testing::{ApiServer, Resource, User};
+use rustix::process::Signal;
+
+on_both_servers! {
+    the_first_candidate_is_elected_and_everybody_hears_of_it,
+    an_elector_has_two_threads,
+    sigterm_hands_the_lease_over,
+    sigint_hands_the_lease_over,
+    a_killed_leader_is_followed_when_its_lease_ran_out,
+    a_leader_that_was_stopped_past_its_lease_knows_when_it_wakes,
+    five_candidates_survive_whatever_befalls_their_leaders,
+    who_may_nothing_is_told_what_to_grant,
+}
+
+/// In which a term ends within a test's timeout. Between renew deadline and lease duration lies [`GAP`].
+const SHORT: &[&str] = &[
+    "--lease-duration=4s",
+    "--renew-deadline=3s",
+    "--retry-period=250ms",
+    "--release-timeout=10s",
+    "--heartbeat=20ms",
+];
+/// Between the end of a leader's term by its own clock and the takeover by others there is at least this, in seconds.
+const GAP: f64 = 1.0;
+
+/// In which nothing runs out during a test.
+const LONG: &[&str] = &[
+    "--lease-duration=60s",
+    "--renew-deadline=50s",
+    "--retry-period=250ms",
+    "--release-timeout=25s",
+    "--heartbeat=20ms",
+];
+/// Much sooner than a lease of [`LONG`] runs out, in seconds.
+const WELL_BEFORE: f64 = 30.0;
+
+fn stage(cluster: &Cluster, flags: &[&str]) -> Stage {
+    Stage::new(cluster.kubeconfig("candidate"), &cluster.lease, flags)
+}
+
+/// A leader and a standby that knows of it.
+fn leader_and_standby(stage: &Stage) -> (Candidate, Line, Candidate) {
+    let leader = stage.candidate("a");
+    let started = leader.wait_for("started_leading");
+    let standby = stage.candidate("b");
+    assert_eq!(standby.wait_for("new_leader").leader.as_deref(), Some("a"));
+    (leader, started, standby)
+}
+
+/// When the lease was last this candidate's, by its own word.
+fn last_beat(lines: &[Line]) -> f64 {
+    let beats = lines.iter().filter(|line| line.event == "leading").map(|line| line.mono);
+    beats.max_by(f64::total_cmp).expect("a leader that led")
+}
+
+fn the_first_candidate_is_elected_and_everybody_hears_of_it(cluster: &Cluster) {
+    let stage = stage(cluster, LONG);
+    let first = stage.candidate("first");
+    assert_eq!(first.wait_for("new_leader").leader.as_deref(), Some("first"));
+    let started = first.wait_for("started_leading");
+    assert!(started.token() > 0);
+    let second = stage.candidate("second");
+    assert_eq!(second.wait_for("new_leader").leader.as_deref(), Some("first"));
+    assert_eq!(cluster.holder().as_deref(), Some("first"));
+    let beat = first.wait_for("leading");
+    assert_eq!(beat.token(), started.token());
+    assert!(beat.mono >= started.mono);
+    assert!(second.lines().iter().all(|line| line.event == "new_leader"), "{:?}", second.lines());
+}
+
+fn an_elector_has_two_threads(cluster: &Cluster) {
+    let stage = stage(cluster, LONG);
+    let (leader, _, standby) = leader_and_standby(&stage);
+    for candidate in [&leader, &standby] {
+        // One more comes and goes with each connection that is opened.
+        wait_until("two threads that last", || threads(candidate) == ["leasehold", "leasehold-watch"]);
+    }
+}
+
+/// Those of the library, by their names.
+fn threads(candidate: &Candidate) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", candidate.pid.as_raw_nonzero())).expect("it runs");
+    let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    let mut ours: Vec<_> =
+        names.map(|name| name.trim().to_owned()).filter(|name| name.starts_with("leasehold")).collect();
+    ours.sort();
+    ours
+}
+
+fn sigterm_hands_the_lease_over(cluster: &Cluster) {
+    hands_over(cluster, Signal::TERM);
+}
+
+fn sigint_hands_the_lease_over(cluster: &Cluster) {
+    hands_over(cluster, Signal::INT);
+}
+
+fn hands_over(cluster: &Cluster, signal: Signal) {
+    let stage = stage(cluster, LONG);
+    let (leader, first, standby) = leader_and_standby(&stage);
+    leader.signal(signal);
+    let stopped = leader.wait_for("stopped_leading");
+    assert_eq!(stopped.reason.as_deref(), Some("the lease was released"));
+    let end = leader.end();
+    assert_eq!(end.code, Some(0), "{}", end.complaints);
+    assert_eq!(end.complaints, "", "nothing to complain of");
+    // The process waited for its release: not even now does the record show it.
+    assert_ne!(cluster.holder().as_deref(), Some("a"));
+    let second = standby.wait_for("started_leading");
+    assert!(second.token() > first.token(), "{first:?} {second:?}");
+    assert!(second.mono > stopped.mono, "{stopped:?} {second:?}");
+    assert!(second.mono < stopped.mono + WELL_BEFORE, "a hand-over does not wait for the lease to run out");
+    standby.wait_for("leading");
+    stage.assert_one_leader_at_a_time();
+}
+
+fn a_killed_leader_is_followed_when_its_lease_ran_out(cluster: &Cluster) {
+    let stage = stage(cluster, SHORT);
+    let (leader, _, standby) = leader_and_standby(&stage);
+    leader.wait_for("leading");
+    let said = leader.kill();
+    let first = said.iter().rfind(|line| line.event == "started_leading").expect("a term");
+    let second = standby.wait_for("started_leading");
+    assert!(second.token() > first.token(), "{first:?} {second:?}");
+    assert!(second.mono > last_beat(&said) + GAP, "others wait until the term has surely ended");
+    standby.wait_for("leading");
+    stage.assert_one_leader_at_a_time();
+}
+
+fn a_leader_that_was_stopped_past_its_lease_knows_when_it_wakes(cluster: &Cluster) {
+    let stage = stage(cluster, SHORT);
+    let (sleeper, _, standby) = leader_and_standby(&stage);
+    sleeper.wait_for("leading");
+    let asleep_since = sleeper.suspend();
+    let second = standby.wait_for("started_leading");
+    assert!(second.mono > asleep_since, "the lease was held when its holder fell asleep");
+    let before = sleeper.lines();
+    let beats = |lines: &[Line]| lines.iter().filter(|line| line.event == "leading").count();
+
+    sleeper.signal(Signal::CONT);
+    let stopped = sleeper.wait_for("stopped_leading");
+    assert!(stopped.mono > second.mono);
+    assert!(stopped.reason.as_deref().is_some_and(|reason| !reason.is_empty()), "{stopped:?}");
+    // It may have been stopped between its check and its word. The word's stamp is from before the check.
+    let after = sleeper.lines();
+    assert!(beats(&after) <= beats(&before) + 1, "{:?}", &after[before.len()..]);
+    assert!(last_beat(&after) <= asleep_since, "{:?}", &after[before.len()..]);
+
+    // And it is a candidate again.
+    standby.signal(Signal::TERM);
+    let third = sleeper.wait_for("started_leading");
+    assert!(third.token() > second.token(), "{second:?} {third:?}");
+    sleeper.wait_for("leading");
+    assert_eq!(standby.end().code, Some(0));
+    stage.assert_one_leader_at_a_time();
+}
+
+fn five_candidates_survive_whatever_befalls_their_leaders(cluster: &Cluster) {
+    const ROUNDS: usize = 6;
+    let stage = stage(cluster, SHORT);
+    let mut candidates: Vec<_> = (0..5).map(|number| stage.candidate(&format!("candidate-{number}"))).collect();
+    let mut token = 0;
+    for round in 0..ROUNDS {
+        let started = stage.wait_for_leader_after(token);
+        token = started.token();
+        let index = candidates.iter().position(|candidate| candidate.id == started.identity).expect("one of ours");
+        let leader = candidates.swap_remove(index);
+        if round % 2 == 0 {
+            leader.kill();
+        } else {
+            leader.signal(Signal::TERM);
+            let end = leader.end();
+            assert_eq!(end.code, Some(0), "{}", end.complaints);
+        }
+        candidates.push(stage.candidate(&format!("candidate-{}", 5 + round)));
+    }
+    let last = stage.wait_for_leader_after(token);
+    stage.wait_for("the last one leads", |line| line.event == "leading" && line.token() == last.token());
+    stage.assert_one_leader_at_a_time();
+    let starts: Vec<_> = stage.lines().iter().filter(|line| line.event == "started_leading").map(Line::token).collect();
+    assert!(starts.len() > ROUNDS, "{starts:?}");
+    let different: BTreeSet<_> = starts.iter().collect();
+    assert_eq!(different.len(), starts.len(), "a token was given twice: {starts:?}");
+}
+
+fn who_may_nothing_is_told_what_to_grant(cluster: &Cluster) {
+    let kubeconfig = cluster.kubeconfig("nobody");
+    let mut flags = vec!["--lease-lock-name", &cluster.lease, "--lease-lock-namespace", NAMESPACE];
+    flags.extend(["--kubeconfig", kubeconfig.to_str().expect("a path in UTF-8")]);
+    flags.extend(SHORT);
+    let end = run(&flags);
+    assert_eq!(end.code, Some(1), "{}", end.complaints);
+    // Beside the log, which warns as soon as the first request is refused.
+    let lines: Vec<_> = end.complaints.lines().filter(|line| line.starts_with("leader_election: ")).collect();
+    assert_eq!(lines.len(), 1, "{}", end.complaints);
+    for word in ["`get`", "`leases`", "coordination.k8s.io", NAMESPACE, &cluster.lease, "403"] {
+        assert!(lines[0].contains(word), "{word} is missing in {}", lines[0]);
+    }
+}
+
+/// One line on stderr says what to fix, and the exit code is 2: not the one of a candidate that failed.
+#[test]
+fn what_cannot_be_used_is_said_in_one_line() {
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    let write = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).expect("a file");
+        path.to_str().expect("a path in UTF-8").to_owned()
+    };
+    let server = ApiServer::start().expect("an in-memory server");
+    let good = write("good", &server.kubeconfig("anybody"));
+    let malformed = write("malformed", "apiVersion: v1\nclusters: {{{\n");
+    let no_context = write("no-context", "apiVersion: v1\nkind: Config\n");
+    let no_url = write("no-url", &server.kubeconfig("anybody").replace("http://", "gopher://"));
+    let missing = dir.path().join("missing").to_str().expect("a path in UTF-8").to_owned();
+
+    let with = |more: &[&str]| {
+        let mut flags = vec!["--kubeconfig".to_owned(), good.clone()];
+        flags.extend(more.iter().map(|&flag| flag.to_owned()));
+        flags
+    };
+    let named =
+        |more: &[&str]| [with(&["--lease-lock-name", "x"]), more.iter().map(|&s| s.to_owned()).collect()].concat();
+    let lease = "--lease-lock-name=x".to_owned();
+    for (what, flags, words) in [
+        ("no name", with(&[]), &["--lease-lock-name", "missing"][..]),
+        ("upper case", with(&["--lease-lock-name", "Upper"]), &["Upper", "lower case"]),
+        ("empty name", with(&["--lease-lock-name", ""]), &["name", "\"\""]),
+        ("namespace", named(&["--lease-lock-namespace", "a.b"]), &["namespace", "a.b"]),
+        ("no duration", named(&["--lease-duration", "soon"]), &["--lease-duration", "soon", "15s"]),
+        ("a duration without unit", named(&["--retry-period", "2"]), &["--retry-period", "15s"]),
+        ("a negative duration", named(&["--renew-deadline=-5s"]), &["--renew-deadline", "-5s"]),
+        ("a heartbeat", named(&["--heartbeat", "often"]), &["--heartbeat", "often"]),
+        ("a duration of nothing", named(&["--retry-period", "0s"]), &["retry_period", "1ms"]),
+        ("a value that is missing", named(&["--lease-duration"]), &["--lease-duration"]),
+        (
+            "the deadline is too long",
+            named(&["--lease-duration=15s", "--renew-deadline=20s"]),
+            &["renew_deadline", "20s", "15s"],
+        ),
+        (
+            "the gap is too small",
+            named(&["--lease-duration=15s", "--renew-deadline=14500ms"]),
+            &["renew_deadline", "only_leasehold"],
+        ),
+        ("retries too rarely", named(&["--lease-duration=15s", "--retry-period=9s"]), &["retry_period", "1.2"]),
+        ("an unknown flag", named(&["--lease-durations", "1s"]), &["--lease-durations"]),
+        ("a word too many", named(&["please"]), &["please"]),
+        ("an empty id", named(&["--id", ""]), &["identity", "empty"]),
+        ("no such kubeconfig", vec![lease.clone(), format!("--kubeconfig={missing}")], &["missing"]),
+        ("a malformed kubeconfig", vec![lease.clone(), format!("--kubeconfig={malformed}")], &["malformed", "line"]),
+        ("no context", vec![lease.clone(), format!("--kubeconfig={no_context}")], &["no-context", "context"]),
+        ("a strange URL", vec![lease.clone(), format!("--kubeconfig={no_url}")], &["server", "https://"]),
+        ("no cluster at all", vec![lease.clone()], &["KUBECONFIG"]),
+    ] {
+        let flags: Vec<_> = flags.iter().map(String::as_str).collect();
+        let end = run(&flags);
+        assert_eq!(end.code, Some(2), "{what}: {}", end.complaints);
+        assert_eq!(end.complaints.lines().count(), 1, "{what}: {}", end.complaints);
+        for word in words {
+            assert!(end.complaints.contains(word), "{what}: {word} is missing in {}", end.complaints);
+        }
+    }
+    assert!(server.requests().is_empty(), "what cannot be used does not get as far as the server");
+}
+
+#[test]
+fn help_is_asked_for_and_given() {
+    assert_eq!(run(&["--help"]).code, Some(0));
+    assert_eq!(run(&["-h"]).code, Some(0));
+}
+
+/// A server that can be stopped and started under its candidates, and where the kubeconfig of `candidate` lies.
+trait Stoppable {
+    fn kubeconfig(&self) -> &Path;
+    fn stop(&self);
+    /// Returns when requests are answered again.
+    fn start(&self);
+    fn version(&self, lease: &str) -> u64;
+}
+
+struct InMemory {
+    server: ApiServer,
+    kubeconfig: tempfile::NamedTempFile,
+}
+
+impl InMemory {
+    fn new() -> InMemory {
+        let server = ApiServer::builder().tls(true).user(User::candidate()).start().expect("an in-memory server");
+        let kubeconfig = tempfile::NamedTempFile::new().expect("a scratch file");
+        server.write_kubeconfig(kubeconfig.path(), "candidate").expect("a kubeconfig");
+        InMemory { server, kubeconfig }
+    }
+}
+
+impl Stoppable for InMemory {
+    fn kubeconfig(&self) -> &Path {
+        self.kubeconfig.path()
+    }
+
+    fn stop(&self) {
+        self.server.stop();
+    }
+
+    fn start(&self) {
+        self.server.restart().expect("the port is still ours");
+    }
+
+    fn version(&self, lease: &str) -> u64 {
+        version(&self.server.get(Resource::Leases, NAMESPACE, lease).expect("a lease"))
+    }
+}
+
+impl Stoppable for Real {
+    fn kubeconfig(&self) -> &Path {
+        &self.ready.kubeconfigs["candidate"]
+    }
+
+    fn stop(&self) {
+        self.tell("stop kube-apiserver");
+    }
+
+    fn start(&self) {
+        self.tell("start kube-apiserver");
+    }
+
+    fn version(&self, lease: &str) -> u64 {
+        let kubeconfig = Kubeconfig::from_path(&self.ready.kubeconfigs["admin"]).expect("a kubeconfig");
+        let admin = Client::new(kubeconfig.client_config(None).expect("a configuration")).expect("a client");
+        let path = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{lease}");
+        version(&request(&admin, Method::Get, &path, None).expect("a lease"))
+    }
+}
+
+#[test]
+fn a_restarted_server_in_memory() {
+    survives_restarts_of(&InMemory::new());
+}
+
+#[test]
+fn a_restarted_server_real() {
+    if let Some(real) = Real::own() {
+        survives_restarts_of(&real);
+    }
+}
+
+/// One outage under two leaders: it costs the term of the one with the short lease, and only that.
+fn survives_restarts_of(server: &dyn Stoppable) {
+    let long = Stage::new(server.kubeconfig(), "long", LONG);
+    let short = Stage::new(server.kubeconfig(), "short", SHORT);
+    let (patient, patients_term, _standby) = leader_and_standby(&long);
+    let (_hasty, _, _other) = leader_and_standby(&short);
+
+    server.stop();
+    let down_since = crate::support::process::mono();
+    let stopped =
+        short.wait_for("the short term ends", |line| line.event == "stopped_leading" && line.mono > down_since);
+    assert_eq!(stopped.reason.as_deref(), Some("no renewal succeeded within the renew deadline"));
+    let before = short.lines().iter().filter(|line| line.event == "started_leading").map(Line::token).max();
+    server.start();
+    short.wait_for_leader_after(before.expect("a term"));
+    short.assert_one_leader_at_a_time();
+
+    let restarted_at = server.version("long");
+    wait_until("the long lease is renewed again", || server.version("long") > restarted_at);
+    wait_until("and its holder leads on", || last_beat(&patient.lines()) > stopped.mono);
+    assert_eq!(patient.wait_for("leading").token(), patients_term.token());
+    assert!(patient.lines().iter().all(|line| line.event != "stopped_leading"), "{:?}", patient.lines());
+    long.assert_one_leader_at_a_time();
+}

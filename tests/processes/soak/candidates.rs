@@ -1,0 +1,214 @@
+//! The dozen candidates, each behind a proxy of its own, and what befalls them.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use parking_lot::{Mutex, MutexGuard};
+use rustix::process::Signal;
+
+use crate::journal::Journal;
+use crate::late_write::Suspension;
+use crate::proxy::Proxy;
+use crate::support::process::{Candidate, Line, Stage, mono};
+use crate::support::real::Real;
+use crate::{network, processes, servers};
+
+pub const COUNT: usize = 12;
+
+/// A lease is as short as a busy machine lets anybody hold one. Between renew deadline and lease duration lies next to
+/// nothing: the less there is, the sooner an error in the protocol shows as two leaders.
+const FLAGS: &[&str] =
+    &["--lease-duration=2s", "--renew-deadline=1900ms", "--retry-period=250ms", "--only-leasehold", "--heartbeat=10ms"];
+pub const LEASE: Duration = Duration::from_secs(2);
+
+/// A kind of fault, by what is said of it afterwards. It is over when this returns.
+pub type Fault = (&'static str, fn(&Candidates, &mut Rng));
+
+pub fn drawn(rng: &mut Rng, between: Range<Duration>) -> Duration {
+    between.start + (between.end - between.start).mul_f64(rng.f64())
+}
+
+pub struct Candidates<'a> {
+    pub real: &'a Real,
+    pub stage: Stage,
+    pub places: Vec<Place>,
+    pub suspensions: Mutex<Vec<Suspension>>,
+    pub journal: Journal,
+    /// Nothing else begins while somebody holds this.
+    pub undisturbed: Mutex<()>,
+    failed: AtomicBool,
+    _kubeconfigs: tempfile::TempDir,
+}
+
+/// Where one candidate is at a time, and another takes its place when it ends.
+pub struct Place {
+    pub proxy: Proxy,
+    pub occupant: Mutex<Occupant>,
+    kubeconfig: PathBuf,
+}
+
+pub struct Occupant {
+    /// Absent only while one takes the place of another.
+    candidate: Option<Candidate>,
+    generation: usize,
+}
+
+impl<'a> Candidates<'a> {
+    pub fn new(real: &'a Real, seed: u64) -> Candidates<'a> {
+        let kubeconfigs = tempfile::tempdir().expect("a scratch directory");
+        let original = &real.ready.kubeconfigs["candidate"];
+        let stage = Stage::new(original, "soak", FLAGS);
+        let original = std::fs::read_to_string(original).expect("a kubeconfig");
+        let server = real.ready.url.strip_prefix("https://").and_then(|address| address.parse().ok());
+        let server = server.expect("an address and a port");
+        let places = (0..COUNT).map(|number| {
+            let proxy = Proxy::to(server);
+            let kubeconfig = kubeconfigs.path().join(number.to_string());
+            let text = original.replace(&real.ready.url, &format!("https://127.0.0.1:{}", proxy.port));
+            assert_ne!(text, original);
+            std::fs::write(&kubeconfig, text).expect("a kubeconfig");
+            let candidate = stage.candidate_by_way_of(&kubeconfig, &format!("{number}-0"));
+            Place { proxy, kubeconfig, occupant: Mutex::new(Occupant { candidate: Some(candidate), generation: 0 }) }
+        });
+        Candidates {
+            real,
+            places: places.collect(),
+            stage,
+            suspensions: Mutex::default(),
+            journal: Journal::new(seed),
+            undisturbed: Mutex::default(),
+            failed: AtomicBool::new(false),
+            _kubeconfigs: kubeconfigs,
+        }
+    }
+
+    /// Lets faults of all sorts happen at once, for that time, and at least one of each kind.
+    pub fn inject_faults(&self, time: Duration, rng: &mut Rng) {
+        let until = Instant::now() + time;
+        thread::scope(|scope| {
+            for kinds in [processes::FAULTS, network::FAULTS, servers::FAULTS] {
+                let mut rng = rng.fork();
+                scope.spawn(move || {
+                    let _failure = Failure(self);
+                    self.suffer(kinds, until, &mut rng);
+                });
+            }
+        });
+    }
+
+    fn suffer(&self, kinds: &[Fault], until: Instant, rng: &mut Rng) {
+        let mut each_was_seen = false;
+        loop {
+            let mut kinds = kinds.to_vec();
+            rng.shuffle(&mut kinds);
+            for (kind, befalls) in kinds {
+                let enough = each_was_seen && Instant::now() >= until;
+                if enough || self.failed.load(Ordering::SeqCst) {
+                    return;
+                }
+                self.wait_for_leader();
+                thread::sleep(drawn(rng, Duration::ZERO..LEASE / 2));
+                drop(self.undisturbed.lock());
+                self.journal.fault(kind);
+                befalls(self, rng);
+            }
+            each_was_seen = true;
+        }
+    }
+
+    /// Until somebody leads: what befalls standbys is seldom noticed. Who cannot be made out may be struck nevertheless.
+    pub fn wait_for_leader(&self) {
+        let until = Instant::now() + 2 * LEASE;
+        let leads = |line: Line| mono() - line.mono < 0.1;
+        while !self.stage.last_heartbeat().is_some_and(leads) && Instant::now() < until {
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// The leader's place, most of the time.
+    pub fn place(&self, rng: &mut Rng) -> &Place {
+        let leaders = self.leaders_place().filter(|_| rng.u8(0..4) > 0);
+        leaders.unwrap_or_else(|| rng.choice(&self.places).expect("a dozen"))
+    }
+
+    /// That of the candidate who said last that it leads.
+    pub fn leaders_place(&self) -> Option<&Place> {
+        let leader = self.stage.last_heartbeat()?.identity;
+        let (number, _) = leader.split_once('-').expect("an identity of ours");
+        Some(&self.places[number.parse::<usize>().expect("a number")])
+    }
+
+    /// The same, for what befalls a process, which befalls it alone.
+    pub fn occupied(&self, rng: &mut Rng) -> (&Place, MutexGuard<'_, Occupant>) {
+        let mut place = self.place(rng);
+        loop {
+            if let Some(occupant) = place.occupant.try_lock() {
+                return (place, occupant);
+            }
+            place = rng.choice(&self.places).expect("a dozen");
+        }
+    }
+
+    /// Ends the candidate and puts one in its place, of the same identity or of a new one.
+    pub fn replace(&self, rng: &mut Rng, new_identity: bool, end: impl FnOnce(Candidate)) {
+        let (place, mut occupant) = self.occupied(rng);
+        let old = occupant.candidate.take().expect("a candidate");
+        let mut id = old.id.clone();
+        end(old);
+        if new_identity {
+            occupant.generation += 1;
+            let (number, _) = id.split_once('-').expect("an identity of ours");
+            id = format!("{number}-{}", occupant.generation);
+        }
+        occupant.candidate = Some(self.stage.candidate_by_way_of(&place.kubeconfig, &id));
+    }
+
+    /// Ends leader after leader, until none is left: each one of them, whatever it went through, can still lead.
+    pub fn everyone_leads_in_turn(&self) {
+        for place in &self.places {
+            place.occupant.lock().candidate.as_mut().expect("a candidate").assert_running();
+        }
+        let mut token = 0;
+        for _ in 0..COUNT {
+            let ended_at = mono();
+            let leader = self.stage.wait_for("the next leader", |line| {
+                line.event == "leading" && line.token() > token && line.mono > ended_at
+            });
+            token = leader.token();
+            let mut occupants = self.places.iter().map(|place| place.occupant.lock());
+            let candidate = occupants
+                .find_map(|mut occupant| occupant.candidate.take_if(|candidate| candidate.id == leader.identity));
+            let candidate = candidate.unwrap_or_else(|| panic!("{leader:?} is no candidate any more"));
+            candidate.signal(Signal::TERM);
+            let end = candidate.end();
+            assert_eq!(end.code, Some(0), "{}", end.complaints);
+        }
+    }
+}
+
+impl Occupant {
+    pub fn candidate(&self) -> &Candidate {
+        self.candidate.as_ref().expect("a candidate")
+    }
+}
+
+/// Tells the others when a thread fails, so that they do not go on for hours.
+struct Failure<'a>(&'a Candidates<'a>);
+
+impl Drop for Failure<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.failed.store(true, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Drop for Candidates<'_> {
+    fn drop(&mut self) {
+        self.journal.keep(&self.stage.lines(), thread::panicking());
+    }
+}

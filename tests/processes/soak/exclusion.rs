@@ -1,0 +1,81 @@
+//! The check that all of this rests on can fail: made-up lines in which two lead, and in which tokens go back.
+
+use crate::late_write;
+use crate::late_write::Suspension;
+use crate::support::exclusion::{History, Term};
+use crate::support::process::Line;
+
+fn leading(identity: &str, token: u64, mono: f64) -> Line {
+    let fencing_token = Some(token);
+    Line { event: "leading".into(), identity: identity.into(), mono, fencing_token, leader: None, reason: None }
+}
+
+fn term(identity: &str, token: u64, first: f64, last: f64) -> Term {
+    Term { identity: identity.into(), token: Some(token), first, last }
+}
+
+#[test]
+fn one_after_the_other_is_no_overlap() {
+    let lines = [leading("a", 5, 1.0), leading("a", 5, 2.0), leading("b", 7, 2.1), leading("a", 9, 3.0)];
+    let history = History::of(&lines);
+    assert_eq!(history.terms, [term("a", 5, 1.0, 2.0), term("b", 7, 2.1, 2.1), term("a", 9, 3.0, 3.0)]);
+    assert_eq!((history.heartbeats, history.handovers()), (4, 2));
+    assert!(history.overlaps.is_empty() && history.disorder.is_empty(), "{history:?}");
+}
+
+#[test]
+fn two_at_one_moment_are_an_overlap_in_whatever_order_they_are_heard() {
+    let lines = [leading("b", 7, 1.5), leading("a", 5, 2.0), leading("a", 5, 1.0)];
+    assert_eq!(History::of(&lines).overlaps, [(term("a", 5, 1.0, 2.0), term("b", 7, 1.5, 1.5))]);
+    let lines = [leading("a", 5, 1.0), leading("b", 7, 1.0)];
+    assert_eq!(History::of(&lines).overlaps.len(), 1, "the same moment is one");
+}
+
+#[test]
+fn a_term_that_outlasts_several_overlaps_each() {
+    let lines =
+        [leading("a", 5, 1.0), leading("b", 7, 2.0), leading("c", 9, 3.0), leading("a", 5, 4.0), leading("d", 11, 5.0)];
+    let long = term("a", 5, 1.0, 4.0);
+    let expected = [(long.clone(), term("b", 7, 2.0, 2.0)), (long, term("c", 9, 3.0, 3.0))];
+    assert_eq!(History::of(&lines).overlaps, expected);
+}
+
+#[test]
+fn one_candidate_with_two_terms_at_a_time_is_an_overlap_too() {
+    let lines = [leading("a", 5, 1.0), leading("a", 7, 2.0), leading("a", 5, 3.0)];
+    assert_eq!(History::of(&lines).overlaps.len(), 1);
+}
+
+#[test]
+fn tokens_that_go_back_or_are_given_twice_are_found() {
+    let lines = [leading("a", 5, 1.0), leading("b", 9, 2.0), leading("c", 7, 3.0), leading("d", 8, 4.0)];
+    let nine = term("b", 9, 2.0, 2.0);
+    let expected = [(nine.clone(), term("c", 7, 3.0, 3.0)), (nine, term("d", 8, 4.0, 4.0))];
+    assert_eq!(History::of(&lines).disorder, expected);
+    let lines = [leading("a", 5, 1.0), leading("b", 5, 2.0)];
+    assert_eq!(History::of(&lines).disorder.len(), 1);
+}
+
+#[test]
+fn a_line_that_was_kept_in_a_stopped_process_is_late_when_another_leads_by_then() {
+    // What `a` checked at 2.0 it prints after it was continued at 6.0.
+    let lines = [leading("a", 5, 1.0), leading("b", 7, 5.0), leading("a", 5, 2.0)];
+    let suspension = Suspension { identity: "a".into(), stopped_at: 2.1, continued_at: 6.0, heard: 2 };
+    let history = History::of(&lines);
+    assert!(history.overlaps.is_empty(), "by its stamp it led alone");
+    assert_eq!(late_write::lines(&lines, &history, &suspension), 1);
+
+    let heard_before = Suspension { heard: 3, ..suspension.clone() };
+    assert_eq!(late_write::lines(&lines, &history, &heard_before), 0);
+    let sooner = Suspension { continued_at: 4.0, ..suspension };
+    assert_eq!(late_write::lines(&lines, &history, &sooner), 0, "nobody else led yet");
+}
+
+#[test]
+fn a_stopped_process_that_leads_on_when_it_wakes_is_no_late_write_but_an_overlap() {
+    let lines = [leading("a", 5, 1.0), leading("b", 7, 5.0), leading("a", 5, 6.1)];
+    let suspension = Suspension { identity: "a".into(), stopped_at: 2.1, continued_at: 6.0, heard: 2 };
+    let history = History::of(&lines);
+    assert_eq!(history.overlaps.len(), 1);
+    assert_eq!(late_write::lines(&lines, &history, &suspension), 0);
+}

@@ -1,0 +1,59 @@
+//! What befell the candidates, and when: counted, and kept beside what they said.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use parking_lot::Mutex;
+
+use crate::support::process::{Line, mono};
+use crate::support::say_aloud;
+
+pub struct Journal {
+    seed: u64,
+    entries: Mutex<Vec<Entry>>,
+}
+
+struct Entry {
+    mono: f64,
+    text: String,
+    fault: Option<&'static str>,
+}
+
+impl Journal {
+    pub fn new(seed: u64) -> Journal {
+        Journal { seed, entries: Mutex::default() }
+    }
+
+    pub fn fault(&self, kind: &'static str) {
+        self.entries.lock().push(Entry { mono: mono(), text: kind.to_owned(), fault: Some(kind) });
+    }
+
+    pub fn note(&self, text: String) {
+        self.entries.lock().push(Entry { mono: mono(), text, fault: None });
+    }
+
+    /// How many of each kind.
+    pub fn faults(&self) -> BTreeMap<&'static str, usize> {
+        let mut faults = BTreeMap::new();
+        for kind in self.entries.lock().iter().filter_map(|entry| entry.fault) {
+            *faults.entry(kind).or_default() += 1;
+        }
+        faults
+    }
+
+    /// Writes all of it to a file, in the order of time. The next run overwrites that of one that did not fail.
+    pub fn keep(&self, lines: &[Line], failed: bool) {
+        let entries = self.entries.lock();
+        let befell = entries.iter().map(|entry| (entry.mono, format!("        {}", entry.text)));
+        let said = lines.iter().map(|line| (line.mono, format!("{line:?}")));
+        let mut all: Vec<_> = befell.chain(said).collect();
+        all.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let text: String = all.iter().map(|(mono, text)| format!("{mono:.6} {text}\n")).collect();
+        let name = if failed { format!("soak-{}.log", self.seed) } else { "soak.log".to_owned() };
+        let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let kept = std::fs::write(&file, text);
+        if failed {
+            say_aloud(&format!("soak (seed {}): all that happened is in {}: {kept:?}", self.seed, file.display()));
+        }
+    }
+}

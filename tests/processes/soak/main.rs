@@ -1,0 +1,95 @@
+//! A dozen candidates in processes of their own against a real kube-apiserver, while everything goes wrong that can be
+//! made to go wrong: with them, with their network, with the API server and with etcd, all at the same time.
+//!
+//! It lasts about a minute, or as long as `LEASEHOLD_SOAK` says (`30m`); `LEASEHOLD_SOAK_SEED` chooses the
+//! same faults again, though no run is the same as another.
+
+mod candidates;
+mod exclusion;
+mod faults;
+mod journal;
+mod late_write;
+mod network;
+mod processes;
+mod proxy;
+mod servers;
+#[path = "../../support/mod.rs"]
+mod support;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use candidates::Candidates;
+use support::exclusion::History;
+use support::process::{Line, mono};
+use support::real::Real;
+use support::say_aloud;
+
+const SHORT_FORM: Duration = Duration::from_secs(45);
+
+#[test]
+fn a_dozen_candidates_outlast_whatever_befalls_them() {
+    let Some(real) = Real::own() else { return };
+    let seed = chosen("LEASEHOLD_SOAK_SEED", |text| text.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
+    let time = chosen("LEASEHOLD_SOAK", |text| humantime::parse_duration(text).ok()).unwrap_or(SHORT_FORM);
+    let candidates = Candidates::new(&real, seed);
+    let began = Instant::now();
+    candidates.inject_faults(time, &mut fastrand::Rng::with_seed(seed));
+
+    // Within the bound of `wait_for`, half a minute: that is the longest that a lease can still run, the retries of who
+    // was cut off, and ten times as much for a machine that is busy with other things.
+    let over = mono();
+    let found = candidates.stage.wait_for("a leader when the faults are over", |line| leads_after(line, over));
+    let recovered = found.mono - over;
+    candidates.everyone_leads_in_turn();
+
+    let lines = candidates.stage.lines();
+    let history = History::of(&lines);
+    assert!(history.overlaps.is_empty(), "two led at a time: {:?}", history.overlaps);
+    assert!(history.disorder.is_empty(), "tokens went back: {:?}", history.disorder);
+    assert!(history.handovers() > candidates::COUNT, "the faults cost nobody the lease: {:?}", history.terms);
+    assert_every_term_was_announced_once(&lines, &history);
+    let suspensions = candidates.suspensions.lock();
+    let late_writes: Vec<_> =
+        suspensions.iter().map(|suspension| late_write::lines(&lines, &history, suspension)).collect();
+    assert!(
+        late_writes.iter().all(|&late_writes| late_writes <= 1),
+        "who wakes past its term learns so at once: {late_writes:?}"
+    );
+
+    let faults = candidates.journal.faults();
+    say_aloud(&format!(
+        "soak (seed {seed}): {} candidates for {:.1} minutes, {} handovers, {} faults, {} heartbeat lines: \
+         {} overlaps, {} late lines\n  a leader {recovered:.1} s after the last fault; faults: {}",
+        candidates::COUNT,
+        began.elapsed().as_secs_f64() / 60.0,
+        history.handovers(),
+        faults.values().sum::<usize>(),
+        history.heartbeats,
+        history.overlaps.len(),
+        late_writes.iter().sum::<usize>(),
+        faults.iter().map(|(kind, times)| format!("{times} {kind}")).collect::<Vec<_>>().join(", "),
+    ));
+}
+
+fn leads_after(line: &Line, moment: f64) -> bool {
+    line.event == "leading" && line.mono > moment
+}
+
+/// A token is one term's, and nobody speaks of one that it did not start.
+fn assert_every_term_was_announced_once(lines: &[Line], history: &History) {
+    let mut winners = BTreeMap::new();
+    for line in lines.iter().filter(|line| line.event == "started_leading") {
+        let other = winners.insert(line.token(), &line.identity);
+        assert_eq!(other, None, "a token was given twice: {line:?}");
+    }
+    for term in &history.terms {
+        let winner = term.token.and_then(|token| winners.get(&token));
+        assert_eq!(winner, Some(&&term.identity), "nobody announced {term:?}");
+    }
+}
+
+fn chosen<T>(variable: &str, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
+    let text = std::env::var(variable).ok()?;
+    Some(parse(&text).unwrap_or_else(|| panic!("{variable}={text} cannot be read")))
+}

@@ -1,0 +1,56 @@
+//! What befalls a candidate's process.
+
+use std::ops::Range;
+use std::thread;
+use std::time::Duration;
+
+use fastrand::Rng;
+use rustix::process::Signal;
+
+use crate::candidates::{Candidates, Fault, LEASE, drawn};
+use crate::late_write::Suspension;
+use crate::support::process::mono;
+
+pub const FAULTS: &[Fault] = &[
+    ("killed", kill),
+    ("told to end", tell_to_end),
+    ("stopped past the lease", |candidates, rng| suspend(candidates, rng, LEASE..LEASE * 2)),
+    ("stopped for a moment", |candidates, rng| suspend(candidates, rng, LEASE / 40..LEASE)),
+];
+
+fn kill(candidates: &Candidates, rng: &mut Rng) {
+    candidates.replace(rng, true, |candidate| {
+        candidates.journal.note(format!("kills {}", candidate.id));
+        candidate.kill();
+    });
+}
+
+/// What follows has the same identity: should a write of its predecessor's land late, it is none of its own.
+fn tell_to_end(candidates: &Candidates, rng: &mut Rng) {
+    candidates.replace(rng, false, |candidate| {
+        candidates.journal.note(format!("tells {} to end", candidate.id));
+        // One that has only just begun may not listen for signals yet, and dies of this one.
+        let listens = !candidate.lines().is_empty();
+        candidate.signal(Signal::TERM);
+        let end = candidate.end();
+        assert!(end.code == Some(0) || !listens && end.code.is_none(), "{:?}: {}", end.code, end.complaints);
+    });
+}
+
+fn suspend(candidates: &Candidates, rng: &mut Rng, between: Range<Duration>) {
+    let time = drawn(rng, between);
+    let (_, occupant) = candidates.occupied(rng);
+    let candidate = occupant.candidate();
+    let stopped_at = candidate.suspend();
+    candidates.journal.note(format!("stopped {} for {time:?}", candidate.id));
+    thread::sleep(time);
+    let suspension = Suspension {
+        identity: candidate.id.clone(),
+        stopped_at,
+        heard: candidates.stage.heard(),
+        continued_at: mono(),
+    };
+    candidate.signal(Signal::CONT);
+    candidates.journal.note(format!("continued {}", candidate.id));
+    candidates.suspensions.lock().push(suspension);
+}

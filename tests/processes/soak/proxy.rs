@@ -1,0 +1,180 @@
+//! A TCP proxy between one candidate and the API server, which passes bytes, or does what bad networks do. TLS goes
+//! through it untouched.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread::{self, JoinHandle};
+
+use parking_lot::{Condvar, Mutex};
+
+/// What the proxy does with connections and bytes.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Faults {
+    Fair,
+    /// Connections are closed, and new ones too.
+    Cut,
+    /// Connections stay open on the candidate's side, but nothing comes through any more, ever: the server has forgotten
+    /// them. New ones fare no better.
+    BlackHole,
+    /// What the candidate sends is held back, and delivered afterwards, even if the candidate has long given up.
+    RequestsHeldBack,
+    /// The server receives and does everything, but what it answers is held back until afterwards.
+    AnswersHeldBack,
+}
+
+pub struct Proxy {
+    pub port: u16,
+    shared: Arc<Shared>,
+    listens: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    server: SocketAddr,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    faults: Faults,
+    over: bool,
+    links: Vec<Weak<Link>>,
+}
+
+/// One connection of the candidate's.
+struct Link {
+    client: TcpStream,
+    /// Absent when it was opened into a black hole.
+    server: Option<TcpStream>,
+    /// It was in a black hole, and stays dead.
+    forgotten: AtomicBool,
+}
+
+#[derive(Clone, Copy)]
+enum Direction {
+    Requests,
+    Answers,
+}
+
+impl Proxy {
+    pub fn to(server: SocketAddr) -> Proxy {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let port = listener.local_addr().expect("a bound socket").port();
+        let state = State { faults: Faults::Fair, over: false, links: Vec::new() };
+        let shared = Arc::new(Shared { server, state: Mutex::new(state), changed: Condvar::new() });
+        let listens = thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || shared.listen(&listener)
+        });
+        Proxy { port, shared, listens: Some(listens) }
+    }
+
+    pub fn set(&self, faults: Faults) {
+        let mut state = self.shared.state.lock();
+        state.faults = faults;
+        for link in state.links.iter().filter_map(Weak::upgrade) {
+            match faults {
+                Faults::Cut => link.close(),
+                Faults::BlackHole => link.forget(),
+                Faults::Fair | Faults::RequestsHeldBack | Faults::AnswersHeldBack => {}
+            }
+        }
+        self.shared.changed.notify_all();
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let mut state = self.shared.state.lock();
+        state.over = true;
+        state.links.iter().filter_map(Weak::upgrade).for_each(|link| link.close());
+        drop(state);
+        self.shared.changed.notify_all();
+        // Wakes the listener, which then sees that it is over.
+        let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
+        let _ = self.listens.take().map(JoinHandle::join);
+    }
+}
+
+impl Shared {
+    fn listen(self: &Arc<Shared>, listener: &TcpListener) {
+        for client in listener.incoming().map_while(Result::ok) {
+            let mut state = self.state.lock();
+            if state.over {
+                return;
+            }
+            let server = match state.faults {
+                Faults::Cut => continue,
+                Faults::BlackHole => None,
+                // The server is on this machine: who listens there answers at once, even a process that was stopped.
+                _ => match TcpStream::connect(self.server) {
+                    Ok(server) => Some(server),
+                    Err(_) => continue,
+                },
+            };
+            for stream in [Some(&client), server.as_ref()].into_iter().flatten() {
+                let _ = stream.set_nodelay(true);
+            }
+            let forgotten = AtomicBool::new(server.is_none());
+            let link = Arc::new(Link { client, server, forgotten });
+            state.links.retain(|link| link.strong_count() > 0);
+            state.links.push(Arc::downgrade(&link));
+            drop(state);
+            for direction in [Direction::Requests, Direction::Answers] {
+                let (shared, link) = (Arc::clone(self), Arc::clone(&link));
+                thread::spawn(move || shared.carry(&link, direction));
+            }
+        }
+    }
+
+    fn carry(&self, link: &Link, direction: Direction) {
+        let (from, to) = match direction {
+            Direction::Requests => (Some(&link.client), link.server.as_ref()),
+            Direction::Answers => (link.server.as_ref(), Some(&link.client)),
+        };
+        let Some(mut from) = from else { return };
+        let mut buffer = [0; 16 * 1024];
+        loop {
+            let read = from.read(&mut buffer).unwrap_or(0);
+            let mut to = to.filter(|_| self.passes(link, direction));
+            if read == 0 {
+                let _ = to.map(|to| to.shutdown(Shutdown::Write));
+                return;
+            }
+            if to.as_mut().is_some_and(|to| to.write_all(&buffer[..read]).is_err()) {
+                return link.close();
+            }
+        }
+    }
+
+    /// Waits as long as bytes, and the end of them, are held back. False when they are lost.
+    fn passes(&self, link: &Link, direction: Direction) -> bool {
+        let mut state = self.state.lock();
+        loop {
+            let held_back = match direction {
+                Direction::Requests => state.faults == Faults::RequestsHeldBack,
+                Direction::Answers => state.faults == Faults::AnswersHeldBack,
+            };
+            if !held_back || state.over {
+                return !link.forgotten.load(Ordering::SeqCst);
+            }
+            self.changed.wait(&mut state);
+        }
+    }
+}
+
+impl Link {
+    fn close(&self) {
+        for stream in [Some(&self.client), self.server.as_ref()].into_iter().flatten() {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    fn forget(&self) {
+        self.forgotten.store(true, Ordering::SeqCst);
+        if let Some(server) = &self.server {
+            let _ = server.shutdown(Shutdown::Both);
+        }
+    }
+}

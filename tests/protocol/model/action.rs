@@ -1,0 +1,174 @@
+//! What can happen next.
+
+use std::fmt;
+
+use crate::candidate::{Facts, Failure, Guard, letter};
+use crate::state::{LateWrites, Node, Stage, State};
+use crate::world::World;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    Tick,
+    /// A candidate is asked for its next step.
+    Next(u8),
+    /// Its request reaches the store.
+    Arrives(u8),
+    /// The answer reaches it.
+    Answer(u8),
+    /// It hears something else than what became of its request, which may still be under way.
+    Fails(u8, Failure),
+    /// A write that nobody waits for reaches the store.
+    Lands(u8),
+    /// Its watch tells of the next change: received just now, or (`late`) when it was made, and told only now.
+    Hears {
+        node: u8,
+        late: bool,
+    },
+    WatchCut(u8),
+    WatchOpens {
+        node: u8,
+        from_scratch: bool,
+    },
+    Ask(u8),
+    DropGuard(u8),
+    StepDown(u8),
+    TellGone(u8),
+    TellStepDown(u8),
+    Withdraw(u8),
+    Campaign(u8),
+    /// The process dies, and another begins to campaign.
+    Restart(u8),
+    Edit,
+    Delete,
+}
+
+impl World {
+    /// What can happen in `state`; some of it may turn out to change nothing.
+    pub fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        actions.clear();
+        let stored = self.stores.get(state.store);
+        for (index, node) in (0..).zip(&state.nodes) {
+            if let Some(node) = node {
+                self.actions_of(state, index, node, actions);
+            }
+        }
+        for index in LateWrites::indices().filter(|index| state.late_writes.get(*index).is_some()) {
+            actions.push(Action::Lands(index as u8));
+        }
+        if stored.object.is_some() {
+            if state.left.edits > 0 {
+                actions.push(Action::Edit);
+            }
+            if state.left.deletions > 0 {
+                actions.push(Action::Delete);
+            }
+        }
+        if state.tick < self.scope.ticks {
+            actions.push(Action::Tick);
+        }
+    }
+
+    fn actions_of(&self, state: &State, index: u8, node: &Node, actions: &mut Vec<Action>) {
+        let facts = self.candidates.facts(node.candidate);
+        let faults = state.left.faults > 0;
+        match node.request {
+            Stage::None => actions.push(Action::Next(index)),
+            Stage::Sent => actions.push(Action::Arrives(index)),
+            Stage::Answered(_) => actions.push(Action::Answer(index)),
+        }
+        if node.request != Stage::None {
+            if faults || facts.interrupted {
+                actions.push(Action::Fails(index, Failure::NoAnswer));
+            }
+            let is_write = facts.pending.is_some_and(|call| call != crate::records::Call::Get);
+            if faults && is_write {
+                actions.push(Action::Fails(index, Failure::Conflict));
+            }
+        }
+        if self.scope.watches {
+            self.watch_actions(state, index, node, actions);
+        }
+        self.user_actions(state, index, node, facts, actions);
+        if state.left.crashes > 0 {
+            actions.push(Action::Restart(index));
+        }
+    }
+
+    fn watch_actions(&self, state: &State, index: u8, node: &Node, actions: &mut Vec<Action>) {
+        if !node.watches {
+            actions.push(Action::WatchOpens { node: index, from_scratch: false });
+            actions.push(Action::WatchOpens { node: index, from_scratch: true });
+            return;
+        }
+        if let Some(stored) = self.stores.next_after(state.store, node.told) {
+            actions.push(Action::Hears { node: index, late: false });
+            if stored.written_at < state.tick {
+                actions.push(Action::Hears { node: index, late: true });
+            }
+        }
+        if state.left.faults > 0 {
+            actions.push(Action::WatchCut(index));
+        }
+    }
+
+    fn user_actions(&self, state: &State, index: u8, node: &Node, facts: &Facts, actions: &mut Vec<Action>) {
+        let wishes = state.left.wishes > 0;
+        let valid = self.is_valid(node, index, state.tick);
+        match facts.guard {
+            // Nobody asks twice for what is over.
+            Guard::Held if !valid && facts.valid_until > 0 => actions.push(Action::Ask(index)),
+            Guard::SteppingDown => actions.push(Action::TellStepDown(index)),
+            Guard::Dropped => actions.push(Action::TellGone(index)),
+            Guard::None | Guard::Held | Guard::SteppedDown => {}
+        }
+        match facts.guard {
+            // Every view is false and known to be: dropping it and telling so are one.
+            Guard::Held | Guard::SteppedDown if !facts.in_term => actions.push(Action::TellGone(index)),
+            Guard::Held | Guard::SteppingDown if wishes || !valid => actions.push(Action::DropGuard(index)),
+            _ => {}
+        }
+        if wishes && valid && facts.guard == Guard::Held {
+            actions.push(Action::StepDown(index));
+        }
+        if wishes && facts.campaigning {
+            actions.push(Action::Withdraw(index));
+        }
+        if wishes && facts.guard == Guard::None && !facts.campaigning {
+            actions.push(Action::Campaign(index));
+        }
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |index: &u8| letter(usize::from(*index));
+        match self {
+            Self::Tick => f.write_str("a tick passes"),
+            Self::Next(node) => write!(f, "{} takes its next step", name(node)),
+            Self::Arrives(node) => write!(f, "the request of {} reaches the store", name(node)),
+            Self::Answer(node) => write!(f, "{} hears the answer", name(node)),
+            Self::Fails(node, Failure::NoAnswer) => write!(f, "{} hears that there is no answer", name(node)),
+            Self::Fails(node, Failure::Conflict) => write!(f, "{} hears of a conflict that may be none", name(node)),
+            Self::Lands(_) => f.write_str("a write that nobody waits for reaches the store"),
+            Self::Hears { node, late: false } => write!(f, "the watch of {} tells of the next change", name(node)),
+            Self::Hears { node, late: true } => {
+                write!(f, "the watch of {} tells of the next change, received when it was made", name(node))
+            }
+            Self::WatchCut(node) => write!(f, "the watch of {} is cut", name(node)),
+            Self::WatchOpens { node, from_scratch: false } => write!(f, "the watch of {} goes on", name(node)),
+            Self::WatchOpens { node, from_scratch: true } => {
+                write!(f, "the watch of {} begins from scratch", name(node))
+            }
+            Self::Ask(node) => write!(f, "somebody asks {} whether it leads", name(node)),
+            Self::DropGuard(node) => write!(f, "the guard of {} is dropped", name(node)),
+            Self::StepDown(node) => write!(f, "{} steps down", name(node)),
+            Self::TellGone(node) => write!(f, "{} is told that its guard is gone", name(node)),
+            Self::TellStepDown(node) => write!(f, "{} is told to step down", name(node)),
+            Self::Withdraw(node) => write!(f, "the campaign of {} is withdrawn", name(node)),
+            Self::Campaign(node) => write!(f, "{} campaigns", name(node)),
+            Self::Restart(node) => write!(f, "{} crashes and starts again", name(node)),
+            Self::Edit => f.write_str("somebody edits a label"),
+            Self::Delete => f.write_str("somebody deletes the lease"),
+        }
+    }
+}

@@ -1,0 +1,424 @@
+//! One candidate by itself: a real `Election`, with what its driver and its user add.
+
+use std::sync::Arc;
+
+use leasehold::clock::Moment;
+use leasehold::election::deadline::Deadline;
+use leasehold::election::{Election, Event, Operation, Request, Response, Step};
+use leasehold::{LeaderElectionRecord, LockError, LockErrorKind, MicroTime, StopReason, WatchEvent};
+
+use crate::clock::Clock;
+use crate::coverage::{Coverage, Witnesses};
+use crate::normal::{normalise, without};
+use crate::records::{Call, RecordId, Records, Standing};
+use crate::scope::{Scope, settings};
+
+/// All that can happen to a candidate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Input {
+    Campaign,
+    Withdraw,
+    Next,
+    Written(Standing),
+    Read(Option<Standing>),
+    Failed(Failure),
+    Heard {
+        standing: Standing,
+        received: u8,
+    },
+    HeardDeleted {
+        version: u16,
+        received: u8,
+    },
+    WatchOpened {
+        from_scratch: bool,
+    },
+    WatchLost,
+    /// Somebody asks a view, and so latches what has run out.
+    Ask,
+    /// The user drops the guard, or steps down: every view turns false.
+    DropGuard,
+    StepDown,
+    /// The election is told of it.
+    TellGone,
+    TellStepDown,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Failure {
+    NoAnswer,
+    Conflict,
+}
+
+/// The user's hand on the term.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Guard {
+    None,
+    Held,
+    /// The views are false, and the election has not been told yet.
+    SteppingDown,
+    SteppedDown,
+    Dropped,
+}
+
+/// What others may know of a candidate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Facts {
+    pub guard: Guard,
+    pub campaigning: bool,
+    /// It was elected, and has not been told that its term is lost.
+    pub in_term: bool,
+    /// Until when its views are true, in local nanoseconds; zero for a term that is over.
+    pub valid_until: u64,
+    pub token: u16,
+    /// The newest version that it was shown.
+    pub shown: u16,
+    pub pending: Option<Call>,
+    /// Its request is interrupted by a guard that goes.
+    pub interrupted: bool,
+    pub silent_watch: bool,
+}
+
+pub struct Candidate {
+    scope: Scope,
+    clock: Clock,
+    identity: String,
+    election: Election,
+    pending: Option<Request>,
+    call: Option<Call>,
+    /// When it last wrote.
+    stamped_at: Option<u8>,
+    interrupted: bool,
+    silent_watch: bool,
+    deadline: Option<Arc<Deadline>>,
+    token: u64,
+    guard: Guard,
+    campaigning: bool,
+    in_term: bool,
+    /// The holder of the record that the latest campaign's write replaces.
+    replaces: Option<String>,
+    shown: u64,
+    /// Under which name the outside knows its `acquireTime`s, whose digits are random.
+    name: String,
+    acquired: Vec<(MicroTime, MicroTime)>,
+    covered: Witnesses,
+}
+
+pub fn letter(index: usize) -> char {
+    char::from(b'a' + index as u8)
+}
+
+pub fn identity(scope: &Scope, index: usize, incarnation: u8) -> String {
+    if scope.same_identity { letter(index).to_string() } else { format!("{}{incarnation}", letter(index)) }
+}
+
+impl Candidate {
+    pub fn new(scope: &Scope, index: usize, incarnation: u8) -> Self {
+        let name = format!("{}{incarnation}", letter(index));
+        let identity = identity(scope, index, incarnation);
+        Self {
+            scope: scope.clone(),
+            clock: Clock { rate: scope.rates[index] },
+            election: Election::new(
+                settings(&identity, scope.mixed && index > 0),
+                u64::from(incarnation) * 16 + index as u64,
+            ),
+            identity,
+            pending: None,
+            call: None,
+            stamped_at: None,
+            interrupted: false,
+            silent_watch: false,
+            deadline: None,
+            token: 0,
+            guard: Guard::None,
+            campaigning: false,
+            in_term: false,
+            replaces: None,
+            shown: 0,
+            name,
+            acquired: Vec::new(),
+            covered: Witnesses::default(),
+        }
+    }
+
+    pub fn facts(&self) -> Facts {
+        Facts {
+            guard: self.guard,
+            campaigning: self.campaigning,
+            in_term: self.in_term,
+            valid_until: self.valid_until(),
+            token: self.token as u16,
+            shown: self.shown as u16,
+            pending: self.call,
+            interrupted: self.interrupted,
+            silent_watch: self.silent_watch,
+        }
+    }
+
+    /// What has come to pass since the last time that this was asked.
+    pub fn covered(&mut self) -> Witnesses {
+        std::mem::take(&mut self.covered)
+    }
+
+    /// Two candidates with the same text will do the same.
+    pub fn text(&self, tick: u8) -> String {
+        let mut text = format!("{:?}", self.election);
+        if self.stamped_at != Some(tick) {
+            text = without(&text, "last_stamp: ", "last_request: ");
+        }
+        // How long answers take decides when a request is interrupted, which here may be at any time.
+        text = without(&text, "in_flight: ", "last_acquisition: ");
+        if !self.scope.watches {
+            text = without(&text, "watch: Watch {", "last_");
+        }
+        let operation = self.pending.as_ref().map(|request| &request.operation);
+        text.push_str(&format!("{operation:?}{:?}{:?}{:?}", self.facts(), self.deadline, self.replaces));
+        for (inward, outward) in &self.acquired {
+            text = text.replace(inward.as_str(), outward.as_str());
+        }
+        format!("{} {}", self.name, normalise(&text, self.clock, tick, self.pending.as_ref().map(|request| request.id)))
+    }
+
+    /// Reads the deadline without latching it: at the beginning of time nothing has run out that was not ended.
+    fn valid_until(&self) -> u64 {
+        let beginning = Moment::from_nanos(2);
+        let remaining = self.deadline.as_ref().map_or(0, |deadline| deadline.remaining(beginning).as_nanos() as u64);
+        if remaining == 0 { 0 } else { beginning.as_nanos() + remaining }
+    }
+
+    /// Takes `input` at `tick`; an error is a rule that was broken.
+    pub fn take(&mut self, tick: u8, input: Input, records: &mut Records) -> Result<(), String> {
+        let now = self.clock.local(tick);
+        let before = self.valid_until();
+        match input {
+            Input::Campaign => {
+                self.campaigning = true;
+                self.election.campaign(false);
+            }
+            Input::Withdraw => {
+                self.campaigning = false;
+                self.replaces = None;
+                self.election.withdraw();
+            }
+            Input::Next => {
+                if let Step::Send(request) = self.election.next(self.clock.now(tick)) {
+                    // The election may have noticed an end before it sent.
+                    self.listen(input, before, now)?;
+                    return self.send(tick, request, records);
+                }
+            }
+            Input::Written(standing) => {
+                let observed = Records::observed(standing, self.inward(records.get(standing.record)));
+                self.shown = self.shown.max(observed.version);
+                self.answer(now, Response::Written(observed));
+            }
+            Input::Read(standing) => {
+                let Some(Request { operation: Operation::Get(look), .. }) = self.pending else {
+                    unreachable!("no read is pending")
+                };
+                let observed =
+                    standing.map(|standing| Records::observed(standing, self.inward(records.get(standing.record))));
+                self.shown = self.shown.max(observed.as_ref().map_or(0, |observed| observed.version));
+                self.answer(now, Response::Read(look, observed));
+            }
+            Input::Failed(failure) => {
+                let kind = match (failure, self.call) {
+                    (Failure::NoAnswer, _) => LockErrorKind::Timeout,
+                    (Failure::Conflict, Some(Call::Create(_))) => LockErrorKind::AlreadyExists,
+                    (Failure::Conflict, _) => LockErrorKind::Conflict,
+                };
+                self.answer(now, Response::Failed(LockError::new(kind, "made up")));
+            }
+            Input::Heard { standing, received } => {
+                let observed = Records::observed(standing, self.inward(records.get(standing.record)));
+                self.shown = self.shown.max(observed.version);
+                self.election.on_watch_event(now, self.clock.local(received), WatchEvent::Changed(observed));
+            }
+            Input::HeardDeleted { version, received } => {
+                let version = u64::from(version);
+                self.shown = self.shown.max(version);
+                self.election.on_watch_event(now, self.clock.local(received), WatchEvent::Deleted { version });
+            }
+            Input::WatchOpened { from_scratch } => self.election.watch_opened(now, from_scratch),
+            Input::WatchLost => self.election.watch_lost(now),
+            Input::Ask => {
+                let _ = self.deadline.as_ref().map(|deadline| deadline.is_valid(now));
+            }
+            Input::DropGuard | Input::StepDown => {
+                if let Some(deadline) = &self.deadline {
+                    let is_step_down = input == Input::StepDown;
+                    deadline.end(now, if is_step_down { StopReason::SteppedDown } else { StopReason::Released });
+                }
+                self.guard = if input == Input::StepDown { Guard::SteppingDown } else { Guard::Dropped };
+            }
+            Input::TellGone => {
+                self.guard = Guard::None;
+                self.interrupted = self.pending.is_some();
+                self.election.guard_gone(now, now);
+            }
+            Input::TellStepDown => {
+                self.guard = Guard::SteppedDown;
+                self.election.step_down(now);
+            }
+        }
+        self.listen(input, before, now)
+    }
+
+    fn answer(&mut self, now: Moment, answer: Response) {
+        let Some(request) = self.pending.take() else { unreachable!("no request is pending") };
+        self.call = None;
+        self.interrupted = false;
+        self.election.on_response(now, request.id, answer);
+    }
+
+    fn send(&mut self, tick: u8, request: Request, records: &mut Records) -> Result<(), String> {
+        let call = match &request.operation {
+            Operation::Get(_) => Call::Get,
+            Operation::Create(record) => {
+                self.replaces = None;
+                Call::Create(self.outward(tick, record, records))
+            }
+            Operation::Update(base, record) => {
+                self.may_write(base.version, &base.record, record)?;
+                if record.holder().is_some() && self.campaigning {
+                    self.replaces = base.record.holder().map(Into::into);
+                }
+                let standing =
+                    Standing { version: base.version as u16, record: self.outward(tick, &base.record, records) };
+                Call::Update(standing, self.outward(tick, record, records))
+            }
+        };
+        if call != Call::Get {
+            self.stamped_at = Some(tick);
+        }
+        self.pending = Some(request);
+        self.call = Some(call);
+        Ok(())
+    }
+
+    /// Nobody writes over what he has not been shown, in another's name, or a release beside a guard.
+    fn may_write(
+        &self,
+        version: u64,
+        base: &LeaderElectionRecord,
+        record: &LeaderElectionRecord,
+    ) -> Result<(), String> {
+        let name = &self.name;
+        // Where somebody deletes, an answer to a write that is closed is ignored, and only there does it say anything new.
+        let ignored = self.scope.limits.deletions > 0 && version < self.shown;
+        if version != self.shown && !ignored {
+            return Err(format!("{name} writes over version {version} and was shown {}", self.shown));
+        }
+        if record.uid.is_none() || record.uid != base.uid {
+            return Err(format!("{name} writes to {:?} what was {:?}", record.uid, base.uid));
+        }
+        match record.holder() {
+            None if self.guard != Guard::None => Err(format!("{name} releases beside its guard")),
+            None if self.valid_until() != 0 => Err(format!("{name} releases while its views are true")),
+            Some(holder) if holder != self.identity => Err(format!("{name} writes the name of {holder}")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Hears what the election has to tell. `before` is until when the term was valid.
+    fn listen(&mut self, input: Input, before: u64, now: Moment) -> Result<(), String> {
+        let name = self.name.clone();
+        let was_valid = before > now.as_nanos();
+        let answered = matches!(input, Input::Written(_));
+        while let Some(event) = self.election.event() {
+            match event {
+                Event::Elected { deadline, fencing_token } => {
+                    if self.in_term || self.guard != Guard::None {
+                        return Err(format!("{name} is elected during a term"));
+                    }
+                    if !std::mem::take(&mut self.campaigning) {
+                        return Err(format!("{name} is elected without a campaign"));
+                    }
+                    self.in_term = true;
+                    self.guard = Guard::Held;
+                    self.deadline = Some(deadline);
+                    self.token = fencing_token;
+                    if self.valid_until() <= now.as_nanos() {
+                        return Err(format!("{name} is elected to a term that has run out"));
+                    }
+                    self.covered.add(if answered { Coverage::Elected } else { Coverage::ElectedByEcho });
+                    match self.replaces.take() {
+                        Some(holder) if holder == self.identity => self.covered.add(Coverage::RetakenOwn),
+                        Some(_) => self.covered.add(Coverage::TakenOver),
+                        None => {}
+                    }
+                }
+                Event::TermEnded(reason) => {
+                    if !std::mem::take(&mut self.in_term) {
+                        return Err(format!("{name} loses a term that it does not have: {reason:?}"));
+                    }
+                    self.may_lose(&reason, was_valid)?;
+                    self.covered.add(Coverage::of(&reason));
+                }
+                Event::Released => self.covered.add(Coverage::Resolved),
+                Event::WatchStale => self.silent_watch = true,
+                Event::IdentityConflict if !self.scope.same_identity && self.scope.limits.deletions == 0 => {
+                    return Err(format!("{name} does not know its own writes"));
+                }
+                Event::IdentityConflict | Event::Predecessor | Event::Leader(_) | Event::RoundOver => {}
+            }
+        }
+        if let Input::WatchOpened { .. } = input {
+            self.silent_watch = false;
+        }
+        let extended = before != 0 && self.valid_until() > before;
+        if extended && !was_valid {
+            return Err(format!("{name} is leader again in a term that had run out"));
+        }
+        if extended && !answered {
+            self.covered.add(Coverage::RenewedByEcho);
+        }
+        Ok(())
+    }
+
+    fn ended_by(&self, reason: &StopReason) -> bool {
+        self.deadline.as_ref().is_some_and(|deadline| deadline.was_ended() && deadline.reason() == *reason)
+    }
+
+    /// A term is lost for what has happened, and for nothing else.
+    fn may_lose(&self, reason: &StopReason, was_valid: bool) -> Result<(), String> {
+        let deleted = self.scope.limits.deletions > 0;
+        let just = match reason {
+            // Whatever is told later: what its holder did came first.
+            StopReason::Released | StopReason::SteppedDown if self.ended_by(reason) => true,
+            StopReason::Released => self.guard == Guard::None,
+            StopReason::Expired => !was_valid,
+            StopReason::Superseded { by } => by.as_deref() != Some(&self.identity),
+            StopReason::IdentityConflict => self.scope.same_identity || deleted,
+            StopReason::Deleted => deleted,
+            _ => false,
+        };
+        if just { Ok(()) } else { Err(format!("{} loses its term for no reason: {reason:?}", self.name)) }
+    }
+
+    // ---- names for what is random ----
+
+    /// A record as the world sees it.
+    fn outward(&mut self, tick: u8, record: &LeaderElectionRecord, records: &mut Records) -> RecordId {
+        let mut record = record.clone();
+        if let Some(time) = record.acquire_time.as_ref().filter(|time| !time.as_str().contains('@')) {
+            let known = self.acquired.iter().find(|(inward, _)| inward == time).map(|(_, outward)| outward.clone());
+            record.acquire_time = Some(known.unwrap_or_else(|| {
+                let prefix = format!("{}@{tick}.", self.name);
+                let before = self.acquired.iter().filter(|(_, outward)| outward.as_str().starts_with(&prefix)).count();
+                let outward = MicroTime::from_text(format!("{prefix}{before}"));
+                self.acquired.push((time.clone(), outward.clone()));
+                outward
+            }));
+        }
+        records.number(record)
+    }
+
+    /// A record as the election wrote it.
+    fn inward(&self, record: &LeaderElectionRecord) -> LeaderElectionRecord {
+        let own = self.acquired.iter().find(|(_, outward)| record.acquire_time.as_ref() == Some(outward));
+        let acquire_time = own.map(|(inward, _)| inward.clone()).or_else(|| record.acquire_time.clone());
+        LeaderElectionRecord { acquire_time, ..record.clone() }
+    }
+}

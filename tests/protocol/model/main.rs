@@ -1,0 +1,145 @@
+//! An exhaustive model: every order in which things can happen to two and three candidates, within bounds.
+//!
+//! The candidates are real `Election`s over a made-up store, network and set of clocks. Time goes in ticks of a second;
+//! within a tick anything that can happen may happen in any order, and anything may stand still for as long as it likes.
+//! What is lost, cut, crashed, wished, edited and deleted is bounded, which makes the number of states finite; all of them
+//! are visited, and in each the rules are checked. A broken rule is told as a shortest list of actions that leads to it.
+//!
+//! One clock is always as slow as is promised beside the others, to the nanosecond. `MODEL_DEPTH` makes each search that
+//! many ticks longer, each of which takes three to ten times as long and as much memory:
+//! `MODEL_DEPTH=1 cargo test --release --test model`.
+//!
+//! Not modelled: jitter (it never decides anything here), requests that are doubled, answers to requests that were given
+//! up, a store that was restored, and what happens between two ticks.
+
+mod action;
+mod candidate;
+mod candidates;
+mod clock;
+mod coverage;
+mod hasher;
+mod normal;
+mod records;
+mod scope;
+mod search;
+mod state;
+mod store;
+mod world;
+
+use coverage::Coverage::*;
+use scope::{Limits, SLOW, Scope, TOO_SLOW, TRUE};
+use search::{break_down, hold};
+
+const NOTHING: Limits = Limits { faults: 0, wishes: 0, crashes: 0, edits: 0, deletions: 0 };
+
+/// Two candidates; the first leads, and its clock is the slow one.
+const LED: Scope = Scope {
+    name: "led",
+    rates: &[SLOW, TRUE],
+    ticks: 4,
+    led: true,
+    limits: NOTHING,
+    watches: false,
+    same_identity: false,
+    mixed: false,
+};
+
+#[test]
+fn from_nothing() {
+    let scope = Scope { name: "from nothing", led: false, ticks: 3, ..LED };
+    hold(scope, &[Elected, TakenOver, RetakenOwn, Expired, Resolved, Conflict, LandedLate]);
+}
+
+#[test]
+fn faults_from_nothing() {
+    let limits = Limits { faults: 1, ..NOTHING };
+    let scope = Scope { name: "faults from nothing", led: false, ticks: 2, limits, ..LED };
+    hold(scope, &[Elected, ElectedByEcho, RenewedByEcho, Conflict, LandedLate]);
+}
+
+#[test]
+fn faults() {
+    let limits = Limits { faults: 2, ..NOTHING };
+    hold(Scope { name: "faults", limits, ..LED }, &[ElectedByEcho, RenewedByEcho, TakenOver, Expired, LandedLate]);
+}
+
+#[test]
+fn long() {
+    let limits = Limits { faults: 1, ..NOTHING };
+    let scope = Scope { name: "long", ticks: 5, limits, ..LED };
+    hold(scope, &[Elected, ElectedByEcho, RenewedByEcho, TakenOver, RetakenOwn, Expired, Resolved]);
+}
+
+#[test]
+fn wishes() {
+    let limits = Limits { wishes: 1, faults: 1, ..NOTHING };
+    let scope = Scope { name: "wishes", limits, ..LED };
+    hold(scope, &[TakenOver, RetakenOwn, Expired, Released, SteppedDown, Resolved, LandedLate]);
+}
+
+#[test]
+fn crashes_under_one_identity() {
+    let limits = Limits { crashes: 1, faults: 1, ..NOTHING };
+    let scope = Scope { name: "crashes under one identity", ticks: 3, limits, same_identity: true, ..LED };
+    hold(scope, &[Elected, TakenOver, Expired, LandedLate]);
+}
+
+/// What counts is the duration that the holder published, not one's own.
+#[test]
+fn mixed_durations() {
+    let scope = Scope { name: "mixed durations", ticks: 5, mixed: true, ..LED };
+    hold(scope, &[TakenOver, Expired, Conflict, LandedLate]);
+}
+
+#[test]
+fn edits() {
+    let limits = Limits { edits: 1, ..NOTHING };
+    hold(Scope { name: "edits", limits, ..LED }, &[TakenOver, Expired, Conflict]);
+}
+
+#[test]
+fn watches() {
+    let scope = Scope { name: "watches", watches: true, ticks: 3, ..LED };
+    hold(scope, &[ElectedByEcho, RenewedByEcho, TakenOver, Conflict]);
+}
+
+#[test]
+fn watches_and_faults() {
+    let limits = Limits { faults: 1, edits: 1, ..NOTHING };
+    let scope = Scope { name: "watches and faults", watches: true, ticks: 2, limits, ..LED };
+    hold(scope, &[RenewedByEcho, Conflict, LandedLate]);
+}
+
+/// The lease is deleted while it is held: another may lead meanwhile, but nobody who has been shown what came after.
+#[test]
+fn deletions() {
+    let limits = Limits { deletions: 1, ..NOTHING };
+    hold(Scope { name: "deletions", limits, ..LED }, &[TakenOver, Superseded, Deleted, Conflict]);
+}
+
+#[test]
+fn deletions_are_heard() {
+    let limits = Limits { deletions: 1, ..NOTHING };
+    hold(Scope { name: "deletions, watched", watches: true, ticks: 2, limits, ..LED }, &[Deleted, Conflict]);
+}
+
+#[test]
+fn three() {
+    let scope = Scope { name: "three", rates: &[SLOW, TRUE, TRUE], ..LED };
+    hold(scope, &[Elected, TakenOver, Expired, Conflict, LandedLate]);
+}
+
+#[test]
+fn three_with_faults() {
+    let limits = Limits { faults: 1, ..NOTHING };
+    let scope = Scope { name: "three with faults", rates: &[SLOW, TRUE, TRUE], ticks: 3, limits, ..LED };
+    hold(scope, &[ElectedByEcho, RenewedByEcho, TakenOver, Conflict]);
+}
+
+/// The checks can fail: a nanosecond a tick beyond the promised rates, two leaders are found.
+#[test]
+fn a_clock_beyond_the_promise_is_caught() {
+    let scope =
+        Scope { name: "a clock beyond the promise, which must show two leaders", rates: &[TOO_SLOW, TRUE], ..LED };
+    break_down(scope, "lead at a time");
+}

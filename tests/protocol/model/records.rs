@@ -1,0 +1,79 @@
+//! Records by number, so that a state can hold many of them in little room.
+
+use std::collections::HashMap;
+
+use leasehold::{LeaderElectionRecord, Observed, Opaque};
+
+use crate::store::Reply;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RecordId(u32);
+
+/// What stands in the store: a record and its version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Standing {
+    pub version: u16,
+    pub record: RecordId,
+}
+
+/// What a candidate asks of the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Call {
+    Get,
+    Create(RecordId),
+    Update(Standing, RecordId),
+}
+
+#[derive(Debug, Default)]
+pub struct Records {
+    list: Vec<LeaderElectionRecord>,
+    numbers: HashMap<String, RecordId>,
+}
+
+impl Records {
+    pub fn number(&mut self, record: LeaderElectionRecord) -> RecordId {
+        let next = RecordId(self.list.len() as u32);
+        *self.numbers.entry(format!("{record:?}")).or_insert_with(|| {
+            self.list.push(record);
+            next
+        })
+    }
+
+    pub fn get(&self, id: RecordId) -> &LeaderElectionRecord {
+        &self.list[id.0 as usize]
+    }
+
+    pub fn observed(standing: Standing, record: LeaderElectionRecord) -> Observed {
+        Observed::new(record, u64::from(standing.version), Opaque::none())
+    }
+
+    pub fn show(&self, standing: Standing) -> String {
+        format!("version {}, {}", standing.version, self.show_record(standing.record))
+    }
+
+    pub fn show_record(&self, id: RecordId) -> String {
+        let record = self.get(id);
+        let renewed = record.renew_time.as_ref().map(|time| time.as_str().trim_start_matches("2023-11-14T22:"));
+        let acquired = record.acquire_time.as_ref().map(|time| time.as_str());
+        let holder = record.holder().unwrap_or("nobody");
+        format!("held by {holder}, acquired {}, renewed {}", acquired.unwrap_or("-"), renewed.unwrap_or("-"))
+    }
+
+    pub fn show_call(&self, call: Call) -> String {
+        match call {
+            Call::Get => "a read".into(),
+            Call::Create(record) => format!("a create: {}", self.show_record(record)),
+            Call::Update(base, record) => {
+                format!("an update of version {}: {}", base.version, self.show_record(record))
+            }
+        }
+    }
+
+    pub fn show_reply(&self, reply: Reply) -> String {
+        match reply {
+            Reply::Stands(standing) => self.show(standing),
+            Reply::Nothing => "nothing".into(),
+            Reply::Conflict => "a conflict".into(),
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Runs the checks, with a mutant or without.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::compile::set_up;
+use crate::list::Check;
+use crate::process::run_to_its_end;
+use crate::switch;
+
+/// So many seeds of one suite catch every mutant that the simulation is to catch.
+const SEEDS: u32 = 1_000;
+
+/// The package that the mutants are of.
+pub const LIBRARY: &str = "leasehold";
+
+/// A test program of the copy.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Program {
+    pub package: &'static str,
+    /// None is the library itself.
+    pub test: Option<&'static str>,
+}
+
+impl Program {
+    /// The one that the check is in.
+    pub fn of(check: &Check) -> Self {
+        match *check {
+            Check::Simulation(_) => Self { package: LIBRARY, test: Some("simulation") },
+            Check::Unit(_) => Self { package: LIBRARY, test: None },
+            Check::Test(file, _) => Self { package: LIBRARY, test: Some(file) },
+            Check::Threads(_) => Self { package: "leasehold-shuttle", test: Some("threads") },
+        }
+    }
+}
+
+pub struct Checks {
+    root: PathBuf,
+    target: PathBuf,
+    programs: BTreeMap<Program, PathBuf>,
+}
+
+pub enum Outcome {
+    Passed,
+    /// The check failed, and what it said.
+    Failed(String),
+    /// It did not come to the check.
+    Mistake(String),
+}
+
+impl Checks {
+    pub fn new(root: &Path, target: &Path, programs: BTreeMap<Program, PathBuf>) -> Self {
+        Self { root: root.to_owned(), target: target.to_owned(), programs }
+    }
+
+    /// Runs the check with this mutant.
+    pub fn run(&self, check: &Check, mutant: Option<usize>, timeout: Duration) -> Outcome {
+        let (Check::Simulation(test) | Check::Unit(test) | Check::Test(_, test) | Check::Threads(test)) = *check;
+        let Some(program) = self.programs.get(&Program::of(check)) else {
+            return Outcome::Mistake("cargo named no program for it".to_owned());
+        };
+        let mut run = Command::new(program);
+        run.args(["--exact", test]).current_dir(&self.root);
+        // Some tests have examples built.
+        set_up(&mut run, &self.target);
+        run.env("SIM_SEEDS", SEEDS.to_string()).env("RUST_BACKTRACE", "0");
+        for variable in ["SIM_SEED", "SHUTTLE_TIMES", "SHUTTLE_RANDOM_SEED", switch::VARIABLE] {
+            run.env_remove(variable);
+        }
+        run.envs(mutant.map(|number| (switch::VARIABLE, number.to_string())));
+        let (status, said) = match run_to_its_end(run, Some(timeout)) {
+            Ok(done) => done,
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                return Outcome::Failed(format!("it did not end in {timeout:.0?}"));
+            }
+            Err(error) => return Outcome::Mistake(format!("{}: {error}", program.display())),
+        };
+        if !status.success() {
+            // The first line of the panic's message; for the simulation that names the seed.
+            let mut lines = said.lines().skip_while(|line| !line.contains("panicked at")).skip(1);
+            return Outcome::Failed(lines.next().map_or_else(|| status.to_string(), |line| line.trim().to_owned()));
+        }
+        match said.contains("test result: ok. 1 passed") {
+            true => Outcome::Passed,
+            false => Outcome::Mistake("no such test came to its end".to_owned()),
+        }
+    }
+}

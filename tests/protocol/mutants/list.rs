@@ -1,0 +1,136 @@
+//! What is broken, why that is deadly, and which check catches it. `list` has a file for each topic.
+//!
+//! Equivalent, and therefore not here:
+//!
+//! - the latest of several open writes that match is adopted instead of the earliest: no two of them match one record,
+//!   for `renewTime` moves with every write;
+//! - an open write is closed when a version at its base is learned: a write's base is never above what is known, so
+//!   nothing that is news is at the base of an open write. (A read at the base is no news, and is here.)
+
+mod client;
+mod cluster;
+mod elector;
+mod exec;
+mod handles;
+mod heads;
+mod network;
+mod order;
+mod schedule;
+mod terms;
+mod threads;
+mod tls;
+mod watches;
+mod writes;
+
+use std::fmt;
+
+use Check::{Simulation, Test, Threads, Unit};
+
+pub const MUTANTS: &[&[Mutant]] = &[
+    terms::MUTANTS,
+    writes::MUTANTS,
+    order::MUTANTS,
+    watches::MUTANTS,
+    schedule::MUTANTS,
+    elector::MUTANTS,
+    handles::MUTANTS,
+    threads::MUTANTS,
+    client::MUTANTS,
+    cluster::MUTANTS,
+    exec::MUTANTS,
+    heads::MUTANTS,
+    network::MUTANTS,
+    tls::MUTANTS,
+];
+
+const CALLBACKS: &str = "src/callbacks.rs";
+const CLIENT: &str = "src/kube/client.rs";
+const CONFIG: &str = "src/config.rs";
+const CONNECT: &str = "src/net/proxy/connect.rs";
+const DEADLINE: &str = "src/election/deadline.rs";
+const DEDICATED: &str = "src/runtime/dedicated.rs";
+const DIAL: &str = "src/net/dial.rs";
+const ECHO: &str = "src/kube/auth/echo.rs";
+const ELECTION: &str = "src/election.rs";
+const ELECTOR: &str = "src/elector.rs";
+const ENCODING: &str = "src/kube/config/kubeconfig/encoding.rs";
+const ENDPOINT: &str = "src/net/endpoint.rs";
+const ENV_PROXY: &str = "src/kube/config/proxy.rs";
+const EXEC_CREDENTIAL: &str = "src/kube/auth/exec/credential.rs";
+const EXEC_RUN: &str = "src/kube/auth/exec/run.rs";
+const EXEC_SCHEDULE: &str = "src/kube/auth/exec/schedule.rs";
+const EXEC_SOURCE: &str = "src/kube/auth/exec/source.rs";
+const EXEC_STDERR: &str = "src/kube/auth/exec/stderr.rs";
+const EXEMPT: &str = "src/kube/config/proxy/exempt.rs";
+const FAILURE_LOG: &str = "src/runtime/failure_log.rs";
+const GUARD: &str = "src/guard.rs";
+const HANDLE: &str = "src/handle.rs";
+const HEALTH: &str = "src/health.rs";
+const INFER: &str = "src/kube/config/infer.rs";
+const IN_CLUSTER: &str = "src/kube/config/in_cluster.rs";
+const JSON: &str = "src/kube/json.rs";
+const KUBE_CONFIG: &str = "src/kube/config.rs";
+const LEASE: &str = "src/lock/lease.rs";
+const LINES: &str = "src/kube/stream/lines.rs";
+const MASK: &str = "src/net/redact.rs";
+const NETWORK: &str = "src/net/dial/network.rs";
+const OPEN_WRITES: &str = "src/election/open_writes.rs";
+const OUTGOING: &str = "src/net/outgoing.rs";
+const PROXY: &str = "src/net/proxy.rs";
+const REQUESTS: &str = "src/election/requests.rs";
+const REQUEST_LOG: &str = "src/kube/request_log.rs";
+const RESOLVE: &str = "src/kube/config/kubeconfig/resolve.rs";
+const RESPONSES: &str = "src/election/responses.rs";
+const REUSED: &str = "src/net/reused.rs";
+const ROUND_TRIP: &str = "src/election/round_trip.rs";
+const ROUTE: &str = "src/net/dial/route.rs";
+const SCOPE: &str = "src/guard/scope.rs";
+const SLOT: &str = "src/campaign/slot.rs";
+const SOCKS: &str = "src/net/proxy/socks.rs";
+const STATUS: &str = "src/kube/status.rs";
+const TERM: &str = "src/term.rs";
+const TLS: &str = "src/net/tls.rs";
+const TOKEN_FILE: &str = "src/kube/auth/token_file.rs";
+const TRANSITION: &str = "src/transition.rs";
+const TRANSPORT: &str = "src/net/transport.rs";
+const WATCH: &str = "src/election/watch.rs";
+const WATCHER: &str = "src/runtime/watcher.rs";
+const WATCHING: &str = "src/election/watching.rs";
+
+pub struct Mutant {
+    pub name: &'static str,
+    pub why: &'static str,
+    pub edits: &'static [Edit],
+    pub caught_by: Check,
+}
+
+/// Somewhere in the body of a function. `old` stands in the file exactly once; what comes before and after the change, and
+/// only makes it so, may lie outside of that function.
+pub struct Edit {
+    pub file: &'static str,
+    pub old: &'static str,
+    pub new: &'static str,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Check {
+    /// A suite of the simulation.
+    Simulation(&'static str),
+    /// A test of the library itself.
+    Unit(&'static str),
+    /// A test in a file of `tests`.
+    Test(&'static str, &'static str),
+    /// A model of the threads, in `tests/threads/shuttle`.
+    Threads(&'static str),
+}
+
+impl fmt::Display for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Simulation(test) => write!(f, "simulation, {test}"),
+            Unit(test) => f.write_str(test),
+            Test(file, test) => write!(f, "tests/{file}, {test}"),
+            Threads(model) => write!(f, "threads, {model}"),
+        }
+    }
+}

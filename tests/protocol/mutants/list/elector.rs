@@ -1,0 +1,287 @@
+//! The elector's threads, and the line to them.
+
+use super::*;
+
+pub const MUTANTS: &[Mutant] = &[
+    // ---- the elector's thread ----
+    Mutant {
+        name: "an old error outlives a success",
+        why: "a later try is told of it, although nothing failed",
+        edits: &[Edit {
+            file: DEDICATED,
+            old: "    fn succeeded(&mut self, name: &str, verb: usize) {\n        self.last_error = None;\n",
+            new: "    fn succeeded(&mut self, name: &str, verb: usize) {\n",
+        }],
+        caught_by: Test("behaviour", "elector::stopping::an_error_from_before_is_not_the_answer_of_a_later_try"),
+    },
+    Mutant {
+        name: "a stale watch is not given up",
+        why: "what it should have told is polled for ever",
+        edits: &[Edit { file: DEDICATED, old: "                    self.watcher.restart();\n", new: "" }],
+        caught_by: Test(
+            "behaviour",
+            "elector::watches::a_watch_that_falls_silent_is_given_up_for_one_that_begins_from_scratch_and_not_in_a_tight_loop",
+        ),
+    },
+    Mutant {
+        name: "the transition tells another reason than the check",
+        why: "whoever ended the term first has said why",
+        edits: &[Edit { file: DEDICATED, old: "let reason = term.end(reason);", new: "term.end(reason.clone());" }],
+        caught_by: Unit("runtime::dedicated::tests::whoever_ends_a_term_first_says_why_to_everybody"),
+    },
+    Mutant {
+        name: "the reason is told after the end",
+        why: "whoever asks in between is told another, and whoever drops the guard makes it a release",
+        edits: &[Edit {
+            file: DEADLINE,
+            old: "        let final_reason = self.reason.get_or_init(|| if is_valid { reason } else { StopReason::Expired }).clone();\n",
+            new: "        let final_reason = if is_valid { reason } else { self.reason() };\n",
+        }],
+        caught_by: Unit("runtime::dedicated::tests::whoever_asks_before_the_thread_has_told_hears_the_true_reason"),
+    },
+    Mutant {
+        name: "a panic does not tell the end of the term",
+        why: "whoever follows the transitions leads on",
+        edits: &[Edit {
+            file: DEDICATED,
+            old: "self.shared.subscriptions.stopped(term.end(StopReason::ElectorPanicked));",
+            new: "term.end(StopReason::ElectorPanicked);",
+        }],
+        caught_by: Test("behaviour", "elector::panics::a_lock_that_panics_ends_the_term_once_and_keeps_nobody_waiting"),
+    },
+    Mutant {
+        name: "a panic leaves the process healthy",
+        why: "it never leads again, and nobody restarts it",
+        edits: &[Edit { file: DEDICATED, old: "            self.shared.health.thread_panicked();\n", new: "" }],
+        caught_by: Test("behaviour", "elector::panics::a_lock_that_panics_ends_the_term_once_and_keeps_nobody_waiting"),
+    },
+    Mutant {
+        name: "a panic leaves a campaign unanswered",
+        why: "its caller waits for ever",
+        edits: &[Edit {
+            file: DEDICATED,
+            old: "        self.shared.pending.stop(&self.shared.link);\n        self.shared.subscriptions.close();",
+            new: "        self.shared.subscriptions.close();",
+        }],
+        caught_by: Test("behaviour", "elector::panics::a_lock_that_panics_ends_a_campaign"),
+    },
+    Mutant {
+        name: "a panic leaves subscriptions connected",
+        why: "whoever follows them waits for ever",
+        edits: &[Edit { file: DEDICATED, old: "        self.shared.subscriptions.close();\n", new: "" }],
+        caught_by: Test("behaviour", "elector::panics::a_lock_that_panics_ends_the_term_once_and_keeps_nobody_waiting"),
+    },
+    // ---- the watcher ----
+    Mutant {
+        name: "the back-off of watches does not grow",
+        why: "thousands of candidates ask a server that is down once a retry period each",
+        edits: &[Edit { file: WATCHER, old: ".saturating_mul(1 << self.failures.min(10))", new: ".saturating_mul(1)" }],
+        caught_by: Unit(
+            "runtime::watcher::tests::pauses_grow_from_the_retry_period_to_a_minute_until_a_watch_has_lasted",
+        ),
+    },
+    Mutant {
+        name: "a watch comes back before the server wants it",
+        why: "it asked to be left alone, because it is overloaded",
+        edits: &[Edit {
+            file: WATCHER,
+            old: "        pause.max(error.retry_after().unwrap_or_default())\n",
+            new: "        pause\n",
+        }],
+        caught_by: Test(
+            "behaviour",
+            "elector::watches::a_server_that_asks_to_be_left_alone_is_not_asked_for_a_watch_before",
+        ),
+    },
+    Mutant {
+        name: "a watch whose version is forgotten asks for it again",
+        why: "it is refused for ever, and the lease is polled",
+        edits: &[Edit {
+            file: WATCHER,
+            old: "                self.after = None;\n                log_with!",
+            new: "                log_with!",
+        }],
+        caught_by: Test(
+            "behaviour",
+            "elector::watches::a_watch_goes_on_where_the_last_one_ended_and_begins_anew_after_an_expiry",
+        ),
+    },
+    Mutant {
+        name: "a watch that ends in good order counts as standing",
+        why: "nobody polls until the next, up to a minute later",
+        edits: &[Edit {
+            file: WATCHER,
+            old: "            let _ = self.tell.send(Command::WatchLost);\n            let lasted",
+            new: "            if ended.is_err() {\n                let _ = self.tell.send(Command::WatchLost);\n            }\n            let lasted",
+        }],
+        caught_by: Test(
+            "behaviour",
+            "elector::watches::watches_that_end_soon_come_at_longer_and_longer_intervals_and_are_polled_beside",
+        ),
+    },
+    Mutant {
+        name: "brief watches follow each other at once",
+        why: "a server that ends each one is asked in a tight loop",
+        edits: &[Edit {
+            file: WATCHER,
+            old: "if lasted <= self.retry_period {",
+            new: "if lasted <= self.retry_period && self.retry_period.is_zero() {",
+        }],
+        caught_by: Test(
+            "behaviour",
+            "elector::watches::watches_that_end_soon_come_at_longer_and_longer_intervals_and_are_polled_beside",
+        ),
+    },
+    Mutant {
+        name: "a watch that panics counts as standing",
+        why: "nothing is polled for a third of the lease, time and again",
+        edits: &[Edit {
+            file: WATCHER,
+            old: "        if std::thread::panicking() {\n            let _ = self.tell",
+            new: "        if std::thread::panicking() && self.failures > 0 {\n            let _ = self.tell",
+        }],
+        caught_by: Test("behaviour", "elector::panics::a_watch_that_panics_is_replaced_by_polling"),
+    },
+    Mutant {
+        name: "a restart ends the pause",
+        why: "behind a proxy that passes nothing on watches are opened without a pause",
+        edits: &[Edit {
+            file: WATCHER,
+            old: "                // else never be spared, nor a server that asked to be left alone.\n                Ok(()) => self.after = None,",
+            new: "                // else never be spared, nor a server that asked to be left alone.\n                Ok(()) => {\n                    self.after = None;\n                    return Rested::ForLongEnough;\n                }",
+        }],
+        caught_by: Test(
+            "behaviour",
+            "elector::watches::a_watch_that_falls_silent_is_given_up_for_one_that_begins_from_scratch_and_not_in_a_tight_loop",
+        ),
+    },
+    Mutant {
+        name: "a restarted watch goes on where it was",
+        why: "what it has not told is never told",
+        edits: &[Edit {
+            file: WATCHER,
+            old: "            let _ = wake.try_send(());\n",
+            new: "            let _ = wake;\n",
+        }],
+        caught_by: Test(
+            "behaviour",
+            "elector::watches::a_watch_that_falls_silent_is_given_up_for_one_that_begins_from_scratch_and_not_in_a_tight_loop",
+        ),
+    },
+    Mutant {
+        name: "a watch that is given up makes up for those before it",
+        why: "it told something at its beginning, and then nothing, each time",
+        edits: &[Edit {
+            file: WATCHER,
+            old: "if given_up { LONGEST_PAUSE } else { self.retry_period }",
+            new: "self.retry_period",
+        }],
+        caught_by: Unit("runtime::watcher::tests::a_watch_that_lasted_and_told_makes_up_for_those_before_it"),
+    },
+    Mutant {
+        name: "each watch begins with what is there",
+        why: "every end of a watch costs a read of everybody",
+        edits: &[Edit { file: WATCHER, old: "            *after = (*after).max(Some(version));\n", new: "" }],
+        caught_by: Test(
+            "behaviour",
+            "elector::watches::a_watch_goes_on_where_the_last_one_ended_and_begins_anew_after_an_expiry",
+        ),
+    },
+    Mutant {
+        name: "news waits behind a request that hangs",
+        why: "a leader whose lease is gone leads on until the time-out",
+        edits: &[Edit {
+            file: WATCHER,
+            old: "                lock.interrupt();\n",
+            new: "                let _ = lock;\n",
+        }],
+        caught_by: Test("behaviour", "watching::a_leader_hears_of_a_deletion_while_a_renewal_of_its_own_hangs"),
+    },
+    // ---- the line to the thread ----
+    Mutant {
+        name: "the elector's thread waits for itself",
+        why: "a guard that is dropped in a lock or a logger holds up everything for the release timeout",
+        edits: &[Edit {
+            file: HANDLE,
+            old: "if self.thread.get() == Some(&thread::current().id()) {",
+            new: "if self.thread.get().is_none() {",
+        }],
+        caught_by: Test(
+            "behaviour",
+            "elector::releases::a_guard_that_is_dropped_inside_a_call_of_its_lock_does_not_wait_for_itself",
+        ),
+    },
+    Mutant {
+        name: "a release waits for a request that hangs",
+        why: "others wait for the lease to run out",
+        edits: &[Edit {
+            file: HANDLE,
+            old: "            self.interrupt();\n            received",
+            new: "            received",
+        }],
+        caught_by: Test(
+            "behaviour",
+            "elector::releases::a_hanging_request_is_given_up_soon_however_long_the_release_timeout",
+        ),
+    },
+    Mutant {
+        name: "a release's timeout is a part of its timeout",
+        why: "a long release timeout makes a hand-over slow",
+        edits: &[Edit {
+            file: HANDLE,
+            old: "let delays = self.delays.for_release();",
+            new: "let delays = self.release_timeout / 4;",
+        }],
+        caught_by: Test(
+            "behaviour",
+            "elector::releases::a_hanging_request_is_given_up_soon_however_long_the_release_timeout",
+        ),
+    },
+    Mutant {
+        name: "a release by a thread that is gone is a time-out",
+        why: "the caller is told to wait for what never comes",
+        edits: &[Edit {
+            file: HANDLE,
+            old: "            Err(RecvTimeoutError::Disconnected) => Err(Error::Stopped),\n",
+            new: "",
+        }],
+        caught_by: Test("behaviour", "elector::panics::a_lock_that_panics_ends_the_term_once_and_keeps_nobody_waiting"),
+    },
+    Mutant {
+        name: "a release keeps the seat",
+        why: "the elector is busy for ever",
+        edits: &[Edit {
+            file: HANDLE,
+            old: "        self.free_seat();\n        match released {",
+            new: "        match released {",
+        }],
+        caught_by: Test("behaviour", "guard_api::a_new_term_has_a_greater_token_and_does_not_revive_old_views"),
+    },
+    // ---- campaigns ----
+    Mutant {
+        name: "a stop does not withdraw",
+        why: "an elector that was stopped takes the lease, for a moment",
+        edits: &[Edit {
+            file: SLOT,
+            old: "        self.fail(Error::Stopped, link);\n        link.tell(Command::Withdraw);",
+            new: "        self.fail(Error::Stopped, link);",
+        }],
+        caught_by: Test("behaviour", "elector::stopping::a_stopped_elector_never_acquires"),
+    },
+    Mutant {
+        name: "a campaign that is dropped is not withdrawn",
+        why: "its elector takes the lease, for a moment",
+        edits: &[Edit {
+            file: SLOT,
+            old: "            state.waiting = None;\n            link.tell(Command::Withdraw);",
+            new: "            state.waiting = None;",
+        }],
+        caught_by: Test("behaviour", "elector::stopping::a_withdrawn_campaign_never_acquires"),
+    },
+    Mutant {
+        name: "a stop ends one campaign only",
+        why: "the next one waits for ever",
+        edits: &[Edit { file: SLOT, old: "        self.0.lock().stopped = true;\n", new: "" }],
+        caught_by: Test("behaviour", "elector::stopping::a_stopped_elector_never_acquires"),
+    },
+];

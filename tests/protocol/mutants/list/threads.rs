@@ -1,0 +1,52 @@
+//! What may happen between any two steps of a thread.
+
+use super::*;
+
+pub const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "a release waits for a renewal that hangs",
+        why: "a standby waits with it, for as long as a request may take",
+        edits: &[Edit { file: HANDLE, old: "            self.interrupt();\n", new: "" }],
+        caught_by: Threads("guard::a_hanging_renewal_does_not_hold_up_a_release"),
+    },
+    Mutant {
+        name: "a release interrupts once only",
+        why: "the thread may have been about to send what is to be interrupted",
+        edits: &[Edit {
+            file: HANDLE,
+            old: "        while received == Err(RecvTimeoutError::Timeout) && !left().is_zero() {",
+            new: "        if received == Err(RecvTimeoutError::Timeout) && !left().is_zero() {",
+        }],
+        caught_by: Threads("guard::a_hanging_renewal_does_not_hold_up_a_release"),
+    },
+    Mutant {
+        name: "a term that nobody waits for any more is kept",
+        why: "its guard is nobody's to drop",
+        edits: &[Edit {
+            file: DEDICATED,
+            old: "            unwanted.forget();\n            let now = clock::now();\n            self.election.guard_gone(now, now);\n",
+            new: "            unwanted.forget();\n",
+        }],
+        caught_by: Threads("hand_over::a_withdrawn_campaign_leaves_nothing_behind"),
+    },
+    Mutant {
+        name: "a campaign that has been answered can still win",
+        why: "whoever was told an error leads and does not know it",
+        edits: &[Edit {
+            file: DEDICATED,
+            old: "Command::Campaign { once } if self.shared.pending.is_waiting() => self",
+            new: "Command::Campaign { once } => self",
+        }],
+        caught_by: Threads("hand_over::a_campaign_that_got_an_error_acquires_nothing"),
+    },
+    Mutant {
+        name: "a watch is stopped before its thread is told to end",
+        why: "one that begins between the two goes on for ever",
+        edits: &[Edit {
+            file: WATCHER,
+            old: "        self.wake = None;\n        self.current.lock().stop();\n",
+            new: "        self.current.lock().stop();\n        self.wake = None;\n",
+        }],
+        caught_by: Threads("watching::a_watcher_that_is_dropped_ends"),
+    },
+];

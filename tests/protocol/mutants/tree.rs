@@ -1,0 +1,157 @@
+//! A copy of the tree with all mutants in it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::{env, fs, io};
+
+use crate::check::{Checks, Program};
+use crate::compile::{Bodies, compile};
+use crate::list::{Check, Mutant};
+use crate::switch::{self, Source};
+
+/// What of the package the copy needs.
+const PARTS: [&str; 8] = ["Cargo.toml", "Cargo.lock", "README.md", "src", "tests", "examples", "benches", "docs"];
+
+/// Both are made of the library's sources, which ask at their root which mutant is active.
+const ROOTS: [(&str, &str); 2] = [
+    ("src/lib.rs", "mod mutant;\n"),
+    ("tests/threads/shuttle/lib.rs", "#[path = \"../../../src/mutant.rs\"]\nmod mutant;\n"),
+];
+
+/// Mutants by their numbers.
+pub type Mutants = BTreeMap<usize, &'static Mutant>;
+
+/// What is wrong with mutants, by their numbers.
+pub type Mistakes = BTreeMap<usize, String>;
+
+/// Files by their paths in the tree.
+type Files = BTreeMap<PathBuf, Vec<u8>>;
+
+pub struct Tree {
+    root: PathBuf,
+    target: PathBuf,
+    /// As they are in the package.
+    files: Files,
+}
+
+impl Tree {
+    pub fn new() -> Self {
+        let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| package.join("target"), PathBuf::from);
+        let mutants = package.join(target).join("mutants");
+        let mut files = Files::new();
+        for part in PARTS.iter().filter(|part| package.join(part).exists()) {
+            read(package, Path::new(part), &mut files).expect("the package can be read");
+        }
+        // It lies inside of a package, and is none of its members.
+        let manifest = files.get_mut(Path::new("Cargo.toml")).expect("a manifest");
+        if !String::from_utf8_lossy(manifest).contains("[workspace]") {
+            manifest.extend(b"\n[workspace]\n");
+        }
+        Self { root: mutants.join("tree"), target: mutants.join("target"), files }
+    }
+
+    /// Which of them are for other sources than these.
+    pub fn mistakes(&self, mutants: &Mutants) -> Mistakes {
+        let alone = |(&number, &mutant)| Some((number, self.sources(&Mutants::from([(number, mutant)])).err()?));
+        mutants.iter().filter_map(alone).collect()
+    }
+
+    /// Whether a file where the check may be has a function of that name.
+    pub fn has(&self, check: &Check) -> bool {
+        let (root, test) = match *check {
+            Check::Unit(test) => (Path::new("src"), test),
+            Check::Simulation(test) | Check::Test(_, test) | Check::Threads(test) => (Path::new("tests"), test),
+        };
+        let (module, name) = test.rsplit_once("::").unwrap_or(("", test));
+        let (module, wanted) = (PathBuf::from(module.replace("::", "/")), format!("fn {name}("));
+        self.files.iter().any(|(path, text)| {
+            let Ok(path) = path.strip_prefix(root) else { return false };
+            let is_there = root != Path::new("src") || module.starts_with(path.with_extension(""));
+            is_there && String::from_utf8_lossy(text).contains(&wanted)
+        })
+    }
+
+    /// Builds what all their checks need, with those mutants in it that can be built, and says what is wrong with the others.
+    pub fn build(&self, mutants: &Mutants) -> (Checks, Mistakes) {
+        let mut mistakes = self.mistakes(mutants);
+        let programs: BTreeSet<_> = mutants.values().map(|mutant| Program::of(&mutant.caught_by)).collect();
+        // The compiler finds more when what it found first is gone.
+        loop {
+            let mut sound = mutants.clone();
+            sound.retain(|number, _| !mistakes.contains_key(number));
+            let bodies = self.write(&sound);
+            match compile(&self.root, &self.target, &programs, &bodies) {
+                Ok(programs) => return (Checks::new(&self.root, &self.target, programs), mistakes),
+                Err(wrong) => mistakes.extend(wrong),
+            }
+        }
+    }
+
+    /// The files that the mutants edit.
+    fn sources(&self, mutants: &Mutants) -> Result<BTreeMap<&'static str, Source<'_>>, String> {
+        let mut sources = BTreeMap::new();
+        for (&number, mutant) in mutants {
+            for edit in mutant.edits {
+                if !sources.contains_key(edit.file) {
+                    sources.insert(edit.file, Source::new(self.source(edit.file)?));
+                }
+            }
+            for (file, source) in &mut sources {
+                source.add(number, mutant.edits.iter().filter(|edit| edit.file == *file))?;
+            }
+        }
+        Ok(sources)
+    }
+
+    fn source(&self, file: &str) -> Result<&str, String> {
+        let text = self.files.get(Path::new(file)).filter(|_| file.starts_with("src/"));
+        text.and_then(|text| str::from_utf8(text).ok()).ok_or_else(|| format!("{file} is no source of the library"))
+    }
+
+    /// Makes the copy what it is to be. Files that are that already stay untouched: cargo goes by when they were written.
+    fn write(&self, mutants: &Mutants) -> Bodies {
+        let mut files = self.files.clone();
+        let mut bodies = Bodies::new();
+        for (file, source) in self.sources(mutants).expect("each was tried alone") {
+            let switched = source.switched(|number, body| {
+                let path = PathBuf::from(format!("{}/{number}-{}.rs", switch::BODIES, bodies.len()));
+                let absolute = self.root.join(&path).display().to_string();
+                files.insert(path.clone(), format!("// {}\n{body}", mutants[&number].name).into_bytes());
+                bodies.insert(path, number);
+                absolute
+            });
+            files.insert(PathBuf::from(file), switched.into_bytes());
+        }
+        for (file, line) in ROOTS {
+            files.get_mut(Path::new(file)).expect("a library").extend(line.bytes());
+        }
+        files.insert(PathBuf::from(switch::MODULE), switch::module().into_bytes());
+        let mut old = Files::new();
+        if self.root.exists() {
+            read(&self.root, Path::new(""), &mut old).expect("the last copy can be read");
+        }
+        for file in old.keys().filter(|file| !files.contains_key(*file)) {
+            fs::remove_file(self.root.join(file)).expect("the last copy can be changed");
+        }
+        for (file, text) in files.iter().filter(|(file, text)| old.get(*file) != Some(text)) {
+            let path = self.root.join(file);
+            fs::create_dir_all(path.parent().expect("a directory")).expect("a place for the copy");
+            fs::write(path, text).expect("the package can be copied");
+        }
+        bodies
+    }
+}
+
+/// Reads `path`, or all below it, from `root`.
+fn read(root: &Path, path: &Path, files: &mut Files) -> io::Result<()> {
+    let full = root.join(path);
+    if !full.is_dir() {
+        files.insert(path.to_owned(), fs::read(full)?);
+        return Ok(());
+    }
+    for entry in fs::read_dir(full)? {
+        read(root, &path.join(entry?.file_name()), files)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,84 @@
+//! What has happened, for the report.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::clock::{Nanos, SECOND};
+
+#[derive(Debug, Clone)]
+pub struct Count {
+    /// Events that were carried out, without the timers that had been overtaken.
+    pub steps: u64,
+    pub candidates: u64,
+    pub requests: u64,
+    /// What watches told.
+    pub events: u64,
+    pub terms: u64,
+    /// Graceful handovers in calm faults to a candidate whose watch stood, and the slowest of them.
+    pub handovers: u64,
+    pub slowest_handover: Nanos,
+    /// The longest time from the last fault to a leader.
+    pub slowest_recovery: Nanos,
+    pub truth: Nanos,
+    faults: BTreeMap<&'static str, u64>,
+}
+
+impl Count {
+    pub const NOTHING: Count = Count {
+        steps: 0,
+        candidates: 0,
+        requests: 0,
+        events: 0,
+        terms: 0,
+        handovers: 0,
+        slowest_handover: 0,
+        slowest_recovery: 0,
+        truth: 0,
+        faults: BTreeMap::new(),
+    };
+
+    pub fn years(&self) -> f64 {
+        self.truth as f64 / SECOND as f64 / (86_400.0 * 365.25)
+    }
+
+    pub fn fault(&mut self, kind: &'static str) {
+        *self.faults.entry(kind).or_default() += 1;
+    }
+
+    pub fn add(&mut self, other: &Count) {
+        self.steps += other.steps;
+        self.candidates += other.candidates;
+        self.requests += other.requests;
+        self.events += other.events;
+        self.terms += other.terms;
+        self.handovers += other.handovers;
+        self.slowest_handover = self.slowest_handover.max(other.slowest_handover);
+        self.slowest_recovery = self.slowest_recovery.max(other.slowest_recovery);
+        self.truth += other.truth;
+        for (kind, count) in &other.faults {
+            *self.faults.entry(kind).or_default() += count;
+        }
+    }
+}
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = |nanos: Nanos| nanos as f64 / SECOND as f64;
+        let Self { steps, candidates, requests, events, terms, handovers, .. } = self;
+        writeln!(
+            f,
+            "  {steps} steps, {:.3} virtual years, {candidates} candidates, {terms} terms, {requests} requests, \
+             {events} watch events",
+            self.years()
+        )?;
+        writeln!(
+            f,
+            "  {handovers} graceful handovers to a standby whose watch stood, the slowest in {:.3} s; \
+             a leader after the last fault within {:.1} s",
+            seconds(self.slowest_handover),
+            seconds(self.slowest_recovery)
+        )?;
+        let faults: Vec<_> = self.faults.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+        write!(f, "  faults: {}", faults.join(", "))
+    }
+}

@@ -1,0 +1,280 @@
+//! What the elector's thread does with an election: carries out its steps, obeys, and hears what it tells.
+
+use leasehold::election::{Event, Operation, Request, Response, Step};
+use leasehold::{LockError, LockErrorKind};
+
+use crate::clock::{MILLI, Nanos, SECOND};
+use crate::network::Fate;
+use crate::node::{Command, Term, Wants};
+use crate::plan::{Suite, Violation};
+use crate::queue::{Sent, To, What};
+use crate::store::Call;
+use crate::trace::{self, trace};
+use crate::world::World;
+
+impl World {
+    /// What the driver does until it has to wait for something.
+    pub fn drive(&mut self, index: usize) -> Result<(), Violation> {
+        let mut waits = 0;
+        loop {
+            if self.nodes[index].in_flight.is_some() || self.nodes[index].finished {
+                return Ok(());
+            }
+            self.obey_all(index)?;
+            let node = &mut self.nodes[index];
+            self.checks.stepped(node, self.truth)?;
+            let now = node.clock.now(self.truth);
+            let was_valid = node.valid(self.truth);
+            let step = node.election.next(now);
+            let told = self.listen(index, was_valid)?;
+            let node = &mut self.nodes[index];
+            match step {
+                Step::Send(request) => return self.send(index, request),
+                Step::Wait(_) if told => {}
+                Step::Wait(until) if until <= now.local => {
+                    waits += 1;
+                    if waits > 1 {
+                        return Err(format!("{} waits for what has been", node.identity).into());
+                    }
+                }
+                Step::Wait(until) => {
+                    node.wake += 1;
+                    let (at, wake, to) = (node.clock.when(until), node.wake, (index, node.incarnation));
+                    self.queue.push(at, Some(to), What::Wake(wake));
+                    return Ok(());
+                }
+                Step::Finished => {
+                    trace!(self, "{} has finished", node.identity);
+                    node.finished = true;
+                    node.watcher = None;
+                    if node.holds_guard() {
+                        return Err(format!("{} finished beside a guard", node.identity).into());
+                    }
+                    let to = (index, node.incarnation);
+                    let after = self.random.u64(..3 * SECOND);
+                    self.queue.push(self.truth + after, Some(to), What::Restart);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    pub fn send(&mut self, index: usize, request: Request) -> Result<(), Violation> {
+        let call = match &request.operation {
+            Operation::Get(look) => Call::Get(*look),
+            Operation::Create(record) => Call::Create(record.clone()),
+            Operation::Update(base, record) => Call::Update(base.clone(), record.clone()),
+        };
+        let node = &mut self.nodes[index];
+        node.refresh();
+        if let Call::Update(base, _) = &call {
+            node.acts_by(base.version);
+        }
+        self.checks.sent(node, &request, &call, self.truth, &self.plan)?;
+        node.in_flight = Some(request.id);
+        let to = Some((index, node.incarnation));
+        let local = node.clock.local(self.truth);
+        let times_out = node.clock.when(local + request.timeout).max(self.truth + 1);
+        let cut = node.cut(self.truth);
+        let fate = Fate::draw(&mut self.random, &self.plan.odds, cut, times_out - self.truth);
+        trace!(self, "{} sends {}: {}, {fate:?}", node.identity, request.id, trace::call(&call));
+        self.count.requests += 1;
+        fate.faults.iter().for_each(|kind| self.count.fault(kind));
+        let sent = Sent { id: request.id, knowing: node.known.0, absent: node.known.1.is_none(), at: self.truth };
+        self.queue.push(times_out, to, What::TimesOut(request.id));
+        // What is under way when the faults end lands soon after.
+        let last = self.plan.heal_at + SECOND;
+        for arrival in fate.arrivals {
+            let at = (self.truth + arrival).min(last.max(self.truth + 100 * MILLI));
+            self.queue.push(at, to, What::Arrives(sent, call.clone(), fate.answers.clone()));
+        }
+        if let Some((error, delay)) = fate.error {
+            self.queue.push(self.truth + delay, to, What::Answer(sent, Response::Failed(error)));
+        }
+        Ok(())
+    }
+
+    pub fn arrives(&mut self, to: Option<To>, sent: Sent, call: Call, answers: Vec<Nanos>) -> Result<(), Violation> {
+        let result = self.store.apply(&call)?;
+        trace!(self, "the store answers {} of {to:?} with {}", sent.id, trace::result(&result));
+        for delay in answers {
+            let answer = match (&call, &result) {
+                (_, Err(kind)) => Response::Failed(LockError::new(*kind, "refused")),
+                (Call::Get(look), Ok(observed)) => Response::Read(*look, observed.clone()),
+                (_, Ok(Some(observed))) => Response::Written(observed.clone()),
+                (_, Ok(None)) => continue,
+            };
+            self.queue.push(self.truth + delay, to, What::Answer(sent, answer));
+        }
+        Ok(())
+    }
+
+    pub fn answer(&mut self, index: usize, sent: Sent, answer: Response) -> Result<(), Violation> {
+        let id = sent.id;
+        let under_way = self.nodes[index].in_flight == Some(id);
+        if !under_way && !self.plan.late_answers {
+            return Ok(());
+        }
+        if under_way {
+            // What the user said meanwhile counts before the answer.
+            self.obey_all(index)?;
+        }
+        let node = &mut self.nodes[index];
+        let shown = match &answer {
+            Response::Read(_, Some(observed)) | Response::Written(observed) => {
+                Some((observed.version, observed.record.clone()))
+            }
+            _ => None,
+        };
+        let closed = matches!(answer, Response::Written(_)) && node.known.0 > sent.knowing;
+        let mut went_back = false;
+        match &answer {
+            Response::Read(_, Some(observed)) => went_back = node.note_read(sent, observed.version, &observed.record),
+            Response::Read(_, None) if sent.knowing == node.known.0 => node.note_absence(),
+            Response::Written(observed) => node.note_written(sent, observed.version, &observed.record),
+            _ => {}
+        }
+        trace!(self, "{} hears of {id}: {}", node.identity, trace::answer(&answer));
+        let was_valid = node.valid(self.truth);
+        let now = node.clock.local(self.truth);
+        node.election.on_response(now, id, answer);
+        self.listen(index, was_valid)?;
+        let node = &mut self.nodes[index];
+        if went_back && node.valid(self.truth) {
+            return Err(format!("{} leads on although the store went back", node.identity).into());
+        }
+        // An answer to a closed write is ignored, and so may a late one be: the next renewal finds out.
+        if let Some((version, record)) = shown.filter(|_| under_way && !closed) {
+            self.checks.one_object(node, version, &record.uid, self.truth)?;
+        }
+        if under_way {
+            node.in_flight = None;
+        }
+        self.drive(index)
+    }
+
+    pub fn give_up(&mut self, index: usize, id: u64, kind: LockErrorKind) -> Result<(), Violation> {
+        self.answer(
+            index,
+            Sent { id, knowing: 0, absent: false, at: 0 },
+            Response::Failed(LockError::new(kind, "no answer")),
+        )
+    }
+
+    /// A command from another thread, obeyed between requests.
+    pub fn tell(&mut self, index: usize, command: Command) -> Result<(), Violation> {
+        self.nodes[index].commands.push_back(command);
+        self.drive(index)
+    }
+
+    pub fn obey_all(&mut self, index: usize) -> Result<(), Violation> {
+        while let Some(command) = self.nodes[index].commands.pop_front() {
+            let node = &mut self.nodes[index];
+            trace!(self, "{} obeys {command:?}", node.identity);
+            let was_valid = node.valid(self.truth);
+            let now = node.clock.local(self.truth);
+            let mut shown = None;
+            match command {
+                Command::Campaign(wants) => node.election.campaign(wants == Wants::Round),
+                Command::Withdraw => node.election.withdraw(),
+                Command::StepDown => node.election.step_down(now),
+                Command::GuardGone { at } => {
+                    node.release_by = self
+                        .plan
+                        .steady_network
+                        .then(|| self.truth + node.settings.release_timeout.as_nanos() as Nanos + SECOND / 2);
+                    node.election.guard_gone(now, at);
+                }
+                Command::Close => node.election.close(),
+                Command::WatchOpened { from_scratch } => node.election.watch_opened(now, from_scratch),
+                Command::WatchLost => node.election.watch_lost(now),
+                Command::Heard { received_at, event, former_since } => {
+                    node.heard_in_second();
+                    // Of a restore that it has not found out about it cannot know.
+                    let knows_since = node.doubts_since;
+                    node.hears_of_former = former_since.is_some_and(|since| knows_since.is_some_and(|at| at >= since));
+                    shown = node.note_event(&event);
+                    node.election.on_watch_event(now, received_at, event);
+                }
+            }
+            self.listen(index, was_valid)?;
+            self.nodes[index].hears_of_former = false;
+            if let Some((version, uid)) = shown {
+                self.checks.one_object(&self.nodes[index], version, &uid, self.truth)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether nobody else can have written a record with the node's identity.
+    fn knows_its_writes(&self, index: usize) -> bool {
+        match self.plan.suite {
+            Suite::Promise | Suite::RunawayClocks => true,
+            // Also those that land again, or late, when what stood there was deleted.
+            Suite::Operator => !self.plan.uid_blind && !self.store.is_forged(&self.nodes[index].identity),
+            Suite::SharedIdentity | Suite::Restored => false,
+        }
+    }
+
+    /// Hears what the election has to tell. True if there was anything.
+    pub fn listen(&mut self, index: usize, was_valid: bool) -> Result<bool, Violation> {
+        let mut told = false;
+        let knows_its_writes = self.knows_its_writes(index);
+        while let Some(event) = self.nodes[index].election.event() {
+            told = true;
+            let node = &mut self.nodes[index];
+            trace!(self, "{} tells {event:?}", node.identity);
+            match event {
+                Event::TermEnded(_) | Event::Leader(_) if node.hears_of_former => {
+                    return Err(format!("{} believes a server of a former life: {event:?}", node.identity).into());
+                }
+                Event::Elected { deadline, fencing_token } => {
+                    if node.term.as_ref().is_some_and(|term| term.guard_held || term.lost.is_none()) {
+                        return Err(format!("{} elected during a term", node.identity).into());
+                    }
+                    self.checks.elected(node, fencing_token, &self.plan, &self.store)?;
+                    self.count.terms += 1;
+                    self.note_handover();
+                    let node = &mut self.nodes[index];
+                    node.acts_by(fencing_token);
+                    let wanted = node.wants.take().is_some();
+                    node.term = Some(Term {
+                        serial: self.count.terms,
+                        deadline,
+                        token: fencing_token,
+                        uid: node.known_uid().cloned(),
+                        valid_until: 0,
+                        over: false,
+                        lost: None,
+                        stepped_down: false,
+                        guard_held: wanted,
+                        astray_since: None,
+                    });
+                    node.refresh();
+                    if !node.valid(self.truth) {
+                        return Err(format!("{} elected to a term that has run out", node.identity).into());
+                    }
+                    if !wanted {
+                        let now = node.clock.local(self.truth);
+                        node.election.guard_gone(now, now);
+                    }
+                }
+                Event::TermEnded(reason) => {
+                    self.checks.lost(node, &reason, was_valid, &self.plan, &self.store)?;
+                    if let Some(term) = &mut node.term {
+                        term.lost = Some(reason);
+                    }
+                }
+                Event::RoundOver => node.wants = None,
+                Event::IdentityConflict if knows_its_writes => {
+                    return Err(format!("{} does not know its own writes", node.identity).into());
+                }
+                Event::Released => node.release_by = None,
+                Event::WatchStale => self.restart_watch(index),
+                Event::IdentityConflict | Event::Predecessor | Event::Leader(_) => {}
+            }
+        }
+        self.nodes[index].refresh();
+        Ok(told)
+    }
+}

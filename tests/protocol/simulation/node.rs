@@ -1,0 +1,217 @@
+//! One process: an election, the driver's part of it, and a user who holds the guard.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use leasehold::clock::Moment;
+use leasehold::election::Election;
+use leasehold::election::deadline::Deadline;
+use leasehold::{LeaderElectionRecord, Settings, StopReason, WatchEvent};
+
+use crate::clock::{Nanos, NodeClock};
+use crate::network::Cut;
+use crate::queue::Sent;
+use crate::stream::Watcher;
+
+pub struct Node {
+    pub identity: String,
+    pub settings: Settings,
+    pub clock: NodeClock,
+    pub election: Election,
+    /// Counts the processes that this node has been.
+    pub incarnation: u32,
+    pub alive: bool,
+    pub finished: bool,
+    pub closing: bool,
+    pub paused_until: Option<Nanos>,
+    pub cut: Option<(Cut, Nanos)>,
+    pub in_flight: Option<u64>,
+    /// What the user said, and what the watch told, while a request was under way, in order.
+    pub commands: VecDeque<Command>,
+    pub wake: u64,
+    /// The driver's second thread; `None` where the lock cannot watch.
+    pub watcher: Option<Watcher>,
+    /// What the user waits for.
+    pub wants: Option<Wants>,
+    pub term: Option<Term>,
+    /// The newest version that an answer or an event brought, and the record at it.
+    pub known: (u64, Option<LeaderElectionRecord>),
+    /// What events brought that a read may have to bear out: the election knows it, or does not believe it.
+    pub hinted: Vec<(u64, Option<LeaderElectionRecord>)>,
+    /// The object that was there before it was found to be gone.
+    pub gone: Option<String>,
+    /// When the read was sent by which it found that the store went back.
+    pub doubts_since: Option<Nanos>,
+    /// And what that read showed.
+    pub restored: Option<LeaderElectionRecord>,
+    /// It hears of what was before that, from a server that was not restarted.
+    pub hears_of_former: bool,
+    pub steps_in_second: (Nanos, u32),
+    /// By when, on a network without faults, the record of a term that is over must not be ours any more.
+    pub release_by: Option<Nanos>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wants {
+    Term,
+    Round,
+}
+
+#[derive(Debug)]
+pub enum Command {
+    Campaign(Wants),
+    Withdraw,
+    StepDown,
+    GuardGone { at: Moment },
+    Close,
+    Heard { received_at: Moment, event: WatchEvent, former_since: Option<Nanos> },
+    WatchOpened { from_scratch: bool },
+    WatchLost,
+}
+
+/// A term as the world sees it.
+pub struct Term {
+    pub serial: u64,
+    pub deadline: Arc<Deadline>,
+    pub token: u64,
+    pub uid: Option<String>,
+    /// The true instant at which it runs out by the node's own clock; zero once it is over.
+    pub valid_until: Nanos,
+    /// It was seen invalid, by all-knowing eyes if by no others.
+    pub over: bool,
+    pub lost: Option<StopReason>,
+    pub stepped_down: bool,
+    pub guard_held: bool,
+    /// Since when, in a store that was restored, the record is not this node's.
+    pub astray_since: Option<Nanos>,
+}
+
+impl Node {
+    pub fn valid(&self, truth: Nanos) -> bool {
+        self.alive && self.term.as_ref().is_some_and(|term| truth < term.valid_until)
+    }
+
+    pub fn holds_guard(&self) -> bool {
+        self.term.as_ref().is_some_and(|term| term.guard_held)
+    }
+
+    /// Reads the deadline without latching it: at the beginning of time nothing has run out that was not ended.
+    pub fn refresh(&mut self) {
+        let beginning = Moment::from_nanos(2);
+        if let Some(term) = &mut self.term {
+            let remaining = term.deadline.remaining(beginning);
+            term.valid_until = if remaining.is_zero() { 0 } else { self.clock.when(beginning + remaining) };
+        }
+    }
+
+    /// The object that is known to be there.
+    pub fn known_uid(&self) -> Option<&String> {
+        self.known.1.as_ref()?.uid.as_ref()
+    }
+
+    /// Notes what was shown, if it is news.
+    pub fn note(&mut self, version: u64, record: Option<&LeaderElectionRecord>) -> bool {
+        let news = version > self.known.0 && !record.is_some_and(|record| self.is_gone(record));
+        if news {
+            self.learn(version, record);
+        }
+        news
+    }
+
+    fn learn(&mut self, version: u64, record: Option<&LeaderElectionRecord>) {
+        if record.is_none() {
+            self.gone = self.known_uid().cloned().or(self.gone.take());
+        }
+        self.known = (version, record.cloned());
+        self.hinted.retain(|(hinted, _)| *hinted > version);
+    }
+
+    /// Notes what a write has left. What was sent when less was known may be closed, and its answer ignored.
+    pub fn note_written(&mut self, sent: Sent, version: u64, record: &LeaderElectionRecord) {
+        match version > self.known.0 && self.known.0 > sent.knowing {
+            true => self.hinted.push((version, Some(record.clone()))),
+            false => drop(self.note(version, Some(record))),
+        }
+    }
+
+    /// A read found nothing at the version that was known.
+    pub fn note_absence(&mut self) {
+        self.learn(self.known.0, None);
+    }
+
+    /// A read has proved that the store went back: what was known before counts for nothing.
+    fn start_over(&mut self, sent_at: Nanos, version: u64, record: &LeaderElectionRecord) {
+        self.known = (version, Some(record.clone()));
+        self.hinted.clear();
+        self.gone = None;
+        self.doubts_since = Some(sent_at);
+        self.restored = Some(record.clone());
+    }
+
+    /// The election acts by this version: if it was hinted at, it is known.
+    pub fn acts_by(&mut self, version: u64) {
+        let hint = self.hinted.iter().rfind(|(hinted, _)| *hinted == version).cloned();
+        if let Some((version, record)) = hint {
+            self.learn(version, record.as_ref());
+        }
+    }
+
+    /// Whether it is the object that is known to be gone.
+    fn is_gone(&self, record: &LeaderElectionRecord) -> bool {
+        self.known.1.is_none() && record.uid.is_some() && record.uid == self.gone
+    }
+
+    /// Notes what a read shows, and whether it shows that the store went back.
+    pub fn note_read(&mut self, sent: Sent, version: u64, record: &LeaderElectionRecord) -> bool {
+        if self.proves_restored(sent, version, record) {
+            self.start_over(sent.at, version, record);
+            return true;
+        }
+        if self.is_another(version, record) {
+            // It shows that to whoever does not believe what was hinted at since.
+            self.hinted.push((version, Some(record.clone())));
+        } else {
+            self.note(version, Some(record));
+        }
+        false
+    }
+
+    /// Whether a read shows that the store went back: by a version below one that was known when it was sent, by anything
+    /// at one after which nothing was there then, by an object that was gone then, or by another record than the one that
+    /// is known to have its version, for no two writes have the same, whichever of them was heard of first.
+    fn proves_restored(&self, sent: Sent, version: u64, record: &LeaderElectionRecord) -> bool {
+        let was_gone = sent.knowing == self.known.0 && self.is_gone(record);
+        version < sent.knowing
+            || (sent.absent && (version == sent.knowing || was_gone))
+            || (self.is_another(version, record) && self.hinted.is_empty())
+    }
+
+    fn is_another(&self, version: u64, record: &LeaderElectionRecord) -> bool {
+        version == self.known.0 && self.known.1.as_ref().is_some_and(|known| known != record)
+    }
+
+    /// What an event shows, if that is news.
+    pub fn note_event(&mut self, event: &WatchEvent) -> Option<(u64, Option<String>)> {
+        let (version, record) = match event {
+            WatchEvent::Changed(observed) => (observed.version, Some(&observed.record)),
+            WatchEvent::Deleted { version } => (*version, None),
+            _ => return None,
+        };
+        if self.doubts_since.is_some() || record.is_some_and(|record| self.is_gone(record)) {
+            if version > self.known.0 {
+                self.hinted.push((version, record.cloned()));
+            }
+            return None;
+        }
+        self.note(version, record).then(|| (version, self.known_uid().cloned()))
+    }
+
+    /// What is heard costs a step, however much is.
+    pub fn heard_in_second(&mut self) {
+        self.steps_in_second.1 = self.steps_in_second.1.saturating_sub(1);
+    }
+
+    pub fn cut(&self, truth: Nanos) -> Option<Cut> {
+        self.cut.filter(|(_, until)| truth < *until).map(|(cut, _)| cut)
+    }
+}

@@ -1,0 +1,293 @@
+//! One linearizable store that behaves as an API server was seen to.
+
+use std::collections::BTreeSet;
+
+use leasehold::election::ReadContext;
+use leasehold::{LeaderElectionRecord, LockErrorKind, Observed, Opaque, WatchEvent};
+
+use crate::clock::Nanos;
+use crate::plan::Violation;
+
+/// What a request asks of the store.
+#[derive(Debug, Clone)]
+pub enum Call {
+    Get(ReadContext),
+    Create(LeaderElectionRecord),
+    Update(Observed, LeaderElectionRecord),
+}
+
+/// Which acquisition stood in the store from `since` on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holding {
+    pub since: u64,
+    pub uid: Option<String>,
+    pub holder: Option<String>,
+    pub acquired: Option<String>,
+}
+
+/// What a watch tells of: the object as it stood from `version` on, if it was not deleted then.
+#[derive(Debug, Clone)]
+pub struct Change {
+    pub version: u64,
+    /// When it was made.
+    pub at: Nanos,
+    object: Option<Observed>,
+}
+
+/// What an API server that was not restarted with its store goes on showing: what was before.
+#[derive(Debug, Clone)]
+pub struct Former {
+    pub changes: Vec<Change>,
+    compacted: u64,
+    /// When the store went back.
+    pub since: Nanos,
+}
+
+/// A state that the store may be restored to.
+#[derive(Debug)]
+struct Backup {
+    version: u64,
+    object: Option<Observed>,
+    changes: usize,
+    holdings: usize,
+}
+
+#[derive(Debug, Default)]
+pub struct Store {
+    /// The true time.
+    pub now: Nanos,
+    version: u64,
+    uids: u64,
+    object: Option<Observed>,
+    pub changes: Vec<Change>,
+    /// Up to this version it is forgotten what changed.
+    compacted: u64,
+    /// Every change of holder or acquisition, for the checks.
+    pub history: Vec<Holding>,
+    /// The histories that ended when the store was restored to an older state.
+    undone: Vec<Vec<Holding>>,
+    /// And what changed in them.
+    undone_changes: Vec<Change>,
+    backups: Vec<Backup>,
+    /// Whether updates come without a uid, as from a lock that forgot it.
+    uid_blind: bool,
+    /// In whose records somebody else has meddled.
+    forged: BTreeSet<String>,
+}
+
+impl Store {
+    pub fn new(uid_blind: bool) -> Self {
+        Self { uid_blind, ..Self::default() }
+    }
+
+    pub fn apply(&mut self, call: &Call) -> Result<Result<Option<Observed>, LockErrorKind>, Violation> {
+        Ok(match call {
+            Call::Get(_) => Ok(self.object.clone()),
+            Call::Create(_) if self.object.is_some() => Err(LockErrorKind::AlreadyExists),
+            Call::Create(record) => Ok(Some(self.create(record.clone()))),
+            Call::Update(base, record) => match &self.object {
+                None if self.uid_blind => Ok(Some(self.create(record.clone()))),
+                None => Err(LockErrorKind::Conflict),
+                Some(standing) if standing.version != base.version => Err(LockErrorKind::Conflict),
+                Some(standing) if standing.record.uid != base.record.uid => Err(LockErrorKind::Conflict),
+                Some(_) => {
+                    must_move(&base.record, record)?;
+                    Ok(Some(self.put(record.clone())))
+                }
+            },
+        })
+    }
+
+    /// Something else is written to the store, which has one counter for all.
+    pub fn unrelated(&mut self, writes: u64) {
+        self.version += writes;
+    }
+
+    /// Somebody edits a label.
+    pub fn label(&mut self) {
+        if let Some(record) = self.record().cloned() {
+            self.put(record);
+        }
+    }
+
+    pub fn delete(&mut self) {
+        if self.object.take().is_some() {
+            self.version += 1;
+            self.changes.push(Change { version: self.version, at: self.now, object: None });
+            self.note();
+        }
+    }
+
+    pub fn edit(&mut self, edit: impl FnOnce(&mut LeaderElectionRecord)) {
+        if let Some(mut record) = self.record().cloned() {
+            edit(&mut record);
+            self.forged.extend(record.holder().map(str::to_owned));
+            self.put(record);
+        }
+    }
+
+    /// Whether somebody else wrote a record with this identity.
+    pub fn is_forged(&self, identity: &str) -> bool {
+        self.forged.contains(identity)
+    }
+
+    pub fn record(&self) -> Option<&LeaderElectionRecord> {
+        self.object.as_ref().map(|object| &object.record)
+    }
+
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Which acquisition stood at `version`.
+    pub fn holding_at(&self, version: u64) -> Option<&Holding> {
+        holding_at(&self.history, version)
+    }
+
+    /// Whether `identity` held the lease at `version`, be it before the store was restored.
+    pub fn ever_held(&self, version: u64, identity: &str) -> bool {
+        self.undone
+            .iter()
+            .chain([&self.history])
+            .filter_map(|history| holding_at(history, version))
+            .any(|holding| holding.holder.as_deref() == Some(identity))
+    }
+
+    // ---- watches ----
+
+    /// How many changes were made up to `version`; `None` if that is forgotten.
+    pub fn changes_until(&self, version: u64) -> Option<usize> {
+        changes_until(&self.changes, self.compacted, version)
+    }
+
+    /// How many changes a server has that lags behind by `lag`.
+    pub fn changes_seen(&self, lag: Nanos) -> usize {
+        self.changes.partition_point(|change| change.at + lag <= self.now)
+    }
+
+    /// Whether this stands in this life of the store, or stood in one of those that ended since a server was left behind.
+    pub fn has_had(&self, observed: &Observed, since: Nanos) -> bool {
+        let undone = self.undone_changes.iter().filter(|change| change.at >= since);
+        self.changes.iter().chain(undone).any(|change| {
+            change.version == observed.version
+                && change.object.as_ref().is_some_and(|object| object.record == observed.record)
+        })
+    }
+
+    /// What stood there after the first `changes` changes.
+    pub fn object_after(&self, changes: usize) -> Option<&Observed> {
+        object_after(&self.changes, changes)
+    }
+
+    /// All that a server has that goes on showing what is now.
+    pub fn former(&self) -> Former {
+        Former { changes: self.changes.clone(), compacted: self.compacted, since: self.now }
+    }
+
+    /// Forgets what changed until now.
+    pub fn compact(&mut self) {
+        self.compacted = self.version;
+    }
+
+    // ---- disaster ----
+
+    pub fn back_up(&mut self) {
+        self.backups.push(Backup {
+            version: self.version,
+            object: self.object.clone(),
+            changes: self.changes.len(),
+            holdings: self.history.len(),
+        });
+    }
+
+    /// Goes back to one of the older states. Its versions will be used again.
+    pub fn restore(&mut self, random: &mut fastrand::Rng) {
+        if self.backups.is_empty() {
+            return;
+        }
+        let index = random.usize(..self.backups.len());
+        self.backups.truncate(index + 1);
+        let Backup { version, object, changes, holdings } = &self.backups[index];
+        self.version = *version;
+        self.object = object.clone();
+        self.undone_changes.extend(self.changes.drain(*changes..));
+        self.compacted = self.compacted.min(*version);
+        self.undone.push(self.history.clone());
+        self.history.truncate(*holdings);
+    }
+
+    // ---- writing ----
+
+    fn create(&mut self, record: LeaderElectionRecord) -> Observed {
+        self.uids += 1;
+        let uid = Some(format!("uid-{}", self.uids));
+        self.put(LeaderElectionRecord { uid, ..record })
+    }
+
+    fn put(&mut self, record: LeaderElectionRecord) -> Observed {
+        self.version += 1;
+        let observed = Observed::new(record, self.version, Opaque::none());
+        self.object = Some(observed.clone());
+        self.changes.push(Change { version: self.version, at: self.now, object: self.object.clone() });
+        self.note();
+        observed
+    }
+
+    fn note(&mut self) {
+        let record = self.record();
+        let uid = record.and_then(|record| record.uid.as_deref());
+        let holder = record.and_then(LeaderElectionRecord::holder);
+        let acquired = record.and_then(|record| record.acquire_time.as_ref()).map(|time| time.as_str());
+        let stands = self.history.last().is_some_and(|last| {
+            last.uid.as_deref() == uid && last.holder.as_deref() == holder && last.acquired.as_deref() == acquired
+        });
+        if !stands {
+            let (uid, holder, acquired) = (uid.map(Into::into), holder.map(Into::into), acquired.map(Into::into));
+            self.history.push(Holding { since: self.version, uid, holder, acquired });
+        }
+    }
+}
+
+impl Former {
+    pub fn changes_until(&self, version: u64) -> Option<usize> {
+        changes_until(&self.changes, self.compacted, version)
+    }
+
+    pub fn object(&self) -> Option<&Observed> {
+        object_after(&self.changes, self.changes.len())
+    }
+}
+
+fn changes_until(changes: &[Change], compacted: u64, version: u64) -> Option<usize> {
+    (version >= compacted).then(|| changes.partition_point(|change| change.version <= version))
+}
+
+fn object_after(changes: &[Change], count: usize) -> Option<&Observed> {
+    changes[..count].last().and_then(|change| change.object.as_ref())
+}
+
+impl Change {
+    pub fn event(&self) -> WatchEvent {
+        match &self.object {
+            Some(observed) => WatchEvent::Changed(observed.clone()),
+            None => WatchEvent::Deleted { version: self.version },
+        }
+    }
+}
+
+fn holding_at(history: &[Holding], version: u64) -> Option<&Holding> {
+    let after = history.partition_point(|holding| holding.since <= version);
+    after.checked_sub(1).map(|index| &history[index])
+}
+
+/// Whoever compares two records must see that somebody wrote between them, and how often the lease changed hands.
+fn must_move(before: &LeaderElectionRecord, after: &LeaderElectionRecord) -> Result<(), Violation> {
+    if before.renew_time == after.renew_time && before.acquire_time == after.acquire_time {
+        return Err(format!("a write left renewTime standing still: {after:?}").into());
+    }
+    let steps = after.lease_transitions.unwrap_or(0) - before.lease_transitions.unwrap_or(0);
+    if steps != i32::from(before.acquire_time != after.acquire_time) {
+        return Err(format!("leaseTransitions went from {before:?} to {after:?}").into());
+    }
+    Ok(())
+}

@@ -1,0 +1,418 @@
+//! Watches: what the driver's second thread does, and what the server and the network make of it.
+
+use std::time::Duration;
+
+use leasehold::{LockErrorKind, WatchEvent};
+
+use crate::clock::{MILLI, Nanos, SECOND};
+use crate::network::Cut;
+use crate::node::{Command, Node};
+use crate::plan::{Odds, Violation};
+use crate::queue::What;
+use crate::server::Server;
+use crate::trace::trace;
+use crate::world::World;
+
+/// As the driver has them.
+const OPENING: Nanos = 10 * SECOND;
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const REFUSED: Duration = Duration::from_secs(300);
+
+/// What happens to a watch, as its thread sees it.
+pub enum Turn {
+    Begin,
+    Opened { from_scratch: bool },
+    Tell(WatchEvent),
+    Ended(Option<LockErrorKind>),
+}
+
+/// The thread that keeps a watch open, one stream after the other.
+pub struct Watcher {
+    /// Tells its present stream from those before it.
+    serial: u64,
+    state: State,
+    /// Whether the server lets it watch.
+    right: bool,
+    /// Where the next stream begins.
+    after: Option<u64>,
+    failures: u32,
+    began: Nanos,
+    /// Whether the present stream has told anything.
+    told: bool,
+}
+
+enum State {
+    Pausing,
+    /// It has asked, and was not accepted.
+    Asking,
+    Streaming(Stream),
+}
+
+/// A stream as the server sees it.
+struct Stream {
+    /// Of which server it is.
+    server: usize,
+    /// How many of the store's changes were told, or skipped.
+    changes: usize,
+    /// It begins behind this version, which may be one that is yet to come.
+    from: u64,
+    mood: Mood,
+    /// Whether it tells of another life of the store.
+    of_former: bool,
+    /// It has told of a record that stood in this life, too, at the same version, and not when the restore was found: a doubled
+    /// write, or a second restore. Nobody can tell the two lives apart then.
+    agrees: bool,
+    opened: bool,
+    /// Nothing comes sooner than what was told before it.
+    last: Nanos,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mood {
+    Prompt,
+    Late,
+    /// The connection is dead, and neither end knows.
+    Stalled,
+}
+
+impl Watcher {
+    pub fn new(right: bool) -> Self {
+        Self { serial: 0, state: State::Pausing, right, after: None, failures: 0, began: 0, told: false }
+    }
+
+    pub fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    /// How long until the next stream; the counterpart of the runtime's `Watching`.
+    fn pause(&mut self, ended: Option<LockErrorKind>, lasted: Duration, retry: Duration) -> Duration {
+        let given_up = ended == Some(LockErrorKind::Interrupted);
+        if self.told && lasted > if given_up { LONGEST_PAUSE } else { retry } {
+            self.failures = 0;
+        }
+        match ended {
+            None if lasted > retry => {
+                self.failures = 0;
+                Duration::ZERO
+            }
+            Some(LockErrorKind::Expired | LockErrorKind::Interrupted) => {
+                if ended == Some(LockErrorKind::Expired) {
+                    self.after = None;
+                }
+                if self.failures > 0 {
+                    return self.back_off(retry);
+                }
+                self.failures = 1;
+                Duration::ZERO
+            }
+            Some(LockErrorKind::Forbidden) => REFUSED,
+            _ => self.back_off(retry),
+        }
+    }
+
+    fn back_off(&mut self, retry: Duration) -> Duration {
+        self.failures += 1;
+        retry.saturating_mul(1 << (self.failures - 1).min(10)).min(LONGEST_PAUSE).max(retry)
+    }
+}
+
+impl Node {
+    /// Whether every change is told soon.
+    pub fn hears_promptly(&self, truth: Nanos, version: u64) -> bool {
+        match self.watcher.as_ref().map(|watcher| &watcher.state) {
+            Some(State::Streaming(stream)) => {
+                let is_good = stream.mood == Mood::Prompt && stream.opened && !stream.of_former;
+                is_good && stream.from <= version && stream.last <= truth
+            }
+            _ => false,
+        }
+    }
+}
+
+impl World {
+    pub fn watch(&mut self, index: usize, serial: u64, turn: Turn) -> Result<(), Violation> {
+        let truth = self.truth;
+        let node = &mut self.nodes[index];
+        let Some(watcher) = node.watcher.as_mut().filter(|watcher| watcher.serial == serial) else { return Ok(()) };
+        match turn {
+            Turn::Begin => self.begin_watch(index),
+            Turn::Opened { from_scratch } => {
+                if let State::Streaming(stream) = &mut watcher.state {
+                    stream.opened = true;
+                }
+                self.tell(index, Command::WatchOpened { from_scratch })
+            }
+            Turn::Tell(event) => {
+                let version = match &event {
+                    WatchEvent::Changed(observed) => observed.version,
+                    WatchEvent::Deleted { version } | WatchEvent::Bookmark { version } => *version,
+                    _ => 0,
+                };
+                watcher.after = watcher.after.max(Some(version));
+                watcher.told = true;
+                self.count.events += 1;
+                let received_at = node.clock.local(truth);
+                // What others did does not wait for long behind a request.
+                let is_of_others = match &event {
+                    WatchEvent::Changed(observed) => observed.record.holder() != Some(&node.identity),
+                    WatchEvent::Deleted { .. } => true,
+                    _ => false,
+                };
+                if let Some(id) = node.in_flight.filter(|_| is_of_others) {
+                    let to = (index, node.incarnation);
+                    let timeout = node.election.interrupt_after().news.as_nanos() as Nanos;
+                    self.queue.push(truth + timeout, Some(to), What::Interrupt(id));
+                }
+                let Node { watcher, restored, .. } = &mut self.nodes[index];
+                let former_since = match watcher {
+                    Some(Watcher { state: State::Streaming(stream), .. }) if stream.of_former => {
+                        let since = self.servers[stream.server].former.as_ref().map(|former| former.since);
+                        stream.agrees |= match &event {
+                            WatchEvent::Changed(observed) if restored.as_ref() != Some(&observed.record) => {
+                                since.is_some_and(|since| self.store.has_had(observed, since))
+                            }
+                            _ => false,
+                        };
+                        since.filter(|_| !stream.agrees)
+                    }
+                    _ => None,
+                };
+                self.tell(index, Command::Heard { received_at, event, former_since })
+            }
+            Turn::Ended(kind) => {
+                watcher.serial += 1;
+                watcher.state = State::Pausing;
+                let retry = node.settings.retry_period;
+                let lasted = Duration::from_nanos(truth - watcher.began);
+                let pause = watcher.pause(kind, lasted, retry).mul_f64(1.0 + 0.2 * self.random.f64());
+                let serial = watcher.serial;
+                let to = (index, node.incarnation);
+                trace!(self, "{}'s watch ends: {kind:?}, pause {pause:?}", node.identity);
+                self.queue.push(truth + pause.as_nanos() as Nanos, Some(to), What::Watch(serial, Turn::Begin));
+                self.tell(index, Command::WatchLost)
+            }
+        }
+    }
+
+    /// Asks for a stream. What becomes of it is decided here: the thread learns of it turn by turn.
+    fn begin_watch(&mut self, index: usize) -> Result<(), Violation> {
+        let truth = self.truth;
+        let odds = self.plan.odds.clone();
+        let random = &mut self.random;
+        let mut happens = |odds: u32| odds > 0 && random.u32(..1000) < odds;
+        let (refused, stalled, late, stale) = (
+            happens(odds.watch_refused),
+            happens(odds.watch_stalled),
+            happens(odds.watch_late),
+            happens(odds.watch_stale),
+        );
+        let delay = random.u64(MILLI..30 * MILLI);
+        let back = if stale { random.usize(1..8) } else { 0 };
+        let of = random.usize(..self.servers.len());
+        let server = &self.servers[of];
+        let seen = self.store.changes_seen(server.lag);
+        let node = &mut self.nodes[index];
+        let (to, cut) = ((index, node.incarnation), node.cut(truth));
+        let Some(watcher) = &mut node.watcher else { return Ok(()) };
+        watcher.began = truth;
+        watcher.told = false;
+        watcher.state = State::Asking;
+        let serial = watcher.serial;
+        // It cannot begin with what the server has not come to yet.
+        let begins = match (watcher.after, &server.former) {
+            (Some(after), Some(former)) => former.changes_until(after),
+            (Some(after), None) => self.store.changes_until(after).map(|changes| changes.min(seen)),
+            (None, Some(former)) => Some(former.changes.len()),
+            (None, None) => Some(seen),
+        };
+        let failure = match (cut, begins) {
+            (Some(Cut::Refused), _) => Some((0, LockErrorKind::Unavailable)),
+            (Some(_), _) => Some((OPENING, LockErrorKind::Timeout)),
+            _ if !watcher.right => Some((delay, LockErrorKind::Forbidden)),
+            _ if refused => Some((delay, LockErrorKind::Unavailable)),
+            (_, None) => Some((delay, LockErrorKind::Expired)),
+            _ => None,
+        };
+        if let Some((delay, kind)) = failure {
+            self.count.fault("watches refused");
+            self.queue.push(truth + delay, Some(to), What::Watch(serial, Turn::Ended(Some(kind))));
+            return Ok(());
+        }
+        let from_scratch = watcher.after.is_none();
+        let changes = begins.unwrap_or_default().saturating_sub(back);
+        let from = if stale { 0 } else { watcher.after.unwrap_or_default() };
+        let mood = match (stalled, late) {
+            (true, _) => Mood::Stalled,
+            (_, true) => Mood::Late,
+            _ => Mood::Prompt,
+        };
+        for (happened, kind) in [(stalled, "watches stalled"), (late, "watches late"), (stale, "watches stale")] {
+            if happened {
+                self.count.fault(kind);
+            }
+        }
+        trace!(self, "{}'s watch begins after {:?}: {mood:?}, {back} changes back", node.identity, watcher.after);
+        let of_former = server.former.is_some();
+        let last = truth + delay;
+        watcher.state =
+            State::Streaming(Stream { server: of, changes, from, mood, of_former, agrees: false, opened: false, last });
+        self.queue.push(truth + delay, Some(to), What::Watch(serial, Turn::Opened { from_scratch }));
+        let standing = match &self.servers[of].former {
+            Some(former) => former.object(),
+            None => self.store.object_after(changes),
+        };
+        if from_scratch && let Some(standing) = standing {
+            // What is there, as an event of its own.
+            let event = WatchEvent::Changed(standing.clone());
+            self.stream(index, truth, Turn::Tell(event));
+        }
+        match &self.servers[of].former {
+            // All that it will ever tell.
+            Some(former) if !from_scratch => {
+                let events: Vec<_> = former.changes[changes..]
+                    .iter()
+                    .filter(|change| change.version > from)
+                    .map(|change| change.event())
+                    .collect();
+                events.into_iter().for_each(|event| self.stream(index, truth, Turn::Tell(event)));
+            }
+            Some(_) => {}
+            None => self.pump(index),
+        }
+        Ok(())
+    }
+
+    /// Gives up the present stream for one that begins from scratch.
+    pub fn restart_watch(&mut self, index: usize) {
+        let after = self.random.u64(..5 * MILLI);
+        let node = &mut self.nodes[index];
+        let to = (index, node.incarnation);
+        let Some(watcher) = &mut node.watcher else { return };
+        watcher.after = None;
+        watcher.serial += 1;
+        let turn = match watcher.state {
+            State::Pausing => Turn::Begin,
+            _ => Turn::Ended(Some(LockErrorKind::Interrupted)),
+        };
+        watcher.state = State::Asking;
+        self.queue.push(self.truth + after, Some(to), What::Watch(watcher.serial, turn));
+    }
+
+    /// Sends on every stream what has changed in the store.
+    pub fn pump_all(&mut self) {
+        if self.pumped != (self.store.version(), self.store.changes.len()) {
+            self.pumped = (self.store.version(), self.store.changes.len());
+            for index in 0..self.nodes.len() {
+                self.pump(index);
+            }
+        }
+    }
+
+    fn pump(&mut self, index: usize) {
+        let Some(Watcher { state: State::Streaming(stream), .. }) = &mut self.nodes[index].watcher else { return };
+        let Server { lag, former: None } = self.servers[stream.server] else { return };
+        let (told, from) = (stream.changes.min(self.store.changes.len()), stream.from);
+        stream.changes = self.store.changes.len();
+        for change in told..self.store.changes.len() {
+            let change = &self.store.changes[change];
+            if change.version > from {
+                let (seen_at, event) = (change.at + lag, change.event());
+                self.stream(index, seen_at, Turn::Tell(event));
+            }
+        }
+    }
+
+    /// Puts something that its server comes to know at `seen_at` on the node's stream, behind what is on it.
+    fn stream(&mut self, index: usize, seen_at: Nanos, turn: Turn) {
+        let node = &mut self.nodes[index];
+        let to = (index, node.incarnation);
+        let cut = node.cut(self.truth);
+        let lease = node.settings.lease_duration.as_nanos() as Nanos;
+        let Some(Watcher { state: State::Streaming(stream), serial, .. }) = &mut node.watcher else { return };
+        match cut {
+            Some(Cut::Requests | Cut::Answers) => stream.mood = Mood::Stalled,
+            _ if !node.alive => return,
+            _ => {}
+        }
+        let delay = match stream.mood {
+            Mood::Stalled => return,
+            Mood::Late => self.random.u64(..2 * lease),
+            Mood::Prompt => self.random.u64(..30 * MILLI),
+        };
+        // What is under way when the faults end arrives soon after.
+        let last = (self.plan.heal_at + SECOND).max(self.truth + 30 * MILLI);
+        stream.last = (self.truth.max(seen_at) + delay).min(last).max(stream.last);
+        self.queue.push(stream.last, Some(to), What::Watch(*serial, turn));
+    }
+
+    // ---- what goes wrong with streams ----
+
+    /// Something happens to a node's stream.
+    pub fn disturb_watch(&mut self, index: usize) {
+        let roll = self.random.u8(..8);
+        let node = &mut self.nodes[index];
+        let Some(Watcher { state: State::Streaming(stream), .. }) = &mut node.watcher else { return };
+        trace!(self, "{}'s watch is disturbed: {roll}", node.identity);
+        let (kind, end) = match roll {
+            0 | 1 => {
+                stream.mood = Mood::Stalled;
+                return self.count.fault("watches stalled");
+            }
+            2 | 3 => {
+                stream.mood = Mood::Late;
+                return self.count.fault("watches late");
+            }
+            4 | 5 => ("watches ended", None),
+            6 => ("watches broken", Some(LockErrorKind::Unavailable)),
+            _ => ("watches expired", Some(LockErrorKind::Expired)),
+        };
+        self.count.fault(kind);
+        self.end_watch(index, end);
+    }
+
+    /// The server ends the stream.
+    pub fn end_watch(&mut self, index: usize, kind: Option<LockErrorKind>) {
+        self.stream(index, self.truth, Turn::Ended(kind));
+        if let Some(Watcher { state: State::Streaming(stream), .. }) = &mut self.nodes[index].watcher {
+            // Nothing comes after the end.
+            stream.mood = Mood::Stalled;
+        }
+    }
+
+    pub fn bookmark(&mut self) {
+        self.pump_all();
+        let version = self.store.version();
+        for index in 0..self.nodes.len() {
+            let behind = match self.nodes[index].watcher.as_ref().map(|watcher| &watcher.state) {
+                Some(State::Streaming(stream)) => stream.from >= version || stream.of_former,
+                _ => true,
+            };
+            if !behind {
+                self.stream(index, self.truth, Turn::Tell(WatchEvent::Bookmark { version }));
+            }
+        }
+    }
+
+    /// What was late is prompt again. What is dead stays so, until its node notices.
+    pub fn heal_watches(&mut self) {
+        for node in &mut self.nodes {
+            if let Some(Watcher { state: State::Streaming(stream), .. }) = &mut node.watcher
+                && stream.mood == Mood::Late
+            {
+                stream.mood = Mood::Prompt;
+            }
+        }
+    }
+}
+
+impl Odds {
+    /// How often a stream goes wrong from its beginning.
+    pub fn of_watches(mut self, random: &mut fastrand::Rng) -> Self {
+        let mut odds = || [0, 20, 150, 400][random.usize(..4)];
+        self.watch_refused = odds();
+        self.watch_stalled = odds();
+        self.watch_late = odds();
+        self.watch_stale = odds();
+        self
+    }
+}

@@ -1,0 +1,46 @@
+//! One line for each thing that happens, when a single seed is replayed.
+
+use leasehold::election::Response;
+use leasehold::{LockErrorKind, Observed};
+
+use crate::store::Call;
+
+macro_rules! trace {
+    ($world:expr, $($what:tt)*) => {
+        if $world.traced {
+            println!("{:>14.6}  {}", $world.truth as f64 / crate::clock::SECOND as f64, format_args!($($what)*));
+        }
+    };
+}
+
+pub(crate) use trace;
+
+pub fn call(call: &Call) -> String {
+    match call {
+        Call::Get(_) => "get".into(),
+        Call::Create(record) => format!("create {:?} {:?}", record.holder(), record.renew_time),
+        Call::Update(base, record) => format!("update {} {:?} {:?}", base.version, record.holder(), record.renew_time),
+    }
+}
+
+pub fn observed(observed: &Observed) -> String {
+    let record = &observed.record;
+    format!("{} {:?} {:?} {:?}", observed.version, record.holder(), record.renew_time, record.uid)
+}
+
+pub fn result(result: &Result<Option<Observed>, LockErrorKind>) -> String {
+    match result {
+        Ok(Some(standing)) => observed(standing),
+        Ok(None) => "nothing".into(),
+        Err(kind) => format!("{kind:?}"),
+    }
+}
+
+pub fn answer(answer: &Response) -> String {
+    match answer {
+        Response::Read(_, Some(standing)) => format!("read {}", observed(standing)),
+        Response::Read(_, None) => "read nothing".into(),
+        Response::Written(standing) => format!("written {}", observed(standing)),
+        Response::Failed(error) => format!("{:?} {:?}", error.kind(), error.retry_after()),
+    }
+}

@@ -1,0 +1,101 @@
+//! Those who campaign, hold a guard, step down and release.
+
+use leasehold::StopReason;
+
+use crate::clock::{MILLI, Nanos, SECOND};
+use crate::node::{Command, Wants};
+use crate::plan::Violation;
+use crate::queue::What;
+use crate::trace::trace;
+use crate::world::World;
+
+impl World {
+    pub fn user(&mut self, index: usize) -> Result<(), Violation> {
+        // Whoever released does not come back before another has taken over.
+        if self.handing_over.is_some() {
+            return Ok(());
+        }
+        let calm = self.truth >= self.plan.heal_at;
+        let every = if calm { SECOND / 2 } else { self.plan.user_every };
+        let next = self.truth + self.random.u64(MILLI..2 * every);
+        let node = &mut self.nodes[index];
+        let to = (index, node.incarnation);
+        self.queue.push(next, Some(to), What::User);
+        let roll = self.random.u32(..100);
+        let truth = self.truth;
+        let node = &mut self.nodes[index];
+        let valid = node.valid(truth);
+        let now = node.clock.local(truth);
+        if let Some(term) = node.term.as_mut().filter(|term| term.guard_held) {
+            if (calm && !valid) || (!calm && roll < if valid { 20 } else { 50 }) {
+                let again = self.random.bool();
+                return self.drop_guard(index, again);
+            }
+            if !calm && roll < 30 && !term.stepped_down {
+                term.deadline.end(now, StopReason::SteppedDown);
+                term.stepped_down = true;
+                let serial = term.serial;
+                node.refresh();
+                trace!(self, "{} steps down", node.identity);
+                // The user's thread may be held up between the two.
+                let after = if roll < 24 { self.random.u64(..15 * SECOND) } else { 0 };
+                self.queue.push(truth + after, Some(to), What::StepDown(serial));
+                return Ok(());
+            }
+            return Ok(());
+        }
+        if !calm && roll < 3 && !node.closing {
+            node.closing = true;
+            node.wants = None;
+            return self.tell(index, Command::Close);
+        }
+        match node.wants {
+            Some(Wants::Term) if !calm && roll < 15 => {
+                node.commands.push_back(Command::Withdraw);
+                node.wants = None;
+                if roll < 8 {
+                    node.wants = Some(Wants::Term);
+                    node.commands.push_back(Command::Campaign(Wants::Term));
+                }
+                self.drive(index)
+            }
+            None if !node.closing && (calm || roll < 70) => {
+                let wants = if roll < 20 { Wants::Round } else { Wants::Term };
+                node.wants = Some(wants);
+                self.tell(index, Command::Campaign(wants))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub fn step_down(&mut self, index: usize, serial: u64) -> Result<(), Violation> {
+        match &self.nodes[index].term {
+            Some(term) if term.serial == serial && term.guard_held => self.tell(index, Command::StepDown),
+            // The guard went with it.
+            _ => Ok(()),
+        }
+    }
+
+    pub fn drop_guard(&mut self, index: usize, again: bool) -> Result<(), Violation> {
+        let node = &mut self.nodes[index];
+        trace!(self, "{} drops its guard", node.identity);
+        let now = node.clock.local(self.truth);
+        if let Some(term) = &mut node.term {
+            term.deadline.end(now, StopReason::Released);
+            term.guard_held = false;
+        }
+        node.refresh();
+        let interrupt = node.in_flight.map(|id| (id, (index, node.incarnation)));
+        let timeout = node.election.interrupt_after().release.as_nanos() as Nanos;
+        node.commands.push_back(Command::GuardGone { at: now });
+        if again && !node.closing {
+            node.wants = Some(Wants::Term);
+            node.commands.push_back(Command::Campaign(Wants::Term));
+        }
+        self.drive(index)?;
+        if let Some((id, to)) = interrupt {
+            self.queue.push(self.truth + timeout, Some(to), What::Interrupt(id));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,141 @@
+//! What may be in the dependency tree: the bans and licences of deny.toml, a bound on its size, and a `rust-version`
+//! that is what the tree really needs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// A crate of the tree: name and version.
+type Package = (String, String);
+
+#[test]
+fn nothing_banned_is_in_the_normal_tree() {
+    let banned: BTreeSet<_> = denied().into_iter().collect();
+    assert!(banned.contains("tokio") && banned.contains("openssl"));
+    for (name, version) in tree() {
+        assert!(!banned.contains(name.as_str()), "{name} {version} is banned by deny.toml");
+    }
+}
+
+#[test]
+fn the_default_normal_tree_has_fewer_than_60_crates() {
+    let tree = tree();
+    assert!(tree.len() > 20, "the tree was read: {tree:?}");
+    assert!(tree.len() < 60, "{} crates: {tree:?}", tree.len());
+}
+
+#[test]
+fn every_licence_in_the_normal_tree_is_allowed() {
+    let allowed = allowed_licences();
+    let packages = packages();
+    for package in tree() {
+        let licence = packages[&package]["license"].as_str().unwrap_or("none");
+        assert!(is_allowed(licence, &allowed), "{} {}: {licence}", package.0, package.1);
+    }
+}
+
+#[test]
+fn the_declared_rust_version_is_what_the_tree_needs() {
+    let packages = packages();
+    let declared = rust_version(packages.iter().find(|((name, _), _)| name == "leasehold").expect("ourselves").1);
+    let needed = tree()
+        .into_iter()
+        .filter(|(name, _)| name != "leasehold")
+        .map(|package| rust_version(&packages[&package]))
+        .max()
+        .expect("a tree");
+    assert_eq!(declared, needed, "rust-version in Cargo.toml, and the greatest in the tree");
+}
+
+/// The normal dependencies for this platform, ourselves included.
+fn tree() -> BTreeSet<Package> {
+    cargo(&["tree", "--edges", "normal", "--prefix", "none", "--format", "{p}"])
+        .lines()
+        .filter_map(|line| {
+            let mut words = line.split_whitespace();
+            Some((words.next()?.to_owned(), words.next()?.trim_start_matches('v').to_owned()))
+        })
+        .collect()
+}
+
+fn packages() -> BTreeMap<Package, Value> {
+    // Only this platform's packages need to have been downloaded, then.
+    let platform = ["--filter-platform", &host()];
+    let metadata = cargo(&[&["metadata", "--format-version", "1"], &platform[..]].concat());
+    let metadata: Value = serde_json::from_str(&metadata).expect("metadata in JSON");
+    let packages = metadata["packages"].as_array().expect("packages");
+    let text = |package: &Value, field: &str| package[field].as_str().expect("a text").to_owned();
+    packages.iter().map(|package| ((text(package, "name"), text(package, "version")), package.clone())).collect()
+}
+
+fn rust_version(package: &Value) -> Vec<u32> {
+    let version = package["rust_version"].as_str().unwrap_or("0");
+    let mut numbers: Vec<u32> = version.split('.').map(|number| number.parse().expect("a number")).collect();
+    while numbers.last() == Some(&0) {
+        numbers.pop();
+    }
+    numbers
+}
+
+/// Whether one of the alternatives of an SPDX expression is allowed: `OR` (or `/`) of `AND`s, in any brackets.
+fn is_allowed(expression: &str, allowed: &[String]) -> bool {
+    let one = |licence: &str| {
+        let licence = licence.trim_matches(['(', ')', ' ']);
+        licence
+            .split(" OR ")
+            .flat_map(|licence| licence.split('/'))
+            .any(|licence| allowed.iter().any(|allowed| allowed == licence.trim()))
+    };
+    expression.split(" AND ").all(one)
+}
+
+#[test]
+fn licence_expressions_are_understood() {
+    let allowed = ["MIT".to_owned(), "ISC".to_owned()];
+    for (expression, good) in [
+        ("MIT", true),
+        ("GPL-3.0", false),
+        ("GPL-3.0 OR MIT", true),
+        ("Zlib/MIT", true),
+        ("MIT AND ISC", true),
+        ("MIT AND GPL-3.0", false),
+        ("(GPL-3.0 OR MIT) AND ISC", true),
+        ("(GPL-3.0 OR Zlib) AND ISC", false),
+        ("none", false),
+    ] {
+        assert_eq!(is_allowed(expression, &allowed), good, "{expression}");
+    }
+}
+
+fn denied() -> Vec<String> {
+    let deny: toml::Table = deny_toml();
+    let crates = deny["bans"]["deny"].as_array().expect("a list of bans");
+    crates.iter().map(|ban| ban["crate"].as_str().expect("a name").to_owned()).collect()
+}
+
+fn allowed_licences() -> Vec<String> {
+    let deny: toml::Table = deny_toml();
+    let licences = deny["licenses"]["allow"].as_array().expect("a list of licences");
+    licences.iter().map(|licence| licence.as_str().expect("a name").to_owned()).collect()
+}
+
+fn deny_toml() -> toml::Table {
+    include_str!("../../deny.toml").parse().expect("deny.toml in TOML")
+}
+
+fn host() -> String {
+    let output = Command::new("rustc").arg("-vV").output().expect("rustc runs");
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    text.lines().find_map(|line| line.strip_prefix("host: ")).expect("a host").to_owned()
+}
+
+fn cargo(arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO"))
+        .args(arguments)
+        .args(["--locked", "--offline", "--manifest-path", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")])
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("UTF-8")
+}

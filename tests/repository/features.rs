@@ -1,0 +1,48 @@
+//! With which features the library compiles: only with cryptography, and without it says which there is to choose.
+
+use std::path::Path;
+use std::process::Command;
+
+/// What the compiler says of the library's demand for cryptography with these features; nothing if it is met.
+fn refusal(features: &[&str]) -> Option<String> {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/net/tls/provider/chosen.rs");
+    let mut compiler = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+    compiler.args(["--edition=2024", "--crate-type=lib", "--emit=metadata", "--out-dir"]).arg(scratch.path());
+    for feature in features {
+        compiler.args(["--cfg", &format!("feature=\"{feature}\"")]);
+    }
+    let output = compiler.arg(source).output().expect("a compiler");
+    (!output.status.success()).then(|| String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn without_cryptography_the_features_to_choose_from_are_named() {
+    for features in [&[][..], &["kubeconfig"]] {
+        let refusal = refusal(features).unwrap_or_else(|| panic!("{features:?} will do"));
+        for feature in ["`ring`", "`aws-lc-rs`", "`fips`"] {
+            assert!(refusal.contains(feature), "{features:?}: {refusal}");
+        }
+    }
+}
+
+#[test]
+fn one_kind_of_cryptography_will_do_and_so_will_both() {
+    for features in [&["ring"][..], &["aws-lc-rs"], &["ring", "aws-lc-rs"]] {
+        assert_eq!(refusal(features), None, "{features:?}");
+    }
+}
+
+#[test]
+fn each_feature_for_cryptography_chooses_some() {
+    let manifest: toml::Table = include_str!("../../Cargo.toml").parse().expect("a manifest");
+    let with = |feature: &str, what: &str| {
+        manifest["features"][feature].as_array().expect("a list").iter().any(|it| it.as_str() == Some(what))
+    };
+    assert!(with("default", "ring") && with("ring", "rustls/ring"));
+    assert!(with("aws-lc-rs", "rustls/aws-lc-rs"));
+    assert!(with("fips", "aws-lc-rs") && with("fips", "rustls/fips"));
+    // Else it is rcgen that complains first where there is none, of features by other names.
+    let of_rcgen = manifest["dependencies"]["rcgen"]["features"].as_array().expect("a list");
+    assert!(!of_rcgen.iter().any(|it| it.as_str() == Some("crypto")), "it comes with what chooses it");
+}

@@ -1,0 +1,58 @@
+//! The elector under shuttle: the library's own source files, with a `sync` and a `clock` of this package in their stead.
+//!
+//! So every lock, atomic, channel and thread start is a place where shuttle may go on with another thread, time passes when
+//! a schedule says so, and a run is repeated under thousands of schedules. Only sequentially consistent ones: what the
+//! memory orders allow beyond those is loom's affair, in `tests/threads/loom`.
+
+// Not all of the library is used here, nor are its features there to be asked for.
+#![allow(dead_code, unused_imports)]
+
+pub mod channel;
+mod clock;
+pub mod explore;
+pub mod store;
+mod sync;
+pub mod time;
+pub mod watching;
+
+#[path = "../../../src"]
+mod leasehold {
+    pub(crate) mod builder;
+    pub(crate) mod campaign;
+    pub(crate) mod clock;
+    pub(crate) mod config;
+    pub(crate) mod election;
+    pub(crate) mod elector;
+    pub(crate) mod error;
+    pub(crate) mod guard;
+    pub(crate) mod handle;
+    pub(crate) mod health;
+    pub(crate) mod kube;
+    pub(crate) mod lock;
+    pub(crate) mod log_fields;
+    pub(crate) mod net;
+    pub(crate) mod record;
+    pub(crate) mod runtime;
+    pub(crate) mod stop_reason;
+    pub(crate) mod term;
+    pub(crate) mod transition;
+}
+
+pub(crate) use leasehold::{
+    builder, campaign, config, election, elector, error, guard, handle, health, kube, lock, log_fields, net, record,
+    runtime, stop_reason, term, transition,
+};
+
+pub use builder::LeaderElectorBuilder;
+pub use campaign::Campaign;
+pub use config::{ConfigError, Settings};
+pub use elector::LeaderElector;
+pub use error::Error;
+pub use guard::{LeaderGuard, Scope};
+pub use health::{HealthCheck, Unhealthy};
+pub use lock::lease::LeaseLock;
+pub use lock::{Lock, LockError, LockErrorKind, WatchEvent, WatchStop};
+pub use record::{LeaderElectionRecord, MicroTime, Observed, Opaque};
+pub use stop_reason::StopReason;
+pub use term::{Leadership, LeadershipLost};
+pub use transition::Transition;

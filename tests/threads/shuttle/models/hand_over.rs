@@ -1,0 +1,194 @@
+//! How a term that was won reaches whoever asked for it, or goes back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use leasehold_shuttle::explore::explore;
+use leasehold_shuttle::store::{Faults, Store};
+use leasehold_shuttle::{Error, time};
+use shuttle::rand::{Rng, thread_rng};
+use shuttle::thread;
+
+use crate::{check_that_nothing_stale_ended, elector, end, one_in};
+
+/// The withdrawal meets the answer; after it another campaign can enter at once, and nothing left over from the first can
+/// end it.
+#[test]
+fn a_withdrawn_campaign_leaves_nothing_behind() {
+    explore("a withdrawn campaign leaves nothing behind", 6000, || {
+        let store = Store::new(if one_in(2) { Faults::Fair } else { Faults::Foul });
+        let elector = elector(&store);
+        let campaign = elector.campaign().expect("nobody else asks");
+        assert!(matches!(elector.campaign(), Err(Error::Busy)));
+        if one_in(2) {
+            time::sleep(Duration::from_millis(1));
+        }
+        drop(campaign);
+        if one_in(2) {
+            store.set_faults(Faults::Fair);
+            let second = elector.campaign().expect("the seat is free");
+            let guard = second.receiver().recv().expect("it stays connected").expect("a term");
+            store.attend(guard.leadership());
+            assert!(matches!(elector.campaign(), Err(Error::Busy)), "a guard and a campaign");
+            check_that_nothing_stale_ended(&guard);
+            drop(guard);
+            let third = elector.campaign().expect("the seat is free");
+            drop(second);
+            let guard = third.receiver().recv().expect("it stays connected").expect("a term");
+            store.attend(guard.leadership());
+            check_that_nothing_stale_ended(&guard);
+            drop((third, guard));
+        }
+        store.set_faults(Faults::Fair);
+        end(elector, &store);
+    });
+}
+
+#[test]
+fn a_campaign_that_times_out_takes_its_guard_or_gives_it_back() {
+    explore("a campaign that times out takes its guard or gives it back", 6000, || {
+        let store = Store::new(if one_in(2) { Faults::Fair } else { Faults::Foul });
+        let elector = elector(&store);
+        let timeout = Duration::from_millis(thread_rng().gen_range(0..3) * 2500);
+        let won = elector.block_until_leader_timeout(timeout).expect("no permanent error");
+        store.set_faults(Faults::Fair);
+        if let Some(guard) = won {
+            assert!(matches!(elector.campaign(), Err(Error::Busy)), "a guard and a campaign");
+            store.attend(guard.leadership());
+        }
+        let guard = elector.block_until_leader().expect("the seat is free");
+        store.attend(guard.leadership());
+        check_that_nothing_stale_ended(&guard);
+        drop(guard);
+        end(elector, &store);
+    });
+}
+
+#[test]
+fn a_stop_meets_the_answer() {
+    explore("a stop meets the answer", 6000, || {
+        let store = Store::new(Faults::Fair);
+        let elector = Arc::new(elector(&store));
+        let stopper = {
+            let elector = Arc::clone(&elector);
+            thread::spawn(move || elector.stop())
+        };
+        match elector.block_until_leader() {
+            Ok(guard) => {
+                store.attend(guard.leadership());
+                stopper.join().unwrap();
+                check_that_nothing_stale_ended(&guard);
+                drop(guard);
+            }
+            Err(Error::Stopped) => stopper.join().unwrap(),
+            Err(error) => panic!("{error}"),
+        }
+        assert!(matches!(elector.campaign(), Err(Error::Stopped)));
+        end(Arc::into_inner(elector).expect("the stopper has ended"), &store);
+    });
+}
+
+/// It is answered once, and whoever asks next is not kept waiting by it, or told that it is still there.
+#[test]
+fn a_round_that_does_not_win_leaves_nothing_behind() {
+    explore("a round that does not win leaves nothing behind", 2000, || {
+        let store = Store::new(Faults::Fair);
+        store.give_to_another();
+        let elector = elector(&store);
+        assert!(elector.try_acquire().expect("no error").is_none(), "taken over too early");
+        let guard = elector.block_until_leader().expect("the seat is free");
+        store.attend(guard.leadership());
+        check_that_nothing_stale_ended(&guard);
+        drop(guard);
+        end(elector, &store);
+    });
+}
+
+/// Two threads of the user's that ask without a pause, one of them in rounds and one with little timeout.
+#[test]
+fn there_are_never_two_guards() {
+    explore("there are never two guards", 4000, || {
+        let store = Store::new(Faults::Fair);
+        let elector = Arc::new(elector(&store));
+        let leading = Arc::new(AtomicBool::new(false));
+        let askers = [true, false].map(|in_rounds| {
+            let (elector, store, leading) = (Arc::clone(&elector), store.clone(), Arc::clone(&leading));
+            thread::spawn(move || {
+                for _ in 0..4 {
+                    let asked = match in_rounds {
+                        true => elector.try_acquire(),
+                        false if one_in(3) => elector.block_until_leader().map(Some),
+                        false if one_in(2) => elector.block_until_leader_timeout(Duration::ZERO),
+                        // Nobody takes the answer.
+                        false => elector.campaign().map(|_campaign| {
+                            time::sleep(Duration::from_millis(1));
+                            None
+                        }),
+                    };
+                    match asked {
+                        Ok(None) | Err(Error::Busy) => time::sleep(Duration::from_millis(1)),
+                        Ok(Some(guard)) => {
+                            assert!(!leading.swap(true, Ordering::SeqCst), "two guards");
+                            store.attend(guard.leadership());
+                            check_that_nothing_stale_ended(&guard);
+                            leading.store(false, Ordering::SeqCst);
+                            drop(guard);
+                        }
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            })
+        });
+        for asker in askers {
+            asker.join().unwrap();
+        }
+        drop(elector.block_until_leader().expect("the seat is free"));
+        end(Arc::into_inner(elector).expect("the askers have ended"), &store);
+    });
+}
+
+/// The error may reach a campaign that the elector's thread has not heard of yet. When it does, nobody asks any more.
+#[test]
+fn a_campaign_that_got_an_error_acquires_nothing() {
+    explore("a campaign that got an error acquires nothing", 6000, || {
+        time::eager_for(Duration::ZERO);
+        let store = Store::new(Faults::Forbidden);
+        let elector = elector(&store);
+        time::sleep(Duration::from_secs(11));
+        // The elector looks now and then, is refused, and by now takes that for the truth.
+        let refusals = store.ill_fated();
+        refusals.recv().expect("a refusal");
+        let refused = elector.block_until_leader();
+        assert!(matches!(refused, Err(Error::Lock(_))), "{refused:?}");
+        store.nobody_asks(true);
+        store.set_faults(Faults::Fair);
+        time::sleep(Duration::from_secs(20));
+        store.nobody_asks(false);
+        let guard = elector.block_until_leader().expect("the seat is free, and nothing is forbidden");
+        store.attend(guard.leadership());
+        drop(guard);
+        end(elector, &store);
+    });
+}
+
+/// What ends the first must not be taken for the end of the second.
+#[test]
+fn a_round_gets_its_own_answer() {
+    explore("a round gets its own answer", 6000, || {
+        time::eager_for(Duration::ZERO);
+        let store = Store::new(Faults::Forbidden);
+        let elector = elector(&store);
+        time::sleep(Duration::from_secs(11));
+        let refusals = store.ill_fated();
+        refusals.recv().expect("a refusal");
+        let refused = elector.try_acquire();
+        assert!(matches!(refused, Err(Error::Lock(_))), "{refused:?}");
+        store.set_faults(Faults::Fair);
+        let guard = elector.try_acquire().expect("nothing is forbidden").expect("nobody leads");
+        store.attend(guard.leadership());
+        check_that_nothing_stale_ended(&guard);
+        drop(guard);
+        end(elector, &store);
+    });
+}

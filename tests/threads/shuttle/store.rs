@@ -1,0 +1,197 @@
+//! A store in memory: compare-and-swap, and requests that hang.
+
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::time::Duration;
+
+use shuttle::rand::{Rng, thread_rng};
+use shuttle::thread;
+
+use crate::channel::{self, Receiver, RecvTimeoutError, Sender};
+use crate::sync::Mutex;
+use crate::{LeaderElectionRecord, Leadership, Lock, LockError, LockErrorKind, Observed, Opaque};
+
+/// How requests fare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Faults {
+    /// They are answered at once.
+    Fair,
+    /// Any may hang, applied or not, until it is interrupted or its time has passed.
+    Foul,
+    /// Renewals hang, not applied; the rest is answered at once.
+    RenewalsHang,
+    /// They are refused, in a way that no waiting changes.
+    Forbidden,
+    /// They panic, without a word on the terminal.
+    Panicking,
+}
+
+/// Clones are the same store.
+#[derive(Clone)]
+pub struct Store(Arc<Shared>);
+
+struct Shared {
+    state: Mutex<State>,
+    /// What the requests that hang wait for.
+    hanging: Mutex<Vec<Sender<()>>>,
+}
+
+struct State {
+    faults: Faults,
+    observed: Option<Observed>,
+    version: u64,
+    views: Vec<Leadership>,
+    nobody_asks: bool,
+    ill_fated: Option<Sender<()>>,
+}
+
+impl Store {
+    pub fn new(faults: Faults) -> Self {
+        let state =
+            State { faults, observed: None, version: 0, views: Vec::new(), nobody_asks: false, ill_fated: None };
+        Self(Arc::new(Shared { state: Mutex::new(state), hanging: Mutex::new(Vec::new()) }))
+    }
+
+    pub fn set_faults(&self, faults: Faults) {
+        self.0.state.lock().faults = faults;
+    }
+
+    /// Whoever is in the record.
+    pub fn holder(&self) -> Option<String> {
+        self.0
+            .state
+            .lock()
+            .observed
+            .as_ref()
+            .and_then(|observed| observed.record.holder_identity.clone())
+            .filter(|it| !it.is_empty())
+    }
+
+    /// Another candidate leads, and does not renew.
+    pub fn give_to_another(&self) {
+        let record = LeaderElectionRecord {
+            holder_identity: Some("another".into()),
+            lease_duration_seconds: Some(15),
+            ..LeaderElectionRecord::default()
+        };
+        let given = self.apply(0, &record);
+        given.expect("nobody was there before");
+    }
+
+    /// From now on a release may come only when this view is false.
+    pub fn attend(&self, view: Leadership) {
+        self.0.state.lock().views.push(view);
+    }
+
+    /// A message for each read that is refused, just before its caller hears of it, and for each renewal that will hang.
+    pub fn ill_fated(&self) -> Receiver<()> {
+        let (sender, receiver) = channel::unbounded();
+        self.0.state.lock().ill_fated = Some(sender);
+        receiver
+    }
+
+    /// From now on, or not any more, it is an error to acquire the lease.
+    pub fn nobody_asks(&self, is_so: bool) {
+        self.0.state.lock().nobody_asks = is_so;
+    }
+
+    fn write(&self, base: u64, record: &LeaderElectionRecord, timeout: Duration) -> Result<Observed, LockError> {
+        let faults = self.0.state.lock().faults;
+        let held_before = self.holder().is_some();
+        match record.holder() {
+            None => self.check_that_views_are_false(),
+            Some(_) if held_before => {}
+            Some(_) => assert!(!self.0.state.lock().nobody_asks, "the lease was acquired, and nobody had asked for it"),
+        }
+        match faults {
+            Faults::Forbidden => return Err(LockError::new(LockErrorKind::Forbidden, "forbidden")),
+            Faults::Panicking => resume_unwind(Box::new("a lock that panics")),
+            Faults::RenewalsHang if held_before && record.holder().is_some() => {
+                self.tell_of_ill_fate();
+                // As long as it takes until there is anything to interrupt.
+                for _ in 0..thread_rng().gen_range(0..100) {
+                    thread::yield_now();
+                }
+                return Err(self.hang(timeout));
+            }
+            Faults::Foul if thread_rng().gen_bool(0.5) => {
+                if thread_rng().gen_bool(0.5) {
+                    let _ = self.apply(base, record);
+                }
+                let hung = self.hang(timeout);
+                // An answer may come after all.
+                return if thread_rng().gen_bool(0.3) { self.apply(base, record) } else { Err(hung) };
+            }
+            _ => {}
+        }
+        self.apply(base, record)
+    }
+
+    fn tell_of_ill_fate(&self) {
+        if let Some(ill_fated) = &self.0.state.lock().ill_fated {
+            let _ = ill_fated.send(());
+        }
+    }
+
+    fn check_that_views_are_false(&self) {
+        let views = self.0.state.lock().views.clone();
+        assert!(!views.iter().any(Leadership::is_leader), "a release began while a view was true");
+    }
+
+    fn apply(&self, base: u64, record: &LeaderElectionRecord) -> Result<Observed, LockError> {
+        let mut state = self.0.state.lock();
+        let present = state.observed.as_ref().map_or(0, |observed| observed.version);
+        if present != base {
+            let kind = if base == 0 { LockErrorKind::AlreadyExists } else { LockErrorKind::Conflict };
+            return Err(LockError::new(kind, "it moved"));
+        }
+        state.version += 1;
+        let observed = Observed::new(record.clone(), state.version, Opaque::none());
+        Ok(state.observed.insert(observed).clone())
+    }
+
+    /// As a request that hangs, which an interrupt ends if it comes meanwhile.
+    fn hang(&self, timeout: Duration) -> LockError {
+        let (end, ended) = channel::bounded(0);
+        self.0.hanging.lock().push(end);
+        match ended.recv_timeout(timeout) {
+            Err(RecvTimeoutError::Timeout) => LockError::new(LockErrorKind::Timeout, "no answer"),
+            _ => LockError::new(LockErrorKind::Interrupted, "interrupted"),
+        }
+    }
+}
+
+impl Lock for Store {
+    fn get(&self, timeout: Duration) -> Result<Option<Observed>, LockError> {
+        let faults = self.0.state.lock().faults;
+        match faults {
+            Faults::Forbidden => {
+                self.tell_of_ill_fate();
+                return Err(LockError::new(LockErrorKind::Forbidden, "forbidden"));
+            }
+            Faults::Panicking => resume_unwind(Box::new("a lock that panics")),
+            Faults::Foul if thread_rng().gen_bool(0.5) => return Err(self.hang(timeout)),
+            _ => {}
+        }
+        Ok(self.0.state.lock().observed.clone())
+    }
+
+    fn create(&self, record: &LeaderElectionRecord, timeout: Duration) -> Result<Observed, LockError> {
+        self.write(0, record, timeout)
+    }
+
+    fn update(&self, base: &Observed, record: &LeaderElectionRecord, timeout: Duration) -> Result<Observed, LockError> {
+        self.write(base.version, record, timeout)
+    }
+
+    /// Only a release interrupts.
+    fn interrupt(&self) {
+        self.check_that_views_are_false();
+        let hanging = std::mem::take(&mut *self.0.hanging.lock());
+        drop(hanging);
+    }
+
+    fn describe(&self) -> String {
+        "a store in memory".into()
+    }
+}
