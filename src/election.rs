@@ -14,7 +14,6 @@ use crate::record::{LeaderElectionRecord, MicroTime, Observed};
 use crate::stop_reason::StopReason;
 use crate::sync::Arc;
 
-#[doc(hidden)]
 pub mod deadline;
 mod messages;
 mod open_writes;

@@ -3,3 +3,6 @@
 pub(crate) mod dedicated;
 pub(crate) mod failure_log;
 pub(crate) mod watcher;
+
+#[cfg(test)]
+mod tests;

@@ -219,38 +219,25 @@ fn is_encrypted(pem: &[u8]) -> bool {
 }
 
 /// What a TLS failure means, in words of ours.
-pub(crate) enum TlsFailure {
-    Untrusted(String),
-    Refused(String),
-    Other(String),
-}
-
-impl TlsFailure {
-    pub(crate) fn of(error: &rustls::Error) -> Self {
-        use rustls::Error as E;
-        match error {
-            E::InvalidCertificate(
-                e @ (CertificateError::UnsupportedSignatureAlgorithmContext { .. }
-                | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. }),
-            ) => TlsFailure::Untrusted(format!("the server's certificate is not accepted ({e}){}", provider::hint())),
-            E::InvalidCertificate(e) => TlsFailure::Untrusted(format!(
-                "the server's certificate is not accepted ({e}); check certificate-authority and tls-server-name"
-            )),
-            E::NoCertificatesPresented => TlsFailure::Untrusted("the server presented no certificate".to_owned()),
-            E::AlertReceived(alert) => TlsFailure::Refused(format!(
-                "the server ended the TLS session with the alert {alert:?}; it may not accept the client certificate"
-            )),
-            E::InvalidMessage(_) => TlsFailure::Other(
-                "what answered does not speak TLS; check the scheme and the port of the server".to_owned(),
-            ),
-            other => TlsFailure::Other(format!("TLS failed: {other}")),
-        }
-    }
-}
-
 pub(crate) fn tls_error(error: &rustls::Error) -> Error {
-    match TlsFailure::of(error) {
-        TlsFailure::Untrusted(text) => Error::new(ErrorKind::TlsVerification, text),
-        TlsFailure::Refused(text) | TlsFailure::Other(text) => Error::new(ErrorKind::Tls, text),
+    use rustls::Error as E;
+    let untrusted = |text: String| Error::new(ErrorKind::TlsVerification, text);
+    let failed = |text: String| Error::new(ErrorKind::Tls, text);
+    match error {
+        E::InvalidCertificate(
+            e @ (CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+            | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. }),
+        ) => untrusted(format!("the server's certificate is not accepted ({e}){}", provider::hint())),
+        E::InvalidCertificate(e) => untrusted(format!(
+            "the server's certificate is not accepted ({e}); check certificate-authority and tls-server-name"
+        )),
+        E::NoCertificatesPresented => untrusted("the server presented no certificate".to_owned()),
+        E::AlertReceived(alert) => failed(format!(
+            "the server ended the TLS session with the alert {alert:?}; it may not accept the client certificate"
+        )),
+        E::InvalidMessage(_) => {
+            failed("what answered does not speak TLS; check the scheme and the port of the server".to_owned())
+        }
+        other => failed(format!("TLS failed: {other}")),
     }
 }

@@ -351,26 +351,9 @@ mod tests {
     use super::*;
     use crate::campaign::slot::Delivery;
     use crate::elector::LeaderElector;
-    use crate::record::{LeaderElectionRecord, Observed};
+    use crate::runtime::tests::NoLock;
     use crate::sync::channel;
     use crate::transition::Transition;
-
-    struct NoLock;
-
-    impl Lock for NoLock {
-        fn get(&self, _: Duration) -> Result<Option<Observed>, LockError> {
-            unreachable!("nobody asks")
-        }
-        fn create(&self, _: &LeaderElectionRecord, _: Duration) -> Result<Observed, LockError> {
-            unreachable!("nobody asks")
-        }
-        fn update(&self, _: &Observed, _: &LeaderElectionRecord, _: Duration) -> Result<Observed, LockError> {
-            unreachable!("nobody asks")
-        }
-        fn describe(&self) -> String {
-            "no lock".into()
-        }
-    }
 
     /// One whose thread is this test.
     fn driver() -> Driver {

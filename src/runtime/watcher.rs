@@ -269,27 +269,10 @@ fn jittered(duration: Duration) -> Duration {
 mod tests {
     use super::*;
     use crate::election::InterruptAfter;
-    use crate::record::{LeaderElectionRecord, Observed};
+    use crate::runtime::tests::NoLock;
 
     const fn secs(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
-    }
-
-    struct NoLock;
-
-    impl Lock for NoLock {
-        fn get(&self, _: Duration) -> Result<Option<Observed>, LockError> {
-            unreachable!("nobody asks")
-        }
-        fn create(&self, _: &LeaderElectionRecord, _: Duration) -> Result<Observed, LockError> {
-            unreachable!("nobody asks")
-        }
-        fn update(&self, _: &Observed, _: &LeaderElectionRecord, _: Duration) -> Result<Observed, LockError> {
-            unreachable!("nobody asks")
-        }
-        fn describe(&self) -> String {
-            "no lock".into()
-        }
     }
 
     /// One that has not watched yet, and the hand that wakes it.

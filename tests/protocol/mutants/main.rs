@@ -3,8 +3,8 @@
 //! The tree is copied into the target directory, with all mutants in the one copy: a function that mutants change has a body
 //! for each of them there, and asks which mutant is active. So all are built at once, and the library itself knows nothing
 //! of it. First the checks that the mutants name must pass with none of them active. Then each mutant must make its one
-//! check fail, or not end within ten seconds, or ten times what it took without if that is more. A mutant that does not apply or does not
-//! compile is a mistake in its entry, and fails this test like one that survives.
+//! check fail, or not end within ten seconds, or ten times what it took without if that is more. A mutant that does not apply
+//! or does not compile is a mistake in its entry, and fails this test like one that survives.
 //!
 //! `MUTANT=part-of-a-name cargo test --test mutants` tries only the mutants so named. The simulation runs fewer seeds here
 //! than for itself, and always the same: what is caught once is caught each time.
@@ -38,14 +38,14 @@ const FIRST_TIMEOUT: Duration = Duration::from_secs(180);
 /// The others take minutes to say so.
 #[test]
 fn every_mutant_applies_and_names_a_test() {
-    let tree = Tree::new();
-    let mut mistakes = tree.mistakes(&all());
-    for (number, Mutant { caught_by: check, .. }) in all() {
+    let (tree, mutants) = (Tree::new(), all());
+    let mut mistakes = tree.mistakes(&mutants);
+    for (&number, Mutant { caught_by: check, .. }) in &mutants {
         if !tree.has(check) {
             mistakes.insert(number, format!("there is no {check}"));
         }
     }
-    let lines: Vec<_> = mistakes.iter().map(|(number, what)| format!("{}: {what}", all()[number].name)).collect();
+    let lines: Vec<_> = mistakes.iter().map(|(number, what)| format!("{}: {what}", mutants[number].name)).collect();
     assert!(lines.is_empty(), "{}", lines.join("\n"));
 }
 

@@ -42,9 +42,9 @@ pub(super) struct Raw {
 impl ExecPlugin {
     pub(super) fn parse(&self, output: &[u8]) -> Result<Raw, Error> {
         let failed = |detail: String| Error::new(ErrorKind::Credentials, detail);
-        // What the parser says may quote the output, so only the position is told.
         // PowerShell writes a mark in front of UTF-8, and client-go takes no offence.
         let json = output.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(output);
+        // What the parser says may quote the output, so only the position is told.
         let answer: ExecCredential = serde_json::from_slice(json).map_err(|e| {
             failed(format!(
                 "did not print an ExecCredential as JSON (line {} column {}; {} bytes, not shown)",
