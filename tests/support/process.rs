@@ -319,7 +319,9 @@ fn built_example(name: &str) -> PathBuf {
     let manifest_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
     let this = std::env::current_exe().expect("the path of this test");
     // target/debug/deps/this
-    let profile_dir = this.parent().and_then(Path::parent).expect("a target directory");
+    let [profile_dir, target] = [2, 3].map(|up| this.ancestors().nth(up).expect("a target directory"));
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| target.to_owned(), PathBuf::from);
+    let profile_dir = target.join(profile_dir.file_name().expect("a profile"));
     let program = profile_dir.join("examples").join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
     let source = format!("examples/{name}.rs");
     let sources = ["src", &source, "Cargo.toml"].map(|path| newest(&manifest_dir.join(path)));
@@ -327,7 +329,7 @@ fn built_example(name: &str) -> PathBuf {
     if built < sources.into_iter().max() {
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args(["build", "--quiet", "--example", name]).current_dir(manifest_dir);
-        cargo.arg("--target-dir").arg(profile_dir.parent().expect("a target directory"));
+        cargo.arg("--target-dir").arg(target);
         if profile_dir.ends_with("release") {
             cargo.arg("--release");
         }

@@ -10,12 +10,16 @@ use crate::compile::set_up;
 use crate::list::Check;
 use crate::process::run_to_its_end;
 use crate::switch;
+use crate::tree::Target;
 
 /// So many seeds of one suite catch every mutant that the simulation is to catch.
 const SEEDS: u32 = 1_000;
 
 /// The package that the mutants are of.
 pub const LIBRARY: &str = "leasehold";
+
+/// The one of the threads' schedules, made of the same sources.
+pub const THREADS: &str = "leasehold-shuttle";
 
 /// A test program of the copy.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,14 +36,14 @@ impl Program {
             Check::Simulation(_) => Self { package: LIBRARY, test: Some("simulation") },
             Check::Unit(_) => Self { package: LIBRARY, test: None },
             Check::Test(file, _) => Self { package: LIBRARY, test: Some(file) },
-            Check::Threads(_) => Self { package: "leasehold-shuttle", test: Some("threads") },
+            Check::Threads(_) => Self { package: THREADS, test: Some("threads") },
         }
     }
 }
 
 pub struct Checks {
     root: PathBuf,
-    target: PathBuf,
+    target: Target,
     programs: BTreeMap<Program, PathBuf>,
 }
 
@@ -52,8 +56,8 @@ pub enum Outcome {
 }
 
 impl Checks {
-    pub fn new(root: &Path, target: &Path, programs: BTreeMap<Program, PathBuf>) -> Self {
-        Self { root: root.to_owned(), target: target.to_owned(), programs }
+    pub fn new(root: &Path, target: &Target, programs: BTreeMap<Program, PathBuf>) -> Self {
+        Self { root: root.to_owned(), target: target.clone(), programs }
     }
 
     /// Runs the check with this mutant.

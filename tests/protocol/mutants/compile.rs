@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::check::{LIBRARY, Program};
 use crate::process::run_to_its_end;
-use crate::tree::Mistakes;
+use crate::tree::{Mistakes, Target};
 
 /// Whose bodies are in the files of the copy that have one.
 pub type Bodies = BTreeMap<PathBuf, usize>;
@@ -17,7 +17,7 @@ pub type Bodies = BTreeMap<PathBuf, usize>;
 /// Builds these programs of the copy at `root`, or says which mutants stand against that, and how.
 pub fn compile(
     root: &Path,
-    target: &Path,
+    target: &Target,
     wanted: &BTreeSet<Program>,
     bodies: &Bodies,
 ) -> Result<BTreeMap<Program, PathBuf>, Mistakes> {
@@ -57,15 +57,13 @@ pub fn compile(
     Ok(built)
 }
 
-/// What every command that may build anything of the copy is told, lest it be built again.
-pub fn set_up(command: &mut Command, target: &Path) {
+/// What every command that may build anything of the copy is told, lest it be built again. Dependencies are those of the
+/// package itself, built once: what distinguishes the copy's own parts from the package's is their profile.
+pub fn set_up(command: &mut Command, target: &Target) {
     command
-        .env("CARGO_TARGET_DIR", target)
-        .env("CARGO_INCREMENTAL", "1")
-        .env("CARGO_PROFILE_DEV_DEBUG", "0")
-        // A mutant leaves things unused.
-        .env("RUSTFLAGS", format!("{} --cap-lints allow", env::var("RUSTFLAGS").unwrap_or_default()))
-        .env_remove("CARGO_ENCODED_RUSTFLAGS");
+        .env("CARGO_TARGET_DIR", &target.of_the_copy)
+        .env("CARGO_BUILD_BUILD_DIR", &target.shared)
+        .env("CARGO_INCREMENTAL", "1");
     // What `cargo test` tells us of this package would make some build scripts run again.
     for (variable, _) in env::vars().filter(|(name, _)| name.starts_with("CARGO_PKG_")) {
         command.env_remove(variable);

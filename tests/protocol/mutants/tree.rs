@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-use crate::check::{Checks, Program};
+use crate::check::{Checks, LIBRARY, Program, THREADS};
 use crate::compile::{Bodies, compile};
 use crate::list::{Check, Mutant};
 use crate::switch::{self, Source};
@@ -27,9 +27,18 @@ pub type Mistakes = BTreeMap<usize, String>;
 /// Files by their paths in the tree.
 type Files = BTreeMap<PathBuf, Vec<u8>>;
 
+/// Where cargo puts what it builds.
+#[derive(Clone)]
+pub struct Target {
+    /// What has a name of its own, such as an example.
+    pub of_the_copy: PathBuf,
+    /// The package's own target directory, with the dependencies.
+    pub shared: PathBuf,
+}
+
 pub struct Tree {
     root: PathBuf,
-    target: PathBuf,
+    target: Target,
     /// As they are in the package.
     files: Files,
 }
@@ -38,17 +47,19 @@ impl Tree {
     pub fn new() -> Self {
         let package = Path::new(env!("CARGO_MANIFEST_DIR"));
         let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| package.join("target"), PathBuf::from);
-        let mutants = package.join(target).join("mutants");
+        let shared = package.join(target);
+        let mutants = shared.join("mutants");
         let mut files = Files::new();
         for part in PARTS.iter().filter(|part| package.join(part).exists()) {
             read(package, Path::new(part), &mut files).expect("the package can be read");
         }
-        // It lies inside of a package, and is none of its members.
+        // Cargo knows both copies of a package apart by their profiles alone.
         let manifest = files.get_mut(Path::new("Cargo.toml")).expect("a manifest");
-        if !String::from_utf8_lossy(manifest).contains("[workspace]") {
-            manifest.extend(b"\n[workspace]\n");
+        for package in [LIBRARY, THREADS] {
+            manifest.extend(format!("\n[profile.dev.package.{package}]\ndebug = false\n").bytes());
         }
-        Self { root: mutants.join("tree"), target: mutants.join("target"), files }
+        let target = Target { of_the_copy: mutants.join("target"), shared };
+        Self { root: mutants.join("tree"), target, files }
     }
 
     /// Which of them are for other sources than these.
@@ -124,7 +135,10 @@ impl Tree {
             files.insert(PathBuf::from(file), switched.into_bytes());
         }
         for (file, line) in ROOTS {
-            files.get_mut(Path::new(file)).expect("a library").extend(line.bytes());
+            let library = files.get_mut(Path::new(file)).expect("a library");
+            // A mutant leaves things unused.
+            library.splice(0..0, *b"#![allow(warnings)]\n");
+            library.extend(line.bytes());
         }
         files.insert(PathBuf::from(switch::MODULE), switch::module().into_bytes());
         let mut old = Files::new();
