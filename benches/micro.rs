@@ -9,7 +9,7 @@ use leasehold::clock::{Moment, Now};
 use leasehold::election::{Election, Event, Operation, Request, Response, Step};
 use leasehold::kube::{Client, Kubeconfig};
 use leasehold::testing::{ApiServer, User};
-use leasehold::{LeaderElector, LeaseLock, Lock, Observed, Opaque};
+use leasehold::{Call, Cancel, LeaderElector, LeaseLock, Lock, Observed, Opaque};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// A clock read is too short to be measured alone.
@@ -100,27 +100,31 @@ impl Clock {
 #[divan::bench]
 fn read_and_decode_a_lease(bencher: Bencher) {
     let (_server, lock) = lock(false);
-    bencher.bench_local(|| lock.get(TIMEOUT).expect("an answer"));
+    bencher.bench_local(|| lock.get(&call()).expect("an answer"));
 }
 
 /// What a leader sends every `renew_interval`, on an open connection, without TLS and with.
 #[divan::bench(args = [false, true])]
 fn renewal_in_memory(bencher: Bencher, tls: bool) {
     let (_server, lock) = lock(tls);
-    let mut base = lock.get(TIMEOUT).expect("an answer").expect("a lease");
+    let mut base = lock.get(&call()).expect("an answer").expect("a lease");
     let mut seconds = 0;
     bencher.bench_local(|| {
         seconds += 1;
         let mut record = base.record.clone();
         record.renew_time = Some(leasehold::MicroTime::from_unix_micros(seconds * 1_000_000));
-        base = lock.update(&base, &record, TIMEOUT).expect("a renewal");
+        base = lock.update(&base, &record, &call()).expect("a renewal");
     });
+}
+
+fn call() -> Call {
+    Call::new(TIMEOUT, Cancel::new())
 }
 
 fn lock(tls: bool) -> (ApiServer, LeaseLock) {
     let server = ApiServer::builder().tls(tls).user(User::candidate()).start().expect("an in-memory server");
     let lock = LeaseLock::new(client(&server), "default", "bench").expect("good names");
-    lock.create(&leasehold::LeaderElectionRecord::default(), TIMEOUT).expect("a lease");
+    lock.create(&leasehold::LeaderElectionRecord::default(), &call()).expect("a lease");
     (server, lock)
 }
 

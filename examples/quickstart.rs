@@ -17,8 +17,8 @@ use crossbeam_channel::Select;
 use leasehold::kube::{Client, ClientConfig, Kubeconfig};
 use leasehold::testing::ApiServer;
 use leasehold::{
-    Campaign, LeaderElectionRecord, LeaderElector, LeaderGuard, LeaseLock, Lock, LockError, LockErrorKind, Observed,
-    WatchEvent, WatchStop,
+    Call, Campaign, Cancel, LeaderElectionRecord, LeaderElector, LeaderGuard, LeaseLock, Lock, LockError,
+    LockErrorKind, Observed, WatchEvent,
 };
 
 const LEASE: &str = "leasehold-quickstart";
@@ -171,28 +171,24 @@ impl CutLock {
 }
 
 impl Lock for CutLock {
-    fn get(&self, timeout: Duration) -> Result<Option<Observed>, LockError> {
-        self.line()?.get(timeout)
+    fn get(&self, call: &Call) -> Result<Option<Observed>, LockError> {
+        self.line()?.get(call)
     }
 
-    fn create(&self, record: &LeaderElectionRecord, timeout: Duration) -> Result<Observed, LockError> {
-        self.line()?.create(record, timeout)
+    fn create(&self, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, LockError> {
+        self.line()?.create(record, call)
     }
 
-    fn update(&self, base: &Observed, record: &LeaderElectionRecord, timeout: Duration) -> Result<Observed, LockError> {
-        self.line()?.update(base, record, timeout)
+    fn update(&self, base: &Observed, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, LockError> {
+        self.line()?.update(base, record, call)
     }
 
-    fn watch(&self, after: Option<u64>, stop: &WatchStop, tell: &mut dyn FnMut(WatchEvent)) -> Result<(), LockError> {
-        self.line()?.watch(after, stop, &mut |event| {
+    fn watch(&self, after: Option<u64>, cancel: &Cancel, tell: &mut dyn FnMut(WatchEvent)) -> Result<(), LockError> {
+        self.line()?.watch(after, cancel, &mut |event| {
             if self.line().is_ok() {
                 tell(event);
             }
         })
-    }
-
-    fn interrupt(&self) {
-        self.lock.interrupt();
     }
 
     fn describe(&self) -> String {

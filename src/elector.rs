@@ -8,7 +8,7 @@ use crate::config::{Settings, random_seed};
 use crate::election::Election;
 use crate::error::Error;
 use crate::guard::LeaderGuard;
-use crate::handle::{Command, InterruptDelays, Link};
+use crate::handle::{Command, InFlight, InterruptDelays, Link};
 use crate::health::HealthCheck;
 use crate::lock::Lock;
 use crate::log_fields::LogFields;
@@ -56,14 +56,18 @@ impl LeaderElector {
         let (sender, commands) = channel::unbounded();
         let election = Election::new(settings.clone(), random_seed());
         let delays = Arc::new(InterruptDelays::new(election.interrupt_after()));
-        let watcher =
-            Watcher::spawn(Arc::clone(&lock), sender.clone(), &settings, Arc::clone(&delays)).map_err(Error::Thread)?;
+        let in_flight = Arc::new(InFlight::default());
+        let watched = Arc::clone(&lock);
+        let watcher = Watcher::spawn(watched, sender.clone(), &settings, Arc::clone(&delays), Arc::clone(&in_flight))
+            .map_err(Error::Thread)?;
         let fields = LogFields::new(&*lock, &settings.identity);
-        let link = Link::new(sender, Arc::clone(&lock), settings.release_timeout, Arc::clone(&delays), fields.clone());
+        let link =
+            Link::new(sender, Arc::clone(&in_flight), settings.release_timeout, Arc::clone(&delays), fields.clone());
         let shared = Shared {
             link: Arc::new(link),
             pending: Arc::new(CampaignSlot::default()),
             delays,
+            in_flight,
             subscriptions: Arc::new(Subscriptions::default()),
             health: HealthCheck::new(settings.lease_duration),
         };

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
+use crate::cancel::Cancel;
 use crate::clock::{self, Moment};
 use crate::election::InterruptAfter;
 use crate::error::Error;
-use crate::lock::{Lock, WatchEvent};
+use crate::lock::WatchEvent;
 use crate::log_fields::LogFields;
 use crate::sync::channel::{self, RecvTimeoutError, Sender};
 use crate::sync::thread::{self, ThreadId};
-use crate::sync::{Arc, AtomicBool, AtomicU64, Instant, OnceLock, Ordering};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Instant, Mutex, OnceLock, Ordering};
 
 /// What the elector's thread is told.
 pub(crate) enum Command {
@@ -72,10 +73,28 @@ impl InterruptDelays {
     }
 }
 
+/// The request under way, for whoever cannot wait for it.
+#[derive(Default)]
+pub(crate) struct InFlight(Mutex<Cancel>);
+
+impl InFlight {
+    /// What ends the request that begins now.
+    pub(crate) fn begin(&self) -> Cancel {
+        let cancel = Cancel::new();
+        *self.0.lock() = cancel.clone();
+        cancel
+    }
+
+    pub(crate) fn cancel(&self) {
+        let cancel = self.0.lock().clone();
+        cancel.cancel();
+    }
+}
+
 /// How a campaign or a guard reaches its elector's thread.
 pub(crate) struct Link {
     commands: Sender<Command>,
-    lock: Arc<dyn Lock>,
+    in_flight: Arc<InFlight>,
     release_timeout: Duration,
     delays: Arc<InterruptDelays>,
     thread: OnceLock<ThreadId>,
@@ -86,13 +105,13 @@ pub(crate) struct Link {
 impl Link {
     pub(crate) fn new(
         commands: Sender<Command>,
-        lock: Arc<dyn Lock>,
+        in_flight: Arc<InFlight>,
         release_timeout: Duration,
         delays: Arc<InterruptDelays>,
         fields: LogFields,
     ) -> Self {
         let (thread, busy) = (OnceLock::new(), AtomicBool::new(false));
-        Self { commands, lock, release_timeout, delays, thread, busy, fields }
+        Self { commands, in_flight, release_timeout, delays, thread, busy, fields }
     }
 
     /// What is said about a guard has these.
@@ -121,7 +140,7 @@ impl Link {
 
     /// Ends what the thread waits for.
     pub(crate) fn interrupt(&self) {
-        self.lock.interrupt();
+        self.in_flight.cancel();
     }
 
     /// Tells the thread that the guard is gone, without waiting for the release.

@@ -80,5 +80,3 @@ pub use request::{Method, Request};
 pub use response::Response;
 pub use status::Status;
 pub use stream::Stream;
-
-pub use crate::net::interrupt::Interrupter;

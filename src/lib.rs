@@ -63,6 +63,7 @@ struct Readme;
 mod builder;
 mod callbacks;
 mod campaign;
+mod cancel;
 #[cfg(feature = "testing")]
 #[doc(hidden)]
 pub mod clock;
@@ -98,6 +99,7 @@ mod transition;
 pub use builder::LeaderElectorBuilder;
 pub use callbacks::Callbacks;
 pub use campaign::Campaign;
+pub use cancel::{Cancel, Hook};
 pub use config::{ConfigError, Settings};
 pub use crossbeam_channel;
 pub use elector::LeaderElector;
@@ -105,7 +107,7 @@ pub use error::Error;
 pub use guard::{LeaderGuard, Scope};
 pub use health::{HealthCheck, Unhealthy};
 pub use lock::lease::LeaseLock;
-pub use lock::{Lock, LockError, LockErrorKind, WatchEvent, WatchStop};
+pub use lock::{Call, Lock, LockError, LockErrorKind, WatchEvent};
 pub use record::{LeaderElectionRecord, MicroTime, Observed, Opaque};
 pub use stop_reason::StopReason;
 pub use term::{Leadership, LeadershipLost};

@@ -1,22 +1,27 @@
 //! What an election asks of a store: get, create, compare-and-swap, watch, describe.
 
+pub(crate) mod call;
 pub(crate) mod lease;
 mod watch;
 
-pub use watch::{WatchEvent, WatchStop};
+pub use call::Call;
+pub use watch::WatchEvent;
 
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::cancel::Cancel;
 use crate::record::{LeaderElectionRecord, Observed};
 
 /// A record in a store that offers linearizable compare-and-swap.
 ///
-/// The elector calls get, create and update from its own thread, one at a time, [`watch`](Lock::watch) from a second one,
-/// and [`interrupt`](Lock::interrupt) from any. Each call with a `timeout` returns within that, late by no more than
-/// scheduling; one that blocks longer delays a loss from being noticed, though never from being true.
+/// The elector calls get, create and update from its own thread, one at a time, and [`watch`](Lock::watch) from a second one.
+/// Each call returns within its time, late by no more than scheduling; one that blocks longer delays a loss from being
+/// noticed, though never from being true. When it is cancelled it returns soon, with [`LockErrorKind::Interrupted`] if it has
+/// no answer by then, and no other call is touched. A lock that cannot do that says so: a release then waits for the call
+/// before it.
 ///
 /// Safety rests on these duties of an implementation:
 ///
@@ -33,24 +38,23 @@ use crate::record::{LeaderElectionRecord, Observed};
 ///
 /// ```
 /// use std::sync::Mutex;
-/// use std::time::Duration;
-/// use leasehold::{LeaderElectionRecord, Lock, LockError, LockErrorKind, Observed, Opaque};
+/// use leasehold::{Call, LeaderElectionRecord, Lock, LockError, LockErrorKind, Observed, Opaque};
 ///
 /// #[derive(Default)]
 /// struct MemoryLock(Mutex<Option<Observed>>);
 ///
 /// impl Lock for MemoryLock {
-///     fn get(&self, _: Duration) -> Result<Option<Observed>, LockError> {
+///     fn get(&self, _: &Call) -> Result<Option<Observed>, LockError> {
 ///         Ok(self.0.lock().unwrap().clone())
 ///     }
-///     fn create(&self, record: &LeaderElectionRecord, _: Duration) -> Result<Observed, LockError> {
+///     fn create(&self, record: &LeaderElectionRecord, _: &Call) -> Result<Observed, LockError> {
 ///         let mut slot = self.0.lock().unwrap();
 ///         if slot.is_some() {
 ///             return Err(LockError::new(LockErrorKind::AlreadyExists, "somebody was faster"));
 ///         }
 ///         Ok(slot.insert(Observed::new(record.clone(), 1, Opaque::none())).clone())
 ///     }
-///     fn update(&self, base: &Observed, record: &LeaderElectionRecord, _: Duration) -> Result<Observed, LockError> {
+///     fn update(&self, base: &Observed, record: &LeaderElectionRecord, _: &Call) -> Result<Observed, LockError> {
 ///         let mut slot = self.0.lock().unwrap();
 ///         match &*slot {
 ///             Some(now) if now.version == base.version => {
@@ -75,42 +79,37 @@ pub trait Lock: Send + Sync + 'static {
     /// # Errors
     ///
     /// Whatever kept the store from answering.
-    fn get(&self, timeout: Duration) -> Result<Option<Observed>, LockError>;
+    fn get(&self, call: &Call) -> Result<Option<Observed>, LockError>;
 
     /// Creates the record, and answers what now stands in the store.
     ///
     /// # Errors
     ///
     /// [`LockErrorKind::AlreadyExists`] when there is one.
-    fn create(&self, record: &LeaderElectionRecord, timeout: Duration) -> Result<Observed, LockError>;
+    fn create(&self, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, LockError>;
 
     /// Replaces the record if the object still stands as `base` was observed, and answers what now stands.
     ///
     /// # Errors
     ///
     /// [`LockErrorKind::Conflict`] when it does not.
-    fn update(&self, base: &Observed, record: &LeaderElectionRecord, timeout: Duration) -> Result<Observed, LockError>;
+    fn update(&self, base: &Observed, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, LockError>;
 
     /// Tells every change of the record after the version `after`, or beginning with what is there if that is `None`,
     /// until the store ends the watch in good order.
     ///
-    /// It calls [`WatchEvent::Opened`] once nothing can be missed any more, and returns soon after `stop`. Events may come
+    /// It calls [`WatchEvent::Opened`] once nothing can be missed any more, and returns soon after `cancel`. Events may come
     /// late, repeatedly and out of order: correctness never rests on them, only how soon a change is known. A lock that
     /// cannot watch leaves this as it is, and is polled.
     ///
     /// # Errors
     ///
     /// [`LockErrorKind::Unsupported`] when this lock cannot watch, [`LockErrorKind::Expired`] when the store has forgotten
-    /// what came after `after`, [`LockErrorKind::Interrupted`] after `stop`, or whatever else ended the watch.
-    fn watch(&self, after: Option<u64>, stop: &WatchStop, tell: &mut dyn FnMut(WatchEvent)) -> Result<(), LockError> {
-        let _ = (after, stop, tell);
+    /// what came after `after`, [`LockErrorKind::Interrupted`] after `cancel`, or whatever else ended the watch.
+    fn watch(&self, after: Option<u64>, cancel: &Cancel, tell: &mut dyn FnMut(WatchEvent)) -> Result<(), LockError> {
+        let _ = (after, cancel, tell);
         Err(LockError::new(LockErrorKind::Unsupported, "this lock cannot watch"))
     }
-
-    /// Makes every get, create and update that is blocked in this lock right now return soon, with
-    /// [`LockErrorKind::Interrupted`] if it has no answer by then. Calls made later are not affected, nor are watches. A
-    /// lock that cannot do this may leave it undone: a release then waits for the call before it.
-    fn interrupt(&self) {}
 
     /// Names the record for logs and errors, such as `lease default/my-controller`.
     fn describe(&self) -> String;
@@ -156,7 +155,7 @@ pub enum LockErrorKind {
     Malformed,
     /// No answer in time.
     Timeout,
-    /// Ended by [`Lock::interrupt`] or [`WatchStop::stop`].
+    /// Ended by [`Cancel::cancel`].
     Interrupted,
     /// The store does not remember what came after the version that a watch was to begin at.
     Expired,

@@ -14,9 +14,10 @@ use super::error::{Error, ErrorKind};
 use super::request::{Method, Request};
 use super::request_log::RequestLog;
 use super::response::{Response, accept};
+use crate::cancel::Cancel;
 use crate::net::dial::{Dialer, Network, System};
 use crate::net::endpoint::Endpoint;
-use crate::net::interrupt::{AgentHandle, Interrupter, interrupted};
+use crate::net::interrupt::{AgentHandle, CurrentCall, Interrupter, interrupted};
 use crate::net::proxy::Proxy;
 use crate::net::redact::Redacted;
 use crate::net::response::{from_ureq, is_framed, read_body};
@@ -66,14 +67,18 @@ struct Shared {
     impersonation: Vec<(HeaderName, HeaderValue)>,
     dialer: Dialer,
     log: RequestLog,
-    current: Mutex<Current>,
+    idle: Mutex<Vec<Idle>>,
 }
 
-/// What requests go out on until the next interrupt.
-struct Current {
-    interrupter: Interrupter,
-    handle: Option<(Versions, Arc<AgentHandle>)>,
+/// An agent that no call has, and what its connection was opened with.
+struct Idle {
+    versions: Versions,
+    handle: Arc<AgentHandle>,
+    since: Instant,
 }
+
+/// More connections than this are not kept open for the calls to come.
+const MAX_IDLE_AGENTS: usize = 8;
 
 /// What connections were opened with: the client certificate of the credentials, and the certificates in files.
 #[derive(Clone, Copy)]
@@ -145,7 +150,7 @@ impl Client {
             proxy_tls,
             dialer: Dialer::new(network),
             log: RequestLog::default(),
-            current: Mutex::new(Current { interrupter: Interrupter::new(), handle: None }),
+            idle: Mutex::default(),
         };
         Ok(Client { shared: Arc::new(shared) })
     }
@@ -177,10 +182,47 @@ impl Client {
     ///
     /// Any [`ErrorKind`]; everything but a 2xx answer with a readable body is one.
     pub fn request(&self, request: Request<'_>) -> Result<Response, Error> {
-        let interrupter = self.shared.current.lock().interrupter.clone();
+        self.request_until(request, &Cancel::new())
+    }
+
+    /// [`request`](Client::request), until it is cancelled.
+    ///
+    /// It returns an error of the kind [`ErrorKind::Interrupted`] without delay then, also while it looks up a name, connects
+    /// or waits for a credential plugin, which runs on; its connection is closed. A request that the server has answered, if
+    /// only with a 401, ends with that answer. Other requests and their connections are not touched.
+    ///
+    /// # Errors
+    ///
+    /// As for [`request`](Client::request).
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    /// use leasehold::Cancel;
+    /// use leasehold::kube::{Client, ClientConfig, Method, Request};
+    ///
+    /// let client = Client::new(ClientConfig::infer()?)?;
+    /// let cancel = Cancel::new();
+    /// let for_the_signal_handler = cancel.clone();
+    /// std::thread::spawn(move || for_the_signal_handler.cancel());
+    /// let timeout = Duration::from_secs(5);
+    /// let request = Request { method: Method::Get, path: "/version", query: &[], body: None, timeout };
+    /// let version = client.request_until(request, &cancel)?;
+    /// # Ok::<(), leasehold::kube::Error>(())
+    /// ```
+    pub fn request_until(&self, request: Request<'_>, cancel: &Cancel) -> Result<Response, Error> {
+        let interrupter = Interrupter::new();
+        // Unregistered before the agent may be used for another call.
+        let hook = cancel.on_cancel({
+            let interrupter = interrupter.clone();
+            move || interrupter.interrupt()
+        });
         let attempt = Attempt::new(&request)?;
+        let used = Mutex::new(None);
         let result = self.shared.repeat_when_rejected(&attempt, &interrupter, |credentials| {
-            let handle = self.shared.handle(credentials, &interrupter)?;
+            let before = used.lock().take();
+            let agent = self.shared.agent(credentials, &interrupter, before)?;
+            let handle = Arc::clone(&agent.handle);
+            *used.lock() = Some(agent);
             let first = self.shared.exchange(&attempt, credentials, &handle, false);
             match first {
                 // ureq probes a pooled connection before it uses it, but a server may close it right after. A GET
@@ -198,30 +240,13 @@ impl Client {
                 other => other,
             }
         });
+        drop(hook);
+        if let Some(idle) = used.into_inner()
+            && !interrupter.is_interrupted()
+        {
+            self.shared.put_back(idle);
+        }
         result.map_err(|e| attempt.explain(e, &interrupter))
-    }
-
-    /// Ends every [`request`](Client::request) that other threads are blocked in right now.
-    ///
-    /// They return an error of the kind [`ErrorKind::Interrupted`] without delay, also while they look up a name,
-    /// connect or wait for a credential plugin, which runs on. Requests that start later are not affected; they use new connections.
-    /// Streams go on: each has an [`Interrupter`] of its own. A request that the server has answered, if only with a 401,
-    /// ends with that answer. Never blocks on the network.
-    ///
-    /// ```
-    /// # use leasehold::kube::{Client, ClientConfig};
-    /// let client = Client::new(ClientConfig::new("http://127.0.0.1:8001")?)?;
-    /// let for_the_signal_handler = client.clone();
-    /// std::thread::spawn(move || for_the_signal_handler.interrupt()).join().unwrap();
-    /// # Ok::<(), leasehold::kube::Error>(())
-    /// ```
-    pub fn interrupt(&self) {
-        let ended = {
-            let mut current = self.shared.current.lock();
-            current.handle = None;
-            std::mem::take(&mut current.interrupter)
-        };
-        ended.interrupt();
     }
 
     /// Opens a stream: everything up to the head of a 2xx answer.
@@ -305,25 +330,39 @@ impl Shared {
         server || proxy
     }
 
-    /// The agent for these credentials, made anew after an interrupt or when certificates have changed.
-    fn handle(&self, credentials: &Credentials, interrupter: &Interrupter) -> Result<Arc<AgentHandle>, Error> {
+    /// An agent for these credentials that no other call has, if it may be the one that this call had `before`.
+    fn agent(&self, credentials: &Credentials, interrupter: &Interrupter, before: Option<Idle>) -> Result<Idle, Error> {
         let wanted =
             Versions { credentials: credentials.identity_version, files: self.files(ClientTls::version).iter().sum() };
-        let mut current = self.current.lock();
-        // An interrupt in between has put another interrupter there, and this request was meant. An agent of the old
-        // one must not be left here for the requests that come after it.
-        if !current.interrupter.is(interrupter) {
-            return Err(interrupted().into());
+        // What was opened with an older certificate is not used again.
+        let is_new_enough =
+            |idle: &Idle| idle.versions.credentials >= wanted.credentials && idle.versions.files >= wanted.files;
+        if let Some(agent) = before.filter(is_new_enough) {
+            return Ok(agent);
         }
-        if let Some((versions, handle)) = &current.handle
-            && versions.credentials >= wanted.credentials
-            && versions.files >= wanted.files
-        {
-            return Ok(Arc::clone(handle));
+        let kept = {
+            let mut idle = self.idle.lock();
+            idle.retain(|idle| is_new_enough(idle) && idle.since.elapsed() < MAX_IDLE);
+            // The one that was used last: the others are the likelier to be closed by the server.
+            idle.pop()
+        };
+        match kept {
+            Some(idle) => {
+                interrupter.register(&idle.handle)?;
+                Ok(idle)
+            }
+            None => {
+                let handle = self.new_handle(credentials, interrupter, Opening::default())?;
+                Ok(Idle { versions: wanted, handle, since: Instant::now() })
+            }
         }
-        let handle = self.new_handle(credentials, interrupter, Opening::default())?;
-        current.handle = Some((wanted, Arc::clone(&handle)));
-        Ok(handle)
+    }
+
+    fn put_back(&self, agent: Idle) {
+        let mut idle = self.idle.lock();
+        if idle.len() < MAX_IDLE_AGENTS {
+            idle.push(Idle { since: Instant::now(), ..agent });
+        }
     }
 
     fn new_handle(
@@ -333,13 +372,14 @@ impl Shared {
         opening: Opening,
     ) -> Result<Arc<AgentHandle>, Error> {
         let tls = self.tls.as_ref().map(|tls| tls.parts(credentials.identity.as_ref())).transpose()?;
+        let call = CurrentCall::default();
         let connector = HttpConnector {
             target: self.endpoint.clone(),
             proxy: self.proxy.clone(),
             proxy_tls: self.proxy_tls.as_ref().map(|tls| tls.parts(None)).transpose()?,
             tls,
             dialer: self.dialer.clone(),
-            interrupter: interrupter.clone(),
+            call: call.clone(),
             opening,
         };
         let config = Agent::config_builder()
@@ -353,15 +393,13 @@ impl Shared {
             .accept("application/json")
             .accept_encoding("identity")
             .max_idle_age(MAX_IDLE)
+            .max_idle_connections(1)
             .max_response_header_size(31 * 1024)
             .input_buffer_size(32 * 1024)
             // For TLS on its way to the socket; what is written to it or to a socket is not buffered.
             .output_buffer_size(16 * 1024)
             .build();
-        let handle = Arc::new(AgentHandle {
-            agent: Agent::with_parts(config, connector, NoResolver),
-            interrupter: interrupter.clone(),
-        });
+        let handle = Arc::new(AgentHandle { agent: Agent::with_parts(config, connector, NoResolver), call });
         interrupter.register(&handle)?;
         Ok(handle)
     }
@@ -419,7 +457,7 @@ impl Shared {
         let framed = is_framed(answer.headers());
         let body = read_body(answer.into_body()).map_err(|e| e.sent(true))?;
         // A body that ends with the connection also ends when we shut that down ourselves.
-        if !framed && handle.interrupter.is_interrupted() {
+        if !framed && handle.call.interrupter().is_interrupted() {
             return Err(interrupted().sent(true).into());
         }
         Ok(Response { status, body })

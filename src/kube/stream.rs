@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::client::{Client, Opened};
 use super::error::{Error, ErrorKind};
 use super::request::Request;
+use crate::cancel::{Cancel, Hook};
 use crate::net::interrupt::{AgentHandle, Interrupter, interrupted};
 use crate::net::response::from_ureq;
 use crate::net::transport::MAX_WAIT;
@@ -29,6 +30,7 @@ pub struct Stream {
     /// Its agent is what an interrupt shuts down.
     _handle: Arc<AgentHandle>,
     interrupter: Interrupter,
+    _hook: Hook,
     place: String,
     lines: Lines,
     done: bool,
@@ -39,8 +41,7 @@ impl Client {
     ///
     /// `request.timeout` bounds all that comes before the first line: credentials, name look-up, connect, TLS and the
     /// head of the answer. After that, `silence` is the longest time between two pieces of data; longer is an error
-    /// of the kind [`ErrorKind::Timeout`]. The interrupter ends this stream from any thread, also while it is being
-    /// opened; it is of no use to another one after that.
+    /// of the kind [`ErrorKind::Timeout`]. To cancel ends this stream from any thread, also while it is being opened.
     ///
     /// # Errors
     ///
@@ -48,10 +49,11 @@ impl Client {
     ///
     /// ```no_run
     /// use std::time::Duration;
-    /// use leasehold::kube::{Client, ClientConfig, Interrupter, Method, Request};
+    /// use leasehold::Cancel;
+    /// use leasehold::kube::{Client, ClientConfig, Method, Request};
     ///
     /// let client = Client::new(ClientConfig::infer()?)?;
-    /// let interrupter = Interrupter::new();
+    /// let cancel = Cancel::new();
     /// let mut events = client.stream(
     ///     Request {
     ///         method: Method::Get,
@@ -61,20 +63,26 @@ impl Client {
     ///         timeout: Duration::from_secs(5),
     ///     },
     ///     Duration::from_secs(60),
-    ///     &interrupter,
+    ///     &cancel,
     /// )?;
     /// while let Some(line) = events.next_line()? {
     ///     println!("{}", String::from_utf8_lossy(&line));
     /// }
     /// # Ok::<(), leasehold::kube::Error>(())
     /// ```
-    pub fn stream(&self, request: Request<'_>, silence: Duration, interrupter: &Interrupter) -> Result<Stream, Error> {
+    pub fn stream(&self, request: Request<'_>, silence: Duration, cancel: &Cancel) -> Result<Stream, Error> {
+        let interrupter = Interrupter::new();
+        let hook = cancel.on_cancel({
+            let interrupter = interrupter.clone();
+            move || interrupter.interrupt()
+        });
         let silence = silence.clamp(Duration::from_millis(1), MAX_WAIT);
-        let Opened { answer, handle } = self.open(&request, silence, interrupter)?;
+        let Opened { answer, handle } = self.open(&request, silence, &interrupter)?;
         Ok(Stream {
             reader: answer.into_body().into_reader(),
             _handle: handle,
-            interrupter: interrupter.clone(),
+            interrupter,
+            _hook: hook,
             place: format!("{} {} (stream)", request.method, request.path),
             lines: Lines::new(MAX_LINE),
             done: false,

@@ -17,20 +17,26 @@ mod trust;
 use std::time::Duration;
 
 use super::{Client, Error, Method, Request, Response};
+use crate::cancel::Cancel;
 
 /// Far longer than anything takes: tests that wait this long have failed.
 const LONG: Duration = Duration::from_secs(60);
 
 fn get(client: &Client, timeout: Duration) -> Result<Response, Error> {
-    client.request(Request { method: Method::Get, path: "/version", query: &[], body: None, timeout })
+    get_until(client, timeout, &Cancel::new())
+}
+
+fn get_until(client: &Client, timeout: Duration, cancel: &Cancel) -> Result<Response, Error> {
+    let request = Request { method: Method::Get, path: "/version", query: &[], body: None, timeout };
+    client.request_until(request, cancel)
 }
 
 fn put(client: &Client, timeout: Duration) -> Result<Response, Error> {
-    client.request(Request {
-        method: Method::Put,
-        path: "/version",
-        query: &[],
-        body: Some(&serde_json::json!({ "a": 1 })),
-        timeout,
-    })
+    put_until(client, timeout, &Cancel::new())
+}
+
+fn put_until(client: &Client, timeout: Duration, cancel: &Cancel) -> Result<Response, Error> {
+    let body = &serde_json::json!({ "a": 1 });
+    let request = Request { method: Method::Put, path: "/version", query: &[], body: Some(body), timeout };
+    client.request_until(request, cancel)
 }

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use crate::cancel::Cancel;
 use crate::config::{ConfigError, check_name, check_namespace};
 use crate::kube::json;
-use crate::kube::{Client, Error, ErrorKind, Interrupter, Method, Request, Response, Status};
-use crate::lock::{Lock, LockError, LockErrorKind, WatchEvent, WatchStop};
+use crate::kube::{Client, Error, ErrorKind, Method, Request, Response, Status};
+use crate::lock::{Call, Lock, LockError, LockErrorKind, WatchEvent};
 use crate::record::{LeaderElectionRecord, MicroTime, Observed, Opaque};
 
 const API: &str = "/apis/coordination.k8s.io/v1/namespaces";
@@ -65,7 +66,7 @@ impl LeaseLock {
         Ok(Self { client, namespace: namespace.to_owned(), name: name.to_owned() })
     }
 
-    fn request(&self, verb: &'static str, body: Option<&Value>, timeout: Duration) -> Result<Response, LockError> {
+    fn request(&self, verb: &'static str, body: Option<&Value>, call: &Call) -> Result<Response, LockError> {
         let Self { namespace, name, .. } = self;
         let collection = format!("{API}/{namespace}/leases");
         let (method, path) = match verb {
@@ -73,8 +74,8 @@ impl LeaseLock {
             "create" => (Method::Post, collection),
             _ => (Method::Put, format!("{collection}/{name}")),
         };
-        let request = Request { method, path: &path, query: &[], body, timeout };
-        self.client.request(request).map_err(|error| self.explain(verb, error))
+        let request = Request { method, path: &path, query: &[], body, timeout: call.time_left() };
+        self.client.request_until(request, call.cancel()).map_err(|error| self.explain(verb, error))
     }
 
     fn read(&self, response: &Response) -> Result<Observed, LockError> {
@@ -166,29 +167,29 @@ impl LeaseLock {
 }
 
 impl Lock for LeaseLock {
-    fn get(&self, timeout: Duration) -> Result<Option<Observed>, LockError> {
-        match self.request("get", None, timeout) {
+    fn get(&self, call: &Call) -> Result<Option<Observed>, LockError> {
+        match self.request("get", None, call) {
             Ok(response) => self.read(&response).map(Some),
             Err(error) if is_absence(&error) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    fn create(&self, record: &LeaderElectionRecord, timeout: Duration) -> Result<Observed, LockError> {
+    fn create(&self, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, LockError> {
         let mut object = json!({
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
             "metadata": { "namespace": self.namespace, "name": self.name },
         });
         write_spec(&mut object, record);
-        self.read(&self.request("create", Some(&object), timeout)?)
+        self.read(&self.request("create", Some(&object), call)?)
     }
 
-    fn update(&self, base: &Observed, record: &LeaderElectionRecord, timeout: Duration) -> Result<Observed, LockError> {
-        self.read(&self.request("update", Some(&replacement(base, record)), timeout)?)
+    fn update(&self, base: &Observed, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, LockError> {
+        self.read(&self.request("update", Some(&replacement(base, record)), call)?)
     }
 
-    fn watch(&self, after: Option<u64>, stop: &WatchStop, tell: &mut dyn FnMut(WatchEvent)) -> Result<(), LockError> {
+    fn watch(&self, after: Option<u64>, cancel: &Cancel, tell: &mut dyn FnMut(WatchEvent)) -> Result<(), LockError> {
         let selector = format!("metadata.name={}", self.name);
         let seconds = (WATCH_LASTS.as_secs() + fastrand::u64(..WATCH_LASTS.as_secs())).to_string();
         let after = after.map(|version| version.to_string());
@@ -199,15 +200,10 @@ impl Lock for LeaseLock {
             ("timeoutSeconds", seconds.as_str()),
         ];
         query.extend(after.as_deref().map(|version| ("resourceVersion", version)));
-        let interrupter = Interrupter::new();
-        stop.on_stop({
-            let interrupter = interrupter.clone();
-            move || interrupter.interrupt()
-        });
         let path = format!("{API}/{}/leases", self.namespace);
         let request = Request { method: Method::Get, path: &path, query: &query, body: None, timeout: OPENING };
         let explain = |error| self.explain("watch", error);
-        let mut stream = self.client.stream(request, SILENCE, &interrupter).map_err(explain)?;
+        let mut stream = self.client.stream(request, SILENCE, cancel).map_err(explain)?;
         tell(WatchEvent::Opened);
         while let Some(line) = stream.next_line().map_err(explain)? {
             if let Some(event) = self.event(&line)? {
@@ -215,10 +211,6 @@ impl Lock for LeaseLock {
             }
         }
         Ok(())
-    }
-
-    fn interrupt(&self) {
-        self.client.interrupt();
     }
 
     fn describe(&self) -> String {

@@ -10,21 +10,9 @@ use ureq::Agent;
 
 use super::error::{Error, ErrorKind};
 
-/// Ends what is registered with it, once and for good; clones are the same one.
-///
-/// Given to [`Client::stream`](crate::kube::Client::stream), it ends that stream from any thread, also while the stream is
-/// still being opened.
-///
-/// ```
-/// use leasehold::kube::Interrupter;
-///
-/// let interrupter = Interrupter::new();
-/// let elsewhere = interrupter.clone();
-/// std::thread::spawn(move || elsewhere.interrupt()).join().unwrap();
-/// assert!(interrupter.is_interrupted());
-/// ```
+/// Ends the I/O of one call, once and for good; clones are the same one.
 #[derive(Clone)]
-pub struct Interrupter {
+pub(crate) struct Interrupter {
     inner: Arc<Inner>,
 }
 
@@ -39,15 +27,26 @@ struct State {
     handles: Vec<Weak<AgentHandle>>,
 }
 
-/// An HTTP agent with its pool of connections: what is shut down together.
+/// An HTTP agent with its one connection: what is shut down together. One call has it at a time.
 pub(crate) struct AgentHandle {
     pub(crate) agent: Agent,
-    pub(crate) interrupter: Interrupter,
+    /// The call that has it.
+    pub(crate) call: CurrentCall,
+}
+
+/// The call that an agent is used for, as its connector has to know it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CurrentCall(Arc<Mutex<Interrupter>>);
+
+impl CurrentCall {
+    pub(crate) fn interrupter(&self) -> Interrupter {
+        self.0.lock().clone()
+    }
 }
 
 impl Interrupter {
     /// One that has not been used yet.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let (trigger, signal) = bounded(0);
         Interrupter {
             inner: Arc::new(Inner { signal, state: Mutex::new(State { trigger: Some(trigger), handles: Vec::new() }) }),
@@ -55,7 +54,7 @@ impl Interrupter {
     }
 
     /// Ends all I/O that goes with this, now and in future. Never blocks on the network.
-    pub fn interrupt(&self) {
+    pub(crate) fn interrupt(&self) {
         let handles = {
             let mut state = self.inner.state.lock();
             state.trigger = None;
@@ -68,13 +67,8 @@ impl Interrupter {
     }
 
     /// Whether [`interrupt`](Interrupter::interrupt) has been called.
-    pub fn is_interrupted(&self) -> bool {
+    pub(crate) fn is_interrupted(&self) -> bool {
         self.inner.signal.try_recv() == Err(TryRecvError::Disconnected)
-    }
-
-    /// Whether both are clones of one.
-    pub(crate) fn is(&self, other: &Interrupter) -> bool {
-        Arc::ptr_eq(&self.inner, &other.inner)
     }
 
     /// For `select!`: never yields, disconnects on the interrupt.
@@ -89,8 +83,9 @@ impl Interrupter {
         }
     }
 
-    /// Has the agent shut down on the interrupt; an error if that has come already.
+    /// Uses the agent for this call: it is shut down on the interrupt. An error if that has come already.
     pub(crate) fn register(&self, handle: &Arc<AgentHandle>) -> Result<(), Error> {
+        *handle.call.0.lock() = self.clone();
         let mut state = self.inner.state.lock();
         if state.trigger.is_none() {
             return Err(interrupted());

@@ -18,7 +18,7 @@ use ureq::unversioned::transport::{
 use super::dial::Dialer;
 use super::endpoint::Endpoint;
 use super::error::{Error, ErrorKind};
-use super::interrupt::Interrupter;
+use super::interrupt::CurrentCall;
 use super::outgoing::{Channel, Outgoing};
 use super::proxy::Proxy;
 use super::reused::Reused;
@@ -33,7 +33,7 @@ pub(crate) struct HttpConnector {
     pub(crate) proxy_tls: Option<TlsParts>,
     pub(crate) tls: Option<TlsParts>,
     pub(crate) dialer: Dialer,
-    pub(crate) interrupter: Interrupter,
+    pub(crate) call: CurrentCall,
     pub(crate) opening: Opening,
 }
 
@@ -89,7 +89,7 @@ impl Connector<()> for HttpConnector {
         let limit = self.opening.cap(details.timeout);
         let deadline = Instant::now() + (*limit.after).min(MAX_WAIT);
         let first_hop = self.proxy.as_ref().map_or(&self.target, Proxy::endpoint);
-        let dialed = self.dialer.dial(&first_hop.host_in_zone(), first_hop.port(), deadline, &self.interrupter);
+        let dialed = self.dialer.dial(&first_hop.host_in_zone(), first_hop.port(), deadline, &self.call.interrupter());
         let (stream, route) = dialed.map_err(|e| wrap(self.at_proxy(e)))?;
         let stream = Arc::new(stream);
         let weak: Weak<TcpStream> = Arc::downgrade(&stream);

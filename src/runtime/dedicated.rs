@@ -11,9 +11,9 @@ use crate::election::deadline::Deadline;
 use crate::election::{Election, Event, Operation, Request, Response, Step};
 use crate::error::Error;
 use crate::guard::LeaderGuard;
-use crate::handle::{Command, InterruptDelays, Link, ReleaseAck};
+use crate::handle::{Command, InFlight, InterruptDelays, Link, ReleaseAck};
 use crate::health::HealthCheck;
-use crate::lock::{Lock, LockError, LockErrorKind};
+use crate::lock::{Call, Lock, LockError, LockErrorKind};
 use crate::log_fields::{LogFields, log_with};
 use crate::runtime::failure_log::FailureLog;
 use crate::runtime::watcher::Watcher;
@@ -29,6 +29,7 @@ pub(crate) struct Shared {
     pub(crate) link: Arc<Link>,
     pub(crate) pending: Arc<CampaignSlot>,
     pub(crate) delays: Arc<InterruptDelays>,
+    pub(crate) in_flight: Arc<InFlight>,
     pub(crate) subscriptions: Arc<Subscriptions>,
     pub(crate) health: HealthCheck,
 }
@@ -173,10 +174,11 @@ impl Driver {
             Operation::Create(_) => ("create", 1),
             Operation::Update(..) => ("update", 2),
         };
+        let call = Call::new(timeout, self.shared.in_flight.begin());
         let answer = match operation {
-            Operation::Get(look) => self.lock.get(timeout).map(|observed| Response::Read(look, observed)),
-            Operation::Create(record) => self.lock.create(&record, timeout).map(Response::Written),
-            Operation::Update(base, record) => self.lock.update(&base, &record, timeout).map(Response::Written),
+            Operation::Get(look) => self.lock.get(&call).map(|observed| Response::Read(look, observed)),
+            Operation::Create(record) => self.lock.create(&record, &call).map(Response::Written),
+            Operation::Update(base, record) => self.lock.update(&base, &record, &call).map(Response::Written),
         };
         // A withdrawal that came while the request was under way counts before its answer.
         self.handle_all();
@@ -362,13 +364,17 @@ mod tests {
         let delays = Arc::new(InterruptDelays::new(election.interrupt_after()));
         let lock: Arc<dyn Lock> = Arc::new(NoLock);
         let (sender, commands) = channel::unbounded();
-        let watcher = Watcher::spawn(Arc::clone(&lock), sender.clone(), &settings, Arc::clone(&delays)).unwrap();
+        let in_flight = Arc::new(InFlight::default());
+        let told = (sender.clone(), Arc::clone(&delays), Arc::clone(&in_flight));
+        let watcher = Watcher::spawn(Arc::clone(&lock), told.0, &settings, told.1, told.2).unwrap();
         let fields = LogFields::new(&*lock, &settings.identity);
-        let link = Link::new(sender, Arc::clone(&lock), settings.release_timeout, Arc::clone(&delays), fields.clone());
+        let link =
+            Link::new(sender, Arc::clone(&in_flight), settings.release_timeout, Arc::clone(&delays), fields.clone());
         let shared = Shared {
             link: Arc::new(link),
             pending: Arc::default(),
             delays,
+            in_flight,
             subscriptions: Arc::default(),
             health: HealthCheck::new(settings.lease_duration),
         };

@@ -1,21 +1,19 @@
 //! What tests of both threads need.
 
-use std::time::Duration;
-
-use crate::lock::{Lock, LockError};
+use crate::lock::{Call, Lock, LockError};
 use crate::record::{LeaderElectionRecord, Observed};
 
 /// One that nobody asks.
 pub(crate) struct NoLock;
 
 impl Lock for NoLock {
-    fn get(&self, _: Duration) -> Result<Option<Observed>, LockError> {
+    fn get(&self, _: &Call) -> Result<Option<Observed>, LockError> {
         unreachable!("nobody asks")
     }
-    fn create(&self, _: &LeaderElectionRecord, _: Duration) -> Result<Observed, LockError> {
+    fn create(&self, _: &LeaderElectionRecord, _: &Call) -> Result<Observed, LockError> {
         unreachable!("nobody asks")
     }
-    fn update(&self, _: &Observed, _: &LeaderElectionRecord, _: Duration) -> Result<Observed, LockError> {
+    fn update(&self, _: &Observed, _: &LeaderElectionRecord, _: &Call) -> Result<Observed, LockError> {
         unreachable!("nobody asks")
     }
     fn describe(&self) -> String {

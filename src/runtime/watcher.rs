@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use log::Level;
 
+use crate::cancel::Cancel;
 use crate::clock;
 use crate::config::Settings;
-use crate::handle::{Command, InterruptDelays};
-use crate::lock::{Lock, LockError, LockErrorKind, WatchEvent, WatchStop};
+use crate::handle::{Command, InFlight, InterruptDelays};
+use crate::lock::{Lock, LockError, LockErrorKind, WatchEvent};
 use crate::log_fields::{LogFields, log_with};
 use crate::runtime::failure_log::FailureLog;
 use crate::sync::channel::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
@@ -26,15 +27,17 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 pub(crate) struct Watcher {
     /// Dropped to end the thread, sent to so that the next watch begins with what is there.
     wake: Option<Sender<()>>,
-    current: Arc<Mutex<WatchStop>>,
+    current: Arc<Mutex<Cancel>>,
 }
 
 struct Watching {
     lock: Arc<dyn Lock>,
     tell: Sender<Command>,
     wake: Receiver<()>,
-    current: Arc<Mutex<WatchStop>>,
+    current: Arc<Mutex<Cancel>>,
     delays: Arc<InterruptDelays>,
+    /// Of the elector's thread: what others did to the record is not kept waiting behind it.
+    in_flight: Arc<InFlight>,
     retry_period: Duration,
     /// Where the next watch begins.
     after: Option<u64>,
@@ -58,16 +61,18 @@ impl Watcher {
         tell: Sender<Command>,
         settings: &Settings,
         delays: Arc<InterruptDelays>,
+        in_flight: Arc<InFlight>,
     ) -> io::Result<Self> {
         let (wake, woken) = channel::bounded(1);
         let fields = LogFields::new(&*lock, &settings.identity);
-        let current = Arc::new(Mutex::new(WatchStop::new()));
+        let current = Arc::new(Mutex::new(Cancel::new()));
         let watching = Watching {
             lock,
             tell,
             wake: woken,
             current: Arc::clone(&current),
             delays,
+            in_flight,
             retry_period: settings.retry_period,
             after: None,
             told: false,
@@ -84,7 +89,7 @@ impl Watcher {
         if let Some(wake) = &self.wake {
             let _ = wake.try_send(());
         }
-        self.current.lock().stop();
+        self.current.lock().cancel();
     }
 }
 
@@ -101,7 +106,7 @@ impl Drop for Watcher {
     fn drop(&mut self) {
         // In this order: a watch that begins meanwhile sees either the one or the other.
         self.wake = None;
-        self.current.lock().stop();
+        self.current.lock().cancel();
     }
 }
 
@@ -112,7 +117,7 @@ impl Watching {
             if self.rest(pause) == Rested::ElectorGone {
                 return;
             }
-            let stop = WatchStop::new();
+            let stop = Cancel::new();
             *self.current.lock() = stop.clone();
             // What came since the wait has stopped the watch before this one.
             loop {
@@ -153,8 +158,8 @@ impl Watching {
         }
     }
 
-    fn watch(&mut self, stop: &WatchStop) -> Result<(), LockError> {
-        let Self { lock, tell, delays, after, told, log, fields, .. } = self;
+    fn watch(&mut self, stop: &Cancel) -> Result<(), LockError> {
+        let Self { lock, in_flight, tell, delays, after, told, log, fields, .. } = self;
         let begin = *after;
         lock.watch(begin, stop, &mut |event| {
             let received_at = clock::now();
@@ -176,7 +181,7 @@ impl Watching {
             let _taken = is_of_others(&event, &fields.identity).then_some(taken);
             let _ = tell.send(Command::Watched { received_at, event, _taken });
             if is_taken.recv_timeout(delays.for_news()) == Err(RecvTimeoutError::Timeout) {
-                lock.interrupt();
+                in_flight.cancel();
             }
         })
     }
@@ -285,6 +290,7 @@ mod tests {
             tell,
             wake: woken,
             current: Arc::default(),
+            in_flight: Arc::default(),
             delays: Arc::new(delays),
             retry_period,
             after: Some(7),

@@ -9,13 +9,17 @@ use std::time::Duration;
 use allocation::{Counting, measure};
 use leasehold::kube::{Client, ErrorKind, Kubeconfig, Method, Request};
 use leasehold::testing::{ApiServer, Fault, Resource, Verb};
-use leasehold::{LeaderElectionRecord, LeaseLock, Lock, LockErrorKind, WatchEvent, WatchStop};
+use leasehold::{Call, Cancel, LeaderElectionRecord, LeaseLock, Lock, LockErrorKind, WatchEvent};
 use serde_json::{Value, json};
 
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
 const SOON: Duration = Duration::from_secs(60);
+
+fn call() -> Call {
+    Call::new(SOON, Cancel::new())
+}
 const MOST: usize = 16 << 20;
 
 /// A text with escapes takes twice its size while it is counted, beside the answer.
@@ -155,7 +159,7 @@ fn an_answer_takes_less_than_16_mib_as_json() {
 fn a_lease_takes_less_than_16_mib() {
     let server = ApiServer::start().expect("an in-memory server");
     let lock = lock(&server);
-    let read = || match lock.get(SOON) {
+    let read = || match lock.get(&call()) {
         Ok(lease) => lease.is_some(),
         Err(error) => {
             assert_eq!(error.kind(), LockErrorKind::Malformed, "{error}");
@@ -183,7 +187,7 @@ fn what_is_longer_than_a_lease_is_refused() {
         let text = lease_with(&"x".repeat(length - empty), "0");
         assert_eq!(text.len(), length);
         answer_with(&server, 200, text);
-        match lock.get(SOON) {
+        match lock.get(&call()) {
             Ok(_) => assert!(is_read, "{length}"),
             Err(error) => {
                 assert!(!is_read && error.kind() == LockErrorKind::Malformed, "{error}");
@@ -202,12 +206,12 @@ fn a_watch_takes_less_than_16_mib() {
         server.fault(Fault::watch_bytes(line).first(1));
     };
     try_all(LONGEST_LEASE - AROUND - 100, prepare, || {
-        let stop = WatchStop::new();
+        let cancel = Cancel::new();
         let mut changed = false;
-        let ended = lock.watch(None, &stop, &mut |event| {
+        let ended = lock.watch(None, &cancel, &mut |event| {
             if let WatchEvent::Changed(_) = event {
                 changed = true;
-                stop.stop();
+                cancel.cancel();
             }
         });
         let kind = ended.expect_err("stopped, or refused").kind();
@@ -225,7 +229,7 @@ fn a_refusal_takes_less_than_13_mib() {
             let text = format!("{{\"kind\":\"Status\",\"{field}\":{}}}", make(LONGEST - 64));
             answer_with(&server, 503, text);
             let peak = measure(|| {
-                let error = lock.get(SOON).expect_err("refused");
+                let error = lock.get(&call()).expect_err("refused");
                 assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error}");
             })
             .peak;
@@ -259,12 +263,12 @@ fn a_lease_that_is_as_large_as_a_server_takes_it_is_held_and_kept() {
 
     let lock = lock(&server);
     let mut read = None;
-    let peak = measure(|| read = lock.get(SOON).expect("an answer")).peak;
+    let peak = measure(|| read = lock.get(&call()).expect("an answer")).peak;
     assert!(peak < MOST, "{peak}");
     println!("{length} bytes: {:.1} MiB", peak as f64 / 1048576.0);
     let base = read.expect("a lease");
     let record = LeaderElectionRecord { holder_identity: Some("us".into()), ..base.record.clone() };
-    let written = lock.update(&base, &record, SOON).expect("an update");
+    let written = lock.update(&base, &record, &call()).expect("an update");
     assert_eq!(written.record.holder(), Some("us"));
     let stored = server.get(Resource::Leases, NAMESPACE, LEASE).expect("a lease");
     assert_eq!(stored["metadata"]["annotations"], metadata["annotations"]);

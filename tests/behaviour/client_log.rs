@@ -6,7 +6,8 @@ use std::net::{TcpListener, TcpStream};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use leasehold::kube::{Client, ClientConfig, Error, Interrupter, Kubeconfig, Method, Request, Response};
+use leasehold::Cancel;
+use leasehold::kube::{Client, ClientConfig, Error, Kubeconfig, Method, Request, Response};
 use log::Level;
 
 const SOON: Duration = Duration::from_secs(30);
@@ -89,13 +90,12 @@ fn answer(code: &str, headers: &str) -> String {
 }
 
 fn get(client: &Client) -> Result<Response, Error> {
-    client.request(Request {
-        method: Method::Get,
-        path: "/version",
-        query: &[("limit", "1")],
-        body: None,
-        timeout: SOON,
-    })
+    get_until(client, &Cancel::new())
+}
+
+fn get_until(client: &Client, cancel: &Cancel) -> Result<Response, Error> {
+    let query = &[("limit", "1")];
+    client.request_until(Request { method: Method::Get, path: "/version", query, body: None, timeout: SOON }, cancel)
 }
 
 fn client(url: &str) -> Client {
@@ -151,15 +151,16 @@ fn a_search_for_credentials_that_the_program_ends_blames_nobody() {
     );
     let config = Kubeconfig::from_text(&text, directory.path()).expect("a kubeconfig").client_config(None);
     let client = Client::new(config.expect("a configuration")).expect("a client");
+    let cancel = Cancel::new();
     let (log, result) = heard(|| {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !again.exists() {
                     std::thread::sleep(Duration::from_millis(10));
                 }
-                client.interrupt();
+                cancel.cancel();
             });
-            get(&client)
+            get_until(&client, &cancel)
         })
     });
     assert_eq!(result.expect_err("rejected").status().map(|status| status.code), Some(401));
@@ -214,7 +215,7 @@ fn a_stream_is_one_line_when_it_opens() {
     let (url, server) = serve(vec![answer("200 OK", "audit-id: 4f6e\r\nwarning: 299 - \"soon gone\"\r\n")]);
     let client = client(&url);
     let request = Request { method: Method::Get, path: "/watch", query: &[], body: None, timeout: SOON };
-    let (log, stream) = heard(|| client.stream(request, SOON, &Interrupter::new()));
+    let (log, stream) = heard(|| client.stream(request, SOON, &Cancel::new()));
     drop(stream.expect("a stream"));
     server.join().expect("a server");
     let lines: Vec<_> = ours(&log, Level::Debug).into_iter().map(untimed).collect();

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::on_both_servers;
 use crate::support::cluster::{Cluster, NAMESPACE, request, version};
-use leasehold::kube::{Client, Error, Interrupter, Method, Request, Status, Stream};
+use leasehold::Cancel;
+use leasehold::kube::{Client, Error, Method, Request, Status, Stream};
 use serde_json::{Value, json};
 
 on_both_servers! {
@@ -267,7 +268,7 @@ fn watch(cluster: &Cluster, user: &str, lease: &str, after: Option<u64>) -> Resu
             timeout: Duration::from_secs(20),
         },
         Duration::from_secs(20),
-        &Interrupter::new(),
+        &Cancel::new(),
     )
 }
 

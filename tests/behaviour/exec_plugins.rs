@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use leasehold::LeaderElector;
 use leasehold::kube::{Client, ClientConfig, Error, ErrorKind, ExecStderr, Kubeconfig, Method, Request, Response};
 use leasehold::testing::{ApiServer, Resource, User, Verb};
+use leasehold::{Cancel, LeaderElector};
 use serde_json::json;
 use support::{A_WHILE, SOON, wait_until};
 use tempfile::TempDir;
@@ -104,8 +104,12 @@ fn server() -> ApiServer {
 
 /// Asks for a lease. That there is none is an answer, too.
 fn ask(client: &Client, timeout: Duration) -> Result<Option<Response>, Error> {
+    ask_until(client, timeout, &Cancel::new())
+}
+
+fn ask_until(client: &Client, timeout: Duration, cancel: &Cancel) -> Result<Option<Response>, Error> {
     let path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/none";
-    match client.request(Request { method: Method::Get, path, query: &[], body: None, timeout }) {
+    match client.request_until(Request { method: Method::Get, path, query: &[], body: None, timeout }, cancel) {
         Ok(response) => Ok(Some(response)),
         Err(e) if e.status().is_some_and(|status| status.code == 404) => Ok(None),
         Err(e) => Err(e),
@@ -273,15 +277,19 @@ fn a_plugin_is_ended_at_its_limit_with_all_that_it_started() {
 }
 
 #[test]
-fn an_interrupt_ends_requests_and_the_end_of_the_client_ends_the_plugin() {
+fn to_cancel_ends_requests_and_the_end_of_the_client_ends_the_plugin() {
     let server = server();
     let plugin = Plugin::new(HANGS);
     let client = plugin.client(&server);
     thread::scope(|scope| {
-        let requests = [0, 1].map(|_| scope.spawn(|| ask(&client, 3 * SOON)));
+        let cancel = Cancel::new();
+        let requests = [cancel.clone(), cancel.clone()].map(|cancel| {
+            let client = &client;
+            scope.spawn(move || ask_until(client, 3 * SOON, &cancel))
+        });
         let pids = pids(&plugin);
         thread::sleep(A_WHILE);
-        client.interrupt();
+        cancel.cancel();
         for request in requests {
             assert_eq!(request.join().expect("no panic").expect_err("interrupted").kind(), &ErrorKind::Interrupted);
         }

@@ -8,10 +8,14 @@ use crossbeam_channel::unbounded;
 
 use leasehold::kube::{Client, Kubeconfig};
 use leasehold::testing::{ApiServer, Fault, Resource, Verb};
-use leasehold::{LeaderElectionRecord, LeaseLock, Lock, LockError, LockErrorKind, Observed, WatchEvent, WatchStop};
+use leasehold::{Call, Cancel, LeaderElectionRecord, LeaseLock, Lock, LockError, LockErrorKind, Observed, WatchEvent};
 use serde_json::json;
 
 const SOON: Duration = Duration::from_secs(10);
+
+fn call() -> Call {
+    Call::new(SOON, Cancel::new())
+}
 const NAMESPACE: &str = "default";
 const LEASE: &str = "locked";
 
@@ -21,7 +25,7 @@ fn created() -> (ApiServer, LeaseLock, Observed) {
     let kubeconfig = Kubeconfig::from_text(&server.kubeconfig("admin"), "/").expect("a kubeconfig");
     let client = Client::new(kubeconfig.client_config(None).expect("a configuration")).expect("a client");
     let lock = LeaseLock::new(client, NAMESPACE, LEASE).expect("a lock");
-    let created = lock.create(&held_by("a"), SOON).expect("a lease");
+    let created = lock.create(&held_by("a"), &call()).expect("a lease");
     (server, lock, created)
 }
 
@@ -33,18 +37,18 @@ fn held_by(identity: &str) -> LeaderElectionRecord {
 fn an_update_of_a_deleted_lease_is_a_conflict_and_does_not_make_it_anew() {
     let (server, lock, base) = created();
     server.delete(Resource::Leases, NAMESPACE, LEASE).expect("a lease to delete");
-    let error = lock.update(&base, &held_by("b"), SOON).expect_err("nothing to update");
+    let error = lock.update(&base, &held_by("b"), &call()).expect_err("nothing to update");
     assert_eq!(error.kind(), LockErrorKind::Conflict);
-    assert!(lock.get(SOON).expect("an answer").is_none());
+    assert!(lock.get(&call()).expect("an answer").is_none());
 }
 
 #[test]
 fn an_update_of_what_has_moved_is_a_conflict_and_leaves_it() {
     let (_server, lock, base) = created();
-    lock.update(&base, &held_by("b"), SOON).expect("an update");
-    let error = lock.update(&base, &held_by("c"), SOON).expect_err("it has moved");
+    lock.update(&base, &held_by("b"), &call()).expect("an update");
+    let error = lock.update(&base, &held_by("c"), &call()).expect_err("it has moved");
     assert_eq!(error.kind(), LockErrorKind::Conflict);
-    let standing = lock.get(SOON).expect("an answer").expect("a lease");
+    let standing = lock.get(&call()).expect("an answer").expect("a lease");
     assert_eq!(standing.record.holder(), Some("b"));
 }
 
@@ -53,12 +57,12 @@ fn a_watch_asks_for_this_lease_where_it_goes_on_and_for_bookmarks() {
     for goes_on in [false, true] {
         let (server, lock, base) = created();
         let after = goes_on.then_some(base.version);
-        let stop = WatchStop::new();
+        let cancel = Cancel::new();
         let (told, tells) = unbounded();
         thread::scope(|scope| {
-            let watching = scope.spawn(|| lock.watch(after, &stop, &mut |event| drop(told.send(event))));
+            let watching = scope.spawn(|| lock.watch(after, &cancel, &mut |event| drop(told.send(event))));
             let opened = tells.recv_timeout(SOON);
-            stop.stop();
+            cancel.cancel();
             assert!(matches!(opened, Ok(WatchEvent::Opened)), "{opened:?}");
             let ended = watching.join().expect("no panic").expect_err("stopped");
             assert_eq!(ended.kind(), LockErrorKind::Interrupted);
@@ -80,7 +84,7 @@ fn a_watch_asks_for_this_lease_where_it_goes_on_and_for_bookmarks() {
 fn end_of_a_watch(fault: Fault) -> LockError {
     let (server, lock, base) = created();
     server.fault(fault.verb(Verb::Watch));
-    lock.watch(Some(base.version), &WatchStop::new(), &mut |_| {}).expect_err("it is spoiled")
+    lock.watch(Some(base.version), &Cancel::new(), &mut |_| {}).expect_err("it is spoiled")
 }
 
 /// As a server says it in a watch that has begun.

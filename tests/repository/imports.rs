@@ -11,7 +11,7 @@ use syn::{Attribute, Item, ItemMod, ItemUse, UseTree, Visibility};
 /// From the ground up. A file belongs to the longest name that it begins with, and may import what stands on its own floor
 /// or below.
 const FLOORS: &[&[&str]] = &[
-    &["clock", "sync", "net"],
+    &["clock", "sync", "cancel", "net"],
     &["config", "record", "stop_reason", "fuzzing::target"],
     &["kube", "lock", "election::deadline", "health", "transition"],
     &["lock::lease", "testing", "error", "log_fields", "term", "election"],

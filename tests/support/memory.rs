@@ -1,11 +1,10 @@
 //! A lock in memory whose every verb can be made to fail, to wait and to hang.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use crossbeam_channel::Sender;
-use leasehold::{LeaderElectionRecord, Lock, LockError, LockErrorKind, Observed, Opaque};
+use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
+use leasehold::{Call, LeaderElectionRecord, Lock, LockError, LockErrorKind, Observed, Opaque};
 use parking_lot::Mutex;
 
 /// The store behind any number of locks.
@@ -19,7 +18,6 @@ struct Inner {
     on_create: Mutex<Option<Box<dyn FnMut() + Send>>>,
     on_update: Mutex<Option<OnUpdate>>,
     hang_next_update: Mutex<Option<Sender<()>>>,
-    interrupts: AtomicU64,
 }
 
 type OnGet = Box<dyn FnMut() -> Result<(), LockError> + Send>;
@@ -125,21 +123,18 @@ impl MemoryLock {
     }
 
     /// Blocks like a request to a server that does not answer.
-    fn hang(&self, timeout: Duration) -> LockError {
-        let interrupts = self.store.0.interrupts.load(Ordering::SeqCst);
-        let until = Instant::now() + timeout;
-        while Instant::now() < until {
-            if self.store.0.interrupts.load(Ordering::SeqCst) > interrupts {
-                return LockError::new(LockErrorKind::Interrupted, "interrupted");
-            }
-            std::thread::sleep(Duration::from_millis(1));
+    fn hang(&self, call: &Call) -> LockError {
+        let (end, ended) = bounded::<()>(0);
+        let _hook = call.cancel().on_cancel(move || drop(end));
+        match ended.recv_timeout(call.time_left()) {
+            Err(RecvTimeoutError::Disconnected) => LockError::new(LockErrorKind::Interrupted, "interrupted"),
+            _ => LockError::new(LockErrorKind::Timeout, "timed out"),
         }
-        LockError::new(LockErrorKind::Timeout, "timed out")
     }
 }
 
 impl Lock for MemoryLock {
-    fn get(&self, _: Duration) -> Result<Option<Observed>, LockError> {
+    fn get(&self, _: &Call) -> Result<Option<Observed>, LockError> {
         self.reach()?;
         if let Some(run) = &mut *self.store.0.on_get.lock() {
             run()?;
@@ -148,7 +143,7 @@ impl Lock for MemoryLock {
         Ok(state.record.clone().map(|record| Observed::new(record, state.version, Opaque::none())))
     }
 
-    fn create(&self, record: &LeaderElectionRecord, _: Duration) -> Result<Observed, LockError> {
+    fn create(&self, record: &LeaderElectionRecord, _: &Call) -> Result<Observed, LockError> {
         self.reach()?;
         if let Some(run) = &mut *self.store.0.on_create.lock() {
             run();
@@ -163,11 +158,11 @@ impl Lock for MemoryLock {
         Ok(Observed::new(record, state.version, Opaque::none()))
     }
 
-    fn update(&self, base: &Observed, record: &LeaderElectionRecord, timeout: Duration) -> Result<Observed, LockError> {
+    fn update(&self, base: &Observed, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, LockError> {
         self.reach()?;
         if let Some(hanging) = self.store.0.hang_next_update.lock().take() {
             let _ = hanging.send(());
-            return Err(self.hang(timeout));
+            return Err(self.hang(call));
         }
         if let Some(run) = &mut *self.store.0.on_update.lock() {
             run(record)?;
@@ -179,10 +174,6 @@ impl Lock for MemoryLock {
         state.version += 1;
         state.record = Some(record.clone());
         Ok(Observed::new(record.clone(), state.version, Opaque::none()))
-    }
-
-    fn interrupt(&self) {
-        self.store.0.interrupts.fetch_add(1, Ordering::SeqCst);
     }
 
     fn describe(&self) -> String {

@@ -1,12 +1,15 @@
+use std::collections::VecDeque;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
+use parking_lot::Mutex;
 
 use super::server::{closes_after, ok, raw, script, serve, silent};
-use super::{LONG, get, put};
+use super::{LONG, get, get_until, put, put_until};
+use crate::cancel::Cancel;
 use crate::kube::{Client, ClientConfig, Error, ErrorKind, Method, Request};
 use crate::net::dial::{Cancelled, Network};
 use crate::net::tests::Scratch;
@@ -80,33 +83,60 @@ fn no_time_is_a_timeout_and_endless_time_is_no_panic() {
 }
 
 #[test]
-fn an_interrupt_ends_what_is_blocked_and_nothing_else() {
+fn to_cancel_ends_the_one_request_and_nothing_else() {
     let server = serve(vec![silent(), silent(), ok("{}")]);
     let client = server.client();
+    let cancels = [Cancel::new(), Cancel::new()];
     thread::scope(|scope| {
-        let waiting: Vec<_> = (0..2).map(|_| scope.spawn(|| put(&client, LONG))).collect();
+        let mut waiting: VecDeque<_> =
+            cancels.iter().map(|cancel| scope.spawn(|| put_until(&client, LONG, cancel))).collect();
         server.next();
         server.next();
-        client.clone().interrupt();
-        for one in waiting {
-            let error = one.join().unwrap().unwrap_err();
+        for cancel in &cancels {
+            assert!(!waiting[0].is_finished(), "it was another that was cancelled");
+            cancel.clone().cancel();
+            let error = waiting.pop_front().unwrap().join().unwrap().unwrap_err();
             assert_eq!(error.kind(), &ErrorKind::Interrupted);
             assert!(error.maybe_sent());
+            thread::sleep(Duration::from_millis(50));
         }
     });
     get(&client, LONG).unwrap();
+    let error = get_until(&client, LONG, &cancels[0]).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Interrupted, "it is cancelled for good");
+    assert!(!error.maybe_sent());
 }
 
 #[test]
-fn a_client_outlives_any_number_of_interrupts() {
+fn a_call_that_is_cancelled_leaves_the_connections_of_others_open() {
+    // A third connection is refused.
+    let server = serve(vec![silent(), ok("{}")]);
+    let client = server.client();
+    let cancel = Cancel::new();
+    thread::scope(|scope| {
+        let hanging = scope.spawn(|| put_until(&client, LONG, &cancel));
+        server.next();
+        get(&client, LONG).unwrap();
+        cancel.cancel();
+        assert_eq!(hanging.join().unwrap().unwrap_err().kind(), &ErrorKind::Interrupted);
+        put(&client, LONG).unwrap();
+    });
+}
+
+#[test]
+fn a_client_outlives_any_number_of_cancelled_calls() {
     let scripts = (0..5000).map(|_| ok("{}")).collect();
     let server = serve(scripts);
     let client = server.client();
+    let current: [Mutex<Cancel>; 3] = Default::default();
     thread::scope(|scope| {
-        for _ in 0..3 {
-            scope.spawn(|| {
+        for current in &current {
+            let client = &client;
+            scope.spawn(move || {
                 for _ in 0..200 {
-                    if let Err(e) = put(&client, LONG) {
+                    let cancel = Cancel::new();
+                    *current.lock() = cancel.clone();
+                    if let Err(e) = put_until(client, LONG, &cancel) {
                         // On a busy machine the threads left behind can reach their limit.
                         let expected = matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::Connect);
                         assert!(expected, "{e:?}");
@@ -115,7 +145,7 @@ fn a_client_outlives_any_number_of_interrupts() {
             });
         }
         for _ in 0..200 {
-            client.interrupt();
+            current.iter().for_each(|cancel| cancel.lock().cancel());
             thread::yield_now();
         }
     });
@@ -127,24 +157,25 @@ fn a_client_outlives_any_number_of_interrupts() {
 }
 
 #[test]
-fn an_interrupt_ends_a_body_that_ends_with_the_connection() {
+fn to_cancel_ends_a_body_that_ends_with_the_connection() {
     let server = serve(vec![script(|c| {
         c.request();
         c.send("HTTP/1.1 200 OK\r\n\r\n{\"half\":");
         c.hang();
     })]);
     let client = server.client();
+    let cancel = Cancel::new();
     thread::scope(|scope| {
-        let waiting = scope.spawn(|| get(&client, LONG));
+        let waiting = scope.spawn(|| get_until(&client, LONG, &cancel));
         server.next();
         thread::sleep(Duration::from_millis(100));
-        client.interrupt();
+        cancel.cancel();
         assert_eq!(waiting.join().unwrap().unwrap_err().kind(), &ErrorKind::Interrupted);
     });
 }
 
 #[test]
-fn an_interrupt_ends_a_hanging_connect_with_nothing_sent() {
+fn to_cancel_ends_a_hanging_connect_with_nothing_sent() {
     struct Hanging(crossbeam_channel::Receiver<()>);
     impl Network for Hanging {
         fn look_up(&self, _: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
@@ -158,10 +189,11 @@ fn an_interrupt_ends_a_hanging_connect_with_nothing_sent() {
     let (hold_open, hold) = bounded(0);
     let config = ClientConfig::new("http://api.invalid").unwrap();
     let client = Client::with_network(config, Hanging(hold)).unwrap();
+    let cancel = Cancel::new();
     thread::scope(|scope| {
-        let waiting = scope.spawn(|| put(&client, LONG));
+        let waiting = scope.spawn(|| put_until(&client, LONG, &cancel));
         thread::sleep(Duration::from_millis(100));
-        client.interrupt();
+        cancel.cancel();
         let error = waiting.join().unwrap().unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::Interrupted);
         assert!(!error.maybe_sent());

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use rustls::ServerConfig;
 
 use super::server::{Connection, Script, Server, script, serve, serve_with};
-use super::{LONG, get};
+use super::{LONG, get, get_until};
+use crate::cancel::Cancel;
 use crate::kube::{Client, ClientConfig, Error, ErrorKind, Method, Request};
 use crate::net::tests::certificates::{Authority, authority, server_config};
 
@@ -149,16 +150,17 @@ fn silent_proxy(kind: &str, place: &str, ours: &Authority, script: Script) -> Se
 }
 
 #[test]
-fn an_interrupt_ends_a_proxy_that_is_silent_at_any_point() {
+fn to_cancel_ends_a_proxy_that_is_silent_at_any_point() {
     let ours = authority();
     for (kind, place, script) in silences() {
         let proxy = silent_proxy(kind, place, &ours, script);
         let client = Client::new(through(config("https", &ours), kind, proxy.port)).unwrap();
+        let cancel = Cancel::new();
         thread::scope(|scope| {
-            let waiting = scope.spawn(|| get(&client, LONG / 3));
+            let waiting = scope.spawn(|| get_until(&client, LONG / 3, &cancel));
             assert_eq!(proxy.next(), "silent");
             let began = Instant::now();
-            client.interrupt();
+            cancel.cancel();
             let error = waiting.join().unwrap().unwrap_err();
             assert!(began.elapsed() < LONG / 6, "{kind} {place}: after {:?}", began.elapsed());
             proxy.wait_for_close();

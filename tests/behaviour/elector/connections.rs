@@ -3,6 +3,7 @@
 //!
 //! Whoever waited for the retry period would wait for twenty seconds.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use leasehold::kube::{Client, ClientConfig};
@@ -117,4 +118,41 @@ fn a_release_is_sent_again_at_once() {
         let lock = format!("lease default/{lease}");
         assert_eq!(errors_of(&lock), 0, "{what}: {:?}", lines_of(&lock));
     }
+}
+
+/// As every elector of a program that has several on one client.
+#[test]
+fn a_release_that_interrupts_a_renewal_leaves_the_other_leases_of_the_client_alone() {
+    let server = ApiServer::start().unwrap();
+    let client = Client::new(ClientConfig::new(&server.url()).unwrap()).unwrap();
+    let start = |lease| {
+        let builder = builder(lease, "a").renew_interval(Duration::from_millis(200));
+        builder.start_with(client.clone()).expect("an elector")
+    };
+    let (one, other) = (start("one"), start("other"));
+    const RELEASES: usize = 10;
+    let (mut guard, kept) = (one.block_until_leader().unwrap(), other.block_until_leader().unwrap());
+    let watches = || server.requests().iter().filter(|request| request.verb == Some(Verb::Watch)).count();
+    wait_until("both watch", || watches() == 2);
+    // Renewals of the other take so long that one is always under way.
+    let slow = server.fault(Fault::delay_answer(Duration::from_millis(300)).verb(Verb::Update).name("other"));
+    for _ in 0..RELEASES {
+        let hanging = server.fault(Fault::hang().verb(Verb::Update).name("one").first(1));
+        assert!(hanging.wait_for_hits(1, SOON), "a renewal hangs");
+        let hits = slow.hits();
+        assert!(slow.wait_for_hits(hits + 1, SOON), "one of the other is under way");
+        let began = Instant::now();
+        guard.release().unwrap();
+        assert!(began.elapsed() < AT_ONCE, "the one that hung was interrupted");
+        guard = one.block_until_leader().unwrap();
+    }
+    let of_other = |request: &&RequestLog| request.path.ends_with("/other") && request.verb == Some(Verb::Update);
+    let requests = server.requests();
+    let renewals: Vec<_> = requests.iter().filter(of_other).collect();
+    let failed = renewals.iter().rev().skip(1).filter(|renewal| renewal.status != Some(200)).count();
+    assert_eq!(failed, 0, "renewals of the other: {renewals:?}");
+    assert!(kept.is_leader());
+    let asked = requests.iter().filter(|request| request.verb != Some(Verb::Watch));
+    let connections: BTreeSet<u64> = asked.map(|request| request.connection).collect();
+    assert!(connections.len() <= 2 + RELEASES, "one is closed for each release: {connections:?}");
 }

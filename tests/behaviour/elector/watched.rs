@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
-use leasehold::{LeaderElectionRecord, Lock, LockError, LockErrorKind, Observed, WatchEvent, WatchStop};
+use leasehold::{Cancel, LeaderElectionRecord, Lock, LockError, LockErrorKind, Observed, WatchEvent};
 use parking_lot::Mutex;
 
 use crate::support::memory::{MemoryLock, Store};
 
 /// What the watch of this number, counted from zero, does.
-type Script = dyn Fn(usize, &WatchStop, &mut dyn FnMut(WatchEvent)) -> Result<(), LockError> + Send + Sync;
+type Script = dyn Fn(usize, &Cancel, &mut dyn FnMut(WatchEvent)) -> Result<(), LockError> + Send + Sync;
 
 pub struct Watched {
     lock: MemoryLock,
@@ -32,7 +32,7 @@ pub struct Call {
 impl Watched {
     pub fn new(
         store: &Store,
-        script: impl Fn(usize, &WatchStop, &mut dyn FnMut(WatchEvent)) -> Result<(), LockError> + Send + Sync + 'static,
+        script: impl Fn(usize, &Cancel, &mut dyn FnMut(WatchEvent)) -> Result<(), LockError> + Send + Sync + 'static,
     ) -> Self {
         Self { lock: MemoryLock::new(store), script: Box::new(script), calls: Calls::default() }
     }
@@ -59,39 +59,40 @@ impl Calls {
 }
 
 /// Stays open and says nothing, until it is stopped.
-pub fn silence(stop: &WatchStop) -> Result<(), LockError> {
+pub fn silence(cancel: &Cancel) -> Result<(), LockError> {
     let (end, ended) = bounded::<()>(0);
-    stop.on_stop(move || drop(end));
+    let _hook = cancel.on_cancel(move || drop(end));
     let _ = ended.recv();
     Err(LockError::new(LockErrorKind::Interrupted, "stopped"))
 }
 
 impl Lock for Watched {
-    fn get(&self, timeout: Duration) -> Result<Option<Observed>, LockError> {
-        self.lock.get(timeout)
+    fn get(&self, call: &leasehold::Call) -> Result<Option<Observed>, LockError> {
+        self.lock.get(call)
     }
 
-    fn create(&self, record: &LeaderElectionRecord, timeout: Duration) -> Result<Observed, LockError> {
-        self.lock.create(record, timeout)
+    fn create(&self, record: &LeaderElectionRecord, call: &leasehold::Call) -> Result<Observed, LockError> {
+        self.lock.create(record, call)
     }
 
-    fn update(&self, base: &Observed, record: &LeaderElectionRecord, timeout: Duration) -> Result<Observed, LockError> {
-        self.lock.update(base, record, timeout)
+    fn update(
+        &self,
+        base: &Observed,
+        record: &LeaderElectionRecord,
+        call: &leasehold::Call,
+    ) -> Result<Observed, LockError> {
+        self.lock.update(base, record, call)
     }
 
-    fn watch(&self, after: Option<u64>, stop: &WatchStop, tell: &mut dyn FnMut(WatchEvent)) -> Result<(), LockError> {
+    fn watch(&self, after: Option<u64>, cancel: &Cancel, tell: &mut dyn FnMut(WatchEvent)) -> Result<(), LockError> {
         let number = {
             let mut calls = self.calls.0.lock();
             calls.push(Call { after, began: Instant::now(), ended: None });
             calls.len() - 1
         };
-        let ended = (self.script)(number, stop, tell);
+        let ended = (self.script)(number, cancel, tell);
         self.calls.0.lock()[number].ended = Some(Instant::now());
         ended
-    }
-
-    fn interrupt(&self) {
-        self.lock.interrupt();
     }
 
     fn describe(&self) -> String {

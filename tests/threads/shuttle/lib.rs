@@ -19,6 +19,7 @@ pub mod watching;
 mod leasehold {
     pub(crate) mod builder;
     pub(crate) mod campaign;
+    pub(crate) mod cancel;
     pub(crate) mod clock;
     pub(crate) mod config;
     pub(crate) mod election;
@@ -39,19 +40,20 @@ mod leasehold {
 }
 
 pub(crate) use leasehold::{
-    builder, campaign, config, election, elector, error, guard, handle, health, kube, lock, log_fields, net, record,
-    runtime, stop_reason, term, transition,
+    builder, campaign, cancel, config, election, elector, error, guard, handle, health, kube, lock, log_fields, net,
+    record, runtime, stop_reason, term, transition,
 };
 
 pub use builder::LeaderElectorBuilder;
 pub use campaign::Campaign;
+pub use cancel::{Cancel, Hook};
 pub use config::{ConfigError, Settings};
 pub use elector::LeaderElector;
 pub use error::Error;
 pub use guard::{LeaderGuard, Scope};
 pub use health::{HealthCheck, Unhealthy};
 pub use lock::lease::LeaseLock;
-pub use lock::{Lock, LockError, LockErrorKind, WatchEvent, WatchStop};
+pub use lock::{Call, Lock, LockError, LockErrorKind, WatchEvent};
 pub use record::{LeaderElectionRecord, MicroTime, Observed, Opaque};
 pub use stop_reason::StopReason;
 pub use term::{Leadership, LeadershipLost};

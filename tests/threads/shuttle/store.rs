@@ -2,14 +2,13 @@
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
-use std::time::Duration;
 
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread;
 
 use crate::channel::{self, Receiver, RecvTimeoutError, Sender};
 use crate::sync::Mutex;
-use crate::{LeaderElectionRecord, Leadership, Lock, LockError, LockErrorKind, Observed, Opaque};
+use crate::{Call, LeaderElectionRecord, Leadership, Lock, LockError, LockErrorKind, Observed, Opaque};
 
 /// How requests fare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,8 +31,6 @@ pub struct Store(Arc<Shared>);
 
 struct Shared {
     state: Mutex<State>,
-    /// What the requests that hang wait for.
-    hanging: Mutex<Vec<Sender<()>>>,
 }
 
 struct State {
@@ -49,7 +46,7 @@ impl Store {
     pub fn new(faults: Faults) -> Self {
         let state =
             State { faults, observed: None, version: 0, views: Vec::new(), nobody_asks: false, ill_fated: None };
-        Self(Arc::new(Shared { state: Mutex::new(state), hanging: Mutex::new(Vec::new()) }))
+        Self(Arc::new(Shared { state: Mutex::new(state) }))
     }
 
     pub fn set_faults(&self, faults: Faults) {
@@ -95,7 +92,7 @@ impl Store {
         self.0.state.lock().nobody_asks = is_so;
     }
 
-    fn write(&self, base: u64, record: &LeaderElectionRecord, timeout: Duration) -> Result<Observed, LockError> {
+    fn write(&self, base: u64, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, LockError> {
         let faults = self.0.state.lock().faults;
         let held_before = self.holder().is_some();
         match record.holder() {
@@ -112,13 +109,13 @@ impl Store {
                 for _ in 0..thread_rng().gen_range(0..100) {
                     thread::yield_now();
                 }
-                return Err(self.hang(timeout));
+                return Err(self.hang(call));
             }
             Faults::Foul if thread_rng().gen_bool(0.5) => {
                 if thread_rng().gen_bool(0.5) {
                     let _ = self.apply(base, record);
                 }
-                let hung = self.hang(timeout);
+                let hung = self.hang(call);
                 // An answer may come after all.
                 return if thread_rng().gen_bool(0.3) { self.apply(base, record) } else { Err(hung) };
             }
@@ -150,11 +147,15 @@ impl Store {
         Ok(state.observed.insert(observed).clone())
     }
 
-    /// As a request that hangs, which an interrupt ends if it comes meanwhile.
-    fn hang(&self, timeout: Duration) -> LockError {
-        let (end, ended) = channel::bounded(0);
-        self.0.hanging.lock().push(end);
-        match ended.recv_timeout(timeout) {
+    /// As a request that hangs, which is cancelled if that comes meanwhile. Only a release cancels.
+    fn hang(&self, call: &Call) -> LockError {
+        let (end, ended) = channel::bounded::<()>(0);
+        let store = self.clone();
+        let _hook = call.cancel().on_cancel(move || {
+            store.check_that_views_are_false();
+            drop(end);
+        });
+        match ended.recv_timeout(call.time_left()) {
             Err(RecvTimeoutError::Timeout) => LockError::new(LockErrorKind::Timeout, "no answer"),
             _ => LockError::new(LockErrorKind::Interrupted, "interrupted"),
         }
@@ -162,7 +163,7 @@ impl Store {
 }
 
 impl Lock for Store {
-    fn get(&self, timeout: Duration) -> Result<Option<Observed>, LockError> {
+    fn get(&self, call: &Call) -> Result<Option<Observed>, LockError> {
         let faults = self.0.state.lock().faults;
         match faults {
             Faults::Forbidden => {
@@ -170,25 +171,18 @@ impl Lock for Store {
                 return Err(LockError::new(LockErrorKind::Forbidden, "forbidden"));
             }
             Faults::Panicking => resume_unwind(Box::new("a lock that panics")),
-            Faults::Foul if thread_rng().gen_bool(0.5) => return Err(self.hang(timeout)),
+            Faults::Foul if thread_rng().gen_bool(0.5) => return Err(self.hang(call)),
             _ => {}
         }
         Ok(self.0.state.lock().observed.clone())
     }
 
-    fn create(&self, record: &LeaderElectionRecord, timeout: Duration) -> Result<Observed, LockError> {
-        self.write(0, record, timeout)
+    fn create(&self, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, LockError> {
+        self.write(0, record, call)
     }
 
-    fn update(&self, base: &Observed, record: &LeaderElectionRecord, timeout: Duration) -> Result<Observed, LockError> {
-        self.write(base.version, record, timeout)
-    }
-
-    /// Only a release interrupts.
-    fn interrupt(&self) {
-        self.check_that_views_are_false();
-        let hanging = std::mem::take(&mut *self.0.hanging.lock());
-        drop(hanging);
+    fn update(&self, base: &Observed, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, LockError> {
+        self.write(base.version, record, call)
     }
 
     fn describe(&self) -> String {

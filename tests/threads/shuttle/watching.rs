@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::channel::{self, Receiver};
 use crate::election::InterruptAfter;
-use crate::handle::{Command, InterruptDelays};
+use crate::handle::{Command, InFlight, InterruptDelays};
 use crate::runtime::watcher::Watcher;
 use crate::{LeaderElector, Lock};
 
@@ -21,7 +21,8 @@ impl Watched {
         let settings = LeaderElector::builder("jobs").settings().expect("the defaults are good");
         let after = InterruptAfter { release: Duration::from_millis(50), news: Duration::from_millis(250) };
         let timeout = Arc::new(InterruptDelays::new(after));
-        let watcher = Watcher::spawn(lock, tell, &settings, timeout).expect("threads cost nothing here");
+        let watcher = Watcher::spawn(lock, tell, &settings, timeout, Arc::new(InFlight::default()))
+            .expect("threads cost nothing here");
         Self { watcher, told }
     }
 

@@ -106,4 +106,14 @@ pub const MUTANTS: &[Mutant] = &[
         }],
         caught_by: Unit("kube::tests::http::a_get_survives_a_stale_connection_and_a_write_is_never_sent_twice"),
     },
+    Mutant {
+        name: "a connection that was shut down is kept for the next call",
+        why: "whoever calls next gets an error of a call that is over",
+        edits: &[Edit {
+            file: CLIENT,
+            old: "            && !interrupter.is_interrupted()\n        {\n            self.shared.put_back",
+            new: "        {\n            self.shared.put_back",
+        }],
+        caught_by: Unit("kube::tests::http::to_cancel_ends_the_one_request_and_nothing_else"),
+    },
 ];

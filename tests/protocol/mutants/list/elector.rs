@@ -192,8 +192,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "a leader whose lease is gone leads on until the time-out",
         edits: &[Edit {
             file: WATCHER,
-            old: "                lock.interrupt();\n",
-            new: "                let _ = lock;\n",
+            old: "                in_flight.cancel();\n",
+            new: "                let _ = in_flight;\n",
         }],
         caught_by: Test("behaviour", "watching::a_leader_hears_of_a_deletion_while_a_renewal_of_its_own_hangs"),
     },

@@ -117,7 +117,7 @@ pub const MUTANTS: &[Mutant] = &[
             old: "        (details.register_shutdown)(weak as Weak<dyn ShutdownHandle>)?;",
             new: "        if self.proxy.is_none() {\n            (details.register_shutdown)(weak as Weak<dyn ShutdownHandle>)?;\n        }",
         }],
-        caught_by: Unit("kube::tests::proxy::an_interrupt_ends_a_proxy_that_is_silent_at_any_point"),
+        caught_by: Unit("kube::tests::proxy::to_cancel_ends_a_proxy_that_is_silent_at_any_point"),
     },
     Mutant {
         name: "what stands after the answer to CONNECT is thrown away",

@@ -44,8 +44,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "one that begins between the two goes on for ever",
         edits: &[Edit {
             file: WATCHER,
-            old: "        self.wake = None;\n        self.current.lock().stop();\n",
-            new: "        self.current.lock().stop();\n        self.wake = None;\n",
+            old: "        self.wake = None;\n        self.current.lock().cancel();\n",
+            new: "        self.current.lock().cancel();\n        self.wake = None;\n",
         }],
         caught_by: Threads("watching::a_watcher_that_is_dropped_ends"),
     },

@@ -1,12 +1,11 @@
 //! The second thread: whoever ends a watch must not leave it asleep.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use leasehold_shuttle::channel;
 use leasehold_shuttle::explore::explore;
 use leasehold_shuttle::watching::Watched;
-use leasehold_shuttle::{LeaderElectionRecord, Lock, LockError, LockErrorKind, Observed, WatchEvent, WatchStop};
+use leasehold_shuttle::{Call, Cancel, LeaderElectionRecord, Lock, LockError, LockErrorKind, Observed, WatchEvent};
 
 use crate::one_in;
 
@@ -14,12 +13,12 @@ use crate::one_in;
 struct Watchable;
 
 impl Lock for Watchable {
-    fn watch(&self, _: Option<u64>, stop: &WatchStop, tell: &mut dyn FnMut(WatchEvent)) -> Result<(), LockError> {
+    fn watch(&self, _: Option<u64>, cancel: &Cancel, tell: &mut dyn FnMut(WatchEvent)) -> Result<(), LockError> {
         if one_in(4) {
             return Err(LockError::new(LockErrorKind::Unavailable, "refused"));
         }
         let (end, ended) = channel::bounded::<()>(0);
-        stop.on_stop(move || drop(end));
+        let _hook = cancel.on_cancel(move || drop(end));
         tell(WatchEvent::Opened);
         tell(WatchEvent::Bookmark { version: 7 });
         match one_in(4) {
@@ -31,15 +30,15 @@ impl Lock for Watchable {
         }
     }
 
-    fn get(&self, _: Duration) -> Result<Option<Observed>, LockError> {
+    fn get(&self, _: &Call) -> Result<Option<Observed>, LockError> {
         unreachable!("a watcher does not read")
     }
 
-    fn create(&self, _: &LeaderElectionRecord, _: Duration) -> Result<Observed, LockError> {
+    fn create(&self, _: &LeaderElectionRecord, _: &Call) -> Result<Observed, LockError> {
         unreachable!("a watcher does not write")
     }
 
-    fn update(&self, _: &Observed, _: &LeaderElectionRecord, _: Duration) -> Result<Observed, LockError> {
+    fn update(&self, _: &Observed, _: &LeaderElectionRecord, _: &Call) -> Result<Observed, LockError> {
         unreachable!("a watcher does not write")
     }
 

@@ -2,8 +2,8 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use super::*;
-use crate::kube::Interrupter;
 use crate::kube::auth::exec::ExecOptions;
+use crate::net::interrupt::Interrupter;
 use crate::net::tests::Scratch;
 
 const LONG: Duration = Duration::from_secs(30);

@@ -1,0 +1,43 @@
+//! What every call of a store is given: how long it may take, and what may end it sooner.
+
+use std::time::Duration;
+
+use crate::cancel::Cancel;
+use crate::sync::Instant;
+
+/// How long a call may take, and what may end it sooner.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use leasehold::{Call, Cancel};
+///
+/// let call = Call::new(Duration::from_secs(5), Cancel::new());
+/// assert!(call.time_left() <= Duration::from_secs(5));
+/// assert!(!call.cancel().is_cancelled());
+/// ```
+#[derive(Debug, Clone)]
+pub struct Call {
+    timeout: Duration,
+    began: Instant,
+    cancel: Cancel,
+}
+
+impl Call {
+    /// One that begins now.
+    pub fn new(timeout: Duration, cancel: Cancel) -> Self {
+        Self { timeout, began: Instant::now(), cancel }
+    }
+
+    /// What is left of its time; zero when that is over.
+    pub fn time_left(&self) -> Duration {
+        self.timeout.saturating_sub(self.began.elapsed())
+    }
+
+    /// What ends it sooner: then it returns soon, with
+    /// [`Interrupted`](crate::LockErrorKind::Interrupted) if it has no answer yet.
+    pub fn cancel(&self) -> &Cancel {
+        &self.cancel
+    }
+}
