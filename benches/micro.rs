@@ -9,7 +9,7 @@ use leasehold::clock::{Moment, Now};
 use leasehold::election::{Election, Event, Operation, Request, Response, Step};
 use leasehold::kube::{Client, Kubeconfig};
 use leasehold::testing::{ApiServer, User};
-use leasehold::{Call, Cancel, LeaderElector, LeaseLock, Lock, Observed, Opaque};
+use leasehold::{Call, Cancel, LeaderElector, LeaseStore, Observed, Opaque, Store};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// A clock read is too short to be measured alone.
@@ -99,21 +99,21 @@ impl Clock {
 /// Decoding a lease is not public by itself: this is that with a request on an open connection, without TLS.
 #[divan::bench]
 fn read_and_decode_a_lease(bencher: Bencher) {
-    let (_server, lock) = lock(false);
-    bencher.bench_local(|| lock.get(&call()).expect("an answer"));
+    let (_server, store) = store(false);
+    bencher.bench_local(|| store.get("bench", &call()).expect("an answer"));
 }
 
 /// What a leader sends every `renew_interval`, on an open connection, without TLS and with.
 #[divan::bench(args = [false, true])]
 fn renewal_in_memory(bencher: Bencher, tls: bool) {
-    let (_server, lock) = lock(tls);
-    let mut base = lock.get(&call()).expect("an answer").expect("a lease");
+    let (_server, store) = store(tls);
+    let mut base = store.get("bench", &call()).expect("an answer").expect("a lease");
     let mut seconds = 0;
     bencher.bench_local(|| {
         seconds += 1;
         let mut record = base.record.clone();
         record.renew_time = Some(leasehold::MicroTime::from_unix_micros(seconds * 1_000_000));
-        base = lock.update(&base, &record, &call()).expect("a renewal");
+        base = store.update("bench", &base, &record, &call()).expect("a renewal");
     });
 }
 
@@ -121,11 +121,11 @@ fn call() -> Call {
     Call::new(TIMEOUT, Cancel::new())
 }
 
-fn lock(tls: bool) -> (ApiServer, LeaseLock) {
+fn store(tls: bool) -> (ApiServer, LeaseStore) {
     let server = ApiServer::builder().tls(tls).user(User::candidate()).start().expect("an in-memory server");
-    let lock = LeaseLock::new(client(&server), "default", "bench").expect("good names");
-    lock.create(&leasehold::LeaderElectionRecord::default(), &call()).expect("a lease");
-    (server, lock)
+    let store = LeaseStore::new(client(&server), "default").expect("a good name");
+    store.create("bench", &leasehold::LeaderElectionRecord::default(), &call()).expect("a lease");
+    (server, store)
 }
 
 fn client(server: &ApiServer) -> Client {

@@ -17,8 +17,8 @@ use crossbeam_channel::Select;
 use leasehold::kube::{Client, ClientConfig, Kubeconfig};
 use leasehold::testing::ApiServer;
 use leasehold::{
-    Call, Campaign, Cancel, LeaderElectionRecord, LeaderElector, LeaderGuard, LeaseLock, Lock, LockError,
-    LockErrorKind, Observed, WatchEvent,
+    Call, Campaign, Cancel, ConfigError, Cursor, LeaderElectionRecord, LeaderElector, LeaderGuard, LeaseStore,
+    Observed, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope,
 };
 
 const LEASE: &str = "leasehold-quickstart";
@@ -138,14 +138,14 @@ impl Candidate {
     fn new(name: &'static str, client: Client) -> Result<Self, leasehold::Error> {
         let cord = Arc::new(AtomicBool::new(false));
         let namespace = client.default_namespace().to_owned();
-        let lock = LeaseLock::new(client, &namespace, LEASE)?;
+        let leases = LeaseStore::new(client, &namespace)?;
         // Short, so that nobody has to wait for long. The defaults are client-go's: 15 s, 10 s, 2 s.
         let elector = LeaderElector::builder(LEASE)
             .identity(name)
             .lease_duration(Duration::from_secs(4))
             .renew_deadline(Duration::from_millis(2500))
             .retry_period(Duration::from_millis(250))
-            .start_on(CutLock { lock, cord: Arc::clone(&cord) })?;
+            .start_on(CutStore { leases, cord: Arc::clone(&cord) })?;
         Ok(Self { name, elector, campaign: None, cord })
     }
 
@@ -155,44 +155,60 @@ impl Candidate {
     }
 }
 
-/// A lease on a line that can be cut.
-struct CutLock {
-    lock: LeaseLock,
+/// Leases on a line that can be cut.
+struct CutStore {
+    leases: LeaseStore,
     cord: Arc<AtomicBool>,
 }
 
-impl CutLock {
-    fn line(&self) -> Result<&LeaseLock, LockError> {
+impl CutStore {
+    fn line(&self) -> Result<&LeaseStore, StoreError> {
         match self.cord.load(Ordering::SeqCst) {
-            true => Err(LockError::new(LockErrorKind::Unavailable, "the line is cut")),
-            false => Ok(&self.lock),
+            true => Err(StoreError::new(StoreErrorKind::Unavailable, "the line is cut")),
+            false => Ok(&self.leases),
         }
     }
 }
 
-impl Lock for CutLock {
-    fn get(&self, call: &Call) -> Result<Option<Observed>, LockError> {
-        self.line()?.get(call)
+impl Store for CutStore {
+    fn get(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
+        self.line()?.get(key, call)
     }
 
-    fn create(&self, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, LockError> {
-        self.line()?.create(record, call)
+    fn create(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {
+        self.line()?.create(key, record, call)
     }
 
-    fn update(&self, base: &Observed, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, LockError> {
-        self.line()?.update(base, record, call)
+    fn update(
+        &self,
+        key: &str,
+        base: &Observed,
+        record: &LeaderElectionRecord,
+        call: &Call,
+    ) -> Result<Observed, StoreError> {
+        self.line()?.update(key, base, record, call)
     }
 
-    fn watch(&self, after: Option<u64>, cancel: &Cancel, tell: &mut dyn FnMut(WatchEvent)) -> Result<(), LockError> {
-        self.line()?.watch(after, cancel, &mut |event| {
+    fn watch(
+        &self,
+        scope: WatchScope<'_>,
+        from: Option<&Cursor>,
+        cancel: &Cancel,
+        on_event: &mut dyn FnMut(WatchEvent),
+    ) -> Result<(), StoreError> {
+        self.line()?.watch(scope, from, cancel, &mut |event| {
             if self.line().is_ok() {
-                tell(event);
+                on_event(event);
             }
         })
     }
 
-    fn describe(&self) -> String {
-        self.lock.describe()
+    fn check_key(&self, key: &str) -> Result<(), ConfigError> {
+        self.leases.check_key(key)
+    }
+
+    fn describe(&self, key: &str) -> String {
+        self.leases.describe(key)
     }
 }
 

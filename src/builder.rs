@@ -6,9 +6,10 @@ use crate::config::{Config, ConfigError, Settings, check_name, check_namespace};
 use crate::elector::LeaderElector;
 use crate::error::Error;
 use crate::kube::{Client, ClientConfig};
-use crate::lock::Lock;
-use crate::lock::lease::LeaseLock;
 use crate::log_fields::{LogFields, log_with};
+use crate::store::Store;
+use crate::store::entry::Entry;
+use crate::store::kubernetes::lease::LeaseStore;
 use crate::sync::Arc;
 
 /// Sets up a [`LeaderElector`]. Made by [`LeaderElector::builder`].
@@ -223,7 +224,7 @@ impl LeaderElectorBuilder {
         self
     }
 
-    /// Checks every rule and gives what the election would run by.
+    /// Checks every rule but those for names, which are the store's, and gives what the election would run by.
     ///
     /// # Errors
     ///
@@ -239,10 +240,6 @@ impl LeaderElectorBuilder {
     /// # Ok::<(), leasehold::ConfigError>(())
     /// ```
     pub fn settings(&self) -> Result<Settings, ConfigError> {
-        check_name(&self.name)?;
-        if let Some(namespace) = &self.namespace {
-            check_namespace(namespace)?;
-        }
         self.config.validate()
     }
 
@@ -266,14 +263,14 @@ impl LeaderElectorBuilder {
     /// ```
     pub fn start(self) -> Result<LeaderElector, Error> {
         self.settings()?;
+        check_name(&self.name)?;
+        self.namespace.as_deref().map_or(Ok(()), check_namespace)?;
         let config = ClientConfig::infer()?;
         self.start_with(Client::new(config)?)
     }
 
-    /// Starts the elector's thread on a client of the caller's.
-    ///
-    /// One client an elector: a release, and news that cannot wait, end whatever requests are under way on its client, of
-    /// this lease and of any other. (Clones of a client are the same client.)
+    /// Starts the elector's thread on a client of the caller's, which others may share. (Clones of a client are the same
+    /// client.)
     ///
     /// # Errors
     ///
@@ -296,33 +293,39 @@ impl LeaderElectorBuilder {
             None => client.default_namespace().to_owned(),
         };
         let (server, source) = (client.server(), client.source().to_owned());
-        let lock = LeaseLock::new(client, &namespace, &self.name)?;
-        let fields = LogFields::new(&lock, &settings.identity);
+        let store = LeaseStore::new(client, &namespace)?;
+        store.check_key(&self.name)?;
+        let entry = Entry::new(Arc::new(store), &self.name);
+        let fields = LogFields::new(&entry, &settings.identity);
         log_with!(
             log::Level::Info, fields, server = server.as_str(), source = source.as_str(), namespace = namespace.as_str();
             "candidate {} at {server} ({source})", fields.identity
         );
-        LeaderElector::spawn(settings, Arc::new(lock))
+        LeaderElector::spawn(settings, entry)
     }
 
-    /// Starts the elector's thread on any lock. The name and the namespace are the lock's own affair then.
+    /// Starts the elector's thread on any store, which others may share. The builder's name is the key.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] for a violated rule, [`Error::Thread`].
+    /// [`Error::Config`] for a violated rule, also when a [`namespace`](Self::namespace) is set, which a store has itself if
+    /// it has any; [`Error::Thread`].
     ///
     /// # Examples
     ///
     /// ```
-    /// # fn example(lock: leasehold::LeaseLock) -> Result<(), leasehold::Error> {
-    /// use leasehold::LeaderElector;
+    /// use leasehold::{LeaderElector, MemoryStore};
     ///
-    /// let elector = LeaderElector::builder("jobs").start_on(lock)?;
-    /// # Ok(())
-    /// # }
+    /// let elector = LeaderElector::builder("jobs").start_on(MemoryStore::new())?;
+    /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn start_on(self, lock: impl Lock) -> Result<LeaderElector, Error> {
-        let settings = self.config.validate()?;
-        LeaderElector::spawn(settings, Arc::new(lock))
+    pub fn start_on(self, store: impl Store) -> Result<LeaderElector, Error> {
+        let settings = self.settings()?;
+        if let Some(namespace) = self.namespace {
+            let rule = "with start_on it is the store that has a namespace, if any: leave it out here";
+            return Err(ConfigError::new("namespace", namespace, rule).into());
+        }
+        store.check_key(&self.name)?;
+        LeaderElector::spawn(settings, Entry::new(Arc::new(store), &self.name))
     }
 }

@@ -9,9 +9,9 @@ use std::collections::VecDeque;
 use crate::clock::{Moment, Now};
 use crate::config::Settings;
 use crate::election::deadline::Deadline;
-use crate::lock::LockErrorKind;
 use crate::record::{LeaderElectionRecord, MicroTime, Observed};
 use crate::stop_reason::StopReason;
+use crate::store::StoreErrorKind;
 use crate::sync::Arc;
 
 pub mod deadline;
@@ -27,7 +27,7 @@ mod watching;
 
 #[cfg(any(test, feature = "testing"))]
 pub use messages::ReadContext;
-pub use messages::{Event, Operation, Request, Response, Step};
+pub use messages::{Change, Event, Operation, Request, Response, Step};
 use open_writes::{OpenWrite, Progress};
 pub use round_trip::InterruptAfter;
 use round_trip::RoundTrip;
@@ -310,11 +310,11 @@ impl Election {
                 }
                 self.open.retain(|write| write.id != id || write.base == 0);
             }
-            Response::Failed(error) if error.kind() == LockErrorKind::ConnectionClosed && !self.schedule.repeated => {
+            Response::Failed(error) if error.kind() == StoreErrorKind::ConnectionClosed && !self.schedule.repeated => {
                 self.repeat(now);
             }
             Response::Failed(error) => {
-                let moved = matches!(error.kind(), LockErrorKind::Conflict | LockErrorKind::AlreadyExists);
+                let moved = matches!(error.kind(), StoreErrorKind::Conflict | StoreErrorKind::AlreadyExists);
                 let write = self.open.iter().find(|write| write.id == id && write.progress == Progress::Open);
                 // A renewal that was given up for a release does not hold it up: the release resolves both.
                 let given_up = |write: &OpenWrite| !moved && write.acquisition != 0 && self.owes_release();
@@ -327,7 +327,7 @@ impl Election {
                 self.pause(now, error.retry_after().unwrap_or_default());
                 match (&mut self.phase, error.kind()) {
                     // It was the news of a watch that put an end to the look: with that it is to be looked again, once.
-                    (Phase::Campaigning(Candidacy { round: Some(round), .. }), LockErrorKind::Interrupted)
+                    (Phase::Campaigning(Candidacy { round: Some(round), .. }), StoreErrorKind::Interrupted)
                         if !round.wrote && !round.interrupted =>
                     {
                         (round.has_read, round.interrupted) = (false, true);
@@ -535,7 +535,7 @@ impl Election {
     fn note_round_trip(&mut self, now: Moment, id: u64, answer: &Response) {
         let is_answer = match answer {
             Response::Read(..) | Response::Written(_) => true,
-            Response::Failed(error) => matches!(error.kind(), LockErrorKind::Conflict | LockErrorKind::AlreadyExists),
+            Response::Failed(error) => matches!(error.kind(), StoreErrorKind::Conflict | StoreErrorKind::AlreadyExists),
         };
         if is_answer {
             self.schedule.repeated = false;

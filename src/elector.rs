@@ -10,10 +10,10 @@ use crate::error::Error;
 use crate::guard::LeaderGuard;
 use crate::handle::{Command, InFlight, InterruptDelays, Link};
 use crate::health::HealthCheck;
-use crate::lock::Lock;
 use crate::log_fields::LogFields;
 use crate::runtime::dedicated::{Driver, Shared};
 use crate::runtime::watcher::Watcher;
+use crate::store::entry::Entry;
 use crate::sync::channel::{self, Receiver};
 use crate::sync::{Arc, Instant, thread};
 use crate::transition::{Subscriptions, Transition};
@@ -52,15 +52,15 @@ pub struct LeaderElector {
 }
 
 impl LeaderElector {
-    pub(crate) fn spawn(settings: Settings, lock: Arc<dyn Lock>) -> Result<Self, Error> {
+    pub(crate) fn spawn(settings: Settings, entry: Entry) -> Result<Self, Error> {
         let (sender, commands) = channel::unbounded();
         let election = Election::new(settings.clone(), random_seed());
         let delays = Arc::new(InterruptDelays::new(election.interrupt_after()));
         let in_flight = Arc::new(InFlight::default());
-        let watched = Arc::clone(&lock);
-        let watcher = Watcher::spawn(watched, sender.clone(), &settings, Arc::clone(&delays), Arc::clone(&in_flight))
-            .map_err(Error::Thread)?;
-        let fields = LogFields::new(&*lock, &settings.identity);
+        let watcher =
+            Watcher::spawn(entry.clone(), sender.clone(), &settings, Arc::clone(&delays), Arc::clone(&in_flight))
+                .map_err(Error::Thread)?;
+        let fields = LogFields::new(&entry, &settings.identity);
         let link =
             Link::new(sender, Arc::clone(&in_flight), settings.release_timeout, Arc::clone(&delays), fields.clone());
         let shared = Shared {
@@ -72,8 +72,8 @@ impl LeaderElector {
             health: HealthCheck::new(settings.lease_duration),
         };
         let elector =
-            Self { identity: settings.identity.clone(), description: lock.describe(), shared: shared.clone() };
-        let driver = Driver::new(election, &settings, lock, commands, watcher, shared, fields);
+            Self { identity: settings.identity.clone(), description: entry.describe(), shared: shared.clone() };
+        let driver = Driver::new(election, &settings, entry, commands, watcher, shared, fields);
         thread::Builder::new()
             .name("leasehold".into())
             .stack_size(STACK_SIZE)
@@ -122,7 +122,7 @@ impl LeaderElector {
     /// # Errors
     ///
     /// [`Error::Busy`] as for [`campaign`](Self::campaign); [`Error::Stopped`] when the elector is stopped meanwhile;
-    /// [`Error::Lock`] when the store refuses in a way that no waiting changes, such as a missing permission or
+    /// [`Error::Store`] when the store refuses in a way that no waiting changes, such as a missing permission or
     /// namespace, and has done so for the renew deadline without once having succeeded. Whatever is transient is
     /// retried without end, and logged.
     ///
@@ -182,7 +182,7 @@ impl LeaderElector {
     ///
     /// # Errors
     ///
-    /// [`Error::Lock`] when a request failed, at once; [`Error::Busy`] and [`Error::Stopped`] as for
+    /// [`Error::Store`] when a request failed, at once; [`Error::Busy`] and [`Error::Stopped`] as for
     /// [`campaign`](Self::campaign).
     ///
     /// # Examples
@@ -273,7 +273,7 @@ impl Drop for LeaderElector {
 impl std::fmt::Debug for LeaderElector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LeaderElector")
-            .field("lock", &self.description)
+            .field("record", &self.description)
             .field("identity", &self.identity)
             .finish_non_exhaustive()
     }

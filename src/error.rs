@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::config::ConfigError;
 use crate::kube;
-use crate::lock::LockError;
+use crate::store::StoreError;
 
 /// Why an elector could not be started, a term not be had, or a lease not be released.
 ///
@@ -25,7 +25,7 @@ pub enum Error {
     /// The cluster was not found, or what describes it cannot be used.
     Cluster(kube::Error),
     /// The store refuses in a way that no waiting changes, such as a missing permission.
-    Lock(LockError),
+    Store(StoreError),
     /// The elector has a campaign or an undropped guard already.
     Busy,
     /// The elector was stopped or dropped.
@@ -45,7 +45,7 @@ impl fmt::Display for Error {
         match self {
             Self::Config(error) => write!(f, "invalid configuration: {error}"),
             Self::Cluster(error) => write!(f, "cannot use the cluster: {error}"),
-            Self::Lock(error) => error.fmt(f),
+            Self::Store(error) => error.fmt(f),
             Self::Busy => f.write_str(
                 "this elector has a campaign or a guard already: drop that first, or use an elector for each",
             ),
@@ -65,7 +65,7 @@ impl std::error::Error for Error {
         match self {
             Self::Config(error) => Some(error),
             Self::Cluster(error) => Some(error),
-            Self::Lock(error) => std::error::Error::source(error),
+            Self::Store(error) => std::error::Error::source(error),
             Self::Thread(error) => Some(error),
             Self::Busy | Self::Stopped | Self::ReleaseTimeout { .. } => None,
         }

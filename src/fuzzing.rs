@@ -9,7 +9,7 @@ pub use target::Target;
 use crate::kube::auth::{exec, rfc3339};
 use crate::kube::config::kubeconfig;
 use crate::kube::status;
-use crate::lock::lease;
+use crate::store::kubernetes::object;
 
 /// Several kubeconfig files, between lines of five equal signs, merged and resolved.
 pub const KUBECONFIG: Target = kubeconfig::properties::TARGET;
@@ -20,9 +20,9 @@ pub const STATUS: Target = status::properties::TARGET;
 /// A time: as RFC 3339 in the text, and as microseconds in the first eight bytes.
 pub const TIMES: Target = rfc3339::properties::TARGET;
 /// A lease as the API server answers it.
-pub const LEASE: Target = lease::properties::LEASE;
+pub const LEASE: Target = object::properties::LEASE;
 /// The stream of a watch.
-pub const WATCH: Target = lease::properties::WATCH;
+pub const WATCH: Target = object::properties::WATCH;
 
 /// All of them.
 pub const TARGETS: [Target; 6] = [KUBECONFIG, EXEC_CREDENTIAL, STATUS, TIMES, LEASE, WATCH];

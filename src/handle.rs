@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use crate::cancel::Cancel;
 use crate::clock::{self, Moment};
-use crate::election::InterruptAfter;
+use crate::election::{Change, InterruptAfter};
 use crate::error::Error;
-use crate::lock::WatchEvent;
 use crate::log_fields::LogFields;
 use crate::sync::channel::{self, RecvTimeoutError, Sender};
 use crate::sync::thread::{self, ThreadId};
@@ -24,10 +23,10 @@ pub(crate) enum Command {
         at: Moment,
     },
     Close,
-    /// An event of the watch. What `_taken` belongs to disconnects when the thread has taken it.
+    /// What a watch told of. What `_taken` belongs to disconnects when the thread has taken it.
     Watched {
         received_at: Moment,
-        event: WatchEvent,
+        change: Change,
         _taken: Option<Sender<()>>,
     },
     WatchOpened {

@@ -46,7 +46,7 @@ pub enum Unhealthy {
         /// How long the term has been over.
         over_for: Duration,
     },
-    /// The elector's thread has panicked, in a [`Lock`](crate::Lock) or a logger. It campaigns no more.
+    /// The elector's thread has panicked, in a [`Store`](crate::Store) or a logger. It campaigns no more.
     ElectorPanicked,
 }
 

@@ -43,7 +43,7 @@
 //!
 //! # In and out of scope
 //!
-//! In scope: `Lease` objects, any store behind the [`Lock`] trait, HTTP/1.1 to the API server by a small client of our own
+//! In scope: `Lease` objects, any store behind the [`Store`] trait, HTTP/1.1 to the API server by a small client of our own
 //! ([`kube`]). Out of scope: async, other uses of the Kubernetes API, electing more than one leader.
 //!
 //! # Features
@@ -84,12 +84,12 @@ mod guard;
 mod handle;
 mod health;
 pub mod kube;
-mod lock;
 mod log_fields;
 mod net;
 mod record;
 mod runtime;
 mod stop_reason;
+mod store;
 mod sync;
 mod term;
 #[cfg(feature = "testing")]
@@ -106,9 +106,10 @@ pub use elector::LeaderElector;
 pub use error::Error;
 pub use guard::{LeaderGuard, Scope};
 pub use health::{HealthCheck, Unhealthy};
-pub use lock::lease::LeaseLock;
-pub use lock::{Call, Lock, LockError, LockErrorKind, WatchEvent};
 pub use record::{LeaderElectionRecord, MicroTime, Observed, Opaque};
 pub use stop_reason::StopReason;
+pub use store::kubernetes::lease::LeaseStore;
+pub use store::memory::MemoryStore;
+pub use store::{Call, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 pub use term::{Leadership, LeadershipLost};
 pub use transition::Transition;

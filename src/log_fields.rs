@@ -1,6 +1,6 @@
 //! The fields that every line about an election has, for loggers that write more than text.
 
-use crate::lock::Lock;
+use crate::store::entry::Entry;
 
 /// What `lease`, `identity` and `token` are in the lines of one thread.
 #[derive(Clone)]
@@ -13,8 +13,8 @@ pub(crate) struct LogFields {
 }
 
 impl LogFields {
-    pub(crate) fn new(lock: &dyn Lock, identity: &str) -> Self {
-        Self { described: lock.describe(), identity: identity.to_owned(), token: None }
+    pub(crate) fn new(entry: &Entry, identity: &str) -> Self {
+        Self { described: entry.describe(), identity: identity.to_owned(), token: None }
     }
 
     /// The name alone, where it is known what it is the name of.

@@ -76,8 +76,8 @@ pub struct Observed {
     pub rest: Opaque,
 }
 
-/// What a [`Lock`](crate::Lock) wants back when an observation becomes the base of an update: the fields and labels
-/// that others put on the object, which an update must carry along. Only the lock that made it looks inside.
+/// What a [`Store`](crate::Store) wants back when an observation becomes the base of an update: the fields and labels
+/// that others put on the object, which an update must carry along. Only the store that made it looks inside.
 ///
 /// # Examples
 ///
@@ -184,7 +184,7 @@ impl Opaque {
 
 impl fmt::Debug for Opaque {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Opaque(..)" } else { "Rest" })
+        f.write_str(if self.0.is_some() { "Opaque(..)" } else { "Opaque(none)" })
     }
 }
 

@@ -23,7 +23,7 @@ pub enum StopReason {
     IdentityConflict,
     /// The store went back to a state from before the term.
     StoreRestored,
-    /// The elector's thread ended by a panic, in a [`Lock`](crate::Lock) or a logger.
+    /// The elector's thread ended by a panic, in a [`Store`](crate::Store) or a logger.
     ElectorPanicked,
 }
 

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::clock::Moment;
 use crate::election::deadline::Deadline;
-use crate::lock::LockError;
 use crate::record::{LeaderElectionRecord, Observed};
 use crate::stop_reason::StopReason;
+use crate::store::StoreError;
 use crate::sync::Arc;
 
 /// What the driver is to do next.
@@ -32,7 +32,7 @@ pub struct Request {
     pub timeout: Duration,
 }
 
-/// The verbs of a [`Lock`](crate::Lock) with what they need.
+/// The verbs of a [`Store`](crate::Store) with what they need.
 #[derive(Debug)]
 pub enum Operation {
     /// Read the record.
@@ -60,7 +60,7 @@ pub enum Response {
     /// To a write.
     Written(Observed),
     /// To either: no, or nothing at all.
-    Failed(LockError),
+    Failed(StoreError),
 }
 
 /// What the driver is to tell others.
@@ -87,4 +87,16 @@ pub enum Event {
     Predecessor,
     /// The watch does not tell what it should: it is to be opened anew.
     WatchStale,
+}
+
+/// What a watch told of.
+#[derive(Debug, Clone)]
+pub enum Change {
+    /// The record was created or changed, or something else in its object.
+    Written(Observed),
+    /// The record was deleted, by a write to the store with this version.
+    Deleted {
+        /// The version of the deletion.
+        version: u64,
+    },
 }

@@ -12,8 +12,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::*;
 use crate::config::Config;
-use crate::lock::LockError;
 use crate::record::Opaque;
+use crate::store::StoreError;
 
 const ME: &str = "me";
 const OTHER: &str = "other";
@@ -76,7 +76,7 @@ impl Scenario {
         let mut scenario = Self::campaigning_on(held_by(OTHER, 15), 10);
         scenario.wait_out();
         let early = scenario.read();
-        scenario.fails(early.id, LockErrorKind::Timeout);
+        scenario.fails(early.id, StoreErrorKind::Timeout);
         scenario.wait_out();
         scenario.found_nothing();
         (scenario, early)
@@ -193,8 +193,8 @@ impl Scenario {
         self.election.on_response(self.now, write.id, Response::Written(observed(record, version)));
     }
 
-    fn fails(&mut self, id: u64, kind: LockErrorKind) {
-        self.election.on_response(self.now, id, Response::Failed(LockError::new(kind, "made up")));
+    fn fails(&mut self, id: u64, kind: StoreErrorKind) {
+        self.election.on_response(self.now, id, Response::Failed(StoreError::new(kind, "made up")));
     }
 
     fn reads(&mut self, read: Read, record: LeaderElectionRecord, version: u64) {

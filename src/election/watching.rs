@@ -5,11 +5,10 @@
 
 use std::time::Duration;
 
-use super::messages::Event;
+use super::messages::{Change, Event};
 use super::watch::{Open, Told};
 use super::{Election, Holder, ObservedState, Phase};
 use crate::clock::Moment;
-use crate::lock::WatchEvent;
 
 /// A watch that begins from scratch mentions at once what is there. What it has not mentioned by then is looked for.
 pub(super) const MENTIONED_WITHIN: Duration = Duration::from_secs(1);
@@ -18,23 +17,19 @@ pub(super) const MENTIONED_WITHIN: Duration = Duration::from_secs(1);
 pub(super) const TOLD_WITHIN: Duration = Duration::from_millis(250);
 
 impl Election {
-    /// What a watch told, and when that was received.
-    pub fn on_watch_event(&mut self, now: Moment, received_at: Moment, event: WatchEvent) {
-        let told = match &event {
-            WatchEvent::Changed(observed) => (observed.version, Some(&observed.record)),
-            WatchEvent::Deleted { version } => (*version, None),
-            // The driver says that with `watch_opened`, for it knows where the watch began. And a bookmark tells where a
-            // watch may go on, which is the watcher's affair, and nothing of the lease.
-            WatchEvent::Opened | WatchEvent::Bookmark { .. } => return,
+    /// What a watch told of, and when that was received.
+    pub fn on_change(&mut self, now: Moment, received_at: Moment, change: Change) {
+        let told = match &change {
+            Change::Written(observed) => (observed.version, Some(&observed.record)),
+            Change::Deleted { version } => (*version, None),
         };
         let known = match &self.observed {
             ObservedState::Record(known) => Some(&known.observed.record),
             _ => None,
         };
-        match (self.watch.tells(received_at, told, (self.newest, known)), event) {
-            (Told::Believed, WatchEvent::Changed(observed)) => self.learn_told(now, received_at, observed),
-            (Told::Believed, WatchEvent::Deleted { version }) => self.learn_deletion(now, version),
-            (Told::Believed, _) => {}
+        match (self.watch.tells(received_at, told, (self.newest, known)), change) {
+            (Told::Believed, Change::Written(observed)) => self.learn_told(now, received_at, observed),
+            (Told::Believed, Change::Deleted { version }) => self.learn_deletion(now, version),
             (Told::Unconfirmed, _) => self.confirm(now),
             (Told::Contradicted, _) => self.give_up_watch(now),
         }

@@ -13,11 +13,12 @@ use crate::error::Error;
 use crate::guard::LeaderGuard;
 use crate::handle::{Command, InFlight, InterruptDelays, Link, ReleaseAck};
 use crate::health::HealthCheck;
-use crate::lock::{Call, Lock, LockError, LockErrorKind};
 use crate::log_fields::{LogFields, log_with};
 use crate::runtime::failure_log::FailureLog;
 use crate::runtime::watcher::Watcher;
 use crate::stop_reason::StopReason;
+use crate::store::entry::Entry;
+use crate::store::{Call, StoreError, StoreErrorKind};
 use crate::sync::Arc;
 use crate::sync::channel::{Receiver, Sender};
 use crate::term::Term;
@@ -36,7 +37,7 @@ pub(crate) struct Shared {
 
 pub(crate) struct Driver {
     election: Election,
-    lock: Arc<dyn Lock>,
+    entry: Entry,
     commands: Receiver<Command>,
     watcher: Watcher,
     shared: Shared,
@@ -48,7 +49,7 @@ pub(crate) struct Driver {
     failures: [FailureTracker; 3],
     /// Of other processes with our identity.
     conflicts: FailureLog,
-    last_error: Option<LockError>,
+    last_error: Option<StoreError>,
     fields: LogFields,
 }
 
@@ -91,7 +92,7 @@ impl Driver {
     pub(crate) fn new(
         election: Election,
         settings: &Settings,
-        lock: Arc<dyn Lock>,
+        entry: Entry,
         commands: Receiver<Command>,
         watcher: Watcher,
         shared: Shared,
@@ -101,7 +102,7 @@ impl Driver {
             renew_deadline: settings.renew_deadline,
             reclaims: settings.reclaim_own_identity,
             election,
-            lock,
+            entry,
             commands,
             watcher,
             shared,
@@ -159,9 +160,7 @@ impl Driver {
                 self.shared.health.guard_gone();
             }
             Command::Close => self.election.close(),
-            Command::Watched { received_at, event, .. } => {
-                self.election.on_watch_event(clock::now(), received_at, event)
-            }
+            Command::Watched { received_at, change, .. } => self.election.on_change(clock::now(), received_at, change),
             Command::WatchOpened { from_scratch } => self.election.watch_opened(clock::now(), from_scratch),
             Command::WatchLost => self.election.watch_lost(clock::now()),
         }
@@ -176,9 +175,9 @@ impl Driver {
         };
         let call = Call::new(timeout, self.shared.in_flight.begin());
         let answer = match operation {
-            Operation::Get(look) => self.lock.get(&call).map(|observed| Response::Read(look, observed)),
-            Operation::Create(record) => self.lock.create(&record, &call).map(Response::Written),
-            Operation::Update(base, record) => self.lock.update(&base, &record, &call).map(Response::Written),
+            Operation::Get(look) => self.entry.get(&call).map(|observed| Response::Read(look, observed)),
+            Operation::Create(record) => self.entry.create(&record, &call).map(Response::Written),
+            Operation::Update(base, record) => self.entry.update(&base, &record, &call).map(Response::Written),
         };
         // A withdrawal that came while the request was under way counts before its answer.
         self.handle_all();
@@ -194,7 +193,7 @@ impl Driver {
         if let Some(error) = permanent {
             // Before the election hears of it: a round would end of it too, and one of the two ends meet the next campaign.
             self.election.withdraw();
-            self.shared.pending.fail(Error::Lock(error), &self.shared.link);
+            self.shared.pending.fail(Error::Store(error), &self.shared.link);
         }
         self.election.on_response(now, id, answer);
         self.shared.delays.set(self.election.interrupt_after());
@@ -214,8 +213,8 @@ impl Driver {
     }
 
     /// Notes a failure; gives it back when a campaign should hear of it, because it is permanent.
-    fn failed(&mut self, now: Moment, name: &str, verb: usize, error: LockError) -> Option<LockError> {
-        use LockErrorKind::{AlreadyExists, Conflict, ConnectionClosed, Interrupted};
+    fn failed(&mut self, now: Moment, name: &str, verb: usize, error: StoreError) -> Option<StoreError> {
+        use StoreErrorKind::{AlreadyExists, Conflict, ConnectionClosed, Interrupted};
         let tracker = &mut self.failures[verb];
         // Servers and what stands before them close connections at any time, and the repetition is under way.
         let is_repeated = error.kind() == ConnectionClosed && !std::mem::replace(&mut tracker.closed, true);
@@ -270,7 +269,7 @@ impl Driver {
                     }
                 }
                 Event::RoundOver => {
-                    let error = self.last_error.take().map(Error::Lock);
+                    let error = self.last_error.take().map(Error::Store);
                     self.shared.pending.round_over(error, &self.shared.link);
                 }
                 Event::WatchStale => {
@@ -279,7 +278,7 @@ impl Driver {
                 }
                 Event::IdentityConflict => {
                     self.conflicts.works();
-                    let told = self.conflicts.failed(clock::now(), LockErrorKind::Conflict);
+                    let told = self.conflicts.failed(clock::now(), StoreErrorKind::Conflict);
                     let level = if told == Some(Level::Warn) { Level::Error } else { Level::Debug };
                     log_with!(level, self.fields; "another process uses our identity: every candidate needs its own");
                 }
@@ -353,7 +352,7 @@ mod tests {
     use super::*;
     use crate::campaign::slot::Delivery;
     use crate::elector::LeaderElector;
-    use crate::runtime::tests::NoLock;
+    use crate::runtime::tests::entry;
     use crate::sync::channel;
     use crate::transition::Transition;
 
@@ -362,12 +361,12 @@ mod tests {
         let settings = LeaderElector::builder("jobs").settings().unwrap();
         let election = Election::new(settings.clone(), 1);
         let delays = Arc::new(InterruptDelays::new(election.interrupt_after()));
-        let lock: Arc<dyn Lock> = Arc::new(NoLock);
+        let entry = entry();
         let (sender, commands) = channel::unbounded();
         let in_flight = Arc::new(InFlight::default());
         let told = (sender.clone(), Arc::clone(&delays), Arc::clone(&in_flight));
-        let watcher = Watcher::spawn(Arc::clone(&lock), told.0, &settings, told.1, told.2).unwrap();
-        let fields = LogFields::new(&*lock, &settings.identity);
+        let watcher = Watcher::spawn(entry.clone(), told.0, &settings, told.1, told.2).unwrap();
+        let fields = LogFields::new(&entry, &settings.identity);
         let link =
             Link::new(sender, Arc::clone(&in_flight), settings.release_timeout, Arc::clone(&delays), fields.clone());
         let shared = Shared {
@@ -378,7 +377,7 @@ mod tests {
             subscriptions: Arc::default(),
             health: HealthCheck::new(settings.lease_duration),
         };
-        Driver::new(election, &settings, lock, commands, watcher, shared, fields)
+        Driver::new(election, &settings, entry, commands, watcher, shared, fields)
     }
 
     #[test]

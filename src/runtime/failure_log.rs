@@ -5,7 +5,7 @@ use std::time::Duration;
 use log::Level;
 
 use crate::clock::Moment;
-use crate::lock::LockErrorKind;
+use crate::store::StoreErrorKind;
 
 /// What comes and goes more often is told at `debug`.
 const SELDOM: Duration = Duration::from_secs(60);
@@ -13,7 +13,7 @@ const SELDOM: Duration = Duration::from_secs(60);
 /// What was last logged of something that may fail again and again.
 #[derive(Debug, Default)]
 pub(crate) struct FailureLog {
-    fails: Option<(LockErrorKind, Level)>,
+    fails: Option<(StoreErrorKind, Level)>,
     /// Whether the last that was told aloud is that it fails.
     is_announced: bool,
     /// When it was last told aloud that it fails.
@@ -22,7 +22,7 @@ pub(crate) struct FailureLog {
 
 impl FailureLog {
     /// At which level to tell that it fails; `None` if that has been told.
-    pub(crate) fn failed(&mut self, now: Moment, kind: LockErrorKind) -> Option<Level> {
+    pub(crate) fn failed(&mut self, now: Moment, kind: StoreErrorKind) -> Option<Level> {
         let is_seldom = self.told_at.is_none_or(|at| now.since(at) >= SELDOM);
         let level = if is_seldom { Level::Warn } else { Level::Debug };
         match self.fails {
@@ -58,9 +58,9 @@ mod tests {
     fn what_goes_on_is_told_once_and_what_ends_once_more() {
         let mut log = FailureLog::default();
         assert_eq!(log.works(), None, "nothing has failed");
-        assert_eq!(log.failed(at(0), LockErrorKind::Unavailable), Some(Level::Warn));
+        assert_eq!(log.failed(at(0), StoreErrorKind::Unavailable), Some(Level::Warn));
         for second in 1..1_000 {
-            assert_eq!(log.failed(at(second), LockErrorKind::Unavailable), None);
+            assert_eq!(log.failed(at(second), StoreErrorKind::Unavailable), None);
         }
         assert_eq!(log.works(), Some(Level::Info));
         assert_eq!(log.works(), None);
@@ -70,10 +70,10 @@ mod tests {
     fn what_was_told_aloud_ends_aloud_though_the_reason_has_changed() {
         let mut log = FailureLog::default();
         // A server that was away, and says 403 while it starts.
-        assert_eq!(log.failed(at(0), LockErrorKind::Unavailable), Some(Level::Warn));
-        assert_eq!(log.failed(at(20), LockErrorKind::Forbidden), Some(Level::Debug));
+        assert_eq!(log.failed(at(0), StoreErrorKind::Unavailable), Some(Level::Warn));
+        assert_eq!(log.failed(at(20), StoreErrorKind::Forbidden), Some(Level::Debug));
         assert_eq!(log.works(), Some(Level::Info));
-        assert_eq!(log.failed(at(21), LockErrorKind::Unavailable), Some(Level::Debug));
+        assert_eq!(log.failed(at(21), StoreErrorKind::Unavailable), Some(Level::Debug));
         assert_eq!(log.works(), Some(Level::Debug));
     }
 
@@ -83,7 +83,7 @@ mod tests {
         let mut lines = 0;
         for second in 0..600 {
             // Every other second it works, and it does not always fail for one reason.
-            let kind = if second % 3 == 0 { LockErrorKind::Timeout } else { LockErrorKind::Unavailable };
+            let kind = if second % 3 == 0 { StoreErrorKind::Timeout } else { StoreErrorKind::Unavailable };
             let told = if second % 2 == 0 { log.failed(at(second), kind) } else { log.works() };
             lines += usize::from(told.is_some_and(|level| level <= Level::Info));
         }
@@ -93,11 +93,11 @@ mod tests {
     #[test]
     fn what_was_told_in_a_low_voice_and_goes_on_is_told_aloud() {
         let mut log = FailureLog::default();
-        log.failed(at(0), LockErrorKind::Timeout);
+        log.failed(at(0), StoreErrorKind::Timeout);
         log.works();
-        assert_eq!(log.failed(at(1), LockErrorKind::Timeout), Some(Level::Debug));
-        assert_eq!(log.failed(at(59), LockErrorKind::Timeout), None);
-        assert_eq!(log.failed(at(60), LockErrorKind::Timeout), Some(Level::Warn));
-        assert_eq!(log.failed(at(61), LockErrorKind::Timeout), None);
+        assert_eq!(log.failed(at(1), StoreErrorKind::Timeout), Some(Level::Debug));
+        assert_eq!(log.failed(at(59), StoreErrorKind::Timeout), None);
+        assert_eq!(log.failed(at(60), StoreErrorKind::Timeout), Some(Level::Warn));
+        assert_eq!(log.failed(at(61), StoreErrorKind::Timeout), None);
     }
 }

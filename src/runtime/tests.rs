@@ -1,22 +1,32 @@
 //! What tests of both threads need.
 
-use crate::lock::{Call, Lock, LockError};
+use crate::config::ConfigError;
 use crate::record::{LeaderElectionRecord, Observed};
+use crate::store::entry::Entry;
+use crate::store::{Call, Store, StoreError};
+use crate::sync::Arc;
 
 /// One that nobody asks.
-pub(crate) struct NoLock;
+pub(crate) fn entry() -> Entry {
+    Entry::new(Arc::new(NoStore), "jobs")
+}
 
-impl Lock for NoLock {
-    fn get(&self, _: &Call) -> Result<Option<Observed>, LockError> {
+struct NoStore;
+
+impl Store for NoStore {
+    fn get(&self, _: &str, _: &Call) -> Result<Option<Observed>, StoreError> {
         unreachable!("nobody asks")
     }
-    fn create(&self, _: &LeaderElectionRecord, _: &Call) -> Result<Observed, LockError> {
+    fn create(&self, _: &str, _: &LeaderElectionRecord, _: &Call) -> Result<Observed, StoreError> {
         unreachable!("nobody asks")
     }
-    fn update(&self, _: &Observed, _: &LeaderElectionRecord, _: &Call) -> Result<Observed, LockError> {
+    fn update(&self, _: &str, _: &Observed, _: &LeaderElectionRecord, _: &Call) -> Result<Observed, StoreError> {
         unreachable!("nobody asks")
     }
-    fn describe(&self) -> String {
-        "no lock".into()
+    fn check_key(&self, _: &str) -> Result<(), ConfigError> {
+        Ok(())
+    }
+    fn describe(&self, key: &str) -> String {
+        key.to_owned()
     }
 }

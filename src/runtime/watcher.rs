@@ -8,10 +8,12 @@ use log::Level;
 use crate::cancel::Cancel;
 use crate::clock;
 use crate::config::Settings;
+use crate::election::Change;
 use crate::handle::{Command, InFlight, InterruptDelays};
-use crate::lock::{Lock, LockError, LockErrorKind, WatchEvent};
 use crate::log_fields::{LogFields, log_with};
 use crate::runtime::failure_log::FailureLog;
+use crate::store::entry::Entry;
+use crate::store::{Cursor, StoreError, StoreErrorKind, WatchEvent};
 use crate::sync::channel::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
 use crate::sync::{Arc, Instant, Mutex, thread};
 
@@ -31,7 +33,7 @@ pub(crate) struct Watcher {
 }
 
 struct Watching {
-    lock: Arc<dyn Lock>,
+    entry: Entry,
     tell: Sender<Command>,
     wake: Receiver<()>,
     current: Arc<Mutex<Cancel>>,
@@ -40,7 +42,7 @@ struct Watching {
     in_flight: Arc<InFlight>,
     retry_period: Duration,
     /// Where the next watch begins.
-    after: Option<u64>,
+    from: Option<Cursor>,
     /// Whether the present watch, or the last one, has told anything.
     told: bool,
     /// How many watches have failed, or were given up without having told anything.
@@ -57,24 +59,24 @@ enum Rested {
 
 impl Watcher {
     pub(crate) fn spawn(
-        lock: Arc<dyn Lock>,
+        entry: Entry,
         tell: Sender<Command>,
         settings: &Settings,
         delays: Arc<InterruptDelays>,
         in_flight: Arc<InFlight>,
     ) -> io::Result<Self> {
         let (wake, woken) = channel::bounded(1);
-        let fields = LogFields::new(&*lock, &settings.identity);
+        let fields = LogFields::new(&entry, &settings.identity);
         let current = Arc::new(Mutex::new(Cancel::new()));
         let watching = Watching {
-            lock,
+            entry,
             tell,
             wake: woken,
             current: Arc::clone(&current),
             delays,
             in_flight,
             retry_period: settings.retry_period,
-            after: None,
+            from: None,
             told: false,
             failures: 0,
             log: FailureLog::default(),
@@ -94,7 +96,7 @@ impl Watcher {
 }
 
 impl Drop for Watching {
-    /// A panic in a lock ends the watch too.
+    /// A panic in a store ends the watch too.
     fn drop(&mut self) {
         if std::thread::panicking() {
             let _ = self.tell.send(Command::WatchLost);
@@ -122,7 +124,7 @@ impl Watching {
             // What came since the wait has stopped the watch before this one.
             loop {
                 match self.wake.try_recv() {
-                    Ok(()) => self.after = None,
+                    Ok(()) => self.from = None,
                     Err(TryRecvError::Empty) => break,
                     Err(TryRecvError::Disconnected) => return,
                 }
@@ -131,7 +133,7 @@ impl Watching {
             self.told = false;
             let ended = self.watch(&stop);
             if let Err(error) = &ended
-                && error.kind() == LockErrorKind::Unsupported
+                && error.kind() == StoreErrorKind::Unsupported
             {
                 return;
             }
@@ -151,35 +153,39 @@ impl Watching {
             match self.wake.recv_timeout(pause.saturating_sub(began.elapsed())) {
                 // That changes where the next watch begins, and not when: one that is given up again and again would
                 // else never be spared, nor a server that asked to be left alone.
-                Ok(()) => self.after = None,
+                Ok(()) => self.from = None,
                 Err(RecvTimeoutError::Timeout) => return Rested::ForLongEnough,
                 Err(RecvTimeoutError::Disconnected) => return Rested::ElectorGone,
             }
         }
     }
 
-    fn watch(&mut self, stop: &Cancel) -> Result<(), LockError> {
-        let Self { lock, in_flight, tell, delays, after, told, log, fields, .. } = self;
-        let begin = *after;
-        lock.watch(begin, stop, &mut |event| {
+    fn watch(&mut self, stop: &Cancel) -> Result<(), StoreError> {
+        let Self { entry, in_flight, tell, delays, from, told, log, fields, .. } = self;
+        let begin = from.clone();
+        entry.watch(begin.as_ref(), stop, &mut |event| {
             let received_at = clock::now();
-            let version = match &event {
-                WatchEvent::Opened => {
-                    let _ = tell.send(Command::WatchOpened { from_scratch: begin.is_none() });
-                    return;
-                }
-                WatchEvent::Changed(observed) => observed.version,
-                WatchEvent::Deleted { version } | WatchEvent::Bookmark { version } => *version,
-            };
-            *after = (*after).max(Some(version));
+            if let WatchEvent::Opened = event {
+                let _ = tell.send(Command::WatchOpened { from_scratch: begin.is_none() });
+                return;
+            }
             *told = true;
             // One that opens and tells nothing does not work.
             if let Some(level) = log.works() {
                 log_with!(level, fields; "watch works again");
             }
+            let change = match event {
+                WatchEvent::Changed { observed, .. } => Change::Written(observed),
+                WatchEvent::Deleted { version, .. } => Change::Deleted { version },
+                WatchEvent::Progress(cursor) => {
+                    *from = Some(cursor);
+                    return;
+                }
+                WatchEvent::Opened => return,
+            };
             let (taken, is_taken) = channel::bounded(0);
-            let _taken = is_of_others(&event, &fields.identity).then_some(taken);
-            let _ = tell.send(Command::Watched { received_at, event, _taken });
+            let _taken = is_of_others(&change, &fields.identity).then_some(taken);
+            let _ = tell.send(Command::Watched { received_at, change, _taken });
             if is_taken.recv_timeout(delays.for_news()) == Err(RecvTimeoutError::Timeout) {
                 in_flight.cancel();
             }
@@ -189,7 +195,7 @@ impl Watching {
     /// The server ended the watch in good order: the next one goes on where it ended, at once unless it was brief.
     fn pause_after_end(&mut self, lasted: Duration) -> Duration {
         if lasted <= self.retry_period {
-            if let Some(level) = self.log.failed(clock::now(), LockErrorKind::ConnectionClosed) {
+            if let Some(level) = self.log.failed(clock::now(), StoreErrorKind::ConnectionClosed) {
                 log_with!(level, self.fields; "polling between watches: the server ends them within {lasted:.1?}");
             }
             return self.back_off();
@@ -198,33 +204,33 @@ impl Watching {
         Duration::ZERO
     }
 
-    fn pause_after(&mut self, error: LockError, lasted: Duration) -> Duration {
-        let given_up = error.kind() == LockErrorKind::Interrupted;
+    fn pause_after(&mut self, error: StoreError, lasted: Duration) -> Duration {
+        let given_up = error.kind() == StoreErrorKind::Interrupted;
         // One that lasted, and told something, has made up for those that failed before it. What is given up because it
         // did not tell all that it should would do so the next time, unless it has been good for long.
         if self.told && lasted > if given_up { LONGEST_PAUSE } else { self.retry_period } {
             self.failures = 0;
         }
         let fails = match error.kind() {
-            LockErrorKind::Expired => None,
+            StoreErrorKind::Expired => None,
             // Given up once, a watch may just have been cut; given up again and again it tells nothing.
-            LockErrorKind::Interrupted if self.failures == 0 => None,
+            StoreErrorKind::Interrupted if self.failures == 0 => None,
             kind => self.log.failed(clock::now(), kind),
         };
         let reason = error.to_string();
         let pause = match error.kind() {
-            LockErrorKind::Interrupted => {
+            StoreErrorKind::Interrupted => {
                 if let Some(level) = fails {
                     log_with!(level, self.fields; "polling: watches open and do not tell what reads find");
                 }
                 self.again_at_once_the_first_time()
             }
-            LockErrorKind::Expired => {
-                self.after = None;
+            StoreErrorKind::Expired => {
+                self.from = None;
                 log_with!(Level::Debug, self.fields, reason = reason.as_str(); "watch begins anew: {error}");
                 self.again_at_once_the_first_time()
             }
-            LockErrorKind::Forbidden | LockErrorKind::Unauthorized => {
+            StoreErrorKind::Forbidden | StoreErrorKind::Unauthorized => {
                 if let Some(level) = fails {
                     let what = "polling, which delays take-overs and costs requests";
                     log_with!(level, self.fields, reason = reason.as_str(); "{what}: {error}");
@@ -256,12 +262,11 @@ impl Watching {
     }
 }
 
-/// Whether an event may end a term or let one begin: what we did ourselves does neither.
-fn is_of_others(event: &WatchEvent, identity: &str) -> bool {
-    match event {
-        WatchEvent::Changed(observed) => observed.record.holder() != Some(identity),
-        WatchEvent::Deleted { .. } => true,
-        WatchEvent::Opened | WatchEvent::Bookmark { .. } => false,
+/// Whether a change may end a term or let one begin: what we did ourselves does neither.
+fn is_of_others(change: &Change, identity: &str) -> bool {
+    match change {
+        Change::Written(observed) => observed.record.holder() != Some(identity),
+        Change::Deleted { .. } => true,
     }
 }
 
@@ -274,7 +279,7 @@ fn jittered(duration: Duration) -> Duration {
 mod tests {
     use super::*;
     use crate::election::InterruptAfter;
-    use crate::runtime::tests::NoLock;
+    use crate::runtime::tests::entry;
 
     const fn secs(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
@@ -286,24 +291,24 @@ mod tests {
         let (wake, woken) = channel::bounded(1);
         let delays = InterruptDelays::new(InterruptAfter { release: Duration::ZERO, news: Duration::ZERO });
         let watching = Watching {
-            lock: Arc::new(NoLock),
+            entry: entry(),
             tell,
             wake: woken,
             current: Arc::default(),
             in_flight: Arc::default(),
             delays: Arc::new(delays),
             retry_period,
-            after: Some(7),
+            from: Some(Cursor::new(7_u64)),
             told: false,
             failures: 0,
             log: FailureLog::default(),
-            fields: LogFields::new(&NoLock, "me"),
+            fields: LogFields::new(&entry(), "me"),
         };
         (watching, wake)
     }
 
-    fn error(kind: LockErrorKind) -> LockError {
-        LockError::new(kind, "made up")
+    fn error(kind: StoreErrorKind) -> StoreError {
+        StoreError::new(kind, "made up")
     }
 
     /// A pause of this length, and up to a fifth more.
@@ -315,7 +320,7 @@ mod tests {
 
     #[test]
     fn pauses_grow_from_the_retry_period_to_a_minute_until_a_watch_has_lasted() {
-        let refused: End = |watching| watching.pause_after(error(LockErrorKind::Unavailable), secs(10));
+        let refused: End = |watching| watching.pause_after(error(StoreErrorKind::Unavailable), secs(10));
         let brief: End = |watching| watching.pause_after_end(secs(2));
         for end in [refused, brief] {
             let (mut watching, _wake) = watching(secs(2));
@@ -331,7 +336,7 @@ mod tests {
 
     #[test]
     fn what_is_given_up_or_expired_is_opened_at_once_and_then_with_pauses_that_grow() {
-        for kind in [LockErrorKind::Interrupted, LockErrorKind::Expired] {
+        for kind in [StoreErrorKind::Interrupted, StoreErrorKind::Expired] {
             let (mut watching, _wake) = watching(secs(2));
             assert_eq!(watching.pause_after(error(kind), secs(10)), Duration::ZERO, "{kind:?}");
             for expected in [4, 8, 16, 32, 60, 60] {
@@ -344,18 +349,18 @@ mod tests {
     fn a_watch_that_lasted_and_told_makes_up_for_those_before_it() {
         let (mut watching, _wake) = watching(secs(2));
         for _ in 0..9 {
-            watching.pause_after(error(LockErrorKind::Unavailable), Duration::ZERO);
+            watching.pause_after(error(StoreErrorKind::Unavailable), Duration::ZERO);
         }
         watching.told = true;
-        assert_about(watching.pause_after(error(LockErrorKind::Unavailable), secs(3)), secs(2));
+        assert_about(watching.pause_after(error(StoreErrorKind::Unavailable), secs(3)), secs(2));
         // What is given up is not good enough for that before it has been good for long.
-        assert_about(watching.pause_after(error(LockErrorKind::Interrupted), secs(3)), secs(4));
-        assert_eq!(watching.pause_after(error(LockErrorKind::Interrupted), secs(61)), Duration::ZERO);
+        assert_about(watching.pause_after(error(StoreErrorKind::Interrupted), secs(3)), secs(4));
+        assert_eq!(watching.pause_after(error(StoreErrorKind::Interrupted), secs(61)), Duration::ZERO);
     }
 
     #[test]
     fn a_pause_that_was_asked_for_is_never_shortened() {
-        use LockErrorKind::{Expired, Forbidden, Interrupted, Malformed, Timeout, Unauthorized, Unavailable};
+        use StoreErrorKind::{Expired, Forbidden, Interrupted, Malformed, Timeout, Unauthorized, Unavailable};
         for kind in [Expired, Forbidden, Interrupted, Malformed, Timeout, Unauthorized, Unavailable] {
             let (mut watching, _wake) = watching(secs(2));
             for _ in 0..9 {
@@ -369,11 +374,11 @@ mod tests {
     fn an_expired_watch_begins_anew_and_every_other_goes_on() {
         let (mut watching, _wake) = watching(secs(2));
         watching.pause_after_end(secs(9));
-        watching.pause_after(error(LockErrorKind::Unavailable), secs(9));
-        watching.pause_after(error(LockErrorKind::Interrupted), secs(9));
-        assert_eq!(watching.after, Some(7));
-        watching.pause_after(error(LockErrorKind::Expired), secs(9));
-        assert_eq!(watching.after, None);
+        watching.pause_after(error(StoreErrorKind::Unavailable), secs(9));
+        watching.pause_after(error(StoreErrorKind::Interrupted), secs(9));
+        assert!(watching.from.is_some());
+        watching.pause_after(error(StoreErrorKind::Expired), secs(9));
+        assert!(watching.from.is_none());
     }
 
     #[test]
@@ -383,7 +388,7 @@ mod tests {
         let began = Instant::now();
         assert!(watching.rest(Duration::from_millis(100)) == Rested::ForLongEnough);
         assert!(began.elapsed() >= Duration::from_millis(100), "{:?}", began.elapsed());
-        assert_eq!(watching.after, None);
+        assert!(watching.from.is_none());
         drop(wake);
         assert!(watching.rest(secs(3_600)) == Rested::ElectorGone);
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use allocation::{Counting, measure};
 use leasehold::kube::{Client, ErrorKind, Kubeconfig, Method, Request};
 use leasehold::testing::{ApiServer, Fault, Resource, Verb};
-use leasehold::{Call, Cancel, LeaderElectionRecord, LeaseLock, Lock, LockErrorKind, WatchEvent};
+use leasehold::{Call, Cancel, LeaderElectionRecord, LeaseStore, Store, StoreErrorKind, WatchEvent, WatchScope};
 use serde_json::{Value, json};
 
 #[global_allocator]
@@ -39,8 +39,8 @@ fn client(server: &ApiServer) -> Client {
     Client::new(kubeconfig.client_config(None).expect("a configuration")).expect("a client")
 }
 
-fn lock(server: &ApiServer) -> LeaseLock {
-    LeaseLock::new(client(server), NAMESPACE, LEASE).expect("a lock")
+fn store(server: &ApiServer) -> LeaseStore {
+    LeaseStore::new(client(server), NAMESPACE).expect("a store")
 }
 
 /// What the next request is answered.
@@ -158,11 +158,11 @@ fn an_answer_takes_less_than_16_mib_as_json() {
 #[test]
 fn a_lease_takes_less_than_16_mib() {
     let server = ApiServer::start().expect("an in-memory server");
-    let lock = lock(&server);
-    let read = || match lock.get(&call()) {
+    let leases = store(&server);
+    let read = || match leases.get(LEASE, &call()) {
         Ok(lease) => lease.is_some(),
         Err(error) => {
-            assert_eq!(error.kind(), LockErrorKind::Malformed, "{error}");
+            assert_eq!(error.kind(), StoreErrorKind::Malformed, "{error}");
             assert!(error.to_string().contains("too much memory"), "{error}");
             false
         }
@@ -181,17 +181,17 @@ fn a_lease_takes_less_than_16_mib() {
 #[test]
 fn what_is_longer_than_a_lease_is_refused() {
     let server = ApiServer::start().expect("an in-memory server");
-    let lock = lock(&server);
+    let leases = store(&server);
     for (length, is_read) in [(LONGEST_LEASE, true), (LONGEST_LEASE + 1, false), (LONGEST, false)] {
         let empty = lease_with("", "0").len();
         let text = lease_with(&"x".repeat(length - empty), "0");
         assert_eq!(text.len(), length);
         answer_with(&server, 200, text);
-        match lock.get(&call()) {
+        match leases.get(LEASE, &call()) {
             Ok(_) => assert!(is_read, "{length}"),
             Err(error) => {
-                assert!(!is_read && error.kind() == LockErrorKind::Malformed, "{error}");
-                assert!(error.to_string().contains("more than a Lease may have"), "{error}");
+                assert!(!is_read && error.kind() == StoreErrorKind::Malformed, "{error}");
+                assert!(error.to_string().contains("more than an object in a store may have"), "{error}");
             }
         }
     }
@@ -200,7 +200,7 @@ fn what_is_longer_than_a_lease_is_refused() {
 #[test]
 fn a_watch_takes_less_than_16_mib() {
     let server = ApiServer::start().expect("an in-memory server");
-    let lock = lock(&server);
+    let leases = store(&server);
     let prepare = |text: String| {
         let line = format!("{{\"type\":\"MODIFIED\",\"object\":{}}}\n", lease_with("a", &text));
         server.fault(Fault::watch_bytes(line).first(1));
@@ -208,14 +208,14 @@ fn a_watch_takes_less_than_16_mib() {
     try_all(LONGEST_LEASE - AROUND - 100, prepare, || {
         let cancel = Cancel::new();
         let mut changed = false;
-        let ended = lock.watch(None, &cancel, &mut |event| {
-            if let WatchEvent::Changed(_) = event {
+        let ended = leases.watch(WatchScope::Key(LEASE), None, &cancel, &mut |event| {
+            if let WatchEvent::Changed { .. } = event {
                 changed = true;
                 cancel.cancel();
             }
         });
         let kind = ended.expect_err("stopped, or refused").kind();
-        assert_eq!(kind, if changed { LockErrorKind::Interrupted } else { LockErrorKind::Malformed });
+        assert_eq!(kind, if changed { StoreErrorKind::Interrupted } else { StoreErrorKind::Malformed });
         changed
     });
 }
@@ -223,14 +223,14 @@ fn a_watch_takes_less_than_16_mib() {
 #[test]
 fn a_refusal_takes_less_than_13_mib() {
     let server = ApiServer::start().expect("an in-memory server");
-    let lock = lock(&server);
+    let leases = store(&server);
     for Shape { name, make } in SHAPES {
         for field in ["message", "someday"] {
             let text = format!("{{\"kind\":\"Status\",\"{field}\":{}}}", make(LONGEST - 64));
             answer_with(&server, 503, text);
             let peak = measure(|| {
-                let error = lock.get(&call()).expect_err("refused");
-                assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error}");
+                let error = leases.get(LEASE, &call()).expect_err("refused");
+                assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
             })
             .peak;
             assert!(peak < MOST_OF_A_REFUSAL, "{name} as {field}: {peak}");
@@ -261,14 +261,14 @@ fn a_lease_that_is_as_large_as_a_server_takes_it_is_held_and_kept() {
     assert!(length > 1_300_000 && length < 1_500_000, "{length}");
     server.put(Resource::Leases, NAMESPACE, LEASE, object);
 
-    let lock = lock(&server);
+    let leases = store(&server);
     let mut read = None;
-    let peak = measure(|| read = lock.get(&call()).expect("an answer")).peak;
+    let peak = measure(|| read = leases.get(LEASE, &call()).expect("an answer")).peak;
     assert!(peak < MOST, "{peak}");
     println!("{length} bytes: {:.1} MiB", peak as f64 / 1048576.0);
     let base = read.expect("a lease");
     let record = LeaderElectionRecord { holder_identity: Some("us".into()), ..base.record.clone() };
-    let written = lock.update(&base, &record, &call()).expect("an update");
+    let written = leases.update(LEASE, &base, &record, &call()).expect("an update");
     assert_eq!(written.record.holder(), Some("us"));
     let stored = server.get(Resource::Leases, NAMESPACE, LEASE).expect("a lease");
     assert_eq!(stored["metadata"]["annotations"], metadata["annotations"]);

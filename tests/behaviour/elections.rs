@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::on_both_servers;
 use crate::support::cluster::{Cluster, NAMESPACE, version};
 use crate::support::{SOON, wait_until};
-use leasehold::{Error, LeaderElector, LockErrorKind, StopReason, Transition};
+use leasehold::{Error, LeaderElector, StopReason, StoreErrorKind, Transition};
 use serde_json::json;
 
 on_both_servers! {
@@ -212,7 +212,7 @@ fn an_emptied_spec_ends_the_term_and_is_taken_again(cluster: &Cluster) {
 fn a_candidate_without_rights_is_told_verb_resource_and_namespace(cluster: &Cluster) {
     let elector = cluster.builder("a").start_with(cluster.client("nobody")).unwrap();
     let error = elector.block_until_leader().unwrap_err();
-    assert!(matches!(&error, Error::Lock(error) if error.kind() == LockErrorKind::Forbidden), "{error}");
+    assert!(matches!(&error, Error::Store(error) if error.kind() == StoreErrorKind::Forbidden), "{error}");
     for word in ["`get`", "`leases`", "`coordination.k8s.io`", NAMESPACE, "grant"] {
         assert!(error.to_string().contains(word), "{word}: {error}");
     }
@@ -227,7 +227,7 @@ fn a_namespace_that_is_missing_is_an_error_that_names_it(cluster: &Cluster) {
     // Only an administrator may ask for leases in a namespace that is not there.
     let elector = cluster.builder("a").namespace("no-such-place").start_with(cluster.client("admin")).unwrap();
     let error = elector.block_until_leader().unwrap_err();
-    assert!(matches!(&error, Error::Lock(error) if error.kind() == LockErrorKind::NotFound), "{error}");
+    assert!(matches!(&error, Error::Store(error) if error.kind() == StoreErrorKind::NotFound), "{error}");
     assert!(error.to_string().contains("`no-such-place` exists"), "{error}");
 }
 

@@ -1,4 +1,4 @@
-//! What an elector's threads do around the election: on locks that fail, hang and panic, with watches that end, through
+//! What an elector's threads do around the election: on stores that fail, hang and panic, with watches that end, through
 //! extremes of durations, and under connections that are closed.
 //!
 //! Where a retry period is long, what comes sooner was not waited for.
@@ -19,7 +19,7 @@ mod watches;
 
 use std::time::Duration;
 
-use crate::support::memory::{MemoryLock, Store};
+use crate::support::memory::{Connection, Memory};
 use leasehold::{LeaderElector, LeaderElectorBuilder};
 
 /// Terms that do not end by themselves, and a pace that a test has the time for.
@@ -32,8 +32,8 @@ fn builder(identity: &str) -> LeaderElectorBuilder {
         .release_timeout(Duration::from_secs(20))
 }
 
-fn elector(store: &Store, identity: &str) -> LeaderElector {
-    builder(identity).start_on(MemoryLock::new(store)).expect("an elector")
+fn elector(store: &Memory, identity: &str) -> LeaderElector {
+    builder(identity).start_on(Connection::new(store)).expect("an elector")
 }
 
 /// The time that this thread has had a processor.

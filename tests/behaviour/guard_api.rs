@@ -1,16 +1,16 @@
-//! What dropping, leaking, withdrawing, stopping and panicking do, sentence by sentence, on a lock in memory.
+//! What dropping, leaking, withdrawing, stopping and panicking do, sentence by sentence, on a store in memory.
 
 use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::memory::{MemoryLock, Store};
+use crate::support::memory::{Connection, Memory};
 use crate::support::{A_WHILE, AT_ONCE, SOON, wait_until};
 use crossbeam_channel::{RecvTimeoutError, TryRecvError, bounded, never, select};
 use leasehold::{
-    Campaign, Error, HealthCheck, LeaderElector, LeaderElectorBuilder, LeaderGuard, Leadership, LockError,
-    LockErrorKind, StopReason, Transition, Unhealthy,
+    Campaign, Error, HealthCheck, LeaderElector, LeaderElectorBuilder, LeaderGuard, Leadership, StopReason, StoreError,
+    StoreErrorKind, Transition, Unhealthy,
 };
 
 fn builder(identity: &str) -> LeaderElectorBuilder {
@@ -22,8 +22,8 @@ fn builder(identity: &str) -> LeaderElectorBuilder {
         .release_timeout(Duration::from_secs(2))
 }
 
-fn elector(store: &Store, identity: &str) -> LeaderElector {
-    builder(identity).start_on(MemoryLock::new(store)).expect("an elector")
+fn elector(store: &Memory, identity: &str) -> LeaderElector {
+    builder(identity).start_on(Connection::new(store)).expect("an elector")
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn guard_and_elector_are_send_sync_static_and_unwind_safe() {
 
 #[test]
 fn a_guard_leads_renews_and_gives_its_token() {
-    let store = Store::default();
+    let store = Memory::default();
     let elector = elector(&store, "a");
     let guard = elector.block_until_leader().unwrap();
     assert!(guard.is_leader());
@@ -57,7 +57,7 @@ fn a_guard_leads_renews_and_gives_its_token() {
 
 #[test]
 fn a_dropped_guard_has_released_the_lease() {
-    let store = Store::default();
+    let store = Memory::default();
     let elector = elector(&store, "a");
     let guard = elector.block_until_leader().unwrap();
     let view = guard.leadership();
@@ -70,7 +70,7 @@ fn a_dropped_guard_has_released_the_lease() {
 
 #[test]
 fn views_are_false_before_the_release_is_sent() {
-    let store = Store::default();
+    let store = Memory::default();
     let elector = elector(&store, "a");
     let guard = elector.block_until_leader().unwrap();
     let view = guard.leadership();
@@ -90,10 +90,10 @@ fn views_are_false_before_the_release_is_sent() {
 
 #[test]
 fn a_release_that_is_not_confirmed_says_so_and_lets_the_caller_go() {
-    let store = Store::default();
-    let elector = builder("a").release_timeout(A_WHILE).start_on(MemoryLock::new(&store)).unwrap();
+    let store = Memory::default();
+    let elector = builder("a").release_timeout(A_WHILE).start_on(Connection::new(&store)).unwrap();
     let guard = elector.block_until_leader().unwrap();
-    store.on_update(|_| Err(LockError::new(LockErrorKind::Unavailable, "made up")));
+    store.on_update(|_| Err(StoreError::new(StoreErrorKind::Unavailable, "made up")));
     let error = guard.release().unwrap_err();
     assert!(matches!(error, Error::ReleaseTimeout { .. }), "{error}");
     // And it is repeated for as long as the record is ours.
@@ -103,8 +103,8 @@ fn a_release_that_is_not_confirmed_says_so_and_lets_the_caller_go() {
 
 #[test]
 fn a_release_does_not_wait_for_a_hanging_renewal() {
-    let store = Store::default();
-    let elector = builder("a").release_timeout(Duration::from_secs(60)).start_on(MemoryLock::new(&store)).unwrap();
+    let store = Memory::default();
+    let elector = builder("a").release_timeout(Duration::from_secs(60)).start_on(Connection::new(&store)).unwrap();
     let guard = elector.block_until_leader().unwrap();
     let (hanging, hangs) = bounded(1);
     store.hang_next_update(hanging);
@@ -117,7 +117,7 @@ fn a_release_does_not_wait_for_a_hanging_renewal() {
 
 #[test]
 fn a_leaked_guard_leads_on() {
-    let store = Store::default();
+    let store = Memory::default();
     let elector = elector(&store, "a");
     let guard = elector.block_until_leader().unwrap();
     let view = guard.leadership();
@@ -130,7 +130,7 @@ fn a_leaked_guard_leads_on() {
 
 #[test]
 fn a_second_campaign_beside_a_guard_or_a_campaign_is_busy() {
-    let store = Store::default();
+    let store = Memory::default();
     let elector = elector(&store, "a");
     let guard = elector.block_until_leader().unwrap();
     assert!(matches!(elector.campaign(), Err(Error::Busy)));
@@ -146,7 +146,7 @@ fn a_second_campaign_beside_a_guard_or_a_campaign_is_busy() {
 
 #[test]
 fn a_dropped_guard_does_not_make_its_elector_grab_the_lease_again() {
-    let store = Store::default();
+    let store = Memory::default();
     let elector = elector(&store, "a");
     drop(elector.block_until_leader().unwrap());
     thread::sleep(A_WHILE);
@@ -157,7 +157,7 @@ fn a_dropped_guard_does_not_make_its_elector_grab_the_lease_again() {
 
 #[test]
 fn a_new_term_has_a_greater_token_and_does_not_revive_old_views() {
-    let store = Store::default();
+    let store = Memory::default();
     let elector = elector(&store, "a");
     let first = elector.block_until_leader().unwrap();
     let old = first.leadership();
@@ -171,7 +171,7 @@ fn a_new_term_has_a_greater_token_and_does_not_revive_old_views() {
 
 #[test]
 fn a_standby_takes_over_from_a_released_lease() {
-    let store = Store::default();
+    let store = Memory::default();
     let (a, b) = (elector(&store, "a"), elector(&store, "b"));
     let first = a.block_until_leader().unwrap();
     let campaign = b.campaign().unwrap();
@@ -185,8 +185,8 @@ fn a_standby_takes_over_from_a_released_lease() {
 
 #[test]
 fn a_standby_takes_over_from_a_leader_that_is_cut_off_and_only_after_it_knows() {
-    let store = Store::default();
-    let cut_off = MemoryLock::new(&store);
+    let store = Memory::default();
+    let cut_off = Connection::new(&store);
     let cord = cut_off.cord();
     let a = builder("a").start_on(cut_off).unwrap();
     let b = elector(&store, "b");
@@ -202,7 +202,7 @@ fn a_standby_takes_over_from_a_leader_that_is_cut_off_and_only_after_it_knows() 
 
 #[test]
 fn lost_wakes_every_waiter() {
-    let store = Store::default();
+    let store = Memory::default();
     let elector = elector(&store, "a");
     let guard = elector.block_until_leader().unwrap();
     thread::scope(|scope| {
@@ -216,7 +216,7 @@ fn lost_wakes_every_waiter() {
 
 #[test]
 fn after_step_down_the_record_stays_ours_and_renewed_until_the_guard_goes() {
-    let store = Store::default();
+    let store = Memory::default();
     let elector = elector(&store, "a");
     let guard = elector.block_until_leader().unwrap();
     guard.step_down();
@@ -232,7 +232,7 @@ fn after_step_down_the_record_stays_ours_and_renewed_until_the_guard_goes() {
 
 #[test]
 fn health_turns_when_winding_down_takes_longer_than_a_lease() {
-    let store = Store::default();
+    let store = Memory::default();
     let elector = elector(&store, "a");
     let health = elector.health_check();
     let guard = elector.block_until_leader().unwrap();
@@ -248,7 +248,7 @@ fn health_turns_when_winding_down_takes_longer_than_a_lease() {
 
 #[test]
 fn an_undelivered_campaign_is_withdrawn_by_its_drop() {
-    let store = Store::default();
+    let store = Memory::default();
     let (a, b) = (elector(&store, "a"), elector(&store, "b"));
     let guard = a.block_until_leader().unwrap();
     drop(b.campaign().unwrap());
@@ -259,7 +259,7 @@ fn an_undelivered_campaign_is_withdrawn_by_its_drop() {
 
 #[test]
 fn a_delivered_term_that_nobody_takes_is_released_by_the_campaigns_drop() {
-    let store = Store::default();
+    let store = Memory::default();
     let elector = elector(&store, "a");
     let campaign = elector.campaign().unwrap();
     wait_until("it is won", || store.holder().is_some());
@@ -271,7 +271,7 @@ fn a_delivered_term_that_nobody_takes_is_released_by_the_campaigns_drop() {
 
 #[test]
 fn a_term_that_is_won_after_the_withdrawal_is_released() {
-    let store = Store::default();
+    let store = Memory::default();
     let elector = elector(&store, "a");
     let (reached, reaches) = bounded(1);
     let (go_on, goes_on) = bounded::<()>(1);
@@ -293,7 +293,7 @@ fn a_term_that_is_won_after_the_withdrawal_is_released() {
 
 #[test]
 fn a_campaign_delivers_one_message_and_then_stays_silent() {
-    let store = Store::default();
+    let store = Memory::default();
     let elector = elector(&store, "a");
     let campaign = elector.campaign().unwrap();
     let guard = campaign.receiver().recv_timeout(SOON).expect("an answer").expect("a term");
@@ -305,7 +305,7 @@ fn a_campaign_delivers_one_message_and_then_stays_silent() {
 
 #[test]
 fn a_spent_campaign_does_not_keep_the_elector_busy() {
-    let store = Store::default();
+    let store = Memory::default();
     let elector = elector(&store, "a");
     let spent = elector.campaign().unwrap();
     drop(spent.receiver().recv_timeout(SOON).expect("an answer").expect("a term"));
@@ -316,7 +316,7 @@ fn a_spent_campaign_does_not_keep_the_elector_busy() {
 
 #[test]
 fn try_acquire_wins_what_nobody_holds_and_nothing_else() {
-    let store = Store::default();
+    let store = Memory::default();
     let (a, b) = (elector(&store, "a"), elector(&store, "b"));
     let guard = a.try_acquire().unwrap().expect("nobody holds it");
     assert!(b.try_acquire().unwrap().is_none());
@@ -326,17 +326,17 @@ fn try_acquire_wins_what_nobody_holds_and_nothing_else() {
 
 #[test]
 fn try_acquire_says_what_failed() {
-    let store = Store::default();
-    let lock = MemoryLock::new(&store);
-    lock.cord().cut();
-    let elector = builder("a").start_on(lock).unwrap();
-    assert!(matches!(elector.try_acquire(), Err(Error::Lock(_))));
-    assert!(matches!(elector.try_acquire(), Err(Error::Lock(_))), "and leaves the elector free");
+    let store = Memory::default();
+    let connection = Connection::new(&store);
+    connection.cord().cut();
+    let elector = builder("a").start_on(connection).unwrap();
+    assert!(matches!(elector.try_acquire(), Err(Error::Store(_))));
+    assert!(matches!(elector.try_acquire(), Err(Error::Store(_))), "and leaves the elector free");
 }
 
 #[test]
 fn block_until_leader_timeout_gives_up() {
-    let store = Store::default();
+    let store = Memory::default();
     let (a, b) = (elector(&store, "a"), elector(&store, "b"));
     let guard = a.block_until_leader().unwrap();
     assert!(b.block_until_leader_timeout(A_WHILE).unwrap().is_none());
@@ -346,7 +346,7 @@ fn block_until_leader_timeout_gives_up() {
 
 #[test]
 fn stop_ends_a_pending_campaign_from_another_thread_and_every_later_one() {
-    let store = Store::default();
+    let store = Memory::default();
     let (a, b) = (elector(&store, "a"), elector(&store, "b"));
     let guard = a.block_until_leader().unwrap();
     thread::scope(|scope| {
@@ -364,7 +364,7 @@ fn stop_ends_a_pending_campaign_from_another_thread_and_every_later_one() {
 
 #[test]
 fn stop_and_drop_do_not_wait_for_a_hanging_request() {
-    let store = Store::default();
+    let store = Memory::default();
     let elector = elector(&store, "a");
     let (reached, reaches) = bounded(1);
     let (go_on, goes_on) = bounded::<()>(1);
@@ -385,7 +385,7 @@ fn stop_and_drop_do_not_wait_for_a_hanging_request() {
 
 #[test]
 fn dropping_the_elector_ends_its_campaign_but_not_a_guard() {
-    let store = Store::default();
+    let store = Memory::default();
     let (a, b) = (elector(&store, "a"), elector(&store, "b"));
     let guard = a.block_until_leader().unwrap();
     let campaign = b.campaign().unwrap();
@@ -405,7 +405,7 @@ fn dropping_the_elector_ends_its_campaign_but_not_a_guard() {
 
 #[test]
 fn transitions_pair_each_start_with_one_stop() {
-    let store = Store::default();
+    let store = Memory::default();
     let elector = elector(&store, "a");
     let transitions = elector.transitions();
     for _ in 0..3 {
@@ -435,7 +435,7 @@ fn transitions_pair_each_start_with_one_stop() {
 
 #[test]
 fn the_current_leader_is_known_without_io() {
-    let store = Store::default();
+    let store = Memory::default();
     let (a, b) = (elector(&store, "a"), elector(&store, "b"));
     let guard = a.block_until_leader().unwrap();
     wait_until("b sees a", || b.current_leader().as_deref() == Some("a"));
@@ -445,7 +445,7 @@ fn the_current_leader_is_known_without_io() {
 
 #[test]
 fn select_over_campaign_transitions_and_shutdown() {
-    let store = Store::default();
+    let store = Memory::default();
     let elector = elector(&store, "a");
     let transitions = elector.transitions();
     let campaign = elector.campaign().unwrap();
@@ -469,7 +469,7 @@ fn select_over_campaign_transitions_and_shutdown() {
 
 #[test]
 fn a_panic_drops_the_guard_and_so_releases() {
-    let store = Store::default();
+    let store = Memory::default();
     let elector = elector(&store, "a");
     let guard = elector.block_until_leader().unwrap();
     let panic = catch_unwind(AssertUnwindSafe(move || {
@@ -482,7 +482,7 @@ fn a_panic_drops_the_guard_and_so_releases() {
 
 #[test]
 fn scope_ends_protected_work_before_the_release() {
-    let store = Store::default();
+    let store = Memory::default();
     let elector = elector(&store, "a");
     let guard = elector.block_until_leader().unwrap();
     let worked = AtomicBool::new(false);
@@ -508,7 +508,7 @@ fn scope_ends_protected_work_before_the_release() {
 #[test]
 fn a_panic_in_a_scope_or_in_a_thread_of_it_steps_down_at_once() {
     for in_thread in [false, true] {
-        let store = Store::default();
+        let store = Memory::default();
         let elector = elector(&store, "a");
         let guard = elector.block_until_leader().unwrap();
         let panic = catch_unwind(|| {
@@ -532,12 +532,12 @@ fn a_panic_in_a_scope_or_in_a_thread_of_it_steps_down_at_once() {
 
 #[test]
 fn what_is_permanent_reaches_the_caller_only_when_it_persists() {
-    let store = Store::default();
-    store.on_get(|| Err(LockError::new(LockErrorKind::Forbidden, "made up")));
+    let store = Memory::default();
+    store.on_get(|| Err(StoreError::new(StoreErrorKind::Forbidden, "made up")));
     let elector = elector(&store, "a");
     let began = Instant::now();
     let error = elector.block_until_leader().unwrap_err();
-    assert!(matches!(&error, Error::Lock(error) if error.kind() == LockErrorKind::Forbidden), "{error}");
+    assert!(matches!(&error, Error::Store(error) if error.kind() == StoreErrorKind::Forbidden), "{error}");
     assert!(began.elapsed() >= Duration::from_secs(2), "not before the renew deadline");
 
     let elector = self::elector(&store, "b");
@@ -553,9 +553,9 @@ fn what_is_permanent_reaches_the_caller_only_when_it_persists() {
 /// Servers that restart refuse a candidate now and then, and a standby may not try the same again in between.
 #[test]
 fn what_failed_once_and_again_much_later_has_not_persisted() {
-    let store = Store::default();
+    let store = Memory::default();
     drop(elector(&store, "a").block_until_leader().unwrap());
-    store.on_update(|_| Err(LockError::new(LockErrorKind::Forbidden, "made up")));
+    store.on_update(|_| Err(StoreError::new(StoreErrorKind::Forbidden, "made up")));
     let elector = elector(&store, "b");
     assert!(elector.block_until_leader_timeout(Duration::from_millis(500)).unwrap().is_none());
     thread::sleep(Duration::from_secs(3));
@@ -570,20 +570,20 @@ fn what_failed_once_and_again_much_later_has_not_persisted() {
 
 #[test]
 fn a_right_to_update_that_is_missing_is_told() {
-    let store = Store::default();
+    let store = Memory::default();
     drop(elector(&store, "a").block_until_leader().unwrap());
-    store.on_update(|_| Err(LockError::new(LockErrorKind::Forbidden, "made up")));
+    store.on_update(|_| Err(StoreError::new(StoreErrorKind::Forbidden, "made up")));
     let error = elector(&store, "b").block_until_leader().unwrap_err();
-    assert!(matches!(&error, Error::Lock(error) if error.kind() == LockErrorKind::Forbidden), "{error}");
+    assert!(matches!(&error, Error::Store(error) if error.kind() == StoreErrorKind::Forbidden), "{error}");
 }
 
 #[test]
 fn nothing_is_fatal_after_a_first_success() {
-    let store = Store::default();
+    let store = Memory::default();
     let elector = elector(&store, "a");
     drop(elector.block_until_leader().unwrap());
-    store.on_get(|| Err(LockError::new(LockErrorKind::Forbidden, "made up")));
-    store.on_update(|_| Err(LockError::new(LockErrorKind::Forbidden, "made up")));
+    store.on_get(|| Err(StoreError::new(StoreErrorKind::Forbidden, "made up")));
+    store.on_update(|_| Err(StoreError::new(StoreErrorKind::Forbidden, "made up")));
     assert!(elector.block_until_leader_timeout(Duration::from_secs(3)).unwrap().is_none());
     store.on_get(|| Ok(()));
     store.on_update(|_| Ok(()));

@@ -9,7 +9,8 @@ mod elector;
 mod far;
 mod faults;
 mod guard_api;
-mod lease_lock;
+mod lease_store;
+mod stores;
 #[path = "../support/mod.rs"]
 mod support;
 mod testing;

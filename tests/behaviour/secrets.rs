@@ -16,7 +16,7 @@ use std::time::Duration;
 use base64::prelude::{BASE64_STANDARD, Engine};
 use leasehold::kube::{Client, Kubeconfig};
 use leasehold::testing::{ApiServer, Fault, User, Verb};
-use leasehold::{LeaderElector, LeaseLock};
+use leasehold::{LeaderElector, LeaseStore};
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 use support::process::example;
@@ -63,7 +63,7 @@ fn everything_shown(kubeconfig: &str, directory: &Path, timeout: Duration) -> St
         Ok(client) => client,
         Err(error) => return format!("{shown} {error} {error:?} {}", LOG.lock()),
     };
-    let _ = write!(shown, "{client:?} {:?} ", LeaseLock::new(client.clone(), "default", "secrets"));
+    let _ = write!(shown, "{client:?} {:?} ", LeaseStore::new(client.clone(), "default"));
     let builder = LeaderElector::builder("secrets")
         .lease_duration(Duration::from_secs(3))
         .renew_deadline(Duration::from_secs(1))

@@ -13,8 +13,8 @@ use syn::{Attribute, Item, ItemMod, ItemUse, UseTree, Visibility};
 const FLOORS: &[&[&str]] = &[
     &["clock", "sync", "cancel", "net"],
     &["config", "record", "stop_reason", "fuzzing::target"],
-    &["kube", "lock", "election::deadline", "health", "transition"],
-    &["lock::lease", "testing", "error", "log_fields", "term", "election"],
+    &["kube", "store", "election::deadline", "health", "transition"],
+    &["store::entry", "store::kubernetes", "store::memory", "testing", "error", "log_fields", "term", "election"],
     &["handle", "guard", "campaign"],
     &["runtime"],
     &["elector"],

@@ -1,15 +1,15 @@
-//! A lock in memory whose every verb can be made to fail, to wait and to hang.
+//! A store in memory whose every verb can be made to fail, to wait and to hang.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
-use leasehold::{Call, LeaderElectionRecord, Lock, LockError, LockErrorKind, Observed, Opaque};
+use leasehold::{Call, ConfigError, LeaderElectionRecord, Observed, Opaque, Store, StoreError, StoreErrorKind};
 use parking_lot::Mutex;
 
-/// The store behind any number of locks.
+/// What any number of candidates are connected to; of whatever key, it is one record.
 #[derive(Clone, Default)]
-pub struct Store(Arc<Inner>);
+pub struct Memory(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
@@ -20,8 +20,8 @@ struct Inner {
     hang_next_update: Mutex<Option<Sender<()>>>,
 }
 
-type OnGet = Box<dyn FnMut() -> Result<(), LockError> + Send>;
-type OnUpdate = Box<dyn FnMut(&LeaderElectionRecord) -> Result<(), LockError> + Send>;
+type OnGet = Box<dyn FnMut() -> Result<(), StoreError> + Send>;
+type OnUpdate = Box<dyn FnMut(&LeaderElectionRecord) -> Result<(), StoreError> + Send>;
 
 #[derive(Default)]
 struct State {
@@ -29,7 +29,7 @@ struct State {
     record: Option<LeaderElectionRecord>,
 }
 
-impl Store {
+impl Memory {
     pub fn version(&self) -> u64 {
         self.0.state.lock().version
     }
@@ -64,7 +64,7 @@ impl Store {
     }
 
     /// Runs before every get.
-    pub fn on_get(&self, run: impl FnMut() -> Result<(), LockError> + Send + 'static) {
+    pub fn on_get(&self, run: impl FnMut() -> Result<(), StoreError> + Send + 'static) {
         *self.0.on_get.lock() = Some(Box::new(run));
     }
 
@@ -74,7 +74,7 @@ impl Store {
     }
 
     /// Runs before every update.
-    pub fn on_update(&self, run: impl FnMut(&LeaderElectionRecord) -> Result<(), LockError> + Send + 'static) {
+    pub fn on_update(&self, run: impl FnMut(&LeaderElectionRecord) -> Result<(), StoreError> + Send + 'static) {
         *self.0.on_update.lock() = Some(Box::new(run));
     }
 
@@ -84,9 +84,9 @@ impl Store {
     }
 }
 
-/// One candidate's connection to a [`Store`].
-pub struct MemoryLock {
-    store: Store,
+/// One candidate's connection to a [`Memory`].
+pub struct Connection {
+    memory: Memory,
     cord: Cord,
     name: String,
 }
@@ -101,56 +101,56 @@ impl Cord {
     }
 }
 
-impl MemoryLock {
-    pub fn new(store: &Store) -> Self {
-        Self::named(store, "the test's lock")
+impl Connection {
+    pub fn new(memory: &Memory) -> Self {
+        Self::named(memory, "the test's record")
     }
 
     /// One that is told from others in a log.
-    pub fn named(store: &Store, name: &str) -> Self {
-        Self { store: store.clone(), cord: Cord::default(), name: name.to_owned() }
+    pub fn named(memory: &Memory, name: &str) -> Self {
+        Self { memory: memory.clone(), cord: Cord::default(), name: name.to_owned() }
     }
 
     pub fn cord(&self) -> Cord {
         self.cord.clone()
     }
 
-    fn reach(&self) -> Result<(), LockError> {
+    fn reach(&self) -> Result<(), StoreError> {
         match self.cord.0.load(Ordering::SeqCst) {
-            true => Err(LockError::new(LockErrorKind::Unavailable, "cut off")),
+            true => Err(StoreError::new(StoreErrorKind::Unavailable, "cut off")),
             false => Ok(()),
         }
     }
 
     /// Blocks like a request to a server that does not answer.
-    fn hang(&self, call: &Call) -> LockError {
+    fn hang(&self, call: &Call) -> StoreError {
         let (end, ended) = bounded::<()>(0);
         let _hook = call.cancel().on_cancel(move || drop(end));
         match ended.recv_timeout(call.time_left()) {
-            Err(RecvTimeoutError::Disconnected) => LockError::new(LockErrorKind::Interrupted, "interrupted"),
-            _ => LockError::new(LockErrorKind::Timeout, "timed out"),
+            Err(RecvTimeoutError::Disconnected) => StoreError::new(StoreErrorKind::Interrupted, "interrupted"),
+            _ => StoreError::new(StoreErrorKind::Timeout, "timed out"),
         }
     }
 }
 
-impl Lock for MemoryLock {
-    fn get(&self, _: &Call) -> Result<Option<Observed>, LockError> {
+impl Store for Connection {
+    fn get(&self, _: &str, _: &Call) -> Result<Option<Observed>, StoreError> {
         self.reach()?;
-        if let Some(run) = &mut *self.store.0.on_get.lock() {
+        if let Some(run) = &mut *self.memory.0.on_get.lock() {
             run()?;
         }
-        let state = self.store.0.state.lock();
+        let state = self.memory.0.state.lock();
         Ok(state.record.clone().map(|record| Observed::new(record, state.version, Opaque::none())))
     }
 
-    fn create(&self, record: &LeaderElectionRecord, _: &Call) -> Result<Observed, LockError> {
+    fn create(&self, _: &str, record: &LeaderElectionRecord, _: &Call) -> Result<Observed, StoreError> {
         self.reach()?;
-        if let Some(run) = &mut *self.store.0.on_create.lock() {
+        if let Some(run) = &mut *self.memory.0.on_create.lock() {
             run();
         }
-        let mut state = self.store.0.state.lock();
+        let mut state = self.memory.0.state.lock();
         if state.record.is_some() {
-            return Err(LockError::new(LockErrorKind::AlreadyExists, "it exists"));
+            return Err(StoreError::new(StoreErrorKind::AlreadyExists, "it exists"));
         }
         state.version += 1;
         let record = LeaderElectionRecord { uid: Some(format!("uid-{}", state.version)), ..record.clone() };
@@ -158,25 +158,35 @@ impl Lock for MemoryLock {
         Ok(Observed::new(record, state.version, Opaque::none()))
     }
 
-    fn update(&self, base: &Observed, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, LockError> {
+    fn update(
+        &self,
+        _: &str,
+        base: &Observed,
+        record: &LeaderElectionRecord,
+        call: &Call,
+    ) -> Result<Observed, StoreError> {
         self.reach()?;
-        if let Some(hanging) = self.store.0.hang_next_update.lock().take() {
+        if let Some(hanging) = self.memory.0.hang_next_update.lock().take() {
             let _ = hanging.send(());
             return Err(self.hang(call));
         }
-        if let Some(run) = &mut *self.store.0.on_update.lock() {
+        if let Some(run) = &mut *self.memory.0.on_update.lock() {
             run(record)?;
         }
-        let mut state = self.store.0.state.lock();
+        let mut state = self.memory.0.state.lock();
         if state.record.is_none() || state.version != base.version {
-            return Err(LockError::new(LockErrorKind::Conflict, "it moved"));
+            return Err(StoreError::new(StoreErrorKind::Conflict, "it moved"));
         }
         state.version += 1;
         state.record = Some(record.clone());
         Ok(Observed::new(record.clone(), state.version, Opaque::none()))
     }
 
-    fn describe(&self) -> String {
+    fn check_key(&self, _: &str) -> Result<(), ConfigError> {
+        Ok(())
+    }
+
+    fn describe(&self, _: &str) -> String {
         self.name.clone()
     }
 }

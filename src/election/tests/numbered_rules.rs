@@ -25,7 +25,7 @@ fn rule_1_already_exists_reads_again() {
     scenario.election.campaign(false);
     scenario.found_nothing();
     let write = scenario.write();
-    scenario.fails(write.id, LockErrorKind::AlreadyExists);
+    scenario.fails(write.id, StoreErrorKind::AlreadyExists);
     scenario.not_elected();
     scenario.found(held_by(OTHER, 15), 10);
     assert!(scenario.wait() > Duration::ZERO);
@@ -69,7 +69,7 @@ fn rule_2_the_take_over_is_one_update_with_the_observed_version_and_a_conflict_o
     scenario.advance(secs(1));
     let write = scenario.write();
     assert_eq!(write.base, Some(10));
-    scenario.fails(write.id, LockErrorKind::Conflict);
+    scenario.fails(write.id, StoreErrorKind::Conflict);
     scenario.not_elected();
     scenario.found(held_by("third", 15), 11);
     assert!(scenario.wait() > Duration::ZERO, "the new holder is waited for");
@@ -143,7 +143,7 @@ fn rule_6_nothing_is_released_that_is_not_ours() {
     let (mut scenario, ..) = Scenario::leading();
     scenario.wait_out();
     let renewal = scenario.write();
-    scenario.fails(renewal.id, LockErrorKind::Conflict);
+    scenario.fails(renewal.id, StoreErrorKind::Conflict);
     scenario.found(held_by(OTHER, 15), 11);
     scenario.events();
     scenario.guard_gone();
@@ -156,13 +156,13 @@ fn rule_6_a_release_does_not_wait_for_a_hanging_renewal_and_is_resolved_and_repe
     let (mut scenario, ..) = Scenario::leading();
     scenario.wait_out();
     let hanging = scenario.write();
-    scenario.fails(hanging.id, LockErrorKind::Interrupted);
+    scenario.fails(hanging.id, StoreErrorKind::Interrupted);
     scenario.guard_gone();
     scenario.events();
     let release = scenario.write();
     assert_eq!(release.base, Some(10), "from the newest version known");
     // The renewal was faster after all.
-    scenario.fails(release.id, LockErrorKind::Conflict);
+    scenario.fails(release.id, StoreErrorKind::Conflict);
     scenario.found(standing(&hanging), 11);
     assert!(!scenario.released());
     let again = scenario.write();
@@ -179,7 +179,7 @@ fn rule_6_a_release_without_an_answer_is_resolved_within_the_release_timeout() {
     let began = scenario.now;
     let release = scenario.write();
     scenario.advance(release.timeout);
-    scenario.fails(release.id, LockErrorKind::Timeout);
+    scenario.fails(release.id, StoreErrorKind::Timeout);
     // It had been applied.
     scenario.found(standing(&release), 11);
     assert!(scenario.released());
@@ -191,7 +191,7 @@ fn lingers_for(scenario: &mut Scenario) -> Duration {
     let began = scenario.now;
     while scenario.now.since(began) < secs(3_600) {
         match scenario.next() {
-            Step::Send(request) => scenario.fails(request.id, LockErrorKind::Timeout),
+            Step::Send(request) => scenario.fails(request.id, StoreErrorKind::Timeout),
             Step::Wait(until) => scenario.now = until,
             Step::Finished => return scenario.now.since(began),
         }
@@ -203,7 +203,7 @@ fn lingers_for(scenario: &mut Scenario) -> Duration {
 fn closed_over_a_take_over() -> (Scenario, Write) {
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
     let hanging = scenario.write();
-    scenario.fails(hanging.id, LockErrorKind::Timeout);
+    scenario.fails(hanging.id, StoreErrorKind::Timeout);
     scenario.election.close();
     (scenario, hanging)
 }
@@ -213,7 +213,7 @@ fn rule_6_a_closed_election_waits_for_its_open_writes_at_most_for_the_renew_dead
     let (mut scenario, ..) = Scenario::leading();
     scenario.wait_out();
     let hanging = scenario.write();
-    scenario.fails(hanging.id, LockErrorKind::Timeout);
+    scenario.fails(hanging.id, StoreErrorKind::Timeout);
     scenario.election.close();
     scenario.guard_gone();
     assert_eq!(lingers_for(&mut scenario), secs(10));
@@ -259,7 +259,7 @@ fn rule_6_a_renewal_that_is_interrupted_for_a_release_does_not_hold_it_up() {
     let hanging = scenario.write();
     // As the driver does it: what was said during the request comes before its outcome.
     scenario.guard_gone();
-    scenario.fails(hanging.id, LockErrorKind::Interrupted);
+    scenario.fails(hanging.id, StoreErrorKind::Interrupted);
     let release = scenario.write();
     assert_eq!(release.base, Some(10), "from the newest version known");
     assert_eq!(release.record.holder(), None);
@@ -270,10 +270,10 @@ fn rule_6_a_look_that_is_interrupted_for_a_release_is_repeated_at_once() {
     let (mut scenario, _, record) = Scenario::leading();
     scenario.wait_out();
     let renewal = scenario.write();
-    scenario.fails(renewal.id, LockErrorKind::Conflict);
+    scenario.fails(renewal.id, StoreErrorKind::Conflict);
     let hanging = scenario.read();
     scenario.guard_gone();
-    scenario.fails(hanging.id, LockErrorKind::Interrupted);
+    scenario.fails(hanging.id, StoreErrorKind::Interrupted);
     scenario.found(record, 11);
     let release = scenario.write();
     assert_eq!((release.base, release.record.holder()), (Some(11), None));

@@ -1,22 +1,22 @@
 //! The safety rule 'Open writes'.
 
 use super::*;
-use crate::lock::WatchEvent;
+use crate::election::Change;
 
 #[test]
 fn open_writes_a_a_renewal_without_an_answer_is_adopted_with_its_own_time() {
-    for outcome in [LockErrorKind::Timeout, LockErrorKind::Conflict, LockErrorKind::Unavailable] {
+    for outcome in [StoreErrorKind::Timeout, StoreErrorKind::Conflict, StoreErrorKind::Unavailable] {
         let (mut scenario, deadline, _) = Scenario::leading();
         scenario.wait_out();
         let sent_at = scenario.now;
         let applied = scenario.write();
         scenario.advance(secs(1));
         scenario.fails(applied.id, outcome);
-        if outcome != LockErrorKind::Conflict {
+        if outcome != StoreErrorKind::Conflict {
             scenario.wait_out();
             let second = scenario.write();
             assert_eq!(second.base, Some(10), "the same base: a renewal is retried, not read after");
-            scenario.fails(second.id, LockErrorKind::Conflict);
+            scenario.fails(second.id, StoreErrorKind::Conflict);
         }
         scenario.found(standing(&applied), 11);
         assert_eq!(scenario.now + deadline.remaining(scenario.now), sent_at + secs(10), "{outcome:?}");
@@ -32,7 +32,7 @@ fn open_writes_a_an_acquisition_without_an_answer_is_adopted() {
     let sent_at = scenario.now;
     let write = scenario.write();
     scenario.advance(write.timeout);
-    scenario.fails(write.id, LockErrorKind::Timeout);
+    scenario.fails(write.id, StoreErrorKind::Timeout);
     scenario.found(standing(&write), 23);
     let (deadline, token) = scenario.elected();
     assert_eq!(token, 23, "the version at which we learned of it");
@@ -45,7 +45,7 @@ fn open_writes_b_an_edit_of_metadata_costs_no_term_and_extends_none() {
     scenario.wait_out();
     let renewal = scenario.write();
     let before = scenario.now + deadline.remaining(scenario.now);
-    scenario.fails(renewal.id, LockErrorKind::Conflict);
+    scenario.fails(renewal.id, StoreErrorKind::Conflict);
     scenario.found(record, 11);
     assert_eq!(scenario.now + deadline.remaining(scenario.now), before, "the old sending time stands");
     let retry = scenario.write();
@@ -71,7 +71,7 @@ fn open_writes_c_an_acquisition_learned_of_too_late_is_not_adopted_but_taken_ove
     scenario.found_nothing();
     let late = scenario.write();
     scenario.advance(secs(10));
-    scenario.fails(late.id, LockErrorKind::Timeout);
+    scenario.fails(late.id, StoreErrorKind::Timeout);
     scenario.found(standing(&late), 11);
     scenario.not_elected();
     let fresh = scenario.write();
@@ -88,7 +88,7 @@ fn open_writes_c_a_withdrawn_acquisition_that_lands_is_released() {
     scenario.election.campaign(false);
     scenario.found_nothing();
     let write = scenario.write();
-    scenario.fails(write.id, LockErrorKind::Timeout);
+    scenario.fails(write.id, StoreErrorKind::Timeout);
     scenario.election.withdraw();
     scenario.found(standing(&write), 11);
     scenario.not_elected();
@@ -114,7 +114,7 @@ fn open_writes_c_a_renewal_that_lands_after_the_loss_is_left_alone_while_the_gua
     scenario.wait_out();
     let renewal = scenario.write();
     scenario.advance(secs(8));
-    scenario.fails(renewal.id, LockErrorKind::Timeout);
+    scenario.fails(renewal.id, StoreErrorKind::Timeout);
     scenario.found(standing(&renewal), 11);
     assert_eq!(scenario.lost(), Some(StopReason::Expired));
     assert!(scenario.wait() > Duration::ZERO);
@@ -130,7 +130,7 @@ fn open_writes_d_our_identity_in_a_record_that_we_did_not_write_ends_the_term() 
     let (mut scenario, deadline, record) = Scenario::leading();
     scenario.wait_out();
     let renewal = scenario.write();
-    scenario.fails(renewal.id, LockErrorKind::Conflict);
+    scenario.fails(renewal.id, StoreErrorKind::Conflict);
     let duplicate = LeaderElectionRecord { acquire_time: Some(MicroTime::from_unix_micros(5)), ..record };
     scenario.found(duplicate.clone(), 11);
     let events = scenario.events();
@@ -209,11 +209,7 @@ fn open_writes_d_two_processes_that_reclaim_do_so_at_the_retry_period() {
         scenario.advance(millis(1));
         version += 2;
         others.renew_time = Some(MicroTime::from_unix_micros(version));
-        scenario.election.on_watch_event(
-            scenario.now,
-            scenario.now,
-            WatchEvent::Changed(observed(others.clone(), version)),
-        );
+        scenario.election.on_change(scenario.now, scenario.now, Change::Written(observed(others.clone(), version)));
         assert_eq!(scenario.lost(), Some(StopReason::IdentityConflict));
         scenario.guard_gone();
         scenario.election.campaign(false);
@@ -231,7 +227,7 @@ fn open_writes_e_anothers_record_or_a_deletion_ends_the_term_at_once() {
         let (mut scenario, deadline, _) = Scenario::leading();
         scenario.wait_out();
         let renewal = scenario.write();
-        scenario.fails(renewal.id, LockErrorKind::Conflict);
+        scenario.fails(renewal.id, StoreErrorKind::Conflict);
         match found {
             Some(record) => scenario.found(record, 11),
             None => scenario.found_nothing(),
@@ -245,11 +241,11 @@ fn open_writes_e_anothers_record_or_a_deletion_ends_the_term_at_once() {
 fn open_writes_a_read_at_the_base_closes_nothing() {
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
     let write = scenario.write();
-    scenario.fails(write.id, LockErrorKind::Timeout);
+    scenario.fails(write.id, StoreErrorKind::Timeout);
     scenario.found(held_by("", 1), 10);
     let second = scenario.next_write(&held_by("", 1), 10);
     assert_eq!(second.record.acquire_time, write.record.acquire_time, "the same attempt");
-    scenario.fails(second.id, LockErrorKind::Conflict);
+    scenario.fails(second.id, StoreErrorKind::Conflict);
     // The first had only been slow.
     scenario.found(standing(&write), 11);
     assert_eq!(scenario.elected().1, 11);
@@ -259,7 +255,7 @@ fn open_writes_a_read_at_the_base_closes_nothing() {
 fn open_writes_a_later_version_closes_them_and_answers_to_closed_writes_are_ignored() {
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
     let write = scenario.write();
-    scenario.fails(write.id, LockErrorKind::Timeout);
+    scenario.fails(write.id, StoreErrorKind::Timeout);
     scenario.found(held_by(OTHER, 15), 12);
     scenario.written(&write, standing(&write), 11);
     scenario.written(&write, standing(&write), 13);
@@ -275,7 +271,7 @@ fn open_writes_do_not_pile_up_without_bound() {
             Step::Send(Request { id, operation: Operation::Get(context), .. }) => {
                 scenario.reads(Read { id, context }, held_by("", 1), 10);
             }
-            Step::Send(Request { id, .. }) => scenario.fails(id, LockErrorKind::Unavailable),
+            Step::Send(Request { id, .. }) => scenario.fails(id, StoreErrorKind::Unavailable),
             Step::Wait(until) => scenario.now = until,
             Step::Finished => panic!("not finished"),
         }
@@ -304,13 +300,13 @@ fn open_writes_a_create_is_not_closed_by_an_event_from_before_the_absence() {
     let (mut scenario, create) = creating_after_a_deletion();
     // The watch opens, on an API server that lags behind: it tells what it has.
     scenario.election.watch_opened(scenario.now, true);
-    let before = WatchEvent::Changed(observed(renewed(&held_by(OTHER, 15)), 11));
-    scenario.election.on_watch_event(scenario.now, scenario.now, before);
+    let before = Change::Written(observed(renewed(&held_by(OTHER, 15)), 11));
+    scenario.election.on_change(scenario.now, scenario.now, before);
     scenario.written(&create, made_anew(&create), 13);
     assert_eq!(scenario.elected().1, 13);
-    scenario.election.on_watch_event(scenario.now, scenario.now, WatchEvent::Deleted { version: 12 });
-    let echo = WatchEvent::Changed(observed(made_anew(&create), 13));
-    scenario.election.on_watch_event(scenario.now, scenario.now, echo);
+    scenario.election.on_change(scenario.now, scenario.now, Change::Deleted { version: 12 });
+    let echo = Change::Written(observed(made_anew(&create), 13));
+    scenario.election.on_change(scenario.now, scenario.now, echo);
     assert!(scenario.events().is_empty(), "nothing of that is news");
 }
 
@@ -321,13 +317,13 @@ fn open_writes_a_create_is_not_closed_by_an_event_of_an_object_that_nobody_knew(
         scenario.election.watch_opened(scenario.now, true);
         // Made and deleted while nobody looked.
         let unknown = LeaderElectionRecord { uid: Some("uid-1b".into()), ..held_by("third", 15) };
-        scenario.election.on_watch_event(scenario.now, scenario.now, WatchEvent::Changed(observed(unknown, 13)));
+        scenario.election.on_change(scenario.now, scenario.now, Change::Written(observed(unknown, 13)));
         match answered {
             true => scenario.written(&create, made_anew(&create), 15),
             false => {
-                scenario.election.on_watch_event(scenario.now, scenario.now, WatchEvent::Deleted { version: 14 });
-                let echo = WatchEvent::Changed(observed(made_anew(&create), 15));
-                scenario.election.on_watch_event(scenario.now, scenario.now, echo);
+                scenario.election.on_change(scenario.now, scenario.now, Change::Deleted { version: 14 });
+                let echo = Change::Written(observed(made_anew(&create), 15));
+                scenario.election.on_change(scenario.now, scenario.now, echo);
             }
         }
         assert!(!scenario.events().iter().any(|event| matches!(event, Event::IdentityConflict)));
@@ -342,15 +338,15 @@ fn open_writes_a_create_is_not_closed_by_an_event_of_an_object_that_nobody_knew(
 fn open_writes_a_copy_of_a_create_that_lands_after_a_deletion_is_a_loss() {
     let (mut scenario, create) = creating_after_a_deletion();
     scenario.election.watch_opened(scenario.now, true);
-    let echo = WatchEvent::Changed(observed(made_anew(&create), 13));
-    scenario.election.on_watch_event(scenario.now, scenario.now, echo);
+    let echo = Change::Written(observed(made_anew(&create), 13));
+    scenario.election.on_change(scenario.now, scenario.now, echo);
     let (deadline, _) = scenario.elected();
-    scenario.fails(create.id, LockErrorKind::Timeout);
+    scenario.fails(create.id, StoreErrorKind::Timeout);
     // The lease is deleted, and somewhere on the way a copy of the request had been held up.
     let again = LeaderElectionRecord { uid: Some("uid-3".into()), ..create.record.clone() };
     scenario.wait_out();
     let renewal = scenario.write();
-    scenario.fails(renewal.id, LockErrorKind::Conflict);
+    scenario.fails(renewal.id, StoreErrorKind::Conflict);
     scenario.wait_out();
     scenario.found(again, 15);
     assert_eq!(scenario.lost(), Some(StopReason::Deleted));
@@ -359,7 +355,7 @@ fn open_writes_a_copy_of_a_create_that_lands_after_a_deletion_is_a_loss() {
 
 #[test]
 fn open_writes_a_create_that_a_read_overtook_is_ours_should_it_land_later() {
-    for outcome in [LockErrorKind::AlreadyExists, LockErrorKind::Timeout] {
+    for outcome in [StoreErrorKind::AlreadyExists, StoreErrorKind::Timeout] {
         let (mut scenario, create) = creating_after_a_deletion();
         scenario.fails(create.id, outcome);
         scenario.found(LeaderElectionRecord { uid: Some("uid-3".into()), ..held_by("third", 15) }, 13);
@@ -409,7 +405,7 @@ fn open_writes_a_create_is_not_closed_by_a_read_that_was_sent_before_it() {
 fn open_writes_a_create_is_waited_for_beside_a_read_that_was_sent_before_it() {
     let (mut scenario, early) = Scenario::gone_beside_an_early_read();
     let create = scenario.write();
-    scenario.fails(create.id, LockErrorKind::Timeout);
+    scenario.fails(create.id, StoreErrorKind::Timeout);
     let unknown = LeaderElectionRecord { uid: Some("uid-1b".into()), ..held_by("third", 15) };
     scenario.reads(early, unknown, 12);
     scenario.election.close();
@@ -426,7 +422,7 @@ fn open_writes_a_record_of_ours_that_somebody_puts_back_extends_nothing() {
     scenario.written(&renewal, LeaderElectionRecord { uid: Some("uid-2".into()), ..renewal.record.clone() }, 14);
     scenario.wait_out();
     let lost = scenario.write();
-    scenario.fails(lost.id, LockErrorKind::Conflict);
+    scenario.fails(lost.id, StoreErrorKind::Conflict);
     scenario.found(made_anew(&create), 15);
     assert!(!deadline.is_valid(scenario.now), "what has landed is not adopted a second time");
     assert_eq!(scenario.lost(), Some(StopReason::StoreRestored));
@@ -435,7 +431,7 @@ fn open_writes_a_record_of_ours_that_somebody_puts_back_extends_nothing() {
 #[test]
 fn open_writes_a_create_that_nobody_answered_is_not_waited_for_for_ever() {
     let (mut scenario, create) = creating_after_a_deletion();
-    scenario.fails(create.id, LockErrorKind::Timeout);
+    scenario.fails(create.id, StoreErrorKind::Timeout);
     scenario.election.close();
     let since = scenario.now;
     let mut reads = 0;
@@ -457,10 +453,10 @@ fn open_writes_a_create_that_nobody_answered_is_not_waited_for_for_ever() {
 fn open_writes_a_create_that_was_beaten_does_not_keep_a_closed_election() {
     let (mut scenario, create) = creating_after_a_deletion();
     scenario.election.watch_opened(scenario.now, true);
-    scenario.fails(create.id, LockErrorKind::AlreadyExists);
+    scenario.fails(create.id, StoreErrorKind::AlreadyExists);
     let winners = LeaderElectionRecord { uid: Some("uid-3".into()), ..held_by("third", 15) };
-    let told = WatchEvent::Changed(observed(winners.clone(), 13));
-    scenario.election.on_watch_event(scenario.now, scenario.now, told);
+    let told = Change::Written(observed(winners.clone(), 13));
+    scenario.election.on_change(scenario.now, scenario.now, told);
     scenario.election.close();
     scenario.wait_out();
     scenario.found(winners, 13);

@@ -1,7 +1,7 @@
 //! The safety rule 'Order', and stores that were restored.
 
 use super::*;
-use crate::lock::WatchEvent;
+use crate::election::Change;
 
 #[test]
 fn order_what_is_not_above_the_newest_version_is_ignored() {
@@ -19,7 +19,7 @@ fn order_only_a_read_sent_after_a_version_was_known_proves_a_restored_store() {
     let (mut scenario, deadline, _) = Scenario::leading();
     scenario.wait_out();
     let renewal = scenario.write();
-    scenario.fails(renewal.id, LockErrorKind::Conflict);
+    scenario.fails(renewal.id, StoreErrorKind::Conflict);
     scenario.found(held_by(OTHER, 15), 4);
     assert_eq!(scenario.lost(), Some(StopReason::StoreRestored));
     assert!(!deadline.is_valid(scenario.now));
@@ -34,7 +34,7 @@ fn order_another_record_at_a_version_that_was_known_proves_a_restored_store() {
     let (mut scenario, deadline, _) = Scenario::leading();
     scenario.wait_out();
     let renewal = scenario.write();
-    scenario.fails(renewal.id, LockErrorKind::Conflict);
+    scenario.fails(renewal.id, StoreErrorKind::Conflict);
     // The store went back behind version 10, and has come to it again.
     let another = LeaderElectionRecord { uid: Some("uid-2".into()), ..held_by(OTHER, 15) };
     scenario.found(another, 10);
@@ -56,7 +56,7 @@ fn order_a_record_at_a_version_after_which_nothing_was_there_proves_a_restored_s
     scenario.reads(early, held_by(OTHER, 15), 10);
     let create = scenario.write();
     assert_eq!(create.base, None);
-    scenario.fails(create.id, LockErrorKind::AlreadyExists);
+    scenario.fails(create.id, StoreErrorKind::AlreadyExists);
     scenario.found(held_by(OTHER, 15), 10);
     scenario.advance(secs(15));
     assert_eq!(scenario.write().base, Some(10), "not created for ever");
@@ -68,7 +68,7 @@ fn order_an_object_that_was_gone_and_is_read_again_proves_a_restored_store() {
     scenario.wait_out();
     scenario.found_nothing();
     let create = scenario.write();
-    scenario.fails(create.id, LockErrorKind::AlreadyExists);
+    scenario.fails(create.id, StoreErrorKind::AlreadyExists);
     scenario.found(held_by(OTHER, 15), 20);
     assert!(scenario.events().iter().any(|event| matches!(event, Event::WatchStale)));
     scenario.advance(secs(15));
@@ -81,19 +81,19 @@ fn order_a_read_from_another_absence_proves_no_restored_store() {
     scenario.wait_out();
     scenario.found_nothing();
     let create = scenario.write();
-    scenario.fails(create.id, LockErrorKind::AlreadyExists);
+    scenario.fails(create.id, StoreErrorKind::AlreadyExists);
     let early = scenario.read();
     assert!(early.context.absent);
-    scenario.fails(early.id, LockErrorKind::Timeout);
+    scenario.fails(early.id, StoreErrorKind::Timeout);
     // What the read finds is heard of, renewed and deleted before its answer comes.
     let winners = LeaderElectionRecord { uid: Some("uid-2".into()), ..held_by("third", 15) };
     scenario.election.watch_opened(scenario.now, true);
     for event in [
-        WatchEvent::Changed(observed(winners.clone(), 12)),
-        WatchEvent::Changed(observed(renewed(&winners), 13)),
-        WatchEvent::Deleted { version: 14 },
+        Change::Written(observed(winners.clone(), 12)),
+        Change::Written(observed(renewed(&winners), 13)),
+        Change::Deleted { version: 14 },
     ] {
-        scenario.election.on_watch_event(scenario.now, scenario.now, event);
+        scenario.election.on_change(scenario.now, scenario.now, event);
     }
     scenario.events();
     scenario.reads(early, winners, 12);
@@ -121,9 +121,9 @@ fn order_an_earlier_write_of_ours_behind_a_term_shows_a_restored_store() {
     let first = standing(&create);
     // Each is heard of by its echo, and none is answered.
     let echo = |scenario: &mut Scenario, write: &Write, version| {
-        let event = WatchEvent::Changed(observed(standing(write), version));
-        scenario.election.on_watch_event(scenario.now, scenario.now, event);
-        scenario.fails(write.id, LockErrorKind::Timeout);
+        let event = Change::Written(observed(standing(write), version));
+        scenario.election.on_change(scenario.now, scenario.now, event);
+        scenario.fails(write.id, StoreErrorKind::Timeout);
     };
     echo(&mut scenario, &create, 10);
     scenario.elected();
@@ -136,7 +136,7 @@ fn order_an_earlier_write_of_ours_behind_a_term_shows_a_restored_store() {
     scenario.elected();
     scenario.wait_out();
     let renewal = scenario.write();
-    scenario.fails(renewal.id, LockErrorKind::Conflict);
+    scenario.fails(renewal.id, StoreErrorKind::Conflict);
     scenario.wait_out();
     scenario.found(first, 20);
     assert_eq!(scenario.lost(), Some(StopReason::StoreRestored));
@@ -147,12 +147,12 @@ fn order_a_write_of_a_term_that_its_holder_ended_shows_no_restored_store() {
     let (mut scenario, deadline, _) = Scenario::leading();
     scenario.wait_out();
     let renewal = scenario.write();
-    scenario.fails(renewal.id, LockErrorKind::Timeout);
+    scenario.fails(renewal.id, StoreErrorKind::Timeout);
     // The word of that is held up, and so are we, for longer than the renewal covers.
     deadline.end(scenario.now, StopReason::SteppedDown);
     scenario.advance(secs(11));
-    let echo = WatchEvent::Changed(observed(standing(&renewal), 11));
-    scenario.election.on_watch_event(scenario.now, scenario.now, echo);
+    let echo = Change::Written(observed(standing(&renewal), 11));
+    scenario.election.on_change(scenario.now, scenario.now, echo);
     assert_eq!(scenario.lost(), Some(StopReason::SteppedDown));
 }
 
@@ -172,15 +172,11 @@ fn order_after_a_restore_an_event_only_triggers_a_read() {
     scenario.advance(secs(3));
     scenario.election.watch_opened(scenario.now, true);
     let renewed = renewed(&held_by("new", 15));
-    scenario.election.on_watch_event(scenario.now, scenario.now, WatchEvent::Changed(observed(renewed.clone(), 501)));
+    scenario.election.on_change(scenario.now, scenario.now, Change::Written(observed(renewed.clone(), 501)));
     assert!(!scenario.events().iter().any(|event| matches!(event, Event::Leader(_))));
     scenario.found(renewed.clone(), 501);
     // A read has come to it: from now on it is believed.
-    scenario.election.on_watch_event(
-        scenario.now,
-        scenario.now,
-        WatchEvent::Changed(observed(held_by("third", 15), 502)),
-    );
+    scenario.election.on_change(scenario.now, scenario.now, Change::Written(observed(held_by("third", 15), 502)));
     let leaders = scenario.events().into_iter().filter_map(|event| match event {
         Event::Leader(leader) => leader,
         _ => None,
@@ -201,8 +197,8 @@ fn order_an_api_server_that_was_not_restarted_with_its_store_is_not_believed() {
             opens_at = scenario.now + secs(2) * (1 << opened);
             opened += 1;
             scenario.election.watch_opened(scenario.now, true);
-            let before = WatchEvent::Changed(observed(held_by("old", 15), 1_000));
-            scenario.election.on_watch_event(scenario.now, scenario.now, before);
+            let before = Change::Written(observed(held_by("old", 15), 1_000));
+            scenario.election.on_change(scenario.now, scenario.now, before);
         }
         match scenario.next() {
             Step::Wait(until) => scenario.now = until.min(opens_at),
@@ -229,18 +225,14 @@ fn order_events_at_or_below_what_is_known_do_not_show_that_a_watch_tells() {
     let mut scenario = Scenario::new();
     scenario.found(held_by("old", 15), 1_000);
     scenario.election.watch_opened(scenario.now, true);
-    scenario.election.on_watch_event(
-        scenario.now,
-        scenario.now,
-        WatchEvent::Changed(observed(held_by("old", 15), 1_000)),
-    );
+    scenario.election.on_change(scenario.now, scenario.now, Change::Written(observed(held_by("old", 15), 1_000)));
     // The store was restored, and the watch with it: what it tells now is no news to us.
     let mut record = held_by("new", 15);
     for version in 500..510 {
         scenario.advance(millis(600));
         record = renewed(&record);
-        let event = WatchEvent::Changed(observed(record.clone(), version));
-        scenario.election.on_watch_event(scenario.now, scenario.now, event);
+        let event = Change::Written(observed(record.clone(), version));
+        scenario.election.on_change(scenario.now, scenario.now, event);
         if let Step::Send(Request { id, operation: Operation::Get(context), .. }) = scenario.next() {
             scenario.reads(Read { id, context }, record.clone(), version);
             let leaders = scenario.events();
@@ -260,7 +252,7 @@ fn order_after_a_restore_an_event_from_before_what_is_known_makes_no_watch_belie
     // It goes on behind 500 on a server that was not restarted, which has other versions there.
     scenario.election.watch_opened(scenario.now, false);
     for (record, version) in [(held_by("old", 15), 505), (renewed(&held_by("old", 15)), 600)] {
-        scenario.election.on_watch_event(scenario.now, scenario.now, WatchEvent::Changed(observed(record, version)));
+        scenario.election.on_change(scenario.now, scenario.now, Change::Written(observed(record, version)));
     }
     assert!(scenario.events().is_empty(), "{:?}", scenario.election);
     scenario.found(renewed(&held_by("new", 15)), 510);
@@ -284,7 +276,7 @@ fn order_after_a_restore_a_leader_does_not_lose_its_term_to_the_life_before() {
     }
     scenario.election.watch_opened(scenario.now, false);
     for (record, version) in [(held_by("old", 15), 502), (renewed(&held_by("old", 15)), 900)] {
-        scenario.election.on_watch_event(scenario.now, scenario.now, WatchEvent::Changed(observed(record, version)));
+        scenario.election.on_change(scenario.now, scenario.now, Change::Written(observed(record, version)));
     }
     assert_eq!(scenario.lost(), None);
 }
@@ -311,11 +303,11 @@ fn order_after_a_restore_our_own_write_shows_that_a_watch_is_of_this_store() {
         }
     };
     // The echo comes before the answer, which bears it out.
-    let echo = WatchEvent::Changed(observed(standing(&renewal), 502));
-    scenario.election.on_watch_event(scenario.now, scenario.now, echo);
+    let echo = Change::Written(observed(standing(&renewal), 502));
+    scenario.election.on_change(scenario.now, scenario.now, echo);
     scenario.applied(&renewal, 502);
-    let others = WatchEvent::Changed(observed(held_by(OTHER, 15), 503));
-    scenario.election.on_watch_event(scenario.now, scenario.now, others);
+    let others = Change::Written(observed(held_by(OTHER, 15), 503));
+    scenario.election.on_change(scenario.now, scenario.now, others);
     assert_eq!(scenario.lost(), Some(StopReason::Superseded { by: Some(OTHER.into()) }), "believed at once");
 }
 
@@ -324,20 +316,20 @@ fn order_after_a_restore_a_read_that_bears_a_watch_out_ends_the_polling() {
     let mut scenario = after_a_restore();
     scenario.election.watch_opened(scenario.now, true);
     let renewed = renewed(&held_by("new", 15));
-    scenario.election.on_watch_event(scenario.now, scenario.now, WatchEvent::Changed(observed(renewed.clone(), 501)));
+    scenario.election.on_change(scenario.now, scenario.now, Change::Written(observed(renewed.clone(), 501)));
     scenario.found(renewed, 501);
     assert!(scenario.wait() > secs(3), "only its silence is waited for");
 }
 
 #[test]
 fn order_after_a_restore_a_version_that_was_used_again_confirms_nothing() {
-    let other = |version| WatchEvent::Changed(observed(held_by("old", 15), version));
+    let other = |version| Change::Written(observed(held_by("old", 15), version));
     // By a read.
     let mut scenario = after_a_restore();
     scenario.election.watch_opened(scenario.now, true);
-    scenario.election.on_watch_event(scenario.now, scenario.now, other(501));
+    scenario.election.on_change(scenario.now, scenario.now, other(501));
     scenario.found(renewed(&held_by("new", 15)), 501);
-    scenario.election.on_watch_event(scenario.now, scenario.now, other(502));
+    scenario.election.on_change(scenario.now, scenario.now, other(502));
     let events = scenario.events();
     assert!(events.iter().any(|event| matches!(event, Event::WatchStale)), "{events:?}");
     assert!(!events.iter().any(|event| matches!(event, Event::Leader(Some(leader)) if leader == "old")), "{events:?}");
@@ -346,15 +338,15 @@ fn order_after_a_restore_a_version_that_was_used_again_confirms_nothing() {
     scenario.election.campaign(false);
     let write = scenario.next_write(&held_by("new", 15), 500);
     scenario.election.watch_opened(scenario.now, true);
-    scenario.election.on_watch_event(scenario.now, scenario.now, other(501));
+    scenario.election.on_change(scenario.now, scenario.now, other(501));
     scenario.applied(&write, 501);
     scenario.elected();
-    scenario.election.on_watch_event(scenario.now, scenario.now, other(502));
+    scenario.election.on_change(scenario.now, scenario.now, other(502));
     assert_eq!(scenario.lost(), None);
     // After what was told of is known.
     let mut scenario = after_a_restore();
     scenario.election.watch_opened(scenario.now, true);
-    scenario.election.on_watch_event(scenario.now, scenario.now, other(500));
+    scenario.election.on_change(scenario.now, scenario.now, other(500));
     assert!(scenario.events().iter().any(|event| matches!(event, Event::WatchStale)));
 }
 
@@ -364,14 +356,14 @@ fn order_after_a_restore_what_was_before_it_in_both_lives_confirms_nothing() {
     scenario.election.watch_opened(scenario.now, false);
     // A backup keeps versions and records, and both lives may have had a label edited after it.
     for version in [500, 501] {
-        let shared = WatchEvent::Changed(observed(held_by("new", 15), version));
-        scenario.election.on_watch_event(scenario.now, scenario.now, shared);
+        let shared = Change::Written(observed(held_by("new", 15), version));
+        scenario.election.on_change(scenario.now, scenario.now, shared);
         if version == 501 {
             scenario.found(held_by("new", 15), version);
         }
     }
-    let before = WatchEvent::Changed(observed(held_by("old", 15), 502));
-    scenario.election.on_watch_event(scenario.now, scenario.now, before);
+    let before = Change::Written(observed(held_by("old", 15), 502));
+    scenario.election.on_change(scenario.now, scenario.now, before);
     assert!(scenario.events().is_empty());
 }
 
@@ -380,7 +372,7 @@ fn order_after_a_restore_our_own_record_from_before_is_no_predecessors() {
     let (mut scenario, _, _) = Scenario::leading();
     scenario.wait_out();
     let renewal = scenario.write();
-    scenario.fails(renewal.id, LockErrorKind::Conflict);
+    scenario.fails(renewal.id, StoreErrorKind::Conflict);
     scenario.found(held_by(ME, 15), 4);
     let events = scenario.events();
     assert!(!events.iter().any(|event| matches!(event, Event::Predecessor | Event::IdentityConflict)), "{events:?}");

@@ -1,7 +1,7 @@
 //! The pace of requests, rounds, and what is told.
 
 use super::*;
-use crate::lock::WatchEvent;
+use crate::election::Change;
 
 #[test]
 fn a_campaign_polls_every_retry_period_with_jitter() {
@@ -30,7 +30,7 @@ fn a_write_is_not_repeated_in_a_tight_loop_when_the_version_stands_still() {
             }
             Step::Send(Request { id, .. }) => {
                 writes += 1;
-                scenario.fails(id, LockErrorKind::Conflict);
+                scenario.fails(id, StoreErrorKind::Conflict);
             }
             Step::Wait(until) => scenario.now = until,
             Step::Finished => panic!("not finished"),
@@ -40,7 +40,7 @@ fn a_write_is_not_repeated_in_a_tight_loop_when_the_version_stands_still() {
 }
 
 fn busy(asks: Duration) -> Response {
-    Response::Failed(LockError::new(LockErrorKind::Unavailable, "made up").with_retry_after(Some(asks)))
+    Response::Failed(StoreError::new(StoreErrorKind::Unavailable, "made up").with_retry_after(Some(asks)))
 }
 
 #[test]
@@ -56,8 +56,8 @@ fn a_store_that_asks_for_a_pause_gets_all_of_it() {
     scenario.election.on_response(scenario.now, write.id, busy(secs(70)));
     // What others do meanwhile does not shorten it.
     scenario.advance(secs(30));
-    let news = WatchEvent::Changed(observed(held_by("", 2), 11));
-    scenario.election.on_watch_event(scenario.now, scenario.now, news);
+    let news = Change::Written(observed(held_by("", 2), 11));
+    scenario.election.on_change(scenario.now, scenario.now, news);
     assert_eq!(scenario.quiet_for(), secs(40));
 }
 
@@ -113,8 +113,8 @@ fn a_pause_that_a_candidate_was_asked_for_does_not_end_the_term_that_it_has_won(
     let write = scenario.write();
     scenario.election.on_response(scenario.now, write.id, busy(secs(60)));
     // It had been applied.
-    let echo = WatchEvent::Changed(observed(standing(&write), 11));
-    scenario.election.on_watch_event(scenario.now, scenario.now, echo);
+    let echo = Change::Written(observed(standing(&write), 11));
+    scenario.election.on_change(scenario.now, scenario.now, echo);
     scenario.elected();
     assert_eq!(scenario.wait(), secs(5));
 }
@@ -127,7 +127,7 @@ fn a_release_may_take_what_is_left_less_a_reserve() {
     let release = scenario.write();
     assert_eq!(release.timeout, millis(1_750), "of a release timeout of 2 s");
     scenario.advance(release.timeout);
-    scenario.fails(release.id, LockErrorKind::Timeout);
+    scenario.fails(release.id, StoreErrorKind::Timeout);
     let read = scenario.read();
     scenario.advance(millis(20));
     scenario.reads(read, standing(&release), 11);
@@ -186,7 +186,7 @@ fn from_up_to_400_ms_away_a_renewal_that_hangs_leaves_time_to_release_on_a_new_c
         let gone_at = scenario.now;
         scenario.advance(scenario.election.interrupt_after().release);
         scenario.election.guard_gone(scenario.now, gone_at);
-        scenario.fails(renewal.id, LockErrorKind::Interrupted);
+        scenario.fails(renewal.id, StoreErrorKind::Interrupted);
         let release = scenario.write();
         assert!(release.timeout >= millis(far) * 3, "{far} ms: {:?}", release.timeout);
         let settled_after = scenario.now.since(gone_at) + millis(far) * 3;
@@ -215,7 +215,7 @@ fn a_release_is_urgent_only_until_its_timeout() {
             Step::Wait(until) => scenario.now = until,
             Step::Send(request) => {
                 requests.push(scenario.now.since(began));
-                scenario.fails(request.id, LockErrorKind::Unavailable);
+                scenario.fails(request.id, StoreErrorKind::Unavailable);
             }
             Step::Finished => panic!("not finished"),
         }
@@ -245,24 +245,24 @@ fn what_a_closed_connection_brought_down_is_sent_again_at_once_and_once() {
     let (mut scenario, deadline, _) = Scenario::leading();
     scenario.wait_out();
     let first = scenario.write();
-    scenario.fails(first.id, LockErrorKind::ConnectionClosed);
+    scenario.fails(first.id, StoreErrorKind::ConnectionClosed);
     let second = scenario.write();
     assert_eq!(second.base, Some(10));
     assert_ne!(second.record.renew_time, first.record.renew_time, "a new attempt, not the same bytes again");
-    scenario.fails(second.id, LockErrorKind::ConnectionClosed);
+    scenario.fails(second.id, StoreErrorKind::ConnectionClosed);
     assert!(scenario.wait() >= secs(2), "and no tight loop");
     // It was the first that had been carried out.
     let sent_at = scenario.now;
     scenario.wait_out();
     let third = scenario.write();
-    scenario.fails(third.id, LockErrorKind::Conflict);
+    scenario.fails(third.id, StoreErrorKind::Conflict);
     scenario.found(standing(&first), 11);
     assert_eq!(scenario.now + deadline.remaining(scenario.now), sent_at + secs(10), "it had stayed open");
 
     // A take-over.
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
     let first = scenario.write();
-    scenario.fails(first.id, LockErrorKind::ConnectionClosed);
+    scenario.fails(first.id, StoreErrorKind::ConnectionClosed);
     let second = scenario.write();
     assert_eq!((second.base, &second.record.acquire_time), (Some(10), &first.record.acquire_time));
     scenario.applied(&second, 11);
@@ -272,7 +272,7 @@ fn what_a_closed_connection_brought_down_is_sent_again_at_once_and_once() {
     let (mut scenario, ..) = Scenario::leading();
     scenario.guard_gone();
     let first = scenario.write();
-    scenario.fails(first.id, LockErrorKind::ConnectionClosed);
+    scenario.fails(first.id, StoreErrorKind::ConnectionClosed);
     let second = scenario.write();
     assert_eq!((second.base, second.record.holder()), (Some(10), None));
     scenario.applied(&second, 11);
@@ -282,12 +282,12 @@ fn what_a_closed_connection_brought_down_is_sent_again_at_once_and_once() {
     let mut scenario = Scenario::new();
     scenario.election.campaign(true);
     let context = scenario.read();
-    scenario.fails(context.id, LockErrorKind::ConnectionClosed);
+    scenario.fails(context.id, StoreErrorKind::ConnectionClosed);
     scenario.found(held_by("", 1), 10);
     let first = scenario.write();
-    scenario.fails(first.id, LockErrorKind::ConnectionClosed);
+    scenario.fails(first.id, StoreErrorKind::ConnectionClosed);
     let second = scenario.write();
-    scenario.fails(second.id, LockErrorKind::ConnectionClosed);
+    scenario.fails(second.id, StoreErrorKind::ConnectionClosed);
     scenario.next();
     assert!(scenario.events().iter().any(|event| matches!(event, Event::RoundOver)), "one round all the same");
 }
@@ -304,7 +304,7 @@ fn try_once_reads_writes_at_most_once_and_ends() {
     scenario.election.campaign(true);
     scenario.found(held_by("", 1), 10);
     let write = scenario.write();
-    scenario.fails(write.id, LockErrorKind::Conflict);
+    scenario.fails(write.id, StoreErrorKind::Conflict);
     scenario.read();
     assert!(scenario.events().iter().any(|event| matches!(event, Event::RoundOver)));
 
@@ -348,8 +348,8 @@ fn a_lease_that_is_gone_has_no_leader() {
         scenario.found(held_by(OTHER, 15), 10);
         assert!(matches!(&scenario.events()[..], [Event::Leader(Some(leader))] if leader == OTHER));
         if told {
-            let deleted = WatchEvent::Deleted { version: 11 };
-            scenario.election.on_watch_event(scenario.now, scenario.now, deleted);
+            let deleted = Change::Deleted { version: 11 };
+            scenario.election.on_change(scenario.now, scenario.now, deleted);
         } else {
             scenario.wait_out();
             scenario.found_nothing();
@@ -390,7 +390,7 @@ fn try_once_is_not_ended_by_a_request_from_before_it() {
     let mut scenario = Scenario::new();
     let before = scenario.read();
     scenario.election.campaign(true);
-    scenario.fails(before.id, LockErrorKind::Timeout);
+    scenario.fails(before.id, StoreErrorKind::Timeout);
     assert!(!scenario.events().iter().any(|event| matches!(event, Event::RoundOver)), "it has not even has_read");
     scenario.found_nothing();
     let write = scenario.write();
@@ -403,7 +403,7 @@ fn try_once_looks_again_when_its_look_was_interrupted() {
     let mut scenario = Scenario::new();
     scenario.election.campaign(true);
     let context = scenario.read();
-    scenario.fails(context.id, LockErrorKind::Interrupted);
+    scenario.fails(context.id, StoreErrorKind::Interrupted);
     assert!(!scenario.events().iter().any(|event| matches!(event, Event::RoundOver)), "nobody has answered");
     scenario.found_nothing();
     let write = scenario.write();
@@ -415,7 +415,7 @@ fn try_once_looks_again_when_its_look_was_interrupted() {
 fn try_once_does_not_wait_for_the_pace_of_earlier_writes() {
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
     let write = scenario.write();
-    scenario.fails(write.id, LockErrorKind::Unavailable);
+    scenario.fails(write.id, StoreErrorKind::Unavailable);
     scenario.election.withdraw();
     scenario.election.campaign(true);
     scenario.found(held_by("", 1), 10);
@@ -428,15 +428,15 @@ fn try_once_does_not_wait_for_the_pace_of_earlier_writes() {
 fn what_a_store_asked_for_is_kept_by_the_campaign_after_a_term_too() {
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
     let write = scenario.write();
-    let asked = LockError::new(LockErrorKind::Unavailable, "made up").with_retry_after(Some(secs(60)));
+    let asked = StoreError::new(StoreErrorKind::Unavailable, "made up").with_retry_after(Some(secs(60)));
     scenario.election.on_response(scenario.now, write.id, Response::Failed(asked));
     let asked_at = scenario.now;
     // It had been applied, and the lease was deleted at once.
     scenario.election.watch_opened(scenario.now, true);
-    let echo = WatchEvent::Changed(observed(standing(&write), 11));
-    scenario.election.on_watch_event(scenario.now, scenario.now, echo);
+    let echo = Change::Written(observed(standing(&write), 11));
+    scenario.election.on_change(scenario.now, scenario.now, echo);
     scenario.elected();
-    scenario.election.on_watch_event(scenario.now, scenario.now, WatchEvent::Deleted { version: 12 });
+    scenario.election.on_change(scenario.now, scenario.now, Change::Deleted { version: 12 });
     scenario.guard_gone();
     scenario.election.campaign(false);
     scenario.quiet_for();
@@ -448,7 +448,7 @@ fn rounds_leave_a_store_alone_that_asked_for_it() {
     let mut scenario = Scenario::new();
     scenario.election.campaign(true);
     let read = scenario.read();
-    let asked = LockError::new(LockErrorKind::Unavailable, "made up").with_retry_after(Some(secs(60)));
+    let asked = StoreError::new(StoreErrorKind::Unavailable, "made up").with_retry_after(Some(secs(60)));
     scenario.election.on_response(scenario.now, read.id, Response::Failed(asked));
     let over = |scenario: &mut Scenario| scenario.events().iter().any(|event| matches!(event, Event::RoundOver));
     assert!(over(&mut scenario));
@@ -472,9 +472,9 @@ fn a_round_whose_look_is_interrupted_again_and_again_ends() {
     for version in 10..12 {
         let read = scenario.read();
         record = renewed(&record);
-        let news = WatchEvent::Changed(observed(record.clone(), version));
-        scenario.election.on_watch_event(scenario.now, scenario.now, news);
-        scenario.fails(read.id, LockErrorKind::Interrupted);
+        let news = Change::Written(observed(record.clone(), version));
+        scenario.election.on_change(scenario.now, scenario.now, news);
+        scenario.fails(read.id, StoreErrorKind::Interrupted);
         scenario.advance(secs(2));
     }
     assert!(matches!(scenario.next(), Step::Wait(_)));
@@ -485,8 +485,8 @@ fn a_round_whose_look_is_interrupted_again_and_again_ends() {
 fn a_read_whose_connection_was_closed_is_repeated_at_once_too() {
     let mut scenario = Scenario::new();
     let read = scenario.read();
-    scenario.fails(read.id, LockErrorKind::ConnectionClosed);
+    scenario.fails(read.id, StoreErrorKind::ConnectionClosed);
     let again = scenario.read();
-    scenario.fails(again.id, LockErrorKind::ConnectionClosed);
+    scenario.fails(again.id, StoreErrorKind::ConnectionClosed);
     assert!(scenario.wait() > Duration::ZERO, "once");
 }

@@ -35,7 +35,7 @@ fn validity_ends_without_a_successful_renewal() {
         match step {
             Step::Send(request) => {
                 scenario.advance(request.timeout);
-                scenario.fails(request.id, LockErrorKind::Timeout);
+                scenario.fails(request.id, StoreErrorKind::Timeout);
             }
             Step::Wait(until) => scenario.now = until,
             Step::Finished => panic!("not finished"),
@@ -134,7 +134,7 @@ fn loss_is_final_and_has_the_reason_that_was_there_first() {
     scenario.wait_out();
     let renewal = scenario.write();
     scenario.advance(secs(8));
-    scenario.fails(renewal.id, LockErrorKind::Conflict);
+    scenario.fails(renewal.id, StoreErrorKind::Conflict);
     scenario.found(held_by(OTHER, 15), 11);
     assert_eq!(scenario.lost(), Some(StopReason::Expired));
 }
@@ -247,7 +247,7 @@ fn the_fencing_token_grows_over_deletion_and_re_creation() {
     let (mut scenario, ..) = Scenario::leading();
     scenario.wait_out();
     let renewal = scenario.write();
-    scenario.fails(renewal.id, LockErrorKind::Conflict);
+    scenario.fails(renewal.id, StoreErrorKind::Conflict);
     scenario.found_nothing();
     scenario.guard_gone();
     scenario.events();
@@ -277,7 +277,7 @@ fn one_request_never_eats_the_whole_renew_deadline() {
                 tries += 1;
                 assert!(request.timeout <= deadline.remaining(scenario.now));
                 scenario.advance(request.timeout);
-                scenario.fails(request.id, LockErrorKind::Timeout);
+                scenario.fails(request.id, StoreErrorKind::Timeout);
             }
             Step::Wait(until) => scenario.now = until,
             Step::Finished => panic!("not finished"),
@@ -294,7 +294,7 @@ fn a_term_whose_holder_is_held_up_after_ending_it_runs_out_and_does_not_spin() {
     let until = scenario.now + secs(10);
     while scenario.now < until {
         match scenario.next() {
-            Step::Send(Request { id, .. }) => scenario.fails(id, LockErrorKind::Unavailable),
+            Step::Send(Request { id, .. }) => scenario.fails(id, StoreErrorKind::Unavailable),
             Step::Wait(at) => scenario.now = at.min(until),
             Step::Finished => panic!("not finished"),
         }

@@ -1,7 +1,7 @@
 //! What a watch saves, and that nothing rests on it.
 
 use super::*;
-use crate::lock::WatchEvent;
+use crate::election::Change;
 
 impl Scenario {
     /// A standby whose watch stands, on a record of another's at version 10.
@@ -23,11 +23,11 @@ impl Scenario {
     }
 
     fn hears(&mut self, record: LeaderElectionRecord, version: u64) {
-        self.election.on_watch_event(self.now, self.now, WatchEvent::Changed(observed(record, version)));
+        self.election.on_change(self.now, self.now, Change::Written(observed(record, version)));
     }
 
     fn hears_deletion(&mut self, version: u64) {
-        self.election.on_watch_event(self.now, self.now, WatchEvent::Deleted { version });
+        self.election.on_change(self.now, self.now, Change::Deleted { version });
     }
 
     fn stale(&mut self) -> bool {
@@ -63,9 +63,9 @@ fn a_lease_that_runs_out_is_taken_over_at_the_very_expiry_counted_from_the_recei
     let mut scenario = Scenario::standing_by();
     let received_at = scenario.now + secs(1);
     scenario.advance(secs(3));
-    let change = WatchEvent::Changed(observed(renewed(&held_by(OTHER, 15)), 11));
+    let change = Change::Written(observed(renewed(&held_by(OTHER, 15)), 11));
     // It had been received two seconds before the election came to it.
-    scenario.election.on_watch_event(scenario.now, received_at, change);
+    scenario.election.on_change(scenario.now, received_at, change);
     let write = scenario.next_write(&renewed(&held_by(OTHER, 15)), 11);
     assert_eq!(write.base, Some(11));
     assert_eq!(scenario.now.since(received_at), secs(15));
@@ -76,7 +76,7 @@ fn the_losers_of_a_herd_resolve_by_the_event() {
     let mut scenario = Scenario::standing_by();
     scenario.hears(held_by("", 1), 11);
     let write = scenario.write();
-    scenario.fails(write.id, LockErrorKind::Conflict);
+    scenario.fails(write.id, StoreErrorKind::Conflict);
     assert!(scenario.wait() >= secs(2), "no read of its own, unless the event never comes");
     scenario.hears(held_by("winner", 15), 12);
     assert!(scenario.wait() > secs(2));
@@ -92,7 +92,7 @@ fn a_create_whose_beater_was_told_of_before_its_refusal_waits_for_no_other_event
     scenario.found_nothing();
     let create = scenario.write();
     scenario.hears(held_by("", 1), 11);
-    scenario.fails(create.id, LockErrorKind::AlreadyExists);
+    scenario.fails(create.id, StoreErrorKind::AlreadyExists);
     let write = scenario.write();
     assert_eq!(write.base, Some(11));
     scenario.applied(&write, 12);
@@ -104,7 +104,7 @@ fn a_conflict_whose_event_never_comes_is_resolved_by_a_read() {
     let mut scenario = Scenario::standing_by();
     scenario.hears(held_by("", 1), 11);
     let write = scenario.write();
-    scenario.fails(write.id, LockErrorKind::Conflict);
+    scenario.fails(write.id, StoreErrorKind::Conflict);
     scenario.wait_out();
     scenario.found(held_by("winner", 15), 12);
 }
@@ -232,7 +232,7 @@ fn an_edit_that_brings_a_renewal_down_is_followed_by_another_at_once() {
     let renewal = scenario.write();
     // The event is worked off before the answer that it had overtaken.
     scenario.hears(record, 11);
-    scenario.fails(renewal.id, LockErrorKind::Conflict);
+    scenario.fails(renewal.id, StoreErrorKind::Conflict);
     assert_eq!(scenario.write().base, Some(11));
 }
 
@@ -307,7 +307,7 @@ fn a_conflict_of_which_a_watch_says_nothing_makes_it_stale() {
     let mut scenario = Scenario::standing_by();
     scenario.hears(held_by("", 1), 11);
     let write = scenario.write();
-    scenario.fails(write.id, LockErrorKind::Conflict);
+    scenario.fails(write.id, StoreErrorKind::Conflict);
     let mut record = held_by("winner", 15);
     scenario.wait_out();
     scenario.found(record.clone(), 12);
@@ -474,19 +474,6 @@ fn a_read_that_was_sent_before_the_watch_stood_does_not_speak_for_it() {
 }
 
 #[test]
-fn a_bookmark_is_no_version_of_the_lease() {
-    let mut scenario = Scenario::standing_by();
-    scenario.election.on_watch_event(scenario.now, scenario.now, WatchEvent::Bookmark { version: 5_000 });
-    scenario.election.watch_lost(scenario.now);
-    scenario.wait_out();
-    scenario.found(held_by(OTHER, 15), 10);
-    assert!(!scenario.stale(), "a read below a bookmark is no restored store");
-    scenario.election.watch_opened(scenario.now, false);
-    scenario.hears(held_by("", 1), 11);
-    scenario.write();
-}
-
-#[test]
 fn a_restored_store_makes_the_watch_stale() {
     let mut scenario = Scenario::standing_by();
     scenario.election.watch_lost(scenario.now);
@@ -514,7 +501,7 @@ fn a_leader_that_is_refuted_and_not_told_why_looks_soon() {
     let (mut scenario, deadline, _) = Scenario::leading_and_watching();
     scenario.wait_out();
     let renewal = scenario.write();
-    scenario.fails(renewal.id, LockErrorKind::Conflict);
+    scenario.fails(renewal.id, StoreErrorKind::Conflict);
     assert!(scenario.wait() <= millis(250));
     scenario.wait_out();
     scenario.found(held_by(OTHER, 15), 11);
@@ -526,7 +513,7 @@ fn what_becomes_of_a_watch_does_not_put_off_a_look_that_is_owed() {
     let (mut scenario, _, _) = Scenario::leading_and_watching();
     scenario.wait_out();
     let renewal = scenario.write();
-    scenario.fails(renewal.id, LockErrorKind::Conflict);
+    scenario.fails(renewal.id, StoreErrorKind::Conflict);
     let due = scenario.wait();
     for _ in 0..10 {
         scenario.election.watch_lost(scenario.now);

@@ -9,7 +9,7 @@ use leasehold::{Callbacks, LeaderGuard, StopReason, Transition};
 use parking_lot::Mutex;
 
 use crate::elector::{elector, time_on_processor};
-use crate::support::memory::Store;
+use crate::support::memory::Memory;
 use crate::support::{A_WHILE, AT_ONCE, SOON, wait_until};
 
 #[test]
@@ -32,7 +32,7 @@ fn callbacks_run_one_term_and_a_message_steps_down() {
             self.told.send(format!("leader {identity}")).unwrap();
         }
     }
-    let store = Store::default();
+    let store = Memory::default();
     let elector = elector(&store, "a");
     let (stop, stopped) = bounded::<()>(1);
     let (started, starts) = bounded(9);
@@ -55,7 +55,7 @@ fn callbacks_end_with_their_work_and_with_a_stop_channel_that_is_gone() {
     impl Callbacks for Brief {
         fn on_started_leading(&self, _: &LeaderGuard) {}
     }
-    let store = Store::default();
+    let store = Memory::default();
     let elector = elector(&store, "a");
     elector.run(&never::<()>(), &Brief).unwrap();
     assert_eq!(store.holder(), None);
@@ -70,7 +70,7 @@ fn callbacks_end_with_their_work_and_with_a_stop_channel_that_is_gone() {
 #[test]
 fn a_panic_of_the_work_ends_the_term_and_is_passed_on() {
     struct Broken<'a> {
-        store: &'a Store,
+        store: &'a Memory,
         seen: Mutex<Option<(Option<String>, bool)>>,
     }
     impl Callbacks for Broken<'_> {
@@ -91,7 +91,7 @@ fn a_panic_of_the_work_ends_the_term_and_is_passed_on() {
             *self.broken.seen.lock() = Some((self.broken.store.holder(), self.guard.is_leader()));
         }
     }
-    let store = Store::default();
+    let store = Memory::default();
     let elector = elector(&store, "a");
     let transitions = elector.transitions();
     let broken = Broken { store: &store, seen: Mutex::default() };
@@ -106,7 +106,7 @@ fn a_panic_of_the_work_ends_the_term_and_is_passed_on() {
 
 #[test]
 fn the_end_is_told_after_the_release_is_written() {
-    struct Watching<'a>(&'a Store, Mutex<Vec<Option<String>>>);
+    struct Watching<'a>(&'a Memory, Mutex<Vec<Option<String>>>);
     impl Callbacks for Watching<'_> {
         fn on_started_leading(&self, _: &LeaderGuard) {
             self.1.lock().push(self.0.holder());
@@ -115,7 +115,7 @@ fn the_end_is_told_after_the_release_is_written() {
             self.1.lock().push(self.0.holder());
         }
     }
-    let store = Store::default();
+    let store = Memory::default();
     // It takes a while, as it does on a network.
     store.on_update(|record| {
         if record.holder().is_none() {
@@ -140,7 +140,7 @@ fn a_stop_channel_that_is_gone_is_heard_once_and_does_not_spin() {
             thread::sleep(Duration::from_secs(2));
         }
     }
-    let store = Store::default();
+    let store = Memory::default();
     let elector = elector(&store, "a");
     let (stop, stopped) = bounded::<()>(0);
     let (started, starts) = bounded(1);

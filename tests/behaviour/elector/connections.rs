@@ -68,8 +68,8 @@ fn a_renewal_is_sent_again_at_once() {
         assert_sent_again_at_once(&server, &fault, what);
         assert!(guard.is_leader(), "{what}: {:?}", guard.check());
         assert!(!transitions.try_iter().any(|it| matches!(it, Transition::StoppedLeading { .. })), "{what}");
-        let lock = format!("lease default/{lease}");
-        assert_eq!(errors_of(&lock), 0, "{what}: {:?}", lines_of(&lock));
+        let record = format!("lease default/{lease}");
+        assert_eq!(errors_of(&record), 0, "{what}: {:?}", lines_of(&record));
     }
 }
 
@@ -94,8 +94,8 @@ fn a_take_over_after_a_release_is_sent_again_at_once() {
         assert!(guard.is_leader());
         assert_eq!(fault.hits(), 1, "{what}");
         assert!(writes(&server).len() <= 4, "{what}: {:?}", writes(&server));
-        let lock = format!("lease default/{lease}");
-        assert_eq!(errors_of(&lock), 0, "{what}: {:?}", lines_of(&lock));
+        let record = format!("lease default/{lease}");
+        assert_eq!(errors_of(&record), 0, "{what}: {:?}", lines_of(&record));
     }
 }
 
@@ -115,8 +115,8 @@ fn a_release_is_sent_again_at_once() {
         assert!(writes(&server).len() <= 2, "{what}: {:?}", writes(&server));
         // It is nobody's: the next term begins at once.
         drop(elector.try_acquire().unwrap().expect("a term"));
-        let lock = format!("lease default/{lease}");
-        assert_eq!(errors_of(&lock), 0, "{what}: {:?}", lines_of(&lock));
+        let record = format!("lease default/{lease}");
+        assert_eq!(errors_of(&record), 0, "{what}: {:?}", lines_of(&record));
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::bounded;
 use leasehold::{Error, LeaderElector, LeaderElectorBuilder};
 
-use crate::support::memory::{MemoryLock, Store};
+use crate::support::memory::{Connection, Memory};
 use crate::support::{AT_ONCE, SOON, wait_until};
 
 const LONGEST: Duration = Duration::from_secs(i32::MAX as u64);
@@ -57,8 +57,8 @@ fn cases() -> Vec<(String, LeaderElectorBuilder)> {
 
 /// It is elected, renews as it may, and is dropped at once, time and again. A term may be too short to see.
 fn leads_and_releases(builder: LeaderElectorBuilder) {
-    let store = Store::default();
-    let elector = builder.start_on(MemoryLock::new(&store)).expect("an elector");
+    let store = Memory::default();
+    let elector = builder.start_on(Connection::new(&store)).expect("an elector");
     for _ in 0..2 {
         let guard = elector.block_until_leader_timeout(Duration::MAX).expect("no error").expect("a term");
         let view = guard.leadership();
@@ -81,7 +81,7 @@ fn every_extreme_of_every_duration_is_refused_by_name_or_works() {
     let cases = cases();
     let mut accepted = Vec::new();
     for (name, builder) in &cases {
-        match catch_unwind(|| builder.clone().start_on(MemoryLock::new(&Store::default())).err()) {
+        match catch_unwind(|| builder.clone().start_on(Connection::new(&Memory::default())).err()) {
             Ok(None) => accepted.push((name, builder)),
             Ok(Some(Error::Config(error))) => {
                 assert!(FIELDS.iter().any(|(field, _)| *field == error.field()), "{name}: {error}");
@@ -115,7 +115,7 @@ fn every_extreme_of_every_duration_is_refused_by_name_or_works() {
 
 #[test]
 fn a_wait_without_end_is_a_wait_for_a_term() {
-    let store = Store::default();
+    let store = Memory::default();
     let (a, b) = (crate::elector::elector(&store, "a"), crate::elector::elector(&store, "b"));
     let guard = a.block_until_leader().unwrap();
     thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! What is logged in this process, told apart by what the lock calls itself.
+//! What is logged in this process, told apart by what the store calls the record.
 
 use std::sync::Once;
 
@@ -42,16 +42,16 @@ pub fn listen() {
     });
 }
 
-/// What was logged of this lock.
-pub fn lines_of(lock: &str) -> Vec<(Level, String)> {
+/// What was logged of this record.
+pub fn lines_of(record: &str) -> Vec<(Level, String)> {
     let of_it =
-        |(level, line): &(Level, String)| Some((*level, line.strip_prefix(lock)?.strip_prefix(": ")?.to_owned()));
+        |(level, line): &(Level, String)| Some((*level, line.strip_prefix(record)?.strip_prefix(": ")?.to_owned()));
     LINES.lock().iter().filter_map(of_it).collect()
 }
 
-/// How often this lock was cause for an error in the log.
-pub fn errors_of(lock: &str) -> usize {
-    lines_of(lock).iter().filter(|(level, _)| *level == Level::Error).count()
+/// How often this record was cause for an error in the log.
+pub fn errors_of(record: &str) -> usize {
+    lines_of(record).iter().filter(|(level, _)| *level == Level::Error).count()
 }
 
 /// Runs this inside of the next log call whose line begins so.

@@ -1,4 +1,4 @@
-//! A lock that panics takes its thread along, and nobody else.
+//! A store that panics takes its thread along, and nobody else.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded, never};
 use leasehold::{
-    Callbacks, Error, LeaderElector, LeaderGuard, LockError, LockErrorKind, StopReason, Transition, Unhealthy,
+    Callbacks, Error, LeaderElector, LeaderGuard, StopReason, StoreError, StoreErrorKind, Transition, Unhealthy,
     WatchEvent,
 };
 
-use crate::elector::watched::Watched;
+use crate::elector::watched::{Watched, changed};
 use crate::elector::{builder, elector, time_on_processor};
-use crate::support::memory::{MemoryLock, Store};
+use crate::support::memory::{Connection, Memory};
 use crate::support::{A_WHILE, AT_ONCE, SOON, wait_until};
 
 /// A panic that does not fill the terminal.
@@ -21,11 +21,11 @@ fn panic_quietly() -> ! {
     resume_unwind(Box::new("as planned"))
 }
 
-/// Makes the lock of a leader panic: in its next renewal, or in the read that follows a refused one.
-fn break_down(store: &Store, in_get: bool) {
+/// Makes the store of a leader panic: in its next renewal, or in the read that follows a refused one.
+fn break_down(store: &Memory, in_get: bool) {
     if in_get {
         store.on_get(|| panic_quietly());
-        store.on_update(|_| Err(LockError::new(LockErrorKind::Conflict, "made up")));
+        store.on_update(|_| Err(StoreError::new(StoreErrorKind::Conflict, "made up")));
     } else {
         store.on_update(|_| panic_quietly());
     }
@@ -54,7 +54,7 @@ fn assert_gone(elector: &LeaderElector) {
 #[test]
 fn a_lock_that_panics_ends_the_term_once_and_keeps_nobody_waiting() {
     for in_get in [false, true] {
-        let store = Store::default();
+        let store = Memory::default();
         let elector = elector(&store, "a");
         let transitions = elector.transitions();
         let guard = elector.block_until_leader().unwrap();
@@ -87,7 +87,7 @@ fn a_lock_that_panics_ends_the_term_once_and_keeps_nobody_waiting() {
 fn a_lock_that_panics_ends_a_campaign() {
     for round in [false, true] {
         for in_create in [false, true] {
-            let store = Store::default();
+            let store = Memory::default();
             match in_create {
                 true => store.on_create(|| panic_quietly()),
                 false => store.on_get(|| panic_quietly()),
@@ -110,7 +110,7 @@ fn a_lock_that_panics_ends_a_campaign() {
 
 #[test]
 fn a_lock_that_panics_after_the_end_of_a_term_does_not_end_it_again() {
-    let store = Store::default();
+    let store = Memory::default();
     let elector = elector(&store, "a");
     let transitions = elector.transitions();
     let guard = elector.block_until_leader().unwrap();
@@ -127,8 +127,8 @@ fn a_lock_that_panics_after_the_end_of_a_term_does_not_end_it_again() {
 }
 
 #[test]
-fn callbacks_outlive_a_lock_that_panics_without_spinning() {
-    struct Slow<'a>(&'a Store);
+fn callbacks_outlive_a_store_that_panics_without_spinning() {
+    struct Slow<'a>(&'a Memory);
     impl Callbacks for Slow<'_> {
         fn on_started_leading(&self, guard: &LeaderGuard) {
             break_down(self.0, false);
@@ -137,7 +137,7 @@ fn callbacks_outlive_a_lock_that_panics_without_spinning() {
             thread::sleep(Duration::from_secs(2));
         }
     }
-    let store = Store::default();
+    let store = Memory::default();
     let elector = elector(&store, "a");
     let before = time_on_processor();
     let began = Instant::now();
@@ -151,20 +151,20 @@ fn callbacks_outlive_a_lock_that_panics_without_spinning() {
 /// Without its word that it is gone the election would rely on it, and look after a third of the lease: 100 s.
 #[test]
 fn a_watch_that_panics_is_replaced_by_polling() {
-    let store = Store::default();
-    let lock = Watched::new(&store, {
+    let store = Memory::default();
+    let watched = Watched::new(&store, {
         let store = store.clone();
         move |_, _, tell| {
             tell(WatchEvent::Opened);
-            tell(WatchEvent::Changed(store.observed().expect("a lease")));
+            tell(changed(&store));
             thread::sleep(A_WHILE);
             panic_quietly()
         }
     });
-    let calls = lock.calls();
-    let leader = builder("a").renew_interval(Duration::from_secs(100)).start_on(MemoryLock::new(&store)).unwrap();
+    let calls = watched.calls();
+    let leader = builder("a").renew_interval(Duration::from_secs(100)).start_on(Connection::new(&store)).unwrap();
     let guard = leader.block_until_leader().unwrap();
-    let standby = builder("b").start_on(lock).unwrap();
+    let standby = builder("b").start_on(watched).unwrap();
     let campaign = standby.campaign().unwrap();
     wait_until("the standby sees the leader", || standby.current_leader().as_deref() == Some("a"));
     wait_until("it watches", || calls.count() == 1);

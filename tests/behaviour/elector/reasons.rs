@@ -4,12 +4,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
-use leasehold::{LockError, LockErrorKind, StopReason, Transition};
+use leasehold::{StopReason, StoreError, StoreErrorKind, Transition};
 use log::Level;
 
 use crate::elector::listener::{lines_of, listen};
 use crate::elector::{builder, elector};
-use crate::support::memory::{MemoryLock, Store};
+use crate::support::memory::{Connection, Memory};
 use crate::support::{A_WHILE, SOON, wait_until};
 
 fn told_reason(transitions: &Receiver<Transition>) -> StopReason {
@@ -28,17 +28,17 @@ fn a_term_that_ran_out_is_told_as_expired_whoever_notices_first() {
     thread::scope(|scope| {
         for number in 0..10 {
             scope.spawn(move || {
-                let name = format!("lock {number} of a term that ran out");
-                let store = Store::default();
+                let name = format!("record {number} of a term that ran out");
+                let store = Memory::default();
                 let elector = builder("a")
                     .only_leasehold(true)
                     .lease_duration(Duration::from_secs(1))
                     .renew_deadline(Duration::from_millis(700))
-                    .start_on(MemoryLock::named(&store, &name))
+                    .start_on(Connection::named(&store, &name))
                     .unwrap();
                 let transitions = elector.transitions();
                 let guard = elector.block_until_leader().unwrap();
-                store.on_update(|_| Err(LockError::new(LockErrorKind::Unavailable, "made up")));
+                store.on_update(|_| Err(StoreError::new(StoreErrorKind::Unavailable, "made up")));
                 let view = guard.leadership();
                 // Not all of them at once: there are two processors.
                 while guard.is_leader() {
@@ -60,7 +60,7 @@ fn a_term_that_ran_out_is_told_as_expired_whoever_notices_first() {
 
 #[test]
 fn a_step_down_after_the_end_does_not_change_its_reason() {
-    let store = Store::default();
+    let store = Memory::default();
     let elector = elector(&store, "a");
     let transitions = elector.transitions();
     let guard = elector.block_until_leader().unwrap();
@@ -82,7 +82,7 @@ fn a_step_down_after_the_end_does_not_change_its_reason() {
 /// A guard that is still there is not unhealthy before it has been for longer than a lease lasts.
 #[test]
 fn a_term_that_has_just_ended_is_healthy() {
-    let store = Store::default();
+    let store = Memory::default();
     let elector = elector(&store, "a");
     let transitions = elector.transitions();
     let guard = elector.block_until_leader().unwrap();
@@ -95,7 +95,7 @@ fn a_term_that_has_just_ended_is_healthy() {
 
 #[test]
 fn what_befalls_a_term_after_a_step_down_does_not_change_its_reason() {
-    let store = Store::default();
+    let store = Memory::default();
     let elector = elector(&store, "a");
     let transitions = elector.transitions();
     let guard = elector.block_until_leader().unwrap();
@@ -105,7 +105,7 @@ fn what_befalls_a_term_after_a_step_down_does_not_change_its_reason() {
     store.on_update(move |_| {
         let _ = reached.try_send(());
         let _ = goes_on.recv_timeout(SOON);
-        Err(LockError::new(LockErrorKind::Conflict, "it moved"))
+        Err(StoreError::new(StoreErrorKind::Conflict, "it moved"))
     });
     reaches.recv_timeout(SOON).expect("a renewal");
     guard.step_down();

@@ -5,20 +5,20 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
-use leasehold::{LeaderGuard, LockError, LockErrorKind, StopReason};
+use leasehold::{LeaderGuard, StopReason, StoreError, StoreErrorKind};
 use parking_lot::Mutex;
 
 use crate::elector::builder;
 use crate::elector::listener::{listen, on_line};
-use crate::support::memory::{MemoryLock, Store};
+use crate::support::memory::{Connection, Memory};
 use crate::support::{AT_ONCE, SOON, wait_until};
 
 /// A server that answers at once is not given a part of the release timeout to come back.
 #[test]
 fn a_hanging_request_is_given_up_soon_however_long_the_release_timeout() {
     for timeout in [Duration::from_secs(60), Duration::from_secs(i32::MAX as u64)] {
-        let store = Store::default();
-        let elector = builder("a").release_timeout(timeout).start_on(MemoryLock::new(&store)).unwrap();
+        let store = Memory::default();
+        let elector = builder("a").release_timeout(timeout).start_on(Connection::new(&store)).unwrap();
         let guard = elector.block_until_leader().unwrap();
         let view = guard.leadership();
         let (hanging, hangs) = bounded(1);
@@ -38,8 +38,8 @@ type Slot = Arc<Mutex<Option<LeaderGuard>>>;
 
 #[test]
 fn a_guard_that_is_dropped_inside_a_call_of_its_lock_does_not_wait_for_itself() {
-    let store = Store::default();
-    let elector = builder("a").start_on(MemoryLock::new(&store)).unwrap();
+    let store = Memory::default();
+    let elector = builder("a").start_on(Connection::new(&store)).unwrap();
     let slot: Slot = Arc::default();
     *slot.lock() = Some(elector.block_until_leader().unwrap());
     let (dropped, drops) = bounded(1);
@@ -60,9 +60,9 @@ fn a_guard_that_is_dropped_inside_a_call_of_its_lock_does_not_wait_for_itself() 
 #[test]
 fn a_guard_that_is_dropped_inside_a_log_call_does_not_wait_for_itself() {
     listen();
-    let name = "lock of a guard that is dropped in a log call";
-    let store = Store::default();
-    let elector = builder("a").start_on(MemoryLock::named(&store, name)).unwrap();
+    let name = "record of a guard that is dropped in a log call";
+    let store = Memory::default();
+    let elector = builder("a").start_on(Connection::named(&store, name)).unwrap();
     let guard = elector.block_until_leader().unwrap();
     let (dropped, drops) = bounded(1);
     on_line(&format!("{name}: update fails"), move || {
@@ -70,7 +70,7 @@ fn a_guard_that_is_dropped_inside_a_log_call_does_not_wait_for_itself() {
         drop(guard);
         let _ = dropped.send(began.elapsed());
     });
-    store.on_update(|_| Err(LockError::new(LockErrorKind::Unavailable, "made up")));
+    store.on_update(|_| Err(StoreError::new(StoreErrorKind::Unavailable, "made up")));
     let took = drops.recv_timeout(SOON).expect("a renewal");
     assert!(took < AT_ONCE, "{took:?}");
     store.on_update(|_| Ok(()));

@@ -10,7 +10,7 @@ use log::Level;
 
 use crate::elector::builder;
 use crate::elector::listener::{errors_of, lines_of, listen};
-use crate::support::memory::{MemoryLock, Store};
+use crate::support::memory::{Connection, Memory};
 use crate::support::{A_WHILE, SOON, wait_until};
 
 /// They end each other's terms, but not as fast as the network lets them.
@@ -55,11 +55,11 @@ fn twins_that_reclaim_do_so_at_the_retry_period() {
 #[test]
 fn a_predecessor_of_the_same_name_is_waited_for_without_an_error() {
     listen();
-    let name = "lock of one with a predecessor";
-    let store = Store::default();
+    let name = "record of one with a predecessor";
+    let store = Memory::default();
     store.give_to("pod-0", 2);
     let began = Instant::now();
-    let elector = builder("pod-0").start_on(MemoryLock::named(&store, name)).unwrap();
+    let elector = builder("pod-0").start_on(Connection::named(&store, name)).unwrap();
     let guard = elector.block_until_leader_timeout(SOON).unwrap().expect("a term");
     assert!(began.elapsed() >= Duration::from_secs(2), "after it has run out");
     thread::sleep(A_WHILE);
@@ -73,12 +73,12 @@ fn a_predecessor_of_the_same_name_is_waited_for_without_an_error() {
 #[test]
 fn a_twin_that_renews_is_an_error_that_is_told_once() {
     listen();
-    let (first, second) = ("lock of the first process", "lock of the second process");
-    let store = Store::default();
-    let leader = builder("pod-0").start_on(MemoryLock::named(&store, first)).unwrap();
+    let (first, second) = ("record of the first process", "record of the second process");
+    let store = Memory::default();
+    let leader = builder("pod-0").start_on(Connection::named(&store, first)).unwrap();
     let transitions = leader.transitions();
     let guard = leader.block_until_leader().unwrap();
-    let duplicate = builder("pod-0").start_on(MemoryLock::named(&store, second)).unwrap();
+    let duplicate = builder("pod-0").start_on(Connection::named(&store, second)).unwrap();
     let campaign = duplicate.campaign().unwrap();
     wait_until("the second notices", || errors_of(second) > 0);
     let version = store.version();

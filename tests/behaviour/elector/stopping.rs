@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::thread;
 
 use crossbeam_channel::unbounded;
-use leasehold::{Campaign, Error, LeaderElectionRecord, LeaderElector, LeaderGuard, LockError, LockErrorKind};
+use leasehold::{Campaign, Error, LeaderElectionRecord, LeaderElector, LeaderGuard, StoreError, StoreErrorKind};
 use parking_lot::Mutex;
 
 use crate::elector::elector;
-use crate::support::memory::Store;
+use crate::support::memory::Memory;
 use crate::support::{A_WHILE, SOON, wait_until};
 
 /// Notes who is written into the record.
-fn note_holders(store: &Store) -> Arc<Mutex<Vec<String>>> {
+fn note_holders(store: &Memory) -> Arc<Mutex<Vec<String>>> {
     let holders = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&holders);
     store.on_update(move |record: &LeaderElectionRecord| {
@@ -23,7 +23,7 @@ fn note_holders(store: &Store) -> Arc<Mutex<Vec<String>>> {
 }
 
 /// A campaign that the elector's thread has begun to pursue.
-fn campaigning(store: &Store, elector: &LeaderElector) -> Campaign {
+fn campaigning(store: &Memory, elector: &LeaderElector) -> Campaign {
     let campaign = elector.campaign().unwrap();
     let (looked, looks) = unbounded();
     store.on_get(move || {
@@ -39,7 +39,7 @@ fn campaigning(store: &Store, elector: &LeaderElector) -> Campaign {
 
 #[test]
 fn a_stopped_elector_never_acquires() {
-    let store = Store::default();
+    let store = Memory::default();
     let (a, b) = (elector(&store, "a"), elector(&store, "b"));
     let guard = a.block_until_leader().unwrap();
     let campaign = campaigning(&store, &b);
@@ -52,7 +52,7 @@ fn a_stopped_elector_never_acquires() {
 
 #[test]
 fn a_withdrawn_campaign_never_acquires() {
-    let store = Store::default();
+    let store = Memory::default();
     let (a, b) = (elector(&store, "a"), elector(&store, "b"));
     let guard = a.block_until_leader().unwrap();
     let campaign = campaigning(&store, &b);
@@ -63,7 +63,7 @@ fn a_withdrawn_campaign_never_acquires() {
 }
 
 /// The lease becomes free, and this elector, which is not asked to, does not take it even for a moment.
-fn assert_stays_away(store: &Store, guard: LeaderGuard, elector: &LeaderElector, holders: &Mutex<Vec<String>>) {
+fn assert_stays_away(store: &Memory, guard: LeaderGuard, elector: &LeaderElector, holders: &Mutex<Vec<String>>) {
     drop(guard);
     wait_until("it sees nobody", || elector.current_leader().is_none());
     thread::sleep(A_WHILE);
@@ -73,14 +73,14 @@ fn assert_stays_away(store: &Store, guard: LeaderGuard, elector: &LeaderElector,
 
 #[test]
 fn an_error_from_before_is_not_the_answer_of_a_later_try() {
-    let store = Store::default();
+    let store = Memory::default();
     let a = elector(&store, "a");
     let _guard = a.block_until_leader().unwrap();
     let mut reads = 0;
     store.on_get(move || {
         reads += 1;
         match reads {
-            1 => Err(LockError::new(LockErrorKind::Unavailable, "made up")),
+            1 => Err(StoreError::new(StoreErrorKind::Unavailable, "made up")),
             _ => Ok(()),
         }
     });
@@ -92,14 +92,14 @@ fn an_error_from_before_is_not_the_answer_of_a_later_try() {
 /// Its first write was lost with its connection, or was carried out; the second met what stands there now.
 #[test]
 fn a_try_that_was_beaten_after_a_closed_connection_has_not_failed() {
-    let store = Store::default();
+    let store = Memory::default();
     drop(elector(&store, "a").block_until_leader().unwrap());
     let mut writes = 0;
     store.on_update(move |_| {
         writes += 1;
         match writes {
-            1 => Err(LockError::new(LockErrorKind::ConnectionClosed, "made up")),
-            _ => Err(LockError::new(LockErrorKind::Conflict, "somebody was faster")),
+            1 => Err(StoreError::new(StoreErrorKind::ConnectionClosed, "made up")),
+            _ => Err(StoreError::new(StoreErrorKind::Conflict, "somebody was faster")),
         }
     });
     let answer = elector(&store, "b").try_acquire();

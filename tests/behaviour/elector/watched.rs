@@ -1,19 +1,22 @@
-//! A lock whose watches do what a test says, and that notes when they are asked for.
+//! A store whose watches do what a test says, and that notes when they are asked for.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
-use leasehold::{Cancel, LeaderElectionRecord, Lock, LockError, LockErrorKind, Observed, WatchEvent};
+use leasehold::{
+    Cancel, ConfigError, Cursor, LeaderElectionRecord, Observed, Store, StoreError, StoreErrorKind, WatchEvent,
+    WatchScope,
+};
 use parking_lot::Mutex;
 
-use crate::support::memory::{MemoryLock, Store};
+use crate::support::memory::{Connection, Memory};
 
 /// What the watch of this number, counted from zero, does.
-type Script = dyn Fn(usize, &Cancel, &mut dyn FnMut(WatchEvent)) -> Result<(), LockError> + Send + Sync;
+type Script = dyn Fn(usize, &Cancel, &mut dyn FnMut(WatchEvent)) -> Result<(), StoreError> + Send + Sync;
 
 pub struct Watched {
-    lock: MemoryLock,
+    store: Connection,
     script: Box<Script>,
     calls: Calls,
 }
@@ -31,10 +34,10 @@ pub struct Call {
 
 impl Watched {
     pub fn new(
-        store: &Store,
-        script: impl Fn(usize, &Cancel, &mut dyn FnMut(WatchEvent)) -> Result<(), LockError> + Send + Sync + 'static,
+        store: &Memory,
+        script: impl Fn(usize, &Cancel, &mut dyn FnMut(WatchEvent)) -> Result<(), StoreError> + Send + Sync + 'static,
     ) -> Self {
-        Self { lock: MemoryLock::new(store), script: Box::new(script), calls: Calls::default() }
+        Self { store: Connection::new(store), script: Box::new(script), calls: Calls::default() }
     }
 
     pub fn calls(&self) -> Calls {
@@ -58,33 +61,46 @@ impl Calls {
     }
 }
 
+/// Tells what stands there.
+pub fn changed(store: &Memory) -> WatchEvent {
+    WatchEvent::Changed { key: "test".into(), observed: store.observed().expect("a lease") }
+}
+
 /// Stays open and says nothing, until it is stopped.
-pub fn silence(cancel: &Cancel) -> Result<(), LockError> {
+pub fn silence(cancel: &Cancel) -> Result<(), StoreError> {
     let (end, ended) = bounded::<()>(0);
     let _hook = cancel.on_cancel(move || drop(end));
     let _ = ended.recv();
-    Err(LockError::new(LockErrorKind::Interrupted, "stopped"))
+    Err(StoreError::new(StoreErrorKind::Interrupted, "stopped"))
 }
 
-impl Lock for Watched {
-    fn get(&self, call: &leasehold::Call) -> Result<Option<Observed>, LockError> {
-        self.lock.get(call)
+impl Store for Watched {
+    fn get(&self, key: &str, call: &leasehold::Call) -> Result<Option<Observed>, StoreError> {
+        self.store.get(key, call)
     }
 
-    fn create(&self, record: &LeaderElectionRecord, call: &leasehold::Call) -> Result<Observed, LockError> {
-        self.lock.create(record, call)
+    fn create(&self, key: &str, record: &LeaderElectionRecord, call: &leasehold::Call) -> Result<Observed, StoreError> {
+        self.store.create(key, record, call)
     }
 
     fn update(
         &self,
+        key: &str,
         base: &Observed,
         record: &LeaderElectionRecord,
         call: &leasehold::Call,
-    ) -> Result<Observed, LockError> {
-        self.lock.update(base, record, call)
+    ) -> Result<Observed, StoreError> {
+        self.store.update(key, base, record, call)
     }
 
-    fn watch(&self, after: Option<u64>, cancel: &Cancel, tell: &mut dyn FnMut(WatchEvent)) -> Result<(), LockError> {
+    fn watch(
+        &self,
+        _: WatchScope<'_>,
+        from: Option<&Cursor>,
+        cancel: &Cancel,
+        tell: &mut dyn FnMut(WatchEvent),
+    ) -> Result<(), StoreError> {
+        let after = from.and_then(Cursor::get).copied();
         let number = {
             let mut calls = self.calls.0.lock();
             calls.push(Call { after, began: Instant::now(), ended: None });
@@ -95,7 +111,11 @@ impl Lock for Watched {
         ended
     }
 
-    fn describe(&self) -> String {
-        self.lock.describe()
+    fn check_key(&self, _: &str) -> Result<(), ConfigError> {
+        Ok(())
+    }
+
+    fn describe(&self, key: &str) -> String {
+        self.store.describe(key)
     }
 }

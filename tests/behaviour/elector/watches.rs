@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{LeaderElectorBuilder, Lock, LockError, LockErrorKind, WatchEvent};
+use leasehold::{Cursor, LeaderElectorBuilder, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 
-use crate::elector::watched::{Watched, silence};
-use crate::support::memory::{MemoryLock, Store};
+use crate::elector::watched::{Watched, changed, silence};
+use crate::support::memory::{Connection, Memory};
 use crate::support::{SOON, wait_until};
 
 const RETRY: Duration = Duration::from_millis(100);
@@ -17,22 +17,22 @@ fn builder(identity: &str) -> LeaderElectorBuilder {
 /// After five of them the next comes in four seconds; what is noticed sooner was polled.
 #[test]
 fn watches_that_end_soon_come_at_longer_and_longer_intervals_and_are_polled_beside() {
-    let store = Store::default();
+    let store = Memory::default();
     const RETRY: Duration = Duration::from_millis(250);
     // It renews no more before the end of the test: nothing of it is news.
-    let leader = builder("a").renew_interval(Duration::from_secs(100)).start_on(MemoryLock::new(&store)).unwrap();
+    let leader = builder("a").renew_interval(Duration::from_secs(100)).start_on(Connection::new(&store)).unwrap();
     let guard = leader.block_until_leader().unwrap();
     // Each tells all that there is, and would be relied upon if it stood.
-    let lock = Watched::new(&store, {
+    let watched = Watched::new(&store, {
         let store = store.clone();
         move |_, _, tell| {
             tell(WatchEvent::Opened);
-            tell(WatchEvent::Changed(store.observed().expect("a lease")));
+            tell(changed(&store));
             Ok(())
         }
     });
-    let calls = lock.calls();
-    let standby = builder("b").retry_period(RETRY).start_on(lock).unwrap();
+    let calls = watched.calls();
+    let standby = builder("b").retry_period(RETRY).start_on(watched).unwrap();
     let campaign = standby.campaign().unwrap();
     wait_until("five watches", || calls.count() >= 5);
     let began = Instant::now();
@@ -47,14 +47,14 @@ fn watches_that_end_soon_come_at_longer_and_longer_intervals_and_are_polled_besi
 
 #[test]
 fn a_watch_that_lasted_and_ended_in_good_order_is_followed_by_another_at_once() {
-    let store = Store::default();
-    let lock = Watched::new(&store, |_, _, tell| {
+    let store = Memory::default();
+    let watched = Watched::new(&store, |_, _, tell| {
         tell(WatchEvent::Opened);
         std::thread::sleep(3 * RETRY);
         Ok(())
     });
-    let calls = lock.calls();
-    let elector = builder("a").start_on(lock).unwrap();
+    let calls = watched.calls();
+    let elector = builder("a").start_on(watched).unwrap();
     wait_until("ten watches", || calls.count() == 10);
     let pauses = calls.pauses();
     assert!(pauses.iter().filter(|pause| **pause < RETRY).count() >= 5, "{pauses:?}");
@@ -63,13 +63,13 @@ fn a_watch_that_lasted_and_ended_in_good_order_is_followed_by_another_at_once() 
 
 #[test]
 fn a_server_that_asks_to_be_left_alone_is_not_asked_for_a_watch_before() {
-    for kind in [LockErrorKind::Unavailable, LockErrorKind::Expired] {
+    for kind in [StoreErrorKind::Unavailable, StoreErrorKind::Expired] {
         let asked = Duration::from_secs(1);
-        let store = Store::default();
-        let lock =
-            Watched::new(&store, move |_, _, _| Err(LockError::new(kind, "made up").with_retry_after(Some(asked))));
-        let calls = lock.calls();
-        let _elector = builder("a").retry_period(Duration::from_millis(20)).start_on(lock).unwrap();
+        let store = Memory::default();
+        let watched =
+            Watched::new(&store, move |_, _, _| Err(StoreError::new(kind, "made up").with_retry_after(Some(asked))));
+        let calls = watched.calls();
+        let _elector = builder("a").retry_period(Duration::from_millis(20)).start_on(watched).unwrap();
         wait_until("it is asked again", || calls.count() >= 3);
         let pauses = calls.pauses();
         assert!(pauses.iter().all(|pause| *pause >= asked), "{kind:?}: {pauses:?}");
@@ -78,22 +78,22 @@ fn a_server_that_asks_to_be_left_alone_is_not_asked_for_a_watch_before() {
 
 #[test]
 fn a_watch_goes_on_where_the_last_one_ended_and_begins_anew_after_an_expiry() {
-    let store = Store::default();
-    let lock = Watched::new(&store, |number, stop, tell| {
+    let store = Memory::default();
+    let watched = Watched::new(&store, |number, stop, tell| {
         if number < 4 {
             tell(WatchEvent::Opened);
-            tell(WatchEvent::Bookmark { version: 70 + number as u64 });
+            tell(WatchEvent::Progress(Cursor::new(70 + number as u64)));
         }
         match number {
-            0 => Err(LockError::new(LockErrorKind::Unavailable, "made up")),
+            0 => Err(StoreError::new(StoreErrorKind::Unavailable, "made up")),
             1 => Ok(()),
-            2 | 4 => Err(LockError::new(LockErrorKind::Expired, "made up")),
-            3 => Err(LockError::new(LockErrorKind::Malformed, "made up")),
+            2 | 4 => Err(StoreError::new(StoreErrorKind::Expired, "made up")),
+            3 => Err(StoreError::new(StoreErrorKind::Malformed, "made up")),
             _ => silence(stop),
         }
     });
-    let calls = lock.calls();
-    let _elector = builder("a").retry_period(Duration::from_millis(20)).start_on(lock).unwrap();
+    let calls = watched.calls();
+    let _elector = builder("a").retry_period(Duration::from_millis(20)).start_on(watched).unwrap();
     wait_until("six watches", || calls.count() == 6);
     let after: Vec<_> = calls.all().iter().map(|call| call.after).collect();
     assert_eq!(after, [None, Some(70), Some(71), None, Some(73), None]);
@@ -102,25 +102,25 @@ fn a_watch_goes_on_where_the_last_one_ended_and_begins_anew_after_an_expiry() {
 /// As behind a proxy that opens every watch and passes nothing on.
 #[test]
 fn a_watch_that_falls_silent_is_given_up_for_one_that_begins_from_scratch_and_not_in_a_tight_loop() {
-    let store = Store::default();
+    let store = Memory::default();
     // A renewal every 200 ms, and a lease of 3 s: silence is looked into after a second.
     let leader = builder("a")
         .lease_duration(Duration::from_secs(3))
         .renew_deadline(Duration::from_secs(2))
         .renew_interval(2 * RETRY)
-        .start_on(MemoryLock::new(&store))
+        .start_on(Connection::new(&store))
         .unwrap();
     let guard = leader.block_until_leader().unwrap();
-    let lock = Watched::new(&store, {
+    let watched = Watched::new(&store, {
         let store = store.clone();
         move |_, stop, tell| {
             tell(WatchEvent::Opened);
-            tell(WatchEvent::Changed(store.observed().expect("a lease")));
+            tell(changed(&store));
             silence(stop)
         }
     });
-    let calls = lock.calls();
-    let standby = builder("b").start_on(lock).unwrap();
+    let calls = watched.calls();
+    let standby = builder("b").start_on(watched).unwrap();
     let campaign = standby.campaign().unwrap();
     wait_until("it is given up again and again", || calls.count() >= 5);
     assert!(calls.all().iter().all(|call| call.after.is_none()), "what was missed is to be told");
@@ -132,13 +132,15 @@ fn a_watch_that_falls_silent_is_given_up_for_one_that_begins_from_scratch_and_no
     drop(campaign.receiver().recv_timeout(SOON).expect("an answer").expect("a term"));
 }
 
-/// A lock in memory cannot watch, and says so.
+/// That of the tests cannot, and says so.
 #[test]
-fn a_lock_that_cannot_watch_is_asked_once() {
-    let store = Store::default();
-    let lock = Watched::new(&store, |_, stop, tell| MemoryLock::new(&Store::default()).watch(None, stop, tell));
-    let calls = lock.calls();
-    let elector = builder("a").retry_period(Duration::from_millis(20)).start_on(lock).unwrap();
+fn a_store_that_cannot_watch_is_asked_once() {
+    let store = Memory::default();
+    let watched = Watched::new(&store, |_, stop, tell| {
+        Connection::new(&Memory::default()).watch(WatchScope::All, None, stop, tell)
+    });
+    let calls = watched.calls();
+    let elector = builder("a").retry_period(Duration::from_millis(20)).start_on(watched).unwrap();
     let guard = elector.block_until_leader().unwrap();
     wait_until("renewals", || store.version() > guard.fencing_token() + 5);
     assert_eq!(calls.count(), 1);

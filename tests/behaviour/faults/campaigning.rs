@@ -43,7 +43,7 @@ fn a_campaign_survives(verb: Verb) {
         wait_until(&format!("{what}: not tried again"), || fault.hits() >= 2 || !campaign.receiver().is_empty());
         match campaign.receiver().try_recv() {
             Ok(Ok(guard)) => place.assert_shown(&elector, &guard, &what),
-            Ok(Err(Error::Lock(_))) | Err(_) => {}
+            Ok(Err(Error::Store(_))) | Err(_) => {}
             Ok(Err(error)) => panic!("{what}: {error}"),
         }
         drop(campaign);
@@ -71,7 +71,7 @@ fn what_is_permanent_is_said_to_the_caller() {
         let _fault = place.fault(Verb::Get, fault(&Value::Null));
         let elector = place.start(place.short("me"));
         let error = elector.block_until_leader().expect_err(name);
-        assert!(matches!(&error, Error::Lock(lock) if !lock.is_transient()), "{name}: {error:?}");
+        assert!(matches!(&error, Error::Store(error) if !error.is_transient()), "{name}: {error:?}");
         for word in name.split(": ") {
             assert!(error.to_string().contains(word), "{name}: {error}");
         }

@@ -124,7 +124,7 @@ impl<'a> Place<'a> {
                     say_aloud(&format!("{what}: attempt {attempt} was elected and lost the term again: {reason}"));
                 }
                 Ok(None) => panic!("{what}: not elected"),
-                Err(Error::Lock(error)) => say_aloud(&format!("{what}: attempt {attempt} was refused: {error}")),
+                Err(Error::Store(error)) => say_aloud(&format!("{what}: attempt {attempt} was refused: {error}")),
                 Err(error) => panic!("{what}: {error}"),
             }
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::kube::{ErrorKind, Method, Request};
 use leasehold::testing::{ApiServer, User};
-use leasehold::{Error, LockErrorKind};
+use leasehold::{Error, StoreErrorKind};
 use serde_json::json;
 
 use crate::faults::kinds::redirect;
@@ -47,7 +47,7 @@ fn a_server_with_a_wrong_certificate_gets_no_credentials_and_is_named() {
     let place = Place::new(&wrong, "untrusted");
     let elector = place.short("me").start_with(client(&kubeconfig)).expect("an elector");
     let error = elector.block_until_leader().expect_err("a stranger");
-    assert!(matches!(&error, Error::Lock(lock) if lock.kind() == LockErrorKind::Untrusted), "{error:?}");
+    assert!(matches!(&error, Error::Store(error) if error.kind() == StoreErrorKind::Untrusted), "{error:?}");
     assert!(error.to_string().contains("certificate"), "{error}");
     assert!(wrong.requests().is_empty(), "it was told something");
 }

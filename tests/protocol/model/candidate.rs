@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use leasehold::clock::Moment;
 use leasehold::election::deadline::Deadline;
-use leasehold::election::{Election, Event, Operation, Request, Response, Step};
-use leasehold::{LeaderElectionRecord, LockError, LockErrorKind, MicroTime, StopReason, WatchEvent};
+use leasehold::election::{Change, Election, Event, Operation, Request, Response, Step};
+use leasehold::{LeaderElectionRecord, MicroTime, StopReason, StoreError, StoreErrorKind};
 
 use crate::clock::Clock;
 use crate::coverage::{Coverage, Witnesses};
@@ -224,21 +224,21 @@ impl Candidate {
             }
             Input::Failed(failure) => {
                 let kind = match (failure, self.call) {
-                    (Failure::NoAnswer, _) => LockErrorKind::Timeout,
-                    (Failure::Conflict, Some(Call::Create(_))) => LockErrorKind::AlreadyExists,
-                    (Failure::Conflict, _) => LockErrorKind::Conflict,
+                    (Failure::NoAnswer, _) => StoreErrorKind::Timeout,
+                    (Failure::Conflict, Some(Call::Create(_))) => StoreErrorKind::AlreadyExists,
+                    (Failure::Conflict, _) => StoreErrorKind::Conflict,
                 };
-                self.answer(now, Response::Failed(LockError::new(kind, "made up")));
+                self.answer(now, Response::Failed(StoreError::new(kind, "made up")));
             }
             Input::Heard { standing, received } => {
                 let observed = Records::observed(standing, self.inward(records.get(standing.record)));
                 self.shown = self.shown.max(observed.version);
-                self.election.on_watch_event(now, self.clock.local(received), WatchEvent::Changed(observed));
+                self.election.on_change(now, self.clock.local(received), Change::Written(observed));
             }
             Input::HeardDeleted { version, received } => {
                 let version = u64::from(version);
                 self.shown = self.shown.max(version);
-                self.election.on_watch_event(now, self.clock.local(received), WatchEvent::Deleted { version });
+                self.election.on_change(now, self.clock.local(received), Change::Deleted { version });
             }
             Input::WatchOpened { from_scratch } => self.election.watch_opened(now, from_scratch),
             Input::WatchLost => self.election.watch_lost(now),

@@ -1,7 +1,7 @@
 //! What the elector's thread does with an election: carries out its steps, obeys, and hears what it tells.
 
 use leasehold::election::{Event, Operation, Request, Response, Step};
-use leasehold::{LockError, LockErrorKind};
+use leasehold::{StoreError, StoreErrorKind};
 
 use crate::clock::{MILLI, Nanos, SECOND};
 use crate::network::Fate;
@@ -99,7 +99,7 @@ impl World {
         trace!(self, "the store answers {} of {to:?} with {}", sent.id, trace::result(&result));
         for delay in answers {
             let answer = match (&call, &result) {
-                (_, Err(kind)) => Response::Failed(LockError::new(*kind, "refused")),
+                (_, Err(kind)) => Response::Failed(StoreError::new(*kind, "refused")),
                 (Call::Get(look), Ok(observed)) => Response::Read(*look, observed.clone()),
                 (_, Ok(Some(observed))) => Response::Written(observed.clone()),
                 (_, Ok(None)) => continue,
@@ -153,11 +153,11 @@ impl World {
         self.drive(index)
     }
 
-    pub fn give_up(&mut self, index: usize, id: u64, kind: LockErrorKind) -> Result<(), Violation> {
+    pub fn give_up(&mut self, index: usize, id: u64, kind: StoreErrorKind) -> Result<(), Violation> {
         self.answer(
             index,
             Sent { id, knowing: 0, absent: false, at: 0 },
-            Response::Failed(LockError::new(kind, "no answer")),
+            Response::Failed(StoreError::new(kind, "no answer")),
         )
     }
 
@@ -188,13 +188,13 @@ impl World {
                 Command::Close => node.election.close(),
                 Command::WatchOpened { from_scratch } => node.election.watch_opened(now, from_scratch),
                 Command::WatchLost => node.election.watch_lost(now),
-                Command::Heard { received_at, event, former_since } => {
+                Command::Heard { received_at, change, former_since } => {
                     node.heard_in_second();
                     // Of a restore that it has not found out about it cannot know.
                     let knows_since = node.doubts_since;
                     node.hears_of_former = former_since.is_some_and(|since| knows_since.is_some_and(|at| at >= since));
-                    shown = node.note_event(&event);
-                    node.election.on_watch_event(now, received_at, event);
+                    shown = node.note_event(&change);
+                    node.election.on_change(now, received_at, change);
                 }
             }
             self.listen(index, was_valid)?;

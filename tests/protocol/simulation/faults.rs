@@ -1,6 +1,6 @@
 //! What goes wrong, and how that ends.
 
-use leasehold::LockErrorKind;
+use leasehold::StoreErrorKind;
 
 use crate::clock::{MILLI, Nanos, SECOND};
 use crate::network::Cut;
@@ -69,7 +69,7 @@ impl World {
                     trace!(self, "{} is cut off: {cut:?}", self.nodes[other].identity);
                     self.nodes[other].cut = Some((cut, until));
                     if cut == Cut::Refused {
-                        self.end_watch(other, Some(LockErrorKind::Unavailable));
+                        self.end_watch(other, Some(StoreErrorKind::Unavailable));
                     }
                 }
             }
@@ -126,7 +126,7 @@ impl World {
         trace!(self, "the store goes back to {}", self.store.version());
         self.count.fault("restored stores");
         for index in 0..self.nodes.len() {
-            self.end_watch(index, Some(LockErrorKind::Unavailable));
+            self.end_watch(index, Some(StoreErrorKind::Unavailable));
         }
     }
 

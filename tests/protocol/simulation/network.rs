@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{LockError, LockErrorKind};
+use leasehold::{StoreError, StoreErrorKind};
 
 use crate::clock::{MILLI, Nanos, SECOND};
 use crate::plan::Odds;
@@ -13,7 +13,7 @@ pub struct Fate {
     pub arrivals: Vec<Nanos>,
     pub answers: Vec<Nanos>,
     /// What is answered instead, and when.
-    pub error: Option<(LockError, Nanos)>,
+    pub error: Option<(StoreError, Nanos)>,
     pub faults: Vec<&'static str>,
 }
 
@@ -60,7 +60,7 @@ impl Fate {
         }
         if cut == Some(Cut::Refused) {
             fate.arrivals.clear();
-            fate.error = Some((LockError::new(LockErrorKind::Unavailable, "refused"), 0));
+            fate.error = Some((StoreError::new(StoreErrorKind::Unavailable, "refused"), 0));
         } else if error {
             fate.answers.clear();
             fate.error = Some((Self::any_error(random), random.u64(..60 * MILLI)));
@@ -82,8 +82,8 @@ impl Fate {
         fate
     }
 
-    fn any_error(random: &mut fastrand::Rng) -> LockError {
-        use LockErrorKind::*;
+    fn any_error(random: &mut fastrand::Rng) -> StoreError {
+        use StoreErrorKind::*;
         let kinds = [
             Unavailable,
             ConnectionClosed,
@@ -97,6 +97,6 @@ impl Fate {
         ];
         let kind = kinds[random.usize(..kinds.len())];
         let retry_after = (random.u8(..4) == 0).then(|| Duration::from_nanos(random.u64(..5 * SECOND)));
-        LockError::new(kind, "made up").with_retry_after(retry_after)
+        StoreError::new(kind, "made up").with_retry_after(retry_after)
     }
 }

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use leasehold::clock::Moment;
-use leasehold::election::Election;
 use leasehold::election::deadline::Deadline;
-use leasehold::{LeaderElectionRecord, Settings, StopReason, WatchEvent};
+use leasehold::election::{Change, Election};
+use leasehold::{LeaderElectionRecord, Settings, StopReason};
 
 use crate::clock::{Nanos, NodeClock};
 use crate::network::Cut;
@@ -64,7 +64,7 @@ pub enum Command {
     StepDown,
     GuardGone { at: Moment },
     Close,
-    Heard { received_at: Moment, event: WatchEvent, former_since: Option<Nanos> },
+    Heard { received_at: Moment, change: Change, former_since: Option<Nanos> },
     WatchOpened { from_scratch: bool },
     WatchLost,
 }
@@ -191,11 +191,10 @@ impl Node {
     }
 
     /// What an event shows, if that is news.
-    pub fn note_event(&mut self, event: &WatchEvent) -> Option<(u64, Option<String>)> {
+    pub fn note_event(&mut self, event: &Change) -> Option<(u64, Option<String>)> {
         let (version, record) = match event {
-            WatchEvent::Changed(observed) => (observed.version, Some(&observed.record)),
-            WatchEvent::Deleted { version } => (*version, None),
-            _ => return None,
+            Change::Written(observed) => (observed.version, Some(&observed.record)),
+            Change::Deleted { version } => (*version, None),
         };
         if self.doubts_since.is_some() || record.is_some_and(|record| self.is_gone(record)) {
             if version > self.known.0 {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use leasehold::election::ReadContext;
-use leasehold::{LeaderElectionRecord, LockErrorKind, Observed, Opaque, WatchEvent};
+use leasehold::election::{self, ReadContext};
+use leasehold::{LeaderElectionRecord, Observed, Opaque, StoreErrorKind};
 
 use crate::clock::Nanos;
 use crate::plan::Violation;
@@ -80,16 +80,16 @@ impl Store {
         Self { uid_blind, ..Self::default() }
     }
 
-    pub fn apply(&mut self, call: &Call) -> Result<Result<Option<Observed>, LockErrorKind>, Violation> {
+    pub fn apply(&mut self, call: &Call) -> Result<Result<Option<Observed>, StoreErrorKind>, Violation> {
         Ok(match call {
             Call::Get(_) => Ok(self.object.clone()),
-            Call::Create(_) if self.object.is_some() => Err(LockErrorKind::AlreadyExists),
+            Call::Create(_) if self.object.is_some() => Err(StoreErrorKind::AlreadyExists),
             Call::Create(record) => Ok(Some(self.create(record.clone()))),
             Call::Update(base, record) => match &self.object {
                 None if self.uid_blind => Ok(Some(self.create(record.clone()))),
-                None => Err(LockErrorKind::Conflict),
-                Some(standing) if standing.version != base.version => Err(LockErrorKind::Conflict),
-                Some(standing) if standing.record.uid != base.record.uid => Err(LockErrorKind::Conflict),
+                None => Err(StoreErrorKind::Conflict),
+                Some(standing) if standing.version != base.version => Err(StoreErrorKind::Conflict),
+                Some(standing) if standing.record.uid != base.record.uid => Err(StoreErrorKind::Conflict),
                 Some(_) => {
                     must_move(&base.record, record)?;
                     Ok(Some(self.put(record.clone())))
@@ -267,10 +267,10 @@ fn object_after(changes: &[Change], count: usize) -> Option<&Observed> {
 }
 
 impl Change {
-    pub fn event(&self) -> WatchEvent {
+    pub fn event(&self) -> election::Change {
         match &self.object {
-            Some(observed) => WatchEvent::Changed(observed.clone()),
-            None => WatchEvent::Deleted { version: self.version },
+            Some(observed) => election::Change::Written(observed.clone()),
+            None => election::Change::Deleted { version: self.version },
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold::{LockErrorKind, WatchEvent};
+use leasehold::StoreErrorKind;
+use leasehold::election::Change;
 
 use crate::clock::{MILLI, Nanos, SECOND};
 use crate::network::Cut;
@@ -21,9 +22,13 @@ const REFUSED: Duration = Duration::from_secs(300);
 /// What happens to a watch, as its thread sees it.
 pub enum Turn {
     Begin,
-    Opened { from_scratch: bool },
-    Tell(WatchEvent),
-    Ended(Option<LockErrorKind>),
+    Opened {
+        from_scratch: bool,
+    },
+    Tell(Change),
+    /// Nothing is to come up to this version.
+    Bookmark(u64),
+    Ended(Option<StoreErrorKind>),
 }
 
 /// The thread that keeps a watch open, one stream after the other.
@@ -85,8 +90,8 @@ impl Watcher {
     }
 
     /// How long until the next stream; the counterpart of the runtime's `Watching`.
-    fn pause(&mut self, ended: Option<LockErrorKind>, lasted: Duration, retry: Duration) -> Duration {
-        let given_up = ended == Some(LockErrorKind::Interrupted);
+    fn pause(&mut self, ended: Option<StoreErrorKind>, lasted: Duration, retry: Duration) -> Duration {
+        let given_up = ended == Some(StoreErrorKind::Interrupted);
         if self.told && lasted > if given_up { LONGEST_PAUSE } else { retry } {
             self.failures = 0;
         }
@@ -95,8 +100,8 @@ impl Watcher {
                 self.failures = 0;
                 Duration::ZERO
             }
-            Some(LockErrorKind::Expired | LockErrorKind::Interrupted) => {
-                if ended == Some(LockErrorKind::Expired) {
+            Some(StoreErrorKind::Expired | StoreErrorKind::Interrupted) => {
+                if ended == Some(StoreErrorKind::Expired) {
                     self.after = None;
                 }
                 if self.failures > 0 {
@@ -105,7 +110,7 @@ impl Watcher {
                 self.failures = 1;
                 Duration::ZERO
             }
-            Some(LockErrorKind::Forbidden) => REFUSED,
+            Some(StoreErrorKind::Forbidden) => REFUSED,
             _ => self.back_off(retry),
         }
     }
@@ -142,21 +147,24 @@ impl World {
                 }
                 self.tell(index, Command::WatchOpened { from_scratch })
             }
-            Turn::Tell(event) => {
-                let version = match &event {
-                    WatchEvent::Changed(observed) => observed.version,
-                    WatchEvent::Deleted { version } | WatchEvent::Bookmark { version } => *version,
-                    _ => 0,
+            Turn::Bookmark(version) => {
+                watcher.after = watcher.after.max(Some(version));
+                watcher.told = true;
+                Ok(())
+            }
+            Turn::Tell(change) => {
+                let version = match &change {
+                    Change::Written(observed) => observed.version,
+                    Change::Deleted { version } => *version,
                 };
                 watcher.after = watcher.after.max(Some(version));
                 watcher.told = true;
                 self.count.events += 1;
                 let received_at = node.clock.local(truth);
                 // What others did does not wait for long behind a request.
-                let is_of_others = match &event {
-                    WatchEvent::Changed(observed) => observed.record.holder() != Some(&node.identity),
-                    WatchEvent::Deleted { .. } => true,
-                    _ => false,
+                let is_of_others = match &change {
+                    Change::Written(observed) => observed.record.holder() != Some(&node.identity),
+                    Change::Deleted { .. } => true,
                 };
                 if let Some(id) = node.in_flight.filter(|_| is_of_others) {
                     let to = (index, node.incarnation);
@@ -167,8 +175,8 @@ impl World {
                 let former_since = match watcher {
                     Some(Watcher { state: State::Streaming(stream), .. }) if stream.of_former => {
                         let since = self.servers[stream.server].former.as_ref().map(|former| former.since);
-                        stream.agrees |= match &event {
-                            WatchEvent::Changed(observed) if restored.as_ref() != Some(&observed.record) => {
+                        stream.agrees |= match &change {
+                            Change::Written(observed) if restored.as_ref() != Some(&observed.record) => {
                                 since.is_some_and(|since| self.store.has_had(observed, since))
                             }
                             _ => false,
@@ -177,7 +185,7 @@ impl World {
                     }
                     _ => None,
                 };
-                self.tell(index, Command::Heard { received_at, event, former_since })
+                self.tell(index, Command::Heard { received_at, change, former_since })
             }
             Turn::Ended(kind) => {
                 watcher.serial += 1;
@@ -226,11 +234,11 @@ impl World {
             (None, None) => Some(seen),
         };
         let failure = match (cut, begins) {
-            (Some(Cut::Refused), _) => Some((0, LockErrorKind::Unavailable)),
-            (Some(_), _) => Some((OPENING, LockErrorKind::Timeout)),
-            _ if !watcher.right => Some((delay, LockErrorKind::Forbidden)),
-            _ if refused => Some((delay, LockErrorKind::Unavailable)),
-            (_, None) => Some((delay, LockErrorKind::Expired)),
+            (Some(Cut::Refused), _) => Some((0, StoreErrorKind::Unavailable)),
+            (Some(_), _) => Some((OPENING, StoreErrorKind::Timeout)),
+            _ if !watcher.right => Some((delay, StoreErrorKind::Forbidden)),
+            _ if refused => Some((delay, StoreErrorKind::Unavailable)),
+            (_, None) => Some((delay, StoreErrorKind::Expired)),
             _ => None,
         };
         if let Some((delay, kind)) = failure {
@@ -263,7 +271,7 @@ impl World {
         };
         if from_scratch && let Some(standing) = standing {
             // What is there, as an event of its own.
-            let event = WatchEvent::Changed(standing.clone());
+            let event = Change::Written(standing.clone());
             self.stream(index, truth, Turn::Tell(event));
         }
         match &self.servers[of].former {
@@ -292,7 +300,7 @@ impl World {
         watcher.serial += 1;
         let turn = match watcher.state {
             State::Pausing => Turn::Begin,
-            _ => Turn::Ended(Some(LockErrorKind::Interrupted)),
+            _ => Turn::Ended(Some(StoreErrorKind::Interrupted)),
         };
         watcher.state = State::Asking;
         self.queue.push(self.truth + after, Some(to), What::Watch(watcher.serial, turn));
@@ -363,15 +371,15 @@ impl World {
                 return self.count.fault("watches late");
             }
             4 | 5 => ("watches ended", None),
-            6 => ("watches broken", Some(LockErrorKind::Unavailable)),
-            _ => ("watches expired", Some(LockErrorKind::Expired)),
+            6 => ("watches broken", Some(StoreErrorKind::Unavailable)),
+            _ => ("watches expired", Some(StoreErrorKind::Expired)),
         };
         self.count.fault(kind);
         self.end_watch(index, end);
     }
 
     /// The server ends the stream.
-    pub fn end_watch(&mut self, index: usize, kind: Option<LockErrorKind>) {
+    pub fn end_watch(&mut self, index: usize, kind: Option<StoreErrorKind>) {
         self.stream(index, self.truth, Turn::Ended(kind));
         if let Some(Watcher { state: State::Streaming(stream), .. }) = &mut self.nodes[index].watcher {
             // Nothing comes after the end.
@@ -388,7 +396,7 @@ impl World {
                 _ => true,
             };
             if !behind {
-                self.stream(index, self.truth, Turn::Tell(WatchEvent::Bookmark { version }));
+                self.stream(index, self.truth, Turn::Bookmark(version));
             }
         }
     }

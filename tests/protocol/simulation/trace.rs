@@ -1,7 +1,7 @@
 //! One line for each thing that happens, when a single seed is replayed.
 
 use leasehold::election::Response;
-use leasehold::{LockErrorKind, Observed};
+use leasehold::{Observed, StoreErrorKind};
 
 use crate::store::Call;
 
@@ -28,7 +28,7 @@ pub fn observed(observed: &Observed) -> String {
     format!("{} {:?} {:?} {:?}", observed.version, record.holder(), record.renew_time, record.uid)
 }
 
-pub fn result(result: &Result<Option<Observed>, LockErrorKind>) -> String {
+pub fn result(result: &Result<Option<Observed>, StoreErrorKind>) -> String {
     match result {
         Ok(Some(standing)) => observed(standing),
         Ok(None) => "nothing".into(),

@@ -1,6 +1,6 @@
 //! Everything that happens, one event at a time.
 
-use leasehold::LockErrorKind;
+use leasehold::StoreErrorKind;
 
 use crate::checks::Checks;
 use crate::clock::{Nanos, SECOND};
@@ -128,8 +128,8 @@ impl World {
             What::Wake(_) => self.drive(index)?,
             What::Arrives(sent, call, answers) => self.arrives(to, sent, call, answers)?,
             What::Answer(sent, answer) => self.answer(index, sent, answer)?,
-            What::TimesOut(id) => self.give_up(index, id, LockErrorKind::Timeout)?,
-            What::Interrupt(id) => self.give_up(index, id, LockErrorKind::Interrupted)?,
+            What::TimesOut(id) => self.give_up(index, id, StoreErrorKind::Timeout)?,
+            What::Interrupt(id) => self.give_up(index, id, StoreErrorKind::Interrupted)?,
             What::Watch(serial, turn) => self.watch(index, serial, turn)?,
             What::StepDown(serial) => self.step_down(index, serial)?,
             What::User => self.user(index)?,

@@ -10,7 +10,7 @@
 pub mod channel;
 mod clock;
 pub mod explore;
-pub mod store;
+pub mod faulty;
 mod sync;
 pub mod time;
 pub mod watching;
@@ -29,19 +29,19 @@ mod leasehold {
     pub(crate) mod handle;
     pub(crate) mod health;
     pub(crate) mod kube;
-    pub(crate) mod lock;
     pub(crate) mod log_fields;
     pub(crate) mod net;
     pub(crate) mod record;
     pub(crate) mod runtime;
     pub(crate) mod stop_reason;
+    pub(crate) mod store;
     pub(crate) mod term;
     pub(crate) mod transition;
 }
 
 pub(crate) use leasehold::{
-    builder, campaign, cancel, config, election, elector, error, guard, handle, health, kube, lock, log_fields, net,
-    record, runtime, stop_reason, term, transition,
+    builder, campaign, cancel, config, election, elector, error, guard, handle, health, kube, log_fields, net, record,
+    runtime, stop_reason, store, term, transition,
 };
 
 pub use builder::LeaderElectorBuilder;
@@ -52,9 +52,10 @@ pub use elector::LeaderElector;
 pub use error::Error;
 pub use guard::{LeaderGuard, Scope};
 pub use health::{HealthCheck, Unhealthy};
-pub use lock::lease::LeaseLock;
-pub use lock::{Call, Lock, LockError, LockErrorKind, WatchEvent};
 pub use record::{LeaderElectionRecord, MicroTime, Observed, Opaque};
 pub use stop_reason::StopReason;
+pub use store::kubernetes::lease::LeaseStore;
+pub use store::memory::MemoryStore;
+pub use store::{Call, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 pub use term::{Leadership, LeadershipLost};
 pub use transition::Transition;

@@ -7,7 +7,8 @@ use crate::channel::{self, Receiver};
 use crate::election::InterruptAfter;
 use crate::handle::{Command, InFlight, InterruptDelays};
 use crate::runtime::watcher::Watcher;
-use crate::{LeaderElector, Lock};
+use crate::store::entry::Entry;
+use crate::{LeaderElector, Store};
 
 /// A watcher, and what it tells.
 pub struct Watched {
@@ -16,13 +17,14 @@ pub struct Watched {
 }
 
 impl Watched {
-    pub fn spawn(lock: Arc<dyn Lock>) -> Self {
+    pub fn spawn(store: Arc<dyn Store>) -> Self {
         let (tell, told) = channel::unbounded();
         let settings = LeaderElector::builder("jobs").settings().expect("the defaults are good");
         let after = InterruptAfter { release: Duration::from_millis(50), news: Duration::from_millis(250) };
         let timeout = Arc::new(InterruptDelays::new(after));
-        let watcher = Watcher::spawn(lock, tell, &settings, timeout, Arc::new(InFlight::default()))
-            .expect("threads cost nothing here");
+        let watcher =
+            Watcher::spawn(Entry::new(store, "jobs"), tell, &settings, timeout, Arc::new(InFlight::default()))
+                .expect("threads cost nothing here");
         Self { watcher, told }
     }
 

@@ -1,61 +1,61 @@
-//! What a Lease lock asks and says, and the connections under it.
+//! What a store of Leases asks and says, and the connections under it.
 
 use super::*;
 
 pub const MUTANTS: &[Mutant] = &[
-    // ---- what a Lease lock asks and says ----
+    // ---- what a store of Leases asks and says ----
     Mutant {
         name: "a watch does not ask for bookmarks",
         why: "a lease that nobody holds is silent, and its watch opened anew all the time",
-        edits: &[Edit { file: LEASE, old: "            (\"allowWatchBookmarks\", \"true\"),\n", new: "" }],
-        caught_by: Test("behaviour", "lease_lock::a_watch_asks_for_this_lease_where_it_goes_on_and_for_bookmarks"),
+        edits: &[Edit { file: OBJECT, old: "(\"allowWatchBookmarks\", \"true\"), ", new: "" }],
+        caught_by: Test("behaviour", "lease_store::a_watch_asks_for_this_lease_where_it_goes_on_and_for_bookmarks"),
     },
     Mutant {
         name: "a watch does not say where it goes on",
         why: "each begins with what is there, and what was deleted in between is missed",
         edits: &[Edit {
-            file: LEASE,
-            old: "        query.extend(after.as_deref().map(|version| (\"resourceVersion\", version)));\n",
-            new: "        query.extend(after.as_deref().map(|version| (\"resourceVersion\", version)).filter(|_| false));\n",
+            file: OBJECT,
+            old: "        query.extend(from.as_deref().map(|version| (\"resourceVersion\", version)));\n",
+            new: "        query.extend(from.as_deref().map(|version| (\"resourceVersion\", version)).filter(|_| false));\n",
         }],
-        caught_by: Test("behaviour", "lease_lock::a_watch_asks_for_this_lease_where_it_goes_on_and_for_bookmarks"),
+        caught_by: Test("behaviour", "lease_store::a_watch_asks_for_this_lease_where_it_goes_on_and_for_bookmarks"),
     },
     Mutant {
         name: "a refusal with 410 is none of an expired version",
         why: "the same version is asked for again, for ever",
-        edits: &[Edit { file: LEASE, old: "                (410, _) => (LockErrorKind::Expired, None),\n", new: "" }],
-        caught_by: Test("behaviour", "lease_lock::a_watch_that_is_refused_as_gone_has_expired"),
+        edits: &[Edit { file: OBJECT, old: "                (410, _) => (StoreErrorKind::Expired, None),\n", new: "" }],
+        caught_by: Test("behaviour", "lease_store::a_watch_that_is_refused_as_gone_has_expired"),
     },
     Mutant {
         name: "an error event with 410 is none of an expired version",
         why: "the same version is asked for again, for ever",
         edits: &[Edit {
-            file: LEASE,
-            old: "let kind = if status.code == 410 { LockErrorKind::Expired } else { LockErrorKind::Unavailable };",
-            new: "let kind = LockErrorKind::Unavailable;",
+            file: OBJECT,
+            old: "let kind = if status.code == 410 { StoreErrorKind::Expired } else { StoreErrorKind::Unavailable };",
+            new: "let kind = StoreErrorKind::Unavailable;",
         }],
-        caught_by: Test("behaviour", "lease_lock::a_watch_that_is_ended_as_gone_has_expired"),
+        caught_by: Test("behaviour", "lease_store::a_watch_that_is_ended_as_gone_has_expired"),
     },
     Mutant {
         name: "an error event does not pass on its Retry-After",
         why: "a server that is overloaded is asked again before its time",
         edits: &[Edit {
-            file: LEASE,
-            old: "LockError::new(kind, message).with_retry_after(status.retry_after)",
-            new: "LockError::new(kind, message)",
+            file: OBJECT,
+            old: "StoreError::new(kind, message).with_retry_after(status.retry_after)",
+            new: "StoreError::new(kind, message)",
         }],
         caught_by: Test(
             "behaviour",
-            "lease_lock::a_watch_that_ends_passes_on_for_how_long_the_server_asks_to_be_left_alone",
+            "lease_store::a_watch_that_ends_passes_on_for_how_long_the_server_asks_to_be_left_alone",
         ),
     },
     Mutant {
         name: "a closed connection is any failure",
         why: "each costs a retry period of the term, or of a hand-over",
         edits: &[Edit {
-            file: LEASE,
-            old: "ErrorKind::ConnectionClosed => (LockErrorKind::ConnectionClosed, None),",
-            new: "ErrorKind::ConnectionClosed => (LockErrorKind::Unavailable, None),",
+            file: OBJECT,
+            old: "ErrorKind::ConnectionClosed => (StoreErrorKind::ConnectionClosed, None),",
+            new: "ErrorKind::ConnectionClosed => (StoreErrorKind::Unavailable, None),",
         }],
         caught_by: Test("behaviour", "elector::connections::a_release_is_sent_again_at_once"),
     },
@@ -115,5 +115,26 @@ pub const MUTANTS: &[Mutant] = &[
             new: "        {\n            self.shared.put_back",
         }],
         caught_by: Unit("kube::tests::http::to_cancel_ends_the_one_request_and_nothing_else"),
+    },
+    // ---- a store in memory ----
+    Mutant {
+        name: "a deletion in memory is no write",
+        why: "a watch that goes on does not tell of it, and what is made anew has a version that was there before",
+        edits: &[Edit {
+            file: MEMORY,
+            old: "            state.version += 1;\n            state.note(key, None);",
+            new: "            state.note(key, None);",
+        }],
+        caught_by: Test("behaviour", "stores::memory::versions_grow_over_deletion"),
+    },
+    Mutant {
+        name: "an update in memory compares nothing",
+        why: "two lead",
+        edits: &[Edit {
+            file: MEMORY,
+            old: "current.is_some_and(|it| it.version == base.version && it.record == base.record)",
+            new: "current.is_some()",
+        }],
+        caught_by: Test("behaviour", "stores::memory::what_has_moved_is_not_updated"),
     },
 ];

@@ -98,7 +98,7 @@ pub const MUTANTS: &[Mutant] = &[
         why: "it is refused for ever, and the lease is polled",
         edits: &[Edit {
             file: WATCHER,
-            old: "                self.after = None;\n                log_with!",
+            old: "                self.from = None;\n                log_with!",
             new: "                log_with!",
         }],
         caught_by: Test(
@@ -147,8 +147,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "behind a proxy that passes nothing on watches are opened without a pause",
         edits: &[Edit {
             file: WATCHER,
-            old: "                // else never be spared, nor a server that asked to be left alone.\n                Ok(()) => self.after = None,",
-            new: "                // else never be spared, nor a server that asked to be left alone.\n                Ok(()) => {\n                    self.after = None;\n                    return Rested::ForLongEnough;\n                }",
+            old: "                // else never be spared, nor a server that asked to be left alone.\n                Ok(()) => self.from = None,",
+            new: "                // else never be spared, nor a server that asked to be left alone.\n                Ok(()) => {\n                    self.from = None;\n                    return Rested::ForLongEnough;\n                }",
         }],
         caught_by: Test(
             "behaviour",
@@ -181,7 +181,11 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "each watch begins with what is there",
         why: "every end of a watch costs a read of everybody",
-        edits: &[Edit { file: WATCHER, old: "            *after = (*after).max(Some(version));\n", new: "" }],
+        edits: &[Edit {
+            file: WATCHER,
+            old: "                    *from = Some(cursor);\n",
+            new: "                    let _ = (cursor, &from);\n",
+        }],
         caught_by: Test(
             "behaviour",
             "elector::watches::a_watch_goes_on_where_the_last_one_ended_and_begins_anew_after_an_expiry",

@@ -42,7 +42,7 @@ pub const MUTANTS: &[Mutant] = &[
             old: "Err(_) => transitions = channel::never(),",
             new: "Err(_) => transitions = transitions.clone(),",
         }],
-        caught_by: Test("behaviour", "elector::panics::callbacks_outlive_a_lock_that_panics_without_spinning"),
+        caught_by: Test("behaviour", "elector::panics::callbacks_outlive_a_store_that_panics_without_spinning"),
     },
     // ---- guards ----
     Mutant {

@@ -146,7 +146,7 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "an answer of any length is a lease",
         why: "a lease is small, and is held for as long as a program runs",
-        edits: &[Edit { file: LEASE, old: "match text.len() > LARGEST {", new: "match text.len() > 2 * LARGEST {" }],
+        edits: &[Edit { file: OBJECT, old: "match text.len() > LARGEST {", new: "match text.len() > 2 * LARGEST {" }],
         caught_by: Test("answers", "what_is_longer_than_a_lease_is_refused"),
     },
     Mutant {

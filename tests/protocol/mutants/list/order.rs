@@ -70,16 +70,6 @@ pub const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
-        name: "a bookmark is taken for a version of the lease",
-        why: "changes below it would be no news",
-        edits: &[Edit {
-            file: WATCHING,
-            old: "WatchEvent::Opened | WatchEvent::Bookmark { .. } => return,",
-            new: "WatchEvent::Bookmark { version } => return self.newest = self.newest.max(*version),\n            WatchEvent::Opened => return,",
-        }],
-        caught_by: Simulation("the_promise_holds"),
-    },
-    Mutant {
         name: "an event counts from when it was worked off",
         why: "a lease that has run out is taken later than it could be",
         edits: &[Edit {

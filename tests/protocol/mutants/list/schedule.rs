@@ -169,8 +169,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "each costs a retry period of the term, or of a hand-over",
         edits: &[Edit {
             file: ELECTION,
-            old: "error.kind() == LockErrorKind::ConnectionClosed && !self.schedule.repeated =>",
-            new: "error.kind() == LockErrorKind::ConnectionClosed && self.schedule.repeated =>",
+            old: "error.kind() == StoreErrorKind::ConnectionClosed && !self.schedule.repeated =>",
+            new: "error.kind() == StoreErrorKind::ConnectionClosed && self.schedule.repeated =>",
         }],
         caught_by: Unit("election::tests::pace::what_a_closed_connection_brought_down_is_sent_again_at_once_and_once"),
     },
@@ -179,8 +179,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "whatever closes every connection is asked in a tight loop",
         edits: &[Edit {
             file: ELECTION,
-            old: "error.kind() == LockErrorKind::ConnectionClosed && !self.schedule.repeated =>",
-            new: "error.kind() == LockErrorKind::ConnectionClosed =>",
+            old: "error.kind() == StoreErrorKind::ConnectionClosed && !self.schedule.repeated =>",
+            new: "error.kind() == StoreErrorKind::ConnectionClosed =>",
         }],
         caught_by: Unit("election::tests::pace::what_a_closed_connection_brought_down_is_sent_again_at_once_and_once"),
     },

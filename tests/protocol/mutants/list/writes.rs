@@ -18,24 +18,24 @@ pub const MUTANTS: &[Mutant] = &[
         name: "no uid on the PUT",
         why: "it re-creates a deleted lease",
         edits: &[Edit {
-            file: LEASE,
+            file: OBJECT,
             old: "object[\"metadata\"][\"uid\"] = json!(base.record.uid);",
             new: "object[\"metadata\"][\"uid\"] = json!(null);",
         }],
         caught_by: Test(
             "behaviour",
-            "lease_lock::an_update_of_a_deleted_lease_is_a_conflict_and_does_not_make_it_anew",
+            "lease_store::an_update_of_a_deleted_lease_is_a_conflict_and_does_not_make_it_anew",
         ),
     },
     Mutant {
         name: "no version on the PUT",
         why: "it compares nothing",
         edits: &[Edit {
-            file: LEASE,
+            file: OBJECT,
             old: "object[\"metadata\"][\"resourceVersion\"] = json!(base.version.to_string());",
             new: "object[\"metadata\"][\"resourceVersion\"] = json!(null);",
         }],
-        caught_by: Test("behaviour", "lease_lock::an_update_of_what_has_moved_is_a_conflict_and_leaves_it"),
+        caught_by: Test("behaviour", "lease_store::an_update_of_what_has_moved_is_a_conflict_and_leaves_it"),
     },
     Mutant {
         name: "renewTime stands still with the wall clock",

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold_shuttle::channel::TryRecvError;
 use leasehold_shuttle::explore::{explore, wait_for_all_threads};
-use leasehold_shuttle::store::{Faults, Store};
+use leasehold_shuttle::faulty::{Faults, FaultyStore};
 use leasehold_shuttle::{Error, Transition, time};
 use shuttle::thread;
 
@@ -13,7 +13,7 @@ use crate::{check_that_nothing_stale_ended, elector, end, lead, one_in};
 #[test]
 fn an_elector_is_dropped_while_its_campaign_waits() {
     explore("an elector is dropped while its campaign waits", 4000, || {
-        let store = Store::new(Faults::Fair);
+        let store = FaultyStore::new(Faults::Fair);
         let elector = elector(&store);
         let campaign = elector.campaign().expect("nobody else asks");
         let waiter = thread::spawn(move || {
@@ -38,7 +38,7 @@ fn an_elector_is_dropped_while_its_campaign_waits() {
 fn a_guard_outlives_its_elector() {
     explore("a guard outlives its elector", 4000, || {
         time::eager_for(Duration::ZERO);
-        let store = Store::new(Faults::Fair);
+        let store = FaultyStore::new(Faults::Fair);
         let elector = elector(&store);
         let guard = lead(&elector, &store);
         let dropper = thread::spawn(move || drop(elector));
@@ -55,7 +55,7 @@ fn a_guard_outlives_its_elector() {
 #[test]
 fn a_guard_and_its_elector_go_together() {
     explore("a guard and its elector go together", 4000, || {
-        let store = Store::new(Faults::Fair);
+        let store = FaultyStore::new(Faults::Fair);
         let elector = elector(&store);
         let transitions = elector.transitions();
         let guard = lead(&elector, &store);
@@ -71,9 +71,9 @@ fn a_guard_and_its_elector_go_together() {
 
 /// However the elector's thread ends, nobody is left waiting for it, and no term outlives it.
 #[test]
-fn a_panic_in_the_lock_leaves_nobody_waiting() {
-    explore("a panic in the lock leaves nobody waiting", 4000, || {
-        let store = Store::new(Faults::Fair);
+fn a_panic_in_the_store_leaves_nobody_waiting() {
+    explore("a panic in the store leaves nobody waiting", 4000, || {
+        let store = FaultyStore::new(Faults::Fair);
         let elector = elector(&store);
         let transitions = elector.transitions();
         let last_word = thread::spawn(move || transitions.iter().count());

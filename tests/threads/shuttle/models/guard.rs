@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_shuttle::explore::explore;
-use leasehold_shuttle::store::{Faults, Store};
+use leasehold_shuttle::faulty::{Faults, FaultyStore};
 use leasehold_shuttle::time::{self, Instant};
 use leasehold_shuttle::{Leadership, StopReason};
 use shuttle::rand::{Rng, thread_rng};
@@ -26,7 +26,7 @@ fn viewer(view: Leadership) -> JoinHandle<()> {
 #[test]
 fn every_view_is_false_before_the_release_is_sent() {
     explore("every view is false before the release is sent", 4000, || {
-        let store = Store::new(Faults::Fair);
+        let store = FaultyStore::new(Faults::Fair);
         let elector = elector(&store);
         let guard = lead(&elector, &store);
         let viewers = [guard.leadership(), guard.leadership()].map(viewer);
@@ -41,7 +41,7 @@ fn every_view_is_false_before_the_release_is_sent() {
 #[test]
 fn a_step_down_ends_every_view_and_keeps_the_lease() {
     explore("a step-down ends every view and keeps the lease", 4000, || {
-        let store = Store::new(Faults::Fair);
+        let store = FaultyStore::new(Faults::Fair);
         let elector = elector(&store);
         let guard = lead(&elector, &store);
         let viewers = [guard.leadership(), guard.leadership()].map(viewer);
@@ -62,7 +62,7 @@ fn a_step_down_ends_every_view_and_keeps_the_lease() {
 #[test]
 fn the_end_of_a_term_wakes_everybody() {
     explore("the end of a term wakes everybody", 4000, || {
-        let store = Store::new(Faults::Fair);
+        let store = FaultyStore::new(Faults::Fair);
         let elector = elector(&store);
         let guard = lead(&elector, &store);
         let waiters = [guard.leadership(), guard.leadership()].map(|view| {
@@ -100,7 +100,7 @@ fn the_end_of_a_term_wakes_everybody() {
 fn a_hanging_renewal_does_not_hold_up_a_release() {
     explore("a hanging renewal does not hold up a release", 4000, || {
         time::eager_for(Duration::from_millis(60));
-        let store = Store::new(Faults::Fair);
+        let store = FaultyStore::new(Faults::Fair);
         let elector = elector(&store);
         let guard = lead(&elector, &store);
         let renewals = store.ill_fated();
@@ -122,7 +122,7 @@ fn a_hanging_renewal_does_not_hold_up_a_release() {
 #[test]
 fn a_release_is_confirmed_only_when_the_record_is_nobodys() {
     explore("a release is confirmed only when the record is nobody's", 4000, || {
-        let store = Store::new(Faults::Fair);
+        let store = FaultyStore::new(Faults::Fair);
         let elector = elector(&store);
         let guard = lead(&elector, &store);
         store.set_faults(Faults::Foul);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use leasehold_shuttle::explore::explore;
-use leasehold_shuttle::store::{Faults, Store};
+use leasehold_shuttle::faulty::{Faults, FaultyStore};
 use leasehold_shuttle::{Error, time};
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread;
@@ -17,7 +17,7 @@ use crate::{check_that_nothing_stale_ended, elector, end, one_in};
 #[test]
 fn a_withdrawn_campaign_leaves_nothing_behind() {
     explore("a withdrawn campaign leaves nothing behind", 6000, || {
-        let store = Store::new(if one_in(2) { Faults::Fair } else { Faults::Foul });
+        let store = FaultyStore::new(if one_in(2) { Faults::Fair } else { Faults::Foul });
         let elector = elector(&store);
         let campaign = elector.campaign().expect("nobody else asks");
         assert!(matches!(elector.campaign(), Err(Error::Busy)));
@@ -48,7 +48,7 @@ fn a_withdrawn_campaign_leaves_nothing_behind() {
 #[test]
 fn a_campaign_that_times_out_takes_its_guard_or_gives_it_back() {
     explore("a campaign that times out takes its guard or gives it back", 6000, || {
-        let store = Store::new(if one_in(2) { Faults::Fair } else { Faults::Foul });
+        let store = FaultyStore::new(if one_in(2) { Faults::Fair } else { Faults::Foul });
         let elector = elector(&store);
         let timeout = Duration::from_millis(thread_rng().gen_range(0..3) * 2500);
         let won = elector.block_until_leader_timeout(timeout).expect("no permanent error");
@@ -68,7 +68,7 @@ fn a_campaign_that_times_out_takes_its_guard_or_gives_it_back() {
 #[test]
 fn a_stop_meets_the_answer() {
     explore("a stop meets the answer", 6000, || {
-        let store = Store::new(Faults::Fair);
+        let store = FaultyStore::new(Faults::Fair);
         let elector = Arc::new(elector(&store));
         let stopper = {
             let elector = Arc::clone(&elector);
@@ -93,7 +93,7 @@ fn a_stop_meets_the_answer() {
 #[test]
 fn a_round_that_does_not_win_leaves_nothing_behind() {
     explore("a round that does not win leaves nothing behind", 2000, || {
-        let store = Store::new(Faults::Fair);
+        let store = FaultyStore::new(Faults::Fair);
         store.give_to_another();
         let elector = elector(&store);
         assert!(elector.try_acquire().expect("no error").is_none(), "taken over too early");
@@ -109,7 +109,7 @@ fn a_round_that_does_not_win_leaves_nothing_behind() {
 #[test]
 fn there_are_never_two_guards() {
     explore("there are never two guards", 4000, || {
-        let store = Store::new(Faults::Fair);
+        let store = FaultyStore::new(Faults::Fair);
         let elector = Arc::new(elector(&store));
         let leading = Arc::new(AtomicBool::new(false));
         let askers = [true, false].map(|in_rounds| {
@@ -153,14 +153,14 @@ fn there_are_never_two_guards() {
 fn a_campaign_that_got_an_error_acquires_nothing() {
     explore("a campaign that got an error acquires nothing", 6000, || {
         time::eager_for(Duration::ZERO);
-        let store = Store::new(Faults::Forbidden);
+        let store = FaultyStore::new(Faults::Forbidden);
         let elector = elector(&store);
         time::sleep(Duration::from_secs(11));
         // The elector looks now and then, is refused, and by now takes that for the truth.
         let refusals = store.ill_fated();
         refusals.recv().expect("a refusal");
         let refused = elector.block_until_leader();
-        assert!(matches!(refused, Err(Error::Lock(_))), "{refused:?}");
+        assert!(matches!(refused, Err(Error::Store(_))), "{refused:?}");
         store.nobody_asks(true);
         store.set_faults(Faults::Fair);
         time::sleep(Duration::from_secs(20));
@@ -177,13 +177,13 @@ fn a_campaign_that_got_an_error_acquires_nothing() {
 fn a_round_gets_its_own_answer() {
     explore("a round gets its own answer", 6000, || {
         time::eager_for(Duration::ZERO);
-        let store = Store::new(Faults::Forbidden);
+        let store = FaultyStore::new(Faults::Forbidden);
         let elector = elector(&store);
         time::sleep(Duration::from_secs(11));
         let refusals = store.ill_fated();
         refusals.recv().expect("a refusal");
         let refused = elector.try_acquire();
-        assert!(matches!(refused, Err(Error::Lock(_))), "{refused:?}");
+        assert!(matches!(refused, Err(Error::Store(_))), "{refused:?}");
         store.set_faults(Faults::Fair);
         let guard = elector.try_acquire().expect("nothing is forbidden").expect("nobody leads");
         store.attend(guard.leadership());

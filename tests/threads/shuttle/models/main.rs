@@ -9,17 +9,17 @@ mod hand_over;
 mod watching;
 
 use leasehold_shuttle::explore::wait_for_all_threads;
-use leasehold_shuttle::store::Store;
+use leasehold_shuttle::faulty::FaultyStore;
 use leasehold_shuttle::{LeaderElector, LeaderGuard, StopReason};
 use shuttle::rand::{Rng, thread_rng};
 
 /// An elector with client-go's durations.
-fn elector(store: &Store) -> LeaderElector {
+fn elector(store: &FaultyStore) -> LeaderElector {
     LeaderElector::builder("jobs").identity("me").start_on(store.clone()).expect("a good configuration")
 }
 
 /// A guard whose views the store knows of.
-fn lead(elector: &LeaderElector, store: &Store) -> LeaderGuard {
+fn lead(elector: &LeaderElector, store: &FaultyStore) -> LeaderGuard {
     let guard = elector.block_until_leader().expect("nobody else is there");
     store.attend(guard.leadership());
     guard
@@ -33,7 +33,7 @@ fn check_that_nothing_stale_ended(guard: &LeaderGuard) {
 }
 
 /// The end of a model in fair faults: all threads end, and the lease is nobody's.
-fn end(elector: LeaderElector, store: &Store) {
+fn end(elector: LeaderElector, store: &FaultyStore) {
     drop(elector);
     wait_for_all_threads();
     assert_eq!(store.holder(), None, "a term was left behind");

@@ -5,44 +5,57 @@ use std::sync::Arc;
 use leasehold_shuttle::channel;
 use leasehold_shuttle::explore::explore;
 use leasehold_shuttle::watching::Watched;
-use leasehold_shuttle::{Call, Cancel, LeaderElectionRecord, Lock, LockError, LockErrorKind, Observed, WatchEvent};
+use leasehold_shuttle::{
+    Call, Cancel, ConfigError, Cursor, LeaderElectionRecord, Observed, Store, StoreError, StoreErrorKind, WatchEvent,
+    WatchScope,
+};
 
 use crate::one_in;
 
 /// Watches that stand until they are stopped, or end by themselves.
 struct Watchable;
 
-impl Lock for Watchable {
-    fn watch(&self, _: Option<u64>, cancel: &Cancel, tell: &mut dyn FnMut(WatchEvent)) -> Result<(), LockError> {
+impl Store for Watchable {
+    fn watch(
+        &self,
+        _: WatchScope<'_>,
+        _: Option<&Cursor>,
+        cancel: &Cancel,
+        tell: &mut dyn FnMut(WatchEvent),
+    ) -> Result<(), StoreError> {
         if one_in(4) {
-            return Err(LockError::new(LockErrorKind::Unavailable, "refused"));
+            return Err(StoreError::new(StoreErrorKind::Unavailable, "refused"));
         }
         let (end, ended) = channel::bounded::<()>(0);
         let _hook = cancel.on_cancel(move || drop(end));
         tell(WatchEvent::Opened);
-        tell(WatchEvent::Bookmark { version: 7 });
+        tell(WatchEvent::Progress(Cursor::new(7_u64)));
         match one_in(4) {
             true => Ok(()),
             false => {
                 let _ = ended.recv();
-                Err(LockError::new(LockErrorKind::Interrupted, "stopped"))
+                Err(StoreError::new(StoreErrorKind::Interrupted, "stopped"))
             }
         }
     }
 
-    fn get(&self, _: &Call) -> Result<Option<Observed>, LockError> {
+    fn get(&self, _: &str, _: &Call) -> Result<Option<Observed>, StoreError> {
         unreachable!("a watcher does not read")
     }
 
-    fn create(&self, _: &LeaderElectionRecord, _: &Call) -> Result<Observed, LockError> {
+    fn create(&self, _: &str, _: &LeaderElectionRecord, _: &Call) -> Result<Observed, StoreError> {
         unreachable!("a watcher does not write")
     }
 
-    fn update(&self, _: &Observed, _: &LeaderElectionRecord, _: &Call) -> Result<Observed, LockError> {
+    fn update(&self, _: &str, _: &Observed, _: &LeaderElectionRecord, _: &Call) -> Result<Observed, StoreError> {
         unreachable!("a watcher does not write")
     }
 
-    fn describe(&self) -> String {
+    fn check_key(&self, _: &str) -> Result<(), ConfigError> {
+        Ok(())
+    }
+
+    fn describe(&self, _: &str) -> String {
         "watches".into()
     }
 }

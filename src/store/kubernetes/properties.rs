@@ -1,13 +1,15 @@
-//! What must hold of every answer with a lease in it, and of every watch.
+//! What must hold of every answer with an object in it, and of every watch: with Leases.
 
 use std::sync::OnceLock;
 use std::time::Instant;
 
+use super::super::lease::Lease;
 use super::*;
 use crate::fuzzing::target::{Target, assert_loggable};
 use crate::kube::ClientConfig;
 use crate::kube::stream::MAX_LINE;
 use crate::kube::stream::lines::{Lines, TooLong};
+use crate::record::MicroTime;
 
 pub(crate) const LEASE: Target = Target { name: "lease", base: 64 * 1024, read: read_lease, check: check_lease };
 
@@ -19,12 +21,14 @@ const LONGEST: usize = 2048;
 /// No message quotes more of a server than this.
 const LONGEST_MESSAGE: usize = 16 * 1024;
 
+const NAME: &str = "my-controller";
+
 /// Nothing is sent through it, so one is enough.
-fn lock() -> &'static LeaseLock {
-    static LOCK: OnceLock<LeaseLock> = OnceLock::new();
-    LOCK.get_or_init(|| {
+fn leases() -> &'static Objects<Lease> {
+    static LEASES: OnceLock<Objects<Lease>> = OnceLock::new();
+    LEASES.get_or_init(|| {
         let config = ClientConfig::new("http://127.0.0.1:1").expect("a URL");
-        LeaseLock::new(Client::new(config).expect("a client"), "default", "my-controller").expect("names")
+        Objects::new(Client::new(config).expect("a client"), "default").expect("a name")
     })
 }
 
@@ -33,22 +37,22 @@ fn respond(body: &[u8]) -> Response {
 }
 
 fn read_lease(input: &[u8]) {
-    let _ = lock().read(&respond(input));
+    let _ = leases().read(NAME, &respond(input));
 }
 
 fn check_lease(input: &[u8]) {
-    let lock = lock();
-    match lock.read(&respond(input)) {
-        Ok(observed) => check_observed(lock, &observed),
+    let leases = leases();
+    match leases.read(NAME, &respond(input)) {
+        Ok(observed) => check_observed(leases, &observed),
         Err(error) => {
-            assert_eq!(error.kind(), LockErrorKind::Malformed);
+            assert_eq!(error.kind(), StoreErrorKind::Malformed);
             assert_loggable(&error.to_string(), LONGEST_MESSAGE);
         }
     }
 }
 
 /// A record is written back as it was read, beside all else that the object holds.
-fn check_observed(lock: &LeaseLock, observed: &Observed) {
+fn check_observed(leases: &Objects<Lease>, observed: &Observed) {
     let Observed { record, version, rest } = observed;
     assert!(*version > 0);
     assert!(record.uid.as_ref().is_some_and(|uid| !uid.is_empty()));
@@ -63,9 +67,10 @@ fn check_observed(lock: &LeaseLock, observed: &Observed) {
         lease_transitions: Some(record.lease_transitions.unwrap_or_default().saturating_add(1)),
     };
     for record in [record, &next] {
-        let written = replacement(observed, record);
+        let written = replacement::<Lease>(observed, record);
         assert_eq!(others(&written), others(rest.get().expect("the object")));
-        let again = lock.read(&respond(written.to_string().as_bytes())).unwrap_or_else(|error| panic!("{error}"));
+        let again =
+            leases.read(NAME, &respond(written.to_string().as_bytes())).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!((&again.record, again.version), (record, *version));
     }
 }
@@ -73,7 +78,7 @@ fn check_observed(lock: &LeaseLock, observed: &Observed) {
 /// All that an update leaves alone.
 fn others(object: &Value) -> Value {
     let mut object = object.clone();
-    write_spec(&mut object, &LeaderElectionRecord::default());
+    Lease::write(&mut object, &LeaderElectionRecord::default());
     object
 }
 
@@ -126,12 +131,12 @@ fn lines_at_once(input: &[u8]) -> (Vec<Vec<u8>>, End) {
 }
 
 fn read_watch(input: &[u8]) {
-    let lock = lock();
+    let leases = leases();
     let mut lines = Lines::new(MAX_LINE);
     for chunk in input.chunks(16 * 1024) {
         lines.push(chunk);
         while let Ok(Some(line)) = lines.next() {
-            if lock.event(&line).is_err() {
+            if leases.event(WatchScope::Key(NAME), &line).is_err() {
                 return;
             }
         }
@@ -143,14 +148,20 @@ fn check_watch(input: &[u8]) {
     for chunk in [1, 7, 16 * 1024] {
         assert_eq!(lines(input, chunk), expected, "in chunks of {chunk}");
     }
-    let lock = lock();
+    let leases = leases();
     for line in expected.0 {
-        match lock.event(&line) {
-            Ok(None | Some(WatchEvent::Opened)) => {}
-            Ok(Some(WatchEvent::Changed(observed))) => check_observed(lock, &observed),
-            Ok(Some(WatchEvent::Deleted { version } | WatchEvent::Bookmark { version })) => assert!(version > 0),
+        match leases.event(WatchScope::Key(NAME), &line) {
+            Ok(Line { version, event }) => {
+                assert_ne!(version, Some(0));
+                match event {
+                    None => {}
+                    Some(WatchEvent::Changed { observed, .. }) => check_observed(leases, &observed),
+                    Some(WatchEvent::Deleted { version, .. }) => assert!(version > 0),
+                    Some(event) => panic!("no line says {event:?}"),
+                }
+            }
             Err(error) => {
-                use LockErrorKind::*;
+                use StoreErrorKind::*;
                 assert!(matches!(error.kind(), Malformed | Expired | Unavailable), "{error}");
                 assert!(error.retry_after().is_none_or(|wait| wait <= Duration::from_secs(3600)));
                 // The watch is over.

@@ -8,7 +8,7 @@ use shuttle::thread;
 
 use crate::channel::{self, Receiver, RecvTimeoutError, Sender};
 use crate::sync::Mutex;
-use crate::{Call, LeaderElectionRecord, Leadership, Lock, LockError, LockErrorKind, Observed, Opaque};
+use crate::{Call, ConfigError, LeaderElectionRecord, Leadership, Observed, Opaque, Store, StoreError, StoreErrorKind};
 
 /// How requests fare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub enum Faults {
 
 /// Clones are the same store.
 #[derive(Clone)]
-pub struct Store(Arc<Shared>);
+pub struct FaultyStore(Arc<Shared>);
 
 struct Shared {
     state: Mutex<State>,
@@ -42,7 +42,7 @@ struct State {
     ill_fated: Option<Sender<()>>,
 }
 
-impl Store {
+impl FaultyStore {
     pub fn new(faults: Faults) -> Self {
         let state =
             State { faults, observed: None, version: 0, views: Vec::new(), nobody_asks: false, ill_fated: None };
@@ -92,7 +92,7 @@ impl Store {
         self.0.state.lock().nobody_asks = is_so;
     }
 
-    fn write(&self, base: u64, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, LockError> {
+    fn write(&self, base: u64, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {
         let faults = self.0.state.lock().faults;
         let held_before = self.holder().is_some();
         match record.holder() {
@@ -101,8 +101,8 @@ impl Store {
             Some(_) => assert!(!self.0.state.lock().nobody_asks, "the lease was acquired, and nobody had asked for it"),
         }
         match faults {
-            Faults::Forbidden => return Err(LockError::new(LockErrorKind::Forbidden, "forbidden")),
-            Faults::Panicking => resume_unwind(Box::new("a lock that panics")),
+            Faults::Forbidden => return Err(StoreError::new(StoreErrorKind::Forbidden, "forbidden")),
+            Faults::Panicking => resume_unwind(Box::new("a store that panics")),
             Faults::RenewalsHang if held_before && record.holder().is_some() => {
                 self.tell_of_ill_fate();
                 // As long as it takes until there is anything to interrupt.
@@ -135,12 +135,12 @@ impl Store {
         assert!(!views.iter().any(Leadership::is_leader), "a release began while a view was true");
     }
 
-    fn apply(&self, base: u64, record: &LeaderElectionRecord) -> Result<Observed, LockError> {
+    fn apply(&self, base: u64, record: &LeaderElectionRecord) -> Result<Observed, StoreError> {
         let mut state = self.0.state.lock();
         let present = state.observed.as_ref().map_or(0, |observed| observed.version);
         if present != base {
-            let kind = if base == 0 { LockErrorKind::AlreadyExists } else { LockErrorKind::Conflict };
-            return Err(LockError::new(kind, "it moved"));
+            let kind = if base == 0 { StoreErrorKind::AlreadyExists } else { StoreErrorKind::Conflict };
+            return Err(StoreError::new(kind, "it moved"));
         }
         state.version += 1;
         let observed = Observed::new(record.clone(), state.version, Opaque::none());
@@ -148,7 +148,7 @@ impl Store {
     }
 
     /// As a request that hangs, which is cancelled if that comes meanwhile. Only a release cancels.
-    fn hang(&self, call: &Call) -> LockError {
+    fn hang(&self, call: &Call) -> StoreError {
         let (end, ended) = channel::bounded::<()>(0);
         let store = self.clone();
         let _hook = call.cancel().on_cancel(move || {
@@ -156,36 +156,46 @@ impl Store {
             drop(end);
         });
         match ended.recv_timeout(call.time_left()) {
-            Err(RecvTimeoutError::Timeout) => LockError::new(LockErrorKind::Timeout, "no answer"),
-            _ => LockError::new(LockErrorKind::Interrupted, "interrupted"),
+            Err(RecvTimeoutError::Timeout) => StoreError::new(StoreErrorKind::Timeout, "no answer"),
+            _ => StoreError::new(StoreErrorKind::Interrupted, "interrupted"),
         }
     }
 }
 
-impl Lock for Store {
-    fn get(&self, call: &Call) -> Result<Option<Observed>, LockError> {
+impl Store for FaultyStore {
+    fn get(&self, _: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
         let faults = self.0.state.lock().faults;
         match faults {
             Faults::Forbidden => {
                 self.tell_of_ill_fate();
-                return Err(LockError::new(LockErrorKind::Forbidden, "forbidden"));
+                return Err(StoreError::new(StoreErrorKind::Forbidden, "forbidden"));
             }
-            Faults::Panicking => resume_unwind(Box::new("a lock that panics")),
+            Faults::Panicking => resume_unwind(Box::new("a store that panics")),
             Faults::Foul if thread_rng().gen_bool(0.5) => return Err(self.hang(call)),
             _ => {}
         }
         Ok(self.0.state.lock().observed.clone())
     }
 
-    fn create(&self, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, LockError> {
+    fn create(&self, _: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {
         self.write(0, record, call)
     }
 
-    fn update(&self, base: &Observed, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, LockError> {
+    fn update(
+        &self,
+        _: &str,
+        base: &Observed,
+        record: &LeaderElectionRecord,
+        call: &Call,
+    ) -> Result<Observed, StoreError> {
         self.write(base.version, record, call)
     }
 
-    fn describe(&self) -> String {
+    fn check_key(&self, _: &str) -> Result<(), ConfigError> {
+        Ok(())
+    }
+
+    fn describe(&self, _: &str) -> String {
         "a store in memory".into()
     }
 }

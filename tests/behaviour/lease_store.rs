@@ -1,4 +1,4 @@
-//! `LeaseLock`'s duties, on the in-memory API server: what an update compares, what a watch asks for, and what it says
+//! `LeaseStore`'s duties, on the in-memory API server: what an update compares, what a watch asks for, and what it says
 //! of its end.
 
 use std::thread;
@@ -8,7 +8,10 @@ use crossbeam_channel::unbounded;
 
 use leasehold::kube::{Client, Kubeconfig};
 use leasehold::testing::{ApiServer, Fault, Resource, Verb};
-use leasehold::{Call, Cancel, LeaderElectionRecord, LeaseLock, Lock, LockError, LockErrorKind, Observed, WatchEvent};
+use leasehold::{
+    Call, Cancel, Cursor, LeaderElectionRecord, LeaseStore, Observed, Store, StoreError, StoreErrorKind, WatchEvent,
+    WatchScope,
+};
 use serde_json::json;
 
 const SOON: Duration = Duration::from_secs(10);
@@ -19,14 +22,14 @@ fn call() -> Call {
 const NAMESPACE: &str = "default";
 const LEASE: &str = "locked";
 
-/// A server, a lock on a lease of it, and the lease as it was created.
-fn created() -> (ApiServer, LeaseLock, Observed) {
+/// A server, a store of its leases, and the lease as it was created.
+fn created() -> (ApiServer, LeaseStore, Observed) {
     let server = ApiServer::start().expect("an in-memory server");
     let kubeconfig = Kubeconfig::from_text(&server.kubeconfig("admin"), "/").expect("a kubeconfig");
     let client = Client::new(kubeconfig.client_config(None).expect("a configuration")).expect("a client");
-    let lock = LeaseLock::new(client, NAMESPACE, LEASE).expect("a lock");
-    let created = lock.create(&held_by("a"), &call()).expect("a lease");
-    (server, lock, created)
+    let store = LeaseStore::new(client, NAMESPACE).expect("a store");
+    let created = store.create(LEASE, &held_by("a"), &call()).expect("a lease");
+    (server, store, created)
 }
 
 fn held_by(identity: &str) -> LeaderElectionRecord {
@@ -35,37 +38,40 @@ fn held_by(identity: &str) -> LeaderElectionRecord {
 
 #[test]
 fn an_update_of_a_deleted_lease_is_a_conflict_and_does_not_make_it_anew() {
-    let (server, lock, base) = created();
+    let (server, store, base) = created();
     server.delete(Resource::Leases, NAMESPACE, LEASE).expect("a lease to delete");
-    let error = lock.update(&base, &held_by("b"), &call()).expect_err("nothing to update");
-    assert_eq!(error.kind(), LockErrorKind::Conflict);
-    assert!(lock.get(&call()).expect("an answer").is_none());
+    let error = store.update(LEASE, &base, &held_by("b"), &call()).expect_err("nothing to update");
+    assert_eq!(error.kind(), StoreErrorKind::Conflict);
+    assert!(store.get(LEASE, &call()).expect("an answer").is_none());
 }
 
 #[test]
 fn an_update_of_what_has_moved_is_a_conflict_and_leaves_it() {
-    let (_server, lock, base) = created();
-    lock.update(&base, &held_by("b"), &call()).expect("an update");
-    let error = lock.update(&base, &held_by("c"), &call()).expect_err("it has moved");
-    assert_eq!(error.kind(), LockErrorKind::Conflict);
-    let standing = lock.get(&call()).expect("an answer").expect("a lease");
+    let (_server, store, base) = created();
+    store.update(LEASE, &base, &held_by("b"), &call()).expect("an update");
+    let error = store.update(LEASE, &base, &held_by("c"), &call()).expect_err("it has moved");
+    assert_eq!(error.kind(), StoreErrorKind::Conflict);
+    let standing = store.get(LEASE, &call()).expect("an answer").expect("a lease");
     assert_eq!(standing.record.holder(), Some("b"));
 }
 
 #[test]
 fn a_watch_asks_for_this_lease_where_it_goes_on_and_for_bookmarks() {
     for goes_on in [false, true] {
-        let (server, lock, base) = created();
+        let (server, store, base) = created();
         let after = goes_on.then_some(base.version);
+        let from = after.map(Cursor::new);
         let cancel = Cancel::new();
         let (told, tells) = unbounded();
         thread::scope(|scope| {
-            let watching = scope.spawn(|| lock.watch(after, &cancel, &mut |event| drop(told.send(event))));
+            let watching = scope.spawn(|| {
+                store.watch(WatchScope::Key(LEASE), from.as_ref(), &cancel, &mut |event| drop(told.send(event)))
+            });
             let opened = tells.recv_timeout(SOON);
             cancel.cancel();
             assert!(matches!(opened, Ok(WatchEvent::Opened)), "{opened:?}");
             let ended = watching.join().expect("no panic").expect_err("stopped");
-            assert_eq!(ended.kind(), LockErrorKind::Interrupted);
+            assert_eq!(ended.kind(), StoreErrorKind::Interrupted);
         });
         let asked: Vec<_> = server.requests().into_iter().filter(|request| request.verb == Some(Verb::Watch)).collect();
         assert_eq!(asked.len(), 1);
@@ -81,10 +87,12 @@ fn a_watch_asks_for_this_lease_where_it_goes_on_and_for_bookmarks() {
 }
 
 /// What a watch ends with that is spoiled like this.
-fn end_of_a_watch(fault: Fault) -> LockError {
-    let (server, lock, base) = created();
+fn end_of_a_watch(fault: Fault) -> StoreError {
+    let (server, store, base) = created();
     server.fault(fault.verb(Verb::Watch));
-    lock.watch(Some(base.version), &Cancel::new(), &mut |_| {}).expect_err("it is spoiled")
+    store
+        .watch(WatchScope::Key(LEASE), Some(&Cursor::new(base.version)), &Cancel::new(), &mut |_| {})
+        .expect_err("it is spoiled")
 }
 
 /// As a server says it in a watch that has begun.
@@ -98,14 +106,14 @@ fn error_event(code: u16, reason: &str) -> Fault {
 
 #[test]
 fn a_watch_that_is_refused_as_gone_has_expired() {
-    assert_eq!(end_of_a_watch(Fault::status(410, "Expired", "made up")).kind(), LockErrorKind::Expired);
-    assert_eq!(end_of_a_watch(Fault::status(410, "Gone", "made up")).kind(), LockErrorKind::Expired);
+    assert_eq!(end_of_a_watch(Fault::status(410, "Expired", "made up")).kind(), StoreErrorKind::Expired);
+    assert_eq!(end_of_a_watch(Fault::status(410, "Gone", "made up")).kind(), StoreErrorKind::Expired);
 }
 
 #[test]
 fn a_watch_that_is_ended_as_gone_has_expired() {
-    assert_eq!(end_of_a_watch(error_event(410, "Expired")).kind(), LockErrorKind::Expired);
-    assert_eq!(end_of_a_watch(error_event(500, "InternalError")).kind(), LockErrorKind::Unavailable);
+    assert_eq!(end_of_a_watch(error_event(410, "Expired")).kind(), StoreErrorKind::Expired);
+    assert_eq!(end_of_a_watch(error_event(500, "InternalError")).kind(), StoreErrorKind::Unavailable);
 }
 
 #[test]

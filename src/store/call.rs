@@ -36,7 +36,7 @@ impl Call {
     }
 
     /// What ends it sooner: then it returns soon, with
-    /// [`Interrupted`](crate::LockErrorKind::Interrupted) if it has no answer yet.
+    /// [`Interrupted`](crate::StoreErrorKind::Interrupted) if it has no answer yet.
     pub fn cancel(&self) -> &Cancel {
         &self.cancel
     }

@@ -1,0 +1,108 @@
+//! Why a store did not do what it was asked.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Why a [`Store`](crate::Store) did not do what it was asked.
+///
+/// # Examples
+///
+/// ```
+/// use leasehold::{StoreError, StoreErrorKind};
+///
+/// let error = StoreError::new(StoreErrorKind::Forbidden, "no `get` on leases");
+/// assert!(!error.is_transient());
+/// ```
+#[derive(Debug, Clone)]
+pub struct StoreError {
+    kind: StoreErrorKind,
+    message: String,
+    retry_after: Option<Duration>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
+}
+
+/// What kind of failure a [`StoreError`] is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StoreErrorKind {
+    /// The object moved since its base was observed, or is gone.
+    Conflict,
+    /// The object to be created exists.
+    AlreadyExists,
+    /// Who we are is known, and may not do this.
+    Forbidden,
+    /// Who we are is not accepted.
+    Unauthorized,
+    /// What should hold the object, such as its namespace, does not exist.
+    NotFound,
+    /// The server is not who it should be.
+    Untrusted,
+    /// The store understood the request and refuses it for what it says.
+    Rejected,
+    /// The answer makes no sense.
+    Malformed,
+    /// No answer in time.
+    Timeout,
+    /// Ended by [`Cancel::cancel`](crate::Cancel::cancel).
+    Interrupted,
+    /// The store does not remember what came after the version that a watch was to begin at.
+    Expired,
+    /// The store cannot do this at all.
+    Unsupported,
+    /// A connection that had carried requests before was closed under this one, before a single byte of an answer. It may
+    /// have been carried out. The next attempt is sent at once.
+    ConnectionClosed,
+    /// The store cannot be reached or says that it cannot answer now.
+    Unavailable,
+}
+
+impl StoreError {
+    /// An error of this kind; `message` says what failed, where, and what to do about it.
+    pub fn new(kind: StoreErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), retry_after: None, source: None }
+    }
+
+    /// Adds how long the store asked to be left alone.
+    #[must_use]
+    pub fn with_retry_after(mut self, retry_after: Option<Duration>) -> Self {
+        self.retry_after = retry_after;
+        self
+    }
+
+    /// Adds the error underneath.
+    #[must_use]
+    pub fn with_source(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
+        self.source = Some(Arc::new(source));
+        self
+    }
+
+    /// What kind of failure this is.
+    pub fn kind(&self) -> StoreErrorKind {
+        self.kind
+    }
+
+    /// How long the store asked to be left alone.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
+    /// Whether waiting may help; where it may not, somebody has to grant, create or correct something.
+    pub fn is_transient(&self) -> bool {
+        use StoreErrorKind::*;
+        !matches!(self.kind, Forbidden | Unauthorized | NotFound | Untrusted | Rejected)
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl StdError for StoreError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_ref().map(|source| &**source as &(dyn StdError + 'static))
+    }
+}

@@ -1,0 +1,342 @@
+//! Records in objects of an API server, of whatever kind: what they all have in common. A [`Codec`] knows the one kind.
+
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use crate::cancel::Cancel;
+use crate::config::{ConfigError, check_name, check_namespace};
+use crate::kube::json;
+use crate::kube::{Client, Error, ErrorKind, Method, Request, Response, Status};
+use crate::record::{LeaderElectionRecord, Observed, Opaque};
+use crate::store::{Call, Cursor, StoreError, StoreErrorKind, WatchEvent, WatchScope};
+
+/// How long a watch lasts at least, and at most twice that: many watches must not end at one time.
+const WATCH_LASTS: Duration = Duration::from_secs(300);
+
+/// How long opening a watch may take.
+const OPENING: Duration = Duration::from_secs(10);
+
+/// A server sends a bookmark about once a minute. Where it does not, a watch of a lease that nobody holds is opened anew.
+const SILENCE: Duration = Duration::from_secs(150);
+
+/// What may be read as an object. etcd refuses requests of more than 1.5 MiB (its `--max-request-bytes`), and the store holds
+/// them in a binary form, of which the JSON can be longer: twice as long is taken for an object.
+const LARGEST: usize = 3 * 1024 * 1024;
+
+/// What the values of an object may take in memory while it is read. With the answer, and with the record that is copied out
+/// of it, that stays below 16 MiB.
+const LARGEST_VALUES: usize = 9 * 1024 * 1024;
+
+/// How a kind of object holds a record.
+pub(crate) trait Codec: Send + Sync + 'static {
+    /// The group of the API that objects of this kind are in, for whoever grants rights.
+    const GROUP: &'static str;
+    /// `apiVersion`.
+    const API_VERSION: &'static str;
+    /// Where the API is served.
+    const PATH: &'static str;
+    /// `kind`.
+    const KIND: &'static str;
+    /// As the kind is called in sentences.
+    const NAME: &'static str;
+    /// As it is called in paths, and in rights.
+    const RESOURCE: &'static str;
+
+    /// The record, without its uid; or what is wrong with the object.
+    fn read(object: &Map<String, Value>) -> Result<LeaderElectionRecord, &'static str>;
+
+    /// Puts the record into the object, and leaves all else alone.
+    fn write(object: &mut Value, record: &LeaderElectionRecord);
+}
+
+/// The objects of a kind in one namespace.
+#[derive(Debug)]
+pub(crate) struct Objects<C> {
+    client: Client,
+    namespace: String,
+    codec: PhantomData<fn() -> C>,
+}
+
+/// What a line of a watch says, and the version that it tells of.
+struct Line {
+    version: Option<u64>,
+    event: Option<WatchEvent>,
+}
+
+impl<C: Codec> Objects<C> {
+    pub(crate) fn new(client: Client, namespace: &str) -> Result<Self, ConfigError> {
+        check_namespace(namespace)?;
+        Ok(Self { client, namespace: namespace.to_owned(), codec: PhantomData })
+    }
+
+    pub(crate) fn check_key(key: &str) -> Result<(), ConfigError> {
+        check_name(key)
+    }
+
+    pub(crate) fn describe(&self, key: &str) -> String {
+        format!("{} {}/{key}", C::NAME, self.namespace)
+    }
+
+    fn describe_scope(&self, scope: WatchScope<'_>) -> String {
+        match scope {
+            WatchScope::Key(key) => self.describe(key),
+            WatchScope::All => format!("{} in {}", C::RESOURCE, self.namespace),
+        }
+    }
+
+    fn path(&self, key: Option<&str>) -> String {
+        let collection = format!("{}/namespaces/{}/{}", C::PATH, self.namespace, C::RESOURCE);
+        key.map_or_else(|| collection.clone(), |key| format!("{collection}/{key}"))
+    }
+
+    fn request(
+        &self,
+        verb: &'static str,
+        key: &str,
+        body: Option<&Value>,
+        call: &Call,
+    ) -> Result<Response, StoreError> {
+        let (method, path) = match verb {
+            "get" => (Method::Get, self.path(Some(key))),
+            "create" => (Method::Post, self.path(None)),
+            _ => (Method::Put, self.path(Some(key))),
+        };
+        let request = Request { method, path: &path, query: &[], body, timeout: call.time_left() };
+        self.client
+            .request_until(request, call.cancel())
+            .map_err(|error| self.explain(verb, &self.describe(key), error))
+    }
+
+    pub(crate) fn get(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
+        match self.request("get", key, None, call) {
+            Ok(response) => self.read(key, &response).map(Some),
+            Err(error) if is_absence(&error, C::RESOURCE) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) fn create(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {
+        let mut object = json!({
+            "apiVersion": C::API_VERSION,
+            "kind": C::KIND,
+            "metadata": { "namespace": self.namespace, "name": key },
+        });
+        C::write(&mut object, record);
+        self.read(key, &self.request("create", key, Some(&object), call)?)
+    }
+
+    pub(crate) fn update(
+        &self,
+        key: &str,
+        base: &Observed,
+        record: &LeaderElectionRecord,
+        call: &Call,
+    ) -> Result<Observed, StoreError> {
+        self.read(key, &self.request("update", key, Some(&replacement::<C>(base, record)), call)?)
+    }
+
+    pub(crate) fn watch(
+        &self,
+        scope: WatchScope<'_>,
+        from: Option<&Cursor>,
+        cancel: &Cancel,
+        on_event: &mut dyn FnMut(WatchEvent),
+    ) -> Result<(), StoreError> {
+        let selector = match scope {
+            WatchScope::Key(key) => Some(format!("metadata.name={key}")),
+            WatchScope::All => None,
+        };
+        let seconds = (WATCH_LASTS.as_secs() + fastrand::u64(..WATCH_LASTS.as_secs())).to_string();
+        let mut after = from.and_then(Cursor::get::<u64>).copied();
+        let from = after.map(|version| version.to_string());
+        let mut query = vec![("watch", "true"), ("allowWatchBookmarks", "true"), ("timeoutSeconds", seconds.as_str())];
+        query.extend(selector.as_deref().map(|selector| ("fieldSelector", selector)));
+        query.extend(from.as_deref().map(|version| ("resourceVersion", version)));
+        let path = self.path(None);
+        let request = Request { method: Method::Get, path: &path, query: &query, body: None, timeout: OPENING };
+        let explain = |error| self.explain("watch", &self.describe_scope(scope), error);
+        let mut stream = self.client.stream(request, SILENCE, cancel).map_err(explain)?;
+        on_event(WatchEvent::Opened);
+        while let Some(line) = stream.next_line().map_err(explain)? {
+            let Line { version, event } = self.event(scope, &line)?;
+            if let Some(event) = event {
+                on_event(event);
+            }
+            if let Some(version) = version {
+                let newest = *after.insert(after.map_or(version, |after| after.max(version)));
+                on_event(WatchEvent::Progress(Cursor::new(newest)));
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&self, key: &str, response: &Response) -> Result<Observed, StoreError> {
+        let object = read(&response.body).map_err(|what| self.malformed(key, &what))?;
+        self.parse(key, object)
+    }
+
+    fn parse(&self, key: &str, mut object: Value) -> Result<Observed, StoreError> {
+        let (record, version) = parse::<C>(&object, key).map_err(|what| self.malformed(key, what))?;
+        // It is the longest part of many an object, and a server that gets none keeps what it has.
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            metadata.remove("managedFields");
+        }
+        Ok(Observed::new(record, version, Opaque::new(object)))
+    }
+
+    /// What one line of a watch says.
+    fn event(&self, scope: WatchScope<'_>, line: &[u8]) -> Result<Line, StoreError> {
+        let malformed = |what: &str| {
+            let message = format!("cannot watch {}: the event makes no sense: {what}", self.describe_scope(scope));
+            StoreError::new(StoreErrorKind::Malformed, message)
+        };
+        let mut event = read(line).map_err(|what| malformed(&what))?;
+        let object = event.get_mut("object").map(Value::take).ok_or_else(|| malformed("it has no object"))?;
+        let version = resource_version(&object);
+        let name = object["metadata"]["name"].as_str();
+        let is_asked_for = match scope {
+            WatchScope::Key(key) => name == Some(key),
+            WatchScope::All => true,
+        };
+        let event = match event["type"].as_str() {
+            Some("BOOKMARK") => {
+                version.ok_or_else(|| malformed("a bookmark without a version"))?;
+                None
+            }
+            Some("ERROR") => return Err(self.watch_ended(scope, &object)),
+            // A proxy, or a server that ignores selectors, may show us what we did not ask for.
+            Some(_) if !is_asked_for => return Ok(Line { version: None, event: None }),
+            Some(kind @ ("ADDED" | "MODIFIED" | "DELETED")) => {
+                let key: Box<str> = name.ok_or_else(|| malformed("its object has no name"))?.into();
+                match (kind, version, scope) {
+                    ("DELETED", Some(version), _) => Some(WatchEvent::Deleted { key, version }),
+                    ("DELETED", None, _) => return Err(malformed("a deletion without a version")),
+                    (_, _, WatchScope::Key(_)) => {
+                        Some(self.parse(&key, object).map(|observed| WatchEvent::Changed { key, observed })?)
+                    }
+                    // One object that makes no sense does not keep the others from being told of.
+                    _ => match self.parse(&key, object) {
+                        Ok(observed) => Some(WatchEvent::Changed { key, observed }),
+                        Err(error) => {
+                            log::debug!("{error}");
+                            None
+                        }
+                    },
+                }
+            }
+            _ => return Err(malformed("its type is unknown")),
+        };
+        Ok(Line { version, event })
+    }
+
+    /// The server's last word in a watch, after it had begun with 200.
+    fn watch_ended(&self, scope: WatchScope<'_>, object: &Value) -> StoreError {
+        let status = Status::from_object(object).unwrap_or_default();
+        let kind = if status.code == 410 { StoreErrorKind::Expired } else { StoreErrorKind::Unavailable };
+        let message = format!("cannot watch {}: the server ended the watch: {status}", self.describe_scope(scope));
+        StoreError::new(kind, message).with_retry_after(status.retry_after)
+    }
+
+    fn malformed(&self, key: &str, what: &str) -> StoreError {
+        let message = format!("{}: the answer is not a {}: {what}", self.describe(key), C::KIND);
+        StoreError::new(StoreErrorKind::Malformed, message)
+    }
+
+    fn explain(&self, verb: &str, what: &str, error: Error) -> StoreError {
+        let Self { namespace, .. } = self;
+        let (kind, advice) = match error.kind() {
+            ErrorKind::Status(status) => match (status.code, status.reason.as_str()) {
+                (409, "AlreadyExists") => (StoreErrorKind::AlreadyExists, None),
+                (409, _) => (StoreErrorKind::Conflict, None),
+                (403, _) => (
+                    StoreErrorKind::Forbidden,
+                    Some(format!(
+                        "grant the verb `{verb}` on the resource `{}` of the API group `{}` in the namespace `{namespace}`",
+                        C::RESOURCE,
+                        C::GROUP
+                    )),
+                ),
+                (410, _) => (StoreErrorKind::Expired, None),
+                (401, _) => (StoreErrorKind::Unauthorized, None),
+                (404, _) => (
+                    StoreErrorKind::NotFound,
+                    Some(format!("check that the namespace `{namespace}` exists and that the URL is an API server's")),
+                ),
+                (429, _) | (500.., _) => (StoreErrorKind::Unavailable, None),
+                _ => (StoreErrorKind::Rejected, None),
+            },
+            ErrorKind::Timeout => (StoreErrorKind::Timeout, None),
+            ErrorKind::Interrupted => (StoreErrorKind::Interrupted, None),
+            ErrorKind::ConnectionClosed => (StoreErrorKind::ConnectionClosed, None),
+            ErrorKind::TlsVerification => (StoreErrorKind::Untrusted, None),
+            ErrorKind::BodyTooLarge | ErrorKind::Malformed => (StoreErrorKind::Malformed, None),
+            ErrorKind::Credentials => (StoreErrorKind::Unauthorized, None),
+            _ => (StoreErrorKind::Unavailable, None),
+        };
+        let retry_after = error.status().and_then(|status| status.retry_after);
+        let message = match advice {
+            Some(advice) => format!("cannot {verb} {what}: {error}; {advice}"),
+            None => format!("cannot {verb} {what}: {error}"),
+        };
+        StoreError::new(kind, message).with_retry_after(retry_after).with_source(error)
+    }
+}
+
+/// Whether the API server itself says that there is no such object: a proxy's 404 says nothing about it.
+fn is_absence(error: &StoreError, resource: &str) -> bool {
+    std::error::Error::source(error)
+        .and_then(|source| source.downcast_ref::<Error>())
+        .and_then(Error::status)
+        .is_some_and(|status| {
+            status.code == 404 && status.reason == "NotFound" && status.kind.as_deref() == Some(resource)
+        })
+}
+
+/// The object as it was observed, with this record in it.
+fn replacement<C: Codec>(base: &Observed, record: &LeaderElectionRecord) -> Value {
+    let mut object = base.rest.get::<Value>().cloned().unwrap_or_else(|| json!({}));
+    // The uid turns a PUT to an object that was deleted meanwhile into a conflict; without it, it creates one.
+    object["metadata"]["uid"] = json!(base.record.uid);
+    object["metadata"]["resourceVersion"] = json!(base.version.to_string());
+    C::write(&mut object, record);
+    object
+}
+
+/// The values of an answer with an object in it; or why they are not read.
+fn read(text: &[u8]) -> Result<Value, String> {
+    match text.len() > LARGEST {
+        true => Err(format!("{} bytes are more than an object in a store may have", text.len())),
+        false => json::read(text, LARGEST_VALUES).map_err(|unreadable| unreadable.to_string()),
+    }
+}
+
+/// The record and the version in an object; or what is wrong with it.
+pub(super) fn parse<C: Codec>(object: &Value, name: &str) -> Result<(LeaderElectionRecord, u64), &'static str> {
+    let object = object.as_object().ok_or("it is no object")?;
+    if object.get("kind").and_then(Value::as_str) != Some(C::KIND) {
+        return Err("its kind is another");
+    }
+    let metadata = object.get("metadata").and_then(Value::as_object).ok_or("it has no metadata")?;
+    if metadata.get("name").and_then(Value::as_str) != Some(name) {
+        return Err("its name is another");
+    }
+    let version = version_in(metadata).ok_or("its resourceVersion is no positive integer")?;
+    let uid = metadata.get("uid").and_then(Value::as_str).filter(|uid| !uid.is_empty()).ok_or("it has no uid")?;
+    Ok((LeaderElectionRecord { uid: Some(uid.to_owned()), ..C::read(object)? }, version))
+}
+
+fn resource_version(object: &Value) -> Option<u64> {
+    version_in(object.get("metadata")?.as_object()?)
+}
+
+fn version_in(metadata: &Map<String, Value>) -> Option<u64> {
+    let text = metadata.get("resourceVersion")?.as_str()?;
+    // In any other form ("+7", "007") it would not be what we send back, and every update would be a conflict.
+    text.parse().ok().filter(|version: &u64| *version > 0 && version.to_string() == text)
+}
+
+#[cfg(all(feature = "testing", feature = "kubeconfig"))]
+#[path = "properties.rs"]
+pub(crate) mod properties;

@@ -1,0 +1,299 @@
+//! Records in the memory of one process.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+
+use crate::cancel::Cancel;
+use crate::config::ConfigError;
+use crate::record::{LeaderElectionRecord, Observed, Opaque};
+use crate::store::{Call, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
+use crate::sync::channel::{self, Sender};
+use crate::sync::{Arc, Mutex};
+
+/// So many changes are remembered for watches that go on. One that is further behind begins anew.
+const REMEMBERED: usize = 1000;
+
+/// Records in the memory of one process: for tests without a server, and for electing among the threads of one program.
+///
+/// It does all that a store has to, and never fails: versions grow with every write to any key, changes are watched, and a
+/// watch that goes on too late has [expired](StoreErrorKind::Expired). Put it behind an `Arc` to share it.
+///
+/// # Examples
+///
+/// Two candidates in one process:
+///
+/// ```
+/// use std::sync::Arc;
+/// use leasehold::{LeaderElector, MemoryStore};
+///
+/// let store = Arc::new(MemoryStore::new());
+/// let one = LeaderElector::builder("jobs").start_on(Arc::clone(&store))?;
+/// let other = LeaderElector::builder("jobs").start_on(store)?;
+/// let guard = one.block_until_leader()?;
+/// assert!(other.try_acquire()?.is_none());
+/// drop(guard);
+/// assert!(other.block_until_leader()?.is_leader());
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Default)]
+pub struct MemoryStore {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Of the last write.
+    version: u64,
+    records: BTreeMap<Box<str>, Observed>,
+    /// The last changes, the oldest first.
+    changes: VecDeque<Change>,
+    /// The version of the last change that is not among them any more.
+    forgotten: u64,
+    watches: Vec<Watch>,
+    last_watch: u64,
+}
+
+#[derive(Clone)]
+struct Change {
+    key: Box<str>,
+    version: u64,
+    /// `None`: it was deleted.
+    observed: Option<Observed>,
+}
+
+struct Watch {
+    id: u64,
+    /// `None`: of all.
+    key: Option<Box<str>>,
+    wake: Sender<()>,
+}
+
+/// Takes a watch off the list when it ends.
+struct Registered<'a> {
+    state: &'a Mutex<State>,
+    id: u64,
+}
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        self.state.lock().watches.retain(|watch| watch.id != self.id);
+    }
+}
+
+impl MemoryStore {
+    /// One without records.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Deletes the record of `key`, as an operator might; false if there was none.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use leasehold::{LeaderElector, MemoryStore};
+    ///
+    /// let store = Arc::new(MemoryStore::new());
+    /// let elector = LeaderElector::builder("jobs").start_on(Arc::clone(&store))?;
+    /// let guard = elector.block_until_leader()?;
+    /// assert!(store.delete("jobs"));
+    /// assert!(guard.lost().recv().is_err(), "the term is over");
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn delete(&self, key: &str) -> bool {
+        let mut state = self.state.lock();
+        let was_there = state.records.remove(key).is_some();
+        if was_there {
+            state.version += 1;
+            state.note(key, None);
+        }
+        was_there
+    }
+
+    fn register(&self, scope: WatchScope<'_>, wake: Sender<()>) -> Registered<'_> {
+        let mut state = self.state.lock();
+        state.last_watch += 1;
+        let id = state.last_watch;
+        let key = match scope {
+            WatchScope::Key(key) => Some(key.into()),
+            WatchScope::All => None,
+        };
+        state.watches.push(Watch { id, key, wake });
+        Registered { state: &self.state, id }
+    }
+}
+
+impl State {
+    fn write(&mut self, key: &str, record: LeaderElectionRecord) -> Observed {
+        self.version += 1;
+        let observed = Observed::new(record, self.version, Opaque::none());
+        self.records.insert(key.into(), observed.clone());
+        self.note(key, Some(observed.clone()));
+        observed
+    }
+
+    /// Remembers the last write, and tells the watches that there is something to read.
+    fn note(&mut self, key: &str, observed: Option<Observed>) {
+        self.changes.push_back(Change { key: key.into(), version: self.version, observed });
+        if self.changes.len() > REMEMBERED {
+            self.forgotten = self.changes.pop_front().map_or(0, |change| change.version);
+        }
+        for watch in self.watches.iter().filter(|watch| watch.key.as_deref().is_none_or(|its| its == key)) {
+            let _ = watch.wake.try_send(());
+        }
+    }
+
+    /// What a watch that begins from scratch tells first.
+    fn all(&self, scope: WatchScope<'_>) -> Vec<Change> {
+        let changes = self.records.iter().map(|(key, observed)| Change {
+            key: key.clone(),
+            version: observed.version,
+            observed: Some(observed.clone()),
+        });
+        changes.filter(|change| is_in(scope, &change.key)).collect()
+    }
+
+    /// What came after the write with that version.
+    fn after(&self, version: u64, scope: WatchScope<'_>) -> Result<Vec<Change>, StoreError> {
+        if !(self.forgotten..=self.version).contains(&version) {
+            return Err(StoreError::new(
+                StoreErrorKind::Expired,
+                format!("changes after version {version} are not remembered any more"),
+            ));
+        }
+        let newer = self.changes.iter().rev().take_while(|change| change.version > version);
+        let mut changes: Vec<_> = newer.filter(|change| is_in(scope, &change.key)).cloned().collect();
+        changes.reverse();
+        Ok(changes)
+    }
+}
+
+fn is_in(scope: WatchScope<'_>, key: &str) -> bool {
+    match scope {
+        WatchScope::Key(wanted) => wanted == key,
+        WatchScope::All => true,
+    }
+}
+
+impl Store for MemoryStore {
+    fn get(&self, key: &str, _: &Call) -> Result<Option<Observed>, StoreError> {
+        Ok(self.state.lock().records.get(key).cloned())
+    }
+
+    fn create(&self, key: &str, record: &LeaderElectionRecord, _: &Call) -> Result<Observed, StoreError> {
+        let mut state = self.state.lock();
+        if state.records.contains_key(key) {
+            return Err(StoreError::new(StoreErrorKind::AlreadyExists, format!("{} exists", self.describe(key))));
+        }
+        let uid = Some((state.version + 1).to_string());
+        Ok(state.write(key, LeaderElectionRecord { uid, ..record.clone() }))
+    }
+
+    fn update(
+        &self,
+        key: &str,
+        base: &Observed,
+        record: &LeaderElectionRecord,
+        _: &Call,
+    ) -> Result<Observed, StoreError> {
+        let mut state = self.state.lock();
+        let current = state.records.get(key);
+        // The version alone would do: it grows over deletion and over all keys.
+        let stands = current.is_some_and(|it| it.version == base.version && it.record == base.record);
+        if !stands {
+            let message = format!("{} is not at version {} any more", self.describe(key), base.version);
+            return Err(StoreError::new(StoreErrorKind::Conflict, message));
+        }
+        let uid = base.record.uid.clone();
+        Ok(state.write(key, LeaderElectionRecord { uid, ..record.clone() }))
+    }
+
+    fn watch(
+        &self,
+        scope: WatchScope<'_>,
+        from: Option<&Cursor>,
+        cancel: &Cancel,
+        on_event: &mut dyn FnMut(WatchEvent),
+    ) -> Result<(), StoreError> {
+        let (wake, woken) = channel::bounded(1);
+        // Before anything is read: nothing falls between.
+        let _registered = self.register(scope, wake.clone());
+        let _hook = cancel.on_cancel(move || _ = wake.try_send(()));
+        let (mut changes, mut version) = {
+            let state = self.state.lock();
+            let changes = match from.and_then(Cursor::get::<u64>) {
+                Some(version) => state.after(*version, scope)?,
+                None => state.all(scope),
+            };
+            (changes, state.version)
+        };
+        on_event(WatchEvent::Opened);
+        loop {
+            for Change { key, version, observed } in changes {
+                if cancel.is_cancelled() {
+                    break;
+                }
+                on_event(match observed {
+                    Some(observed) => WatchEvent::Changed { key, observed },
+                    None => WatchEvent::Deleted { key, version },
+                });
+            }
+            if cancel.is_cancelled() {
+                return Err(StoreError::new(StoreErrorKind::Interrupted, "the watch was cancelled"));
+            }
+            on_event(WatchEvent::Progress(Cursor::new(version)));
+            let _ = woken.recv();
+            let state = self.state.lock();
+            changes = state.after(version, scope)?;
+            version = state.version;
+        }
+    }
+
+    fn check_key(&self, key: &str) -> Result<(), ConfigError> {
+        match key.is_empty() {
+            true => Err(ConfigError::new("name", key, "it must not be empty")),
+            false => Ok(()),
+        }
+    }
+
+    fn describe(&self, key: &str) -> String {
+        format!("{key} in memory")
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore").field("records", &self.state.lock().records.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn what_goes_on_behind_what_is_forgotten_or_before_it_has_come_has_expired() {
+        let store = MemoryStore::new();
+        let call = Call::new(Duration::from_secs(1), Cancel::new());
+        let mut observed = store.create("jobs", &LeaderElectionRecord::default(), &call).unwrap();
+        for _ in 0..REMEMBERED {
+            observed = store.update("jobs", &observed, &LeaderElectionRecord::default(), &call).unwrap();
+        }
+        let last = observed.version;
+        for (from, is_expired) in [(0, true), (1, false), (last, false), (last + 1, true)] {
+            let cancel = Cancel::new();
+            let ended = store.watch(WatchScope::All, Some(&Cursor::new(from)), &cancel, &mut |event| {
+                if let WatchEvent::Progress(_) = event {
+                    cancel.cancel();
+                }
+            });
+            let kind = ended.unwrap_err().kind();
+            let expected = if is_expired { StoreErrorKind::Expired } else { StoreErrorKind::Interrupted };
+            assert_eq!(kind, expected, "from {from} of {last}");
+        }
+        assert!(store.state.lock().watches.is_empty());
+    }
+}
