@@ -87,6 +87,10 @@ pub mod kube;
 mod log_fields;
 mod net;
 mod record;
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub mod runtime;
+#[cfg(not(feature = "testing"))]
 mod runtime;
 mod stop_reason;
 mod store;

@@ -2,6 +2,9 @@
 
 pub(crate) mod dedicated;
 pub(crate) mod failure_log;
+pub(crate) mod failures;
+pub(crate) mod notice;
+pub mod watch_plan;
 pub(crate) mod watcher;
 
 #[cfg(test)]

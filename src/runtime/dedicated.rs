@@ -1,7 +1,5 @@
 //! The elector's thread: carries out what the election decides.
 
-use std::time::Duration;
-
 use log::Level;
 
 use crate::campaign::slot::CampaignSlot;
@@ -15,10 +13,11 @@ use crate::handle::{Command, InFlight, InterruptDelays, Link, ReleaseAck};
 use crate::health::HealthCheck;
 use crate::log_fields::{LogFields, log_with};
 use crate::runtime::failure_log::FailureLog;
+use crate::runtime::failures::{Failed, Failures, Verb};
 use crate::runtime::watcher::Watcher;
 use crate::stop_reason::StopReason;
 use crate::store::entry::Entry;
-use crate::store::{Call, StoreError, StoreErrorKind};
+use crate::store::{Call, StoreErrorKind};
 use crate::sync::Arc;
 use crate::sync::channel::{Receiver, Sender};
 use crate::term::Term;
@@ -41,51 +40,14 @@ pub(crate) struct Driver {
     commands: Receiver<Command>,
     watcher: Watcher,
     shared: Shared,
-    renew_deadline: Duration,
     reclaims: bool,
     term: Option<Arc<Term>>,
     /// Who waits for the release of the last term.
     releasing: Option<Sender<ReleaseAck>>,
-    failures: [FailureTracker; 3],
+    failures: Failures,
     /// Of other processes with our identity.
     conflicts: FailureLog,
-    last_error: Option<StoreError>,
     fields: LogFields,
-}
-
-/// How a verb has fared.
-#[derive(Default)]
-struct FailureTracker {
-    ever_succeeded: bool,
-    /// Its failures that are permanent.
-    permanent: Persistence,
-    /// Its refusals because the record moved.
-    refused: Persistence,
-    log: FailureLog,
-    /// Its connection was closed under it, and it is repeated.
-    closed: bool,
-}
-
-/// Since when something has happened again and again, and when it last did.
-#[derive(Default)]
-struct Persistence(Option<(Moment, Moment)>);
-
-impl Persistence {
-    /// Notes that it happens now. For how long it has, never as much as `pause` apart.
-    fn note(&mut self, now: Moment, pause: Duration) -> Duration {
-        let persisting = self.0.filter(|(_, last)| now.since(*last) < pause);
-        let since = persisting.map_or(now, |(since, _)| since);
-        self.0 = Some((since, now));
-        now.since(since)
-    }
-}
-
-impl FailureTracker {
-    /// Whether it has been refused for three renew deadlines, at least once in each of them. Who loses a race is refused, too,
-    /// but not so often.
-    fn is_refused_for_long(&mut self, now: Moment, renew_deadline: Duration) -> bool {
-        self.refused.note(now, renew_deadline) >= renew_deadline * 3
-    }
 }
 
 impl Driver {
@@ -99,7 +61,6 @@ impl Driver {
         fields: LogFields,
     ) -> Self {
         Self {
-            renew_deadline: settings.renew_deadline,
             reclaims: settings.reclaim_own_identity,
             election,
             entry,
@@ -108,9 +69,8 @@ impl Driver {
             shared,
             term: None,
             releasing: None,
-            failures: Default::default(),
+            failures: Failures::new(settings.renew_deadline),
             conflicts: FailureLog::default(),
-            last_error: None,
             fields,
         }
     }
@@ -168,11 +128,7 @@ impl Driver {
     }
 
     fn send(&mut self, Request { id, operation, timeout }: Request) {
-        let (name, which) = match &operation {
-            Operation::Get(_) => ("get", 0),
-            Operation::Create(_) => ("create", 1),
-            Operation::Update(..) => ("update", 2),
-        };
+        let verb = Verb::of(&operation);
         let call = Call::new(timeout, self.shared.in_flight.begin());
         let answer = match operation {
             Operation::Get(look) => self.entry.get(&call).map(|observed| Response::Read(look, observed)),
@@ -183,66 +139,24 @@ impl Driver {
         self.handle_all();
         let now = clock::now();
         let answer = answer.unwrap_or_else(Response::Failed);
-        let permanent = match &answer {
-            Response::Failed(error) => self.failed(now, name, which, error.clone()),
-            _ => {
-                self.succeeded(name, which);
-                None
-            }
+        let Failed { notice, is_permanent } = match &answer {
+            Response::Failed(error) => self.failures.failed(now, verb, error),
+            _ => Failed { notice: self.failures.succeeded(verb), is_permanent: false },
         };
-        if let Some(error) = permanent {
+        if let Some(notice) = notice {
+            notice.log(&self.fields);
+        }
+        if let Response::Failed(error) = &answer
+            && is_permanent
+            && self.shared.pending.is_waiting()
+        {
             // Before the election hears of it: a round would end of it too, and one of the two ends meet the next campaign.
             self.election.withdraw();
-            self.shared.pending.fail(Error::Store(error), &self.shared.link);
+            self.shared.pending.fail(Error::Store(error.clone()), &self.shared.link);
         }
         self.election.on_response(now, id, answer);
         self.shared.delays.set(self.election.interrupt_after());
         self.tell();
-    }
-
-    fn succeeded(&mut self, name: &str, verb: usize) {
-        self.last_error = None;
-        let tracker = &mut self.failures[verb];
-        tracker.ever_succeeded = true;
-        tracker.permanent = Persistence::default();
-        tracker.refused = Persistence::default();
-        tracker.closed = false;
-        if let Some(level) = tracker.log.works() {
-            log_with!(level, self.fields; "{name} works again");
-        }
-    }
-
-    /// Notes a failure; gives it back when a campaign should hear of it, because it is permanent.
-    fn failed(&mut self, now: Moment, name: &str, verb: usize, error: StoreError) -> Option<StoreError> {
-        use StoreErrorKind::{AlreadyExists, Conflict, ConnectionClosed, Interrupted};
-        let tracker = &mut self.failures[verb];
-        // Servers and what stands before them close connections at any time, and the repetition is under way.
-        let is_repeated = error.kind() == ConnectionClosed && !std::mem::replace(&mut tracker.closed, true);
-        if is_repeated || matches!(error.kind(), Conflict | AlreadyExists | Interrupted) {
-            log_with!(Level::Debug, self.fields; "{name}: {error}");
-            if matches!(error.kind(), Conflict | AlreadyExists)
-                && tracker.is_refused_for_long(now, self.renew_deadline)
-                && let Some(level) = tracker.log.failed(now, error.kind())
-            {
-                log_with!(
-                    level, self.fields, reason = error.to_string().as_str();
-                    "{name} is refused again and again, as if others wrote in between: {error}"
-                );
-            }
-            return None;
-        }
-        if let Some(level) = tracker.log.failed(now, error.kind()) {
-            log_with!(level, self.fields, reason = error.to_string().as_str(); "{name} fails and will be tried again: {error}");
-        }
-        self.last_error = Some(error.clone());
-        if error.is_transient() || tracker.ever_succeeded {
-            tracker.permanent = Persistence::default();
-            return None;
-        }
-        // A restarting API server says 403 to a correctly bound user for a moment, and a pod may be quicker than its
-        // RoleBinding: only what persists is believed. What was not tried again for that long has not persisted.
-        let lasts = tracker.permanent.note(now, self.renew_deadline);
-        (lasts >= self.renew_deadline && self.shared.pending.is_waiting()).then_some(error)
     }
 
     /// Passes on what the election has to tell. True if there was anything.
@@ -269,7 +183,7 @@ impl Driver {
                     }
                 }
                 Event::RoundOver => {
-                    let error = self.last_error.take().map(Error::Store);
+                    let error = self.failures.take_last().map(Error::Store);
                     self.shared.pending.round_over(error, &self.shared.link);
                 }
                 Event::WatchStale => {
@@ -349,6 +263,8 @@ impl Drop for Driver {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::campaign::slot::Delivery;
     use crate::elector::LeaderElector;
@@ -378,18 +294,6 @@ mod tests {
             health: HealthCheck::new(settings.lease_duration),
         };
         Driver::new(election, &settings, entry, commands, watcher, shared, fields)
-    }
-
-    #[test]
-    fn what_is_refused_again_and_again_is_told_and_who_loses_a_race_now_and_then_is_not() {
-        let at = |seconds: u64| Moment::from_nanos((1_000 + seconds) * 1_000_000_000);
-        let deadline = Duration::from_secs(10);
-        let told = |every| {
-            let mut tracker = FailureTracker::default();
-            (0..600).step_by(every).find(|second| tracker.is_refused_for_long(at(*second), deadline))
-        };
-        assert_eq!(told(2), Some(30));
-        assert_eq!(told(11), None, "once in more than a renew deadline");
     }
 
     /// One whose election has found its term superseded, and has not told yet.

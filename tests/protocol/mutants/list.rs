@@ -62,6 +62,7 @@ const EXEC_SCHEDULE: &str = "src/kube/auth/exec/schedule.rs";
 const EXEC_SOURCE: &str = "src/kube/auth/exec/source.rs";
 const EXEC_STDERR: &str = "src/kube/auth/exec/stderr.rs";
 const EXEMPT: &str = "src/kube/config/proxy/exempt.rs";
+const FAILURES: &str = "src/runtime/failures.rs";
 const FAILURE_LOG: &str = "src/runtime/failure_log.rs";
 const GUARD: &str = "src/guard.rs";
 const HANDLE: &str = "src/handle.rs";
@@ -70,11 +71,11 @@ const INFER: &str = "src/kube/config/infer.rs";
 const IN_CLUSTER: &str = "src/kube/config/in_cluster.rs";
 const JSON: &str = "src/kube/json.rs";
 const KUBE_CONFIG: &str = "src/kube/config.rs";
-const OBJECT: &str = "src/store/kubernetes/object.rs";
-const MEMORY: &str = "src/store/memory.rs";
 const LINES: &str = "src/kube/stream/lines.rs";
 const MASK: &str = "src/net/redact.rs";
+const MEMORY: &str = "src/store/memory.rs";
 const NETWORK: &str = "src/net/dial/network.rs";
+const OBJECT: &str = "src/store/kubernetes/object.rs";
 const OPEN_WRITES: &str = "src/election/open_writes.rs";
 const OUTGOING: &str = "src/net/outgoing.rs";
 const PROXY: &str = "src/net/proxy.rs";
@@ -97,6 +98,7 @@ const TRANSPORT: &str = "src/net/transport.rs";
 const WATCH: &str = "src/election/watch.rs";
 const WATCHER: &str = "src/runtime/watcher.rs";
 const WATCHING: &str = "src/election/watching.rs";
+const WATCH_PLAN: &str = "src/runtime/watch_plan.rs";
 
 pub struct Mutant {
     pub name: &'static str,

@@ -21,7 +21,8 @@ impl World {
         let settings = self.plan.settings(index, &identity);
         let rate = self.plan.rate(&mut self.random);
         let watches = self.plan.watches && self.random.u8(..8) > 0;
-        let watcher = watches.then(|| Watcher::new(self.random.u8(..8) > 0));
+        let has_right = self.random.u8(..8) > 0;
+        let watcher = watches.then(|| Watcher::new(has_right, settings.retry_period, self.random.u64(..)));
         self.count.candidates += 1;
         Node {
             election: Election::new(settings.clone(), self.random.u64(..)),

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use leasehold::StoreErrorKind;
 use leasehold::election::Change;
+use leasehold::runtime::watch_plan::WatchPlan;
+use leasehold::{Cursor, StoreError, StoreErrorKind};
 
 use crate::clock::{MILLI, Nanos, SECOND};
 use crate::network::Cut;
@@ -14,10 +15,11 @@ use crate::server::Server;
 use crate::trace::trace;
 use crate::world::World;
 
-/// As the driver has them.
+/// As a store of Leases has it.
 const OPENING: Nanos = 10 * SECOND;
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-const REFUSED: Duration = Duration::from_secs(300);
+
+/// Pauses between watches that fail grow to this.
+const LONGEST_PAUSE: Nanos = 60 * SECOND;
 
 /// What happens to a watch, as its thread sees it.
 pub enum Turn {
@@ -38,12 +40,42 @@ pub struct Watcher {
     state: State,
     /// Whether the server lets it watch.
     right: bool,
-    /// Where the next stream begins.
+    /// The runtime's own.
+    plan: WatchPlan,
+    /// Where the present stream began, and how far it has come.
     after: Option<u64>,
-    failures: u32,
-    began: Nanos,
-    /// Whether the present stream has told anything.
+    openings: Openings,
+}
+
+/// How many watches in a row did no good: they told nothing, or did not last.
+#[derive(Default)]
+struct Openings {
+    count: u32,
+    /// When the first of them was asked for.
+    since: Nanos,
+    last: Nanos,
     told: bool,
+}
+
+impl Openings {
+    /// Whether another may be asked for now. The first of them may be followed at once; the pauses after that double.
+    fn allow(&mut self, truth: Nanos, retry: Nanos) -> bool {
+        if self.count == 0 {
+            self.since = truth;
+        }
+        let pauses =
+            (1..self.count).map(|failures| (retry << (failures - 1).min(10)).clamp(retry, LONGEST_PAUSE.max(retry)));
+        let allowed = truth - self.since >= pauses.sum();
+        *self = Self { count: self.count + 1, since: self.since, last: truth, told: false };
+        allowed
+    }
+
+    /// Whether the last did any good is seen generously: the node's clock may be a fast one.
+    fn ended(&mut self, truth: Nanos, in_good_order: bool, retry: Nanos) {
+        if (self.told || in_good_order) && truth - self.last > retry / 2 {
+            self.count = 0;
+        }
+    }
 }
 
 enum State {
@@ -81,43 +113,21 @@ enum Mood {
 }
 
 impl Watcher {
-    pub fn new(right: bool) -> Self {
-        Self { serial: 0, state: State::Pausing, right, after: None, failures: 0, began: 0, told: false }
+    pub fn new(right: bool, retry_period: Duration, seed: u64) -> Self {
+        let plan = WatchPlan::new(retry_period, seed);
+        Self { serial: 0, state: State::Pausing, right, plan, after: None, openings: Openings::default() }
     }
 
     pub fn serial(&self) -> u64 {
         self.serial
     }
 
-    /// How long until the next stream; the counterpart of the runtime's `Watching`.
-    fn pause(&mut self, ended: Option<StoreErrorKind>, lasted: Duration, retry: Duration) -> Duration {
-        let given_up = ended == Some(StoreErrorKind::Interrupted);
-        if self.told && lasted > if given_up { LONGEST_PAUSE } else { retry } {
-            self.failures = 0;
-        }
-        match ended {
-            None if lasted > retry => {
-                self.failures = 0;
-                Duration::ZERO
-            }
-            Some(StoreErrorKind::Expired | StoreErrorKind::Interrupted) => {
-                if ended == Some(StoreErrorKind::Expired) {
-                    self.after = None;
-                }
-                if self.failures > 0 {
-                    return self.back_off(retry);
-                }
-                self.failures = 1;
-                Duration::ZERO
-            }
-            Some(StoreErrorKind::Forbidden) => REFUSED,
-            _ => self.back_off(retry),
-        }
-    }
-
-    fn back_off(&mut self, retry: Duration) -> Duration {
-        self.failures += 1;
-        retry.saturating_mul(1 << (self.failures - 1).min(10)).min(LONGEST_PAUSE).max(retry)
+    /// As a store that tells how far it has come with each event.
+    fn tells(&mut self, version: u64) {
+        self.after = self.after.max(Some(version));
+        self.plan.told();
+        self.plan.progress(Cursor::new(self.after.unwrap_or_default()));
+        self.openings.told = true;
     }
 }
 
@@ -148,8 +158,7 @@ impl World {
                 self.tell(index, Command::WatchOpened { from_scratch })
             }
             Turn::Bookmark(version) => {
-                watcher.after = watcher.after.max(Some(version));
-                watcher.told = true;
+                watcher.tells(version);
                 Ok(())
             }
             Turn::Tell(change) => {
@@ -157,8 +166,7 @@ impl World {
                     Change::Written(observed) => observed.version,
                     Change::Deleted { version } => *version,
                 };
-                watcher.after = watcher.after.max(Some(version));
-                watcher.told = true;
+                watcher.tells(version);
                 self.count.events += 1;
                 let received_at = node.clock.local(truth);
                 // What others did does not wait for long behind a request.
@@ -190,9 +198,10 @@ impl World {
             Turn::Ended(kind) => {
                 watcher.serial += 1;
                 watcher.state = State::Pausing;
-                let retry = node.settings.retry_period;
-                let lasted = Duration::from_nanos(truth - watcher.began);
-                let pause = watcher.pause(kind, lasted, retry).mul_f64(1.0 + 0.2 * self.random.f64());
+                let ended = kind.map_or(Ok(()), |kind| Err(StoreError::new(kind, "made up")));
+                let ended = watcher.plan.ended(node.clock.local(truth), ended.as_ref().copied());
+                let pause = ended.pause.expect("the store can watch");
+                watcher.openings.ended(truth, kind.is_none(), node.settings.retry_period.as_nanos() as Nanos);
                 let serial = watcher.serial;
                 let to = (index, node.incarnation);
                 trace!(self, "{}'s watch ends: {kind:?}, pause {pause:?}", node.identity);
@@ -222,8 +231,10 @@ impl World {
         let node = &mut self.nodes[index];
         let (to, cut) = ((index, node.incarnation), node.cut(truth));
         let Some(watcher) = &mut node.watcher else { return Ok(()) };
-        watcher.began = truth;
-        watcher.told = false;
+        watcher.after = watcher.plan.begin(node.clock.local(truth)).and_then(|cursor| cursor.get::<u64>().copied());
+        if !watcher.openings.allow(truth, node.settings.retry_period.as_nanos() as Nanos) {
+            return Err(format!("{} asks for its watch {} too soon", node.identity, watcher.openings.count).into());
+        }
         watcher.state = State::Asking;
         let serial = watcher.serial;
         // It cannot begin with what the server has not come to yet.
@@ -296,13 +307,13 @@ impl World {
         let node = &mut self.nodes[index];
         let to = (index, node.incarnation);
         let Some(watcher) = &mut node.watcher else { return };
-        watcher.after = None;
+        watcher.plan.restart();
+        if let State::Pausing = watcher.state {
+            return;
+        }
         watcher.serial += 1;
-        let turn = match watcher.state {
-            State::Pausing => Turn::Begin,
-            _ => Turn::Ended(Some(StoreErrorKind::Interrupted)),
-        };
         watcher.state = State::Asking;
+        let turn = Turn::Ended(Some(StoreErrorKind::Interrupted));
         self.queue.push(self.truth + after, Some(to), What::Watch(watcher.serial, turn));
     }
 

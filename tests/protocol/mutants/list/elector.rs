@@ -8,9 +8,9 @@ pub const MUTANTS: &[Mutant] = &[
         name: "an old error outlives a success",
         why: "a later try is told of it, although nothing failed",
         edits: &[Edit {
-            file: DEDICATED,
-            old: "    fn succeeded(&mut self, name: &str, verb: usize) {\n        self.last_error = None;\n",
-            new: "    fn succeeded(&mut self, name: &str, verb: usize) {\n",
+            file: FAILURES,
+            old: "        self.last = None;\n        let tracker",
+            new: "        let tracker",
         }],
         caught_by: Test("behaviour", "elector::stopping::an_error_from_before_is_not_the_answer_of_a_later_try"),
     },
@@ -75,19 +75,29 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "the back-off of watches does not grow",
         why: "thousands of candidates ask a server that is down once a retry period each",
-        edits: &[Edit { file: WATCHER, old: ".saturating_mul(1 << self.failures.min(10))", new: ".saturating_mul(1)" }],
+        edits: &[Edit {
+            file: WATCH_PLAN,
+            old: ".saturating_mul(1 << self.failures.min(10))",
+            new: ".saturating_mul(1)",
+        }],
         caught_by: Unit(
-            "runtime::watcher::tests::pauses_grow_from_the_retry_period_to_a_minute_until_a_watch_has_lasted",
+            "runtime::watch_plan::tests::pauses_grow_from_the_retry_period_to_a_minute_until_a_watch_has_lasted",
         ),
+    },
+    Mutant {
+        name: "watches never back off",
+        why: "thousands of candidates ask a server that is down as often as they can",
+        edits: &[Edit {
+            file: WATCH_PLAN,
+            old: "let pause = self.jittered(pause.max(self.retry_period));",
+            new: "let pause = self.jittered(pause.min(self.retry_period));",
+        }],
+        caught_by: Simulation("the_promise_holds"),
     },
     Mutant {
         name: "a watch comes back before the server wants it",
         why: "it asked to be left alone, because it is overloaded",
-        edits: &[Edit {
-            file: WATCHER,
-            old: "        pause.max(error.retry_after().unwrap_or_default())\n",
-            new: "        pause\n",
-        }],
+        edits: &[Edit { file: WATCH_PLAN, old: "pause.max(error.retry_after().unwrap_or_default())", new: "pause" }],
         caught_by: Test(
             "behaviour",
             "elector::watches::a_server_that_asks_to_be_left_alone_is_not_asked_for_a_watch_before",
@@ -97,9 +107,9 @@ pub const MUTANTS: &[Mutant] = &[
         name: "a watch whose version is forgotten asks for it again",
         why: "it is refused for ever, and the lease is polled",
         edits: &[Edit {
-            file: WATCHER,
-            old: "                self.from = None;\n                log_with!",
-            new: "                log_with!",
+            file: WATCH_PLAN,
+            old: "        if error.kind() == Expired {\n            self.from = None;\n        }\n",
+            new: "",
         }],
         caught_by: Test(
             "behaviour",
@@ -111,8 +121,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "nobody polls until the next, up to a minute later",
         edits: &[Edit {
             file: WATCHER,
-            old: "            let _ = self.tell.send(Command::WatchLost);\n            let lasted",
-            new: "            if ended.is_err() {\n                let _ = self.tell.send(Command::WatchLost);\n            }\n            let lasted",
+            old: "            let ended = self.watch(&stop);\n",
+            new: "            let ended = self.watch(&stop);\n            if ended.is_ok() {\n                let ended = self.plan.ended(clock::now(), Ok(()));\n                pause = ended.pause.unwrap_or_default();\n                continue;\n            }\n",
         }],
         caught_by: Test(
             "behaviour",
@@ -123,9 +133,9 @@ pub const MUTANTS: &[Mutant] = &[
         name: "brief watches follow each other at once",
         why: "a server that ends each one is asked in a tight loop",
         edits: &[Edit {
-            file: WATCHER,
-            old: "if lasted <= self.retry_period {",
-            new: "if lasted <= self.retry_period && self.retry_period.is_zero() {",
+            file: WATCH_PLAN,
+            old: "if lasted > self.retry_period {\n            self.failures = 0;\n            return",
+            new: "if !self.retry_period.is_zero() {\n            self.failures = 0;\n            return",
         }],
         caught_by: Test(
             "behaviour",
@@ -138,7 +148,7 @@ pub const MUTANTS: &[Mutant] = &[
         edits: &[Edit {
             file: WATCHER,
             old: "        if std::thread::panicking() {\n            let _ = self.tell",
-            new: "        if std::thread::panicking() && self.failures > 0 {\n            let _ = self.tell",
+            new: "        if std::thread::panicking() && self.wake.is_full() {\n            let _ = self.tell",
         }],
         caught_by: Test("behaviour", "elector::panics::a_watch_that_panics_is_replaced_by_polling"),
     },
@@ -147,8 +157,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "behind a proxy that passes nothing on watches are opened without a pause",
         edits: &[Edit {
             file: WATCHER,
-            old: "                // else never be spared, nor a server that asked to be left alone.\n                Ok(()) => self.from = None,",
-            new: "                // else never be spared, nor a server that asked to be left alone.\n                Ok(()) => {\n                    self.from = None;\n                    return Rested::ForLongEnough;\n                }",
+            old: "                Ok(()) => self.plan.restart(),\n                Err(RecvTimeoutError",
+            new: "                Ok(()) => {\n                    self.plan.restart();\n                    return Rested::ForLongEnough;\n                }\n                Err(RecvTimeoutError",
         }],
         caught_by: Test(
             "behaviour",
@@ -172,19 +182,19 @@ pub const MUTANTS: &[Mutant] = &[
         name: "a watch that is given up makes up for those before it",
         why: "it told something at its beginning, and then nothing, each time",
         edits: &[Edit {
-            file: WATCHER,
-            old: "if given_up { LONGEST_PAUSE } else { self.retry_period }",
+            file: WATCH_PLAN,
+            old: "if is_given_up { LONGEST_PAUSE } else { self.retry_period }",
             new: "self.retry_period",
         }],
-        caught_by: Unit("runtime::watcher::tests::a_watch_that_lasted_and_told_makes_up_for_those_before_it"),
+        caught_by: Unit("runtime::watch_plan::tests::a_watch_that_lasted_and_told_makes_up_for_those_before_it"),
     },
     Mutant {
         name: "each watch begins with what is there",
         why: "every end of a watch costs a read of everybody",
         edits: &[Edit {
-            file: WATCHER,
-            old: "                    *from = Some(cursor);\n",
-            new: "                    let _ = (cursor, &from);\n",
+            file: WATCH_PLAN,
+            old: "        self.from = Some(cursor);\n",
+            new: "        let _ = cursor;\n",
         }],
         caught_by: Test(
             "behaviour",

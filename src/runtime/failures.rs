@@ -1,0 +1,213 @@
+//! How the requests of a candidacy fare: what of it is worth a line in the log, and what a campaign is to hear.
+
+use std::time::Duration;
+
+use log::Level;
+
+use crate::clock::Moment;
+use crate::election::Operation;
+use crate::runtime::failure_log::FailureLog;
+use crate::runtime::notice::Notice;
+use crate::store::{StoreError, StoreErrorKind};
+
+/// What a request asks the store to do.
+#[derive(Debug, Clone, Copy)]
+pub enum Verb {
+    /// [`Store::get`](crate::Store::get).
+    Get,
+    /// [`Store::create`](crate::Store::create).
+    Create,
+    /// [`Store::update`](crate::Store::update).
+    Update,
+}
+
+impl Verb {
+    pub(crate) fn of(operation: &Operation) -> Self {
+        match operation {
+            Operation::Get(_) => Self::Get,
+            Operation::Create(_) => Self::Create,
+            Operation::Update(..) => Self::Update,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::Create => "create",
+            Self::Update => "update",
+        }
+    }
+}
+
+/// How each verb has fared.
+#[derive(Debug)]
+pub struct Failures {
+    renew_deadline: Duration,
+    verbs: [FailureTracker; 3],
+    /// The last failure that no success has followed.
+    last: Option<StoreError>,
+}
+
+/// What to do about a failure.
+#[derive(Debug)]
+pub struct Failed {
+    pub(crate) notice: Option<Notice>,
+    /// It is permanent, and whoever waits for a term should hear of it.
+    pub(crate) is_permanent: bool,
+}
+
+/// How a verb has fared.
+#[derive(Debug, Default)]
+struct FailureTracker {
+    ever_succeeded: bool,
+    /// Its failures that are permanent.
+    permanent: Persistence,
+    /// Its refusals because the record moved.
+    refused: Persistence,
+    log: FailureLog,
+    /// Its connection was closed under it, and it is repeated.
+    closed: bool,
+}
+
+/// Since when something has happened again and again, and when it last did.
+#[derive(Debug, Default)]
+struct Persistence(Option<(Moment, Moment)>);
+
+impl Persistence {
+    /// Notes that it happens now. For how long it has, never as much as `pause` apart.
+    fn note(&mut self, now: Moment, pause: Duration) -> Duration {
+        let persisting = self.0.filter(|(_, last)| now.since(*last) < pause);
+        let since = persisting.map_or(now, |(since, _)| since);
+        self.0 = Some((since, now));
+        now.since(since)
+    }
+}
+
+impl FailureTracker {
+    /// Whether it has been refused for three renew deadlines, at least once in each of them. Who loses a race is refused, too,
+    /// but not so often.
+    fn is_refused_for_long(&mut self, now: Moment, renew_deadline: Duration) -> bool {
+        self.refused.note(now, renew_deadline) >= renew_deadline * 3
+    }
+}
+
+impl Failures {
+    pub(crate) fn new(renew_deadline: Duration) -> Self {
+        Self { renew_deadline, verbs: Default::default(), last: None }
+    }
+
+    /// Notes that a request was answered.
+    pub(crate) fn succeeded(&mut self, verb: Verb) -> Option<Notice> {
+        self.last = None;
+        let tracker = &mut self.verbs[verb as usize];
+        tracker.ever_succeeded = true;
+        tracker.permanent = Persistence::default();
+        tracker.refused = Persistence::default();
+        tracker.closed = false;
+        tracker.log.works().map(|level| Notice::new(level, format!("{} works again", verb.name())))
+    }
+
+    /// Notes a failure.
+    pub(crate) fn failed(&mut self, now: Moment, verb: Verb, error: &StoreError) -> Failed {
+        use StoreErrorKind::{AlreadyExists, Conflict, ConnectionClosed, Interrupted};
+        let name = verb.name();
+        let tracker = &mut self.verbs[verb as usize];
+        // Servers and what stands before them close connections at any time, and the repetition is under way.
+        let is_repeated = error.kind() == ConnectionClosed && !std::mem::replace(&mut tracker.closed, true);
+        if is_repeated || matches!(error.kind(), Conflict | AlreadyExists | Interrupted) {
+            let is_told = matches!(error.kind(), Conflict | AlreadyExists)
+                && tracker.is_refused_for_long(now, self.renew_deadline);
+            let notice = is_told.then(|| tracker.log.failed(now, error.kind())).flatten().map(|level| {
+                Notice::of_error(
+                    level,
+                    format_args!("{name} is refused again and again, as if others wrote in between"),
+                    error,
+                )
+            });
+            let notice = notice.unwrap_or_else(|| Notice::new(Level::Debug, format!("{name}: {error}")));
+            return Failed { notice: Some(notice), is_permanent: false };
+        }
+        let notice = tracker
+            .log
+            .failed(now, error.kind())
+            .map(|level| Notice::of_error(level, format_args!("{name} fails and will be tried again"), error));
+        self.last = Some(error.clone());
+        if error.is_transient() || tracker.ever_succeeded {
+            tracker.permanent = Persistence::default();
+            return Failed { notice, is_permanent: false };
+        }
+        // A restarting API server says 403 to a correctly bound user for a moment, and a pod may be quicker than its
+        // RoleBinding: only what persists is believed. What was not tried again for that long has not persisted.
+        let lasts = tracker.permanent.note(now, self.renew_deadline);
+        Failed { notice, is_permanent: lasts >= self.renew_deadline }
+    }
+
+    /// What a round of requests that is over has failed of, if it has.
+    pub(crate) fn take_last(&mut self) -> Option<StoreError> {
+        self.last.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RENEW_DEADLINE: Duration = Duration::from_secs(10);
+
+    fn at(seconds: u64) -> Moment {
+        Moment::from_nanos((1_000 + seconds) * 1_000_000_000)
+    }
+
+    fn error(kind: StoreErrorKind) -> StoreError {
+        StoreError::new(kind, "made up")
+    }
+
+    #[test]
+    fn what_is_refused_again_and_again_is_told_and_who_loses_a_race_now_and_then_is_not() {
+        let told = |every| {
+            let mut failures = Failures::new(RENEW_DEADLINE);
+            let is_aloud = |failed: Failed| failed.notice.is_some_and(|notice| notice.level == Level::Warn);
+            (0..600)
+                .step_by(every)
+                .find(|second| is_aloud(failures.failed(at(*second), Verb::Update, &error(StoreErrorKind::Conflict))))
+        };
+        assert_eq!(told(2), Some(30));
+        assert_eq!(told(11), None, "once in more than a renew deadline");
+    }
+
+    #[test]
+    fn what_is_permanent_is_so_after_a_renew_deadline_of_it() {
+        let mut failures = Failures::new(RENEW_DEADLINE);
+        let mut is_permanent = |second, kind| failures.failed(at(second), Verb::Get, &error(kind)).is_permanent;
+        assert!((0..10).all(|second| !is_permanent(second, StoreErrorKind::Forbidden)));
+        assert!(is_permanent(10, StoreErrorKind::Forbidden));
+        // What may pass begins it anew, and so does a pause of that length.
+        assert!(!is_permanent(11, StoreErrorKind::Unavailable));
+        assert!((12..22).all(|second| !is_permanent(second, StoreErrorKind::Forbidden)));
+        assert!(is_permanent(22, StoreErrorKind::Forbidden));
+        assert!(!is_permanent(32, StoreErrorKind::Forbidden));
+    }
+
+    #[test]
+    fn what_has_worked_once_is_never_permanent() {
+        let mut failures = Failures::new(RENEW_DEADLINE);
+        failures.succeeded(Verb::Get);
+        let forbidden = error(StoreErrorKind::Forbidden);
+        assert!((0..100).all(|second| !failures.failed(at(second), Verb::Get, &forbidden).is_permanent));
+        assert!(
+            (0..100).any(|second| failures.failed(at(second), Verb::Update, &forbidden).is_permanent),
+            "each by itself"
+        );
+    }
+
+    #[test]
+    fn a_round_ends_with_the_last_failure_that_no_success_has_followed() {
+        let mut failures = Failures::new(RENEW_DEADLINE);
+        failures.failed(at(0), Verb::Get, &error(StoreErrorKind::Unavailable));
+        failures.failed(at(1), Verb::Get, &error(StoreErrorKind::Conflict));
+        assert_eq!(failures.take_last().map(|error| error.kind()), Some(StoreErrorKind::Unavailable));
+        failures.failed(at(2), Verb::Get, &error(StoreErrorKind::Timeout));
+        failures.succeeded(Verb::Update);
+        assert!(failures.take_last().is_none());
+    }
+}
