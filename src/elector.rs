@@ -5,13 +5,13 @@ use std::time::Duration;
 use crate::campaign::Campaign;
 use crate::campaign::slot::{CampaignSlot, Delivery};
 use crate::config::{Settings, random_seed};
-use crate::election::Election;
 use crate::error::Error;
 use crate::guard::LeaderGuard;
 use crate::handle::{Command, InFlight, InterruptDelays, Link};
 use crate::health::HealthCheck;
 use crate::log_fields::LogFields;
 use crate::runtime::dedicated::{Driver, Shared};
+use crate::runtime::session::Session;
 use crate::runtime::watcher::Watcher;
 use crate::store::entry::Entry;
 use crate::sync::channel::{self, Receiver};
@@ -54,8 +54,8 @@ pub struct LeaderElector {
 impl LeaderElector {
     pub(crate) fn spawn(settings: Settings, entry: Entry) -> Result<Self, Error> {
         let (sender, commands) = channel::unbounded();
-        let election = Election::new(settings.clone(), random_seed());
-        let delays = Arc::new(InterruptDelays::new(election.interrupt_after()));
+        let session = Session::new(&settings, random_seed());
+        let delays = Arc::new(InterruptDelays::new(session.interrupt_after()));
         let in_flight = Arc::new(InFlight::default());
         let watcher =
             Watcher::spawn(entry.clone(), sender.clone(), &settings, Arc::clone(&delays), Arc::clone(&in_flight))
@@ -73,7 +73,7 @@ impl LeaderElector {
         };
         let elector =
             Self { identity: settings.identity.clone(), description: entry.describe(), shared: shared.clone() };
-        let driver = Driver::new(election, &settings, entry, commands, watcher, shared, fields);
+        let driver = Driver::new(session, entry, commands, watcher, shared, fields);
         thread::Builder::new()
             .name("leasehold".into())
             .stack_size(STACK_SIZE)

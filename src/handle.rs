@@ -14,9 +14,10 @@ use crate::sync::{Arc, AtomicBool, AtomicU64, Instant, Mutex, OnceLock, Ordering
 /// What the elector's thread is told.
 pub(crate) enum Command {
     Campaign {
+        id: u64,
         once: bool,
     },
-    Withdraw,
+    Withdraw(u64),
     StepDown,
     GuardGone {
         ack: Sender<ReleaseAck>,

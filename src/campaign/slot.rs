@@ -42,27 +42,26 @@ impl CampaignSlot {
         let once = matches!(delivery, Delivery::Round(_));
         state.waiting = Some((id, delivery));
         // Told under the lock, so that campaigns and withdrawals reach the thread in the order they happened in.
-        link.tell(Command::Campaign { once });
+        link.tell(Command::Campaign { id, once });
         Ok(id)
     }
 
     /// Takes campaign `id` out, unanswered. False if it was answered before.
     pub(crate) fn withdraw(&self, id: u64, link: &Link) -> bool {
         let mut state = self.0.lock();
-        let waits = matches!(&state.waiting, Some((waiting, _)) if *waiting == id);
+        let waits = state.take(id).is_some();
         if waits {
-            state.waiting = None;
-            link.tell(Command::Withdraw);
+            link.tell(Command::Withdraw(id));
             link.free_seat();
         }
         waits
     }
 
-    /// Answers the campaign with a guard; gives it back when nobody asks for one any more.
-    pub(crate) fn win(&self, guard: LeaderGuard, link: &Link) -> Option<LeaderGuard> {
+    /// Answers campaign `id` with a guard; gives it back when nobody asks for one any more.
+    pub(crate) fn win(&self, id: u64, guard: LeaderGuard, link: &Link) -> Option<LeaderGuard> {
         // Sent under the lock: a campaign that is dropped meanwhile finds either itself or its guard.
         let mut state = self.0.lock();
-        let Some((_, delivery)) = state.waiting.take() else { return Some(guard) };
+        let Some(delivery) = state.take(id) else { return Some(guard) };
         let unsent = match delivery {
             Delivery::Term(sender) => sender.try_send(Ok(guard)).err()?.into_inner().ok(),
             Delivery::Round(sender) => sender.try_send(Ok(Some(guard))).err()?.into_inner().ok().flatten(),
@@ -71,39 +70,55 @@ impl CampaignSlot {
         unsent
     }
 
-    /// Answers the campaign with an error.
-    pub(crate) fn fail(&self, error: Error, link: &Link) {
-        let waiting = self.0.lock().waiting.take();
-        if let Some((_, delivery)) = waiting {
+    /// Answers campaign `id` with an error.
+    pub(crate) fn fail(&self, id: u64, error: Error, link: &Link) {
+        let delivery = self.0.lock().take(id);
+        if let Some(delivery) = delivery {
             link.free_seat();
-            match delivery {
-                Delivery::Term(sender) => drop(sender.try_send(Err(error))),
-                Delivery::Round(sender) => drop(sender.try_send(Err(error))),
-            }
+            delivery.fail(error);
         }
     }
 
-    /// Answers a campaign of one round that did not win.
-    pub(crate) fn round_over(&self, error: Option<Error>, link: &Link) {
-        let mut state = self.0.lock();
-        match state.waiting.take() {
-            Some((_, Delivery::Round(sender))) => {
-                link.free_seat();
-                let _ = sender.try_send(error.map_or(Ok(None), Err));
-            }
-            other => state.waiting = other,
+    /// Answers campaign `id`, which was for one round and did not win.
+    pub(crate) fn round_over(&self, id: u64, error: Option<Error>, link: &Link) {
+        let delivery = self.0.lock().take(id);
+        if let Some(Delivery::Round(sender)) = delivery {
+            link.free_seat();
+            let _ = sender.try_send(error.map_or(Ok(None), Err));
         }
     }
 
     /// Answers the campaign with [`Error::Stopped`], and every later one.
     pub(crate) fn stop(&self, link: &Link) {
-        self.0.lock().stopped = true;
-        self.fail(Error::Stopped, link);
-        link.tell(Command::Withdraw);
+        let waiting = {
+            let mut state = self.0.lock();
+            state.stopped = true;
+            state.waiting.take()
+        };
+        if let Some((id, delivery)) = waiting {
+            link.free_seat();
+            delivery.fail(Error::Stopped);
+            link.tell(Command::Withdraw(id));
+        }
     }
 
-    /// Whether a campaign waits for an answer.
-    pub(crate) fn is_waiting(&self) -> bool {
-        self.0.lock().waiting.is_some()
+    /// Whether campaign `id` waits for an answer.
+    pub(crate) fn is_waiting(&self, id: u64) -> bool {
+        matches!(self.0.lock().waiting, Some((waiting, _)) if waiting == id)
+    }
+}
+
+impl State {
+    fn take(&mut self, id: u64) -> Option<Delivery> {
+        self.waiting.take_if(|(waiting, _)| *waiting == id).map(|(_, delivery)| delivery)
+    }
+}
+
+impl Delivery {
+    fn fail(self, error: Error) {
+        match self {
+            Self::Term(sender) => drop(sender.try_send(Err(error))),
+            Self::Round(sender) => drop(sender.try_send(Err(error))),
+        }
     }
 }

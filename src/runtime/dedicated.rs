@@ -1,23 +1,21 @@
-//! The elector's thread: carries out what the election decides.
+//! The elector's thread: carries out what its session decides.
 
 use log::Level;
 
 use crate::campaign::slot::CampaignSlot;
 use crate::clock::{self, Moment, Now};
-use crate::config::Settings;
 use crate::election::deadline::Deadline;
-use crate::election::{Election, Event, Operation, Request, Response, Step};
+use crate::election::{Operation, Request, Response, Step};
 use crate::error::Error;
 use crate::guard::LeaderGuard;
 use crate::handle::{Command, InFlight, InterruptDelays, Link, ReleaseAck};
 use crate::health::HealthCheck;
 use crate::log_fields::{LogFields, log_with};
-use crate::runtime::failure_log::FailureLog;
-use crate::runtime::failures::{Failed, Failures, Verb};
+use crate::runtime::session::{Effect, Input, Session};
 use crate::runtime::watcher::Watcher;
 use crate::stop_reason::StopReason;
+use crate::store::Call;
 use crate::store::entry::Entry;
-use crate::store::{Call, StoreErrorKind};
 use crate::sync::Arc;
 use crate::sync::channel::{Receiver, Sender};
 use crate::term::Term;
@@ -35,57 +33,40 @@ pub(crate) struct Shared {
 }
 
 pub(crate) struct Driver {
-    election: Election,
+    session: Session,
     entry: Entry,
     commands: Receiver<Command>,
     watcher: Watcher,
     shared: Shared,
-    reclaims: bool,
     term: Option<Arc<Term>>,
     /// Who waits for the release of the last term.
     releasing: Option<Sender<ReleaseAck>>,
-    failures: Failures,
-    /// Of other processes with our identity.
-    conflicts: FailureLog,
     fields: LogFields,
 }
 
 impl Driver {
     pub(crate) fn new(
-        election: Election,
-        settings: &Settings,
+        session: Session,
         entry: Entry,
         commands: Receiver<Command>,
         watcher: Watcher,
         shared: Shared,
         fields: LogFields,
     ) -> Self {
-        Self {
-            reclaims: settings.reclaim_own_identity,
-            election,
-            entry,
-            commands,
-            watcher,
-            shared,
-            term: None,
-            releasing: None,
-            failures: Failures::new(settings.renew_deadline),
-            conflicts: FailureLog::default(),
-            fields,
-        }
+        Self { session, entry, commands, watcher, shared, term: None, releasing: None, fields }
     }
 
     /// Runs until the elector and its last guard are gone.
     pub(crate) fn run(mut self) {
         self.shared.link.this_is_the_thread();
         loop {
-            self.handle_all();
-            let step = self.election.next(Now::read());
-            // What the election has just noticed comes before the next request, which may take long.
-            let told = self.tell();
+            self.take_all();
+            let step = self.session.next(Now::read());
+            // What the session has just noticed comes before the next request, which may take long.
+            let has_acted = self.act();
             match step {
                 Step::Send(request) => self.send(request),
-                Step::Wait(_) if told => {}
+                Step::Wait(_) if has_acted => {}
                 Step::Wait(until) => self.wait(until),
                 Step::Finished => break,
             }
@@ -95,77 +76,77 @@ impl Driver {
     fn wait(&mut self, until: Moment) {
         // The line never disconnects: this thread holds an end of it itself.
         if let Ok(command) = self.commands.recv_timeout(until.since(clock::now())) {
-            self.handle(command);
+            self.take(command);
         }
     }
 
-    fn handle_all(&mut self) {
+    fn take_all(&mut self) {
         while let Ok(command) = self.commands.try_recv() {
-            self.handle(command);
+            self.take(command);
         }
     }
 
-    fn handle(&mut self, command: Command) {
+    fn take(&mut self, command: Command) {
         match command {
             // One that has been answered by now, with an error or at a stop, is nobody's any more.
-            Command::Campaign { once } if self.shared.pending.is_waiting() => self.election.campaign(once),
+            Command::Campaign { id, once } if self.shared.pending.is_waiting(id) => {
+                self.handle(Input::Campaign { id, once });
+            }
             Command::Campaign { .. } => {}
-            Command::Withdraw => self.election.withdraw(),
-            Command::StepDown => self.election.step_down(clock::now()),
+            Command::Withdraw(id) => self.handle(Input::Withdraw(id)),
+            Command::StepDown => self.handle(Input::StepDown),
             Command::GuardGone { ack, at } => {
                 let _ = ack.try_send(ReleaseAck::Received);
                 self.releasing = Some(ack);
-                self.election.guard_gone(clock::now(), at);
-                self.tell();
+                self.handle(Input::GuardGone { at });
                 self.shared.health.guard_gone();
             }
-            Command::Close => self.election.close(),
-            Command::Watched { received_at, change, .. } => self.election.on_change(clock::now(), received_at, change),
-            Command::WatchOpened { from_scratch } => self.election.watch_opened(clock::now(), from_scratch),
-            Command::WatchLost => self.election.watch_lost(clock::now()),
+            Command::Close => self.handle(Input::Close),
+            Command::Watched { received_at, change, .. } => self.handle(Input::Watched { received_at, change }),
+            Command::WatchOpened { from_scratch } => self.handle(Input::WatchOpened { from_scratch }),
+            Command::WatchLost => self.handle(Input::WatchEnded),
         }
-        self.tell();
+    }
+
+    fn handle(&mut self, input: Input) {
+        self.session.handle(clock::now(), input);
+        self.act();
     }
 
     fn send(&mut self, Request { id, operation, timeout }: Request) {
-        let verb = Verb::of(&operation);
         let call = Call::new(timeout, self.shared.in_flight.begin());
-        let answer = match operation {
-            Operation::Get(look) => self.entry.get(&call).map(|observed| Response::Read(look, observed)),
+        let response = match operation {
+            Operation::Get(context) => self.entry.get(&call).map(|observed| Response::Read(context, observed)),
             Operation::Create(record) => self.entry.create(&record, &call).map(Response::Written),
             Operation::Update(base, record) => self.entry.update(&base, &record, &call).map(Response::Written),
         };
         // A withdrawal that came while the request was under way counts before its answer.
-        self.handle_all();
-        let now = clock::now();
-        let answer = answer.unwrap_or_else(Response::Failed);
-        let Failed { notice, is_permanent } = match &answer {
-            Response::Failed(error) => self.failures.failed(now, verb, error),
-            _ => Failed { notice: self.failures.succeeded(verb), is_permanent: false },
-        };
-        if let Some(notice) = notice {
-            notice.log(&self.fields);
-        }
-        if let Response::Failed(error) = &answer
-            && is_permanent
-            && self.shared.pending.is_waiting()
-        {
-            // Before the election hears of it: a round would end of it too, and one of the two ends meet the next campaign.
-            self.election.withdraw();
-            self.shared.pending.fail(Error::Store(error.clone()), &self.shared.link);
-        }
-        self.election.on_response(now, id, answer);
-        self.shared.delays.set(self.election.interrupt_after());
-        self.tell();
+        self.take_all();
+        self.handle(Input::Response(id, response.unwrap_or_else(Response::Failed)));
+        self.shared.delays.set(self.session.interrupt_after());
     }
 
-    /// Passes on what the election has to tell. True if there was anything.
-    fn tell(&mut self) -> bool {
-        let mut told = false;
-        while let Some(event) = self.election.event() {
-            told = true;
-            match event {
-                Event::Leader(leader) => {
+    /// Does what the session wants done. True if there was anything.
+    fn act(&mut self) -> bool {
+        let mut has_acted = false;
+        while let Some(effect) = self.session.effect() {
+            has_acted = true;
+            match effect {
+                Effect::Offer { campaign, deadline, fencing_token } => self.offer(campaign, deadline, fencing_token),
+                Effect::Refuse { campaign, error } => {
+                    self.shared.pending.fail(campaign, Error::Store(error), &self.shared.link);
+                }
+                Effect::RoundOver { campaign, error } => {
+                    self.shared.pending.round_over(campaign, error.map(Error::Store), &self.shared.link);
+                }
+                Effect::TermEnded(reason) => self.term_ended(reason),
+                Effect::Released => {
+                    self.term = None;
+                    if let Some(ack) = self.releasing.take() {
+                        let _ = ack.try_send(ReleaseAck::Released);
+                    }
+                }
+                Effect::Leader(leader) => {
                     match &leader {
                         Some(leader) => {
                             log_with!(Level::Info, self.fields, leader = leader.as_str(); "{leader} leads");
@@ -174,47 +155,17 @@ impl Driver {
                     }
                     self.shared.subscriptions.new_leader(leader);
                 }
-                Event::Elected { deadline, fencing_token } => self.elected(deadline, fencing_token),
-                Event::TermEnded(reason) => self.lost(reason),
-                Event::Released => {
-                    self.term = None;
-                    if let Some(ack) = self.releasing.take() {
-                        let _ = ack.try_send(ReleaseAck::Released);
-                    }
-                }
-                Event::RoundOver => {
-                    let error = self.failures.take_last().map(Error::Store);
-                    self.shared.pending.round_over(error, &self.shared.link);
-                }
-                Event::WatchStale => {
-                    log_with!(Level::Debug, self.fields; "the watch is given up for a new one");
-                    self.watcher.restart();
-                }
-                Event::IdentityConflict => {
-                    self.conflicts.works();
-                    let told = self.conflicts.failed(clock::now(), StoreErrorKind::Conflict);
-                    let level = if told == Some(Level::Warn) { Level::Error } else { Level::Debug };
-                    log_with!(level, self.fields; "another process uses our identity: every candidate needs its own");
-                }
-                Event::Predecessor if self.reclaims => log_with!(
-                    Level::Info, self.fields; "held under our identity, by a process before this one: it is reclaimed"
-                ),
-                Event::Predecessor => log_with!(
-                    Level::Info,
-                    self.fields;
-                    "held under our identity, by a process before this one: it has to run out, unless \
-                     reclaim_own_identity(true) says that no two processes ever share one"
-                ),
+                Effect::RestartWatch => self.watcher.restart(),
+                Effect::Log(notice) | Effect::IdentityConflict(notice) => notice.log(&self.fields),
             }
         }
-        told
+        has_acted
     }
 
-    fn elected(&mut self, deadline: Arc<Deadline>, fencing_token: u64) {
-        if !self.shared.pending.is_waiting() {
-            let now = clock::now();
-            return self.election.guard_gone(now, now);
-        }
+    fn offer(&mut self, campaign: Option<u64>, deadline: Arc<Deadline>, fencing_token: u64) {
+        let Some(campaign) = campaign.filter(|id| self.shared.pending.is_waiting(*id)) else {
+            return self.session.handle(clock::now(), Input::NotTaken);
+        };
         self.fields.token = Some(fencing_token);
         log_with!(Level::Info, self.fields; "started leading, fencing token {fencing_token}");
         let term = Arc::new(Term::new(deadline, fencing_token));
@@ -222,14 +173,13 @@ impl Driver {
         self.shared.subscriptions.started(fencing_token);
         let guard = LeaderGuard::new(term, Arc::clone(&self.shared.link));
         // Between the question above and here the campaign may have been withdrawn.
-        if let Some(unwanted) = self.shared.pending.win(guard, &self.shared.link) {
+        if let Some(unwanted) = self.shared.pending.win(campaign, guard, &self.shared.link) {
             unwanted.forget();
-            let now = clock::now();
-            self.election.guard_gone(now, now);
+            self.session.handle(clock::now(), Input::NotTaken);
         }
     }
 
-    fn lost(&mut self, reason: StopReason) {
+    fn term_ended(&mut self, reason: StopReason) {
         let Some(term) = &self.term else { return };
         // Whoever ended the term first has said why.
         let reason = term.end(reason);
@@ -275,8 +225,8 @@ mod tests {
     /// One whose thread is this test.
     fn driver() -> Driver {
         let settings = LeaderElector::builder("jobs").settings().unwrap();
-        let election = Election::new(settings.clone(), 1);
-        let delays = Arc::new(InterruptDelays::new(election.interrupt_after()));
+        let session = Session::new(&settings, 1);
+        let delays = Arc::new(InterruptDelays::new(session.interrupt_after()));
         let entry = entry();
         let (sender, commands) = channel::unbounded();
         let in_flight = Arc::new(InFlight::default());
@@ -293,7 +243,7 @@ mod tests {
             subscriptions: Arc::default(),
             health: HealthCheck::new(settings.lease_duration),
         };
-        Driver::new(election, &settings, entry, commands, watcher, shared, fields)
+        Driver::new(session, entry, commands, watcher, shared, fields)
     }
 
     /// One whose election has found its term superseded, and has not told yet.
@@ -301,9 +251,9 @@ mod tests {
         let mut driver = driver();
         let transitions = driver.shared.subscriptions.subscribe();
         let (sender, receiver) = channel::bounded(1);
-        driver.shared.pending.enter(Delivery::Term(sender), &driver.shared.link).unwrap();
+        let id = driver.shared.pending.enter(Delivery::Term(sender), &driver.shared.link).unwrap();
         let deadline = Arc::new(Deadline::new(clock::now() + Duration::from_secs(3_600)));
-        driver.elected(Arc::clone(&deadline), 7);
+        driver.offer(Some(id), Arc::clone(&deadline), 7);
         let guard = receiver.recv().unwrap().unwrap();
         deadline.end(clock::now(), StopReason::Superseded { by: None });
         (driver, transitions, guard)
@@ -321,7 +271,7 @@ mod tests {
         let (mut driver, transitions, guard) = superseded();
         let view = guard.leadership();
         guard.abandon();
-        driver.lost(StopReason::Superseded { by: None });
+        driver.term_ended(StopReason::Superseded { by: None });
         assert_eq!(view.check().unwrap_err().reason, StopReason::Superseded { by: None });
         let stopped = Transition::StoppedLeading { reason: StopReason::Superseded { by: None } };
         assert_eq!(transitions.try_iter().last(), Some(stopped));
@@ -333,11 +283,11 @@ mod tests {
         let mut driver = driver();
         let transitions = driver.shared.subscriptions.subscribe();
         let (sender, receiver) = channel::bounded(1);
-        driver.shared.pending.enter(Delivery::Term(sender), &driver.shared.link).unwrap();
-        driver.elected(Arc::new(Deadline::new(clock::now() + Duration::from_secs(3_600))), 7);
+        let id = driver.shared.pending.enter(Delivery::Term(sender), &driver.shared.link).unwrap();
+        driver.offer(Some(id), Arc::new(Deadline::new(clock::now() + Duration::from_secs(3_600))), 7);
         let guard = receiver.recv().unwrap().unwrap();
         guard.step_down();
-        driver.lost(StopReason::Superseded { by: None });
+        driver.term_ended(StopReason::Superseded { by: None });
         assert_eq!(guard.check().unwrap_err().reason, StopReason::SteppedDown);
         let told: Vec<_> = transitions.try_iter().collect();
         let stopped = Transition::StoppedLeading { reason: StopReason::SteppedDown };

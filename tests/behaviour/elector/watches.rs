@@ -116,6 +116,7 @@ fn a_watch_that_falls_silent_is_given_up_for_one_that_begins_from_scratch_and_no
         move |_, stop, tell| {
             tell(WatchEvent::Opened);
             tell(changed(&store));
+            tell(WatchEvent::Progress(Cursor::new(store.version())));
             silence(stop)
         }
     });

@@ -87,6 +87,7 @@ const REUSED: &str = "src/net/reused.rs";
 const ROUND_TRIP: &str = "src/election/round_trip.rs";
 const ROUTE: &str = "src/net/dial/route.rs";
 const SCOPE: &str = "src/guard/scope.rs";
+const SESSION: &str = "src/runtime/session.rs";
 const SLOT: &str = "src/campaign/slot.rs";
 const SOCKS: &str = "src/net/proxy/socks.rs";
 const STATUS: &str = "src/kube/status.rs";

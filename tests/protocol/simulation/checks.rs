@@ -177,6 +177,9 @@ impl Checks {
         match record.holder() {
             None if node.holds_guard() => Err(format!("{} releases beside its guard", node.identity).into()),
             Some(holder) if holder != node.identity => Err(format!("{} writes {holder}", node.identity).into()),
+            Some(_) if node.wants.is_none() && !node.holds_guard() => {
+                Err(format!("{} asks for a term that nobody waits for", node.identity).into())
+            }
             _ => Ok(()),
         }
     }

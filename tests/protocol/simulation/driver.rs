@@ -1,6 +1,7 @@
-//! What the elector's thread does with an election: carries out its steps, obeys, and hears what it tells.
+//! What the elector's thread does with a session: carries out its steps, tells it what happens, and does what it wants.
 
-use leasehold::election::{Event, Operation, Request, Response, Step};
+use leasehold::election::{Operation, Request, Response, Step};
+use leasehold::runtime::session::{Effect, Input};
 use leasehold::{StoreError, StoreErrorKind};
 
 use crate::clock::{MILLI, Nanos, SECOND};
@@ -25,7 +26,7 @@ impl World {
             self.checks.stepped(node, self.truth)?;
             let now = node.clock.now(self.truth);
             let was_valid = node.valid(self.truth);
-            let step = node.election.next(now);
+            let step = node.session.next(now);
             let told = self.listen(index, was_valid)?;
             let node = &mut self.nodes[index];
             match step {
@@ -137,7 +138,7 @@ impl World {
         trace!(self, "{} hears of {id}: {}", node.identity, trace::answer(&answer));
         let was_valid = node.valid(self.truth);
         let now = node.clock.local(self.truth);
-        node.election.on_response(now, id, answer);
+        node.session.handle(now, Input::Response(id, answer));
         self.listen(index, was_valid)?;
         let node = &mut self.nodes[index];
         if went_back && node.valid(self.truth) {
@@ -175,26 +176,28 @@ impl World {
             let now = node.clock.local(self.truth);
             let mut shown = None;
             match command {
-                Command::Campaign(wants) => node.election.campaign(wants == Wants::Round),
-                Command::Withdraw => node.election.withdraw(),
-                Command::StepDown => node.election.step_down(now),
+                Command::Campaign(id, wants) => {
+                    node.session.handle(now, Input::Campaign { id, once: wants == Wants::Round });
+                }
+                Command::Withdraw(id) => node.session.handle(now, Input::Withdraw(id)),
+                Command::StepDown => node.session.handle(now, Input::StepDown),
                 Command::GuardGone { at } => {
                     node.release_by = self
                         .plan
                         .steady_network
                         .then(|| self.truth + node.settings.release_timeout.as_nanos() as Nanos + SECOND / 2);
-                    node.election.guard_gone(now, at);
+                    node.session.handle(now, Input::GuardGone { at });
                 }
-                Command::Close => node.election.close(),
-                Command::WatchOpened { from_scratch } => node.election.watch_opened(now, from_scratch),
-                Command::WatchLost => node.election.watch_lost(now),
+                Command::Close => node.session.handle(now, Input::Close),
+                Command::WatchOpened { from_scratch } => node.session.handle(now, Input::WatchOpened { from_scratch }),
+                Command::WatchLost => node.session.handle(now, Input::WatchEnded),
                 Command::Heard { received_at, change, former_since } => {
                     node.heard_in_second();
                     // Of a restore that it has not found out about it cannot know.
                     let knows_since = node.doubts_since;
                     node.hears_of_former = former_since.is_some_and(|since| knows_since.is_some_and(|at| at >= since));
                     shown = node.note_event(&change);
-                    node.election.on_change(now, received_at, change);
+                    node.session.handle(now, Input::Watched { received_at, change });
                 }
             }
             self.listen(index, was_valid)?;
@@ -216,19 +219,19 @@ impl World {
         }
     }
 
-    /// Hears what the election has to tell. True if there was anything.
+    /// Does what the session wants done. True if there was anything.
     pub fn listen(&mut self, index: usize, was_valid: bool) -> Result<bool, Violation> {
         let mut told = false;
         let knows_its_writes = self.knows_its_writes(index);
-        while let Some(event) = self.nodes[index].election.event() {
+        while let Some(effect) = self.nodes[index].session.effect() {
             told = true;
             let node = &mut self.nodes[index];
-            trace!(self, "{} tells {event:?}", node.identity);
-            match event {
-                Event::TermEnded(_) | Event::Leader(_) if node.hears_of_former => {
-                    return Err(format!("{} believes a server of a former life: {event:?}", node.identity).into());
+            trace!(self, "{} wants {effect:?}", node.identity);
+            match effect {
+                Effect::TermEnded(_) | Effect::Leader(_) if node.hears_of_former => {
+                    return Err(format!("{} believes a server of a former life: {effect:?}", node.identity).into());
                 }
-                Event::Elected { deadline, fencing_token } => {
+                Effect::Offer { campaign, deadline, fencing_token } => {
                     if node.term.as_ref().is_some_and(|term| term.guard_held || term.lost.is_none()) {
                         return Err(format!("{} elected during a term", node.identity).into());
                     }
@@ -237,7 +240,7 @@ impl World {
                     self.note_handover();
                     let node = &mut self.nodes[index];
                     node.acts_by(fencing_token);
-                    let wanted = node.wants.take().is_some();
+                    let wanted = node.wants.take_if(|_| campaign == Some(node.campaigns)).is_some();
                     node.term = Some(Term {
                         serial: self.count.terms,
                         deadline,
@@ -256,22 +259,24 @@ impl World {
                     }
                     if !wanted {
                         let now = node.clock.local(self.truth);
-                        node.election.guard_gone(now, now);
+                        node.session.handle(now, Input::NotTaken);
                     }
                 }
-                Event::TermEnded(reason) => {
+                Effect::TermEnded(reason) => {
                     self.checks.lost(node, &reason, was_valid, &self.plan, &self.store)?;
                     if let Some(term) = &mut node.term {
                         term.lost = Some(reason);
                     }
                 }
-                Event::RoundOver => node.wants = None,
-                Event::IdentityConflict if knows_its_writes => {
+                Effect::RoundOver { campaign, .. } | Effect::Refuse { campaign, .. } => {
+                    node.wants.take_if(|_| campaign == node.campaigns);
+                }
+                Effect::Released => node.release_by = None,
+                Effect::RestartWatch => self.restart_watch(index),
+                Effect::IdentityConflict(_) if knows_its_writes => {
                     return Err(format!("{} does not know its own writes", node.identity).into());
                 }
-                Event::Released => node.release_by = None,
-                Event::WatchStale => self.restart_watch(index),
-                Event::IdentityConflict | Event::Predecessor | Event::Leader(_) => {}
+                Effect::IdentityConflict(_) | Effect::Log(_) | Effect::Leader(_) => {}
             }
         }
         self.nodes[index].refresh();

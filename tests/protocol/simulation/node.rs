@@ -1,11 +1,12 @@
-//! One process: an election, the driver's part of it, and a user who holds the guard.
+//! One process: a session, and a user who holds the guard.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use leasehold::clock::Moment;
+use leasehold::election::Change;
 use leasehold::election::deadline::Deadline;
-use leasehold::election::{Change, Election};
+use leasehold::runtime::session::Session;
 use leasehold::{LeaderElectionRecord, Settings, StopReason};
 
 use crate::clock::{Nanos, NodeClock};
@@ -17,7 +18,7 @@ pub struct Node {
     pub identity: String,
     pub settings: Settings,
     pub clock: NodeClock,
-    pub election: Election,
+    pub session: Session,
     /// Counts the processes that this node has been.
     pub incarnation: u32,
     pub alive: bool,
@@ -31,8 +32,9 @@ pub struct Node {
     pub wake: u64,
     /// The driver's second thread; `None` where the lock cannot watch.
     pub watcher: Option<Watcher>,
-    /// What the user waits for.
+    /// What the user waits for, and how many campaigns that makes.
     pub wants: Option<Wants>,
+    pub campaigns: u64,
     pub term: Option<Term>,
     /// The newest version that an answer or an event brought, and the record at it.
     pub known: (u64, Option<LeaderElectionRecord>),
@@ -59,8 +61,8 @@ pub enum Wants {
 
 #[derive(Debug)]
 pub enum Command {
-    Campaign(Wants),
-    Withdraw,
+    Campaign(u64, Wants),
+    Withdraw(u64),
     StepDown,
     GuardGone { at: Moment },
     Close,
@@ -89,6 +91,13 @@ pub struct Term {
 impl Node {
     pub fn valid(&self, truth: Nanos) -> bool {
         self.alive && self.term.as_ref().is_some_and(|term| truth < term.valid_until)
+    }
+
+    /// The user asks for a term.
+    pub fn campaign(&mut self, wants: Wants) -> Command {
+        self.wants = Some(wants);
+        self.campaigns += 1;
+        Command::Campaign(self.campaigns, wants)
     }
 
     pub fn holds_guard(&self) -> bool {

@@ -1,6 +1,6 @@
 //! Processes that start, are stopped and continued.
 
-use leasehold::election::Election;
+use leasehold::runtime::session::Session;
 
 use crate::clock::NodeClock;
 use crate::node::Node;
@@ -25,7 +25,7 @@ impl World {
         let watcher = watches.then(|| Watcher::new(has_right, settings.retry_period, self.random.u64(..)));
         self.count.candidates += 1;
         Node {
-            election: Election::new(settings.clone(), self.random.u64(..)),
+            session: Session::new(&settings, self.random.u64(..)),
             clock: NodeClock::new(&mut self.random, rate),
             identity,
             settings,
@@ -40,6 +40,7 @@ impl World {
             wake: 0,
             watcher,
             wants: None,
+            campaigns: 0,
             term: None,
             known: (0, None),
             hinted: Vec::new(),

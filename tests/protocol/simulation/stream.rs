@@ -42,6 +42,8 @@ pub struct Watcher {
     right: bool,
     /// The runtime's own.
     plan: WatchPlan,
+    /// What the stream had to tell and did not is lost: the next one is to begin with what is there.
+    is_given_up: bool,
     /// Where the present stream began, and how far it has come.
     after: Option<u64>,
     openings: Openings,
@@ -115,7 +117,15 @@ enum Mood {
 impl Watcher {
     pub fn new(right: bool, retry_period: Duration, seed: u64) -> Self {
         let plan = WatchPlan::new(retry_period, seed);
-        Self { serial: 0, state: State::Pausing, right, plan, after: None, openings: Openings::default() }
+        Self {
+            serial: 0,
+            state: State::Pausing,
+            right,
+            plan,
+            is_given_up: false,
+            after: None,
+            openings: Openings::default(),
+        }
     }
 
     pub fn serial(&self) -> u64 {
@@ -176,7 +186,7 @@ impl World {
                 };
                 if let Some(id) = node.in_flight.filter(|_| is_of_others) {
                     let to = (index, node.incarnation);
-                    let timeout = node.election.interrupt_after().news.as_nanos() as Nanos;
+                    let timeout = node.session.interrupt_after().news.as_nanos() as Nanos;
                     self.queue.push(truth + timeout, Some(to), What::Interrupt(id));
                 }
                 let Node { watcher, restored, .. } = &mut self.nodes[index];
@@ -234,6 +244,9 @@ impl World {
         watcher.after = watcher.plan.begin(node.clock.local(truth)).and_then(|cursor| cursor.get::<u64>().copied());
         if !watcher.openings.allow(truth, node.settings.retry_period.as_nanos() as Nanos) {
             return Err(format!("{} asks for its watch {} too soon", node.identity, watcher.openings.count).into());
+        }
+        if std::mem::take(&mut watcher.is_given_up) && watcher.after.is_some() {
+            return Err(format!("{} goes on with a watch that it gave up", node.identity).into());
         }
         watcher.state = State::Asking;
         let serial = watcher.serial;
@@ -308,6 +321,7 @@ impl World {
         let to = (index, node.incarnation);
         let Some(watcher) = &mut node.watcher else { return };
         watcher.plan.restart();
+        watcher.is_given_up = true;
         if let State::Pausing = watcher.state {
             return;
         }

@@ -51,18 +51,18 @@ impl World {
         }
         match node.wants {
             Some(Wants::Term) if !calm && roll < 15 => {
-                node.commands.push_back(Command::Withdraw);
+                node.commands.push_back(Command::Withdraw(node.campaigns));
                 node.wants = None;
                 if roll < 8 {
-                    node.wants = Some(Wants::Term);
-                    node.commands.push_back(Command::Campaign(Wants::Term));
+                    let command = node.campaign(Wants::Term);
+                    node.commands.push_back(command);
                 }
                 self.drive(index)
             }
             None if !node.closing && (calm || roll < 70) => {
                 let wants = if roll < 20 { Wants::Round } else { Wants::Term };
-                node.wants = Some(wants);
-                self.tell(index, Command::Campaign(wants))
+                let command = node.campaign(wants);
+                self.tell(index, command)
             }
             _ => Ok(()),
         }
@@ -86,11 +86,11 @@ impl World {
         }
         node.refresh();
         let interrupt = node.in_flight.map(|id| (id, (index, node.incarnation)));
-        let timeout = node.election.interrupt_after().release.as_nanos() as Nanos;
+        let timeout = node.session.interrupt_after().release.as_nanos() as Nanos;
         node.commands.push_back(Command::GuardGone { at: now });
         if again && !node.closing {
-            node.wants = Some(Wants::Term);
-            node.commands.push_back(Command::Campaign(Wants::Term));
+            let command = node.campaign(Wants::Term);
+            node.commands.push_back(command);
         }
         self.drive(index)?;
         if let Some((id, to)) = interrupt {

@@ -17,7 +17,11 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a stale watch is not given up",
         why: "what it should have told is polled for ever",
-        edits: &[Edit { file: DEDICATED, old: "                    self.watcher.restart();\n", new: "" }],
+        edits: &[Edit {
+            file: DEDICATED,
+            old: "Effect::RestartWatch => self.watcher.restart(),",
+            new: "Effect::RestartWatch => {}",
+        }],
         caught_by: Test(
             "behaviour",
             "elector::watches::a_watch_that_falls_silent_is_given_up_for_one_that_begins_from_scratch_and_not_in_a_tight_loop",
@@ -70,6 +74,37 @@ pub const MUTANTS: &[Mutant] = &[
         why: "whoever follows them waits for ever",
         edits: &[Edit { file: DEDICATED, old: "        self.shared.subscriptions.close();\n", new: "" }],
         caught_by: Test("behaviour", "elector::panics::a_lock_that_panics_ends_the_term_once_and_keeps_nobody_waiting"),
+    },
+    // ---- the session ----
+    Mutant {
+        name: "a session forgets to withdraw",
+        why: "it acquires what nobody waits for",
+        edits: &[Edit {
+            file: SESSION,
+            old: "if self.campaign.take_if(|campaign| *campaign == id).is_some() {\n                    self.election.withdraw();\n                }",
+            new: "self.campaign.take_if(|campaign| *campaign == id);",
+        }],
+        caught_by: Simulation("the_promise_holds"),
+    },
+    Mutant {
+        name: "a session loses the word that nobody took a term",
+        why: "it leads for nobody",
+        edits: &[Edit {
+            file: SESSION,
+            old: "Input::NotTaken => self.election.guard_gone(now, now),",
+            new: "Input::NotTaken => {}",
+        }],
+        caught_by: Simulation("the_promise_holds"),
+    },
+    Mutant {
+        name: "a watch plan loses a restart",
+        why: "what the watch has not told is never told",
+        edits: &[Edit {
+            file: WATCH_PLAN,
+            old: "pub fn restart(&mut self) {\n        self.from = None;",
+            new: "pub fn restart(&mut self) {\n        let _ = &self.from;",
+        }],
+        caught_by: Simulation("a_restored_store_is_survived"),
     },
     // ---- the watcher ----
     Mutant {
@@ -148,7 +183,7 @@ pub const MUTANTS: &[Mutant] = &[
         edits: &[Edit {
             file: WATCHER,
             old: "        if std::thread::panicking() {\n            let _ = self.tell",
-            new: "        if std::thread::panicking() && self.wake.is_full() {\n            let _ = self.tell",
+            new: "        if std::thread::panicking() && self.fields.identity.is_empty() {\n            let _ = self.tell",
         }],
         caught_by: Test("behaviour", "elector::panics::a_watch_that_panics_is_replaced_by_polling"),
     },
@@ -277,8 +312,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "an elector that was stopped takes the lease, for a moment",
         edits: &[Edit {
             file: SLOT,
-            old: "        self.fail(Error::Stopped, link);\n        link.tell(Command::Withdraw);",
-            new: "        self.fail(Error::Stopped, link);",
+            old: "            delivery.fail(Error::Stopped);\n            link.tell(Command::Withdraw(id));",
+            new: "            delivery.fail(Error::Stopped);\n            let _ = id;",
         }],
         caught_by: Test("behaviour", "elector::stopping::a_stopped_elector_never_acquires"),
     },
@@ -287,15 +322,15 @@ pub const MUTANTS: &[Mutant] = &[
         why: "its elector takes the lease, for a moment",
         edits: &[Edit {
             file: SLOT,
-            old: "            state.waiting = None;\n            link.tell(Command::Withdraw);",
-            new: "            state.waiting = None;",
+            old: "            link.tell(Command::Withdraw(id));\n            link.free_seat();",
+            new: "            link.free_seat();",
         }],
         caught_by: Test("behaviour", "elector::stopping::a_withdrawn_campaign_never_acquires"),
     },
     Mutant {
         name: "a stop ends one campaign only",
         why: "the next one waits for ever",
-        edits: &[Edit { file: SLOT, old: "        self.0.lock().stopped = true;\n", new: "" }],
+        edits: &[Edit { file: SLOT, old: "            state.stopped = true;\n", new: "" }],
         caught_by: Test("behaviour", "elector::stopping::a_stopped_elector_never_acquires"),
     },
 ];

@@ -24,7 +24,7 @@ pub const MUTANTS: &[Mutant] = &[
         why: "its guard is nobody's to drop",
         edits: &[Edit {
             file: DEDICATED,
-            old: "            unwanted.forget();\n            let now = clock::now();\n            self.election.guard_gone(now, now);\n",
+            old: "            unwanted.forget();\n            self.session.handle(clock::now(), Input::NotTaken);\n",
             new: "            unwanted.forget();\n",
         }],
         caught_by: Threads("hand_over::a_withdrawn_campaign_leaves_nothing_behind"),
@@ -34,8 +34,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "whoever was told an error leads and does not know it",
         edits: &[Edit {
             file: DEDICATED,
-            old: "Command::Campaign { once } if self.shared.pending.is_waiting() => self",
-            new: "Command::Campaign { once } => self",
+            old: "Command::Campaign { id, once } if self.shared.pending.is_waiting(id) => {",
+            new: "Command::Campaign { id, once } => {",
         }],
         caught_by: Threads("hand_over::a_campaign_that_got_an_error_acquires_nothing"),
     },

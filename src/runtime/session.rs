@@ -1,0 +1,356 @@
+//! One candidacy without I/O, thread or channel: an election, and all that a runtime decides around it. Whoever drives it is
+//! told what to do, and says what has happened; a simulation does that as well as threads do.
+
+use std::collections::VecDeque;
+
+use log::Level;
+
+use crate::clock::{Moment, Now};
+use crate::config::Settings;
+use crate::election::deadline::Deadline;
+use crate::election::{Change, Election, Event, InterruptAfter, Response, Step};
+use crate::runtime::failure_log::FailureLog;
+use crate::runtime::failures::{Failed, Failures, Verb};
+use crate::runtime::notice::Notice;
+use crate::stop_reason::StopReason;
+use crate::store::{StoreError, StoreErrorKind};
+use crate::sync::Arc;
+
+/// A candidacy. What [`handle`](Self::handle) and [`next`](Self::next) make of it comes out of [`effect`](Self::effect), which
+/// is drained after each of them.
+#[derive(Debug)]
+pub struct Session {
+    election: Election,
+    failures: Failures,
+    /// Of other processes with our identity.
+    conflicts: FailureLog,
+    reclaims: bool,
+    /// The campaign that waits for a term.
+    campaign: Option<u64>,
+    /// The request under way, by its number.
+    in_flight: Option<(u64, Verb)>,
+    effects: VecDeque<Effect>,
+}
+
+/// What a session is told.
+#[derive(Debug)]
+pub enum Input {
+    /// Somebody asks for one term, for as long as that takes or (`once`) in one bounded round of requests.
+    Campaign {
+        /// Campaigns are counted.
+        id: u64,
+        /// Whether it is for one round.
+        once: bool,
+    },
+    /// Nobody waits for that campaign any more.
+    Withdraw(u64),
+    /// Nobody took the term that was offered.
+    NotTaken,
+    /// The holder ended the validity of its term.
+    StepDown,
+    /// The guard of the term is gone.
+    GuardGone {
+        /// Since when.
+        at: Moment,
+    },
+    /// No campaign will come any more.
+    Close,
+    /// The store answered this request.
+    Response(u64, Response),
+    /// A watch stands.
+    WatchOpened {
+        /// Whether it begins with what is there.
+        from_scratch: bool,
+    },
+    /// The watch told of a change.
+    Watched {
+        /// When that was received.
+        received_at: Moment,
+        /// What it told.
+        change: Change,
+    },
+    /// The watch has ended, or was refused.
+    WatchEnded,
+}
+
+/// What a session wants done, or known.
+#[derive(Debug)]
+pub enum Effect {
+    /// A term is won. If nobody takes it, [`Input::NotTaken`].
+    Offer {
+        /// For which campaign; `None` when none waits any more.
+        campaign: Option<u64>,
+        /// Until when the term is valid.
+        deadline: Arc<Deadline>,
+        /// The term's token.
+        fencing_token: u64,
+    },
+    /// The store refuses a campaign in a way that no waiting changes.
+    Refuse {
+        /// Which campaign.
+        campaign: u64,
+        /// The refusal.
+        error: StoreError,
+    },
+    /// A campaign for one round ended without a term.
+    RoundOver {
+        /// Which campaign.
+        campaign: u64,
+        /// What failed, if that is why.
+        error: Option<StoreError>,
+    },
+    /// The term is not valid any more.
+    TermEnded(StopReason),
+    /// The record of the last term is not ours any more.
+    Released,
+    /// Another leads than before, or nobody.
+    Leader(Option<String>),
+    /// The watch is to be given up for one that begins with what is there.
+    RestartWatch,
+    /// A line for the log: another process uses our identity.
+    IdentityConflict(Notice),
+    /// A line for the log.
+    Log(Notice),
+}
+
+impl Session {
+    /// A candidacy that knows nothing yet. `seed` feeds jitter and the random digits of `acquireTime`.
+    pub fn new(settings: &Settings, seed: u64) -> Self {
+        Self {
+            election: Election::new(settings.clone(), seed),
+            failures: Failures::new(settings.renew_deadline),
+            conflicts: FailureLog::default(),
+            reclaims: settings.reclaim_own_identity,
+            campaign: None,
+            in_flight: None,
+            effects: VecDeque::new(),
+        }
+    }
+
+    /// What has happened, at any time: also while a request is under way.
+    pub fn handle(&mut self, now: Moment, input: Input) {
+        match input {
+            Input::Campaign { id, once } => {
+                self.campaign = Some(id);
+                self.election.campaign(once);
+            }
+            Input::Withdraw(id) => {
+                if self.campaign.take_if(|campaign| *campaign == id).is_some() {
+                    self.election.withdraw();
+                }
+            }
+            Input::NotTaken => self.election.guard_gone(now, now),
+            Input::StepDown => self.election.step_down(now),
+            Input::GuardGone { at } => self.election.guard_gone(now, at),
+            Input::Close => {
+                self.campaign = None;
+                self.election.close();
+            }
+            Input::Response(id, response) => self.on_response(now, id, response),
+            Input::WatchOpened { from_scratch } => self.election.watch_opened(now, from_scratch),
+            Input::Watched { received_at, change } => self.election.on_change(now, received_at, change),
+            Input::WatchEnded => self.election.watch_lost(now),
+        }
+        self.hear(now);
+    }
+
+    /// The next thing to do or to tell, in order.
+    pub fn effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    /// What to do now, when no request is under way.
+    pub fn next(&mut self, now: Now) -> Step {
+        let step = self.election.next(now);
+        if let Step::Send(request) = &step {
+            self.in_flight = Some((request.id, Verb::of(&request.operation)));
+        }
+        self.hear(now.local);
+        step
+    }
+
+    /// How long a request under way is left to finish by itself when something waits behind it.
+    pub fn interrupt_after(&self) -> InterruptAfter {
+        self.election.interrupt_after()
+    }
+
+    fn on_response(&mut self, now: Moment, id: u64, response: Response) {
+        // What comes late has been counted already.
+        if let Some((_, verb)) = self.in_flight.take_if(|(in_flight, _)| *in_flight == id) {
+            let failed = match &response {
+                Response::Failed(error) => self.failures.failed(now, verb, error),
+                _ => Failed { notice: self.failures.succeeded(verb), is_permanent: false },
+            };
+            self.effects.extend(failed.notice.map(Effect::Log));
+            if let Response::Failed(error) = &response
+                && failed.is_permanent
+                && let Some(campaign) = self.campaign.take()
+            {
+                // Before the election hears of it: a round would end of it too, and so be told twice.
+                self.election.withdraw();
+                self.effects.push_back(Effect::Refuse { campaign, error: error.clone() });
+            }
+        }
+        self.election.on_response(now, id, response);
+    }
+
+    /// Hears what the election has to tell.
+    fn hear(&mut self, now: Moment) {
+        while let Some(event) = self.election.event() {
+            let effect = match event {
+                Event::Leader(leader) => Effect::Leader(leader),
+                Event::Elected { deadline, fencing_token } => {
+                    Effect::Offer { campaign: self.campaign.take(), deadline, fencing_token }
+                }
+                Event::TermEnded(reason) => Effect::TermEnded(reason),
+                Event::Released => Effect::Released,
+                Event::RoundOver => {
+                    let error = self.failures.take_last();
+                    let Some(campaign) = self.campaign.take() else { continue };
+                    Effect::RoundOver { campaign, error }
+                }
+                Event::WatchStale => {
+                    let line = "the watch is given up for a new one";
+                    self.effects.push_back(Effect::Log(Notice::new(Level::Debug, line)));
+                    Effect::RestartWatch
+                }
+                Event::IdentityConflict => {
+                    self.conflicts.works();
+                    let told = self.conflicts.failed(now, StoreErrorKind::Conflict);
+                    let level = if told == Some(Level::Warn) { Level::Error } else { Level::Debug };
+                    let line = "another process uses our identity: every candidate needs its own";
+                    Effect::IdentityConflict(Notice::new(level, line))
+                }
+                Event::Predecessor => {
+                    let rest = match self.reclaims {
+                        true => "it is reclaimed",
+                        false => {
+                            "it has to run out, unless reclaim_own_identity(true) says that no two processes ever share one"
+                        }
+                    };
+                    let line = format!("held under our identity, by a process before this one: {rest}");
+                    Effect::Log(Notice::new(Level::Info, line))
+                }
+            };
+            self.effects.push_back(effect);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+    use crate::builder::LeaderElectorBuilder;
+    use crate::election::{Operation, Request};
+    use crate::record::{Observed, Opaque};
+
+    /// A session, and its clock.
+    struct Scenario {
+        session: Session,
+        now: Moment,
+    }
+
+    impl Scenario {
+        fn new() -> Self {
+            let settings = LeaderElectorBuilder::new("jobs".to_owned()).settings().unwrap();
+            Self { session: Session::new(&settings, 1), now: Moment::from_nanos(1_000_000_000) }
+        }
+
+        fn campaigning(id: u64, once: bool) -> Self {
+            let mut scenario = Self::new();
+            scenario.handle(Input::Campaign { id, once });
+            scenario
+        }
+
+        fn handle(&mut self, input: Input) {
+            self.session.handle(self.now, input);
+        }
+
+        /// The next request, whenever it comes.
+        fn request(&mut self) -> Request {
+            loop {
+                match self.session.next(Now { local: self.now, wall: SystemTime::UNIX_EPOCH }) {
+                    Step::Send(request) => return request,
+                    Step::Wait(until) => self.now = until,
+                    Step::Finished => panic!("nobody closed it"),
+                }
+            }
+        }
+
+        fn fails(&mut self, kind: StoreErrorKind) {
+            let id = self.request().id;
+            self.handle(Input::Response(id, Response::Failed(StoreError::new(kind, "made up"))));
+        }
+
+        /// Finds nothing there, and creates it: what is asked, and what comes of the answer.
+        fn creates(&mut self) -> Input {
+            let read = self.request();
+            let Operation::Get(context) = read.operation else { panic!("{read:?}") };
+            self.handle(Input::Response(read.id, Response::Read(context, None)));
+            let create = self.request();
+            let Operation::Create(record) = create.operation else { panic!("{create:?}") };
+            Input::Response(create.id, Response::Written(Observed::new(record, 7, Opaque::none())))
+        }
+
+        /// What is wanted, but for lines in the log.
+        fn wants(&mut self) -> Vec<Effect> {
+            let effects = std::iter::from_fn(|| self.session.effect());
+            effects.filter(|effect| !matches!(effect, Effect::Log(_))).collect()
+        }
+    }
+
+    #[test]
+    fn a_term_that_is_won_is_offered_to_the_campaign_and_released_when_nobody_takes_it() {
+        let mut scenario = Scenario::campaigning(5, false);
+        let won = scenario.creates();
+        scenario.handle(won);
+        let offer = scenario.wants().into_iter().find(|effect| matches!(effect, Effect::Offer { .. }));
+        assert!(matches!(offer, Some(Effect::Offer { campaign: Some(5), fencing_token: 7, .. })), "{offer:?}");
+        scenario.handle(Input::NotTaken);
+        assert!(matches!(scenario.wants()[..], [Effect::TermEnded(StopReason::Released), ..]));
+        let Operation::Update(_, record) = scenario.request().operation else { panic!("it is released") };
+        assert_eq!(record.holder(), None);
+    }
+
+    #[test]
+    fn what_is_won_after_a_withdrawal_is_offered_to_nobody() {
+        let mut scenario = Scenario::campaigning(5, false);
+        let won = scenario.creates();
+        scenario.handle(Input::Withdraw(4));
+        scenario.handle(Input::Withdraw(5));
+        scenario.handle(won);
+        let offered =
+            scenario.wants().into_iter().any(|effect| matches!(effect, Effect::Offer { campaign: Some(_), .. }));
+        assert!(!offered);
+    }
+
+    #[test]
+    fn a_refusal_that_persists_is_told_to_one_campaign_once() {
+        let mut scenario = Scenario::campaigning(5, true);
+        let began = scenario.now;
+        let mut refused = Vec::new();
+        scenario.handle(Input::Campaign { id: 6, once: false });
+        while scenario.now < began + Duration::from_secs(60) {
+            scenario.fails(StoreErrorKind::Forbidden);
+            refused.extend(scenario.wants());
+        }
+        assert!(matches!(refused[..], [Effect::Refuse { campaign: 6, .. }]), "{refused:?}");
+    }
+
+    #[test]
+    fn a_round_ends_with_what_failed_and_an_answer_that_comes_twice_counts_once() {
+        let mut scenario = Scenario::campaigning(5, true);
+        scenario.fails(StoreErrorKind::Unavailable);
+        let wanted = scenario.wants();
+        let [Effect::RoundOver { campaign: 5, error: Some(error) }] = &wanted[..] else { panic!("{wanted:?}") };
+        assert_eq!(error.kind(), StoreErrorKind::Unavailable);
+        scenario.handle(Input::Response(1, Response::Failed(StoreError::new(StoreErrorKind::Timeout, "late"))));
+        assert!(scenario.wants().is_empty());
+        scenario.handle(Input::Campaign { id: 6, once: true });
+        scenario.fails(StoreErrorKind::Conflict);
+        let wanted = scenario.wants();
+        assert!(matches!(wanted[..], [Effect::RoundOver { campaign: 6, error: None }]), "{wanted:?}");
+    }
+}
