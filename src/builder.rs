@@ -323,7 +323,7 @@ impl LeaderElectorBuilder {
         let settings = self.settings()?;
         if let Some(namespace) = self.namespace {
             let rule = "with start_on it is the store that has a namespace, if any: leave it out here";
-            return Err(ConfigError::new("namespace", namespace, rule).into());
+            return Err(ConfigError::new("namespace", format_args!("{namespace:?}"), rule).into());
         }
         store.check_key(&self.name)?;
         LeaderElector::spawn(settings, Entry::new(Arc::new(store), &self.name))

@@ -1,5 +1,6 @@
 //! Ending what other threads are blocked in.
 
+use std::collections::VecDeque;
 use std::fmt;
 
 use crate::sync::{Arc, Mutex};
@@ -29,7 +30,7 @@ pub struct Cancel(Arc<Mutex<State>>);
 #[derive(Default)]
 struct State {
     is_cancelled: bool,
-    hooks: Vec<Slot>,
+    hooks: VecDeque<Slot>,
 }
 
 /// A hook until it has run or is unregistered. It runs under the lock, so that to unregister it is to wait for it.
@@ -49,16 +50,20 @@ impl Cancel {
         Self::default()
     }
 
-    /// Cancels, and runs the hooks before it returns.
+    /// Cancels, and runs the hooks before it returns, but for one that another thread is running just then.
+    ///
+    /// # Panics
+    ///
+    /// When a hook does. Those that have not run by then run the next time that this is called.
     pub fn cancel(&self) {
-        let hooks = {
-            let mut state = self.0.lock();
-            state.is_cancelled = true;
-            std::mem::take(&mut state.hooks)
-        };
-        for slot in hooks {
+        self.0.lock().is_cancelled = true;
+        while let Some(slot) = self.next_hook() {
             run(&slot);
         }
+    }
+
+    fn next_hook(&self) -> Option<Slot> {
+        self.0.lock().hooks.pop_front()
     }
 
     /// Whether it was cancelled.
@@ -66,13 +71,14 @@ impl Cancel {
         self.0.lock().is_cancelled
     }
 
-    /// Runs `hook` when this is cancelled, or now if it was. It must not block, nor drop its own [`Hook`].
+    /// Runs `hook` when this is cancelled, or now if it was. It must not block, panic, nor drop its own
+    /// [`Hook`].
     pub fn on_cancel(&self, hook: impl FnOnce() + Send + 'static) -> Hook {
         let slot: Slot = Arc::new(Mutex::new(Some(Box::new(hook))));
         let is_cancelled = {
             let mut state = self.0.lock();
             if !state.is_cancelled {
-                state.hooks.push(Arc::clone(&slot));
+                state.hooks.push_back(Arc::clone(&slot));
             }
             state.is_cancelled
         };
@@ -111,6 +117,7 @@ impl fmt::Debug for Hook {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::AssertUnwindSafe;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::thread;
 
@@ -151,6 +158,16 @@ mod tests {
         assert!(cancel.0.lock().hooks.is_empty());
         cancel.cancel();
         assert_eq!(runs.load(Ordering::SeqCst), 0);
+    }
+
+    #[test]
+    fn a_hook_that_panics_keeps_no_other_from_running_at_last() {
+        let cancel = Cancel::new();
+        let _panics = cancel.on_cancel(|| std::panic::resume_unwind(Box::new("a hook")));
+        let (runs, _hook) = counting(&cancel);
+        assert!(std::panic::catch_unwind(AssertUnwindSafe(|| cancel.cancel())).is_err());
+        cancel.cancel();
+        assert_eq!(runs.load(Ordering::SeqCst), 1);
     }
 
     #[test]

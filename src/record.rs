@@ -72,7 +72,7 @@ pub struct Observed {
     /// compares. For Kubernetes it is `metadata.resourceVersion`, an ordered integer by the API's own promise
     /// (KEP-5504).
     pub version: u64,
-    /// Everything in the object that is not part of the record.
+    /// What its store wants back when this becomes the base of an update.
     pub rest: Opaque,
 }
 

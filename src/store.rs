@@ -25,6 +25,8 @@ use crate::record::{LeaderElectionRecord, Observed};
 /// no answer by then, and no other call is touched. A store that cannot do that says so: a release then waits for the call
 /// before it.
 ///
+/// A key has passed [`check_key`](Store::check_key): for any other a store may do as it likes.
+///
 /// Safety rests on these duties of an implementation:
 ///
 /// - [`get`](Store::get) is a linearizable read (for Kubernetes: a GET without `resourceVersion`);

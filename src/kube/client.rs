@@ -217,6 +217,7 @@ impl Client {
             move || interrupter.interrupt()
         });
         let attempt = Attempt::new(&request)?;
+        let began = Instant::now();
         let used = Mutex::new(None);
         let result = self.shared.repeat_when_rejected(&attempt, &interrupter, |credentials| {
             let before = used.lock().take();
@@ -241,10 +242,10 @@ impl Client {
             }
         });
         drop(hook);
-        if let Some(idle) = used.into_inner()
-            && !interrupter.is_interrupted()
-        {
-            self.shared.put_back(idle);
+        match used.into_inner() {
+            Some(_) if interrupter.is_interrupted() => self.shared.forget_idle_since(began),
+            Some(agent) => self.shared.put_back(agent),
+            None => {}
         }
         result.map_err(|e| attempt.explain(e, &interrupter))
     }
@@ -340,6 +341,7 @@ impl Shared {
         if let Some(agent) = before.filter(is_new_enough) {
             return Ok(agent);
         }
+        interrupter.check()?;
         let kept = {
             let mut idle = self.idle.lock();
             idle.retain(|idle| is_new_enough(idle) && idle.since.elapsed() < MAX_IDLE);
@@ -356,6 +358,12 @@ impl Shared {
                 Ok(Idle { versions: wanted, handle, since: Instant::now() })
             }
         }
+    }
+
+    /// What a call was cancelled for waiting for may have befallen all that were open: whoever comes next has a new connection,
+    /// or one that has answered meanwhile.
+    fn forget_idle_since(&self, began: Instant) {
+        self.idle.lock().retain(|idle| idle.since > began);
     }
 
     fn put_back(&self, agent: Idle) {

@@ -102,7 +102,8 @@ impl Stream {
         if self.done {
             return Ok(None);
         }
-        let line = self.advance();
+        // What has been received already is not told after the end.
+        let line = self.interrupter.check().map_err(Error::from).and_then(|()| self.advance());
         if !matches!(line, Ok(Some(_))) {
             self.done = true;
             self.lines = Lines::new(MAX_LINE);

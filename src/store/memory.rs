@@ -16,7 +16,7 @@ const REMEMBERED: usize = 1000;
 /// Records in the memory of one process: for tests without a server, and for electing among the threads of one program.
 ///
 /// It does all that a store has to, and never fails: versions grow with every write to any key, changes are watched, and a
-/// watch that goes on too late has [expired](StoreErrorKind::Expired). Put it behind an `Arc` to share it.
+/// watch that goes on, or is read, too late has [expired](StoreErrorKind::Expired). Put it behind an `Arc` to share it.
 ///
 /// # Examples
 ///
@@ -65,6 +65,8 @@ struct Watch {
     id: u64,
     /// `None`: of all.
     key: Option<Box<str>>,
+    /// It has told all that there is for it to tell up to this version.
+    told: u64,
     wake: Sender<()>,
 }
 
@@ -119,7 +121,7 @@ impl MemoryStore {
             WatchScope::Key(key) => Some(key.into()),
             WatchScope::All => None,
         };
-        state.watches.push(Watch { id, key, wake });
+        state.watches.push(Watch { id, key, told: 0, wake });
         Registered { state: &self.state, id }
     }
 }
@@ -139,8 +141,13 @@ impl State {
         if self.changes.len() > REMEMBERED {
             self.forgotten = self.changes.pop_front().map_or(0, |change| change.version);
         }
-        for watch in self.watches.iter().filter(|watch| watch.key.as_deref().is_none_or(|its| its == key)) {
-            let _ = watch.wake.try_send(());
+        for watch in &mut self.watches {
+            if watch.key.as_deref().is_none_or(|its| its == key) {
+                let _ = watch.wake.try_send(());
+            } else if watch.told + 1 == self.version {
+                // Nothing in this for one that has kept up.
+                watch.told = self.version;
+            }
         }
     }
 
@@ -152,6 +159,20 @@ impl State {
             observed: Some(observed.clone()),
         });
         changes.filter(|change| is_in(scope, &change.key)).collect()
+    }
+
+    /// What a watch has yet to tell.
+    fn take_untold(&mut self, id: u64, scope: WatchScope<'_>) -> Result<Vec<Change>, StoreError> {
+        let told = self.watches.iter().find(|watch| watch.id == id).map_or(0, |watch| watch.told);
+        let changes = self.after(told, scope)?;
+        self.has_told_all(id);
+        Ok(changes)
+    }
+
+    fn has_told_all(&mut self, id: u64) {
+        if let Some(watch) = self.watches.iter_mut().find(|watch| watch.id == id) {
+            watch.told = self.version;
+        }
     }
 
     /// What came after the write with that version.
@@ -186,7 +207,8 @@ impl Store for MemoryStore {
         if state.records.contains_key(key) {
             return Err(StoreError::new(StoreErrorKind::AlreadyExists, format!("{} exists", self.describe(key))));
         }
-        let uid = Some((state.version + 1).to_string());
+        // Not to be found in any other store either.
+        let uid = Some(format!("{:016x}-{}", fastrand::u64(..), state.version + 1));
         Ok(state.write(key, LeaderElectionRecord { uid, ..record.clone() }))
     }
 
@@ -217,42 +239,45 @@ impl Store for MemoryStore {
         on_event: &mut dyn FnMut(WatchEvent),
     ) -> Result<(), StoreError> {
         let (wake, woken) = channel::bounded(1);
+        let check = || match cancel.is_cancelled() {
+            true => Err(StoreError::new(StoreErrorKind::Interrupted, "the watch was cancelled")),
+            false => Ok(()),
+        };
         // Before anything is read: nothing falls between.
-        let _registered = self.register(scope, wake.clone());
+        let registered = self.register(scope, wake.clone());
         let _hook = cancel.on_cancel(move || _ = wake.try_send(()));
+        check()?;
         let (mut changes, mut version) = {
-            let state = self.state.lock();
+            let mut state = self.state.lock();
             let changes = match from.and_then(Cursor::get::<u64>) {
                 Some(version) => state.after(*version, scope)?,
                 None => state.all(scope),
             };
+            state.has_told_all(registered.id);
             (changes, state.version)
         };
         on_event(WatchEvent::Opened);
         loop {
             for Change { key, version, observed } in changes {
-                if cancel.is_cancelled() {
-                    break;
-                }
+                check()?;
                 on_event(match observed {
                     Some(observed) => WatchEvent::Changed { key, observed },
                     None => WatchEvent::Deleted { key, version },
                 });
             }
-            if cancel.is_cancelled() {
-                return Err(StoreError::new(StoreErrorKind::Interrupted, "the watch was cancelled"));
-            }
+            check()?;
             on_event(WatchEvent::Progress(Cursor::new(version)));
             let _ = woken.recv();
-            let state = self.state.lock();
-            changes = state.after(version, scope)?;
+            check()?;
+            let mut state = self.state.lock();
+            changes = state.take_untold(registered.id, scope)?;
             version = state.version;
         }
     }
 
     fn check_key(&self, key: &str) -> Result<(), ConfigError> {
         match key.is_empty() {
-            true => Err(ConfigError::new("name", key, "it must not be empty")),
+            true => Err(ConfigError::new("name", format_args!("{key:?}"), "it must not be empty")),
             false => Ok(()),
         }
     }
@@ -295,5 +320,38 @@ mod tests {
             assert_eq!(kind, expected, "from {from} of {last}");
         }
         assert!(store.state.lock().watches.is_empty());
+    }
+
+    /// Its key is written after more writes of others than are remembered.
+    #[test]
+    fn a_watch_that_has_missed_nothing_does_not_expire() {
+        let store = MemoryStore::new();
+        let call = Call::new(Duration::from_secs(1), Cancel::new());
+        let record = LeaderElectionRecord::default();
+        let quiet = store.create("quiet", &record, &call).unwrap();
+        let cancel = Cancel::new();
+        let (tell, told) = channel::unbounded();
+        std::thread::scope(|scope| {
+            let watch = scope
+                .spawn(|| store.watch(WatchScope::Key("quiet"), None, &cancel, &mut |event| drop(tell.send(event))));
+            while !matches!(told.recv().unwrap(), WatchEvent::Progress(_)) {}
+            let mut busy = store.create("busy", &record, &call).unwrap();
+            for _ in 0..2 * REMEMBERED {
+                busy = store.update("busy", &busy, &record, &call).unwrap();
+            }
+            let written = store.update("quiet", &quiet, &record, &call).unwrap().version;
+            let next = told.recv_timeout(Duration::from_secs(30));
+            cancel.cancel();
+            assert_eq!(watch.join().unwrap().unwrap_err().kind(), StoreErrorKind::Interrupted);
+            assert!(matches!(next, Ok(WatchEvent::Changed { observed, .. }) if observed.version == written));
+        });
+    }
+
+    #[test]
+    fn a_watch_that_is_cancelled_before_it_begins_tells_nothing() {
+        let cancel = Cancel::new();
+        cancel.cancel();
+        let ended = MemoryStore::new().watch(WatchScope::All, None, &cancel, &mut |event| panic!("{event:?}"));
+        assert_eq!(ended.unwrap_err().kind(), StoreErrorKind::Interrupted);
     }
 }

@@ -125,3 +125,48 @@ fn a_watch_that_ends_passes_on_for_how_long_the_server_asks_to_be_left_alone() {
         assert_eq!(ended.retry_after(), Some(Duration::from_secs(9)), "{code}");
     }
 }
+
+/// What a server says of the Lease `name`.
+fn line(kind: &str, name: &str, version: u64) -> String {
+    let metadata = json!({ "name": name, "namespace": NAMESPACE, "uid": "u", "resourceVersion": version.to_string() });
+    let object = json!({ "kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "metadata": metadata });
+    format!("{}\n", json!({ "type": kind, "object": object }))
+}
+
+/// What is there is told by name, and not by age: who goes on in the middle of that would never hear of the rest.
+#[test]
+fn a_watch_of_all_goes_on_nowhere_before_it_has_told_all_that_is_there() {
+    let (server, store, _) = created();
+    let lines = [line("ADDED", "a", 50), line("ADDED", "b", 30), line("BOOKMARK", "", 50), line("MODIFIED", "b", 51)];
+    server.fault(Fault::watch_bytes(lines.concat()).verb(Verb::Watch).first(1));
+    let (cancel, mut told) = (Cancel::new(), Vec::new());
+    let ended = store.watch(WatchScope::All, None, &cancel, &mut |event| {
+        match event {
+            WatchEvent::Changed { observed, .. } => told.push(format!("changed {}", observed.version)),
+            WatchEvent::Progress(cursor) => told.push(format!("progress {}", cursor.get::<u64>().expect("a version"))),
+            _ => {}
+        }
+        if told.len() == 5 {
+            cancel.cancel();
+        }
+    });
+    assert_eq!(told, ["changed 50", "changed 30", "progress 50", "changed 51", "progress 51"], "{ended:?}");
+}
+
+#[test]
+fn a_watch_tells_nothing_more_when_it_is_cancelled() {
+    let (server, store, _) = created();
+    let lines: String = (0..1000).map(|version| line("MODIFIED", LEASE, 1000 + version)).collect();
+    server.fault(Fault::watch_bytes(lines).verb(Verb::Watch).first(1));
+    let (cancel, mut changes) = (Cancel::new(), 0);
+    let ended = store.watch(WatchScope::Key(LEASE), None, &cancel, &mut |event| {
+        if let WatchEvent::Changed { .. } = event {
+            changes += 1;
+            // By now all of it has arrived.
+            thread::sleep(Duration::from_millis(200));
+            cancel.cancel();
+        }
+    });
+    assert_eq!(ended.expect_err("cancelled").kind(), StoreErrorKind::Interrupted);
+    assert_eq!(changes, 1);
+}

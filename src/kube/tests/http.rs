@@ -1,6 +1,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -121,6 +122,49 @@ fn a_call_that_is_cancelled_leaves_the_connections_of_others_open() {
         assert_eq!(hanging.join().unwrap().unwrap_err().kind(), &ErrorKind::Interrupted);
         put(&client, LONG).unwrap();
     });
+}
+
+#[test]
+fn what_was_open_when_a_cancelled_call_waited_is_not_used_again() {
+    let answers_once = || {
+        script(|c| {
+            c.request();
+            c.answer("200 OK", "{}");
+            c.hang();
+        })
+    };
+    // Two that are open and answer no more, as behind a proxy that has lost them, and one that answers.
+    let server = serve(vec![answers_once(), answers_once(), ok("{}")]);
+    let client = server.client();
+    let both = Barrier::new(2);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                both.wait();
+                get(&client, LONG).unwrap();
+            });
+        }
+    });
+    let cancel = Cancel::new();
+    thread::scope(|scope| {
+        let hanging = scope.spawn(|| put_until(&client, LONG, &cancel));
+        thread::sleep(Duration::from_millis(200));
+        cancel.cancel();
+        assert_eq!(hanging.join().unwrap().unwrap_err().kind(), &ErrorKind::Interrupted);
+    });
+    get(&client, Duration::from_secs(20)).unwrap();
+}
+
+#[test]
+fn a_call_that_was_cancelled_before_it_begins_costs_no_connection() {
+    let server = serve(vec![ok("{}")]);
+    let client = server.client();
+    let cancel = Cancel::new();
+    cancel.cancel();
+    for _ in 0..10 {
+        get(&client, LONG).unwrap();
+        assert_eq!(get_until(&client, LONG, &cancel).unwrap_err().kind(), &ErrorKind::Interrupted);
+    }
 }
 
 #[test]

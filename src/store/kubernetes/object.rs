@@ -62,6 +62,7 @@ pub(crate) struct Objects<C> {
 /// What a line of a watch says, and the version that it tells of.
 struct Line {
     version: Option<u64>,
+    is_bookmark: bool,
     event: Option<WatchEvent>,
 }
 
@@ -150,21 +151,30 @@ impl<C: Codec> Objects<C> {
         };
         let seconds = (WATCH_LASTS.as_secs() + fastrand::u64(..WATCH_LASTS.as_secs())).to_string();
         let mut after = from.and_then(Cursor::get::<u64>).copied();
+        let mut is_in_order = after.is_some() || scope != WatchScope::All;
         let from = after.map(|version| version.to_string());
         let mut query = vec![("watch", "true"), ("allowWatchBookmarks", "true"), ("timeoutSeconds", seconds.as_str())];
         query.extend(selector.as_deref().map(|selector| ("fieldSelector", selector)));
         query.extend(from.as_deref().map(|version| ("resourceVersion", version)));
         let path = self.path(None);
         let request = Request { method: Method::Get, path: &path, query: &query, body: None, timeout: OPENING };
-        let explain = |error| self.explain("watch", &self.describe_scope(scope), error);
+        let explain = |error| match cancel.is_cancelled() {
+            true => {
+                let message = format!("cannot watch {}: interrupted by this program", self.describe_scope(scope));
+                StoreError::new(StoreErrorKind::Interrupted, message)
+            }
+            false => self.explain("watch", &self.describe_scope(scope), error),
+        };
         let mut stream = self.client.stream(request, SILENCE, cancel).map_err(explain)?;
         on_event(WatchEvent::Opened);
         while let Some(line) = stream.next_line().map_err(explain)? {
-            let Line { version, event } = self.event(scope, &line)?;
+            let Line { version, is_bookmark, event } = self.event(scope, &line)?;
             if let Some(event) = event {
                 on_event(event);
             }
-            if let Some(version) = version {
+            // What is there at the beginning is told in the order of names, and its end is told by no more than a bookmark.
+            is_in_order |= is_bookmark;
+            if let Some(version) = version.filter(|_| is_in_order) {
                 let newest = *after.insert(after.map_or(version, |after| after.max(version)));
                 on_event(WatchEvent::Progress(Cursor::new(newest)));
             }
@@ -198,8 +208,9 @@ impl<C: Codec> Objects<C> {
         let name = object["metadata"]["name"].as_str();
         let is_asked_for = match scope {
             WatchScope::Key(key) => name == Some(key),
-            WatchScope::All => true,
+            WatchScope::All => name.is_some(),
         };
+        let is_bookmark = event["type"] == "BOOKMARK";
         let event = match event["type"].as_str() {
             Some("BOOKMARK") => {
                 version.ok_or_else(|| malformed("a bookmark without a version"))?;
@@ -207,9 +218,9 @@ impl<C: Codec> Objects<C> {
             }
             Some("ERROR") => return Err(self.watch_ended(scope, &object)),
             // A proxy, or a server that ignores selectors, may show us what we did not ask for.
-            Some(_) if !is_asked_for => return Ok(Line { version: None, event: None }),
+            Some(_) if !is_asked_for => return Ok(Line { version: None, is_bookmark: false, event: None }),
             Some(kind @ ("ADDED" | "MODIFIED" | "DELETED")) => {
-                let key: Box<str> = name.ok_or_else(|| malformed("its object has no name"))?.into();
+                let key: Box<str> = name.unwrap_or_default().into();
                 match (kind, version, scope) {
                     ("DELETED", Some(version), _) => Some(WatchEvent::Deleted { key, version }),
                     ("DELETED", None, _) => return Err(malformed("a deletion without a version")),
@@ -228,7 +239,7 @@ impl<C: Codec> Objects<C> {
             }
             _ => return Err(malformed("its type is unknown")),
         };
-        Ok(Line { version, event })
+        Ok(Line { version, is_bookmark, event })
     }
 
     /// The server's last word in a watch, after it had begun with 200.
@@ -272,6 +283,7 @@ impl<C: Codec> Objects<C> {
             ErrorKind::ConnectionClosed => (StoreErrorKind::ConnectionClosed, None),
             ErrorKind::TlsVerification => (StoreErrorKind::Untrusted, None),
             ErrorKind::BodyTooLarge | ErrorKind::Malformed => (StoreErrorKind::Malformed, None),
+            ErrorKind::Config => (StoreErrorKind::Rejected, None),
             ErrorKind::Credentials => (StoreErrorKind::Unauthorized, None),
             _ => (StoreErrorKind::Unavailable, None),
         };

@@ -151,7 +151,8 @@ fn check_watch(input: &[u8]) {
     let leases = leases();
     for line in expected.0 {
         match leases.event(WatchScope::Key(NAME), &line) {
-            Ok(Line { version, event }) => {
+            Ok(Line { version, is_bookmark, event }) => {
+                assert!(!is_bookmark || event.is_none());
                 assert_ne!(version, Some(0));
                 match event {
                     None => {}

@@ -111,10 +111,29 @@ pub const MUTANTS: &[Mutant] = &[
         why: "whoever calls next gets an error of a call that is over",
         edits: &[Edit {
             file: CLIENT,
-            old: "            && !interrupter.is_interrupted()\n        {\n            self.shared.put_back",
-            new: "        {\n            self.shared.put_back",
+            old: "Some(_) if interrupter.is_interrupted() => self.shared.forget_idle_since(began),",
+            new: "Some(_) if began.elapsed().is_zero() => self.shared.forget_idle_since(began),",
         }],
         caught_by: Unit("kube::tests::http::to_cancel_ends_the_one_request_and_nothing_else"),
+    },
+    Mutant {
+        name: "connections beside one that hung are used again",
+        why: "what has befallen it has mostly befallen all, and a release goes out on one that is as dead",
+        edits: &[Edit {
+            file: CLIENT,
+            old: "self.idle.lock().retain(|idle| idle.since > began);",
+            new: "let _ = began;",
+        }],
+        caught_by: Unit("kube::tests::http::what_was_open_when_a_cancelled_call_waited_is_not_used_again"),
+    },
+    Mutant {
+        name: "a watch of all may go on in the middle of its beginning",
+        why: "what is there and was not told yet is never told",
+        edits: &[Edit { file: OBJECT, old: "version.filter(|_| is_in_order)", new: "version" }],
+        caught_by: Test(
+            "behaviour",
+            "lease_store::a_watch_of_all_goes_on_nowhere_before_it_has_told_all_that_is_there",
+        ),
     },
     // ---- a store in memory ----
     Mutant {
