@@ -214,7 +214,7 @@ impl Checks {
 /// A duration of the node's clock in true time.
 fn true_time(local: Duration, node: &Node) -> Nanos {
     let from = node.clock.local(0);
-    node.clock.when(from + local)
+    node.clock.when(from + local) - node.clock.when(from)
 }
 
 /// A restored store knows nothing of the terms won since: whoever leads on by one of them can renew it no more, and so

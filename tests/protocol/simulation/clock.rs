@@ -12,7 +12,9 @@ pub const SECOND: Nanos = 1_000 * MILLI;
 
 /// A node's clocks: a local one with an offset and a rate of its own, and a wall clock that anybody may set.
 pub struct NodeClock {
+    /// What the local clock shows at the true instant since which it has had its rate.
     offset: u64,
+    since: Nanos,
     /// Local nanoseconds in a true second.
     rate: u64,
     /// What the wall clock shows at the beginning, in microseconds since 1970.
@@ -24,6 +26,7 @@ impl NodeClock {
     pub fn new(random: &mut fastrand::Rng, rate: u64) -> Self {
         Self {
             offset: random.u64(10 * SECOND..1_000_000 * SECOND),
+            since: 0,
             rate,
             wall: 1_700_000_000_000_000,
             wall_stands_still: random.u8(..8) == 0,
@@ -37,18 +40,28 @@ impl NodeClock {
     }
 
     pub fn local(&self, truth: Nanos) -> Moment {
-        let passed = u128::from(truth) * u128::from(self.rate) / u128::from(SECOND);
+        let passed = u128::from(truth.saturating_sub(self.since)) * u128::from(self.rate) / u128::from(SECOND);
         Moment::from_nanos(self.offset + passed as u64)
     }
 
     /// The first true instant at which the local clock has reached `local`.
     pub fn when(&self, local: Moment) -> Nanos {
         let passed = u128::from(local.as_nanos().saturating_sub(self.offset));
-        u64::try_from((passed * u128::from(SECOND)).div_ceil(u128::from(self.rate))).unwrap_or(Nanos::MAX)
+        let after = u64::try_from((passed * u128::from(SECOND)).div_ceil(u128::from(self.rate))).unwrap_or(Nanos::MAX);
+        self.since.saturating_add(after)
+    }
+
+    /// From now on it has another rate: it warms up, or is disciplined.
+    pub fn set_rate(&mut self, truth: Nanos, rate: u64) {
+        self.offset = self.local(truth).as_nanos();
+        self.since = truth;
+        self.rate = rate;
     }
 
     /// Somebody sets the wall clock, mostly back.
     pub fn set_wall(&mut self, random: &mut fastrand::Rng) {
-        self.wall = 1_700_000_000_000_000 - random.u64(..3_600_000_000);
+        let by = random.u64(..3_600_000_000);
+        self.wall = 1_700_000_000_000_000;
+        self.wall = if random.u8(..4) == 0 { self.wall + by } else { self.wall - by };
     }
 }

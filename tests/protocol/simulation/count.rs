@@ -4,6 +4,33 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::clock::{Nanos, SECOND};
+use crate::plan::Suite;
+
+/// What goes wrong in every suite.
+const FAULTS: [&str; 22] = [
+    "answers doubled",
+    "answers late",
+    "answers lost",
+    "changes of a clock's rate",
+    "compactions",
+    "crashes",
+    "cuts",
+    "edits of metadata",
+    "pauses",
+    "requests cut off",
+    "requests doubled",
+    "requests late",
+    "requests lost",
+    "servers behind",
+    "steps of a wall clock",
+    "watches broken",
+    "watches ended",
+    "watches expired",
+    "watches late",
+    "watches refused",
+    "watches stale",
+    "watches stalled",
+];
 
 #[derive(Debug, Clone)]
 pub struct Count {
@@ -39,6 +66,18 @@ impl Count {
 
     pub fn years(&self) -> f64 {
         self.truth as f64 / SECOND as f64 / (86_400.0 * 365.25)
+    }
+
+    /// What must have happened in many seeds of the suite and has not: then it shows less than it says.
+    pub fn missing(&self, suite: Suite) -> Vec<&'static str> {
+        let of_the_suite: &[&str] = match suite {
+            Suite::Operator => &["deletions", "edits of the record"],
+            Suite::Restored => &["restored stores", "servers of a former life"],
+            _ => &[],
+        };
+        let faults = FAULTS.iter().chain(of_the_suite).copied().filter(|kind| !self.faults.contains_key(kind));
+        let others = [("terms", self.terms), ("handovers", self.handovers), ("watch events", self.events)];
+        faults.chain(others.into_iter().filter(|(_, count)| *count == 0).map(|(what, _)| what)).collect()
     }
 
     pub fn fault(&mut self, kind: &'static str) {

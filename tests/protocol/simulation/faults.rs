@@ -85,6 +85,9 @@ impl World {
             10 => {
                 self.nodes[index].clock.set_wall(&mut self.random);
                 self.count.fault("steps of a wall clock");
+                if self.random.bool() {
+                    self.change_rate(index);
+                }
             }
             11 => {
                 self.store.compact();
@@ -94,6 +97,19 @@ impl World {
             _ => self.disturb_watch(index),
         }
         Ok(())
+    }
+
+    /// A local clock goes on at another rate, of those that are promised.
+    fn change_rate(&mut self, index: usize) {
+        self.count.fault("changes of a clock's rate");
+        let rate = self.plan.rate(&mut self.random);
+        let node = &mut self.nodes[index];
+        node.clock.set_rate(self.truth, rate);
+        node.refresh();
+        // What waits for its clock waits for another instant now.
+        node.wake += 1;
+        let (wake, to) = (node.wake, (index, node.incarnation));
+        self.queue.push(self.truth, Some(to), What::Wake(wake));
     }
 
     pub fn operator(&mut self) {

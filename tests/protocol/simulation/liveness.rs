@@ -13,8 +13,19 @@ use crate::world::World;
 const HANDOVER: Nanos = 500 * MILLI;
 
 impl World {
+    /// Who was closed among faults has finished by the time that somebody leads again.
+    fn must_have_finished(&self) -> Result<(), Violation> {
+        let is_late =
+            |node: &&Node| node.alive && !node.finished && node.closed_at.is_some_and(|at| at < self.plan.heal_at);
+        match self.nodes.iter().find(is_late).filter(|_| self.truth >= self.plan.lead_by) {
+            Some(node) => Err(format!("{} was closed and does not finish", node.identity).into()),
+            None => Ok(()),
+        }
+    }
+
     /// Somebody leads by the time that is stated, and goes on leading.
     pub fn must_lead(&mut self) -> Result<(), Violation> {
+        self.must_have_finished()?;
         if self.handing_over.is_some() {
             return Ok(());
         }

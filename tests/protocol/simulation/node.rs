@@ -23,7 +23,8 @@ pub struct Node {
     pub incarnation: u32,
     pub alive: bool,
     pub finished: bool,
-    pub closing: bool,
+    /// When it was closed.
+    pub closed_at: Option<Nanos>,
     pub paused_until: Option<Nanos>,
     pub cut: Option<(Cut, Nanos)>,
     pub in_flight: Option<u64>,

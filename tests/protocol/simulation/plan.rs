@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{LeaderElector, Settings};
+use leasehold::{LeaderElector, LeaderElectorBuilder, Settings};
 
 use crate::clock::{Nanos, SECOND};
 
@@ -66,6 +66,8 @@ pub struct Plan {
     pub suite: Suite,
     pub nodes: usize,
     pub settings: Vec<(Duration, Duration, Duration)>,
+    /// Where they are not those that follow from the settings: the renew interval, and the release timeout.
+    pub others: Vec<(Option<Duration>, Option<Duration>)>,
     /// The fastest clock's local nanoseconds in a true second; the slowest has as many as there are.
     pub fastest: u64,
     pub odds: Odds,
@@ -124,6 +126,12 @@ impl Plan {
                 if random.u8(..3) == 0 { to_the_nanosecond(chosen, random) } else { chosen }
             })
             .collect();
+        let others = settings.iter().map(|(_, deadline, _)| {
+            let renew_interval = *deadline / [20, 4, 2][random.usize(..3)];
+            let release_timeout = Duration::from_millis([100, 1_000, 30_000][random.usize(..3)]);
+            ((random.u8(..4) == 0).then_some(renew_interval), (random.u8(..4) == 0).then_some(release_timeout))
+        });
+        let others = others.collect();
         let nanos = |duration: Duration| duration.as_nanos() as u64;
         let longest = settings.iter().map(|settings| nanos(published(settings.0))).max().unwrap_or(0);
         let longest_deadline = settings.iter().map(|settings| nanos(settings.1)).max().unwrap_or(0);
@@ -150,6 +158,7 @@ impl Plan {
             suite,
             nodes,
             settings,
+            others,
             fastest,
             odds,
             heal_at,
@@ -180,7 +189,11 @@ impl Plan {
 
     pub fn settings(&self, node: usize, identity: &str) -> Settings {
         let (lease, deadline, retry) = self.settings[node];
-        LeaderElector::builder("simulated")
+        let builder = LeaderElector::builder("simulated");
+        let (renew_interval, release_timeout) = self.others[node];
+        let builder = renew_interval.into_iter().fold(builder, LeaderElectorBuilder::renew_interval);
+        let builder = release_timeout.into_iter().fold(builder, LeaderElectorBuilder::release_timeout);
+        builder
             .identity(identity)
             .lease_duration(lease)
             .renew_deadline(deadline)

@@ -32,7 +32,7 @@ impl World {
             incarnation,
             alive: true,
             finished: false,
-            closing: false,
+            closed_at: None,
             paused_until: None,
             cut: None,
             in_flight: None,

@@ -19,6 +19,9 @@ struct Total {
     violations: usize,
 }
 
+/// In so many seeds everything happens.
+const MANY: u64 = 1_000;
+
 /// More of the same say no more.
 const ENOUGH: usize = 5;
 
@@ -67,6 +70,9 @@ pub fn run(suite: Suite, test: &str, seeds: u64) {
     };
     report(&format!("{test}: {seeds} seeds, {} violations, {:.1?}\n{count}", failed.len(), began.elapsed()));
     report(&format!("all suites so far: {all}"));
+    if failed.is_empty() && seeds >= MANY {
+        assert_eq!(count.missing(suite), [""; 0], "never seen in {seeds} seeds");
+    }
     if let Some((seed, _)) = failed.first() {
         let list: Vec<_> = failed.iter().map(|(seed, what)| format!("seed {seed}: {what}")).collect();
         panic!(

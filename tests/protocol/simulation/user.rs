@@ -31,7 +31,8 @@ impl World {
                 let again = self.random.bool();
                 return self.drop_guard(index, again);
             }
-            if !calm && roll < 30 && !term.stepped_down {
+            // A second time is none.
+            if !calm && roll < 30 && (!term.stepped_down || roll < 25) {
                 term.deadline.end(now, StopReason::SteppedDown);
                 term.stepped_down = true;
                 let serial = term.serial;
@@ -44,8 +45,8 @@ impl World {
             }
             return Ok(());
         }
-        if !calm && roll < 3 && !node.closing {
-            node.closing = true;
+        if !calm && roll < 3 && node.closed_at.is_none() {
+            node.closed_at = Some(truth);
             node.wants = None;
             return self.tell(index, Command::Close);
         }
@@ -59,7 +60,7 @@ impl World {
                 }
                 self.drive(index)
             }
-            None if !node.closing && (calm || roll < 70) => {
+            None if node.closed_at.is_none() && (calm || roll < 70) => {
                 let wants = if roll < 20 { Wants::Round } else { Wants::Term };
                 let command = node.campaign(wants);
                 self.tell(index, command)
@@ -88,7 +89,7 @@ impl World {
         let interrupt = node.in_flight.map(|id| (id, (index, node.incarnation)));
         let timeout = node.session.interrupt_after().release.as_nanos() as Nanos;
         node.commands.push_back(Command::GuardGone { at: now });
-        if again && !node.closing {
+        if again && node.closed_at.is_none() {
             let command = node.campaign(Wants::Term);
             node.commands.push_back(command);
         }
