@@ -1,5 +1,6 @@
 //! The line from what the user holds to the elector's thread.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use crate::cancel::Cancel;
@@ -8,8 +9,16 @@ use crate::election::{Change, InterruptAfter};
 use crate::error::Error;
 use crate::log_fields::LogFields;
 use crate::sync::channel::{self, RecvTimeoutError, Sender};
-use crate::sync::thread::{self, ThreadId};
-use crate::sync::{Arc, AtomicBool, AtomicU64, Instant, Mutex, OnceLock, Ordering};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Instant, Mutex, Ordering, thread_local};
+
+thread_local! {
+    static IS_RUNTIME: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Called by each thread on which electors run: it waits for no release, of whatever elector.
+pub(crate) fn this_is_a_runtime() {
+    IS_RUNTIME.with(|it| it.set(true));
+}
 
 /// What the elector's thread is told.
 pub(crate) enum Command {
@@ -97,7 +106,6 @@ pub(crate) struct Link {
     in_flight: Arc<InFlight>,
     release_timeout: Duration,
     delays: Arc<InterruptDelays>,
-    thread: OnceLock<ThreadId>,
     busy: AtomicBool,
     fields: LogFields,
 }
@@ -110,18 +118,12 @@ impl Link {
         delays: Arc<InterruptDelays>,
         fields: LogFields,
     ) -> Self {
-        let (thread, busy) = (OnceLock::new(), AtomicBool::new(false));
-        Self { commands, in_flight, release_timeout, delays, thread, busy, fields }
+        Self { commands, in_flight, release_timeout, delays, busy: AtomicBool::new(false), fields }
     }
 
     /// What is said about a guard has these.
     pub(crate) fn log_fields(&self, token: u64) -> LogFields {
         LogFields { token: Some(token), ..self.fields.clone() }
-    }
-
-    /// Called by the elector's thread, so that it is known again.
-    pub(crate) fn this_is_the_thread(&self) {
-        let _ = self.thread.set(thread::current().id());
     }
 
     /// Takes the elector's one seat; false if it is taken.
@@ -152,8 +154,8 @@ impl Link {
 
     /// Tells the thread that the guard is gone, and waits until the record is not ours any more.
     pub(crate) fn release(&self) -> Result<(), Error> {
-        if self.thread.get() == Some(&thread::current().id()) {
-            // Waiting here would be waiting for ourselves.
+        if IS_RUNTIME.with(Cell::get) {
+            // Waiting here may be waiting for ourselves, and holds up whatever else this thread has to do.
             self.release_later();
             return Ok(());
         }

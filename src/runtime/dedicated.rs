@@ -8,7 +8,7 @@ use crate::election::deadline::Deadline;
 use crate::election::{Operation, Request, Response, Step};
 use crate::error::Error;
 use crate::guard::LeaderGuard;
-use crate::handle::{Command, InFlight, InterruptDelays, Link, ReleaseAck};
+use crate::handle::{Command, InFlight, InterruptDelays, Link, ReleaseAck, this_is_a_runtime};
 use crate::health::HealthCheck;
 use crate::log_fields::{LogFields, log_with};
 use crate::runtime::session::{Effect, Input, Session};
@@ -58,7 +58,7 @@ impl Driver {
 
     /// Runs until the elector and its last guard are gone.
     pub(crate) fn run(mut self) {
-        self.shared.link.this_is_the_thread();
+        this_is_a_runtime();
         loop {
             self.take_all();
             let step = self.session.next(Now::read());

@@ -7,7 +7,7 @@ use crate::cancel::Cancel;
 use crate::clock;
 use crate::config::{Settings, random_seed};
 use crate::election::Change;
-use crate::handle::{Command, InFlight, InterruptDelays};
+use crate::handle::{Command, InFlight, InterruptDelays, this_is_a_runtime};
 use crate::log_fields::LogFields;
 use crate::runtime::watch_plan::{Ended, WatchPlan};
 use crate::store::entry::Entry;
@@ -96,6 +96,7 @@ impl Drop for Watcher {
 
 impl Watching {
     fn run(mut self) {
+        this_is_a_runtime();
         let mut pause = Duration::ZERO;
         loop {
             if self.rest(pause) == Rested::ElectorGone {

@@ -36,6 +36,37 @@ fn a_hanging_request_is_given_up_soon_however_long_the_release_timeout() {
 /// Where a test keeps a guard that is to be dropped elsewhere.
 type Slot = Arc<Mutex<Option<LeaderGuard>>>;
 
+/// That elector's thread has a request of its own to see to, and who waits for a release may wait for its time-out.
+#[test]
+fn a_guard_that_is_dropped_on_the_thread_of_another_elector_is_not_waited_for() {
+    let (store, others) = (Memory::default(), Memory::default());
+    let elector = builder("a").start_on(Connection::new(&store)).unwrap();
+    let other = builder("b").start_on(Connection::new(&others)).unwrap();
+    let slot: Slot = Arc::default();
+    let _guard = elector.block_until_leader().unwrap();
+    *slot.lock() = Some(other.block_until_leader().unwrap());
+    let (released, releases) = bounded::<()>(0);
+    others.on_update(move |record| {
+        if record.holder().is_none() {
+            let _ = releases.recv_timeout(SOON);
+        }
+        Ok(())
+    });
+    let (dropped, drops) = bounded(1);
+    store.on_update(move |_| {
+        let began = Instant::now();
+        if let Some(guard) = slot.lock().take() {
+            drop(guard);
+            let _ = dropped.send(began.elapsed());
+        }
+        Ok(())
+    });
+    let took = drops.recv_timeout(SOON).expect("a renewal");
+    drop(released);
+    assert!(took < AT_ONCE, "{took:?}");
+    wait_until("it is released all the same", || others.holder().is_none());
+}
+
 #[test]
 fn a_guard_that_is_dropped_inside_a_call_of_its_lock_does_not_wait_for_itself() {
     let store = Memory::default();

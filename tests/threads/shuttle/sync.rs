@@ -3,6 +3,7 @@
 pub(crate) use crate::channel;
 pub(crate) use crate::time::Instant;
 pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+pub(crate) use shuttle::thread_local;
 // Neither can block or be changed twice: there is no order of threads to explore.
 pub(crate) use std::sync::{Arc, OnceLock};
 
@@ -46,8 +47,6 @@ impl<T> Mutex<T> {
 pub(crate) mod thread {
     use std::io;
     use std::panic::{AssertUnwindSafe, catch_unwind};
-
-    pub(crate) use shuttle::thread::{ThreadId, current};
 
     use crate::explore::Running;
 

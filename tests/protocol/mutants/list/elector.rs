@@ -252,8 +252,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "a guard that is dropped in a lock or a logger holds up everything for the release timeout",
         edits: &[Edit {
             file: HANDLE,
-            old: "if self.thread.get() == Some(&thread::current().id()) {",
-            new: "if self.thread.get().is_none() {",
+            old: "if IS_RUNTIME.with(Cell::get) {",
+            new: "if !IS_RUNTIME.with(Cell::get) && self.release_timeout.is_zero() {",
         }],
         caught_by: Test(
             "behaviour",
