@@ -2,13 +2,18 @@
 
 use std::time::Duration;
 
-use crate::config::{Config, ConfigError, Settings, check_name, check_namespace};
+#[cfg(feature = "kube")]
+use crate::config::names::{check_name, check_namespace};
+use crate::config::{Config, ConfigError, Settings};
 use crate::elector::LeaderElector;
 use crate::error::Error;
+#[cfg(feature = "kube")]
 use crate::kube::{Client, ClientConfig};
+#[cfg(feature = "kube")]
 use crate::log_fields::{LogFields, log_with};
 use crate::store::Store;
 use crate::store::entry::Entry;
+#[cfg(feature = "kube")]
 use crate::store::kubernetes::lease::LeaseStore;
 use crate::sync::Arc;
 
@@ -261,6 +266,7 @@ impl LeaderElectorBuilder {
     /// # Ok(())
     /// # }
     /// ```
+    #[cfg(feature = "kube")]
     pub fn start(self) -> Result<LeaderElector, Error> {
         self.settings()?;
         check_name(&self.name)?;
@@ -286,6 +292,7 @@ impl LeaderElectorBuilder {
     /// let elector = LeaderElector::builder("my-controller").start_with(client)?;
     /// # Ok::<(), leasehold::Error>(())
     /// ```
+    #[cfg(feature = "kube")]
     pub fn start_with(self, client: Client) -> Result<LeaderElector, Error> {
         let settings = self.settings()?;
         let namespace = match self.namespace {

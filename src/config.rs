@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use humantime::format_duration as show;
 
+#[cfg(feature = "kube")]
+pub(crate) mod names;
+
 /// How much later than `retry_period` a retry may come, as in client-go (`JitterFactor`).
 pub(crate) const JITTER_FACTOR: f64 = 1.2;
 
@@ -221,37 +224,6 @@ fn require(
     if holds { Ok(()) } else { Err(ConfigError::new(field, value, rule)) }
 }
 
-/// Checks the name of a Lease: a DNS-1123 subdomain, as the API server takes it.
-pub(crate) fn check_name(name: &str) -> Result<(), ConfigError> {
-    let valid = name.len() <= 253 && name.split('.').all(is_dns_label_of_any_length);
-    require(
-        valid,
-        "name",
-        format_args!("{name:?}"),
-        "a Lease's name must be a DNS-1123 subdomain: at most 253 lower case letters, digits, '-' and '.', \
-         each part beginning and ending with a letter or digit",
-    )
-}
-
-/// Checks a namespace: a DNS-1123 label, as the API server takes it.
-pub(crate) fn check_namespace(namespace: &str) -> Result<(), ConfigError> {
-    require(
-        namespace.len() <= 63 && is_dns_label_of_any_length(namespace),
-        "namespace",
-        format_args!("{namespace:?}"),
-        "a namespace must be a DNS-1123 label: at most 63 lower case letters, digits and '-', \
-         beginning and ending with a letter or digit",
-    )
-}
-
-fn is_dns_label_of_any_length(label: &str) -> bool {
-    let bytes = label.as_bytes();
-    let alphanumeric = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    bytes.first().is_some_and(alphanumeric)
-        && bytes.last().is_some_and(alphanumeric)
-        && bytes.iter().all(|byte| alphanumeric(byte) || *byte == b'-')
-}
-
 /// The host's name, which in a pod is the pod's, and random bits: two processes must never share an identity.
 fn default_identity() -> String {
     format!("{}_{:016x}", host_name(), random_seed())
@@ -446,20 +418,6 @@ mod tests {
             }
         }
         assert!(accepted > 1_000, "{accepted}");
-    }
-
-    #[test]
-    fn names_are_what_the_api_server_takes() {
-        for good in ["a", "my-controller", "a.b-c.d", "0", &"x".repeat(253)] {
-            assert!(check_name(good).is_ok(), "{good}");
-        }
-        for bad in ["", "A", "a_b", "-a", "a-", "a..b", ".a", "a/b", "ä", "a b", &"x".repeat(254)] {
-            assert!(check_name(bad).is_err(), "{bad}");
-        }
-        assert!(check_namespace(&"x".repeat(63)).is_ok());
-        for bad in ["", "a.b", &"x".repeat(64)] {
-            assert!(check_namespace(bad).is_err(), "{bad}");
-        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::config::ConfigError;
+#[cfg(feature = "kube")]
 use crate::kube;
 use crate::store::StoreError;
 
@@ -23,6 +24,7 @@ pub enum Error {
     /// A rule of the configuration is violated.
     Config(ConfigError),
     /// The cluster was not found, or what describes it cannot be used.
+    #[cfg(feature = "kube")]
     Cluster(kube::Error),
     /// The store refuses in a way that no waiting changes, such as a missing permission.
     Store(StoreError),
@@ -44,6 +46,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Config(error) => write!(f, "invalid configuration: {error}"),
+            #[cfg(feature = "kube")]
             Self::Cluster(error) => write!(f, "cannot use the cluster: {error}"),
             Self::Store(error) => error.fmt(f),
             Self::Busy => f.write_str(
@@ -64,6 +67,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Config(error) => Some(error),
+            #[cfg(feature = "kube")]
             Self::Cluster(error) => Some(error),
             Self::Store(error) => std::error::Error::source(error),
             Self::Thread(error) => Some(error),
@@ -78,6 +82,7 @@ impl From<ConfigError> for Error {
     }
 }
 
+#[cfg(feature = "kube")]
 impl From<kube::Error> for Error {
     fn from(error: kube::Error) -> Self {
         Self::Cluster(error)

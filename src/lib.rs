@@ -48,8 +48,10 @@
 //!
 //! # Features
 //!
+//! - `kube` (default): Leases, and the client for the Kubernetes API. Without it there is [`MemoryStore`], your own [`Store`], and
+//!   no TLS in the tree.
 //! - `kubeconfig` (default): reads kubeconfig files.
-//! - `ring` (default), `aws-lc-rs`, `fips`: the cryptography of TLS, of which one is needed. `aws-lc-rs` knows P-521, which
+//! - `ring` (default), `aws-lc-rs`, `fips`: the cryptography of TLS, of which `kube` needs one. `aws-lc-rs` knows P-521, which
 //!   `ring` does not, and is used when both are there. `fips` is AWS-LC as validated for FIPS 140-3; its build needs CMake,
 //!   Go and Perl, and a client for an `https` server is made only if that is in force.
 //! - `testing`: an in-memory API server with fault injection, for tests.
@@ -83,8 +85,10 @@ pub mod fuzzing;
 mod guard;
 mod handle;
 mod health;
+#[cfg(feature = "kube")]
 pub mod kube;
 mod log_fields;
+#[cfg(feature = "kube")]
 mod net;
 mod record;
 #[cfg(feature = "testing")]
@@ -112,6 +116,7 @@ pub use guard::{LeaderGuard, Scope};
 pub use health::{HealthCheck, Unhealthy};
 pub use record::{LeaderElectionRecord, MicroTime, Observed, Opaque};
 pub use stop_reason::StopReason;
+#[cfg(feature = "kube")]
 pub use store::kubernetes::lease::LeaseStore;
 pub use store::memory::MemoryStore;
 pub use store::{Call, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};

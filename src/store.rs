@@ -3,6 +3,7 @@
 mod call;
 pub(crate) mod entry;
 mod error;
+#[cfg(feature = "kube")]
 pub(crate) mod kubernetes;
 pub(crate) mod memory;
 mod watch;

@@ -1,5 +1,7 @@
-//! With which features the library compiles: only with cryptography, and without it says which there is to choose.
+//! With which features the library compiles: for a cluster only with cryptography, and without it it says which there is to
+//! choose; for other stores without any.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
@@ -34,14 +36,29 @@ fn one_kind_of_cryptography_will_do_and_so_will_both() {
 }
 
 #[test]
+fn another_store_than_a_cluster_needs_no_http_and_no_tls() {
+    let tree = |features: &[&str]| {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["tree", "--offline", "--edges=normal", "--prefix=none", "--format={p}"]).args(features);
+        let output = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().expect("cargo runs");
+        let text = String::from_utf8(output.stdout).expect("text");
+        text.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect::<BTreeSet<_>>()
+    };
+    let needed = ["rustls", "ureq", "serde_json"].map(str::to_owned);
+    assert!(needed.iter().all(|it| tree(&[]).contains(it)));
+    let without = tree(&["--no-default-features"]);
+    assert!(without.contains("leasehold") && !needed.iter().any(|it| without.contains(it)), "{without:?}");
+}
+
+#[test]
 fn each_feature_for_cryptography_chooses_some() {
     let manifest: toml::Table = include_str!("../../Cargo.toml").parse().expect("a manifest");
     let with = |feature: &str, what: &str| {
         manifest["features"][feature].as_array().expect("a list").iter().any(|it| it.as_str() == Some(what))
     };
-    assert!(with("default", "ring") && with("ring", "rustls/ring"));
-    assert!(with("aws-lc-rs", "rustls/aws-lc-rs"));
-    assert!(with("fips", "aws-lc-rs") && with("fips", "rustls/fips"));
+    assert!(with("default", "ring") && with("ring", "rustls?/ring"));
+    assert!(with("aws-lc-rs", "rustls?/aws-lc-rs"));
+    assert!(with("fips", "aws-lc-rs") && with("fips", "rustls?/fips"));
     // Else it is rcgen that complains first where there is none, of features by other names.
     let of_rcgen = manifest["dependencies"]["rcgen"]["features"].as_array().expect("a list");
     assert!(!of_rcgen.iter().any(|it| it.as_str() == Some("crypto")), "it comes with what chooses it");

@@ -15,6 +15,7 @@ const FLOORS: &[&[&str]] = &[
     &["config", "record", "stop_reason", "fuzzing::target"],
     &["kube", "store", "election::deadline", "health", "transition"],
     &["store::entry", "store::kubernetes", "store::memory", "testing", "error", "log_fields", "term", "election"],
+    &["runtime::session", "runtime::failures", "runtime::watch_plan", "runtime::failure_log", "runtime::notice"],
     &["handle", "guard", "campaign"],
     &["runtime"],
     &["elector"],

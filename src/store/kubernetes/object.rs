@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use crate::cancel::Cancel;
-use crate::config::{ConfigError, check_name, check_namespace};
+use crate::config::ConfigError;
+use crate::config::names::{check_name, check_namespace};
 use crate::kube::json;
 use crate::kube::{Client, Error, ErrorKind, Method, Request, Response, Status};
 use crate::record::{LeaderElectionRecord, Observed, Opaque};
