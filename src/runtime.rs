@@ -9,4 +9,4 @@ pub mod watch_plan;
 pub(crate) mod watcher;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -122,3 +122,34 @@ impl Delivery {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::election::InterruptAfter;
+    use crate::handle::InterruptDelays;
+    use crate::log_fields::LogFields;
+    use crate::runtime::tests::entry;
+    use crate::sync::{Arc, channel};
+
+    #[test]
+    fn an_answer_to_one_campaign_is_none_to_the_next() {
+        let (sender, _commands) = channel::unbounded();
+        let after = InterruptAfter { release: Duration::ZERO, news: Duration::ZERO };
+        let delays = Arc::new(InterruptDelays::new(after));
+        let link = Link::new(sender, Arc::default(), Duration::ZERO, delays, LogFields::new(&entry(), "me"));
+        let slot = CampaignSlot::default();
+        let (sender, receiver) = channel::bounded(1);
+        let first = slot.enter(Delivery::Round(sender.clone()), &link).unwrap();
+        assert!(slot.withdraw(first, &link));
+        let second = slot.enter(Delivery::Round(sender), &link).unwrap();
+        slot.round_over(first, None, &link);
+        slot.fail(first, Error::Busy, &link);
+        assert!(!slot.withdraw(first, &link));
+        assert!(receiver.try_recv().is_err() && slot.is_waiting(second) && !slot.is_waiting(first));
+        slot.round_over(second, None, &link);
+        assert!(matches!(receiver.try_recv(), Ok(Ok(None))));
+    }
+}

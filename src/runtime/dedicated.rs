@@ -88,11 +88,7 @@ impl Driver {
 
     fn take(&mut self, command: Command) {
         match command {
-            // One that has been answered by now, with an error or at a stop, is nobody's any more.
-            Command::Campaign { id, once } if self.shared.pending.is_waiting(id) => {
-                self.handle(Input::Campaign { id, once });
-            }
-            Command::Campaign { .. } => {}
+            Command::Campaign { id, once } => self.handle(Input::Campaign { id, once }),
             Command::Withdraw(id) => self.handle(Input::Withdraw(id)),
             Command::StepDown => self.handle(Input::StepDown),
             Command::GuardGone { ack, at } => {

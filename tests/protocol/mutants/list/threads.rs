@@ -30,14 +30,14 @@ pub const MUTANTS: &[Mutant] = &[
         caught_by: Threads("hand_over::a_withdrawn_campaign_leaves_nothing_behind"),
     },
     Mutant {
-        name: "a campaign that has been answered can still win",
-        why: "whoever was told an error leads and does not know it",
+        name: "an answer goes to whoever campaigns just then",
+        why: "the end of one campaign is told to the next, which goes on unheard",
         edits: &[Edit {
-            file: DEDICATED,
-            old: "Command::Campaign { id, once } if self.shared.pending.is_waiting(id) => {",
-            new: "Command::Campaign { id, once } => {",
+            file: SLOT,
+            old: "self.waiting.take_if(|(waiting, _)| *waiting == id)",
+            new: "self.waiting.take_if(|(waiting, _)| *waiting > 0 || id == 0)",
         }],
-        caught_by: Threads("hand_over::a_campaign_that_got_an_error_acquires_nothing"),
+        caught_by: Unit("campaign::slot::tests::an_answer_to_one_campaign_is_none_to_the_next"),
     },
     Mutant {
         name: "a watch is stopped before its thread is told to end",
