@@ -153,46 +153,56 @@ pub trait Store: Send + Sync + 'static {
     fn describe(&self, key: &str) -> String;
 }
 
-macro_rules! as_the_store_inside {
-    ($($pointer:ident),*) => {$(
-        impl<S: Store + ?Sized> Store for $pointer<S> {
-            fn get(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
-                (**self).get(key, call)
+/// Has a type do as the store inside of it.
+macro_rules! do_as_inside {
+    (impl $([$($generics:tt)*])? Store for $of:ty { $self:ident => $inside:expr }) => {
+        impl $(<$($generics)*>)? Store for $of {
+            fn get(&$self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
+                $inside.get(key, call)
             }
 
-            fn create(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {
-                (**self).create(key, record, call)
+            fn create(
+                &$self,
+                key: &str,
+                record: &LeaderElectionRecord,
+                call: &Call,
+            ) -> Result<Observed, StoreError> {
+                $inside.create(key, record, call)
             }
 
             fn update(
-                &self,
+                &$self,
                 key: &str,
                 base: &Observed,
                 record: &LeaderElectionRecord,
                 call: &Call,
             ) -> Result<Observed, StoreError> {
-                (**self).update(key, base, record, call)
+                $inside.update(key, base, record, call)
             }
 
             fn watch(
-                &self,
+                &$self,
                 scope: WatchScope<'_>,
                 from: Option<&Cursor>,
                 cancel: &Cancel,
                 on_event: &mut dyn FnMut(WatchEvent),
             ) -> Result<(), StoreError> {
-                (**self).watch(scope, from, cancel, on_event)
+                $inside.watch(scope, from, cancel, on_event)
             }
 
-            fn check_key(&self, key: &str) -> Result<(), ConfigError> {
-                (**self).check_key(key)
+            fn check_key(&$self, key: &str) -> Result<(), ConfigError> {
+                $inside.check_key(key)
             }
 
-            fn describe(&self, key: &str) -> String {
-                (**self).describe(key)
+            fn describe(&$self, key: &str) -> String {
+                $inside.describe(key)
             }
         }
-    )*};
+    };
 }
 
-as_the_store_inside!(Arc, Box);
+#[cfg(feature = "kube")]
+use do_as_inside;
+
+do_as_inside!(impl [S: Store + ?Sized] Store for Arc<S> { self => (**self) });
+do_as_inside!(impl [S: Store + ?Sized] Store for Box<S> { self => (**self) });

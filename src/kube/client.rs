@@ -210,20 +210,14 @@ impl Client {
     /// # Ok::<(), leasehold::kube::Error>(())
     /// ```
     pub fn request_until(&self, request: Request<'_>, cancel: &Cancel) -> Result<Response, Error> {
-        let interrupter = Interrupter::new();
-        // Unregistered before the agent may be used for another call.
-        let hook = cancel.on_cancel({
-            let interrupter = interrupter.clone();
-            move || interrupter.interrupt()
-        });
+        let (interrupter, hook) = Interrupter::hooked(cancel);
         let attempt = Attempt::new(&request)?;
         let began = Instant::now();
-        let used = Mutex::new(None);
+        let mut used = None;
         let result = self.shared.repeat_when_rejected(&attempt, &interrupter, |credentials| {
-            let before = used.lock().take();
-            let agent = self.shared.agent(credentials, &interrupter, before)?;
+            let agent = self.shared.agent(credentials, &interrupter, used.take())?;
             let handle = Arc::clone(&agent.handle);
-            *used.lock() = Some(agent);
+            used = Some(agent);
             let first = self.shared.exchange(&attempt, credentials, &handle, false);
             match first {
                 // ureq probes a pooled connection before it uses it, but a server may close it right after. A GET
@@ -241,8 +235,9 @@ impl Client {
                 other => other,
             }
         });
+        // Before the agent may be used for another call.
         drop(hook);
-        match used.into_inner() {
+        match used {
             Some(_) if interrupter.is_interrupted() => self.shared.forget_idle_since(began),
             Some(agent) => self.shared.put_back(agent),
             None => {}
@@ -280,7 +275,7 @@ impl Shared {
         &self,
         attempt: &Attempt<'_>,
         interrupter: &Interrupter,
-        run: impl Fn(&Credentials) -> Result<T, Error>,
+        mut run: impl FnMut(&Credentials) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let limits = Limits { deadline: attempt.deadline, interrupter };
         let credentials = self.auth.current(limits)?;
@@ -305,7 +300,7 @@ impl Shared {
     }
 
     /// Runs it, and once more if TLS could not be set up and a file holds other certificates by now: nothing was sent.
-    fn repeat_when_untrusted<T>(&self, files: Files, run: impl Fn() -> Result<T, Error>) -> Result<T, Error> {
+    fn repeat_when_untrusted<T>(&self, files: Files, mut run: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
         let result = run();
         let Err(e) = &result else { return result };
         let has_newer_file = match e.kind() {

@@ -71,11 +71,7 @@ impl Client {
     /// # Ok::<(), leasehold::kube::Error>(())
     /// ```
     pub fn stream(&self, request: Request<'_>, silence: Duration, cancel: &Cancel) -> Result<Stream, Error> {
-        let interrupter = Interrupter::new();
-        let hook = cancel.on_cancel({
-            let interrupter = interrupter.clone();
-            move || interrupter.interrupt()
-        });
+        let (interrupter, hook) = Interrupter::hooked(cancel);
         let silence = silence.clamp(Duration::from_millis(1), MAX_WAIT);
         let Opened { answer, handle } = self.open(&request, silence, &interrupter)?;
         Ok(Stream {

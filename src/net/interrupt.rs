@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use ureq::Agent;
 
 use super::error::{Error, ErrorKind};
+use crate::cancel::{Cancel, Hook};
 
 /// Ends the I/O of one call, once and for good; clones are the same one.
 #[derive(Clone)]
@@ -51,6 +52,16 @@ impl Interrupter {
         Interrupter {
             inner: Arc::new(Inner { signal, state: Mutex::new(State { trigger: Some(trigger), handles: Vec::new() }) }),
         }
+    }
+
+    /// One that `cancel` uses, for as long as the hook is kept.
+    pub(crate) fn hooked(cancel: &Cancel) -> (Self, Hook) {
+        let interrupter = Self::new();
+        let hook = cancel.on_cancel({
+            let interrupter = interrupter.clone();
+            move || interrupter.interrupt()
+        });
+        (interrupter, hook)
     }
 
     /// Ends all I/O that goes with this, now and in future. Never blocks on the network.

@@ -49,7 +49,8 @@ struct State {
     changes: VecDeque<Change>,
     /// The version of the last change that is not among them any more.
     forgotten: u64,
-    watches: Vec<Watch>,
+    /// By their numbers.
+    watches: BTreeMap<u64, Watch>,
     last_watch: u64,
 }
 
@@ -62,7 +63,6 @@ struct Change {
 }
 
 struct Watch {
-    id: u64,
     /// `None`: of all.
     key: Option<Box<str>>,
     /// It has told all that there is for it to tell up to this version.
@@ -78,7 +78,7 @@ struct Registered<'a> {
 
 impl Drop for Registered<'_> {
     fn drop(&mut self) {
-        self.state.lock().watches.retain(|watch| watch.id != self.id);
+        self.state.lock().watches.remove(&self.id);
     }
 }
 
@@ -121,7 +121,7 @@ impl MemoryStore {
             WatchScope::Key(key) => Some(key.into()),
             WatchScope::All => None,
         };
-        state.watches.push(Watch { id, key, told: 0, wake });
+        state.watches.insert(id, Watch { key, told: 0, wake });
         Registered { state: &self.state, id }
     }
 }
@@ -141,7 +141,7 @@ impl State {
         if self.changes.len() > REMEMBERED {
             self.forgotten = self.changes.pop_front().map_or(0, |change| change.version);
         }
-        for watch in &mut self.watches {
+        for watch in self.watches.values_mut() {
             if watch.key.as_deref().is_none_or(|its| its == key) {
                 let _ = watch.wake.try_send(());
             } else if watch.told + 1 == self.version {
@@ -163,14 +163,14 @@ impl State {
 
     /// What a watch has yet to tell.
     fn take_untold(&mut self, id: u64, scope: WatchScope<'_>) -> Result<Vec<Change>, StoreError> {
-        let told = self.watches.iter().find(|watch| watch.id == id).map_or(0, |watch| watch.told);
+        let told = self.watches.get(&id).map_or(0, |watch| watch.told);
         let changes = self.after(told, scope)?;
         self.has_told_all(id);
         Ok(changes)
     }
 
     fn has_told_all(&mut self, id: u64) {
-        if let Some(watch) = self.watches.iter_mut().find(|watch| watch.id == id) {
+        if let Some(watch) = self.watches.get_mut(&id) {
             watch.told = self.version;
         }
     }

@@ -1,4 +1,4 @@
-//! `LeaseStore`'s duties, on the in-memory API server: what an update compares, what a watch asks for, and what it says
+//! `LeaseStore` on the in-memory API server, beyond what every store owes: what a watch asks for, and what it says
 //! of its end.
 
 use std::thread;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crossbeam_channel::unbounded;
 
 use leasehold::kube::{Client, Kubeconfig};
-use leasehold::testing::{ApiServer, Fault, Resource, Verb};
+use leasehold::testing::{ApiServer, Fault, Verb};
 use leasehold::{
     Call, Cancel, Cursor, LeaderElectionRecord, LeaseStore, Observed, Store, StoreError, StoreErrorKind, WatchEvent,
     WatchScope,
@@ -34,25 +34,6 @@ fn created() -> (ApiServer, LeaseStore, Observed) {
 
 fn held_by(identity: &str) -> LeaderElectionRecord {
     LeaderElectionRecord { holder_identity: Some(identity.into()), ..LeaderElectionRecord::default() }
-}
-
-#[test]
-fn an_update_of_a_deleted_lease_is_a_conflict_and_does_not_make_it_anew() {
-    let (server, store, base) = created();
-    server.delete(Resource::Leases, NAMESPACE, LEASE).expect("a lease to delete");
-    let error = store.update(LEASE, &base, &held_by("b"), &call()).expect_err("nothing to update");
-    assert_eq!(error.kind(), StoreErrorKind::Conflict);
-    assert!(store.get(LEASE, &call()).expect("an answer").is_none());
-}
-
-#[test]
-fn an_update_of_what_has_moved_is_a_conflict_and_leaves_it() {
-    let (_server, store, base) = created();
-    store.update(LEASE, &base, &held_by("b"), &call()).expect("an update");
-    let error = store.update(LEASE, &base, &held_by("c"), &call()).expect_err("it has moved");
-    assert_eq!(error.kind(), StoreErrorKind::Conflict);
-    let standing = store.get(LEASE, &call()).expect("an answer").expect("a lease");
-    assert_eq!(standing.record.holder(), Some("b"));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::cancel::Cancel;
 use crate::config::ConfigError;
 use crate::kube::Client;
 use crate::record::{LeaderElectionRecord, MicroTime, Observed};
-use crate::store::{Call, Cursor, Store, StoreError, WatchEvent, WatchScope};
+use crate::store::{Call, Cursor, Store, StoreError, WatchEvent, WatchScope, do_as_inside};
 
 /// Records in the Kubernetes Leases of a namespace: a key is the name of a Lease.
 ///
@@ -44,43 +44,7 @@ impl LeaseStore {
     }
 }
 
-impl Store for LeaseStore {
-    fn get(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
-        self.0.get(key, call)
-    }
-
-    fn create(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {
-        self.0.create(key, record, call)
-    }
-
-    fn update(
-        &self,
-        key: &str,
-        base: &Observed,
-        record: &LeaderElectionRecord,
-        call: &Call,
-    ) -> Result<Observed, StoreError> {
-        self.0.update(key, base, record, call)
-    }
-
-    fn watch(
-        &self,
-        scope: WatchScope<'_>,
-        from: Option<&Cursor>,
-        cancel: &Cancel,
-        on_event: &mut dyn FnMut(WatchEvent),
-    ) -> Result<(), StoreError> {
-        self.0.watch(scope, from, cancel, on_event)
-    }
-
-    fn check_key(&self, key: &str) -> Result<(), ConfigError> {
-        Objects::<Lease>::check_key(key)
-    }
-
-    fn describe(&self, key: &str) -> String {
-        self.0.describe(key)
-    }
-}
+do_as_inside!(impl Store for LeaseStore { self => self.0 });
 
 #[derive(Debug)]
 pub(crate) struct Lease;

@@ -73,7 +73,7 @@ impl<C: Codec> Objects<C> {
         Ok(Self { client, namespace: namespace.to_owned(), codec: PhantomData })
     }
 
-    pub(crate) fn check_key(key: &str) -> Result<(), ConfigError> {
+    pub(crate) fn check_key(&self, key: &str) -> Result<(), ConfigError> {
         check_name(key)
     }
 
@@ -90,7 +90,10 @@ impl<C: Codec> Objects<C> {
 
     fn path(&self, key: Option<&str>) -> String {
         let collection = format!("{}/namespaces/{}/{}", C::PATH, self.namespace, C::RESOURCE);
-        key.map_or_else(|| collection.clone(), |key| format!("{collection}/{key}"))
+        match key {
+            Some(key) => format!("{collection}/{key}"),
+            None => collection,
+        }
     }
 
     fn request(
@@ -220,22 +223,20 @@ impl<C: Codec> Objects<C> {
             Some("ERROR") => return Err(self.watch_ended(scope, &object)),
             // A proxy, or a server that ignores selectors, may show us what we did not ask for.
             Some(_) if !is_asked_for => return Ok(Line { version: None, is_bookmark: false, event: None }),
-            Some(kind @ ("ADDED" | "MODIFIED" | "DELETED")) => {
+            Some("DELETED") => {
+                let version = version.ok_or_else(|| malformed("a deletion without a version"))?;
+                Some(WatchEvent::Deleted { key: name.unwrap_or_default().into(), version })
+            }
+            Some("ADDED" | "MODIFIED") => {
                 let key: Box<str> = name.unwrap_or_default().into();
-                match (kind, version, scope) {
-                    ("DELETED", Some(version), _) => Some(WatchEvent::Deleted { key, version }),
-                    ("DELETED", None, _) => return Err(malformed("a deletion without a version")),
-                    (_, _, WatchScope::Key(_)) => {
-                        Some(self.parse(&key, object).map(|observed| WatchEvent::Changed { key, observed })?)
-                    }
+                match (self.parse(&key, object), scope) {
+                    (Ok(observed), _) => Some(WatchEvent::Changed { key, observed }),
+                    (Err(error), WatchScope::Key(_)) => return Err(error),
                     // One object that makes no sense does not keep the others from being told of.
-                    _ => match self.parse(&key, object) {
-                        Ok(observed) => Some(WatchEvent::Changed { key, observed }),
-                        Err(error) => {
-                            log::debug!("{error}");
-                            None
-                        }
-                    },
+                    (Err(error), WatchScope::All) => {
+                        log::debug!("{error}");
+                        None
+                    }
                 }
             }
             _ => return Err(malformed("its type is unknown")),

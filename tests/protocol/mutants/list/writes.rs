@@ -22,10 +22,7 @@ pub const MUTANTS: &[Mutant] = &[
             old: "object[\"metadata\"][\"uid\"] = json!(base.record.uid);",
             new: "object[\"metadata\"][\"uid\"] = json!(null);",
         }],
-        caught_by: Test(
-            "behaviour",
-            "lease_store::an_update_of_a_deleted_lease_is_a_conflict_and_does_not_make_it_anew",
-        ),
+        caught_by: Test("behaviour", "stores::in_memory::what_is_gone_is_not_updated"),
     },
     Mutant {
         name: "no version on the PUT",
@@ -35,7 +32,7 @@ pub const MUTANTS: &[Mutant] = &[
             old: "object[\"metadata\"][\"resourceVersion\"] = json!(base.version.to_string());",
             new: "object[\"metadata\"][\"resourceVersion\"] = json!(null);",
         }],
-        caught_by: Test("behaviour", "lease_store::an_update_of_what_has_moved_is_a_conflict_and_leaves_it"),
+        caught_by: Test("behaviour", "stores::in_memory::what_has_moved_is_not_updated"),
     },
     Mutant {
         name: "renewTime stands still with the wall clock",
