@@ -25,7 +25,7 @@ mod tests;
 mod watch;
 mod watching;
 
-#[cfg(any(test, feature = "testing"))]
+#[cfg(any(test, feature = "_internals"))]
 pub use messages::ReadContext;
 pub use messages::{Change, Event, Operation, Request, Response, Step};
 use open_writes::{OpenWrite, Progress};

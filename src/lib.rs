@@ -66,20 +66,20 @@ mod builder;
 mod callbacks;
 mod campaign;
 mod cancel;
-#[cfg(feature = "testing")]
+#[cfg(feature = "_internals")]
 #[doc(hidden)]
 pub mod clock;
-#[cfg(not(feature = "testing"))]
+#[cfg(not(feature = "_internals"))]
 mod clock;
 mod config;
-#[cfg(feature = "testing")]
+#[cfg(feature = "_internals")]
 #[doc(hidden)]
 pub mod election;
-#[cfg(not(feature = "testing"))]
+#[cfg(not(feature = "_internals"))]
 mod election;
 mod elector;
 mod error;
-#[cfg(all(feature = "testing", feature = "kubeconfig"))]
+#[cfg(feature = "_internals")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod guard;
@@ -91,10 +91,10 @@ mod log_fields;
 #[cfg(feature = "kube")]
 mod net;
 mod record;
-#[cfg(feature = "testing")]
+#[cfg(feature = "_internals")]
 #[doc(hidden)]
 pub mod runtime;
-#[cfg(not(feature = "testing"))]
+#[cfg(not(feature = "_internals"))]
 mod runtime;
 mod stop_reason;
 mod store;

@@ -134,7 +134,7 @@ fn excerpt(body: &[u8]) -> String {
     clean(&String::from_utf8_lossy(head), MAX_EXCERPT)
 }
 
-#[cfg(all(feature = "testing", feature = "kubeconfig"))]
+#[cfg(feature = "_internals")]
 pub(crate) mod properties;
 
 #[cfg(test)]

@@ -120,5 +120,5 @@ impl fmt::Debug for ExecPlugin {
     }
 }
 
-#[cfg(feature = "testing")]
+#[cfg(feature = "_internals")]
 pub(crate) mod properties;

@@ -57,7 +57,7 @@ fn offset_parts(offset: &[u8]) -> Option<(bool, u64, u64)> {
     (hours <= 23 && minutes <= 59).then_some((ahead, hours, minutes))
 }
 
-#[cfg(feature = "testing")]
+#[cfg(feature = "_internals")]
 pub(crate) mod properties;
 
 #[cfg(test)]

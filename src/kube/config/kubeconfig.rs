@@ -14,7 +14,7 @@ use crate::net::file::read_file;
 
 mod choices;
 mod encoding;
-#[cfg(feature = "testing")]
+#[cfg(feature = "_internals")]
 pub(crate) mod properties;
 mod resolve;
 mod schema;

@@ -351,6 +351,6 @@ fn version_in(metadata: &Map<String, Value>) -> Option<u64> {
     text.parse().ok().filter(|version: &u64| *version > 0 && version.to_string() == text)
 }
 
-#[cfg(all(feature = "testing", feature = "kubeconfig"))]
+#[cfg(feature = "_internals")]
 #[path = "properties.rs"]
 pub(crate) mod properties;
