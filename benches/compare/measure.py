@@ -270,6 +270,7 @@ def main():
         "herd": {"standbys": HERD, "rounds": herd},
         "check_nanoseconds": check,
     }
+    say(f"each value is in {report.save(results, arguments.target)}")
     if arguments.publish:
         report.publish(results)
     else:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The results as Markdown, as a plot, and as the table of the README.
 
-    report.py RESULTS_JSON     renders them again, here and in the README
+    report.py RESULTS_JSON     renders them again, here and in the README; `run` says where it left the file
 """
 
 import json
@@ -125,10 +125,11 @@ def markdown(results):
         f"{max(one['gets'] for one in herd['rounds'])} GETs.",
         f"**The check**: `is_leader()` takes {median(check['is_leader']):.0f} ns, reading the clock alone "
         f"{median(check['clock']):.0f} ns (medians of {len(check['clock'])} batches).",
-        "How: `benches/compare/run` measures all of this anew and rewrites this file; each value is in `results.json`. "
-        "Leader and standby are told apart in the audit log by the user that each impersonates. kube-lease-manager "
-        "counts in whole seconds and has no retry period: it is told to renew every 2 s (in the fail-over, every "
-        "second). kube-leader-election is called every retry period, as its documentation has it.",
+        "How: `benches/compare/run` measures all of this anew, rewrites this file and leaves each value in "
+        "`target/compare/results.json`. Leader and standby are told apart in the audit log by the user that each "
+        "impersonates. kube-lease-manager counts in whole seconds and has no retry period: it is told to renew every "
+        "2 s (in the fail-over, every second). kube-leader-election is called every retry period, as its documentation "
+        "has it.",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -308,16 +309,21 @@ def summary(results):
     return f"{table(head, rows)}\n\n{text}\n"
 
 
+def save(results, directory):
+    """Each value that was measured: what this program renders again."""
+    path = directory / "results.json"
+    path.write_text(json.dumps(results, indent=1) + "\n")
+    return path
+
+
 def write(results, directory):
     """Into a directory of one's own."""
-    (directory / "results.json").write_text(json.dumps(results, indent=1) + "\n")
     (directory / "results.md").write_text(markdown(results))
     (directory / "handover.svg").write_text(plot(results))
 
 
 def publish(results):
     """Into the tree, the README included."""
-    (HERE / "results.json").write_text(json.dumps(results, indent=1) + "\n")
     (HERE / "results.md").write_text(markdown(results))
     (ROOT / "docs/handover.svg").write_text(plot(results))
     readme = ROOT / "README.md"
