@@ -96,7 +96,7 @@ enum Holder {
 enum Phase {
     Observing,
     Campaigning(Candidacy),
-    Leading(Term),
+    Leading(CurrentTerm),
 }
 
 #[derive(Debug, Default)]
@@ -115,8 +115,9 @@ struct Round {
     interrupted: bool,
 }
 
+/// The term that was won, until its guard is gone: when it is renewed, and what is written then.
 #[derive(Debug)]
-struct Term {
+struct CurrentTerm {
     acquisition: u64,
     acquire_time: MicroTime,
     transitions: i32,

@@ -3,7 +3,7 @@
 use super::messages::{Event, ReadContext};
 use super::open_writes::{OpenWrite, Progress};
 use super::watching::{MENTIONED_WITHIN, TOLD_WITHIN};
-use super::{Election, Holder, ObservedRecord, ObservedState, Phase, Term, TermPhase};
+use super::{CurrentTerm, Election, Holder, ObservedRecord, ObservedState, Phase, TermPhase};
 use crate::clock::Moment;
 use crate::election::deadline::Deadline;
 use crate::record::{LeaderElectionRecord, MicroTime, Observed};
@@ -142,7 +142,7 @@ impl Election {
                 };
                 let deadline = Arc::new(Deadline::new(valid_until));
                 let fencing_token = *version;
-                self.phase = Phase::Leading(Term {
+                self.phase = Phase::Leading(CurrentTerm {
                     acquisition,
                     acquire_time: record.acquire_time.clone().unwrap_or_else(|| MicroTime::from_unix_micros(0)),
                     transitions: record.lease_transitions.unwrap_or(0),
