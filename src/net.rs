@@ -7,6 +7,7 @@ pub(crate) mod error;
 pub(crate) mod file;
 pub(crate) mod interrupt;
 pub(crate) mod outgoing;
+pub(crate) mod percent;
 pub(crate) mod proxy;
 pub(crate) mod redact;
 pub(crate) mod response;

@@ -7,6 +7,7 @@ use ureq::http::Uri;
 use ureq::http::uri::{Authority, PathAndQuery, Scheme};
 
 use super::error::Error;
+use super::percent;
 
 /// A checked server URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,7 +109,7 @@ impl Endpoint {
         let mut authority = self.authority.to_string();
         if let Some((zone, end)) = self.zone.as_ref().zip(authority.find(']')) {
             let mut encoded = "%25".to_owned();
-            push_encoded(&mut encoded, zone);
+            percent::encode(&mut encoded, zone, percent::is_unreserved);
             authority.insert_str(end, &encoded);
         }
         format!("{}://{authority}{}", self.scheme, self.prefix)
@@ -128,9 +129,9 @@ impl Endpoint {
         let mut target = format!("{}{path}", self.prefix);
         for (i, (name, value)) in query.iter().enumerate() {
             target.push(if i == 0 { '?' } else { '&' });
-            push_encoded(&mut target, name);
+            percent::encode(&mut target, name, percent::is_unreserved);
             target.push('=');
-            push_encoded(&mut target, value);
+            percent::encode(&mut target, value, percent::is_unreserved);
         }
         Uri::builder()
             .scheme(self.scheme.clone())
@@ -154,7 +155,7 @@ fn take_zone(url: &str) -> Result<(Cow<'_, str>, Option<String>), &'static str> 
         return Err("has a zone in an address that is not an IPv6 address");
     }
     let is_plain = |byte: &u8| byte.is_ascii_graphic() && !b"%/[]".contains(byte);
-    let zone = percent_decode(encoded)
+    let zone = percent::decode(encoded)
         .filter(|zone| (1..=MAX_ZONE).contains(&zone.len()) && zone.iter().all(is_plain))
         .and_then(|zone| String::from_utf8(zone).ok())
         .ok_or("has a zone in its address that is neither the name nor the number of an interface")?;
@@ -164,32 +165,6 @@ fn take_zone(url: &str) -> Result<(Cow<'_, str>, Option<String>), &'static str> 
 
 /// No interface has a longer name: 15 bytes on Linux, 256 characters on Windows.
 const MAX_ZONE: usize = 256;
-
-/// The bytes of a percent-encoded text; `None` if it is not valid.
-pub(crate) fn percent_decode(text: &str) -> Option<Vec<u8>> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        if byte != b'%' {
-            out.push(byte);
-            continue;
-        }
-        let digit = |b: Option<u8>| char::from(b?).to_digit(16);
-        let value = digit(bytes.next())? * 16 + digit(bytes.next())?;
-        out.push(u8::try_from(value).ok()?);
-    }
-    Some(out)
-}
-
-fn push_encoded(out: &mut String, text: &str) {
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
-            out.push(char::from(byte));
-        } else {
-            out.push_str(&format!("%{byte:02X}"));
-        }
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,7 @@
 use ureq::http::{HeaderName, HeaderValue};
 
 use crate::kube::error::Error;
+use crate::net::percent;
 
 /// Whom to act as. Source: Kubernetes documentation, "User impersonation".
 #[derive(Clone, Debug, Default)]
@@ -39,7 +40,8 @@ impl Impersonation {
             headers.push((name, value("as-groups", group)?));
         }
         for (key, values) in &self.extra {
-            let name = format!("impersonate-extra-{}", escape_key(key));
+            let mut name = String::from("impersonate-extra-");
+            percent::encode(&mut name, key, is_plain);
             let name = HeaderName::from_bytes(name.as_bytes())
                 .map_err(|_| Error::config("users[].as-user-extra", "has a key that is too long"))?;
             for text in values {
@@ -50,19 +52,9 @@ impl Impersonation {
     }
 }
 
-/// Percent-encodes what a header name may not hold, as the API server decodes it.
-fn escape_key(key: &str) -> String {
-    let mut out = String::new();
-    for byte in key.bytes() {
-        match byte {
-            b'!' | b'#' | b'$' | b'&' | b'\'' | b'*' | b'+' | b'-' | b'.' | b'^' | b'_' | b'`' | b'|' | b'~' => {
-                out.push(char::from(byte));
-            }
-            _ if byte.is_ascii_alphanumeric() => out.push(char::from(byte)),
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    out
+/// What a header name may hold, but for the sign of what is encoded: the API server decodes the rest.
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&byte)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::net::endpoint::percent_decode;
+use crate::net::percent;
 
 /// A user name and a password as they go out, decoded.
 #[derive(Clone)]
@@ -14,7 +14,7 @@ pub(crate) struct Login {
 impl Login {
     pub(crate) fn parse(user: &str) -> Result<Self, &'static str> {
         let (name, password) = user.split_once(':').unwrap_or((user, ""));
-        let decoded = percent_decode(name).zip(percent_decode(password));
+        let decoded = percent::decode(name).zip(percent::decode(password));
         let (name, password) = decoded.ok_or("has a user or password that is not valid percent-encoding")?;
         Ok(Login { name, password })
     }

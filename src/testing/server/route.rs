@@ -2,6 +2,7 @@
 
 use ureq_proto::http::{Method, Uri};
 
+use crate::net::percent;
 use crate::testing::object::resource::{Api, Verb};
 use crate::testing::object::status::Status;
 
@@ -34,17 +35,14 @@ pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
     fn parse(query: &str) -> Query {
-        let decode = |text: &str| percent_decode(&text.replace('+', " "));
-        Query(
-            query
-                .split('&')
-                .filter(|pair| !pair.is_empty())
-                .map(|pair| {
-                    let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-                    (decode(key), decode(value))
-                })
-                .collect(),
-        )
+        let decode = |text: &str| decode(&text.replace('+', " "));
+        let pairs = query.split('&').filter(|pair| !pair.is_empty());
+        // The real server passes over a pair that is not valid, too.
+        let decoded = pairs.filter_map(|pair| {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            decode(key).zip(decode(value))
+        });
+        Query(decoded.collect())
     }
 
     /// Empty when absent.
@@ -66,7 +64,8 @@ impl Call {
 
 pub(crate) fn parse(method: &Method, uri: &Uri) -> Result<Route, Status> {
     let path = uri.path();
-    let segments = path.split('/').filter(|segment| !segment.is_empty()).map(percent_decode).collect::<Vec<_>>();
+    let segments = path.split('/').filter(|segment| !segment.is_empty()).map(decode).collect::<Option<Vec<_>>>();
+    let segments = segments.ok_or_else(|| Status::bad_request("invalid URL escape"))?;
     let segments = segments.iter().map(String::as_str).collect::<Vec<_>>();
     let (group, rest) = match segments.as_slice() {
         ["version"] => return plain(method, Plain::Version),
@@ -149,14 +148,7 @@ fn plain(method: &Method, plain: Plain) -> Result<Route, Status> {
     }
 }
 
-fn percent_decode(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let pair = tail.get(..2).and_then(|pair| std::str::from_utf8(pair).ok());
-        let decoded = pair.filter(|_| *first == b'%').and_then(|pair| u8::from_str_radix(pair, 16).ok());
-        bytes.push(decoded.unwrap_or(*first));
-        rest = if decoded.is_some() { &tail[2..] } else { tail };
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+/// As Go does it: an encoding that is not valid is an error, bytes that are no UTF-8 are none.
+fn decode(text: &str) -> Option<String> {
+    percent::decode(text).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -57,6 +57,12 @@ fn strange_paths_are_not_found() {
         let reply = get(&server, path);
         assert!(matches!(reply.code, 404 | 400), "{path}: {}", reply.code);
     }
+    create_x(&server);
+    for invalid in ["%zz", "%4", "%+1"] {
+        get(&server, &format!("{LEASES}/{invalid}")).assert_status(400, "BadRequest");
+        let selected = format!("{LEASES}?fieldSelector=metadata.name%3Dy{invalid}");
+        assert_eq!(get(&server, &selected).json()["items"].as_array().map(Vec::len), Some(1), "{selected}");
+    }
     call(&server, "OPTIONS", X, None).assert_status(405, "MethodNotAllowed");
 }
 

@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use serde_json::Value;
 
-use crate::net::endpoint::percent_decode;
+use crate::net::percent;
 
 /// What is shorter occurs in any text, and keeps no secret.
 const SHORTEST: usize = 8;
@@ -77,7 +77,7 @@ impl Redaction {
             let password = user.split_once(':').map_or("", |(_, password)| password);
             self.add(user);
             self.add(password);
-            if let Some(password) = percent_decode(password) {
+            if let Some(password) = percent::decode(password) {
                 self.add(&String::from_utf8_lossy(&password));
             }
         }
