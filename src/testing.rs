@@ -31,16 +31,17 @@
 //!
 //! Leases (`coordination.k8s.io/v1`), config maps and endpoints (`v1`), events (`v1` and
 //! `events.k8s.io/v1`), in the namespaces `default`, `kube-system`, `leasehold-tests` and those
-//! that are [added](ApiServer::add_namespace): get, list, watch, create, update, patch (merge
-//! patches) and delete; besides, `/version`, `/healthz`, `/livez` and `/readyz`. Versions,
-//! conflicts, validation and the wording of errors follow kube-apiserver 1.35.
+//! that are [added](ApiServer::add_namespace): get, list, watch, create, update and delete;
+//! besides, `/version`, `/healthz`, `/livez` and `/readyz`. Versions, conflicts, validation and the
+//! wording of errors follow kube-apiserver 1.35.
 //!
 //! # What it leaves out
 //!
-//! Discovery, `labelSelector`, `dryRun`, paging, server-side apply, `managedFields`, finalizers,
-//! owner references and garbage collection, protobuf, resources of one's own. `labelSelector`,
-//! `dryRun` and `continue` are refused with 400 rather than ignored. GETs and LISTs always show
-//! the newest state, whatever `resourceVersion` they name.
+//! Discovery, `labelSelector`, `dryRun`, paging, PATCH in all of its forms, `managedFields`,
+//! finalizers, owner references and garbage collection, protobuf, resources of one's own. A PATCH
+//! is answered 405; `labelSelector`, `dryRun` and `continue` are refused with 400 rather than
+//! ignored. GETs and LISTs always show the newest state, whatever `resourceVersion` they name.
+//! A test that plays an operator edits an object by [`ApiServer::edit`].
 
 pub(crate) mod fault;
 pub(crate) mod object;

@@ -41,8 +41,6 @@ pub enum Verb {
     Create,
     /// PUT.
     Update,
-    /// PATCH.
-    Patch,
     /// DELETE.
     Delete,
 }
@@ -131,7 +129,6 @@ impl fmt::Display for Verb {
             Verb::Watch => "watch",
             Verb::Create => "create",
             Verb::Update => "update",
-            Verb::Patch => "patch",
             Verb::Delete => "delete",
         })
     }

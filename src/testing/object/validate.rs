@@ -22,16 +22,11 @@ const EVENT_FIELDS: [(&str, &str); 7] = [
 
 /// Reads an object sent to `api`, in storage form.
 pub(crate) fn decode(api: &Api, body: &[u8]) -> Result<Value, Status> {
-    let object = match serde_json::from_slice(body) {
+    let mut object = match serde_json::from_slice(body) {
         Ok(object @ Value::Object(_)) => object,
         Ok(_) => return Err(unrecognized(api, "json: cannot unmarshal into Go value")),
         Err(error) => return Err(unrecognized(api, &error.to_string())),
     };
-    decode_object(api, object)
-}
-
-/// [`decode`] for JSON that has been read already.
-pub(crate) fn decode_object(api: &Api, mut object: Value) -> Result<Value, Status> {
     check_type(api, &object)?;
     if let (true, Some(fields)) = (is_events_k8s(api), object.as_object_mut()) {
         rename(fields, EVENT_FIELDS.map(|(new, old)| (new, old)));

@@ -49,7 +49,6 @@ pub(crate) fn handle(server: &Server, route: &Route, identity: &Identity, reques
         Verb::Watch => return watch(server, call),
         Verb::Create => (201, create(server, call, request)?),
         Verb::Update => update(server, call, request)?,
-        Verb::Patch => patch(server, call, request)?,
         Verb::Delete => (200, delete(server, call, request)?),
     };
     Ok(Answer::Done(Response::json(code, &body)))
@@ -150,7 +149,7 @@ fn watch(server: &Server, call: &Call) -> Result<Answer, Status> {
 }
 
 fn create(server: &Server, call: &Call, request: &Request) -> Result<Value, Status> {
-    check_content_type(request, &["application/json"])?;
+    check_content_type(request)?;
     let mut object = validate::decode(call.api, &request.body)?;
     let mut key = key(call);
     let sent = object["metadata"]["namespace"].as_str().unwrap_or_default();
@@ -169,12 +168,8 @@ fn create(server: &Server, call: &Call, request: &Request) -> Result<Value, Stat
 }
 
 fn update(server: &Server, call: &Call, request: &Request) -> Result<(u16, Value), Status> {
-    check_content_type(request, &["application/json"])?;
-    let object = validate::decode(call.api, &request.body)?;
-    put(server, call, object)
-}
-
-fn put(server: &Server, call: &Call, mut object: Value) -> Result<(u16, Value), Status> {
+    check_content_type(request)?;
+    let mut object = validate::decode(call.api, &request.body)?;
     let key = key(call);
     let metadata = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
     let (name, namespace) = (metadata("name"), metadata("namespace"));
@@ -209,31 +204,6 @@ fn put(server: &Server, call: &Call, mut object: Value) -> Result<(u16, Value), 
             Ok((code, validate::present(call.api, &object)))
         }
         Err(refusal) => Err(refusal.into_status(call.api, &key)),
-    }
-}
-
-fn patch(server: &Server, call: &Call, request: &Request) -> Result<(u16, Value), Status> {
-    check_content_type(request, &["application/merge-patch+json", "application/strategic-merge-patch+json"])?;
-    let patch = serde_json::from_slice::<Value>(&request.body)
-        .ok()
-        .filter(Value::is_object)
-        .ok_or_else(|| Status::bad_request("error decoding patch: not a JSON object"))?;
-    loop {
-        let mut object = get(server, call)?;
-        let base = object["metadata"]["resourceVersion"].clone();
-        merge(&mut object, &patch);
-        let pinned = object["metadata"]["resourceVersion"] != base;
-        match put(server, call, validate::decode_object(call.api, object)?) {
-            // Somebody else wrote in between; the patch itself names no version, so it applies
-            // to the new one as well.
-            Err(status) if status.reason == "Conflict" && !pinned => {
-                let now = get(server, call)?;
-                if now["metadata"]["resourceVersion"] == base {
-                    return Err(status);
-                }
-            }
-            done => return done,
-        }
     }
 }
 
@@ -272,31 +242,12 @@ fn filter(call: &Call) -> Result<Filter, Status> {
     Ok(Filter { resource: call.api.resource, namespace: call.namespace.clone().or(namespace), name })
 }
 
-fn check_content_type(request: &Request, accepted: &[&str]) -> Result<(), Status> {
-    let sent = request.header("content-type").unwrap_or(accepted[0]);
+fn check_content_type(request: &Request) -> Result<(), Status> {
+    let accepted = "application/json";
+    let sent = request.header("content-type").unwrap_or(accepted);
     let sent = sent.split(';').next().unwrap_or_default().trim();
-    if accepted.iter().any(|known| sent.eq_ignore_ascii_case(known)) {
-        return Ok(());
-    }
-    Err(Status::unsupported_media_type(&accepted.join(", ")))
-}
-
-/// JSON merge patch (RFC 7396).
-fn merge(target: &mut Value, patch: &Value) {
-    let Value::Object(patch) = patch else {
-        *target = patch.clone();
-        return;
-    };
-    if !target.is_object() {
-        *target = json!({});
-    }
-    if let Value::Object(target) = target {
-        for (key, value) in patch {
-            if value.is_null() {
-                target.remove(key);
-            } else {
-                merge(target.entry(key.as_str()).or_insert(Value::Null), value);
-            }
-        }
+    match sent.eq_ignore_ascii_case(accepted) {
+        true => Ok(()),
+        false => Err(Status::unsupported_media_type(accepted)),
     }
 }

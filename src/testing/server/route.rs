@@ -88,7 +88,6 @@ pub(crate) fn parse(method: &Method, uri: &Uri) -> Result<Route, Status> {
         ("GET", None, _) => Verb::List,
         ("POST", None, Some(_)) => Verb::Create,
         ("PUT", Some(_), _) => Verb::Update,
-        ("PATCH", Some(_), _) => Verb::Patch,
         ("DELETE", Some(_), _) => Verb::Delete,
         _ => return Err(Status::method_not_allowed()),
     };

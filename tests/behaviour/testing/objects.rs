@@ -299,23 +299,6 @@ fn a_deletion_may_have_preconditions() {
 }
 
 #[test]
-fn a_merge_patch_changes_what_it_names() {
-    let server = server();
-    let created = create_x(&server);
-    let patch = |patch: Value| {
-        let kind = "content-type: application/merge-patch+json\r\n";
-        call_with(&server, "PATCH", X, kind, Some(&patch))
-    };
-    let patched = patch(json!({"spec": {"holderIdentity": null, "leaseTransitions": 3}})).json();
-    assert_eq!(patched["spec"], json!({"leaseTransitions": 3}));
-    assert_eq!(version(&patched), version(&created) + 1);
-    patch(json!({"metadata": {"resourceVersion": "1"}})).assert_status(409, "Conflict");
-    patch(json!({"spec": {"leaseTransitions": -1}})).assert_status(422, "Invalid");
-    let json_patch = "content-type: application/json-patch+json\r\n";
-    call_with(&server, "PATCH", X, json_patch, Some(&json!([]))).assert_status(415, "UnsupportedMediaType");
-}
-
-#[test]
 fn a_list_is_of_one_namespace_or_of_all() {
     let server = server();
     for (namespace, name) in [("default", "a"), ("default", "b"), ("kube-system", "c")] {

@@ -63,7 +63,9 @@ fn strange_paths_are_not_found() {
         let selected = format!("{LEASES}?fieldSelector=metadata.name%3Dy{invalid}");
         assert_eq!(get(&server, &selected).json()["items"].as_array().map(Vec::len), Some(1), "{selected}");
     }
-    call(&server, "OPTIONS", X, None).assert_status(405, "MethodNotAllowed");
+    for method in ["OPTIONS", "PATCH"] {
+        call(&server, method, X, None).assert_status(405, "MethodNotAllowed");
+    }
 }
 
 #[test]
