@@ -25,11 +25,16 @@ use crate::sync::Arc;
 /// use std::time::Duration;
 /// use leasehold::LeaderElector;
 ///
-/// let elector = LeaderElector::builder("my-controller")
+/// let builder = LeaderElector::builder("my-controller")
 ///     .namespace("jobs")
+///     .identity(std::env::var("POD_NAME").unwrap_or_else(|_| "my-controller-0".into()))
 ///     .lease_duration(Duration::from_secs(30))
 ///     .renew_deadline(Duration::from_secs(20))
-///     .start()?;
+///     .retry_period(Duration::from_secs(2))
+///     .renew_interval(Duration::from_secs(5))
+///     .release_timeout(Duration::from_secs(1));
+/// println!("{:?}", builder.settings()?);
+/// let elector = builder.start()?;
 /// # Ok::<(), leasehold::Error>(())
 /// ```
 #[derive(Debug, Clone)]
@@ -42,15 +47,6 @@ pub struct LeaderElectorBuilder {
 
 impl LeaderElector {
     /// Begins a candidacy for the Lease `name`.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use leasehold::LeaderElector;
-    ///
-    /// let builder = LeaderElector::builder("my-controller").namespace("jobs");
-    /// assert!(builder.settings().is_ok());
-    /// ```
     pub fn builder(name: impl Into<String>) -> LeaderElectorBuilder {
         LeaderElectorBuilder::new(name.into())
     }
@@ -62,14 +58,6 @@ impl LeaderElectorBuilder {
     }
 
     /// The Lease's namespace. Default: that of the kubeconfig's context or of the pod, else `default`.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use leasehold::LeaderElector;
-    ///
-    /// let builder = LeaderElector::builder("jobs").namespace("kube-system");
-    /// ```
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = Some(namespace.into());
         self
@@ -80,15 +68,6 @@ impl LeaderElectorBuilder {
     /// No two processes may ever use the same identity at a time: who finds another that does says so in the log. One that
     /// restarts within a lease duration of its own crash under the same identity waits like anybody else, unless
     /// [`reclaim_own_identity`](Self::reclaim_own_identity) is set.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use leasehold::LeaderElector;
-    ///
-    /// let pod = std::env::var("POD_NAME").unwrap_or_else(|_| "pod-1".into());
-    /// let builder = LeaderElector::builder("jobs").identity(pod);
-    /// ```
     pub fn identity(mut self, identity: impl Into<String>) -> Self {
         self.config.identity = Some(identity.into());
         self
@@ -122,15 +101,6 @@ impl LeaderElectorBuilder {
     ///
     /// It must be less than the lease duration, by at least a second where client-go may be a candidate too
     /// (see [`only_leasehold`](Self::only_leasehold)). The ratio of the two is how much clock rates may differ.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use leasehold::LeaderElector;
-    ///
-    /// let builder = LeaderElector::builder("jobs").renew_deadline(Duration::from_secs(8));
-    /// ```
     pub fn renew_deadline(mut self, renew_deadline: Duration) -> Self {
         self.config.renew_deadline = Some(renew_deadline);
         self
@@ -138,15 +108,6 @@ impl LeaderElectorBuilder {
 
     /// How long to wait between tries of what failed, and between looks at who leads where the lease cannot be watched; up
     /// to a fifth longer, at random. Default: 2 s, or a fifth of the renew deadline.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use leasehold::LeaderElector;
-    ///
-    /// let builder = LeaderElector::builder("jobs").retry_period(Duration::from_secs(1));
-    /// ```
     pub fn retry_period(mut self, retry_period: Duration) -> Self {
         self.config.retry_period = Some(retry_period);
         self
@@ -157,16 +118,6 @@ impl LeaderElectorBuilder {
     /// Apart from the retry period, which only paces tries after a failure. More often: a term has more left when trouble
     /// begins, and so rides out longer trouble. Less often: fewer writes to the store. At most half of the renew deadline,
     /// so that there is time for two tries at least.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use leasehold::LeaderElector;
-    ///
-    /// let builder = LeaderElector::builder("jobs").renew_interval(Duration::from_secs(5));
-    /// assert!(builder.settings().is_ok());
-    /// ```
     pub fn renew_interval(mut self, renew_interval: Duration) -> Self {
         self.config.renew_interval = Some(renew_interval);
         self
@@ -176,15 +127,6 @@ impl LeaderElectorBuilder {
     ///
     /// A server that is half a second of round trip away needs up to four of them: one for a renewal that is under way, and
     /// three where a new connection has to be opened.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use leasehold::LeaderElector;
-    ///
-    /// let builder = LeaderElector::builder("jobs").release_timeout(Duration::from_millis(500));
-    /// ```
     pub fn release_timeout(mut self, release_timeout: Duration) -> Self {
         self.config.release_timeout = Some(release_timeout);
         self
@@ -234,16 +176,6 @@ impl LeaderElectorBuilder {
     /// # Errors
     ///
     /// [`ConfigError`] that names the field, its value and the rule.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use leasehold::LeaderElector;
-    ///
-    /// let settings = LeaderElector::builder("jobs").settings()?;
-    /// assert_eq!(settings.renew_deadline.as_secs(), 10);
-    /// # Ok::<(), leasehold::ConfigError>(())
-    /// ```
     pub fn settings(&self) -> Result<Settings, ConfigError> {
         self.config.validate()
     }

@@ -56,17 +56,6 @@ impl Campaign {
     }
 
     /// Delivers the guard, or an error that is permanent, or [`Error::Stopped`]; once.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn example(elector: &leasehold::LeaderElector) -> Result<(), leasehold::Error> {
-    /// let campaign = elector.campaign()?;
-    /// let guard = campaign.receiver().recv().expect("a campaign never disconnects")?;
-    /// # drop(guard);
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn receiver(&self) -> &Receiver<Result<LeaderGuard, Error>> {
         &self.receiver
     }

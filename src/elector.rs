@@ -38,6 +38,8 @@ const STACK_SIZE: usize = 256 * 1024;
 /// use leasehold::LeaderElector;
 ///
 /// let elector = LeaderElector::builder("my-controller").start()?;
+/// println!("{} is a candidate", elector.identity());
+/// println!("{} leads", elector.current_leader().as_deref().unwrap_or("nobody"));
 /// let guard = elector.block_until_leader()?;
 /// while guard.is_leader() {
 ///     // one unit of work, with guard.fencing_token() on every write
@@ -83,14 +85,6 @@ impl LeaderElector {
     }
 
     /// Who this candidate is in the record.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn example(elector: &leasehold::LeaderElector) {
-    /// println!("campaigning as {}", elector.identity());
-    /// # }
-    /// ```
     pub fn identity(&self) -> &str {
         &self.identity
     }
@@ -218,46 +212,18 @@ impl LeaderElector {
     }
 
     /// Who leads, as last observed; without I/O. It may be this candidate itself.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn example(elector: &leasehold::LeaderElector) {
-    /// println!("{} leads", elector.current_leader().as_deref().unwrap_or("nobody"));
-    /// # }
-    /// ```
     pub fn current_leader(&self) -> Option<String> {
         self.shared.subscriptions.leader()
     }
 
     /// A subscription of the caller's own to everything that changes, opening with the present state. It is unbounded
-    /// (keep reading or drop it) and disconnects after the elector's last word.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn example(elector: &leasehold::LeaderElector) {
-    /// let transitions = elector.transitions();
-    /// for transition in transitions {
-    ///     println!("{transition:?}");
-    /// }
-    /// # }
-    /// ```
+    /// (keep reading or drop it) and disconnects after the elector's last word. See [`Transition`] for a loop over it.
     #[must_use = "each call is a new subscription: keep it outside the loop"]
     pub fn transitions(&self) -> Receiver<Transition> {
         self.shared.subscriptions.subscribe()
     }
 
-    /// A handle for a liveness probe.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn example(elector: &leasehold::LeaderElector) {
-    /// let health = elector.health_check();
-    /// assert!(health.check().is_ok());
-    /// # }
-    /// ```
+    /// A handle for a liveness probe, as [`HealthCheck`] shows it.
     pub fn health_check(&self) -> HealthCheck {
         self.shared.health.clone()
     }

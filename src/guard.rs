@@ -34,13 +34,32 @@ pub use scope::Scope;
 /// # Examples
 ///
 /// ```no_run
-/// use leasehold::LeaderElector;
+/// use std::time::Duration;
+/// use leasehold::{LeaderElector, LeaderGuard, LeadershipLost};
 ///
 /// let elector = LeaderElector::builder("jobs").start()?;
 /// let guard = elector.block_until_leader()?;
+/// # fn execute(statement: &str) {}
 /// while guard.is_leader() {
-///     // one unit of work, with guard.fencing_token() on every write
+///     // Every write carries the token, and what is written to refuses a lower one.
+///     let token = guard.fencing_token();
+///     execute(&format!("UPDATE jobs SET done = true, token = {token} WHERE token <= {token}"));
+///     if guard.remaining() > Duration::from_secs(5) {
+///         // work that takes five seconds, and may be covered to its end
+///     }
 /// }
+///
+/// fn in_two_steps(guard: &LeaderGuard) -> Result<(), LeadershipLost> {
+///     guard.check()?;
+///     // the first
+///     guard.check()?;
+///     // the second
+///     Ok(())
+/// }
+///
+/// // For other threads, a view that can neither end the term nor keep it.
+/// let view = guard.leadership();
+/// std::thread::spawn(move || while view.is_leader() { /* one unit of work */ });
 /// # Ok::<(), leasehold::Error>(())
 /// ```
 #[must_use = "the lease is released when the guard is dropped: bind it to a name"]
@@ -60,33 +79,11 @@ impl LeaderGuard {
     /// when every other thread of the process is stopped, and it counts the time that the machine was suspended. What
     /// no check can do is stop work that is already past it; that is what the [fencing token](Self::fencing_token) is
     /// for.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn example(guard: &leasehold::LeaderGuard) {
-    /// while guard.is_leader() {
-    ///     // one unit of work
-    /// }
-    /// # }
-    /// ```
     pub fn is_leader(&self) -> bool {
         self.term.is_valid()
     }
 
     /// How long the term stays valid without another renewal. Zero once it is over.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn example(guard: &leasehold::LeaderGuard) {
-    /// use std::time::Duration;
-    ///
-    /// if guard.remaining() > Duration::from_secs(5) {
-    ///     // work that takes five seconds, and may be covered to its end
-    /// }
-    /// # }
-    /// ```
     pub fn remaining(&self) -> Duration {
         self.term.remaining()
     }
@@ -96,16 +93,6 @@ impl LeaderGuard {
     /// # Errors
     ///
     /// [`LeadershipLost`] when the term is over, and why.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn example(guard: &leasehold::LeaderGuard) -> Result<(), leasehold::LeadershipLost> {
-    /// guard.check()?;
-    /// // one unit of work
-    /// Ok(())
-    /// # }
-    /// ```
     pub fn check(&self) -> Result<(), LeadershipLost> {
         self.term.check()
     }
@@ -116,14 +103,6 @@ impl LeaderGuard {
     ///
     /// It is the `resourceVersion` at which this elector learned that its write had won the lease. Resource versions
     /// of one resource are ordered integers (KEP-5504); they go on growing when the lease is deleted and made anew.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn example(guard: &leasehold::LeaderGuard) {
-    /// let statement = format!("UPDATE jobs SET done = true WHERE last_token <= {}", guard.fencing_token());
-    /// # }
-    /// ```
     pub fn fencing_token(&self) -> u64 {
         self.term.fencing_token()
     }
@@ -149,15 +128,6 @@ impl LeaderGuard {
     }
 
     /// A view of this term for other threads.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn example(guard: &leasehold::LeaderGuard) {
-    /// let view = guard.leadership();
-    /// std::thread::spawn(move || while view.is_leader() { /* one unit of work */ });
-    /// # }
-    /// ```
     pub fn leadership(&self) -> Leadership {
         Leadership::of(Arc::clone(&self.term))
     }

@@ -61,16 +61,6 @@ impl HealthCheck {
     ///
     /// [`Unhealthy`] when a term has been over for longer than the lease duration and its guard is not dropped, or when
     /// the elector's thread has panicked.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn example(health: &leasehold::HealthCheck) {
-    /// if let Err(unhealthy) = health.check() {
-    ///     eprintln!("{unhealthy}");
-    /// }
-    /// # }
-    /// ```
     pub fn check(&self) -> Result<(), Unhealthy> {
         let State { ended, panicked } = *self.state.lock();
         if panicked {

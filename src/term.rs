@@ -24,8 +24,14 @@ use crate::sync::{Arc, Mutex};
 /// let leadership = guard.leadership();
 /// std::thread::spawn(move || {
 ///     while leadership.is_leader() {
+///         println!("token {}, covered for {:?}", leadership.fencing_token(), leadership.remaining());
 ///         // one unit of work
 ///     }
+/// });
+/// let leadership = guard.leadership();
+/// std::thread::spawn(move || {
+///     let _ = leadership.lost().recv(); // blocks until the term is over
+///     println!("{}", leadership.check().unwrap_err());
 /// });
 /// # Ok::<(), leasehold::Error>(())
 /// ```
@@ -107,29 +113,11 @@ impl Leadership {
     }
 
     /// See [`LeaderGuard::is_leader`](crate::LeaderGuard::is_leader).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn example(view: &leasehold::Leadership) {
-    /// while view.is_leader() {
-    ///     // one unit of work
-    /// }
-    /// # }
-    /// ```
     pub fn is_leader(&self) -> bool {
         self.term.is_valid()
     }
 
     /// See [`LeaderGuard::remaining`](crate::LeaderGuard::remaining).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn example(view: &leasehold::Leadership) {
-    /// println!("covered for {:?}", view.remaining());
-    /// # }
-    /// ```
     pub fn remaining(&self) -> Duration {
         self.term.remaining()
     }
@@ -139,42 +127,16 @@ impl Leadership {
     /// # Errors
     ///
     /// [`LeadershipLost`] when the term is over, and why.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn example(view: &leasehold::Leadership) {
-    /// if let Err(lost) = view.check() {
-    ///     println!("{lost}");
-    /// }
-    /// # }
-    /// ```
     pub fn check(&self) -> Result<(), LeadershipLost> {
         self.term.check()
     }
 
     /// See [`LeaderGuard::fencing_token`](crate::LeaderGuard::fencing_token).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn example(view: &leasehold::Leadership) {
-    /// println!("token {}", view.fencing_token());
-    /// # }
-    /// ```
     pub fn fencing_token(&self) -> u64 {
         self.term.fencing_token
     }
 
     /// See [`LeaderGuard::lost`](crate::LeaderGuard::lost).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn example(view: &leasehold::Leadership) {
-    /// let _ = view.lost().recv(); // blocks until the term is over
-    /// # }
-    /// ```
     pub fn lost(&self) -> &Receiver<Infallible> {
         &self.term.lost
     }

@@ -17,6 +17,7 @@ use crate::guard::LeaderGuard;
 ///     for _ in 0..4 {
 ///         scope.spawn(|| while guard.is_leader() { /* one unit of work */ });
 ///     }
+///     println!("four workers have token {}", scope.guard().fencing_token());
 /// });
 /// # Ok::<(), leasehold::Error>(())
 /// ```
@@ -107,14 +108,6 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     }
 
     /// The guard whose scope this is.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn example(guard: &leasehold::LeaderGuard) {
-    /// guard.scope(|scope| assert_eq!(scope.guard().fencing_token(), guard.fencing_token()));
-    /// # }
-    /// ```
     pub fn guard(&self) -> &'env LeaderGuard {
         self.guard
     }

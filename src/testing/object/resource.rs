@@ -3,11 +3,6 @@
 use std::fmt;
 
 /// A kind of object that the server stores.
-///
-/// ```
-/// use leasehold::testing::Resource;
-/// assert_eq!(Resource::Leases.to_string(), "leases");
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Resource {
@@ -23,11 +18,6 @@ pub enum Resource {
 }
 
 /// What a request asks for, named as in RBAC rules.
-///
-/// ```
-/// use leasehold::testing::Verb;
-/// assert_eq!(Verb::Update.to_string(), "update"); // an HTTP PUT
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Verb {
