@@ -23,10 +23,7 @@
 //!
 //! # What is guaranteed
 //!
-//! Two valid guards never exist at the same time, while the store is linearizable (etcd is) and the clock rates of any
-//! two machines differ by less than the ratio of lease duration to renew deadline (1.5 by default; 1.4 beside client-go).
-//! No timestamp is ever compared: what decides is each candidate's own clock, which counts suspend, and whether the record
-//! changed.
+//! Two valid guards never exist at the same time: [SAFETY.md] has the conditions, the exceptions and the argument.
 //!
 //! - [`LeaderGuard::is_leader`] is the safety check: one atomic load and one clock read. It is exact also when every other
 //!   thread is stopped, and final once false.
@@ -34,12 +31,7 @@
 //!   what you write to: it grows with every term, and lets a store refuse a former leader.
 //! - [`LeaderGuard::scope`] makes the compiler prove that protected work ends before the lease is released.
 //!
-//! # What is not
-//!
-//! Guards may coexist until the old leader hears of it (by the watch, else by its next renewal) when somebody deletes or edits a Lease that is held, and when two
-//! processes share one identity beside client-go or under
-//! [`reclaim_own_identity`](LeaderElectorBuilder::reclaim_own_identity); the token tells them apart. A store restored from a
-//! backup, and a hypervisor that stops a guest without telling it, are beyond all of this.
+//! [SAFETY.md]: https://docs.rs/crate/leasehold/latest/source/docs/SAFETY.md
 //!
 //! # In and out of scope
 //!
