@@ -43,8 +43,7 @@ pub enum ErrorKind {
     Status(Status),
     /// The time given to the request ran out, or a stream was silent for too long.
     Timeout,
-    /// [`Client::interrupt`](super::Client::interrupt) or [`Interrupter::interrupt`](super::Interrupter::interrupt)
-    /// ended it.
+    /// The [`Cancel`](crate::Cancel) that it was given ended it.
     Interrupted,
     /// The host name did not resolve.
     Dns,
