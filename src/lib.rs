@@ -23,7 +23,8 @@
 //!
 //! # What is guaranteed
 //!
-//! Two valid guards never exist at the same time: [SAFETY.md] has the conditions, the exceptions and the argument.
+//! Two valid guards never exist at the same time, while the store is linearizable and clocks run at about the same rate:
+//! [SAFETY.md] has the conditions, the exceptions and the argument.
 //!
 //! - [`LeaderGuard::is_leader`] is the safety check: one atomic load and one clock read. It is exact also when every other
 //!   thread is stopped, and final once false.
