@@ -7,7 +7,7 @@ use crate::campaign::slot::{CampaignSlot, Delivery};
 use crate::config::{Settings, random_seed};
 use crate::error::Error;
 use crate::guard::LeaderGuard;
-use crate::handle::{Command, InFlight, InterruptDelays, Link};
+use crate::handle::{Command, Link};
 use crate::health::HealthCheck;
 use crate::log_fields::LogFields;
 use crate::runtime::dedicated::{Driver, Shared};
@@ -57,19 +57,12 @@ impl LeaderElector {
     pub(crate) fn spawn(settings: Settings, entry: Entry) -> Result<Self, Error> {
         let (sender, commands) = channel::unbounded();
         let session = Session::new(&settings, random_seed());
-        let delays = Arc::new(InterruptDelays::new(session.interrupt_after()));
-        let in_flight = Arc::new(InFlight::default());
-        let watcher =
-            Watcher::spawn(entry.clone(), sender.clone(), &settings, Arc::clone(&delays), Arc::clone(&in_flight))
-                .map_err(Error::Thread)?;
         let fields = LogFields::new(&entry, &settings.identity);
-        let link =
-            Link::new(sender, Arc::clone(&in_flight), settings.release_timeout, Arc::clone(&delays), fields.clone());
+        let link = Arc::new(Link::new(sender, settings.release_timeout, fields.clone()));
+        let watcher = Watcher::spawn(entry.clone(), Arc::clone(&link), &settings).map_err(Error::Thread)?;
         let shared = Shared {
-            link: Arc::new(link),
+            link,
             pending: Arc::new(CampaignSlot::default()),
-            delays,
-            in_flight,
             subscriptions: Arc::new(Subscriptions::default()),
             health: HealthCheck::new(settings.lease_duration),
         };

@@ -1,26 +1,45 @@
-//! The line from what the user holds to the elector's thread.
+//! The line from what the user holds to the elector.
 
 use std::cell::Cell;
+use std::convert::Infallible;
 use std::time::Duration;
 
 use crate::cancel::Cancel;
 use crate::clock::{self, Moment};
-use crate::election::{Change, InterruptAfter};
+use crate::election::Change;
 use crate::error::Error;
 use crate::log_fields::LogFields;
-use crate::sync::channel::{self, RecvTimeoutError, Sender};
-use crate::sync::{Arc, AtomicBool, AtomicU64, Instant, Mutex, Ordering, thread_local};
+use crate::sync::channel::{self, Receiver, RecvTimeoutError, Sender};
+use crate::sync::{AtomicBool, Instant, OnceLock, Ordering, Weak, thread_local};
 
 thread_local! {
     static IS_RUNTIME: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Called by each thread on which electors run: it waits for no release, of whatever elector.
-pub(crate) fn this_is_a_runtime() {
-    IS_RUNTIME.with(|it| it.set(true));
+/// While this lives an elector runs on this thread, for a moment or for good: it waits for no release, of whatever elector.
+pub(crate) struct AsRuntime {
+    was_one: bool,
 }
 
-/// What the elector's thread is told.
+impl AsRuntime {
+    pub(crate) fn begin() -> Self {
+        Self { was_one: IS_RUNTIME.with(|it| it.replace(true)) }
+    }
+}
+
+impl Drop for AsRuntime {
+    fn drop(&mut self) {
+        IS_RUNTIME.with(|it| it.set(self.was_one));
+    }
+}
+
+/// Where an elector finds what it was told.
+pub(crate) trait Inbox: Send + Sync {
+    /// Has the elector hear all of it, unless another thread is seeing to that.
+    fn work_off(&self);
+}
+
+/// What an elector is told.
 pub(crate) enum Command {
     Campaign {
         id: u64,
@@ -33,11 +52,12 @@ pub(crate) enum Command {
         at: Moment,
     },
     Close,
-    /// What a watch told of. What `_taken` belongs to disconnects when the thread has taken it.
+    /// What a watch told of.
     Watched {
         received_at: Moment,
         change: Change,
-        _taken: Option<Sender<()>>,
+        /// Hears what has to be cancelled for it.
+        taken: Sender<Option<Cancellation>>,
     },
     WatchOpened {
         from_scratch: bool,
@@ -46,79 +66,49 @@ pub(crate) enum Command {
 }
 
 /// What comes back about a guard that is gone.
-#[derive(PartialEq)]
 pub(crate) enum ReleaseAck {
-    /// The thread knows; from here on it works on the release.
-    Received,
+    /// The elector knows. The release comes after the request under way, if there is one.
+    Received(Option<Cancellation>),
     /// The record is not ours any more.
     Released,
 }
 
-/// How long a request under way is left to finish by itself, as the elector's thread last said.
-pub(crate) struct InterruptDelays {
-    release: AtomicU64,
-    news: AtomicU64,
+/// A request under way that is to be cancelled, by whoever told what waits behind it: the elector's threads wait themselves.
+pub(crate) struct Cancellation {
+    pub(crate) at: Moment,
+    pub(crate) cancel: Cancel,
+    /// Disconnects when the request has ended.
+    pub(crate) ended: Receiver<Infallible>,
 }
 
-impl InterruptDelays {
-    pub(crate) fn new(after: InterruptAfter) -> Self {
-        let delays = Self { release: AtomicU64::new(0), news: AtomicU64::new(0) };
-        delays.set(after);
-        delays
-    }
-
-    pub(crate) fn set(&self, InterruptAfter { release, news }: InterruptAfter) {
-        let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        self.release.store(nanos(release), Ordering::SeqCst);
-        self.news.store(nanos(news), Ordering::SeqCst);
-    }
-
-    pub(crate) fn for_release(&self) -> Duration {
-        Duration::from_nanos(self.release.load(Ordering::SeqCst))
-    }
-
-    pub(crate) fn for_news(&self) -> Duration {
-        Duration::from_nanos(self.news.load(Ordering::SeqCst))
+impl Cancellation {
+    /// Waits for the request, at most so long and until the moment has come. After that it is abandoned, its outcome left open.
+    pub(crate) fn carry_out(self, within: Duration) {
+        let left = self.at.since(clock::now()).min(within);
+        if matches!(self.ended.recv_timeout(left), Err(RecvTimeoutError::Timeout)) {
+            self.cancel.cancel();
+        }
     }
 }
 
-/// The request under way, for whoever cannot wait for it.
-#[derive(Default)]
-pub(crate) struct InFlight(Mutex<Cancel>);
-
-impl InFlight {
-    /// What ends the request that begins now.
-    pub(crate) fn begin(&self) -> Cancel {
-        let cancel = Cancel::new();
-        *self.0.lock() = cancel.clone();
-        cancel
-    }
-
-    pub(crate) fn cancel(&self) {
-        let cancel = self.0.lock().clone();
-        cancel.cancel();
-    }
-}
-
-/// How a campaign or a guard reaches its elector's thread.
+/// How a campaign, a guard or a watch reaches its elector.
 pub(crate) struct Link {
     commands: Sender<Command>,
-    in_flight: Arc<InFlight>,
+    inbox: OnceLock<Weak<dyn Inbox>>,
     release_timeout: Duration,
-    delays: Arc<InterruptDelays>,
     busy: AtomicBool,
     fields: LogFields,
 }
 
 impl Link {
-    pub(crate) fn new(
-        commands: Sender<Command>,
-        in_flight: Arc<InFlight>,
-        release_timeout: Duration,
-        delays: Arc<InterruptDelays>,
-        fields: LogFields,
-    ) -> Self {
-        Self { commands, in_flight, release_timeout, delays, busy: AtomicBool::new(false), fields }
+    pub(crate) fn new(commands: Sender<Command>, release_timeout: Duration, fields: LogFields) -> Self {
+        let (inbox, busy) = (OnceLock::new(), AtomicBool::new(false));
+        Self { commands, inbox, release_timeout, busy, fields }
+    }
+
+    /// From now on what is told is worked off at once, also while a request is under way.
+    pub(crate) fn lead_to(&self, inbox: Weak<dyn Inbox>) {
+        let _ = self.inbox.set(inbox);
     }
 
     /// What is said about a guard has these.
@@ -135,45 +125,42 @@ impl Link {
         self.busy.store(false, Ordering::SeqCst);
     }
 
-    /// Tells the thread. One that has ended has nothing left to do for anybody.
+    /// Tells the elector. One that has ended has nothing left to do for anybody.
     pub(crate) fn tell(&self, command: Command) {
         let _ = self.commands.send(command);
+        if let Some(inbox) = self.inbox.get().and_then(Weak::upgrade) {
+            // Guards that are dropped in a logger, for instance.
+            let _as_runtime = AsRuntime::begin();
+            inbox.work_off();
+        }
     }
 
-    /// Ends what the thread waits for.
-    pub(crate) fn interrupt(&self) {
-        self.in_flight.cancel();
-    }
-
-    /// Tells the thread that the guard is gone, without waiting for the release.
+    /// Tells the elector that the guard is gone, without waiting for the release.
     pub(crate) fn release_later(&self) {
         let (ack, _) = channel::bounded(2);
         self.tell(Command::GuardGone { ack, at: clock::now() });
         self.free_seat();
     }
 
-    /// Tells the thread that the guard is gone, and waits until the record is not ours any more.
+    /// Tells the elector that the guard is gone, and waits until the record is not ours any more.
     pub(crate) fn release(&self) -> Result<(), Error> {
         if IS_RUNTIME.with(Cell::get) {
             // Waiting here may be waiting for ourselves, and holds up whatever else this thread has to do.
             self.release_later();
             return Ok(());
         }
-        // Before anything else: whatever happens here, the thread knows that the guard is gone.
+        // Before anything else: whatever happens here, the elector knows that the guard is gone.
         let (ack, acks) = channel::bounded(2);
         self.tell(Command::GuardGone { ack, at: clock::now() });
         let began = Instant::now();
         let left = || self.release_timeout.saturating_sub(began.elapsed());
-        let delays = self.delays.for_release();
-        let mut received = acks.recv_timeout(delays);
-        while received == Err(RecvTimeoutError::Timeout) && !left().is_zero() {
-            // A request that hangs must not hold up the release. It is abandoned, its outcome left open. More than
-            // once: the thread may have been about to send it.
-            self.interrupt();
-            received = acks.recv_timeout(delays.min(left()));
-        }
-        let released = match received {
-            Ok(ReleaseAck::Received) => acks.recv_timeout(left()),
+        let released = match acks.recv_timeout(left()) {
+            Ok(ReleaseAck::Received(cancellation)) => {
+                if let Some(cancellation) = cancellation {
+                    cancellation.carry_out(left());
+                }
+                acks.recv_timeout(left())
+            }
             other => other,
         };
         self.free_seat();

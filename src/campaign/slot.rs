@@ -41,15 +41,14 @@ impl CampaignSlot {
         let id = state.last_id;
         let once = matches!(delivery, Delivery::Round(_));
         state.waiting = Some((id, delivery));
-        // Told under the lock, so that campaigns and withdrawals reach the thread in the order they happened in.
+        drop(state);
         link.tell(Command::Campaign { id, once });
         Ok(id)
     }
 
     /// Takes campaign `id` out, unanswered. False if it was answered before.
     pub(crate) fn withdraw(&self, id: u64, link: &Link) -> bool {
-        let mut state = self.0.lock();
-        let waits = state.take(id).is_some();
+        let waits = self.0.lock().take(id).is_some();
         if waits {
             link.tell(Command::Withdraw(id));
             link.free_seat();
@@ -128,18 +127,14 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::election::InterruptAfter;
-    use crate::handle::InterruptDelays;
     use crate::log_fields::LogFields;
     use crate::runtime::tests::entry;
-    use crate::sync::{Arc, channel};
+    use crate::sync::channel;
 
     #[test]
     fn an_answer_to_one_campaign_is_none_to_the_next() {
         let (sender, _commands) = channel::unbounded();
-        let after = InterruptAfter { release: Duration::ZERO, news: Duration::ZERO };
-        let delays = Arc::new(InterruptDelays::new(after));
-        let link = Link::new(sender, Arc::default(), Duration::ZERO, delays, LogFields::new(&entry(), "me"));
+        let link = Link::new(sender, Duration::ZERO, LogFields::new(&entry(), "me"));
         let slot = CampaignSlot::default();
         let (sender, receiver) = channel::bounded(1);
         let first = slot.enter(Delivery::Round(sender.clone()), &link).unwrap();

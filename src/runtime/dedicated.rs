@@ -1,14 +1,18 @@
 //! The elector's thread: carries out what its session decides.
 
+use std::convert::Infallible;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use log::Level;
 
 use crate::campaign::slot::CampaignSlot;
+use crate::cancel::Cancel;
 use crate::clock::{self, Moment, Now};
 use crate::election::deadline::Deadline;
 use crate::election::{Operation, Request, Response, Step};
 use crate::error::Error;
 use crate::guard::LeaderGuard;
-use crate::handle::{Command, InFlight, InterruptDelays, Link, ReleaseAck, this_is_a_runtime};
+use crate::handle::{AsRuntime, Cancellation, Command, Inbox, Link, ReleaseAck};
 use crate::health::HealthCheck;
 use crate::log_fields::{LogFields, log_with};
 use crate::runtime::session::{Effect, Input, Session};
@@ -16,8 +20,8 @@ use crate::runtime::watcher::Watcher;
 use crate::stop_reason::StopReason;
 use crate::store::Call;
 use crate::store::entry::Entry;
-use crate::sync::Arc;
-use crate::sync::channel::{Receiver, Sender};
+use crate::sync::channel::{self, Receiver, Sender};
+use crate::sync::{Arc, Mutex, Weak};
 use crate::term::Term;
 use crate::transition::Subscriptions;
 
@@ -26,22 +30,45 @@ use crate::transition::Subscriptions;
 pub(crate) struct Shared {
     pub(crate) link: Arc<Link>,
     pub(crate) pending: Arc<CampaignSlot>,
-    pub(crate) delays: Arc<InterruptDelays>,
-    pub(crate) in_flight: Arc<InFlight>,
     pub(crate) subscriptions: Arc<Subscriptions>,
     pub(crate) health: HealthCheck,
 }
 
+/// The thread that sends an elector's requests.
 pub(crate) struct Driver {
-    session: Session,
+    core: Arc<Core>,
     entry: Entry,
+    woken: Receiver<()>,
+}
+
+/// An elector, whoever works off what it is told: its thread, or the one that tells it while that sends a request.
+pub(crate) struct Core {
     commands: Receiver<Command>,
+    state: Mutex<State>,
+    /// The thread looks again what to do.
+    wake: Sender<()>,
+}
+
+struct State {
+    session: Session,
     watcher: Watcher,
     shared: Shared,
     term: Option<Arc<Term>>,
     /// Who waits for the release of the last term.
     releasing: Option<Sender<ReleaseAck>>,
+    in_flight: Option<InFlight>,
+    /// Whoever worked for it has panicked in the middle of that.
+    panicked: bool,
     fields: LogFields,
+}
+
+/// The request that the thread is sending.
+struct InFlight {
+    id: u64,
+    cancel: Cancel,
+    ended: Receiver<Infallible>,
+    /// From then on it holds up what has been told.
+    cancel_at: Option<Moment>,
 }
 
 impl Driver {
@@ -53,35 +80,91 @@ impl Driver {
         shared: Shared,
         fields: LogFields,
     ) -> Self {
-        Self { session, entry, commands, watcher, shared, term: None, releasing: None, fields }
+        let (wake, woken) = channel::bounded(1);
+        let link = Arc::clone(&shared.link);
+        let state =
+            State { session, watcher, shared, term: None, releasing: None, in_flight: None, panicked: false, fields };
+        let core = Arc::new(Core { commands, state: Mutex::new(state), wake });
+        let inbox: Weak<Core> = Arc::downgrade(&core);
+        link.lead_to(inbox);
+        Self { core, entry, woken }
     }
 
     /// Runs until the elector and its last guard are gone.
-    pub(crate) fn run(mut self) {
-        this_is_a_runtime();
-        loop {
-            self.take_all();
-            let step = self.session.next(Now::read());
+    pub(crate) fn run(self) {
+        let _as_runtime = AsRuntime::begin();
+        while self.send_or_wait() {}
+    }
+
+    /// False when the elector has finished.
+    fn send_or_wait(&self) -> bool {
+        let mut state = self.core.state.lock();
+        let step = loop {
+            if state.panicked {
+                return false;
+            }
+            state.take_all(&self.core.commands);
+            let step = state.session.next(Now::read());
             // What the session has just noticed comes before the next request, which may take long.
-            let has_acted = self.act();
-            match step {
-                Step::Send(request) => self.send(request),
-                Step::Wait(_) if has_acted => {}
-                Step::Wait(until) => self.wait(until),
-                Step::Finished => break,
+            if !(state.act() && matches!(step, Step::Wait(_))) {
+                break step;
+            }
+        };
+        let (end, ended) = channel::bounded(0);
+        let cancel = Cancel::new();
+        if let Step::Send(request) = &step {
+            state.in_flight = Some(InFlight { id: request.id, cancel: cancel.clone(), ended, cancel_at: None });
+        }
+        drop(state);
+        // What was told while this thread decided is not left lying until it decides again.
+        self.core.work_off();
+        match step {
+            Step::Send(request) => self.send(request, cancel, end),
+            Step::Wait(until) => drop(self.woken.recv_timeout(until.since(clock::now()))),
+            Step::Finished => return false,
+        }
+        true
+    }
+
+    fn send(&self, Request { id, operation, timeout }: Request, cancel: Cancel, end: Sender<Infallible>) {
+        let call = Call::new(timeout, cancel);
+        let response = match operation {
+            Operation::Get(context) => self.entry.get(&call).map(|observed| Response::Read(context, observed)),
+            Operation::Create(record) => self.entry.create(&record, &call).map(Response::Written),
+            Operation::Update(base, record) => self.entry.update(&base, &record, &call).map(Response::Written),
+        };
+        drop(end);
+        let mut state = self.core.state.lock();
+        state.in_flight = None;
+        // A withdrawal that came while the request was under way counts before its answer.
+        state.take_all(&self.core.commands);
+        state.handle(Input::Response(id, response.unwrap_or_else(Response::Failed)));
+    }
+}
+
+impl Inbox for Core {
+    fn work_off(&self) {
+        // Who has the lock looks again when it has let go of it.
+        while !self.commands.is_empty() {
+            let Some(mut state) = self.state.try_lock() else { return };
+            if state.panicked {
+                return;
+            }
+            // Of a logger, for instance. It is the elector that ends of it, as it would on a thread of its own.
+            let worked = catch_unwind(AssertUnwindSafe(|| state.take_all(&self.commands)));
+            state.panicked |= worked.is_err();
+            drop(state);
+            let _ = self.wake.try_send(());
+            if worked.is_err() {
+                return;
             }
         }
     }
+}
 
-    fn wait(&mut self, until: Moment) {
-        // The line never disconnects: this thread holds an end of it itself.
-        if let Ok(command) = self.commands.recv_timeout(until.since(clock::now())) {
-            self.take(command);
-        }
-    }
-
-    fn take_all(&mut self) {
-        while let Ok(command) = self.commands.try_recv() {
+impl State {
+    fn take_all(&mut self, commands: &Receiver<Command>) {
+        while let Ok(command) = commands.try_recv() {
             self.take(command);
         }
     }
@@ -92,34 +175,30 @@ impl Driver {
             Command::Withdraw(id) => self.handle(Input::Withdraw(id)),
             Command::StepDown => self.handle(Input::StepDown),
             Command::GuardGone { ack, at } => {
-                let _ = ack.try_send(ReleaseAck::Received);
-                self.releasing = Some(ack);
+                self.releasing = Some(ack.clone());
                 self.handle(Input::GuardGone { at });
+                let _ = ack.try_send(ReleaseAck::Received(self.cancellation()));
                 self.shared.health.guard_gone();
             }
             Command::Close => self.handle(Input::Close),
-            Command::Watched { received_at, change, .. } => self.handle(Input::Watched { received_at, change }),
+            Command::Watched { received_at, change, taken } => {
+                self.handle(Input::Watched { received_at, change });
+                let _ = taken.try_send(self.cancellation());
+            }
             Command::WatchOpened { from_scratch } => self.handle(Input::WatchOpened { from_scratch }),
             Command::WatchLost => self.handle(Input::WatchEnded),
         }
     }
 
+    /// What is to be cancelled for what has just been told.
+    fn cancellation(&self) -> Option<Cancellation> {
+        let InFlight { cancel, ended, cancel_at, .. } = self.in_flight.as_ref()?;
+        cancel_at.map(|at| Cancellation { at, cancel: cancel.clone(), ended: ended.clone() })
+    }
+
     fn handle(&mut self, input: Input) {
         self.session.handle(clock::now(), input);
         self.act();
-    }
-
-    fn send(&mut self, Request { id, operation, timeout }: Request) {
-        let call = Call::new(timeout, self.shared.in_flight.begin());
-        let response = match operation {
-            Operation::Get(context) => self.entry.get(&call).map(|observed| Response::Read(context, observed)),
-            Operation::Create(record) => self.entry.create(&record, &call).map(Response::Written),
-            Operation::Update(base, record) => self.entry.update(&base, &record, &call).map(Response::Written),
-        };
-        // A withdrawal that came while the request was under way counts before its answer.
-        self.take_all();
-        self.handle(Input::Response(id, response.unwrap_or_else(Response::Failed)));
-        self.shared.delays.set(self.session.interrupt_after());
     }
 
     /// Does what the session wants done. True if there was anything.
@@ -140,6 +219,11 @@ impl Driver {
                     self.term = None;
                     if let Some(ack) = self.releasing.take() {
                         let _ = ack.try_send(ReleaseAck::Released);
+                    }
+                }
+                Effect::CancelAt(request, at) => {
+                    if let Some(in_flight) = self.in_flight.as_mut().filter(|in_flight| in_flight.id == request) {
+                        in_flight.cancel_at = Some(in_flight.cancel_at.map_or(at, |before| before.min(at)));
                     }
                 }
                 Effect::Leader(leader) => {
@@ -195,15 +279,18 @@ impl Driver {
 impl Drop for Driver {
     /// However the thread ends, nobody may be left waiting for it, and no term may outlive it.
     fn drop(&mut self) {
-        if let Some(term) = self.term.take() {
+        let mut state = self.core.state.lock();
+        if let Some(term) = state.term.take() {
             // If it has been told already, nothing more is.
-            self.shared.subscriptions.stopped(term.end(StopReason::ElectorPanicked));
+            state.shared.subscriptions.stopped(term.end(StopReason::ElectorPanicked));
         }
-        if std::thread::panicking() {
-            self.shared.health.thread_panicked();
+        if std::thread::panicking() || state.panicked {
+            state.shared.health.thread_panicked();
         }
-        self.shared.pending.stop(&self.shared.link);
-        self.shared.subscriptions.close();
+        let shared = state.shared.clone();
+        drop(state);
+        shared.pending.stop(&shared.link);
+        shared.subscriptions.close();
     }
 }
 
@@ -215,27 +302,20 @@ mod tests {
     use crate::campaign::slot::Delivery;
     use crate::elector::LeaderElector;
     use crate::runtime::tests::entry;
-    use crate::sync::channel;
     use crate::transition::Transition;
 
     /// One whose thread is this test.
     fn driver() -> Driver {
         let settings = LeaderElector::builder("jobs").settings().unwrap();
         let session = Session::new(&settings, 1);
-        let delays = Arc::new(InterruptDelays::new(session.interrupt_after()));
         let entry = entry();
         let (sender, commands) = channel::unbounded();
-        let in_flight = Arc::new(InFlight::default());
-        let told = (sender.clone(), Arc::clone(&delays), Arc::clone(&in_flight));
-        let watcher = Watcher::spawn(entry.clone(), told.0, &settings, told.1, told.2).unwrap();
         let fields = LogFields::new(&entry, &settings.identity);
-        let link =
-            Link::new(sender, Arc::clone(&in_flight), settings.release_timeout, Arc::clone(&delays), fields.clone());
+        let link = Arc::new(Link::new(sender, settings.release_timeout, fields.clone()));
+        let watcher = Watcher::spawn(entry.clone(), Arc::clone(&link), &settings).unwrap();
         let shared = Shared {
-            link: Arc::new(link),
+            link,
             pending: Arc::default(),
-            delays,
-            in_flight,
             subscriptions: Arc::default(),
             health: HealthCheck::new(settings.lease_duration),
         };
@@ -244,12 +324,13 @@ mod tests {
 
     /// One whose election has found its term superseded, and has not told yet.
     fn superseded() -> (Driver, Receiver<Transition>, LeaderGuard) {
-        let mut driver = driver();
-        let transitions = driver.shared.subscriptions.subscribe();
+        let driver = driver();
+        let shared = driver.core.state.lock().shared.clone();
+        let transitions = shared.subscriptions.subscribe();
         let (sender, receiver) = channel::bounded(1);
-        let id = driver.shared.pending.enter(Delivery::Term(sender), &driver.shared.link).unwrap();
+        let id = shared.pending.enter(Delivery::Term(sender), &shared.link).unwrap();
         let deadline = Arc::new(Deadline::new(clock::now() + Duration::from_secs(3_600)));
-        driver.offer(Some(id), Arc::clone(&deadline), 7);
+        driver.core.state.lock().offer(Some(id), Arc::clone(&deadline), 7);
         let guard = receiver.recv().unwrap().unwrap();
         deadline.end(clock::now(), StopReason::Superseded { by: None });
         (driver, transitions, guard)
@@ -264,10 +345,10 @@ mod tests {
 
     #[test]
     fn whoever_drops_before_the_thread_has_told_does_not_make_it_a_release() {
-        let (mut driver, transitions, guard) = superseded();
+        let (driver, transitions, guard) = superseded();
         let view = guard.leadership();
         guard.abandon();
-        driver.term_ended(StopReason::Superseded { by: None });
+        driver.core.state.lock().term_ended(StopReason::Superseded { by: None });
         assert_eq!(view.check().unwrap_err().reason, StopReason::Superseded { by: None });
         let stopped = Transition::StoppedLeading { reason: StopReason::Superseded { by: None } };
         assert_eq!(transitions.try_iter().last(), Some(stopped));
@@ -276,14 +357,15 @@ mod tests {
     /// The holder has ended its term, and its word is still on the way when the thread learns of another end.
     #[test]
     fn whoever_ends_a_term_first_says_why_to_everybody() {
-        let mut driver = driver();
-        let transitions = driver.shared.subscriptions.subscribe();
+        let driver = driver();
+        let shared = driver.core.state.lock().shared.clone();
+        let transitions = shared.subscriptions.subscribe();
         let (sender, receiver) = channel::bounded(1);
-        let id = driver.shared.pending.enter(Delivery::Term(sender), &driver.shared.link).unwrap();
-        driver.offer(Some(id), Arc::new(Deadline::new(clock::now() + Duration::from_secs(3_600))), 7);
+        let id = shared.pending.enter(Delivery::Term(sender), &shared.link).unwrap();
+        driver.core.state.lock().offer(Some(id), Arc::new(Deadline::new(clock::now() + Duration::from_secs(3_600))), 7);
         let guard = receiver.recv().unwrap().unwrap();
         guard.step_down();
-        driver.term_ended(StopReason::Superseded { by: None });
+        driver.core.state.lock().term_ended(StopReason::Superseded { by: None });
         assert_eq!(guard.check().unwrap_err().reason, StopReason::SteppedDown);
         let told: Vec<_> = transitions.try_iter().collect();
         let stopped = Transition::StoppedLeading { reason: StopReason::SteppedDown };

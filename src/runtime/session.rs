@@ -8,7 +8,7 @@ use log::Level;
 use crate::clock::{Moment, Now};
 use crate::config::Settings;
 use crate::election::deadline::Deadline;
-use crate::election::{Change, Election, Event, InterruptAfter, Response, Step};
+use crate::election::{Change, Election, Event, Response, Step};
 use crate::runtime::failure_log::FailureLog;
 use crate::runtime::failures::{Failed, Failures, Verb};
 use crate::runtime::notice::Notice;
@@ -24,6 +24,7 @@ pub struct Session {
     failures: Failures,
     /// Of other processes with our identity.
     conflicts: FailureLog,
+    identity: String,
     reclaims: bool,
     /// The campaign that waits for a term.
     campaign: Option<u64>,
@@ -103,6 +104,9 @@ pub enum Effect {
     TermEnded(StopReason),
     /// The record of the last term is not ours any more.
     Released,
+    /// A request under way, by its number, is left until then to finish by itself, and then cancelled: what was told waits
+    /// behind it. Told again, the earliest counts.
+    CancelAt(u64, Moment),
     /// Another leads than before, or nobody.
     Leader(Option<String>),
     /// The watch is to be given up for one that begins with what is there.
@@ -120,6 +124,7 @@ impl Session {
             election: Election::new(settings.clone(), seed),
             failures: Failures::new(settings.renew_deadline),
             conflicts: FailureLog::default(),
+            identity: settings.identity.clone(),
             reclaims: settings.reclaim_own_identity,
             campaign: None,
             in_flight: None,
@@ -141,14 +146,22 @@ impl Session {
             }
             Input::NotTaken => self.election.guard_gone(now, now),
             Input::StepDown => self.election.step_down(now),
-            Input::GuardGone { at } => self.election.guard_gone(now, at),
+            Input::GuardGone { at } => {
+                self.cancel_at(now + self.election.interrupt_after().release);
+                self.election.guard_gone(now, at);
+            }
             Input::Close => {
                 self.campaign = None;
                 self.election.close();
             }
             Input::Response(id, response) => self.on_response(now, id, response),
             Input::WatchOpened { from_scratch } => self.election.watch_opened(now, from_scratch),
-            Input::Watched { received_at, change } => self.election.on_change(now, received_at, change),
+            Input::Watched { received_at, change } => {
+                if self.is_of_others(&change) {
+                    self.cancel_at(now + self.election.interrupt_after().news);
+                }
+                self.election.on_change(now, received_at, change);
+            }
             Input::WatchEnded => self.election.watch_lost(now),
         }
         self.hear(now);
@@ -169,9 +182,16 @@ impl Session {
         step
     }
 
-    /// How long a request under way is left to finish by itself when something waits behind it.
-    pub fn interrupt_after(&self) -> InterruptAfter {
-        self.election.interrupt_after()
+    fn cancel_at(&mut self, at: Moment) {
+        self.effects.extend(self.in_flight.map(|(request, _)| Effect::CancelAt(request, at)));
+    }
+
+    /// Whether a change may end a term or let one begin: what we did ourselves does neither.
+    fn is_of_others(&self, change: &Change) -> bool {
+        match change {
+            Change::Written(observed) => observed.record.holder() != Some(&self.identity),
+            Change::Deleted { .. } => true,
+        }
     }
 
     fn on_response(&mut self, now: Moment, id: u64, response: Response) {

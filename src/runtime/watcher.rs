@@ -7,7 +7,7 @@ use crate::cancel::Cancel;
 use crate::clock;
 use crate::config::{Settings, random_seed};
 use crate::election::Change;
-use crate::handle::{Command, InFlight, InterruptDelays, this_is_a_runtime};
+use crate::handle::{AsRuntime, Command, Link};
 use crate::log_fields::LogFields;
 use crate::runtime::watch_plan::{Ended, WatchPlan};
 use crate::store::entry::Entry;
@@ -27,12 +27,9 @@ pub(crate) struct Watcher {
 
 struct Watching {
     entry: Entry,
-    tell: Sender<Command>,
+    link: Arc<Link>,
     wake: Receiver<()>,
     current: Arc<Mutex<Cancel>>,
-    delays: Arc<InterruptDelays>,
-    /// Of the elector's thread: what others did to the record is not kept waiting behind it.
-    in_flight: Arc<InFlight>,
     plan: WatchPlan,
     fields: LogFields,
 }
@@ -44,23 +41,15 @@ enum Rested {
 }
 
 impl Watcher {
-    pub(crate) fn spawn(
-        entry: Entry,
-        tell: Sender<Command>,
-        settings: &Settings,
-        delays: Arc<InterruptDelays>,
-        in_flight: Arc<InFlight>,
-    ) -> io::Result<Self> {
+    pub(crate) fn spawn(entry: Entry, link: Arc<Link>, settings: &Settings) -> io::Result<Self> {
         let (wake, woken) = channel::bounded(1);
         let fields = LogFields::new(&entry, &settings.identity);
         let current = Arc::new(Mutex::new(Cancel::new()));
         let watching = Watching {
             entry,
-            tell,
+            link,
             wake: woken,
             current: Arc::clone(&current),
-            delays,
-            in_flight,
             plan: WatchPlan::new(settings.retry_period, random_seed()),
             fields,
         };
@@ -81,7 +70,7 @@ impl Drop for Watching {
     /// A panic in a store ends the watch too.
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let _ = self.tell.send(Command::WatchLost);
+            self.link.tell(Command::WatchLost);
         }
     }
 }
@@ -96,7 +85,7 @@ impl Drop for Watcher {
 
 impl Watching {
     fn run(mut self) {
-        this_is_a_runtime();
+        let _as_runtime = AsRuntime::begin();
         let mut pause = Duration::ZERO;
         loop {
             if self.rest(pause) == Rested::ElectorGone {
@@ -116,7 +105,7 @@ impl Watching {
             let Ended { pause: next, notice } = self.plan.ended(clock::now(), ended.as_ref().copied());
             let Some(next) = next else { return };
             // Polling begins at once, and ends with the next watch, however soon that is.
-            let _ = self.tell.send(Command::WatchLost);
+            self.link.tell(Command::WatchLost);
             if let Some(notice) = notice {
                 notice.log(&self.fields);
             }
@@ -136,13 +125,12 @@ impl Watching {
     }
 
     fn watch(&mut self, stop: &Cancel) -> Result<(), StoreError> {
-        let Self { entry, in_flight, tell, delays, plan, fields, .. } = self;
+        let Self { entry, link, plan, fields, .. } = self;
         let begin = plan.begin(clock::now());
         entry.watch(begin.as_ref(), stop, &mut |event| {
             let received_at = clock::now();
             if let WatchEvent::Opened = event {
-                let _ = tell.send(Command::WatchOpened { from_scratch: begin.is_none() });
-                return;
+                return link.tell(Command::WatchOpened { from_scratch: begin.is_none() });
             }
             if let Some(notice) = plan.told() {
                 notice.log(fields);
@@ -153,45 +141,34 @@ impl Watching {
                 WatchEvent::Progress(cursor) => return plan.progress(cursor),
                 WatchEvent::Opened => return,
             };
-            let (taken, is_taken) = channel::bounded(0);
-            let _taken = is_of_others(&change, &fields.identity).then_some(taken);
-            let _ = tell.send(Command::Watched { received_at, change, _taken });
-            if is_taken.recv_timeout(delays.for_news()) == Err(RecvTimeoutError::Timeout) {
-                in_flight.cancel();
+            let (taken, is_taken) = channel::bounded(1);
+            link.tell(Command::Watched { received_at, change, taken });
+            // Another thread may be at it: an elector that has ended drops what it was told.
+            if let Ok(Some(cancellation)) = is_taken.recv() {
+                cancellation.carry_out(Duration::MAX);
             }
         })
-    }
-}
-
-/// Whether a change may end a term or let one begin: what we did ourselves does neither.
-fn is_of_others(change: &Change, identity: &str) -> bool {
-    match change {
-        Change::Written(observed) => observed.record.holder() != Some(identity),
-        Change::Deleted { .. } => true,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::election::InterruptAfter;
     use crate::runtime::tests::entry;
     use crate::store::Cursor;
 
     #[test]
     fn a_restart_changes_where_the_next_watch_begins_and_not_when() {
-        let (tell, _) = channel::unbounded();
+        let (sender, _) = channel::unbounded();
         let (wake, woken) = channel::bounded(1);
-        let delays = InterruptDelays::new(InterruptAfter { release: Duration::ZERO, news: Duration::ZERO });
+        let fields = LogFields::new(&entry(), "me");
         let mut watching = Watching {
             entry: entry(),
-            tell,
+            link: Arc::new(Link::new(sender, Duration::ZERO, fields.clone())),
             wake: woken,
             current: Arc::default(),
-            delays: Arc::new(delays),
-            in_flight: Arc::default(),
             plan: WatchPlan::new(Duration::from_secs(2), 1),
-            fields: LogFields::new(&entry(), "me"),
+            fields,
         };
         watching.plan.progress(Cursor::new(7_u64));
         wake.send(()).unwrap();

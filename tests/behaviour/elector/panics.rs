@@ -11,6 +11,7 @@ use leasehold::{
     WatchEvent,
 };
 
+use crate::elector::listener::{listen, on_line};
 use crate::elector::watched::{Watched, changed};
 use crate::elector::{builder, elector, time_on_processor};
 use crate::support::memory::{Connection, Memory};
@@ -146,6 +147,24 @@ fn callbacks_outlive_a_store_that_panics_without_spinning() {
     let used = time_on_processor() - before;
     assert!(used < Duration::from_millis(200), "{used:?} on a processor, to wait for two seconds");
     assert!(matches!(elector.run(&never::<()>(), &Slow(&store)), Err(Error::Stopped)));
+}
+
+/// What is logged of a release is logged on the thread that drops the guard, if the elector's own is about something else.
+#[test]
+fn a_logger_that_panics_ends_the_elector_and_not_whoever_drops_the_guard() {
+    listen();
+    let store = Memory::default();
+    let name = "record of a logger that panics";
+    let elector = builder("a").start_on(Connection::named(&store, name)).unwrap();
+    let transitions = elector.transitions();
+    let guard = elector.block_until_leader().unwrap();
+    let view = guard.leadership();
+    on_line(&format!("{name}: stopped leading"), || panic_quietly());
+    assert!(matches!(guard.release(), Err(Error::Stopped)));
+    assert!(!view.is_leader());
+    assert_gone(&elector);
+    let stops = transitions.iter().filter(|it| matches!(it, Transition::StoppedLeading { .. })).count();
+    assert_eq!(stops, 1);
 }
 
 /// Without its word that it is gone the election would rely on it, and look after a third of the lease: 100 s.

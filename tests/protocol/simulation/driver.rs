@@ -162,9 +162,10 @@ impl World {
         )
     }
 
-    /// A command from another thread, obeyed between requests.
+    /// A command from another thread, obeyed also while a request is under way.
     pub fn tell(&mut self, index: usize, command: Command) -> Result<(), Violation> {
         self.nodes[index].commands.push_back(command);
+        self.obey_all(index)?;
         self.drive(index)
     }
 
@@ -240,7 +241,9 @@ impl World {
                     self.note_handover();
                     let node = &mut self.nodes[index];
                     node.acts_by(fencing_token);
-                    let wanted = node.wants.take_if(|_| campaign == Some(node.campaigns)).is_some();
+                    let waits = node.wants.take_if(|_| campaign == Some(node.campaigns)).is_some();
+                    // Whoever waited may be gone without a word.
+                    let wanted = waits && (self.truth >= self.plan.heal_at || self.random.u8(..16) > 0);
                     node.term = Some(Term {
                         serial: self.count.terms,
                         deadline,
@@ -272,6 +275,10 @@ impl World {
                     node.wants.take_if(|_| campaign == node.campaigns);
                 }
                 Effect::Released => node.release_by = None,
+                Effect::CancelAt(id, at) => {
+                    let to = (index, node.incarnation);
+                    self.queue.push(node.clock.when(at).max(self.truth), Some(to), What::Interrupt(id));
+                }
                 Effect::RestartWatch => self.restart_watch(index),
                 Effect::IdentityConflict(_) if knows_its_writes => {
                     return Err(format!("{} does not know its own writes", node.identity).into());

@@ -179,16 +179,6 @@ impl World {
                 watcher.tells(version);
                 self.count.events += 1;
                 let received_at = node.clock.local(truth);
-                // What others did does not wait for long behind a request.
-                let is_of_others = match &change {
-                    Change::Written(observed) => observed.record.holder() != Some(&node.identity),
-                    Change::Deleted { .. } => true,
-                };
-                if let Some(id) = node.in_flight.filter(|_| is_of_others) {
-                    let to = (index, node.incarnation);
-                    let timeout = node.session.interrupt_after().news.as_nanos() as Nanos;
-                    self.queue.push(truth + timeout, Some(to), What::Interrupt(id));
-                }
                 let Node { watcher, restored, .. } = &mut self.nodes[index];
                 let former_since = match watcher {
                     Some(Watcher { state: State::Streaming(stream), .. }) if stream.of_former => {

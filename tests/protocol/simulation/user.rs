@@ -2,7 +2,7 @@
 
 use leasehold::StopReason;
 
-use crate::clock::{MILLI, Nanos, SECOND};
+use crate::clock::{MILLI, SECOND};
 use crate::node::{Command, Wants};
 use crate::plan::Violation;
 use crate::queue::What;
@@ -58,6 +58,7 @@ impl World {
                     let command = node.campaign(Wants::Term);
                     node.commands.push_back(command);
                 }
+                self.obey_all(index)?;
                 self.drive(index)
             }
             None if node.closed_at.is_none() && (calm || roll < 70) => {
@@ -86,17 +87,12 @@ impl World {
             term.guard_held = false;
         }
         node.refresh();
-        let interrupt = node.in_flight.map(|id| (id, (index, node.incarnation)));
-        let timeout = node.session.interrupt_after().release.as_nanos() as Nanos;
         node.commands.push_back(Command::GuardGone { at: now });
         if again && node.closed_at.is_none() {
             let command = node.campaign(Wants::Term);
             node.commands.push_back(command);
         }
-        self.drive(index)?;
-        if let Some((id, to)) = interrupt {
-            self.queue.push(self.truth + timeout, Some(to), What::Interrupt(id));
-        }
-        Ok(())
+        self.obey_all(index)?;
+        self.drive(index)
     }
 }

@@ -76,6 +76,10 @@ impl<T: 'static> Receiver<T> {
         self.0.state.lock().take()
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.0.state.lock().messages.is_empty()
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = T> {
         std::iter::from_fn(|| self.recv().ok())
     }

@@ -5,9 +5,9 @@ pub(crate) use crate::time::Instant;
 pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub(crate) use shuttle::thread_local;
 // Neither can block or be changed twice: there is no order of threads to explore.
-pub(crate) use std::sync::{Arc, OnceLock};
+pub(crate) use std::sync::{Arc, OnceLock, Weak};
 
-use std::sync::PoisonError;
+use std::sync::{PoisonError, TryLockError};
 
 use shuttle::sync::MutexGuard;
 
@@ -40,6 +40,14 @@ impl<T> Mutex<T> {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        match self.0.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 }
 

@@ -1,11 +1,10 @@
 //! A watcher by itself.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::channel::{self, Receiver};
-use crate::election::InterruptAfter;
-use crate::handle::{Command, InFlight, InterruptDelays};
+use crate::handle::{Command, Link};
+use crate::log_fields::LogFields;
 use crate::runtime::watcher::Watcher;
 use crate::store::entry::Entry;
 use crate::{LeaderElector, Store};
@@ -20,11 +19,10 @@ impl Watched {
     pub fn spawn(store: Arc<dyn Store>) -> Self {
         let (tell, told) = channel::unbounded();
         let settings = LeaderElector::builder("jobs").settings().expect("the defaults are good");
-        let after = InterruptAfter { release: Duration::from_millis(50), news: Duration::from_millis(250) };
-        let timeout = Arc::new(InterruptDelays::new(after));
-        let watcher =
-            Watcher::spawn(Entry::new(store, "jobs"), tell, &settings, timeout, Arc::new(InFlight::default()))
-                .expect("threads cost nothing here");
+        let entry = Entry::new(store, "jobs");
+        let fields = LogFields::new(&entry, "me");
+        let link = Arc::new(Link::new(tell, settings.release_timeout, fields));
+        let watcher = Watcher::spawn(entry, link, &settings).expect("threads cost nothing here");
         Self { watcher, told }
     }
 

@@ -48,7 +48,7 @@ pub const MUTANTS: &[Mutant] = &[
         why: "whoever follows the transitions leads on",
         edits: &[Edit {
             file: DEDICATED,
-            old: "self.shared.subscriptions.stopped(term.end(StopReason::ElectorPanicked));",
+            old: "state.shared.subscriptions.stopped(term.end(StopReason::ElectorPanicked));",
             new: "term.end(StopReason::ElectorPanicked);",
         }],
         caught_by: Test("behaviour", "elector::panics::a_lock_that_panics_ends_the_term_once_and_keeps_nobody_waiting"),
@@ -56,7 +56,7 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a panic leaves the process healthy",
         why: "it never leads again, and nobody restarts it",
-        edits: &[Edit { file: DEDICATED, old: "            self.shared.health.thread_panicked();\n", new: "" }],
+        edits: &[Edit { file: DEDICATED, old: "            state.shared.health.thread_panicked();\n", new: "" }],
         caught_by: Test("behaviour", "elector::panics::a_lock_that_panics_ends_the_term_once_and_keeps_nobody_waiting"),
     },
     Mutant {
@@ -64,15 +64,15 @@ pub const MUTANTS: &[Mutant] = &[
         why: "its caller waits for ever",
         edits: &[Edit {
             file: DEDICATED,
-            old: "        self.shared.pending.stop(&self.shared.link);\n        self.shared.subscriptions.close();",
-            new: "        self.shared.subscriptions.close();",
+            old: "        shared.pending.stop(&shared.link);\n        shared.subscriptions.close();",
+            new: "        shared.subscriptions.close();",
         }],
         caught_by: Test("behaviour", "elector::panics::a_lock_that_panics_ends_a_campaign"),
     },
     Mutant {
         name: "a panic leaves subscriptions connected",
         why: "whoever follows them waits for ever",
-        edits: &[Edit { file: DEDICATED, old: "        self.shared.subscriptions.close();\n", new: "" }],
+        edits: &[Edit { file: DEDICATED, old: "        shared.subscriptions.close();\n", new: "" }],
         caught_by: Test("behaviour", "elector::panics::a_lock_that_panics_ends_the_term_once_and_keeps_nobody_waiting"),
     },
     // ---- the session ----
@@ -182,8 +182,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "nothing is polled for a third of the lease, time and again",
         edits: &[Edit {
             file: WATCHER,
-            old: "        if std::thread::panicking() {\n            let _ = self.tell",
-            new: "        if std::thread::panicking() && self.fields.identity.is_empty() {\n            let _ = self.tell",
+            old: "        if std::thread::panicking() {\n            self.link.tell",
+            new: "        if std::thread::panicking() && self.fields.identity.is_empty() {\n            self.link.tell",
         }],
         caught_by: Test("behaviour", "elector::panics::a_watch_that_panics_is_replaced_by_polling"),
     },
@@ -238,13 +238,13 @@ pub const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "news waits behind a request that hangs",
-        why: "a leader whose lease is gone leads on until the time-out",
+        why: "a standby learns of a release, and waits for the time-out",
         edits: &[Edit {
             file: WATCHER,
-            old: "                in_flight.cancel();\n",
-            new: "                let _ = in_flight;\n",
+            old: "                cancellation.carry_out(Duration::MAX);\n",
+            new: "                let _ = cancellation;\n",
         }],
-        caught_by: Test("behaviour", "watching::a_leader_hears_of_a_deletion_while_a_renewal_of_its_own_hangs"),
+        caught_by: Test("behaviour", "watching::a_standby_hears_of_a_release_while_a_look_of_its_own_hangs"),
     },
     // ---- the line to the thread ----
     Mutant {
@@ -265,8 +265,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "others wait for the lease to run out",
         edits: &[Edit {
             file: HANDLE,
-            old: "            self.interrupt();\n            received",
-            new: "            received",
+            old: "                    cancellation.carry_out(left());\n",
+            new: "                    let _ = cancellation;\n",
         }],
         caught_by: Test(
             "behaviour",
@@ -277,9 +277,9 @@ pub const MUTANTS: &[Mutant] = &[
         name: "a release's timeout is a part of its timeout",
         why: "a long release timeout makes a hand-over slow",
         edits: &[Edit {
-            file: HANDLE,
-            old: "let delays = self.delays.for_release();",
-            new: "let delays = self.release_timeout / 4;",
+            file: ROUND_TRIP,
+            old: "answered_by.max(RELEASE_WAITS.min(release_timeout / 4)).min(release_timeout / 2)",
+            new: "release_timeout / 4",
         }],
         caught_by: Test(
             "behaviour",

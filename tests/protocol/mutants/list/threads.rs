@@ -6,17 +6,17 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a release waits for a renewal that hangs",
         why: "a standby waits with it, for as long as a request may take",
-        edits: &[Edit { file: HANDLE, old: "            self.interrupt();\n", new: "" }],
+        edits: &[Edit {
+            file: HANDLE,
+            old: "                    cancellation.carry_out(left());\n",
+            new: "                    let _ = cancellation;\n",
+        }],
         caught_by: Threads("guard::a_hanging_renewal_does_not_hold_up_a_release"),
     },
     Mutant {
-        name: "a release interrupts once only",
-        why: "the thread may have been about to send what is to be interrupted",
-        edits: &[Edit {
-            file: HANDLE,
-            old: "        while received == Err(RecvTimeoutError::Timeout) && !left().is_zero() {",
-            new: "        if received == Err(RecvTimeoutError::Timeout) && !left().is_zero() {",
-        }],
+        name: "what is told while the thread decides is left lying",
+        why: "nobody hears of it before the request is answered that it was about to send",
+        edits: &[Edit { file: DEDICATED, old: "        self.core.work_off();\n        match step", new: "        match step" }],
         caught_by: Threads("guard::a_hanging_renewal_does_not_hold_up_a_release"),
     },
     Mutant {
