@@ -36,7 +36,7 @@ use watch::Watch;
 /// One candidate's part in an election.
 #[derive(Debug)]
 pub struct Election {
-    settings: Settings,
+    settings: Arc<Settings>,
     random: fastrand::Rng,
     /// The newest version known. Nothing at or below it is news.
     newest: u64,
@@ -156,10 +156,10 @@ struct Schedule {
 
 impl Election {
     /// A candidate that knows nothing yet. `seed` feeds jitter and the random digits of `acquireTime`.
-    pub fn new(settings: Settings, seed: u64) -> Self {
+    pub fn new(settings: impl Into<Arc<Settings>>, seed: u64) -> Self {
         let start = Moment::from_nanos(0);
         Self {
-            settings,
+            settings: settings.into(),
             random: fastrand::Rng::with_seed(seed),
             newest: 0,
             observed: ObservedState::Nothing,

@@ -56,7 +56,8 @@ pub struct LeaderElector {
 impl LeaderElector {
     pub(crate) fn spawn(settings: Settings, entry: Entry) -> Result<Self, Error> {
         let (sender, commands) = channel::unbounded();
-        let session = Session::new(&settings, random_seed());
+        let settings = Arc::new(settings);
+        let session = Session::new(Arc::clone(&settings), random_seed());
         let fields = LogFields::new(&entry, &settings.identity);
         let link = Arc::new(Link::new(sender, settings.release_timeout, fields.clone()));
         let watcher = Watcher::spawn(entry.clone(), Arc::clone(&link), &settings).map_err(Error::Thread)?;

@@ -306,8 +306,8 @@ mod tests {
 
     /// One whose thread is this test.
     fn driver() -> Driver {
-        let settings = LeaderElector::builder("jobs").settings().unwrap();
-        let session = Session::new(&settings, 1);
+        let settings = Arc::new(LeaderElector::builder("jobs").settings().unwrap());
+        let session = Session::new(Arc::clone(&settings), 1);
         let entry = entry();
         let (sender, commands) = channel::unbounded();
         let fields = LogFields::new(&entry, &settings.identity);

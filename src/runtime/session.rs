@@ -24,8 +24,7 @@ pub struct Session {
     failures: Failures,
     /// Of other processes with our identity.
     conflicts: FailureLog,
-    identity: String,
-    reclaims: bool,
+    settings: Arc<Settings>,
     /// The campaign that waits for a term.
     campaign: Option<u64>,
     /// The request under way, by its number.
@@ -118,14 +117,15 @@ pub enum Effect {
 }
 
 impl Session {
-    /// A candidacy that knows nothing yet. `seed` feeds jitter and the random digits of `acquireTime`.
-    pub fn new(settings: &Settings, seed: u64) -> Self {
+    /// A candidacy that knows nothing yet. Many may share their settings. `seed` feeds jitter and the random digits of
+    /// `acquireTime`.
+    pub fn new(settings: impl Into<Arc<Settings>>, seed: u64) -> Self {
+        let settings = settings.into();
         Self {
-            election: Election::new(settings.clone(), seed),
+            election: Election::new(Arc::clone(&settings), seed),
             failures: Failures::new(settings.renew_deadline),
             conflicts: FailureLog::default(),
-            identity: settings.identity.clone(),
-            reclaims: settings.reclaim_own_identity,
+            settings,
             campaign: None,
             in_flight: None,
             effects: VecDeque::new(),
@@ -189,7 +189,7 @@ impl Session {
     /// Whether a change may end a term or let one begin: what we did ourselves does neither.
     fn is_of_others(&self, change: &Change) -> bool {
         match change {
-            Change::Written(observed) => observed.record.holder() != Some(&self.identity),
+            Change::Written(observed) => observed.record.holder() != Some(&self.settings.identity),
             Change::Deleted { .. } => true,
         }
     }
@@ -242,7 +242,7 @@ impl Session {
                     Effect::IdentityConflict(Notice::new(level, line))
                 }
                 Event::Predecessor => {
-                    let rest = match self.reclaims {
+                    let rest = match self.settings.reclaim_own_identity {
                         true => "it is reclaimed",
                         false => {
                             "it has to run out, unless reclaim_own_identity(true) says that no two processes ever share one"
@@ -275,7 +275,7 @@ mod tests {
     impl Scenario {
         fn new() -> Self {
             let settings = LeaderElectorBuilder::new("jobs".to_owned()).settings().unwrap();
-            Self { session: Session::new(&settings, 1), now: Moment::from_nanos(1_000_000_000) }
+            Self { session: Session::new(settings, 1), now: Moment::from_nanos(1_000_000_000) }
         }
 
         fn campaigning(id: u64, once: bool) -> Self {

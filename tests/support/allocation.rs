@@ -24,12 +24,14 @@ struct Count {
 }
 
 /// What a run has allocated, in bytes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Allocated {
     /// At most at one time.
     pub peak: usize,
     /// From beginning to end.
     pub total: usize,
+    /// In the end.
+    pub left: usize,
 }
 
 thread_local! {
@@ -71,8 +73,8 @@ unsafe impl GlobalAlloc for Counting {
 pub fn measure(run: impl FnOnce()) -> Allocated {
     COUNT.set(Count { live: 0, peak: 0, total: 0 });
     run();
-    let Count { peak, total, .. } = COUNT.get();
-    Allocated { peak: peak.max(0) as usize, total }
+    let Count { live, peak, total } = COUNT.get();
+    Allocated { peak: peak.max(0) as usize, total, left: live.max(0) as usize }
 }
 
 /// Reads the input within the bound, then checks all that must hold of it.

@@ -16,7 +16,7 @@ use crate::stream::Watcher;
 
 pub struct Node {
     pub identity: String,
-    pub settings: Settings,
+    pub settings: Arc<Settings>,
     pub clock: NodeClock,
     pub session: Session,
     /// Counts the processes that this node has been.

@@ -1,5 +1,7 @@
 //! Processes that start, are stopped and continued.
 
+use std::sync::Arc;
+
 use leasehold::runtime::session::Session;
 
 use crate::clock::NodeClock;
@@ -18,14 +20,14 @@ impl World {
             (Suite::SharedIdentity, None) if self.plan.duplicates => format!("duplicate-{}", index % 2),
             _ => format!("node-{index}.{}", self.names),
         };
-        let settings = self.plan.settings(index, &identity);
+        let settings = Arc::new(self.plan.settings(index, &identity));
         let rate = self.plan.rate(&mut self.random);
         let watches = self.plan.watches && self.random.u8(..8) > 0;
         let has_right = self.random.u8(..8) > 0;
         let watcher = watches.then(|| Watcher::new(has_right, settings.retry_period, self.random.u64(..)));
         self.count.candidates += 1;
         Node {
-            session: Session::new(&settings, self.random.u64(..)),
+            session: Session::new(Arc::clone(&settings), self.random.u64(..)),
             clock: NodeClock::new(&mut self.random, rate),
             identity,
             settings,

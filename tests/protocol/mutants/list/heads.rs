@@ -109,13 +109,13 @@ pub const MUTANTS: &[Mutant] = &[
         name: "what JSON takes in memory is not counted",
         why: "an answer of 4 MiB takes half a gigabyte",
         edits: &[Edit { file: JSON, old: "self.left.checked_sub(bytes)", new: "self.left.checked_sub(0)" }],
-        caught_by: Test("answers", "an_answer_takes_less_than_16_mib_as_json"),
+        caught_by: Test("heap", "answers::an_answer_takes_less_than_16_mib_as_json"),
     },
     Mutant {
         name: "the nodes of an object are not counted",
         why: "an object of one member takes eighty times its text",
         edits: &[Edit { file: JSON, old: "1 => self.take(NODE)?,", new: "1 => {}" }],
-        caught_by: Test("answers", "a_lease_takes_less_than_16_mib"),
+        caught_by: Test("heap", "answers::a_lease_takes_less_than_16_mib"),
     },
     Mutant {
         name: "the places of an array are not counted",
@@ -125,7 +125,7 @@ pub const MUTANTS: &[Mutant] = &[
             old: "self.take((larger - capacity) * ELEMENT)?;",
             new: "self.take(larger - capacity)?;",
         }],
-        caught_by: Test("answers", "a_watch_takes_less_than_16_mib"),
+        caught_by: Test("heap", "answers::a_watch_takes_less_than_16_mib"),
     },
     Mutant {
         name: "the buffer for escapes is not counted",
@@ -141,13 +141,13 @@ pub const MUTANTS: &[Mutant] = &[
             old: "json::read::<Raw>(body, MAX_VALUES).ok()",
             new: "serde_json::from_slice::<Raw>(body).ok()",
         }],
-        caught_by: Test("answers", "a_refusal_takes_less_than_13_mib"),
+        caught_by: Test("heap", "answers::a_refusal_takes_less_than_13_mib"),
     },
     Mutant {
         name: "an answer of any length is a lease",
         why: "a lease is small, and is held for as long as a program runs",
         edits: &[Edit { file: OBJECT, old: "match text.len() > LARGEST {", new: "match text.len() > 2 * LARGEST {" }],
-        caught_by: Test("answers", "what_is_longer_than_a_lease_is_refused"),
+        caught_by: Test("heap", "answers::what_is_longer_than_a_lease_is_refused"),
     },
     Mutant {
         name: "a long line is held twice",

@@ -16,7 +16,11 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "what is told while the thread decides is left lying",
         why: "nobody hears of it before the request is answered that it was about to send",
-        edits: &[Edit { file: DEDICATED, old: "        self.core.work_off();\n        match step", new: "        match step" }],
+        edits: &[Edit {
+            file: DEDICATED,
+            old: "        self.core.work_off();\n        match step",
+            new: "        match step",
+        }],
         caught_by: Threads("guard::a_hanging_renewal_does_not_hold_up_a_release"),
     },
     Mutant {

@@ -1,19 +1,13 @@
 //! What an answer may cost in memory while it is read: less than 16 MiB, whatever a server sends. And what a Lease may be.
 
-#[path = "../support/allocation.rs"]
-#[allow(dead_code, reason = "the corpora use the rest")]
-mod allocation;
-
 use std::time::Duration;
 
-use allocation::{Counting, measure};
 use leasehold::kube::{Client, ErrorKind, Kubeconfig, Method, Request};
 use leasehold::testing::{ApiServer, Fault, Resource, Verb};
 use leasehold::{Call, Cancel, LeaderElectionRecord, LeaseStore, Store, StoreErrorKind, WatchEvent, WatchScope};
 use serde_json::{Value, json};
 
-#[global_allocator]
-static COUNTING: Counting = Counting;
+use crate::allocation::measure;
 
 const SOON: Duration = Duration::from_secs(60);
 

@@ -1,0 +1,13 @@
+//! What is allocated, counted.
+
+#[path = "../../support/allocation.rs"]
+#[allow(dead_code, reason = "the corpora use the rest")]
+mod allocation;
+
+mod answers;
+mod sessions;
+
+use allocation::Counting;
+
+#[global_allocator]
+static COUNTING: Counting = Counting;

@@ -1,0 +1,85 @@
+//! What a candidacy costs in a process that has thousands.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use leasehold::clock::{Moment, Now};
+use leasehold::election::deadline::Deadline;
+use leasehold::election::{Operation, Request, Response, Step};
+use leasehold::runtime::session::{Effect, Input, Session};
+use leasehold::{Call, Cancel, LeaderElector, MemoryStore, Settings, Store};
+
+use crate::allocation::measure;
+
+const CANDIDACIES: usize = 10_000;
+
+const MOST_OF_EACH: usize = 4096;
+
+/// A candidacy for a key of its own, and what its runtime knows of it.
+struct Candidacy {
+    key: String,
+    session: Session,
+    term: Option<Arc<Deadline>>,
+}
+
+impl Candidacy {
+    fn new(number: usize, settings: &Arc<Settings>) -> Self {
+        let session = Session::new(Arc::clone(settings), number as u64);
+        Self { key: format!("tenant-{number:05}"), session, term: None }
+    }
+
+    /// Carries out what is due by then.
+    fn run(&mut self, store: &MemoryStore, now: Moment) {
+        loop {
+            let step = self.session.next(Now { local: now, wall: SystemTime::UNIX_EPOCH });
+            self.take_note();
+            let Step::Send(Request { id, operation, timeout }) = step else { return };
+            let call = Call::new(timeout, Cancel::new());
+            let response = match operation {
+                Operation::Get(context) => store.get(&self.key, &call).map(|found| Response::Read(context, found)),
+                Operation::Create(record) => store.create(&self.key, &record, &call).map(Response::Written),
+                Operation::Update(base, record) => {
+                    store.update(&self.key, &base, &record, &call).map(Response::Written)
+                }
+            };
+            self.session.handle(now, Input::Response(id, response.unwrap_or_else(Response::Failed)));
+            self.take_note();
+        }
+    }
+
+    fn take_note(&mut self) {
+        while let Some(effect) = self.session.effect() {
+            if let Effect::Offer { deadline, .. } = effect {
+                self.term = Some(deadline);
+            }
+        }
+    }
+}
+
+/// All of them campaign, and go on for a while.
+fn run_all(identity: &str, store: &MemoryStore) -> Vec<Candidacy> {
+    let settings = LeaderElector::builder("tenants").identity(identity).settings().expect("the defaults are good");
+    let settings = Arc::new(settings);
+    let mut all: Vec<_> = (0..CANDIDACIES).map(|number| Candidacy::new(number, &settings)).collect();
+    let mut now = Moment::from_nanos(1_000_000_000);
+    for (id, candidacy) in (1..).zip(&mut all) {
+        candidacy.session.handle(now, Input::Campaign { id, once: false });
+    }
+    for _ in 0..4 {
+        all.iter_mut().for_each(|candidacy| candidacy.run(store, now));
+        now = now + Duration::from_secs(3);
+    }
+    all
+}
+
+#[test]
+fn ten_thousand_candidacies_take_at_most_4_kib_each() {
+    let store = MemoryStore::new();
+    for (identity, leads) in [("the-leader", true), ("a-standby", false)] {
+        let mut all = Vec::new();
+        let taken = measure(|| all = run_all(identity, &store)).left;
+        assert!(all.iter().all(|candidacy| candidacy.term.is_some() == leads), "{identity}");
+        println!("{identity}: {} bytes each", taken / CANDIDACIES);
+        assert!(taken <= MOST_OF_EACH * CANDIDACIES, "{identity}: {taken} bytes for {CANDIDACIES}");
+    }
+}
