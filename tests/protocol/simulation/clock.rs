@@ -17,6 +17,7 @@ pub struct NodeClock {
     since: Nanos,
     /// Local nanoseconds in a true second.
     rate: u64,
+    jumped_at: Option<Nanos>,
     /// What the wall clock shows at the beginning, in microseconds since 1970.
     wall: u64,
     wall_stands_still: bool,
@@ -28,6 +29,7 @@ impl NodeClock {
             offset: random.u64(10 * SECOND..1_000_000 * SECOND),
             since: 0,
             rate,
+            jumped_at: None,
             wall: 1_700_000_000_000_000,
             wall_stands_still: random.u8(..8) == 0,
         }
@@ -51,11 +53,28 @@ impl NodeClock {
         self.since.saturating_add(after)
     }
 
-    /// From now on it has another rate: it warms up, or is disciplined.
-    pub fn set_rate(&mut self, truth: Nanos, rate: u64) {
-        self.offset = self.local(truth).as_nanos();
-        self.since = truth;
-        self.rate = rate;
+    /// From now on it has another rate: it warms up, or is disciplined. Not soon after a jump: over `longest`, the longest
+    /// that anybody waits, the two together would be more than is promised.
+    pub fn set_rate(&mut self, truth: Nanos, rate: u64, longest: Nanos) -> bool {
+        let may = self.jumped_at.is_none_or(|at| truth - at > longest);
+        if may {
+            self.offset = self.local(truth).as_nanos();
+            self.since = truth;
+            self.rate = rate;
+        }
+        may
+    }
+
+    /// It goes on so much later. The promise covers that where the clock has been the slowest for `longest`, and by as much
+    /// as the fastest one gains in that.
+    pub fn jump(&mut self, truth: Nanos, by: Nanos, longest: Nanos) -> bool {
+        let may = self.rate == SECOND && truth - self.since > longest;
+        if may {
+            self.offset = self.local(truth).as_nanos() + by;
+            self.since = truth;
+            self.jumped_at = Some(truth);
+        }
+        may
     }
 
     /// Somebody sets the wall clock, mostly back.

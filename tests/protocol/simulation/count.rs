@@ -7,7 +7,7 @@ use crate::clock::{Nanos, SECOND};
 use crate::plan::Suite;
 
 /// What goes wrong in every suite.
-const FAULTS: [&str; 22] = [
+const FAULTS: [&str; 24] = [
     "answers doubled",
     "answers late",
     "answers lost",
@@ -16,6 +16,7 @@ const FAULTS: [&str; 22] = [
     "crashes",
     "cuts",
     "edits of metadata",
+    "jumps of a clock",
     "pauses",
     "requests cut off",
     "requests doubled",
@@ -23,6 +24,7 @@ const FAULTS: [&str; 22] = [
     "requests lost",
     "servers behind",
     "steps of a wall clock",
+    "threads held up",
     "watches broken",
     "watches ended",
     "watches expired",

@@ -61,6 +61,7 @@ impl World {
     }
 
     pub fn send(&mut self, index: usize, request: Request) -> Result<(), Violation> {
+        let held_up = self.held_up();
         let call = match &request.operation {
             Operation::Get(look) => Call::Get(*look),
             Operation::Create(record) => Call::Create(record.clone()),
@@ -72,12 +73,15 @@ impl World {
             node.acts_by(base.version);
         }
         self.checks.sent(node, &request, &call, self.truth, &self.plan)?;
+        if !node.requests.allow(self.truth) {
+            return Err(format!("{} sends too many requests", node.identity).into());
+        }
         node.in_flight = Some(request.id);
         let to = Some((index, node.incarnation));
         let local = node.clock.local(self.truth);
-        let times_out = node.clock.when(local + request.timeout).max(self.truth + 1);
+        let times_out = node.clock.when(local + request.timeout).max(self.truth + 1) + held_up;
         let cut = node.cut(self.truth);
-        let fate = Fate::draw(&mut self.random, &self.plan.odds, cut, times_out - self.truth);
+        let fate = Fate::draw(&mut self.random, &self.plan.odds, cut, times_out - held_up - self.truth);
         trace!(self, "{} sends {}: {}, {fate:?}", node.identity, request.id, trace::call(&call));
         self.count.requests += 1;
         fate.faults.iter().for_each(|kind| self.count.fault(kind));
@@ -86,11 +90,11 @@ impl World {
         // What is under way when the faults end lands soon after.
         let last = self.plan.heal_at + SECOND;
         for arrival in fate.arrivals {
-            let at = (self.truth + arrival).min(last.max(self.truth + 100 * MILLI));
+            let at = (self.truth + held_up + arrival).min(last.max(self.truth + 100 * MILLI));
             self.queue.push(at, to, What::Arrives(sent, call.clone(), fate.answers.clone()));
         }
         if let Some((error, delay)) = fate.error {
-            self.queue.push(self.truth + delay, to, What::Answer(sent, Response::Failed(error)));
+            self.queue.push(self.truth + held_up + delay, to, What::Answer(sent, Response::Failed(error)));
         }
         Ok(())
     }
@@ -116,6 +120,17 @@ impl World {
         if !under_way && !self.plan.late_answers {
             return Ok(());
         }
+        let reading = self.nodes[index].reading;
+        let held_up = if reading.is_none() && under_way { self.held_up() } else { 0 };
+        if held_up > 0 {
+            let node = &mut self.nodes[index];
+            trace!(self, "{} is held up for {held_up} ns before it hears of {id}", node.identity);
+            node.reading = Some(node.clock.local(self.truth));
+            let (until, to) = (self.truth + held_up, (index, node.incarnation));
+            node.paused_until = Some(until);
+            self.queue.push(until, Some(to), What::Answer(sent, answer));
+            return Ok(());
+        }
         if under_way {
             // What the user said meanwhile counts before the answer.
             self.obey_all(index)?;
@@ -137,10 +152,11 @@ impl World {
         }
         trace!(self, "{} hears of {id}: {}", node.identity, trace::answer(&answer));
         let was_valid = node.valid(self.truth);
-        let now = node.clock.local(self.truth);
+        let now = reading.unwrap_or(node.clock.local(self.truth));
         node.session.handle(now, Input::Response(id, answer));
         self.listen(index, was_valid)?;
         let node = &mut self.nodes[index];
+        node.reading = None;
         if went_back && node.valid(self.truth) {
             return Err(format!("{} leads on although the store went back", node.identity).into());
         }
@@ -173,6 +189,7 @@ impl World {
         while let Some(command) = self.nodes[index].commands.pop_front() {
             let node = &mut self.nodes[index];
             trace!(self, "{} obeys {command:?}", node.identity);
+            node.requests.told();
             let was_valid = node.valid(self.truth);
             let now = node.clock.local(self.truth);
             let mut shown = None;
@@ -257,7 +274,8 @@ impl World {
                         astray_since: None,
                     });
                     node.refresh();
-                    if !node.valid(self.truth) {
+                    // Who was held up could not know.
+                    if !node.valid(self.truth) && node.reading.is_none() {
                         return Err(format!("{} elected to a term that has run out", node.identity).into());
                     }
                     if !wanted {

@@ -82,6 +82,7 @@ impl World {
                 self.store.unrelated(1 + self.random.u64(..100));
                 self.bookmark();
             }
+            10 if self.random.bool() => (0..self.nodes.len()).for_each(|index| self.jump(index)),
             10 => {
                 self.nodes[index].clock.set_wall(&mut self.random);
                 self.count.fault("steps of a wall clock");
@@ -101,15 +102,41 @@ impl World {
 
     /// A local clock goes on at another rate, of those that are promised.
     fn change_rate(&mut self, index: usize) {
-        self.count.fault("changes of a clock's rate");
         let rate = self.plan.rate(&mut self.random);
+        if self.nodes[index].clock.set_rate(self.truth, rate, self.plan.longest) {
+            self.count.fault("changes of a clock's rate");
+            self.clock_was_set(index);
+        }
+    }
+
+    /// A local clock jumps, by no more than is promised.
+    fn jump(&mut self, index: usize) {
+        let longest_jump = self.plan.longest_jump;
+        let by = if self.random.bool() { longest_jump } else { self.random.u64(..=longest_jump) };
+        if self.nodes[index].clock.jump(self.truth, by, self.plan.longest) {
+            self.count.fault("jumps of a clock");
+            self.clock_was_set(index);
+        }
+    }
+
+    /// What waits for a node's clock waits for another instant now.
+    fn clock_was_set(&mut self, index: usize) {
         let node = &mut self.nodes[index];
-        node.clock.set_rate(self.truth, rate);
         node.refresh();
-        // What waits for its clock waits for another instant now.
         node.wake += 1;
         let (wake, to) = (node.wake, (index, node.incarnation));
         self.queue.push(self.truth, Some(to), What::Wake(wake));
+    }
+
+    /// For how long a thread is held up between reading its clock and acting by that.
+    pub fn held_up(&mut self) -> Nanos {
+        match self.plan.held_up && self.truth < self.plan.heal_at && self.random.u8(..48) == 0 {
+            true => {
+                self.count.fault("threads held up");
+                self.random.u64(MILLI..self.plan.longest).min(self.plan.heal_at - self.truth)
+            }
+            false => 0,
+        }
     }
 
     pub fn operator(&mut self) {

@@ -26,6 +26,8 @@ pub struct Node {
     /// When it was closed.
     pub closed_at: Option<Nanos>,
     pub paused_until: Option<Nanos>,
+    /// What the clock said when the thread was held up before it acted by that.
+    pub reading: Option<Moment>,
     pub cut: Option<(Cut, Nanos)>,
     pub in_flight: Option<u64>,
     /// What the user said, and what the watch told, while a request was under way, in order.
@@ -50,8 +52,42 @@ pub struct Node {
     /// It hears of what was before that, from a server that was not restarted.
     pub hears_of_former: bool,
     pub steps_in_second: (Nanos, u32),
+    pub requests: Requests,
     /// By when, on a network without faults, the record of a term that is over must not be ours any more.
     pub release_by: Option<Nanos>,
+}
+
+/// How many requests a node may send: a few at once, one more for each quarter of its shortest pause, and for what it is told.
+#[derive(Debug)]
+pub struct Requests {
+    left: u64,
+    pause: Nanos,
+    /// Up to when pauses have been counted.
+    counted: Nanos,
+}
+
+impl Requests {
+    const AT_ONCE: u64 = 12;
+
+    pub fn new(settings: &Settings) -> Self {
+        let pause = settings.retry_period.min(settings.renew_interval).as_nanos() as Nanos / 4;
+        Self { left: Self::AT_ONCE, pause, counted: 0 }
+    }
+
+    /// The node is told something that may be a reason for some.
+    pub fn told(&mut self) {
+        self.left = (self.left + 2).min(Self::AT_ONCE);
+    }
+
+    /// Whether it may send one now.
+    pub fn allow(&mut self, truth: Nanos) -> bool {
+        let pauses = truth.saturating_sub(self.counted) / self.pause;
+        self.counted += pauses * self.pause;
+        self.left = self.left.saturating_add(pauses).min(Self::AT_ONCE);
+        let allowed = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        allowed
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

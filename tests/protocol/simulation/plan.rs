@@ -97,6 +97,10 @@ pub struct Plan {
     /// Some nodes share an identity while all of them live.
     pub duplicates: bool,
     pub steady_network: bool,
+    /// Threads are held up between reading their clock and acting by that.
+    pub held_up: bool,
+    /// How far a local clock may jump without breaking the promise.
+    pub longest_jump: Nanos,
     /// The longest lease.
     pub longest: Nanos,
     /// How many API servers there are.
@@ -139,6 +143,9 @@ impl Plan {
             (published(*lease).as_nanos() * u128::from(SECOND) / deadline.as_nanos()) as u64
         };
         let narrowest = settings.iter().map(ratio).min().unwrap_or(SECOND);
+        // Whoever waits so much less than the published duration still waits for the renew deadline.
+        let slack = |(lease, deadline, _): &(Duration, Duration, Duration)| nanos(published(*lease)) - nanos(*deadline);
+        let longest_jump = settings.iter().map(slack).min().unwrap_or(0);
         let fastest = match suite {
             Suite::RunawayClocks => narrowest + narrowest / 2,
             // As far apart as is promised, but for the nanoseconds that rounding costs.
@@ -175,12 +182,15 @@ impl Plan {
             restore_every: (suite == Suite::Restored).then_some(longest / 2),
             watches,
             label_every: [longest_deadline / 3, longest * 100][random.usize(..2)],
+            // Where a store was restored, who knows of two lives of it knows more than a runtime ever tells: it drops them.
             late_answers: suite != Suite::Restored && random.bool(),
             asking: random.bool(),
             uid_blind: suite == Suite::Operator && random.u8(..3) == 0,
             reclaim,
             duplicates: suite == Suite::SharedIdentity && !reclaim && random.bool(),
             steady_network,
+            held_up: !steady_network && random.bool(),
+            longest_jump,
             longest,
             servers: random.usize(1..=3),
             forgotten_servers: suite == Suite::Restored && random.u8(..4) == 0,

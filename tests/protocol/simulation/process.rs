@@ -5,7 +5,7 @@ use std::sync::Arc;
 use leasehold::runtime::session::Session;
 
 use crate::clock::NodeClock;
-use crate::node::Node;
+use crate::node::{Node, Requests};
 use crate::plan::{Suite, Violation};
 use crate::queue::{To, What};
 use crate::stream::{Turn, Watcher};
@@ -28,6 +28,7 @@ impl World {
         self.count.candidates += 1;
         Node {
             session: Session::new(Arc::clone(&settings), self.random.u64(..)),
+            requests: Requests::new(&settings),
             clock: NodeClock::new(&mut self.random, rate),
             identity,
             settings,
@@ -36,6 +37,7 @@ impl World {
             finished: false,
             closed_at: None,
             paused_until: None,
+            reading: None,
             cut: None,
             in_flight: None,
             commands: Default::default(),

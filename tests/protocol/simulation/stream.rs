@@ -37,6 +37,8 @@ pub enum Turn {
 pub struct Watcher {
     /// Tells its present stream from those before it.
     serial: u64,
+    /// The stream that was given up, until its thread notices: what it tells meanwhile is still heard.
+    ending: Option<u64>,
     state: State,
     /// Whether the server lets it watch.
     right: bool,
@@ -119,6 +121,7 @@ impl Watcher {
         let plan = WatchPlan::new(retry_period, seed);
         Self {
             serial: 0,
+            ending: None,
             state: State::Pausing,
             right,
             plan,
@@ -130,6 +133,11 @@ impl Watcher {
 
     pub fn serial(&self) -> u64 {
         self.serial
+    }
+
+    /// Whether what comes of that stream is still heard.
+    pub fn hears(&self, serial: u64, turn: &Turn) -> bool {
+        serial == self.serial || (self.ending == Some(serial) && !matches!(turn, Turn::Begin | Turn::Ended(_)))
     }
 
     /// As a store that tells how far it has come with each event.
@@ -158,7 +166,7 @@ impl World {
     pub fn watch(&mut self, index: usize, serial: u64, turn: Turn) -> Result<(), Violation> {
         let truth = self.truth;
         let node = &mut self.nodes[index];
-        let Some(watcher) = node.watcher.as_mut().filter(|watcher| watcher.serial == serial) else { return Ok(()) };
+        let Some(watcher) = node.watcher.as_mut().filter(|watcher| watcher.hears(serial, &turn)) else { return Ok(()) };
         match turn {
             Turn::Begin => self.begin_watch(index),
             Turn::Opened { from_scratch } => {
@@ -197,10 +205,14 @@ impl World {
             }
             Turn::Ended(kind) => {
                 watcher.serial += 1;
+                watcher.ending = None;
                 watcher.state = State::Pausing;
                 let ended = kind.map_or(Ok(()), |kind| Err(StoreError::new(kind, "made up")));
                 let ended = watcher.plan.ended(node.clock.local(truth), ended.as_ref().copied());
                 let pause = ended.pause.expect("the store can watch");
+                if watcher.is_given_up {
+                    watcher.plan.restart();
+                }
                 watcher.openings.ended(truth, kind.is_none(), node.settings.retry_period.as_nanos() as Nanos);
                 let serial = watcher.serial;
                 let to = (index, node.incarnation);
@@ -310,11 +322,11 @@ impl World {
         let node = &mut self.nodes[index];
         let to = (index, node.incarnation);
         let Some(watcher) = &mut node.watcher else { return };
-        watcher.plan.restart();
         watcher.is_given_up = true;
         if let State::Pausing = watcher.state {
-            return;
+            return watcher.plan.restart();
         }
+        watcher.ending = Some(watcher.serial);
         watcher.serial += 1;
         watcher.state = State::Asking;
         let turn = Turn::Ended(Some(StoreErrorKind::Interrupted));

@@ -117,7 +117,7 @@ impl World {
         match what {
             What::Wake(wake) => node.wake != *wake,
             What::TimesOut(id) | What::Interrupt(id) => node.in_flight != Some(*id),
-            What::Watch(serial, _) => node.watcher.as_ref().is_none_or(|watcher| watcher.serial() != *serial),
+            What::Watch(serial, turn) => node.watcher.as_ref().is_none_or(|watcher| !watcher.hears(*serial, turn)),
             _ => false,
         }
     }

@@ -4,6 +4,16 @@ use super::*;
 
 pub const MUTANTS: &[Mutant] = &[
     Mutant {
+        name: "a candidate asks twenty times in a retry period",
+        why: "thousands of them ask a server that is down as often",
+        edits: &[Edit {
+            file: REQUESTS,
+            old: "self.settings.retry_period.mul_f64(1.0 + ",
+            new: "self.settings.retry_period.mul_f64(0.05 + 0.0 * ",
+        }],
+        caught_by: Simulation("the_promise_holds"),
+    },
+    Mutant {
         name: "the leader of a lease that is gone stays the leader",
         why: "who asks for the current leader is sent to one that is no more",
         edits: &[Edit {
