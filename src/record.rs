@@ -73,7 +73,7 @@ pub struct Observed {
     /// (KEP-5504).
     pub version: u64,
     /// What its store wants back when this becomes the base of an update.
-    pub rest: Opaque,
+    pub opaque: Opaque,
 }
 
 /// What a [`Store`](crate::Store) wants back when an observation becomes the base of an update: the fields and labels
@@ -84,8 +84,8 @@ pub struct Observed {
 /// ```
 /// use leasehold::Opaque;
 ///
-/// let rest = Opaque::new(String::from("labels"));
-/// assert_eq!(rest.get::<String>().map(String::as_str), Some("labels"));
+/// let opaque = Opaque::new(String::from("labels"));
+/// assert_eq!(opaque.get::<String>().map(String::as_str), Some("labels"));
 /// assert!(Opaque::none().get::<String>().is_none());
 /// ```
 #[derive(Clone, Default)]
@@ -160,8 +160,8 @@ impl fmt::Debug for MicroTime {
 
 impl Observed {
     /// An observation of `record` at `version`.
-    pub fn new(record: LeaderElectionRecord, version: u64, rest: Opaque) -> Self {
-        Self { record, version, rest }
+    pub fn new(record: LeaderElectionRecord, version: u64, opaque: Opaque) -> Self {
+        Self { record, version, opaque }
     }
 }
 

@@ -35,8 +35,8 @@ struct Watching {
 }
 
 #[derive(PartialEq)]
-enum Rested {
-    ForLongEnough,
+enum Pause {
+    Over,
     ElectorGone,
 }
 
@@ -88,7 +88,7 @@ impl Watching {
         let _as_runtime = AsRuntime::begin();
         let mut pause = Duration::ZERO;
         loop {
-            if self.rest(pause) == Rested::ElectorGone {
+            if self.pause(pause) == Pause::ElectorGone {
                 return;
             }
             let stop = Cancel::new();
@@ -113,13 +113,13 @@ impl Watching {
         }
     }
 
-    fn rest(&mut self, pause: Duration) -> Rested {
+    fn pause(&mut self, pause: Duration) -> Pause {
         let began = Instant::now();
         loop {
             match self.wake.recv_timeout(pause.saturating_sub(began.elapsed())) {
                 Ok(()) => self.plan.restart(),
-                Err(RecvTimeoutError::Timeout) => return Rested::ForLongEnough,
-                Err(RecvTimeoutError::Disconnected) => return Rested::ElectorGone,
+                Err(RecvTimeoutError::Timeout) => return Pause::Over,
+                Err(RecvTimeoutError::Disconnected) => return Pause::ElectorGone,
             }
         }
     }
@@ -173,10 +173,10 @@ mod tests {
         watching.plan.progress(Cursor::new(7_u64));
         wake.send(()).unwrap();
         let began = Instant::now();
-        assert!(watching.rest(Duration::from_millis(100)) == Rested::ForLongEnough);
+        assert!(watching.pause(Duration::from_millis(100)) == Pause::Over);
         assert!(began.elapsed() >= Duration::from_millis(100), "{:?}", began.elapsed());
         assert!(watching.plan.begin(clock::now()).is_none());
         drop(wake);
-        assert!(watching.rest(Duration::from_secs(3_600)) == Rested::ElectorGone);
+        assert!(watching.pause(Duration::from_secs(3_600)) == Pause::ElectorGone);
     }
 }

@@ -310,7 +310,7 @@ fn is_absence(error: &StoreError, resource: &str) -> bool {
 
 /// The object as it was observed, with this record in it.
 fn replacement<C: Codec>(base: &Observed, record: &LeaderElectionRecord) -> Value {
-    let mut object = base.rest.get::<Value>().cloned().unwrap_or_else(|| json!({}));
+    let mut object = base.opaque.get::<Value>().cloned().unwrap_or_else(|| json!({}));
     // The uid turns a PUT to an object that was deleted meanwhile into a conflict; without it, it creates one.
     object["metadata"]["uid"] = json!(base.record.uid);
     object["metadata"]["resourceVersion"] = json!(base.version.to_string());

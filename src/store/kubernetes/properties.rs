@@ -53,7 +53,7 @@ fn check_lease(input: &[u8]) {
 
 /// A record is written back as it was read, beside all else that the object holds.
 fn check_observed(leases: &Objects<Lease>, observed: &Observed) {
-    let Observed { record, version, rest } = observed;
+    let Observed { record, version, opaque } = observed;
     assert!(*version > 0);
     assert!(record.uid.as_ref().is_some_and(|uid| !uid.is_empty()));
     let wait = record.lease_duration_or(Duration::from_secs(15));
@@ -68,7 +68,7 @@ fn check_observed(leases: &Objects<Lease>, observed: &Observed) {
     };
     for record in [record, &next] {
         let written = replacement::<Lease>(observed, record);
-        assert_eq!(others(&written), others(rest.get().expect("the object")));
+        assert_eq!(others(&written), others(opaque.get().expect("the object")));
         let again =
             leases.read(NAME, &respond(written.to_string().as_bytes())).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!((&again.record, again.version), (record, *version));

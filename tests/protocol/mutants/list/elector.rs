@@ -193,7 +193,7 @@ pub const MUTANTS: &[Mutant] = &[
         edits: &[Edit {
             file: WATCHER,
             old: "                Ok(()) => self.plan.restart(),\n                Err(RecvTimeoutError",
-            new: "                Ok(()) => {\n                    self.plan.restart();\n                    return Rested::ForLongEnough;\n                }\n                Err(RecvTimeoutError",
+            new: "                Ok(()) => {\n                    self.plan.restart();\n                    return Pause::Over;\n                }\n                Err(RecvTimeoutError",
         }],
         caught_by: Test(
             "behaviour",
