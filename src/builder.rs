@@ -9,7 +9,6 @@ use crate::elector::LeaderElector;
 use crate::error::Error;
 #[cfg(feature = "kube")]
 use crate::kube::{Client, ClientConfig};
-#[cfg(feature = "kube")]
 use crate::log_fields::{LogFields, log_with};
 use crate::store::Store;
 use crate::store::entry::Entry;
@@ -265,6 +264,9 @@ impl LeaderElectorBuilder {
             return Err(ConfigError::new("namespace", format_args!("{namespace:?}"), rule).into());
         }
         store.check_key(&self.name)?;
-        LeaderElector::spawn(settings, Entry::new(Arc::new(store), &self.name))
+        let entry = Entry::new(Arc::new(store), &self.name);
+        let fields = LogFields::new(&entry, &settings.identity);
+        log_with!(log::Level::Info, fields; "candidate {}", fields.identity);
+        LeaderElector::spawn(settings, entry)
     }
 }

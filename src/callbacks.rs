@@ -70,7 +70,7 @@ impl LeaderElector {
     ///     }
     /// }
     ///
-    /// let (stop, stopped) = crossbeam_channel::bounded::<()>(1);
+    /// let (stop, stopped) = leasehold::crossbeam_channel::bounded::<()>(1);
     /// let elector = LeaderElector::builder("my-controller").start()?;
     /// elector.run(&stopped, &Controller)?;
     /// # drop(stop);

@@ -19,8 +19,8 @@ use slot::{CampaignSlot, Won};
 /// # Examples
 ///
 /// ```no_run
-/// use crossbeam_channel::{never, select};
 /// use leasehold::LeaderElector;
+/// use leasehold::crossbeam_channel::{never, select};
 ///
 /// # let shutdown = never::<()>();
 /// let elector = LeaderElector::builder("jobs").start()?;

@@ -197,7 +197,17 @@ impl Settings {
 }
 
 impl ConfigError {
-    pub(crate) fn new(field: &'static str, value: impl fmt::Display, rule: impl fmt::Display) -> Self {
+    /// For a [`Store`](crate::Store) that refuses a key: `field`, `value` and `rule` make the text `field is value: rule`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::ConfigError;
+    ///
+    /// let error = ConfigError::new("name", "a/b", "a key of this store has no slash");
+    /// assert_eq!(error.to_string(), "name is a/b: a key of this store has no slash");
+    /// ```
+    pub fn new(field: &'static str, value: impl fmt::Display, rule: impl fmt::Display) -> Self {
         Self { field, value: value.to_string(), rule: rule.to_string() }
     }
 

@@ -210,8 +210,9 @@ impl LeaderElector {
         self.shared.subscriptions.leader()
     }
 
-    /// A subscription of the caller's own to everything that changes, opening with the present state. It is unbounded
-    /// (keep reading or drop it) and disconnects after the elector's last word. See [`Transition`] for a loop over it.
+    /// A subscription of the caller's own to every [`Transition`], opening with the present state. It is unbounded (keep
+    /// reading or drop it) and disconnects after the elector's last one. That nobody leads is none: ask
+    /// [`current_leader`](Self::current_leader). See [`Transition`] for a loop over it.
     #[must_use = "each call is a new subscription: keep it outside the loop"]
     pub fn transitions(&self) -> Receiver<Transition> {
         self.shared.subscriptions.subscribe()

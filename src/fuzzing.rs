@@ -1,4 +1,4 @@
-//! What must hold of every parser, whatever it is given: for the targets in `fuzz/` and for `tests/corpora.rs`.
+//! What must hold of every parser, whatever it is given: for the targets in `fuzz/` and for `tests/behaviour/corpora.rs`.
 //!
 //! The properties of a parser stand beside it, in a module `properties`: most of what they look at is private.
 

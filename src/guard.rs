@@ -2,15 +2,15 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use crate::error::Error;
 use crate::handle::{Command, Link};
 use crate::log_fields::log_with;
 use crate::stop_reason::StopReason;
-use crate::sync::Arc;
 use crate::sync::channel::Receiver;
+use crate::sync::{Arc, AtomicBool, Ordering};
 use crate::term::{Leadership, LeadershipLost, Term};
 
 mod scope;
@@ -66,11 +66,12 @@ pub use scope::Scope;
 pub struct LeaderGuard {
     term: Arc<Term>,
     link: Option<Arc<Link>>,
+    stepped_down: AtomicBool,
 }
 
 impl LeaderGuard {
     pub(crate) fn new(term: Arc<Term>, link: Arc<Link>) -> Self {
-        Self { term, link: Some(link) }
+        Self { term, link: Some(link), stepped_down: AtomicBool::new(false) }
     }
 
     /// Whether the term is valid now. Final once false.
@@ -146,7 +147,8 @@ impl LeaderGuard {
     /// ```
     pub fn step_down(&self) {
         self.term.end(StopReason::SteppedDown);
-        if let Some(link) = &self.link {
+        // Once is enough, however often it is called.
+        if let Some(link) = self.link.as_ref().filter(|_| !self.stepped_down.swap(true, Ordering::SeqCst)) {
             link.tell(Command::StepDown);
         }
     }
@@ -196,7 +198,10 @@ impl Drop for LeaderGuard {
             && let Err(error) = link.release()
         {
             let fields = link.log_fields(self.term.fencing_token());
-            log_with!(log::Level::Warn, fields, reason = error.to_string().as_str(); "{error}");
+            // A second panic on this thread would end the process.
+            let _ = catch_unwind(AssertUnwindSafe(|| {
+                log_with!(log::Level::Warn, fields, reason = error.to_string().as_str(); "{error}");
+            }));
         }
     }
 }
@@ -214,3 +219,26 @@ impl fmt::Debug for LeaderGuard {
 // anything, are all there is to it.
 impl UnwindSafe for LeaderGuard {}
 impl RefUnwindSafe for LeaderGuard {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock;
+    use crate::election::deadline::Deadline;
+    use crate::log_fields::LogFields;
+    use crate::runtime::tests::entry;
+    use crate::sync::channel;
+
+    #[test]
+    fn a_step_down_is_told_once() {
+        let (sender, commands) = channel::unbounded();
+        let link = Link::new(sender, Duration::ZERO, LogFields::new(&entry(), "me"));
+        let deadline = Arc::new(Deadline::new(clock::now() + Duration::from_secs(3_600)));
+        let guard = LeaderGuard::new(Arc::new(Term::new(deadline, 7)), Arc::new(link));
+        for _ in 0..3 {
+            guard.step_down();
+        }
+        assert!(matches!(commands.try_iter().collect::<Vec<_>>()[..], [Command::StepDown]));
+        guard.forget();
+    }
+}

@@ -1,7 +1,8 @@
-//! The line from what the user holds to the elector.
+//! How a campaign, a guard or a watch tells its elector something.
 
 use std::cell::Cell;
 use std::convert::Infallible;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use crate::cancel::Cancel;
@@ -48,7 +49,8 @@ pub(crate) enum Command {
     Withdraw(u64),
     StepDown,
     GuardGone {
-        ack: Sender<ReleaseAck>,
+        /// `None` where nobody waits.
+        ack: Option<Sender<ReleaseAck>>,
         at: Moment,
     },
     Close,
@@ -86,7 +88,8 @@ impl Cancellation {
     pub(crate) fn carry_out(self, within: Duration) {
         let left = self.at.since(clock::now()).min(within);
         if matches!(self.ended.recv_timeout(left), Err(RecvTimeoutError::Timeout)) {
-            self.cancel.cancel();
+            // A hook is the store's: its panic is not one of whoever drops a guard.
+            let _ = catch_unwind(AssertUnwindSafe(|| self.cancel.cancel()));
         }
     }
 }
@@ -107,7 +110,7 @@ impl Link {
     }
 
     /// From now on what is told is worked off at once, also while a request is under way.
-    pub(crate) fn lead_to(&self, inbox: Weak<dyn Inbox>) {
+    pub(crate) fn set_inbox(&self, inbox: Weak<dyn Inbox>) {
         let _ = self.inbox.set(inbox);
     }
 
@@ -116,7 +119,7 @@ impl Link {
         LogFields { token: Some(token), ..self.fields.clone() }
     }
 
-    /// Takes the elector's one seat; false if it is taken.
+    /// Takes the elector's one seat, for a campaign or a guard; false if it is taken.
     pub(crate) fn take_seat(&self) -> bool {
         !self.busy.swap(true, Ordering::SeqCst)
     }
@@ -125,11 +128,21 @@ impl Link {
         self.busy.store(false, Ordering::SeqCst);
     }
 
-    /// Tells the elector. One that has ended has nothing left to do for anybody.
+    /// Tells the elector.
     pub(crate) fn tell(&self, command: Command) {
+        self.leave(command);
+        self.work_off();
+    }
+
+    /// Leaves it something, for [`work_off`](Self::work_off). One that has ended has nothing left to do for anybody.
+    pub(crate) fn leave(&self, command: Command) {
         let _ = self.commands.send(command);
+    }
+
+    /// Has the elector hear what was left for it.
+    pub(crate) fn work_off(&self) {
         if let Some(inbox) = self.inbox.get().and_then(Weak::upgrade) {
-            // Guards that are dropped in a logger, for instance.
+            // Guards that are dropped when a request is cancelled, for instance.
             let _as_runtime = AsRuntime::begin();
             inbox.work_off();
         }
@@ -137,8 +150,7 @@ impl Link {
 
     /// Tells the elector that the guard is gone, without waiting for the release.
     pub(crate) fn release_later(&self) {
-        let (ack, _) = channel::bounded(2);
-        self.tell(Command::GuardGone { ack, at: clock::now() });
+        self.tell(Command::GuardGone { ack: None, at: clock::now() });
         self.free_seat();
     }
 
@@ -150,9 +162,9 @@ impl Link {
             return Ok(());
         }
         // Before anything else: whatever happens here, the elector knows that the guard is gone.
-        let (ack, acks) = channel::bounded(2);
-        self.tell(Command::GuardGone { ack, at: clock::now() });
         let began = Instant::now();
+        let (ack, acks) = channel::bounded(2);
+        self.tell(Command::GuardGone { ack: Some(ack), at: clock::now() });
         let left = || self.release_timeout.saturating_sub(began.elapsed());
         let released = match acks.recv_timeout(left()) {
             Ok(ReleaseAck::Received(cancellation)) => {

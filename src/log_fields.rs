@@ -2,7 +2,7 @@
 
 use crate::store::entry::Entry;
 
-/// What `lease`, `identity` and `token` are in the lines of one thread.
+/// What `lease`, `identity` and `token` are in the lines of one elector.
 #[derive(Clone)]
 pub(crate) struct LogFields {
     /// What lines begin with.

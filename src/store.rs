@@ -33,9 +33,12 @@ use crate::record::{LeaderElectionRecord, Observed};
 /// - [`get`](Store::get) is a linearizable read (for Kubernetes: a GET without `resourceVersion`);
 /// - [`create`](Store::create) fails when there is a record, and [`update`](Store::update) when it is not at
 ///   `base.version` any more, or is another than `base` (another `uid`), or is gone;
-/// - [`Observed::version`] grows with every write to the key, also beyond its deletion and re-creation;
+/// - [`Observed::version`] is above zero and grows with every write to the key, also beyond its deletion and re-creation;
 /// - `Ok` from a write means that it was applied; any error leaves that open;
 /// - what was written is what is read, the times to the last digit: a record that comes back changed is another's.
+///
+/// A panic in a request ends the elector that made it, and its term with [`StopReason::ElectorPanicked`](crate::StopReason); one
+/// in a watch ends the watch, and the key is polled from then on.
 ///
 /// `Arc<S>` and `Box<dyn Store>` are stores too. [`MemoryStore`](crate::MemoryStore) is one to start from, or for tests.
 ///
@@ -125,7 +128,8 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// It tells [`WatchEvent::Opened`] once nothing can be missed any more, and returns soon after `cancel`. Events may come
     /// late, repeatedly and out of order: correctness never rests on them, only how soon a change is known. A store that
-    /// cannot watch leaves this as it is, and is polled.
+    /// cannot watch leaves this as it is, and is polled. `on_event` may take a moment: a store holds no lock meanwhile that its
+    /// requests need.
     ///
     /// # Errors
     ///
@@ -154,7 +158,7 @@ pub trait Store: Send + Sync + 'static {
 }
 
 /// Has a type do as the store inside of it.
-macro_rules! do_as_inside {
+macro_rules! delegate_store {
     (impl $([$($generics:tt)*])? Store for $of:ty { $self:ident => $inside:expr }) => {
         impl $(<$($generics)*>)? Store for $of {
             fn get(&$self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
@@ -202,7 +206,7 @@ macro_rules! do_as_inside {
 }
 
 #[cfg(feature = "kube")]
-use do_as_inside;
+use delegate_store;
 
-do_as_inside!(impl [S: Store + ?Sized] Store for Arc<S> { self => (**self) });
-do_as_inside!(impl [S: Store + ?Sized] Store for Box<S> { self => (**self) });
+delegate_store!(impl [S: Store + ?Sized] Store for Arc<S> { self => (**self) });
+delegate_store!(impl [S: Store + ?Sized] Store for Box<S> { self => (**self) });

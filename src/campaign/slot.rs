@@ -41,17 +41,18 @@ impl CampaignSlot {
         let id = state.last_id;
         let once = matches!(delivery, Delivery::Round(_));
         state.waiting = Some((id, delivery));
+        // In the order in which they come here: what ends a campaign is not to be heard before it.
+        link.leave(Command::Campaign { id, once });
         drop(state);
-        link.tell(Command::Campaign { id, once });
+        link.work_off();
         Ok(id)
     }
 
     /// Takes campaign `id` out, unanswered. False if it was answered before.
     pub(crate) fn withdraw(&self, id: u64, link: &Link) -> bool {
-        let waits = self.0.lock().take(id).is_some();
+        let waits = self.0.lock().end(id, link).inspect(|_| link.leave(Command::Withdraw(id))).is_some();
         if waits {
-            link.tell(Command::Withdraw(id));
-            link.free_seat();
+            link.work_off();
         }
         waits
     }
@@ -61,6 +62,7 @@ impl CampaignSlot {
         // Sent under the lock: a campaign that is dropped meanwhile finds either itself or its guard.
         let mut state = self.0.lock();
         let Some(delivery) = state.take(id) else { return Some(guard) };
+        // Where it is taken the seat stays taken, by the guard.
         let unsent = match delivery {
             Delivery::Term(sender) => sender.try_send(Ok(guard)).err()?.into_inner().ok(),
             Delivery::Round(sender) => sender.try_send(Ok(Some(guard))).err()?.into_inner().ok().flatten(),
@@ -71,18 +73,16 @@ impl CampaignSlot {
 
     /// Answers campaign `id` with an error.
     pub(crate) fn fail(&self, id: u64, error: Error, link: &Link) {
-        let delivery = self.0.lock().take(id);
+        let delivery = self.0.lock().end(id, link);
         if let Some(delivery) = delivery {
-            link.free_seat();
             delivery.fail(error);
         }
     }
 
     /// Answers campaign `id`, which was for one round and did not win.
     pub(crate) fn round_over(&self, id: u64, error: Option<Error>, link: &Link) {
-        let delivery = self.0.lock().take(id);
+        let delivery = self.0.lock().end(id, link);
         if let Some(Delivery::Round(sender)) = delivery {
-            link.free_seat();
             let _ = sender.try_send(error.map_or(Ok(None), Err));
         }
     }
@@ -92,12 +92,12 @@ impl CampaignSlot {
         let waiting = {
             let mut state = self.0.lock();
             state.stopped = true;
-            state.waiting.take()
+            let id = state.last_id;
+            state.end(id, link).inspect(|_| link.leave(Command::Withdraw(id)))
         };
-        if let Some((id, delivery)) = waiting {
-            link.free_seat();
+        if let Some(delivery) = waiting {
             delivery.fail(Error::Stopped);
-            link.tell(Command::Withdraw(id));
+            link.work_off();
         }
     }
 
@@ -110,6 +110,11 @@ impl CampaignSlot {
 impl State {
     fn take(&mut self, id: u64) -> Option<Delivery> {
         self.waiting.take_if(|(waiting, _)| *waiting == id).map(|(_, delivery)| delivery)
+    }
+
+    /// Takes campaign `id` out, for another to be entered.
+    fn end(&mut self, id: u64, link: &Link) -> Option<Delivery> {
+        self.take(id).inspect(|_| link.free_seat())
     }
 }
 

@@ -1,9 +1,9 @@
-//! The elector's thread: carries out what its session decides.
+//! An elector's state, which whoever tells it something works on under one lock, and the thread that sends its requests.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-
-use log::Level;
 
 use crate::campaign::slot::CampaignSlot;
 use crate::cancel::Cancel;
@@ -14,7 +14,8 @@ use crate::error::Error;
 use crate::guard::LeaderGuard;
 use crate::handle::{AsRuntime, Cancellation, Command, Inbox, Link, ReleaseAck};
 use crate::health::HealthCheck;
-use crate::log_fields::{LogFields, log_with};
+use crate::log_fields::LogFields;
+use crate::runtime::notice::Line;
 use crate::runtime::session::{Effect, Input, Session};
 use crate::runtime::watcher::Watcher;
 use crate::stop_reason::StopReason;
@@ -39,6 +40,7 @@ pub(crate) struct Driver {
     core: Arc<Core>,
     entry: Entry,
     woken: Receiver<()>,
+    fields: LogFields,
 }
 
 /// An elector, whoever works off what it is told: its thread, or the one that tells it while that sends a request.
@@ -57,9 +59,14 @@ struct State {
     /// Who waits for the release of the last term.
     releasing: Option<Sender<ReleaseAck>>,
     in_flight: Option<InFlight>,
-    /// Whoever worked for it has panicked in the middle of that.
-    panicked: bool,
-    fields: LogFields,
+    /// The request that is to be cancelled for a guard whose end nobody waits for.
+    to_cancel: Option<Cancel>,
+    /// For the thread to write: whoever tells something must not wait for a logger, nor a logger for this lock.
+    lines: VecDeque<Line>,
+    /// The token of the present term.
+    token: Option<u64>,
+    /// Also after a panic in the middle of the work, and in the end: nothing more comes of it then.
+    at_work: bool,
 }
 
 /// The request that the thread is sending.
@@ -82,12 +89,22 @@ impl Driver {
     ) -> Self {
         let (wake, woken) = channel::bounded(1);
         let link = Arc::clone(&shared.link);
-        let state =
-            State { session, watcher, shared, term: None, releasing: None, in_flight: None, panicked: false, fields };
+        let state = State {
+            session,
+            watcher,
+            shared,
+            term: None,
+            releasing: None,
+            in_flight: None,
+            to_cancel: None,
+            lines: VecDeque::new(),
+            token: None,
+            at_work: false,
+        };
         let core = Arc::new(Core { commands, state: Mutex::new(state), wake });
         let inbox: Weak<Core> = Arc::downgrade(&core);
-        link.lead_to(inbox);
-        Self { core, entry, woken }
+        link.set_inbox(inbox);
+        Self { core, entry, woken, fields }
     }
 
     /// Runs until the elector and its last guard are gone.
@@ -98,32 +115,34 @@ impl Driver {
 
     /// False when the elector has finished.
     fn send_or_wait(&self) -> bool {
-        let mut state = self.core.state.lock();
-        let step = loop {
-            if state.panicked {
-                return false;
-            }
-            state.take_all(&self.core.commands);
-            let step = state.session.next(Now::read());
-            // What the session has just noticed comes before the next request, which may take long.
-            if !(state.act() && matches!(step, Step::Wait(_))) {
-                break step;
-            }
-        };
         let (end, ended) = channel::bounded(0);
         let cancel = Cancel::new();
-        if let Step::Send(request) = &step {
-            state.in_flight = Some(InFlight { id: request.id, cancel: cancel.clone(), ended, cancel_at: None });
-        }
-        drop(state);
+        let step = self.core.state.lock().work(|state| {
+            let step = state.next(&self.core.commands);
+            if let Step::Send(request) = &step {
+                state.in_flight = Some(InFlight { id: request.id, cancel: cancel.clone(), ended, cancel_at: None });
+            }
+            step
+        });
         // What was told while this thread decided is not left lying until it decides again.
         self.core.work_off();
+        // What the session has just noticed comes before the next request, which may take long.
+        self.log();
         match step {
-            Step::Send(request) => self.send(request, cancel, end),
-            Step::Wait(until) => drop(self.woken.recv_timeout(until.since(clock::now()))),
-            Step::Finished => return false,
+            Some(Step::Send(request)) => self.send(request, cancel, end),
+            Some(Step::Wait(until)) => drop(self.woken.recv_timeout(until.since(clock::now()))),
+            Some(Step::Finished) | None => return false,
         }
         true
+    }
+
+    fn log(&self) {
+        loop {
+            // On a line of its own: the lock is not held while the line is written.
+            let line = self.core.state.lock().lines.pop_front();
+            let Some(line) = line else { return };
+            line.log(&self.fields);
+        }
     }
 
     fn send(&self, Request { id, operation, timeout }: Request, cancel: Cancel, end: Sender<Infallible>) {
@@ -134,11 +153,12 @@ impl Driver {
             Operation::Update(base, record) => self.entry.update(&base, &record, &call).map(Response::Written),
         };
         drop(end);
-        let mut state = self.core.state.lock();
-        state.in_flight = None;
-        // A withdrawal that came while the request was under way counts before its answer.
-        state.take_all(&self.core.commands);
-        state.handle(Input::Response(id, response.unwrap_or_else(Response::Failed)));
+        self.core.state.lock().work(|state| {
+            state.in_flight = None;
+            // A withdrawal that came while the request was under way counts before its answer.
+            state.take_all(&self.core.commands);
+            state.handle(Input::Response(id, response.unwrap_or_else(Response::Failed)));
+        });
     }
 }
 
@@ -147,15 +167,16 @@ impl Inbox for Core {
         // Who has the lock looks again when it has let go of it.
         while !self.commands.is_empty() {
             let Some(mut state) = self.state.try_lock() else { return };
-            if state.panicked {
-                return;
-            }
-            // Of a logger, for instance. It is the elector that ends of it, as it would on a thread of its own.
-            let worked = catch_unwind(AssertUnwindSafe(|| state.take_all(&self.commands)));
-            state.panicked |= worked.is_err();
+            // The elector ends of a panic, as it would on a thread of its own.
+            let worked = catch_unwind(AssertUnwindSafe(|| state.work(|state| state.take_all(&self.commands))));
+            let to_cancel = state.to_cancel.take();
             drop(state);
+            if let Some(cancel) = to_cancel {
+                // A hook is the store's: its panic is not one of whoever tells something.
+                let _ = catch_unwind(AssertUnwindSafe(|| cancel.cancel()));
+            }
             let _ = self.wake.try_send(());
-            if worked.is_err() {
+            if !matches!(worked, Ok(Some(()))) {
                 return;
             }
         }
@@ -163,6 +184,26 @@ impl Inbox for Core {
 }
 
 impl State {
+    /// `None` after a panic: what the session says then is not to be believed.
+    fn work<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        if mem::replace(&mut self.at_work, true) {
+            return None;
+        }
+        let done = work(self);
+        self.at_work = false;
+        Some(done)
+    }
+
+    fn next(&mut self, commands: &Receiver<Command>) -> Step {
+        loop {
+            self.take_all(commands);
+            let step = self.session.next(Now::read());
+            if !(self.act() && matches!(step, Step::Wait(_))) {
+                return step;
+            }
+        }
+    }
+
     fn take_all(&mut self, commands: &Receiver<Command>) {
         while let Ok(command) = commands.try_recv() {
             self.take(command);
@@ -175,10 +216,14 @@ impl State {
             Command::Withdraw(id) => self.handle(Input::Withdraw(id)),
             Command::StepDown => self.handle(Input::StepDown),
             Command::GuardGone { ack, at } => {
-                self.releasing = Some(ack.clone());
-                self.handle(Input::GuardGone { at });
-                let _ = ack.try_send(ReleaseAck::Received(self.cancellation()));
                 self.shared.health.guard_gone();
+                self.releasing = ack.clone();
+                self.handle(Input::GuardGone { at });
+                match (ack, self.cancellation()) {
+                    (Some(ack), cancellation) => drop(ack.try_send(ReleaseAck::Received(cancellation))),
+                    (None, Some(Cancellation { cancel, .. })) => self.to_cancel = Some(cancel),
+                    (None, None) => {}
+                }
             }
             Command::Close => self.handle(Input::Close),
             Command::Watched { received_at, change, taken } => {
@@ -227,16 +272,13 @@ impl State {
                     }
                 }
                 Effect::Leader(leader) => {
-                    match &leader {
-                        Some(leader) => {
-                            log_with!(Level::Info, self.fields, leader = leader.as_str(); "{leader} leads");
-                        }
-                        None => log_with!(Level::Info, self.fields; "nobody leads"),
-                    }
+                    self.lines.push_back(Line::leader(self.token, leader.clone()));
                     self.shared.subscriptions.new_leader(leader);
                 }
                 Effect::RestartWatch => self.watcher.restart(),
-                Effect::Log(notice) | Effect::IdentityConflict(notice) => notice.log(&self.fields),
+                Effect::Log(notice) | Effect::IdentityConflict(notice) => {
+                    self.lines.push_back(Line::notice(self.token, notice));
+                }
             }
         }
         has_acted
@@ -246,8 +288,8 @@ impl State {
         let Some(campaign) = campaign.filter(|id| self.shared.pending.is_waiting(*id)) else {
             return self.session.handle(clock::now(), Input::NotTaken);
         };
-        self.fields.token = Some(fencing_token);
-        log_with!(Level::Info, self.fields; "started leading, fencing token {fencing_token}");
+        self.token = Some(fencing_token);
+        self.lines.push_back(Line::started(fencing_token));
         let term = Arc::new(Term::new(deadline, fencing_token));
         self.term = Some(Arc::clone(&term));
         self.shared.subscriptions.started(fencing_token);
@@ -263,12 +305,7 @@ impl State {
         let Some(term) = &self.term else { return };
         // Whoever ended the term first has said why.
         let reason = term.end(reason);
-        let level = match &reason {
-            StopReason::Released | StopReason::SteppedDown => Level::Info,
-            _ => Level::Warn,
-        };
-        log_with!(level, self.fields, reason = reason.to_string().as_str(); "stopped leading: {reason}");
-        self.fields.token = None;
+        self.lines.push_back(Line::stopped(self.token.take(), reason.clone()));
         if reason != StopReason::Released {
             self.shared.health.term_ended();
         }
@@ -280,11 +317,13 @@ impl Drop for Driver {
     /// However the thread ends, nobody may be left waiting for it, and no term may outlive it.
     fn drop(&mut self) {
         let mut state = self.core.state.lock();
+        // From now on nobody works for it.
+        let panicked = mem::replace(&mut state.at_work, true) || std::thread::panicking();
         if let Some(term) = state.term.take() {
             // If it has been told already, nothing more is.
             state.shared.subscriptions.stopped(term.end(StopReason::ElectorPanicked));
         }
-        if std::thread::panicking() || state.panicked {
+        if panicked {
             state.shared.health.thread_panicked();
         }
         let shared = state.shared.clone();
@@ -334,6 +373,21 @@ mod tests {
         let guard = receiver.recv().unwrap().unwrap();
         deadline.end(clock::now(), StopReason::Superseded { by: None });
         (driver, transitions, guard)
+    }
+
+    /// It may have been in the middle of anything, on any thread.
+    #[test]
+    fn after_a_panic_nothing_more_is_heard_and_the_stop_is_told() {
+        let (driver, transitions, guard) = superseded();
+        driver.core.state.lock().at_work = true;
+        let _ = driver.core.wake.try_send(());
+        guard.step_down();
+        assert_eq!(driver.core.commands.len(), 1);
+        assert!(!driver.send_or_wait());
+        guard.forget();
+        drop(driver);
+        let stops = transitions.iter().filter(|it| matches!(it, Transition::StoppedLeading { .. }));
+        assert_eq!(stops.count(), 1);
     }
 
     #[test]

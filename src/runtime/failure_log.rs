@@ -14,9 +14,9 @@ const SELDOM: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(crate) struct FailureLog {
     fails: Option<(StoreErrorKind, Level)>,
-    /// Whether the last that was told aloud is that it fails.
+    /// Whether the last that was told at `warn` is that it fails.
     is_announced: bool,
-    /// When it was last told aloud that it fails.
+    /// When it was last told at `warn` that it fails.
     told_at: Option<Moment>,
 }
 
@@ -26,7 +26,7 @@ impl FailureLog {
         let is_seldom = self.told_at.is_none_or(|at| now.since(at) >= SELDOM);
         let level = if is_seldom { Level::Warn } else { Level::Debug };
         match self.fails {
-            // What was told in a low voice, and goes on, is to be told aloud at last.
+            // What was told at `debug`, and goes on, is to be told at `warn` at last.
             Some((fails, told)) if fails == kind && (told == Level::Warn || level == Level::Debug) => return None,
             _ => {}
         }

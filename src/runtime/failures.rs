@@ -142,6 +142,11 @@ impl Failures {
         Failed { notice, is_permanent: lasts >= self.renew_deadline }
     }
 
+    /// The last failure, if no success has followed it.
+    pub(crate) fn last(&self) -> Option<&StoreError> {
+        self.last.as_ref()
+    }
+
     /// What a round of requests that is over has failed of, if it has.
     pub(crate) fn take_last(&mut self) -> Option<StoreError> {
         self.last.take()

@@ -3,6 +3,7 @@
 use log::Level;
 
 use crate::log_fields::{LogFields, log_with};
+use crate::stop_reason::StopReason;
 use crate::store::StoreError;
 
 /// A line, without the fields that every line about an election has.
@@ -27,6 +28,59 @@ impl Notice {
         match self.reason.as_deref() {
             Some(reason) => log_with!(self.level, *fields, reason = reason; "{}", self.text),
             None => log_with!(self.level, *fields; "{}", self.text),
+        }
+    }
+}
+
+/// A line about an election, with the token of the term that it is about.
+pub(crate) struct Line {
+    token: Option<u64>,
+    what: What,
+}
+
+enum What {
+    Leader(Option<String>),
+    Started,
+    Stopped(StopReason),
+    Notice(Notice),
+}
+
+impl Line {
+    pub(crate) fn leader(token: Option<u64>, leader: Option<String>) -> Self {
+        Self { token, what: What::Leader(leader) }
+    }
+
+    pub(crate) fn started(token: u64) -> Self {
+        Self { token: Some(token), what: What::Started }
+    }
+
+    pub(crate) fn stopped(token: Option<u64>, reason: StopReason) -> Self {
+        Self { token, what: What::Stopped(reason) }
+    }
+
+    pub(crate) fn notice(token: Option<u64>, notice: Notice) -> Self {
+        Self { token, what: What::Notice(notice) }
+    }
+
+    pub(crate) fn log(&self, fields: &LogFields) {
+        let fields = LogFields { token: self.token, ..fields.clone() };
+        match &self.what {
+            What::Leader(Some(leader)) => {
+                log_with!(Level::Info, fields, leader = leader.as_str(); "{leader} leads");
+            }
+            What::Leader(None) => log_with!(Level::Info, fields; "nobody leads"),
+            What::Started => {
+                let token = self.token.unwrap_or_default();
+                log_with!(Level::Info, fields; "started leading, fencing token {token}");
+            }
+            What::Stopped(reason) => {
+                let level = match reason {
+                    StopReason::Released | StopReason::SteppedDown => Level::Info,
+                    _ => Level::Warn,
+                };
+                log_with!(level, fields, reason = reason.to_string().as_str(); "stopped leading: {reason}");
+            }
+            What::Notice(notice) => notice.log(&fields),
         }
     }
 }

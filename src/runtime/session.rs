@@ -222,7 +222,14 @@ impl Session {
                 Event::Elected { deadline, fencing_token } => {
                     Effect::Offer { campaign: self.campaign.take(), deadline, fencing_token }
                 }
-                Event::TermEnded(reason) => Effect::TermEnded(reason),
+                Event::TermEnded(reason) => {
+                    // What failed more than once in a minute has not been told at `warn` each time, and cost a term now.
+                    if let (StopReason::Expired, Some(error)) = (&reason, self.failures.last()) {
+                        let notice = Notice::of_error(Level::Warn, "the last attempt failed", error);
+                        self.effects.push_back(Effect::Log(notice));
+                    }
+                    Effect::TermEnded(reason)
+                }
                 Event::Released => Effect::Released,
                 Event::RoundOver => {
                     let error = self.failures.take_last();
@@ -357,6 +364,26 @@ mod tests {
             refused.extend(scenario.wants());
         }
         assert!(matches!(refused[..], [Effect::Refuse { campaign: 6, .. }]), "{refused:?}");
+    }
+
+    #[test]
+    fn a_term_that_runs_out_says_what_the_last_attempt_failed_of() {
+        let mut scenario = Scenario::campaigning(5, false);
+        let won = scenario.creates();
+        scenario.handle(won);
+        let mut effects = Vec::new();
+        while !effects.iter().any(|effect| matches!(effect, Effect::TermEnded(_))) {
+            scenario.fails(StoreErrorKind::Unavailable);
+            effects.extend(std::iter::from_fn(|| scenario.session.effect()));
+        }
+        let last = Notice::of_error(
+            Level::Warn,
+            "the last attempt failed",
+            &StoreError::new(StoreErrorKind::Unavailable, "made up"),
+        );
+        let ended = effects.iter().position(|effect| matches!(effect, Effect::TermEnded(StopReason::Expired)));
+        let told = effects.iter().position(|effect| matches!(effect, Effect::Log(notice) if *notice == last));
+        assert!(told.is_some() && told < ended, "{effects:?}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The second thread: keeps a watch open, and passes on to the elector's thread what it tells.
+//! The second thread: keeps a watch open, and tells the elector what it hears.
 
 use std::io;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::sync::{Arc, Instant, Mutex, thread};
 /// It needs little: the deepest stack is a TLS handshake.
 const STACK_SIZE: usize = 256 * 1024;
 
-/// The elector's hand on the watch. Dropping it ends the thread, without waiting for it.
+/// The elector's handle to the watch. Dropping it ends the thread, without waiting for it.
 pub(crate) struct Watcher {
     /// Dropped to end the thread, sent to so that the next watch begins with what is there.
     wake: Option<Sender<()>>,

@@ -2,7 +2,7 @@
 
 use crate::cancel::Cancel;
 use crate::record::{LeaderElectionRecord, Observed};
-use crate::store::{Call, Cursor, Store, StoreError, WatchEvent, WatchScope};
+use crate::store::{Call, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::sync::Arc;
 
 /// A key of a store.
@@ -18,11 +18,11 @@ impl Entry {
     }
 
     pub(crate) fn get(&self, call: &Call) -> Result<Option<Observed>, StoreError> {
-        self.store.get(&self.key, call)
+        self.store.get(&self.key, call)?.map(checked).transpose()
     }
 
     pub(crate) fn create(&self, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {
-        self.store.create(&self.key, record, call)
+        self.store.create(&self.key, record, call).and_then(checked)
     }
 
     pub(crate) fn update(
@@ -31,7 +31,7 @@ impl Entry {
         record: &LeaderElectionRecord,
         call: &Call,
     ) -> Result<Observed, StoreError> {
-        self.store.update(&self.key, base, record, call)
+        self.store.update(&self.key, base, record, call).and_then(checked)
     }
 
     /// What a store tells of other keys is not passed on.
@@ -49,5 +49,69 @@ impl Entry {
 
     pub(crate) fn describe(&self) -> String {
         self.store.describe(&self.key)
+    }
+}
+
+/// Zero stands for a record that is not there.
+fn checked(observed: Observed) -> Result<Observed, StoreError> {
+    match observed.version {
+        0 => Err(StoreError::new(StoreErrorKind::Malformed, "the store says version 0: versions begin above that")),
+        _ => Ok(observed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::config::ConfigError;
+    use crate::record::Opaque;
+
+    struct FromZero;
+
+    impl Store for FromZero {
+        fn get(&self, _: &str, _: &Call) -> Result<Option<Observed>, StoreError> {
+            Ok(Some(Observed::new(LeaderElectionRecord::default(), 0, Opaque::none())))
+        }
+
+        fn create(&self, _: &str, record: &LeaderElectionRecord, _: &Call) -> Result<Observed, StoreError> {
+            Ok(Observed::new(record.clone(), 0, Opaque::none()))
+        }
+
+        fn update(
+            &self,
+            _: &str,
+            base: &Observed,
+            record: &LeaderElectionRecord,
+            _: &Call,
+        ) -> Result<Observed, StoreError> {
+            Ok(Observed::new(record.clone(), base.version, Opaque::none()))
+        }
+
+        fn check_key(&self, _: &str) -> Result<(), ConfigError> {
+            Ok(())
+        }
+
+        fn describe(&self, key: &str) -> String {
+            key.to_owned()
+        }
+    }
+
+    #[test]
+    fn a_version_of_zero_is_an_error_that_says_so() {
+        let entry = Entry::new(Arc::new(FromZero), "jobs");
+        let call = Call::new(Duration::from_secs(1), Cancel::new());
+        let record = LeaderElectionRecord::default();
+        let base = Observed::new(record.clone(), 0, Opaque::none());
+        let errors = [
+            entry.get(&call).map(|_| ()),
+            entry.create(&record, &call).map(|_| ()),
+            entry.update(&base, &record, &call).map(|_| ()),
+        ];
+        for error in errors.map(Result::unwrap_err) {
+            assert_eq!(error.kind(), StoreErrorKind::Malformed);
+            assert!(error.to_string().contains("version 0"), "{error}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Barrier;
+use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -126,9 +126,13 @@ fn a_call_that_is_cancelled_leaves_the_connections_of_others_open() {
 
 #[test]
 fn what_was_open_when_a_cancelled_call_waited_is_not_used_again() {
+    // Neither answers before both were asked, or the second call would come on the first one's connection.
+    let both = Arc::new(Barrier::new(2));
     let answers_once = || {
-        script(|c| {
+        let both = Arc::clone(&both);
+        script(move |c| {
             c.request();
+            both.wait();
             c.answer("200 OK", "{}");
             c.hang();
         })
@@ -136,13 +140,9 @@ fn what_was_open_when_a_cancelled_call_waited_is_not_used_again() {
     // Two that are open and answer no more, as behind a proxy that has lost them, and one that answers.
     let server = serve(vec![answers_once(), answers_once(), ok("{}")]);
     let client = server.client();
-    let both = Barrier::new(2);
     thread::scope(|scope| {
         for _ in 0..2 {
-            scope.spawn(|| {
-                both.wait();
-                get(&client, LONG).unwrap();
-            });
+            scope.spawn(|| get(&client, LONG).unwrap());
         }
     });
     let cancel = Cancel::new();

@@ -7,7 +7,7 @@ use crate::cancel::Cancel;
 use crate::config::ConfigError;
 use crate::kube::Client;
 use crate::record::{LeaderElectionRecord, MicroTime, Observed};
-use crate::store::{Call, Cursor, Store, StoreError, WatchEvent, WatchScope, do_as_inside};
+use crate::store::{Call, Cursor, Store, StoreError, WatchEvent, WatchScope, delegate_store};
 
 /// Records in the Kubernetes Leases of a namespace: a key is the name of a Lease.
 ///
@@ -44,7 +44,7 @@ impl LeaseStore {
     }
 }
 
-do_as_inside!(impl Store for LeaseStore { self => self.0 });
+delegate_store!(impl Store for LeaseStore { self => self.0 });
 
 #[derive(Debug)]
 pub(crate) struct Lease;

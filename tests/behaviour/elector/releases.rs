@@ -1,5 +1,6 @@
 //! A guard is dropped, and its lease released, whatever the elector's thread is doing.
 
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -107,4 +108,63 @@ fn a_guard_that_is_dropped_inside_a_log_call_does_not_wait_for_itself() {
     store.on_update(|_| Ok(()));
     wait_until("it is released all the same", || store.holder().is_none());
     drop(elector.block_until_leader().unwrap());
+}
+
+/// A logger may take its time, or a lock that somebody holds who tells the elector something.
+#[test]
+fn a_step_down_does_not_wait_for_a_logger() {
+    listen();
+    let store = Memory::default();
+    let name = "record of a step-down beside a logger";
+    let elector = builder("a").start_on(Connection::named(&store, name)).unwrap();
+    let guard = elector.block_until_leader().unwrap();
+    let (told, is_told) = bounded::<()>(0);
+    on_line(&format!("{name}: stopped leading"), move || {
+        let _ = is_told.recv_timeout(SOON);
+    });
+    let (done, is_done) = bounded(1);
+    thread::spawn(move || {
+        guard.step_down();
+        let _ = done.send(guard);
+    });
+    let stepped_down = is_done.recv_timeout(AT_ONCE);
+    drop(told);
+    assert!(stepped_down.is_ok(), "it waits for the logger");
+}
+
+/// Nobody waits for the release of a term that nobody took.
+#[test]
+fn a_term_that_nobody_took_is_released_although_a_renewal_hangs() {
+    let store = Memory::default();
+    let elector = builder("a").start_on(Connection::new(&store)).unwrap();
+    let campaign = elector.campaign().unwrap();
+    wait_until("it leads", || store.holder().is_some());
+    let (hanging, hangs) = bounded(1);
+    store.hang_next_update(hanging);
+    hangs.recv_timeout(SOON).expect("a renewal hangs");
+    let began = Instant::now();
+    drop(campaign);
+    wait_until("it is released", || store.holder().is_none());
+    assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_logger_that_panics_at_a_drop_does_not_let_the_drop_panic() {
+    listen();
+    let store = Memory::default();
+    let name = "record of a drop beside a logger that panics";
+    let timeout = Duration::from_millis(100);
+    let elector = builder("a").release_timeout(timeout).start_on(Connection::named(&store, name)).unwrap();
+    let guard = elector.block_until_leader().unwrap();
+    store.on_update(|_| {
+        thread::sleep(Duration::from_millis(500));
+        Err(StoreError::new(StoreErrorKind::Timeout, "made up"))
+    });
+    let (logged, is_logged) = bounded(1);
+    on_line(&format!("{name}: the release of the lease was not confirmed"), move || {
+        let _ = logged.send(());
+        resume_unwind(Box::new("a logger that panics"));
+    });
+    drop(guard);
+    is_logged.try_recv().expect("it was logged, with a panic");
 }

@@ -75,6 +75,26 @@ pub const MUTANTS: &[Mutant] = &[
         edits: &[Edit { file: DEDICATED, old: "        shared.subscriptions.close();\n", new: "" }],
         caught_by: Test("behaviour", "elector::panics::a_lock_that_panics_ends_the_term_once_and_keeps_nobody_waiting"),
     },
+    Mutant {
+        name: "whoever panicked may have left anything behind, and is believed",
+        why: "a stop that was told in the middle of it is never told again",
+        edits: &[Edit {
+            file: DEDICATED,
+            old: "if mem::replace(&mut self.at_work, true) {",
+            new: "if mem::replace(&mut self.at_work, false) && self.token == Some(0) {",
+        }],
+        caught_by: Unit("runtime::dedicated::tests::after_a_panic_nothing_more_is_heard_and_the_stop_is_told"),
+    },
+    Mutant {
+        name: "a term that nobody took waits for a renewal that hangs",
+        why: "others wait with it, although nobody leads",
+        edits: &[Edit {
+            file: DEDICATED,
+            old: "(None, Some(Cancellation { cancel, .. })) => self.to_cancel = Some(cancel),",
+            new: "(None, Some(_)) => {}",
+        }],
+        caught_by: Test("behaviour", "elector::releases::a_term_that_nobody_took_is_released_although_a_renewal_hangs"),
+    },
     // ---- the session ----
     Mutant {
         name: "a session forgets to withdraw",
@@ -312,8 +332,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "an elector that was stopped takes the lease, for a moment",
         edits: &[Edit {
             file: SLOT,
-            old: "            delivery.fail(Error::Stopped);\n            link.tell(Command::Withdraw(id));",
-            new: "            delivery.fail(Error::Stopped);\n            let _ = id;",
+            old: "            state.end(id, link).inspect(|_| link.leave(Command::Withdraw(id)))",
+            new: "            state.end(id, link)",
         }],
         caught_by: Test("behaviour", "elector::stopping::a_stopped_elector_never_acquires"),
     },
@@ -322,8 +342,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "its elector takes the lease, for a moment",
         edits: &[Edit {
             file: SLOT,
-            old: "            link.tell(Command::Withdraw(id));\n            link.free_seat();",
-            new: "            link.free_seat();",
+            old: ".end(id, link).inspect(|_| link.leave(Command::Withdraw(id))).is_some()",
+            new: ".end(id, link).is_some()",
         }],
         caught_by: Test("behaviour", "elector::stopping::a_withdrawn_campaign_never_acquires"),
     },

@@ -18,8 +18,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "nobody hears of it before the request is answered that it was about to send",
         edits: &[Edit {
             file: DEDICATED,
-            old: "        self.core.work_off();\n        match step",
-            new: "        match step",
+            old: "        self.core.work_off();\n        // What the session",
+            new: "        // What the session",
         }],
         caught_by: Threads("guard::a_hanging_renewal_does_not_hold_up_a_release"),
     },
@@ -32,6 +32,16 @@ pub const MUTANTS: &[Mutant] = &[
             new: "            unwanted.forget();\n",
         }],
         caught_by: Threads("hand_over::a_withdrawn_campaign_leaves_nothing_behind"),
+    },
+    Mutant {
+        name: "a campaign is told of when another thread may have ended it",
+        why: "a stopped elector takes the lease of whoever leaves it",
+        edits: &[Edit {
+            file: SLOT,
+            old: "        link.leave(Command::Campaign { id, once });\n        drop(state);\n        link.work_off();\n",
+            new: "        drop(state);\n        link.tell(Command::Campaign { id, once });\n",
+        }],
+        caught_by: Threads("hand_over::a_stop_meets_the_beginning_of_a_campaign"),
     },
     Mutant {
         name: "an answer goes to whoever campaigns just then",

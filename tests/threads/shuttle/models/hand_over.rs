@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use leasehold_shuttle::explore::explore;
+use leasehold_shuttle::explore::{explore, wait_for_all_threads};
 use leasehold_shuttle::faulty::{Faults, FaultyStore};
 use leasehold_shuttle::{Error, time};
 use shuttle::rand::{Rng, thread_rng};
@@ -86,6 +86,31 @@ fn a_stop_meets_the_answer() {
         }
         assert!(matches!(elector.campaign(), Err(Error::Stopped)));
         end(Arc::into_inner(elector).expect("the stopper has ended"), &store);
+    });
+}
+
+/// What ends a campaign is not heard before it.
+#[test]
+fn a_stop_meets_the_beginning_of_a_campaign() {
+    explore("a stop meets the beginning of a campaign", 6000, || {
+        let store = FaultyStore::new(Faults::Fair);
+        store.give_to_another();
+        let elector = Arc::new(elector(&store));
+        let stopper = {
+            let elector = Arc::clone(&elector);
+            thread::spawn(move || elector.stop())
+        };
+        let campaign = elector.campaign();
+        stopper.join().unwrap();
+        // The lease of the other runs out meanwhile.
+        time::sleep(Duration::from_secs(60));
+        if let Ok(campaign) = &campaign {
+            assert!(matches!(campaign.receiver().try_recv(), Ok(Err(Error::Stopped))));
+        }
+        drop(campaign);
+        drop(elector);
+        wait_for_all_threads();
+        assert_eq!(store.holder().as_deref(), Some("another"), "it was acquired, and nobody had asked for it");
     });
 }
 
