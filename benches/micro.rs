@@ -1,10 +1,8 @@
-//! What the library costs inside the process: `cargo bench`.
+//! What the library costs inside the process: `cargo bench --bench micro`, or `… -- part-of-a-name`.
 
 use std::hint::black_box;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use divan::Bencher;
-use divan::counter::ItemsCount;
 use leasehold::clock::{Moment, Now};
 use leasehold::election::{Election, Event, Operation, Request, Response, Step};
 use leasehold::kube::{Client, Kubeconfig};
@@ -15,15 +13,57 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// A clock read is too short to be measured alone.
 const CALLS: usize = 1000;
 
+/// How long each is measured, and how long a sample takes at least: a reading of the clock is to be nothing beside it.
+const MEASURED: Duration = Duration::from_secs(2);
+const SAMPLE: Duration = Duration::from_micros(50);
+
+/// Takes its own name.
+type Bench = fn(&str);
+
+const BENCHES: [(&str, Bench); 6] = [
+    ("clock_read", clock_read),
+    ("is_leader", is_leader),
+    ("one_renewal_of_the_core", one_renewal_of_the_core),
+    ("read_and_decode_a_lease", read_and_decode_a_lease),
+    ("renewal_in_memory, plain", |name| renewal_in_memory(name, false)),
+    ("renewal_in_memory, TLS", |name| renewal_in_memory(name, true)),
+];
+
 fn main() {
-    divan::main();
+    // Cargo adds flags.
+    let wanted = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
+    println!("{:<26}{:>12}{:>12}{:>12}{:>12}", "ns", "fastest", "median", "mean", "slowest");
+    for (name, bench) in BENCHES.iter().filter(|(name, _)| name.contains(&wanted)) {
+        bench(name);
+    }
+}
+
+/// Says how long `work` takes, which does the same so many times.
+fn measure<T>(name: &str, times: usize, mut work: impl FnMut() -> T) {
+    let mut sample = |rounds: usize| {
+        let began = Instant::now();
+        (0..rounds).for_each(|_| drop(black_box(work())));
+        began.elapsed()
+    };
+    let mut rounds = 1;
+    while sample(rounds) < SAMPLE {
+        rounds *= 2;
+    }
+    let end = Instant::now() + MEASURED;
+    let mut samples: Vec<_> = std::iter::from_fn(|| (Instant::now() < end).then(|| sample(rounds))).collect();
+    samples.sort();
+    let mean = samples.iter().sum::<Duration>() / samples.len() as u32;
+    print!("{name:<26}");
+    for time in [samples[0], samples[samples.len() / 2], mean, samples[samples.len() - 1]] {
+        print!("{:>12.1}", time.as_nanos() as f64 / (rounds * times) as f64);
+    }
+    println!();
 }
 
 // ---- the check, beside what it is made of ----
 
-#[divan::bench]
-fn clock_read(bencher: Bencher) {
-    bencher.counter(ItemsCount::new(CALLS)).bench_local(|| {
+fn clock_read(name: &str) {
+    measure(name, CALLS, || {
         for _ in 0..CALLS {
             let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
             black_box(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64);
@@ -31,12 +71,11 @@ fn clock_read(bencher: Bencher) {
     });
 }
 
-#[divan::bench]
-fn is_leader(bencher: Bencher) {
+fn is_leader(name: &str) {
     let server = ApiServer::start().expect("an in-memory server");
     let elector = LeaderElector::builder("bench").start_with(client(&server)).expect("an elector");
     let guard = elector.block_until_leader().expect("a term");
-    bencher.counter(ItemsCount::new(CALLS)).bench_local(|| {
+    measure(name, CALLS, || {
         for _ in 0..CALLS {
             black_box(black_box(&guard).is_leader());
         }
@@ -47,8 +86,7 @@ fn is_leader(bencher: Bencher) {
 // ---- the core ----
 
 /// Deciding to renew, and learning that it was done.
-#[divan::bench]
-fn one_renewal_of_the_core(bencher: Bencher) {
+fn one_renewal_of_the_core(name: &str) {
     let settings = LeaderElector::builder("bench").identity("me").settings().expect("good settings");
     let mut election = Election::new(settings, 1);
     let mut clock =
@@ -58,7 +96,7 @@ fn one_renewal_of_the_core(bencher: Bencher) {
     while !std::iter::from_fn(|| election.event()).any(|event| matches!(event, Event::Elected { .. })) {
         clock.step(&mut election, &mut version);
     }
-    bencher.bench_local(|| {
+    measure(name, 1, || {
         let renewed = version + 1;
         while version < renewed {
             clock.step(&mut election, &mut version);
@@ -97,19 +135,17 @@ impl Clock {
 // ---- the wire ----
 
 /// Decoding a lease is not public by itself: this is that with a request on an open connection, without TLS.
-#[divan::bench]
-fn read_and_decode_a_lease(bencher: Bencher) {
+fn read_and_decode_a_lease(name: &str) {
     let (_server, store) = store(false);
-    bencher.bench_local(|| store.get("bench", &call()).expect("an answer"));
+    measure(name, 1, || store.get("bench", &call()).expect("an answer"));
 }
 
 /// What a leader sends every `renew_interval`, on an open connection, without TLS and with.
-#[divan::bench(args = [false, true])]
-fn renewal_in_memory(bencher: Bencher, tls: bool) {
+fn renewal_in_memory(name: &str, tls: bool) {
     let (_server, store) = store(tls);
     let mut base = store.get("bench", &call()).expect("an answer").expect("a lease");
     let mut seconds = 0;
-    bencher.bench_local(|| {
+    measure(name, 1, || {
         seconds += 1;
         let mut record = base.record.clone();
         record.renew_time = Some(leasehold::MicroTime::from_unix_micros(seconds * 1_000_000));
