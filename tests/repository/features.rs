@@ -1,7 +1,7 @@
 //! With which features the library compiles: for a cluster only with cryptography, and without it it says which there is to
 //! choose; for other stores without any.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
@@ -48,6 +48,35 @@ fn another_store_than_a_cluster_needs_no_http_and_no_tls() {
     assert!(needed.iter().all(|it| tree(&[]).contains(it)));
     let without = tree(&["--no-default-features"]);
     assert!(without.contains("leasehold") && !needed.iter().any(|it| without.contains(it)), "{without:?}");
+}
+
+/// Else most of it is built once more for the threads' checkers, and again for the mutants.
+#[test]
+fn what_the_tests_of_several_packages_depend_on_has_the_same_features_for_all() {
+    let features = |packages: &[&str]| {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["tree", "--offline", "--edges=normal,build,dev", "--prefix=none", "--format={p}|{f}|"]);
+        cargo.args(packages.iter().flat_map(|package| ["--package", package]));
+        let output = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().expect("cargo runs");
+        let text = String::from_utf8(output.stdout).expect("text");
+        let mut features = BTreeMap::<String, BTreeSet<String>>::new();
+        for line in text.lines() {
+            let mut parts = line.split('|').map(str::to_owned);
+            let (Some(package), Some(those)) = (parts.next(), parts.next()) else { continue };
+            features.entry(package).or_default().insert(those);
+        }
+        features
+    };
+    let (ours, checkers) = (features(&["leasehold"]), features(&["leasehold-loom", "leasehold-shuttle"]));
+    assert!(ours.len() > 50 && checkers.len() > 50, "{ours:?}, {checkers:?}");
+    let both = features(&["leasehold", "leasehold-shuttle"]);
+    // What is built for the host may have others than what is built into a program: so there may be two.
+    let known = |package| [&ours, &checkers].into_iter().filter_map(move |of| of.get(package)).collect::<Vec<_>>();
+    for (package, those) in checkers.iter().chain(&both) {
+        for of in known(package) {
+            assert!(those.is_subset(of) || of.is_subset(those), "{package}: {those:?}, and {of:?}");
+        }
+    }
 }
 
 #[test]
