@@ -225,16 +225,13 @@ mod tests {
     use super::*;
     use crate::clock;
     use crate::election::deadline::Deadline;
-    use crate::log_fields::LogFields;
-    use crate::runtime::tests::entry;
-    use crate::sync::channel;
+    use crate::runtime::tests::link;
 
     #[test]
     fn a_step_down_is_told_once() {
-        let (sender, commands) = channel::unbounded();
-        let link = Link::new(sender, Duration::ZERO, LogFields::new(&entry(), "me"));
+        let (link, commands) = link();
         let deadline = Arc::new(Deadline::new(clock::now() + Duration::from_secs(3_600)));
-        let guard = LeaderGuard::new(Arc::new(Term::new(deadline, 7)), Arc::new(link));
+        let guard = LeaderGuard::new(Arc::new(Term::new(deadline, 7)), link);
         for _ in 0..3 {
             guard.step_down();
         }

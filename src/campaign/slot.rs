@@ -129,17 +129,13 @@ impl Delivery {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use crate::log_fields::LogFields;
-    use crate::runtime::tests::entry;
+    use crate::runtime::tests::link;
     use crate::sync::channel;
 
     #[test]
     fn an_answer_to_one_campaign_is_none_to_the_next() {
-        let (sender, _commands) = channel::unbounded();
-        let link = Link::new(sender, Duration::ZERO, LogFields::new(&entry(), "me"));
+        let (link, _commands) = link();
         let slot = CampaignSlot::default();
         let (sender, receiver) = channel::bounded(1);
         let first = slot.enter(Delivery::Round(sender.clone()), &link).unwrap();

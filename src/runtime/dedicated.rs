@@ -15,7 +15,7 @@ use crate::guard::LeaderGuard;
 use crate::handle::{AsRuntime, Cancellation, Command, Inbox, Link, ReleaseAck};
 use crate::health::HealthCheck;
 use crate::log_fields::LogFields;
-use crate::runtime::notice::Line;
+use crate::runtime::notice::{Line, What};
 use crate::runtime::session::{Effect, Input, Session};
 use crate::runtime::watcher::Watcher;
 use crate::stop_reason::StopReason;
@@ -47,26 +47,33 @@ pub(crate) struct Driver {
 pub(crate) struct Core {
     commands: Receiver<Command>,
     state: Mutex<State>,
+    watcher: Watcher,
     /// The thread looks again what to do.
     wake: Sender<()>,
 }
 
 struct State {
     session: Session,
-    watcher: Watcher,
     shared: Shared,
     term: Option<Arc<Term>>,
     /// Who waits for the release of the last term.
     releasing: Option<Sender<ReleaseAck>>,
     in_flight: Option<InFlight>,
-    /// The request that is to be cancelled for a guard whose end nobody waits for.
-    to_cancel: Option<Cancel>,
+    deferred: Deferred,
     /// For the thread to write: whoever tells something must not wait for a logger, nor a logger for this lock.
     lines: VecDeque<Line>,
     /// The token of the present term.
     token: Option<u64>,
     /// Also after a panic in the middle of the work, and in the end: nothing more comes of it then.
     at_work: bool,
+}
+
+/// What waits until the lock is released: it runs a store's hooks, which may wait for a thread that wants the lock.
+#[derive(Default)]
+struct Deferred {
+    /// The request of a guard whose end nobody waits for.
+    cancel: Option<Cancel>,
+    restart_watch: bool,
 }
 
 /// The request that the thread is sending.
@@ -91,17 +98,16 @@ impl Driver {
         let link = Arc::clone(&shared.link);
         let state = State {
             session,
-            watcher,
             shared,
             term: None,
             releasing: None,
             in_flight: None,
-            to_cancel: None,
+            deferred: Deferred::default(),
             lines: VecDeque::new(),
             token: None,
             at_work: false,
         };
-        let core = Arc::new(Core { commands, state: Mutex::new(state), wake });
+        let core = Arc::new(Core { commands, state: Mutex::new(state), watcher, wake });
         let inbox: Weak<Core> = Arc::downgrade(&core);
         link.set_inbox(inbox);
         Self { core, entry, woken, fields }
@@ -117,7 +123,7 @@ impl Driver {
     fn send_or_wait(&self) -> bool {
         let (end, ended) = channel::bounded(0);
         let cancel = Cancel::new();
-        let step = self.core.state.lock().work(|state| {
+        let step = self.core.work(|state| {
             let step = state.next(&self.core.commands);
             if let Step::Send(request) = &step {
                 state.in_flight = Some(InFlight { id: request.id, cancel: cancel.clone(), ended, cancel_at: None });
@@ -153,12 +159,34 @@ impl Driver {
             Operation::Update(base, record) => self.entry.update(&base, &record, &call).map(Response::Written),
         };
         drop(end);
-        self.core.state.lock().work(|state| {
+        self.core.work(|state| {
             state.in_flight = None;
             // A withdrawal that came while the request was under way counts before its answer.
             state.take_all(&self.core.commands);
             state.handle(Input::Response(id, response.unwrap_or_else(Response::Failed)));
         });
+    }
+}
+
+impl Core {
+    /// `None` after a panic.
+    fn work<T>(&self, work: impl FnOnce(&mut State) -> T) -> Option<T> {
+        let mut state = self.state.lock();
+        let done = state.work(work);
+        let deferred = mem::take(&mut state.deferred);
+        drop(state);
+        self.carry_out(deferred);
+        done
+    }
+
+    /// A hook is the store's: its panic is not one of whoever tells something.
+    fn carry_out(&self, Deferred { cancel, restart_watch }: Deferred) {
+        if let Some(cancel) = cancel {
+            let _ = catch_unwind(AssertUnwindSafe(|| cancel.cancel()));
+        }
+        if restart_watch {
+            let _ = catch_unwind(AssertUnwindSafe(|| self.watcher.restart()));
+        }
     }
 }
 
@@ -169,12 +197,9 @@ impl Inbox for Core {
             let Some(mut state) = self.state.try_lock() else { return };
             // The elector ends of a panic, as it would on a thread of its own.
             let worked = catch_unwind(AssertUnwindSafe(|| state.work(|state| state.take_all(&self.commands))));
-            let to_cancel = state.to_cancel.take();
+            let deferred = mem::take(&mut state.deferred);
             drop(state);
-            if let Some(cancel) = to_cancel {
-                // A hook is the store's: its panic is not one of whoever tells something.
-                let _ = catch_unwind(AssertUnwindSafe(|| cancel.cancel()));
-            }
+            self.carry_out(deferred);
             let _ = self.wake.try_send(());
             if !matches!(worked, Ok(Some(()))) {
                 return;
@@ -221,7 +246,7 @@ impl State {
                 self.handle(Input::GuardGone { at });
                 match (ack, self.cancellation()) {
                     (Some(ack), cancellation) => drop(ack.try_send(ReleaseAck::Received(cancellation))),
-                    (None, Some(Cancellation { cancel, .. })) => self.to_cancel = Some(cancel),
+                    (None, Some(Cancellation { cancel, .. })) => self.deferred.cancel = Some(cancel),
                     (None, None) => {}
                 }
             }
@@ -272,16 +297,18 @@ impl State {
                     }
                 }
                 Effect::Leader(leader) => {
-                    self.lines.push_back(Line::leader(self.token, leader.clone()));
+                    self.log(What::Leader(leader.clone()));
                     self.shared.subscriptions.new_leader(leader);
                 }
-                Effect::RestartWatch => self.watcher.restart(),
-                Effect::Log(notice) | Effect::IdentityConflict(notice) => {
-                    self.lines.push_back(Line::notice(self.token, notice));
-                }
+                Effect::RestartWatch => self.deferred.restart_watch = true,
+                Effect::Log(notice) | Effect::IdentityConflict(notice) => self.log(What::Notice(notice)),
             }
         }
         has_acted
+    }
+
+    fn log(&mut self, what: What) {
+        self.lines.push_back(Line { token: self.token, what });
     }
 
     fn offer(&mut self, campaign: Option<u64>, deadline: Arc<Deadline>, fencing_token: u64) {
@@ -289,7 +316,7 @@ impl State {
             return self.session.handle(clock::now(), Input::NotTaken);
         };
         self.token = Some(fencing_token);
-        self.lines.push_back(Line::started(fencing_token));
+        self.log(What::Started);
         let term = Arc::new(Term::new(deadline, fencing_token));
         self.term = Some(Arc::clone(&term));
         self.shared.subscriptions.started(fencing_token);
@@ -305,7 +332,8 @@ impl State {
         let Some(term) = &self.term else { return };
         // Whoever ended the term first has said why.
         let reason = term.end(reason);
-        self.lines.push_back(Line::stopped(self.token.take(), reason.clone()));
+        self.log(What::Stopped(reason.clone()));
+        self.token = None;
         if reason != StopReason::Released {
             self.shared.health.term_ended();
         }
@@ -340,7 +368,7 @@ mod tests {
     use super::*;
     use crate::campaign::slot::Delivery;
     use crate::elector::LeaderElector;
-    use crate::runtime::tests::entry;
+    use crate::runtime::tests::{entry, fields, link};
     use crate::transition::Transition;
 
     /// One whose thread is this test.
@@ -348,9 +376,7 @@ mod tests {
         let settings = Arc::new(LeaderElector::builder("jobs").settings().unwrap());
         let session = Session::new(Arc::clone(&settings), 1);
         let entry = entry();
-        let (sender, commands) = channel::unbounded();
-        let fields = LogFields::new(&entry, &settings.identity);
-        let link = Arc::new(Link::new(sender, settings.release_timeout, fields.clone()));
+        let (link, commands) = link();
         let watcher = Watcher::spawn(entry.clone(), Arc::clone(&link), &settings).unwrap();
         let shared = Shared {
             link,
@@ -358,7 +384,7 @@ mod tests {
             subscriptions: Arc::default(),
             health: HealthCheck::new(settings.lease_duration),
         };
-        Driver::new(session, entry, commands, watcher, shared, fields)
+        Driver::new(session, entry, commands, watcher, shared, fields())
     }
 
     /// One whose election has found its term superseded, and has not told yet.

@@ -34,11 +34,11 @@ impl Notice {
 
 /// A line about an election, with the token of the term that it is about.
 pub(crate) struct Line {
-    token: Option<u64>,
-    what: What,
+    pub(crate) token: Option<u64>,
+    pub(crate) what: What,
 }
 
-enum What {
+pub(crate) enum What {
     Leader(Option<String>),
     Started,
     Stopped(StopReason),
@@ -46,22 +46,6 @@ enum What {
 }
 
 impl Line {
-    pub(crate) fn leader(token: Option<u64>, leader: Option<String>) -> Self {
-        Self { token, what: What::Leader(leader) }
-    }
-
-    pub(crate) fn started(token: u64) -> Self {
-        Self { token: Some(token), what: What::Started }
-    }
-
-    pub(crate) fn stopped(token: Option<u64>, reason: StopReason) -> Self {
-        Self { token, what: What::Stopped(reason) }
-    }
-
-    pub(crate) fn notice(token: Option<u64>, notice: Notice) -> Self {
-        Self { token, what: What::Notice(notice) }
-    }
-
     pub(crate) fn log(&self, fields: &LogFields) {
         let fields = LogFields { token: self.token, ..fields.clone() };
         match &self.what {

@@ -62,7 +62,13 @@ impl Watcher {
         if let Some(wake) = &self.wake {
             let _ = wake.try_send(());
         }
-        self.current.lock().cancel();
+        self.cancel_current();
+    }
+
+    /// Not under the lock, for its hooks are the store's: one may wait for the thread.
+    fn cancel_current(&self) {
+        let current = self.current.lock().clone();
+        current.cancel();
     }
 }
 
@@ -79,7 +85,7 @@ impl Drop for Watcher {
     fn drop(&mut self) {
         // In this order: a watch that begins meanwhile sees either the one or the other.
         self.wake = None;
-        self.current.lock().cancel();
+        self.cancel_current();
     }
 }
 
@@ -154,21 +160,19 @@ impl Watching {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::tests::entry;
+    use crate::runtime::tests::{entry, fields, link};
     use crate::store::Cursor;
 
     #[test]
     fn a_restart_changes_where_the_next_watch_begins_and_not_when() {
-        let (sender, _) = channel::unbounded();
         let (wake, woken) = channel::bounded(1);
-        let fields = LogFields::new(&entry(), "me");
         let mut watching = Watching {
             entry: entry(),
-            link: Arc::new(Link::new(sender, Duration::ZERO, fields.clone())),
+            link: link().0,
             wake: woken,
             current: Arc::default(),
             plan: WatchPlan::new(Duration::from_secs(2), 1),
-            fields,
+            fields: fields(),
         };
         watching.plan.progress(Cursor::new(7_u64));
         wake.send(()).unwrap();

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::{RecvTimeoutError, bounded, unbounded};
 use leasehold::{Cursor, LeaderElectorBuilder, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 
 use crate::elector::watched::{Watched, changed, silence};
@@ -131,6 +132,40 @@ fn a_watch_that_falls_silent_is_given_up_for_one_that_begins_from_scratch_and_no
     assert!(guard.is_leader() && campaign.receiver().is_empty());
     drop(guard);
     drop(campaign.receiver().recv_timeout(SOON).expect("an answer").expect("a term"));
+}
+
+/// As a store does whose hook joins the thread that reads for it.
+#[test]
+fn a_watch_is_given_up_also_where_its_hook_waits_until_what_it_told_is_taken() {
+    let store = Memory::default();
+    let leader = builder("a")
+        .lease_duration(Duration::from_secs(3))
+        .renew_deadline(Duration::from_secs(2))
+        .renew_interval(2 * RETRY)
+        .start_on(Connection::new(&store))
+        .unwrap();
+    let _guard = leader.block_until_leader().unwrap();
+    let (taken, hooks) = unbounded();
+    let watched = Watched::new(&store, {
+        let store = store.clone();
+        move |_, stop, tell| {
+            tell(WatchEvent::Opened);
+            tell(changed(&store));
+            let (end, ended) = bounded::<()>(0);
+            let (last, last_is_taken) = bounded::<()>(0);
+            let taken = taken.clone();
+            let _hook = stop.on_cancel(move || {
+                drop(end);
+                let _ = taken.send(last_is_taken.recv_timeout(SOON) == Err(RecvTimeoutError::Disconnected));
+            });
+            let _ = ended.recv();
+            tell(changed(&store));
+            drop(last);
+            Err(StoreError::new(StoreErrorKind::Interrupted, "stopped"))
+        }
+    });
+    let _standby = builder("b").start_on(watched).unwrap();
+    assert_eq!(hooks.recv_timeout(2 * SOON), Ok(true));
 }
 
 /// That of the tests cannot, and says so.

@@ -18,10 +18,10 @@ impl World {
     pub fn drive(&mut self, index: usize) -> Result<(), Violation> {
         let mut waits = 0;
         loop {
+            self.obey_all(index)?;
             if self.nodes[index].in_flight.is_some() || self.nodes[index].finished {
                 return Ok(());
             }
-            self.obey_all(index)?;
             let node = &mut self.nodes[index];
             self.checks.stepped(node, self.truth)?;
             let now = node.clock.now(self.truth);
@@ -79,14 +79,14 @@ impl World {
         node.in_flight = Some(request.id);
         let to = Some((index, node.incarnation));
         let local = node.clock.local(self.truth);
-        let times_out = node.clock.when(local + request.timeout).max(self.truth + 1) + held_up;
+        let times_out = node.clock.when(local + request.timeout).max(self.truth + 1);
         let cut = node.cut(self.truth);
-        let fate = Fate::draw(&mut self.random, &self.plan.odds, cut, times_out - held_up - self.truth);
+        let fate = Fate::draw(&mut self.random, &self.plan.odds, cut, times_out - self.truth);
         trace!(self, "{} sends {}: {}, {fate:?}", node.identity, request.id, trace::call(&call));
         self.count.requests += 1;
         fate.faults.iter().for_each(|kind| self.count.fault(kind));
         let sent = Sent { id: request.id, knowing: node.known.0, absent: node.known.1.is_none(), at: self.truth };
-        self.queue.push(times_out, to, What::TimesOut(request.id));
+        self.queue.push(times_out + held_up, to, What::TimesOut(request.id));
         // What is under way when the faults end lands soon after.
         let last = self.plan.heal_at + SECOND;
         for arrival in fate.arrivals {
@@ -181,7 +181,6 @@ impl World {
     /// A command from another thread, obeyed also while a request is under way.
     pub fn tell(&mut self, index: usize, command: Command) -> Result<(), Violation> {
         self.nodes[index].commands.push_back(command);
-        self.obey_all(index)?;
         self.drive(index)
     }
 

@@ -58,7 +58,6 @@ impl World {
                     let command = node.campaign(Wants::Term);
                     node.commands.push_back(command);
                 }
-                self.obey_all(index)?;
                 self.drive(index)
             }
             None if node.closed_at.is_none() && (calm || roll < 70) => {
@@ -92,7 +91,6 @@ impl World {
             let command = node.campaign(Wants::Term);
             node.commands.push_back(command);
         }
-        self.obey_all(index)?;
         self.drive(index)
     }
 }

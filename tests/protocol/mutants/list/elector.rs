@@ -19,7 +19,7 @@ pub const MUTANTS: &[Mutant] = &[
         why: "what it should have told is polled for ever",
         edits: &[Edit {
             file: DEDICATED,
-            old: "Effect::RestartWatch => self.watcher.restart(),",
+            old: "Effect::RestartWatch => self.deferred.restart_watch = true,",
             new: "Effect::RestartWatch => {}",
         }],
         caught_by: Test(
@@ -90,7 +90,7 @@ pub const MUTANTS: &[Mutant] = &[
         why: "others wait with it, although nobody leads",
         edits: &[Edit {
             file: DEDICATED,
-            old: "(None, Some(Cancellation { cancel, .. })) => self.to_cancel = Some(cancel),",
+            old: "(None, Some(Cancellation { cancel, .. })) => self.deferred.cancel = Some(cancel),",
             new: "(None, Some(_)) => {}",
         }],
         caught_by: Test("behaviour", "elector::releases::a_term_that_nobody_took_is_released_although_a_renewal_hangs"),

@@ -58,8 +58,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "one that begins between the two goes on for ever",
         edits: &[Edit {
             file: WATCHER,
-            old: "        self.wake = None;\n        self.current.lock().cancel();\n",
-            new: "        self.current.lock().cancel();\n        self.wake = None;\n",
+            old: "        self.wake = None;\n        self.cancel_current();\n",
+            new: "        self.cancel_current();\n        self.wake = None;\n",
         }],
         caught_by: Threads("watching::a_watcher_that_is_dropped_ends"),
     },
