@@ -9,11 +9,12 @@
 
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::str::FromStr;
 use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::{Receiver, bounded, select};
 use leasehold::kube::{Client, ClientConfig, Kubeconfig};
-use leasehold::{LeaderElector, LeaderGuard, StopReason, Transition};
+use leasehold::{ConfigMapStore, EndpointsStore, LeaderElector, LeaderGuard, StopReason, Transition};
 use lexopt::prelude::*;
 use serde_json::{Value, json};
 
@@ -22,7 +23,8 @@ Usage: leader_election --lease-lock-name NAME [FLAGS]
 
       --kubeconfig FILE            default: KUBECONFIG, else in-cluster, else ~/.kube/config
       --id ID                      this candidate's identity (default: host name and random bits)
-      --lease-lock-name NAME       the Lease to campaign for
+      --lease-lock-name NAME       the object to campaign for
+      --lock-type TYPE             what it is: leases (default), configmaps or endpoints
       --lease-lock-namespace NS    its namespace (default: the context's)
       --lease-duration D           default: 15s; what is not set of these three follows
       --renew-deadline D           default: 10s  from what is, in the same proportions
@@ -35,9 +37,32 @@ Usage: leader_election --lease-lock-name NAME [FLAGS]
 
 struct Options {
     kubeconfig: Option<String>,
+    lock_type: LockType,
     namespace: Option<String>,
     builder: leasehold::LeaderElectorBuilder,
     heartbeat: Option<Duration>,
+}
+
+/// As client-go calls them.
+#[derive(Clone, Copy, Default)]
+enum LockType {
+    #[default]
+    Leases,
+    ConfigMaps,
+    Endpoints,
+}
+
+impl FromStr for LockType {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "leases" => Ok(Self::Leases),
+            "configmaps" => Ok(Self::ConfigMaps),
+            "endpoints" => Ok(Self::Endpoints),
+            _ => Err(format!("--lock-type {text}: there are leases, configmaps and endpoints")),
+        }
+    }
 }
 
 fn main() -> ExitCode {
@@ -163,11 +188,13 @@ fn start(options: Options) -> Result<LeaderElector, Box<dyn std::error::Error>> 
         Some(path) => Kubeconfig::from_path(path)?.client_config(None)?,
         None => ClientConfig::infer()?,
     };
-    let builder = match options.namespace {
-        Some(namespace) => options.builder.namespace(namespace),
-        None => options.builder,
-    };
-    Ok(builder.start_with(Client::new(config)?)?)
+    let client = Client::new(config)?;
+    let namespace = options.namespace.unwrap_or_else(|| client.default_namespace().to_owned());
+    Ok(match options.lock_type {
+        LockType::Leases => options.builder.namespace(namespace).start_with(client)?,
+        LockType::ConfigMaps => options.builder.start_on(ConfigMapStore::new(client, &namespace)?)?,
+        LockType::Endpoints => options.builder.start_on(EndpointsStore::new(client, &namespace)?)?,
+    })
 }
 
 /// A channel with one message for SIGTERM or SIGINT.
@@ -186,6 +213,7 @@ fn shutdown() -> Result<Receiver<()>, Box<dyn std::error::Error>> {
 /// `None` when help was asked for.
 fn options() -> Result<Option<Options>, Box<dyn std::error::Error>> {
     let (mut kubeconfig, mut name, mut namespace, mut heartbeat) = (None, None, None, None);
+    let mut lock_type = LockType::default();
     let mut settings: Vec<Box<dyn FnOnce(leasehold::LeaderElectorBuilder) -> leasehold::LeaderElectorBuilder>> =
         Vec::new();
     let mut parser = lexopt::Parser::from_env();
@@ -194,6 +222,7 @@ fn options() -> Result<Option<Options>, Box<dyn std::error::Error>> {
             Long("kubeconfig") => kubeconfig = Some(parser.value()?.string()?),
             Long("lease-lock-name") => name = Some(parser.value()?.string()?),
             Long("lease-lock-namespace") => namespace = Some(parser.value()?.string()?),
+            Long("lock-type") => lock_type = parser.value()?.string()?.parse()?,
             Long("id") => {
                 let id = parser.value()?.string()?;
                 settings.push(Box::new(|builder| builder.identity(id)));
@@ -226,9 +255,9 @@ fn options() -> Result<Option<Options>, Box<dyn std::error::Error>> {
             other => return Err(other.unexpected().into()),
         }
     }
-    let name = name.ok_or("--lease-lock-name is missing: name the Lease to campaign for")?;
+    let name = name.ok_or("--lease-lock-name is missing: name the object to campaign for")?;
     let builder = settings.into_iter().fold(LeaderElector::builder(name), |builder, setting| setting(builder));
-    Ok(Some(Options { kubeconfig, namespace, builder, heartbeat }))
+    Ok(Some(Options { kubeconfig, lock_type, namespace, builder, heartbeat }))
 }
 
 fn duration(parser: &mut lexopt::Parser, flag: &str) -> Result<Duration, Box<dyn std::error::Error>> {

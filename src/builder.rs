@@ -13,7 +13,10 @@ use crate::log_fields::{LogFields, log_with};
 use crate::store::Store;
 use crate::store::entry::Entry;
 #[cfg(feature = "kube")]
-use crate::store::kubernetes::lease::LeaseStore;
+use crate::store::kubernetes::{
+    lease::LeaseStore,
+    metadata::{Metadata, OwnerReference},
+};
 use crate::sync::Arc;
 
 /// Sets up a [`LeaderElector`]. Made by [`LeaderElector::builder`].
@@ -41,6 +44,8 @@ use crate::sync::Arc;
 pub struct LeaderElectorBuilder {
     name: String,
     namespace: Option<String>,
+    #[cfg(feature = "kube")]
+    metadata: Metadata,
     config: Config,
 }
 
@@ -53,12 +58,63 @@ impl LeaderElector {
 
 impl LeaderElectorBuilder {
     pub(crate) fn new(name: String) -> Self {
-        Self { name, namespace: None, config: Config::default() }
+        Self {
+            name,
+            namespace: None,
+            #[cfg(feature = "kube")]
+            metadata: Metadata::default(),
+            config: Config::default(),
+        }
     }
 
     /// The Lease's namespace. Default: that of the kubeconfig's context or of the pod, else `default`.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = Some(namespace.into());
+        self
+    }
+
+    /// A label for the Lease, put there when it is made, and again with each of our writes. Labels of others stay.
+    ///
+    /// It is for the Lease that [`start`](Self::start) and [`start_with`](Self::start_with) elect on: other stores have one of
+    /// their own, such as [`ConfigMapStore::label`](crate::ConfigMapStore::label).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::LeaderElector;
+    ///
+    /// let builder = LeaderElector::builder("jobs").label("app.kubernetes.io/part-of", "shop").annotation("example.com/why", "x");
+    /// ```
+    #[cfg(feature = "kube")]
+    pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.metadata.labels.insert(key.into(), value.into());
+        self
+    }
+
+    /// An annotation for the Lease, as [`label`](Self::label) is a label for it.
+    #[cfg(feature = "kube")]
+    pub fn annotation(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.metadata.annotations.insert(key.into(), value.into());
+        self
+    }
+
+    /// An owner of the Lease, as [`label`](Self::label) is a label for it: who deletes the owner deletes the Lease.
+    ///
+    /// Name one that outlives the candidates, such as their Deployment, and never a candidate's own Pod: the deletion of a
+    /// Lease that is held ends the term of whoever holds it, and that one is told only by an event.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::{LeaderElector, OwnerReference};
+    ///
+    /// # let uid = "c2a1a9f0-6a8f-4f4e-9d54-0f1e6b8f7a11";
+    /// let owner = OwnerReference::new("apps/v1", "Deployment", "my-controller", uid);
+    /// let builder = LeaderElector::builder("my-controller").owner_reference(owner);
+    /// ```
+    #[cfg(feature = "kube")]
+    pub fn owner_reference(mut self, owner: OwnerReference) -> Self {
+        self.metadata.owners.push(owner);
         self
     }
 
@@ -201,6 +257,7 @@ impl LeaderElectorBuilder {
     pub fn start(self) -> Result<LeaderElector, Error> {
         self.settings()?;
         check_name(&self.name)?;
+        self.metadata.check()?;
         self.namespace.as_deref().map_or(Ok(()), check_namespace)?;
         let config = ClientConfig::infer()?;
         self.start_with(Client::new(config)?)
@@ -231,7 +288,7 @@ impl LeaderElectorBuilder {
             None => client.default_namespace().to_owned(),
         };
         let (server, source) = (client.server(), client.source().to_owned());
-        let store = LeaseStore::new(client, &namespace)?;
+        let store = LeaseStore::new(client, &namespace)?.with_metadata(self.metadata);
         store.check_key(&self.name)?;
         let entry = Entry::new(Arc::new(store), &self.name);
         let fields = LogFields::new(&entry, &settings.identity);
@@ -246,8 +303,8 @@ impl LeaderElectorBuilder {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] for a violated rule, also when a [`namespace`](Self::namespace) is set, which a store has itself if
-    /// it has any; [`Error::Thread`].
+    /// [`Error::Config`] for a violated rule, also when a [`namespace`](Self::namespace), a label, an annotation or an
+    /// owner is set, which a store has itself if it has any; [`Error::Thread`].
     ///
     /// # Examples
     ///
@@ -262,6 +319,11 @@ impl LeaderElectorBuilder {
         if let Some(namespace) = self.namespace {
             let rule = "with start_on it is the store that has a namespace, if any: leave it out here";
             return Err(ConfigError::new("namespace", format_args!("{namespace:?}"), rule).into());
+        }
+        #[cfg(feature = "kube")]
+        if !self.metadata.is_empty() {
+            let rule = "with start_on it is the store that has labels, annotations and owners: set them there";
+            return Err(ConfigError::new("label", format_args!("{:?}", self.metadata), rule).into());
         }
         store.check_key(&self.name)?;
         let entry = Entry::new(Arc::new(store), &self.name);

@@ -9,7 +9,7 @@ pub use target::Target;
 use crate::kube::auth::{exec, rfc3339};
 use crate::kube::config::kubeconfig;
 use crate::kube::status;
-use crate::store::kubernetes::object;
+use crate::store::kubernetes::{annotation, object};
 
 /// Several kubeconfig files, between lines of five equal signs, merged and resolved.
 pub const KUBECONFIG: Target = kubeconfig::properties::TARGET;
@@ -21,8 +21,10 @@ pub const STATUS: Target = status::properties::TARGET;
 pub const TIMES: Target = rfc3339::properties::TARGET;
 /// A lease as the API server answers it.
 pub const LEASE: Target = object::properties::LEASE;
+/// The record in an annotation.
+pub const ANNOTATION: Target = annotation::properties::TARGET;
 /// The stream of a watch.
 pub const WATCH: Target = object::properties::WATCH;
 
 /// All of them.
-pub const TARGETS: [Target; 6] = [KUBECONFIG, EXEC_CREDENTIAL, STATUS, TIMES, LEASE, WATCH];
+pub const TARGETS: [Target; 7] = [KUBECONFIG, EXEC_CREDENTIAL, STATUS, TIMES, LEASE, ANNOTATION, WATCH];

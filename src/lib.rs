@@ -36,7 +36,7 @@
 //!
 //! # In and out of scope
 //!
-//! In scope: `Lease` objects, any store behind the [`Store`] trait, HTTP/1.1 to the API server by a small client of our own
+//! In scope: `Lease` objects, ConfigMaps and Endpoints for peers that elect on these, any store behind the [`Store`] trait, HTTP/1.1 to the API server by a small client of our own
 //! ([`kube`]). Out of scope: async, other uses of the Kubernetes API, electing more than one leader.
 //!
 //! # Features
@@ -110,7 +110,9 @@ pub use health::{HealthCheck, Unhealthy};
 pub use record::{LeaderElectionRecord, MicroTime, Observed, Opaque};
 pub use stop_reason::StopReason;
 #[cfg(feature = "kube")]
-pub use store::kubernetes::lease::LeaseStore;
+pub use store::kubernetes::{
+    configmap::ConfigMapStore, endpoints::EndpointsStore, lease::LeaseStore, metadata::OwnerReference,
+};
 pub use store::memory::MemoryStore;
 pub use store::{Call, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 pub use term::{Leadership, LeadershipLost};

@@ -17,6 +17,7 @@ on_both_servers! {
     a_put_to_a_deleted_lease_creates_it,
     a_put_to_a_deleted_lease_with_its_uid_is_a_conflict,
     a_put_with_another_uid_is_a_conflict,
+    a_put_to_a_deleted_config_map_is_not_found_and_one_to_deleted_endpoints_as_for_leases,
     an_identical_put_changes_nothing,
     versions_are_integers_that_grow_also_over_deletion,
     times_take_six_fraction_digits_and_z,
@@ -111,6 +112,30 @@ fn a_put_with_another_uid_is_a_conflict(cluster: &Cluster) {
     let mut lease = cluster.create(held());
     lease["metadata"]["uid"] = old["metadata"]["uid"].clone();
     is(&status(cluster.request(Method::Put, true, Some(&lease))), 409, "Conflict");
+}
+
+fn a_put_to_a_deleted_config_map_is_not_found_and_one_to_deleted_endpoints_as_for_leases(cluster: &Cluster) {
+    let admin = cluster.client("admin");
+    for (kind, resource) in [("ConfigMap", "configmaps"), ("Endpoints", "endpoints")] {
+        let collection = format!("/api/v1/namespaces/{NAMESPACE}/{resource}");
+        let path = format!("{collection}/{}", cluster.lease);
+        let new = json!({ "apiVersion": "v1", "kind": kind, "metadata": { "name": cluster.lease } });
+        let mut object = request(&admin, Method::Post, &collection, Some(&new)).expect("it is created");
+        request(&admin, Method::Delete, &path, None).expect("it is deleted");
+        let mut put = |has_uid: bool| {
+            if !has_uid {
+                object["metadata"].as_object_mut().expect("metadata").remove("uid");
+            }
+            request(&admin, Method::Put, &path, Some(&object))
+        };
+        if kind == "ConfigMap" {
+            is(&status(put(true)), 404, "NotFound");
+            is(&status(put(false)), 404, "NotFound");
+        } else {
+            is(&status(put(true)), 409, "Conflict");
+            put(false).expect("it is created");
+        }
+    }
 }
 
 fn an_identical_put_changes_nothing(cluster: &Cluster) {

@@ -126,6 +126,11 @@ fn lease() {
 }
 
 #[test]
+fn annotation() {
+    run(&fuzzing::ANNOTATION);
+}
+
+#[test]
 fn watch() {
     run(&fuzzing::WATCH);
 }

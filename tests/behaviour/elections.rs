@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::on_both_servers;
 use crate::support::cluster::{Cluster, NAMESPACE, version};
 use crate::support::{SOON, wait_until};
-use leasehold::{Error, LeaderElector, StopReason, StoreErrorKind, Transition};
-use serde_json::json;
+use leasehold::{Error, LeaderElector, OwnerReference, StopReason, StoreErrorKind, Transition};
+use serde_json::{Value, json};
 
 on_both_servers! {
     a_first_election_creates_the_lease,
@@ -21,6 +21,7 @@ on_both_servers! {
     a_released_lease_is_taken_at_once,
     rule_5_transitions_at_the_limit_of_32_bits_are_still_taken,
     an_edit_of_labels_costs_no_term_and_labels_survive,
+    labels_annotations_and_owners_are_put_there_and_again_when_they_are_removed,
     a_deletion_ends_the_term_and_the_token_grows_all_the_same,
     a_holder_written_by_hand_ends_the_term,
     our_identity_written_by_hand_ends_the_term,
@@ -163,6 +164,37 @@ fn an_edit_of_labels_costs_no_term_and_labels_survive(cluster: &Cluster) {
     assert!(!transitions.try_iter().any(|transition| matches!(transition, Transition::StoppedLeading { .. })));
     drop(guard);
     assert_eq!(cluster.lease().unwrap()["metadata"]["labels"]["edit"], "7", "a release keeps them too");
+}
+
+fn labels_annotations_and_owners_are_put_there_and_again_when_they_are_removed(cluster: &Cluster) {
+    let owner = OwnerReference::new("apps/v1", "Deployment", "jobs", "c2a1a9f0-6a8f-4f4e-9d54-0f1e6b8f7a11");
+    let builder = cluster
+        .builder("a")
+        .label("team", "blue")
+        .label("example.com/tier", "")
+        .annotation("example.com/why", "because: 'ä'")
+        .owner_reference(owner.clone());
+    let elector = builder.start_with(cluster.client("candidate")).unwrap();
+    let guard = elector.block_until_leader().unwrap();
+    let has_ours = |metadata: &Value| {
+        let owners = metadata["ownerReferences"].as_array().map_or(&[][..], Vec::as_slice);
+        metadata["labels"]["team"] == "blue"
+            && metadata["labels"]["example.com/tier"] == ""
+            && metadata["annotations"]["example.com/why"] == "because: 'ä'"
+            && owners.iter().filter(|it| it["uid"] == *owner.uid && it["name"] == "jobs").count() == 1
+    };
+    assert!(has_ours(&cluster.lease().unwrap()["metadata"]));
+    let other = json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "other", "uid": "u-2" });
+    cluster.edit(|lease| {
+        lease["metadata"]["labels"] = json!({ "team": "red", "of": "others" });
+        lease["metadata"]["annotations"] = json!(null);
+        lease["metadata"]["ownerReferences"] = json!([other]);
+    });
+    wait_until("ours is there again", || has_ours(&cluster.lease().unwrap()["metadata"]));
+    let metadata = &cluster.lease().unwrap()["metadata"];
+    assert_eq!(metadata["labels"]["of"], "others");
+    assert_eq!(metadata["ownerReferences"].as_array().unwrap().len(), 2);
+    assert!(guard.is_leader());
 }
 
 fn lost_after(cluster: &Cluster, change: impl FnOnce(&Cluster)) -> StopReason {

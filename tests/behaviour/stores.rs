@@ -1,4 +1,4 @@
-//! What every store owes an election: the same tests on Leases of both servers, and on memory.
+//! What every store owes an election: the same tests on every kind of object on both servers, and on memory.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,16 +6,17 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, unbounded};
-use leasehold::kube::{Method, Request};
+use leasehold::kube::{Client, Method, Request};
 use leasehold::{
-    Call, Cancel, Cursor, LeaderElectionRecord, LeaderElector, LeaderGuard, LeaseStore, MemoryStore, MicroTime,
-    Observed, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope,
+    Call, Cancel, ConfigError, ConfigMapStore, Cursor, EndpointsStore, LeaderElectionRecord, LeaderElector,
+    LeaderGuard, LeaseStore, MemoryStore, MicroTime, Observed, Store, StoreError, StoreErrorKind, WatchEvent,
+    WatchScope,
 };
 use serde_json::json;
 
 use crate::on_both_servers;
 use crate::support::SOON;
-use crate::support::cluster::{Cluster, NAMESPACE};
+use crate::support::cluster::{Cluster, NAMESPACE, request};
 
 /// A store, and a key that is a test's own: others begin with it.
 struct Table {
@@ -25,17 +26,41 @@ struct Table {
     delete: Box<dyn Fn(&str) + Send + Sync>,
 }
 
+/// What holds the records.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Lease,
+    ConfigMap,
+    Endpoints,
+}
+
+impl Kind {
+    fn store(self, client: Client) -> Result<Arc<dyn Store>, ConfigError> {
+        Ok(match self {
+            Kind::Lease => Arc::new(LeaseStore::new(client, NAMESPACE)?),
+            Kind::ConfigMap => Arc::new(ConfigMapStore::new(client, NAMESPACE)?),
+            Kind::Endpoints => Arc::new(EndpointsStore::new(client, NAMESPACE)?),
+        })
+    }
+
+    fn collection(self) -> String {
+        match self {
+            Kind::Lease => format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"),
+            Kind::ConfigMap => format!("/api/v1/namespaces/{NAMESPACE}/configmaps"),
+            Kind::Endpoints => format!("/api/v1/namespaces/{NAMESPACE}/endpoints"),
+        }
+    }
+}
+
 impl Table {
-    fn of(cluster: &Cluster) -> Self {
-        let store = LeaseStore::new(cluster.client("admin"), NAMESPACE).expect("a store");
+    fn of(cluster: &Cluster, kind: Kind) -> Self {
+        let store = kind.store(cluster.client("admin")).expect("a store");
         let admin = cluster.client("admin");
-        let collection = cluster.path(false);
         let delete = move |key: &str| {
-            let path = format!("{collection}/{key}");
-            let request = Request { method: Method::Delete, path: &path, query: &[], body: None, timeout: SOON };
-            admin.request(request).expect("a lease to delete");
+            let path = format!("{}/{key}", kind.collection());
+            request(&admin, Method::Delete, &path, None).expect("an object to delete");
         };
-        Self { store: Arc::new(store), key: cluster.lease.clone(), delete: Box::new(delete) }
+        Self { store, key: cluster.lease.clone(), delete: Box::new(delete) }
     }
 
     fn in_memory() -> Self {
@@ -124,10 +149,23 @@ fn kind(result: Result<Observed, StoreError>) -> StoreErrorKind {
     result.expect_err("it is refused").kind()
 }
 
+macro_rules! on_every_kind {
+    ($kind:ident $value:expr; $($test:ident),*) => {
+        mod $kind {
+            use super::*;
+            $(fn $test(cluster: &Cluster) { duties::$test(&Table::of(cluster, $value)) })*
+            on_both_servers!($($test),*);
+        }
+    };
+    ($kind:ident $value:expr, $($more:ident $others:expr),*; $($test:ident),*) => {
+        on_every_kind!($kind $value; $($test),*);
+        on_every_kind!($($more $others),*; $($test),*);
+    };
+}
+
 macro_rules! on_every_store {
     ($($test:ident),* $(,)?) => {
-        $(fn $test(cluster: &Cluster) { duties::$test(&Table::of(cluster)) })*
-        on_both_servers!($($test),*, an_update_keeps_what_others_have_put_there, one_client_serves_many_leases);
+        on_every_kind!(leases Kind::Lease, config_maps Kind::ConfigMap, endpoints Kind::Endpoints; $($test),*);
         mod memory {
             $(#[test] fn $test() { super::duties::$test(&super::Table::in_memory()); })*
         }
@@ -145,6 +183,8 @@ on_every_store!(
     a_watch_goes_on_behind_its_cursor,
     a_watch_of_all_tells_of_all,
 );
+
+on_both_servers!(an_update_keeps_what_others_have_put_there, one_client_serves_many_leases);
 
 mod duties {
     use super::*;
@@ -274,7 +314,7 @@ fn an_update_keeps_what_others_have_put_there(cluster: &Cluster) {
     };
     let before = managers();
     assert!(cluster.in_memory_server().is_some() || before.iter().any(|it| it.contains("somebody")), "{before:?}");
-    let table = Table::of(cluster);
+    let table = Table::of(cluster, Kind::Lease);
     let base = table.get(&table.key).expect("a record");
     table.update(&base, &held_by("b")).expect("an update");
     let lease = cluster.lease().expect("a lease");

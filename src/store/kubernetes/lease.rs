@@ -2,49 +2,45 @@
 
 use serde_json::{Map, Value, json};
 
-use super::object::{Codec, Objects};
+use super::metadata::{Metadata, OwnerReference};
+use super::object::{Codec, Objects, object_store};
 use crate::cancel::Cancel;
 use crate::config::ConfigError;
 use crate::kube::Client;
 use crate::record::{LeaderElectionRecord, MicroTime, Observed};
 use crate::store::{Call, Cursor, Store, StoreError, WatchEvent, WatchScope, delegate_store};
 
-/// Records in the Kubernetes Leases of a namespace: a key is the name of a Lease.
-///
-/// Reads carry no `resourceVersion` and are therefore linearizable; updates carry the version and the `uid` of what was
-/// observed, so that the API server compares both. Labels, annotations and spec fields that others put on the Lease
-/// survive.
-///
-/// # Examples
-///
-/// Two leases on one client:
-///
-/// ```no_run
-/// use std::sync::Arc;
-/// use leasehold::kube::{Client, ClientConfig};
-/// use leasehold::{LeaderElector, LeaseStore};
-///
-/// let client = Client::new(ClientConfig::infer()?)?;
-/// let leases = Arc::new(LeaseStore::new(client, "kube-system")?);
-/// let controller = LeaderElector::builder("my-controller").start_on(Arc::clone(&leases))?;
-/// let scheduler = LeaderElector::builder("my-scheduler").start_on(leases)?;
-/// # Ok::<(), leasehold::Error>(())
-/// ```
-#[derive(Debug)]
-pub struct LeaseStore(Objects<Lease>);
-
-impl LeaseStore {
-    /// The Leases in `namespace`.
+object_store! {
+    /// Records in the Kubernetes Leases of a namespace: a key is the name of a Lease.
     ///
-    /// # Errors
+    /// Reads carry no `resourceVersion` and are therefore linearizable; updates carry the version and the `uid` of what was
+    /// observed, so that the API server compares both. Labels, annotations and spec fields that others put on the Lease
+    /// survive.
     ///
-    /// [`ConfigError`] when the API server would not take the namespace.
-    pub fn new(client: Client, namespace: &str) -> Result<Self, ConfigError> {
-        Ok(Self(Objects::new(client, namespace)?))
-    }
+    /// # Examples
+    ///
+    /// Two leases on one client:
+    ///
+    /// ```no_run
+    /// use std::sync::Arc;
+    /// use leasehold::kube::{Client, ClientConfig};
+    /// use leasehold::{LeaderElector, LeaseStore};
+    ///
+    /// let client = Client::new(ClientConfig::infer()?)?;
+    /// let leases = Arc::new(LeaseStore::new(client, "kube-system")?);
+    /// let controller = LeaderElector::builder("my-controller").start_on(Arc::clone(&leases))?;
+    /// let scheduler = LeaderElector::builder("my-scheduler").start_on(leases)?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub struct LeaseStore(Lease), of "Leases";
 }
 
-delegate_store!(impl Store for LeaseStore { self => self.0 });
+impl LeaseStore {
+    pub(crate) fn with_metadata(mut self, metadata: Metadata) -> Self {
+        self.0.metadata = metadata;
+        self
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct Lease;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use super::metadata::Metadata;
 use crate::cancel::Cancel;
 use crate::config::ConfigError;
 use crate::config::names::{check_name, check_namespace};
@@ -32,7 +33,7 @@ const LARGEST_VALUES: usize = 9 * 1024 * 1024;
 
 /// How a kind of object holds a record.
 pub(crate) trait Codec: Send + Sync + 'static {
-    /// The group of the API that objects of this kind are in, for whoever grants rights.
+    /// The group of the API that objects of this kind are in, for whoever grants rights. Empty for the core group.
     const GROUP: &'static str;
     /// `apiVersion`.
     const API_VERSION: &'static str;
@@ -57,8 +58,57 @@ pub(crate) trait Codec: Send + Sync + 'static {
 pub(crate) struct Objects<C> {
     client: Client,
     namespace: String,
+    pub(super) metadata: Metadata,
     codec: PhantomData<fn() -> C>,
 }
+
+/// Makes a store of the objects of one kind, as users know it.
+macro_rules! object_store {
+    ($(#[$docs:meta])* pub struct $store:ident($codec:ident), of $objects:literal;) => {
+        $(#[$docs])*
+        #[derive(Debug)]
+        pub struct $store(Objects<$codec>);
+
+        impl $store {
+            #[doc = concat!("The ", $objects, " in `namespace`.")]
+            ///
+            /// # Errors
+            ///
+            /// [`ConfigError`] when the API server would not take the namespace.
+            pub fn new(client: Client, namespace: &str) -> Result<Self, ConfigError> {
+                Ok(Self(Objects::new(client, namespace)?))
+            }
+
+            /// A label for each object of this store: see
+            /// [`LeaderElectorBuilder::label`](crate::LeaderElectorBuilder::label).
+            #[must_use]
+            pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+                self.0.metadata.labels.insert(key.into(), value.into());
+                self
+            }
+
+            /// An annotation for each object of this store: see
+            /// [`LeaderElectorBuilder::annotation`](crate::LeaderElectorBuilder::annotation).
+            #[must_use]
+            pub fn annotation(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+                self.0.metadata.annotations.insert(key.into(), value.into());
+                self
+            }
+
+            /// An owner of each object of this store: see
+            /// [`LeaderElectorBuilder::owner_reference`](crate::LeaderElectorBuilder::owner_reference).
+            #[must_use]
+            pub fn owner_reference(mut self, owner: OwnerReference) -> Self {
+                self.0.metadata.owners.push(owner);
+                self
+            }
+        }
+
+        delegate_store!(impl Store for $store { self => self.0 });
+    };
+}
+
+pub(super) use object_store;
 
 /// What a line of a watch says, and the version that it tells of.
 struct Line {
@@ -70,11 +120,12 @@ struct Line {
 impl<C: Codec> Objects<C> {
     pub(crate) fn new(client: Client, namespace: &str) -> Result<Self, ConfigError> {
         check_namespace(namespace)?;
-        Ok(Self { client, namespace: namespace.to_owned(), codec: PhantomData })
+        Ok(Self { client, namespace: namespace.to_owned(), metadata: Metadata::default(), codec: PhantomData })
     }
 
     pub(crate) fn check_key(&self, key: &str) -> Result<(), ConfigError> {
-        check_name(key)
+        check_name(key)?;
+        self.metadata.check()
     }
 
     pub(crate) fn describe(&self, key: &str) -> String {
@@ -128,6 +179,7 @@ impl<C: Codec> Objects<C> {
             "kind": C::KIND,
             "metadata": { "namespace": self.namespace, "name": key },
         });
+        self.metadata.write(&mut object);
         C::write(&mut object, record);
         self.read(key, &self.request("create", key, Some(&object), call)?)
     }
@@ -139,7 +191,15 @@ impl<C: Codec> Objects<C> {
         record: &LeaderElectionRecord,
         call: &Call,
     ) -> Result<Observed, StoreError> {
-        self.read(key, &self.request("update", key, Some(&replacement::<C>(base, record)), call)?)
+        match self.request("update", key, Some(&self.replacement(base, record)), call) {
+            Ok(response) => self.read(key, &response),
+            // Of some kinds an object that is gone conflicts with its uid, of others it is not found.
+            Err(error) if is_absence(&error, C::RESOURCE) => {
+                let message = format!("cannot update {}: it is gone", self.describe(key));
+                Err(StoreError::new(StoreErrorKind::Conflict, message))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     pub(crate) fn watch(
@@ -184,6 +244,17 @@ impl<C: Codec> Objects<C> {
             }
         }
         Ok(())
+    }
+
+    /// The object as it was observed, with this record in it, and with what all objects are to have.
+    fn replacement(&self, base: &Observed, record: &LeaderElectionRecord) -> Value {
+        let mut object = base.opaque.get::<Value>().cloned().unwrap_or_else(|| json!({}));
+        self.metadata.write(&mut object);
+        // The uid turns a PUT to an object that was deleted meanwhile into a conflict; without it, it creates one.
+        object["metadata"]["uid"] = json!(base.record.uid);
+        object["metadata"]["resourceVersion"] = json!(base.version.to_string());
+        C::write(&mut object, record);
+        object
     }
 
     fn read(&self, key: &str, response: &Response) -> Result<Observed, StoreError> {
@@ -253,7 +324,7 @@ impl<C: Codec> Objects<C> {
     }
 
     fn malformed(&self, key: &str, what: &str) -> StoreError {
-        let message = format!("{}: the answer is not a {}: {what}", self.describe(key), C::KIND);
+        let message = format!("{}: not usable as a {}: {what}", self.describe(key), C::KIND);
         StoreError::new(StoreErrorKind::Malformed, message)
     }
 
@@ -268,7 +339,7 @@ impl<C: Codec> Objects<C> {
                     Some(format!(
                         "grant the verb `{verb}` on the resource `{}` of the API group `{}` in the namespace `{namespace}`",
                         C::RESOURCE,
-                        C::GROUP
+                        if C::GROUP.is_empty() { "\"\"" } else { C::GROUP }
                     )),
                 ),
                 (410, _) => (StoreErrorKind::Expired, None),
@@ -306,16 +377,6 @@ fn is_absence(error: &StoreError, resource: &str) -> bool {
         .is_some_and(|status| {
             status.code == 404 && status.reason == "NotFound" && status.kind.as_deref() == Some(resource)
         })
-}
-
-/// The object as it was observed, with this record in it.
-fn replacement<C: Codec>(base: &Observed, record: &LeaderElectionRecord) -> Value {
-    let mut object = base.opaque.get::<Value>().cloned().unwrap_or_else(|| json!({}));
-    // The uid turns a PUT to an object that was deleted meanwhile into a conflict; without it, it creates one.
-    object["metadata"]["uid"] = json!(base.record.uid);
-    object["metadata"]["resourceVersion"] = json!(base.version.to_string());
-    C::write(&mut object, record);
-    object
 }
 
 /// The values of an answer with an object in it; or why they are not read.

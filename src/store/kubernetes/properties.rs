@@ -67,7 +67,7 @@ fn check_observed(leases: &Objects<Lease>, observed: &Observed) {
         lease_transitions: Some(record.lease_transitions.unwrap_or_default().saturating_add(1)),
     };
     for record in [record, &next] {
-        let written = replacement::<Lease>(observed, record);
+        let written = leases.replacement(observed, record);
         assert_eq!(others(&written), others(opaque.get().expect("the object")));
         let again =
             leases.read(NAME, &respond(written.to_string().as_bytes())).unwrap_or_else(|error| panic!("{error}"));

@@ -113,13 +113,13 @@ impl Store {
     ) -> Result<(Arc<Value>, bool), Refusal> {
         self.check_namespace(&key)?;
         let stored = self.get(&key);
+        if stored.is_none() && !rules.create {
+            return Err(Refusal::NotFound);
+        }
         let found = stored.as_deref().map_or("", uid_of);
         let wanted = uid_of(&object);
         if !wanted.is_empty() && wanted != found {
             return Err(Refusal::WrongUid { wanted: wanted.to_owned(), found: found.to_owned() });
-        }
-        if stored.is_none() && !rules.create {
-            return Err(Refusal::NotFound);
         }
         let version = version_of(&object).map_err(Refusal::VersionUnreadable)?;
         let Some(stored) = stored else {

@@ -14,6 +14,7 @@ mod exec;
 mod handles;
 mod heads;
 mod network;
+mod objects;
 mod order;
 mod schedule;
 mod terms;
@@ -40,6 +41,7 @@ pub const MUTANTS: &[&[Mutant]] = &[
     exec::MUTANTS,
     heads::MUTANTS,
     network::MUTANTS,
+    objects::MUTANTS,
     tls::MUTANTS,
 ];
 

@@ -22,7 +22,7 @@ pub const MUTANTS: &[Mutant] = &[
             old: "object[\"metadata\"][\"uid\"] = json!(base.record.uid);",
             new: "object[\"metadata\"][\"uid\"] = json!(null);",
         }],
-        caught_by: Test("behaviour", "stores::in_memory::what_is_gone_is_not_updated"),
+        caught_by: Test("behaviour", "stores::leases::in_memory::what_is_gone_is_not_updated"),
     },
     Mutant {
         name: "no version on the PUT",
@@ -32,7 +32,7 @@ pub const MUTANTS: &[Mutant] = &[
             old: "object[\"metadata\"][\"resourceVersion\"] = json!(base.version.to_string());",
             new: "object[\"metadata\"][\"resourceVersion\"] = json!(null);",
         }],
-        caught_by: Test("behaviour", "stores::in_memory::what_has_moved_is_not_updated"),
+        caught_by: Test("behaviour", "stores::leases::in_memory::what_has_moved_is_not_updated"),
     },
     Mutant {
         name: "renewTime stands still with the wall clock",

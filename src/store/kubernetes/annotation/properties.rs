@@ -1,0 +1,62 @@
+//! What must hold of every text in the annotation.
+
+use super::*;
+use crate::fuzzing::target::{Target, assert_loggable};
+
+pub(crate) const TARGET: Target =
+    Target { name: "annotation", base: 64 * 1024, read: |input| drop(record(&object(input))), check };
+
+fn object(input: &[u8]) -> Value {
+    json!({
+        "metadata": { "annotations": { KEY: String::from_utf8_lossy(input), "other": "kept" } },
+        "data": { "a": "b" },
+    })
+}
+
+fn record(object: &Value) -> Result<LeaderElectionRecord, &'static str> {
+    read(object.as_object().expect("an object"))
+}
+
+/// A record is written back as it was read, beside all else that is there.
+fn check(input: &[u8]) {
+    let object = object(input);
+    let read = match record(&object) {
+        Ok(record) => record,
+        Err(what) => {
+            assert!(what.contains(KEY));
+            return assert_loggable(what, 1024);
+        }
+    };
+    let next = LeaderElectionRecord {
+        uid: None,
+        holder_identity: Some("somebody".to_owned()),
+        lease_duration_seconds: Some(15),
+        acquire_time: Some(MicroTime::from_unix_micros(1)),
+        renew_time: Some(MicroTime::from_unix_micros(2)),
+        lease_transitions: Some(read.lease_transitions.unwrap_or_default().saturating_add(1)),
+    };
+    for expected in [&read, &next] {
+        let mut written = object.clone();
+        write(&mut written, expected);
+        assert_eq!(record(&written).as_ref(), Ok(expected));
+        assert_eq!(others(&written), others(&object));
+    }
+}
+
+/// Such a number may differ in its last digit after it was read and written.
+fn has_fraction(value: &Value) -> bool {
+    match value {
+        Value::Array(elements) => elements.iter().any(has_fraction),
+        Value::Object(members) => members.values().any(has_fraction),
+        _ => value.is_f64(),
+    }
+}
+
+/// All that a write leaves alone.
+fn others(object: &Value) -> (Value, Map<String, Value>) {
+    let mut strange = fields(object.as_object().expect("an object")).expect("a record");
+    strange.retain(|name, value| !FIELDS.contains(&name.as_str()) && !has_fraction(value));
+    let mut object = object.clone();
+    object["metadata"]["annotations"][KEY] = Value::Null;
+    (object, strange)
+}

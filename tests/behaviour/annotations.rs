@@ -1,0 +1,260 @@
+//! Elections on ConfigMaps and Endpoints, on both servers: what is special about a record in an annotation.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::kube::Method;
+use leasehold::{
+    Call, Cancel, ConfigMapStore, EndpointsStore, LeaderElectionRecord, LeaderElector, LeaderElectorBuilder,
+    OwnerReference, StopReason, Store, StoreErrorKind,
+};
+use serde_json::{Value, json};
+
+use crate::on_both_servers;
+use crate::support::cluster::{Cluster, NAMESPACE, request};
+use crate::support::{SOON, wait_until};
+
+const KEY: &str = "control-plane.alpha.kubernetes.io/leader";
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    ConfigMap,
+    Endpoints,
+}
+
+const KINDS: [Kind; 2] = [Kind::ConfigMap, Kind::Endpoints];
+
+on_both_servers! {
+    a_term_is_handed_over_and_its_record_is_as_client_go_writes_it,
+    what_others_put_on_the_object_survives,
+    an_object_that_nobody_holds_is_updated,
+    a_record_of_python_is_waited_out,
+    what_is_no_record_is_never_overwritten,
+    a_deletion_ends_the_term,
+    a_candidate_without_rights_is_told_what_to_grant,
+    labels_annotations_and_owners_are_put_on_every_kind,
+}
+
+/// An object of a test's own, of one kind.
+struct Object<'a> {
+    cluster: &'a Cluster,
+    kind: Kind,
+    name: String,
+}
+
+impl<'a> Object<'a> {
+    fn of_each_kind(cluster: &'a Cluster) -> impl Iterator<Item = Self> {
+        KINDS.into_iter().map(move |kind| Object { cluster, kind, name: cluster.lease.clone() })
+    }
+
+    fn store(&self, user: &str) -> Arc<dyn Store> {
+        let client = self.cluster.client(user);
+        match self.kind {
+            Kind::ConfigMap => Arc::new(ConfigMapStore::new(client, NAMESPACE).expect("a store")),
+            Kind::Endpoints => Arc::new(EndpointsStore::new(client, NAMESPACE).expect("a store")),
+        }
+    }
+
+    fn builder(&self, identity: &str) -> LeaderElectorBuilder {
+        LeaderElector::builder(&self.name)
+            .identity(identity)
+            .lease_duration(Duration::from_secs(4))
+            .renew_deadline(Duration::from_secs(3))
+            .retry_period(Duration::from_millis(250))
+    }
+
+    fn elector(&self, identity: &str) -> LeaderElector {
+        self.builder(identity).start_on(self.store("admin")).expect("an elector")
+    }
+
+    fn collection(&self) -> String {
+        let resource = match self.kind {
+            Kind::ConfigMap => "configmaps",
+            Kind::Endpoints => "endpoints",
+        };
+        format!("/api/v1/namespaces/{NAMESPACE}/{resource}")
+    }
+
+    fn request(&self, method: Method, body: Option<&Value>) -> Value {
+        let path = match method {
+            Method::Post => self.collection(),
+            _ => format!("{}/{}", self.collection(), self.name),
+        };
+        request(&self.cluster.client("admin"), method, &path, body).expect("an answer")
+    }
+
+    /// Made by hand, with this annotation if there is one, beside what others keep in it.
+    fn create(&self, annotation: Option<&str>) -> Value {
+        let (kind, more) = match self.kind {
+            Kind::ConfigMap => ("ConfigMap", json!({ "data": { "a": "1" }, "binaryData": { "b": "AQI=" } })),
+            Kind::Endpoints => (
+                "Endpoints",
+                json!({ "subsets": [{ "addresses": [{ "ip": "192.0.2.7" }], "ports": [{ "port": 80 }] }] }),
+            ),
+        };
+        let mut object = json!({
+            "apiVersion": "v1", "kind": kind,
+            "metadata": { "name": self.name, "labels": { "team": "blue" }, "annotations": { "other": "kept" } },
+        });
+        object.as_object_mut().expect("an object").extend(more.as_object().cloned().expect("an object"));
+        if let Some(annotation) = annotation {
+            object["metadata"]["annotations"][KEY] = json!(annotation);
+        }
+        self.request(Method::Post, Some(&object))
+    }
+
+    fn get(&self) -> Value {
+        self.request(Method::Get, None)
+    }
+
+    fn record(&self) -> Value {
+        let object = self.get();
+        let text = object["metadata"]["annotations"][KEY].as_str().expect("an annotation");
+        serde_json::from_str(text).expect("JSON")
+    }
+}
+
+/// What of an object is none of ours.
+fn others(mut object: Value) -> Value {
+    let metadata = object["metadata"].as_object_mut().expect("metadata");
+    metadata.retain(|name, _| !["resourceVersion", "managedFields"].contains(&name.as_str()));
+    metadata["annotations"].as_object_mut().expect("annotations").remove(KEY);
+    object
+}
+
+fn a_term_is_handed_over_and_its_record_is_as_client_go_writes_it(cluster: &Cluster) {
+    for object in Object::of_each_kind(cluster) {
+        let (a, b) = (object.elector("a"), object.elector("b"));
+        let first = a.block_until_leader().expect("a term");
+        let record = object.record();
+        let names: Vec<_> = record.as_object().expect("an object").keys().map(String::as_str).collect();
+        assert_eq!(names, ["acquireTime", "holderIdentity", "leaderTransitions", "leaseDurationSeconds", "renewTime"]);
+        assert_eq!((&record["holderIdentity"], &record["leaseDurationSeconds"]), (&json!("a"), &json!(4)));
+        let time = record["renewTime"].as_str().expect("a text");
+        assert!(time.len() == "2026-11-21T11:01:10.000000Z".len() && time.ends_with('Z'), "{time}");
+        let campaign = b.campaign().expect("a campaign");
+        let token = first.fencing_token();
+        drop(first);
+        let second = campaign.receiver().recv_timeout(SOON).expect("an answer").expect("a term");
+        assert!(second.fencing_token() > token, "{:?}", object.kind);
+        assert_eq!(object.record()["leaderTransitions"], 1);
+        second.release().expect("a release");
+        let released = object.record();
+        assert_eq!((&released["holderIdentity"], &released["leaderTransitions"]), (&json!(""), &json!(1)));
+    }
+}
+
+fn what_others_put_on_the_object_survives(cluster: &Cluster) {
+    for object in Object::of_each_kind(cluster) {
+        let before = object.create(Some(r#"{"holderIdentity":"","strategy":"x"}"#));
+        let guard = object.elector("a").block_until_leader().expect("a term");
+        let first = object.get();
+        wait_until("a renewal", || object.get()["metadata"]["annotations"] != first["metadata"]["annotations"]);
+        guard.release().expect("a release");
+        let after = object.get();
+        assert_eq!(others(after), others(before));
+        assert_eq!(object.record()["strategy"], "x");
+    }
+}
+
+fn an_object_that_nobody_holds_is_updated(cluster: &Cluster) {
+    let free = [None, Some(""), Some("{}"), Some("null"), Some(r#"{"holderIdentity":"","leaseDurationSeconds":3600}"#)];
+    for (number, annotation) in free.into_iter().enumerate() {
+        for mut object in Object::of_each_kind(cluster) {
+            object.name = format!("{}-{number}", object.name);
+            let uid = object.create(annotation)["metadata"]["uid"].clone();
+            let guard = object.elector("a").try_acquire().expect("an answer").expect("a term");
+            assert_eq!(object.get()["metadata"]["uid"], uid);
+            assert_eq!(object.record()["holderIdentity"], "a");
+            drop(guard);
+        }
+    }
+}
+
+/// Its times are local, and its duration is a text: 0.5 s round up to one.
+fn a_record_of_python_is_waited_out(cluster: &Cluster) {
+    let python = r#"{"holderIdentity": "py1", "leaseDurationSeconds": "0.5", "acquireTime": "2026-11-21 11:07:56.574492", "renewTime": "2026-11-21 11:07:57"}"#;
+    for object in Object::of_each_kind(cluster) {
+        object.create(Some(python));
+        let elector = object.elector("a");
+        assert!(elector.try_acquire().expect("an answer").is_none(), "it is held");
+        assert_eq!(elector.current_leader().as_deref(), Some("py1"));
+        let guard = elector.block_until_leader().expect("a term");
+        let record = object.record();
+        assert_eq!((&record["leaseDurationSeconds"], &record["leaderTransitions"]), (&json!(4), &json!(1)));
+        drop(guard);
+    }
+}
+
+fn what_is_no_record_is_never_overwritten(cluster: &Cluster) {
+    let texts =
+        ["[]", "nobody", r#"{"HolderIdentity":"b"}"#, r#"{"holderIdentity":"b","leaseDurationSeconds":"soon"}"#];
+    for (number, text) in texts.into_iter().enumerate() {
+        for mut object in Object::of_each_kind(cluster) {
+            object.name = format!("{}-{number}", object.name);
+            let before = object.create(Some(text));
+            let elector = object.elector("a");
+            let error = elector.try_acquire().expect_err("it is no record").to_string();
+            assert!(error.contains(KEY) && error.contains(&object.name), "{error}");
+            let waited = elector.block_until_leader_timeout(Duration::from_secs(1)).expect("no error");
+            assert!(waited.is_none());
+            assert_eq!(object.get()["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"]);
+            // What is written by compare-and-swap is not written over it either.
+            let store = object.store("admin");
+            let call = Call::new(SOON, Cancel::new());
+            let error = store.get(&object.name, &call).expect_err("it is no record");
+            assert_eq!(error.kind(), StoreErrorKind::Malformed);
+            let created = store.create(&object.name, &LeaderElectionRecord::default(), &call);
+            assert_eq!(created.expect_err("it exists").kind(), StoreErrorKind::AlreadyExists);
+        }
+    }
+}
+
+fn a_deletion_ends_the_term(cluster: &Cluster) {
+    for object in Object::of_each_kind(cluster) {
+        let elector = object.elector("a");
+        let guard = elector.block_until_leader().expect("a term");
+        let token = guard.fencing_token();
+        object.request(Method::Delete, None);
+        guard.lost().recv_timeout(SOON).expect_err("it never yields");
+        assert_eq!(guard.check().expect_err("it is over").reason, StopReason::Deleted);
+        drop(guard);
+        let again = elector.block_until_leader().expect("a term");
+        assert!(again.fencing_token() > token);
+    }
+}
+
+fn a_candidate_without_rights_is_told_what_to_grant(cluster: &Cluster) {
+    for object in Object::of_each_kind(cluster) {
+        let elector = object.builder("a").start_on(object.store("nobody")).expect("an elector");
+        let error = elector.try_acquire().expect_err("no rights").to_string();
+        let resource = object.collection().rsplit('/').next().unwrap_or_default().to_owned();
+        let advice =
+            format!("grant the verb `get` on the resource `{resource}` of the API group `\"\"` in the namespace");
+        assert!(error.contains(&advice), "{error}");
+    }
+}
+
+fn labels_annotations_and_owners_are_put_on_every_kind(cluster: &Cluster) {
+    let client = || cluster.client("admin");
+    let owner = || OwnerReference::new("apps/v1", "Deployment", "jobs", "c2a1a9f0-6a8f-4f4e-9d54-0f1e6b8f7a11");
+    for object in Object::of_each_kind(cluster) {
+        object.create(None);
+        let store: Arc<dyn Store> = match object.kind {
+            Kind::ConfigMap => {
+                let store = ConfigMapStore::new(client(), NAMESPACE).expect("a store");
+                Arc::new(store.label("team", "red").annotation("a/b", "c").owner_reference(owner()))
+            }
+            Kind::Endpoints => {
+                let store = EndpointsStore::new(client(), NAMESPACE).expect("a store");
+                Arc::new(store.label("team", "red").annotation("a/b", "c").owner_reference(owner()))
+            }
+        };
+        let _guard = object.builder("a").start_on(store).expect("an elector").block_until_leader().expect("a term");
+        let metadata = &object.get()["metadata"];
+        assert_eq!(metadata["labels"]["team"], "red");
+        assert_eq!((&metadata["annotations"]["a/b"], &metadata["annotations"]["other"]), (&json!("c"), &json!("kept")));
+        assert_eq!(metadata["ownerReferences"][0]["kind"], "Deployment");
+        assert_eq!(object.record()["holderIdentity"], "a");
+    }
+}
