@@ -1,5 +1,7 @@
 //! How a candidacy is set up.
 
+use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
 #[cfg(feature = "kube")]
@@ -10,6 +12,7 @@ use crate::error::Error;
 #[cfg(feature = "kube")]
 use crate::kube::{Client, ClientConfig};
 use crate::log_fields::{LogFields, log_with};
+use crate::observer::Observer;
 use crate::store::Store;
 use crate::store::entry::Entry;
 #[cfg(feature = "kube")]
@@ -39,13 +42,14 @@ use crate::sync::Arc;
 /// let elector = builder.start()?;
 /// # Ok::<(), leasehold::Error>(())
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[must_use = "nothing happens before `start`"]
 pub struct LeaderElectorBuilder {
     name: String,
     namespace: Option<String>,
     #[cfg(feature = "kube")]
     metadata: Metadata,
+    observers: Vec<Arc<dyn Observer>>,
     config: Config,
 }
 
@@ -63,6 +67,7 @@ impl LeaderElectorBuilder {
             namespace: None,
             #[cfg(feature = "kube")]
             metadata: Metadata::default(),
+            observers: Vec::new(),
             config: Config::default(),
         }
     }
@@ -226,6 +231,33 @@ impl LeaderElectorBuilder {
         self
     }
 
+    /// Tells `observer` what the elector does, on a thread of its own. Several may be added, each with its thread; a clone of
+    /// this builder has the same ones.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::{LeaderElector, MemoryStore, Observer, StopReason};
+    ///
+    /// struct Audit;
+    ///
+    /// impl Observer for Audit {
+    ///     fn started_leading(&self, fencing_token: u64) {
+    ///         println!("a term began: {fencing_token}");
+    ///     }
+    ///     fn stopped_leading(&self, reason: &StopReason) {
+    ///         println!("it ended: {reason}");
+    ///     }
+    /// }
+    ///
+    /// let elector = LeaderElector::builder("jobs").observer(Audit).start_on(MemoryStore::new())?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn observer(mut self, observer: impl Observer) -> Self {
+        self.observers.push(Arc::new(observer));
+        self
+    }
+
     /// Checks every rule but those for names, which are the store's, and gives what the election would run by.
     ///
     /// # Errors
@@ -296,7 +328,7 @@ impl LeaderElectorBuilder {
             log::Level::Info, fields, server = server.as_str(), source = source.as_str(), namespace = namespace.as_str();
             "candidate {} at {server} ({source})", fields.identity
         );
-        LeaderElector::spawn(settings, entry)
+        LeaderElector::spawn(settings, entry, &self.observers)
     }
 
     /// Starts the elector's thread on any store, which others may share. The builder's name is the key.
@@ -329,6 +361,20 @@ impl LeaderElectorBuilder {
         let entry = Entry::new(Arc::new(store), &self.name);
         let fields = LogFields::new(&entry, &settings.identity);
         log_with!(log::Level::Info, fields; "candidate {}", fields.identity);
-        LeaderElector::spawn(settings, entry)
+        LeaderElector::spawn(settings, entry, &self.observers)
     }
 }
+
+impl fmt::Debug for LeaderElectorBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeaderElectorBuilder")
+            .field("name", &self.name)
+            .field("namespace", &self.namespace)
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}
+
+// An observer is only ever passed on: nothing here is left half-done by a panic.
+impl UnwindSafe for LeaderElectorBuilder {}
+impl RefUnwindSafe for LeaderElectorBuilder {}

@@ -363,9 +363,7 @@ impl Election {
                 Holder::Predecessor if self.settings.reclaim_own_identity => now.local,
                 // It would reclaim the lease in turn: two of them must not do so as fast as the network lets them.
                 Holder::DuplicateIdentity if self.settings.reclaim_own_identity => self.schedule.reclaim_at,
-                Holder::Predecessor | Holder::DuplicateIdentity | Holder::Other => {
-                    known.changed_at + known.observed.record.lease_duration_or(self.settings.lease_duration)
-                }
+                Holder::Predecessor | Holder::DuplicateIdentity | Holder::Other => known.runs_out_at(&self.settings),
             }),
         };
         let is_round = matches!(&self.phase, Phase::Campaigning(Candidacy { round: Some(_), .. }));

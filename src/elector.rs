@@ -10,9 +10,12 @@ use crate::guard::LeaderGuard;
 use crate::handle::{Command, Link};
 use crate::health::HealthCheck;
 use crate::log_fields::LogFields;
+use crate::observer::Observer;
 use crate::runtime::dedicated::{Driver, Shared};
+use crate::runtime::observing::Observing;
 use crate::runtime::session::Session;
 use crate::runtime::watcher::Watcher;
+use crate::status::Status;
 use crate::store::entry::Entry;
 use crate::sync::channel::{self, Receiver};
 use crate::sync::{Arc, Instant, thread};
@@ -48,13 +51,14 @@ const STACK_SIZE: usize = 256 * 1024;
 /// # Ok::<(), leasehold::Error>(())
 /// ```
 pub struct LeaderElector {
-    identity: String,
+    name: String,
     description: String,
+    settings: Arc<Settings>,
     shared: Shared,
 }
 
 impl LeaderElector {
-    pub(crate) fn spawn(settings: Settings, entry: Entry) -> Result<Self, Error> {
+    pub(crate) fn spawn(settings: Settings, entry: Entry, observers: &[Arc<dyn Observer>]) -> Result<Self, Error> {
         let (sender, commands) = channel::unbounded();
         let settings = Arc::new(settings);
         let session = Session::new(Arc::clone(&settings), random_seed());
@@ -66,10 +70,16 @@ impl LeaderElector {
             pending: Arc::new(CampaignSlot::default()),
             subscriptions: Arc::new(Subscriptions::default()),
             health: HealthCheck::new(settings.lease_duration),
+            observations: Arc::default(),
         };
+        let observers = observers
+            .iter()
+            .map(|observer| Observing::spawn(Arc::clone(observer), fields.clone()))
+            .collect::<Result<_, _>>()
+            .map_err(Error::Thread)?;
         let elector =
-            Self { identity: settings.identity.clone(), description: entry.describe(), shared: shared.clone() };
-        let driver = Driver::new(session, entry, commands, watcher, shared, fields);
+            Self { name: entry.key().to_owned(), description: entry.describe(), settings, shared: shared.clone() };
+        let driver = Driver::new(session, entry, commands, watcher, observers, shared, fields);
         thread::Builder::new()
             .name("leasehold".into())
             .stack_size(STACK_SIZE)
@@ -80,7 +90,7 @@ impl LeaderElector {
 
     /// Who this candidate is in the record.
     pub fn identity(&self) -> &str {
-        &self.identity
+        &self.settings.identity
     }
 
     /// Asks for one term. The answer comes through [`Campaign::receiver`].
@@ -218,6 +228,11 @@ impl LeaderElector {
         self.shared.subscriptions.subscribe()
     }
 
+    /// What it is about and how it fares, at this moment; without I/O.
+    pub fn status(&self) -> Status {
+        self.shared.observations.status(&self.name, &self.description, &self.settings)
+    }
+
     /// A handle for a liveness probe, as [`HealthCheck`] shows it.
     pub fn health_check(&self) -> HealthCheck {
         self.shared.health.clone()
@@ -235,7 +250,7 @@ impl std::fmt::Debug for LeaderElector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LeaderElector")
             .field("record", &self.description)
-            .field("identity", &self.identity)
+            .field("identity", &self.settings.identity)
             .finish_non_exhaustive()
     }
 }

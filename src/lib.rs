@@ -83,12 +83,14 @@ pub mod kube;
 mod log_fields;
 #[cfg(feature = "kube")]
 mod net;
+mod observer;
 mod record;
 #[cfg(feature = "_internals")]
 #[doc(hidden)]
 pub mod runtime;
 #[cfg(not(feature = "_internals"))]
 mod runtime;
+mod status;
 mod stop_reason;
 mod store;
 mod sync;
@@ -107,13 +109,15 @@ pub use elector::LeaderElector;
 pub use error::Error;
 pub use guard::{LeaderGuard, Scope};
 pub use health::{HealthCheck, Unhealthy};
+pub use observer::{Observer, RequestOutcome};
 pub use record::{LeaderElectionRecord, MicroTime, Observed, Opaque};
+pub use status::{Counters, Histogram, Status};
 pub use stop_reason::StopReason;
 #[cfg(feature = "kube")]
 pub use store::kubernetes::{
     configmap::ConfigMapStore, endpoints::EndpointsStore, lease::LeaseStore, metadata::OwnerReference,
 };
 pub use store::memory::MemoryStore;
-pub use store::{Call, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
+pub use store::{Call, Cursor, Store, StoreError, StoreErrorKind, StoreOperation, WatchEvent, WatchScope};
 pub use term::{Leadership, LeadershipLost};
 pub use transition::Transition;

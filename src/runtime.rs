@@ -4,6 +4,7 @@ pub(crate) mod dedicated;
 pub(crate) mod failure_log;
 pub(crate) mod failures;
 pub(crate) mod notice;
+pub(crate) mod observing;
 pub mod session;
 pub mod watch_plan;
 pub(crate) mod watcher;

@@ -6,10 +6,12 @@ mod error;
 #[cfg(feature = "kube")]
 pub(crate) mod kubernetes;
 pub(crate) mod memory;
+mod operation;
 mod watch;
 
 pub use call::Call;
 pub use error::{StoreError, StoreErrorKind};
+pub use operation::StoreOperation;
 pub use watch::{Cursor, WatchEvent, WatchScope};
 
 use std::sync::Arc;

@@ -90,12 +90,14 @@ impl Subscriptions {
         state.publish(Transition::StartedLeading { fencing_token });
     }
 
-    /// Each start has one stop: without a term nothing stops.
-    pub(crate) fn stopped(&self, reason: StopReason) {
+    /// Each start has one stop: without a term nothing stops. False if it had been told.
+    pub(crate) fn stopped(&self, reason: StopReason) -> bool {
         let mut state = self.0.lock();
-        if state.leading.take().is_some() {
+        let is_news = state.leading.take().is_some();
+        if is_news {
             state.publish(Transition::StoppedLeading { reason });
         }
+        is_news
     }
 
     /// After the last word every subscription disconnects.

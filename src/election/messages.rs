@@ -6,7 +6,7 @@ use crate::clock::Moment;
 use crate::election::deadline::Deadline;
 use crate::record::{LeaderElectionRecord, Observed};
 use crate::stop_reason::StopReason;
-use crate::store::StoreError;
+use crate::store::{StoreError, StoreOperation};
 use crate::sync::Arc;
 
 /// What the driver is to do next.
@@ -43,6 +43,17 @@ pub enum Operation {
     Update(Observed, LeaderElectionRecord),
 }
 
+impl Operation {
+    /// What of it is the same for all records.
+    pub fn kind(&self) -> StoreOperation {
+        match self {
+            Self::Get(_) => StoreOperation::Get,
+            Self::Create(_) => StoreOperation::Create,
+            Self::Update(..) => StoreOperation::Update,
+        }
+    }
+}
+
 /// What was known when a read was sent: only what it says beyond that is news.
 #[derive(Debug, Clone, Copy)]
 pub struct ReadContext {
@@ -74,6 +85,11 @@ pub enum Event {
         deadline: Arc<Deadline>,
         /// The version at which the election learned of the write that won it.
         fencing_token: u64,
+    },
+    /// A write has prolonged the term. It was sent then.
+    Renewed {
+        /// When it was sent.
+        sent_at: Moment,
     },
     /// The term is not valid any more.
     TermEnded(StopReason),

@@ -5,12 +5,30 @@ use super::open_writes::{OpenWrite, Progress};
 use super::watching::{MENTIONED_WITHIN, TOLD_WITHIN};
 use super::{CurrentTerm, Election, Holder, ObservedRecord, ObservedState, Phase, TermPhase};
 use crate::clock::Moment;
+use crate::config::Settings;
 use crate::election::deadline::Deadline;
 use crate::record::{LeaderElectionRecord, MicroTime, Observed};
 use crate::stop_reason::StopReason;
 use crate::sync::Arc;
 
+impl ObservedRecord {
+    /// When others may take it over, unless something is heard of it before.
+    pub(super) fn runs_out_at(&self, settings: &Settings) -> Moment {
+        self.changed_at + self.observed.record.lease_duration_or(settings.lease_duration)
+    }
+}
+
 impl Election {
+    /// When the lease of whoever leads runs out, unless something is heard of it before.
+    pub fn leader_until(&self) -> Option<Moment> {
+        match &self.observed {
+            ObservedState::Record(known) if known.observed.record.holder().is_some() => {
+                Some(known.runs_out_at(&self.settings))
+            }
+            _ => None,
+        }
+    }
+
     /// Judges what a request `id` was answered. False if it is no news.
     pub(super) fn learn_answer(&mut self, now: Moment, id: u64, observed: Observed) -> bool {
         // It was sent before that was known.
@@ -130,8 +148,10 @@ impl Election {
                 term.renew_at = renew_at;
                 // Ended by its holder, the term waits for the word of why; run out, it is lost here and now.
                 let extended = term.deadline.extend(now, valid_until) || term.deadline.was_ended();
-                if term.phase == TermPhase::Valid && !extended {
-                    self.end_term(now, StopReason::Expired);
+                match (term.phase, extended) {
+                    (TermPhase::Valid, true) => self.events.push_back(Event::Renewed { sent_at }),
+                    (TermPhase::Valid, false) => self.end_term(now, StopReason::Expired),
+                    _ => {}
                 }
             }
             Phase::Campaigning(_) => {

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use crate::campaign::slot::CampaignSlot;
 use crate::cancel::Cancel;
@@ -15,12 +16,15 @@ use crate::guard::LeaderGuard;
 use crate::handle::{AsRuntime, Cancellation, Command, Inbox, Link, ReleaseAck};
 use crate::health::HealthCheck;
 use crate::log_fields::LogFields;
+use crate::observer::{Fact, RequestOutcome};
 use crate::runtime::notice::{Line, What};
+use crate::runtime::observing::Observing;
 use crate::runtime::session::{Effect, Input, Session};
 use crate::runtime::watcher::Watcher;
+use crate::status::Observations;
 use crate::stop_reason::StopReason;
-use crate::store::Call;
 use crate::store::entry::Entry;
+use crate::store::{Call, StoreError, StoreErrorKind, StoreOperation};
 use crate::sync::channel::{self, Receiver, Sender};
 use crate::sync::{Arc, Mutex, Weak};
 use crate::term::Term;
@@ -33,6 +37,7 @@ pub(crate) struct Shared {
     pub(crate) pending: Arc<CampaignSlot>,
     pub(crate) subscriptions: Arc<Subscriptions>,
     pub(crate) health: HealthCheck,
+    pub(crate) observations: Arc<Observations>,
 }
 
 /// The thread that sends an elector's requests.
@@ -55,6 +60,7 @@ pub(crate) struct Core {
 struct State {
     session: Session,
     shared: Shared,
+    observers: Vec<Observing>,
     term: Option<Arc<Term>>,
     /// Who waits for the release of the last term.
     releasing: Option<Sender<ReleaseAck>>,
@@ -91,6 +97,7 @@ impl Driver {
         entry: Entry,
         commands: Receiver<Command>,
         watcher: Watcher,
+        observers: Vec<Observing>,
         shared: Shared,
         fields: LogFields,
     ) -> Self {
@@ -99,6 +106,7 @@ impl Driver {
         let state = State {
             session,
             shared,
+            observers,
             term: None,
             releasing: None,
             in_flight: None,
@@ -153,6 +161,7 @@ impl Driver {
 
     fn send(&self, Request { id, operation, timeout }: Request, cancel: Cancel, end: Sender<Infallible>) {
         let call = Call::new(timeout, cancel);
+        let (kind, began) = (operation.kind(), clock::now());
         let response = match operation {
             Operation::Get(context) => self.entry.get(&call).map(|observed| Response::Read(context, observed)),
             Operation::Create(record) => self.entry.create(&record, &call).map(Response::Written),
@@ -163,6 +172,7 @@ impl Driver {
             state.in_flight = None;
             // A withdrawal that came while the request was under way counts before its answer.
             state.take_all(&self.core.commands);
+            state.answered(kind, clock::now().since(began), response.as_ref().err());
             state.handle(Input::Response(id, response.unwrap_or_else(Response::Failed)));
         });
     }
@@ -215,6 +225,7 @@ impl State {
             return None;
         }
         let done = work(self);
+        self.shared.observations.leader_until(self.session.leader_until());
         self.at_work = false;
         Some(done)
     }
@@ -252,11 +263,18 @@ impl State {
             }
             Command::Close => self.handle(Input::Close),
             Command::Watched { received_at, change, taken } => {
+                self.shared.observations.contact();
                 self.handle(Input::Watched { received_at, change });
                 let _ = taken.try_send(self.cancellation());
             }
-            Command::WatchOpened { from_scratch } => self.handle(Input::WatchOpened { from_scratch }),
-            Command::WatchLost => self.handle(Input::WatchEnded),
+            Command::WatchOpened { from_scratch } => {
+                self.observe(&Fact::WatchOpened);
+                self.handle(Input::WatchOpened { from_scratch });
+            }
+            Command::WatchLost => {
+                self.observe(&Fact::WatchLost);
+                self.handle(Input::WatchEnded);
+            }
         }
     }
 
@@ -284,9 +302,11 @@ impl State {
                 Effect::RoundOver { campaign, error } => {
                     self.shared.pending.round_over(campaign, error.map(Error::Store), &self.shared.link);
                 }
+                Effect::Renewed(latency) => self.observe(&Fact::Renewed(latency)),
                 Effect::TermEnded(reason) => self.term_ended(reason),
                 Effect::Released => {
                     self.term = None;
+                    self.shared.observations.term(None);
                     if let Some(ack) = self.releasing.take() {
                         let _ = ack.try_send(ReleaseAck::Released);
                     }
@@ -298,6 +318,7 @@ impl State {
                 }
                 Effect::Leader(leader) => {
                     self.log(What::Leader(leader.clone()));
+                    self.observe(&Fact::NewLeader(leader.clone()));
                     self.shared.subscriptions.new_leader(leader);
                 }
                 Effect::RestartWatch => self.deferred.restart_watch = true,
@@ -305,6 +326,22 @@ impl State {
             }
         }
         has_acted
+    }
+
+    fn observe(&self, fact: &Fact) {
+        self.shared.observations.note(fact);
+        self.observers.iter().for_each(|observer| observer.tell(fact));
+    }
+
+    fn answered(&self, operation: StoreOperation, latency: Duration, error: Option<&StoreError>) {
+        use StoreErrorKind::{AlreadyExists, Conflict};
+        let failure = error.map(StoreError::kind);
+        // Who says that another was faster has answered.
+        if matches!(failure, None | Some(AlreadyExists | Conflict)) {
+            self.shared.observations.contact();
+        }
+        let is_slow_path = operation == StoreOperation::Get && self.term.as_ref().is_some_and(|term| term.is_valid());
+        self.observe(&Fact::Request(RequestOutcome { operation, latency, failure, is_slow_path }));
     }
 
     fn log(&mut self, what: What) {
@@ -319,6 +356,8 @@ impl State {
         self.log(What::Started);
         let term = Arc::new(Term::new(deadline, fencing_token));
         self.term = Some(Arc::clone(&term));
+        self.shared.observations.term(Some(Arc::clone(&term)));
+        self.observe(&Fact::StartedLeading(fencing_token));
         self.shared.subscriptions.started(fencing_token);
         let guard = LeaderGuard::new(term, Arc::clone(&self.shared.link));
         // Between the question above and here the campaign may have been withdrawn.
@@ -337,6 +376,7 @@ impl State {
         if reason != StopReason::Released {
             self.shared.health.term_ended();
         }
+        self.observe(&Fact::StoppedLeading(reason.clone()));
         self.shared.subscriptions.stopped(reason);
     }
 }
@@ -348,14 +388,19 @@ impl Drop for Driver {
         // From now on nobody works for it.
         let panicked = mem::replace(&mut state.at_work, true) || std::thread::panicking();
         if let Some(term) = state.term.take() {
+            let reason = term.end(StopReason::ElectorPanicked);
             // If it has been told already, nothing more is.
-            state.shared.subscriptions.stopped(term.end(StopReason::ElectorPanicked));
+            if state.shared.subscriptions.stopped(reason.clone()) {
+                state.observe(&Fact::StoppedLeading(reason));
+            }
         }
         if panicked {
             state.shared.health.thread_panicked();
         }
         let shared = state.shared.clone();
+        state.observers.clear();
         drop(state);
+        shared.observations.ended();
         shared.pending.stop(&shared.link);
         shared.subscriptions.close();
     }
@@ -363,8 +408,6 @@ impl Drop for Driver {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::campaign::slot::Delivery;
     use crate::elector::LeaderElector;
@@ -383,8 +426,9 @@ mod tests {
             pending: Arc::default(),
             subscriptions: Arc::default(),
             health: HealthCheck::new(settings.lease_duration),
+            observations: Arc::default(),
         };
-        Driver::new(session, entry, commands, watcher, shared, fields())
+        Driver::new(session, entry, commands, watcher, Vec::new(), shared, fields())
     }
 
     /// One whose election has found its term superseded, and has not told yet.

@@ -5,45 +5,15 @@ use std::time::Duration;
 use log::Level;
 
 use crate::clock::Moment;
-use crate::election::Operation;
 use crate::runtime::failure_log::FailureLog;
 use crate::runtime::notice::Notice;
-use crate::store::{StoreError, StoreErrorKind};
+use crate::store::{StoreError, StoreErrorKind, StoreOperation};
 
-/// What a request asks the store to do.
-#[derive(Debug, Clone, Copy)]
-pub enum Verb {
-    /// [`Store::get`](crate::Store::get).
-    Get,
-    /// [`Store::create`](crate::Store::create).
-    Create,
-    /// [`Store::update`](crate::Store::update).
-    Update,
-}
-
-impl Verb {
-    pub(crate) fn of(operation: &Operation) -> Self {
-        match operation {
-            Operation::Get(_) => Self::Get,
-            Operation::Create(_) => Self::Create,
-            Operation::Update(..) => Self::Update,
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Get => "get",
-            Self::Create => "create",
-            Self::Update => "update",
-        }
-    }
-}
-
-/// How each verb has fared.
+/// How each operation has fared.
 #[derive(Debug)]
 pub struct Failures {
     renew_deadline: Duration,
-    verbs: [FailureTracker; 3],
+    operations: [FailureTracker; StoreOperation::ALL.len()],
     /// The last failure that no success has followed.
     last: Option<StoreError>,
 }
@@ -56,7 +26,7 @@ pub struct Failed {
     pub(crate) is_permanent: bool,
 }
 
-/// How a verb has fared.
+/// How an operation has fared.
 #[derive(Debug, Default)]
 struct FailureTracker {
     ever_succeeded: bool,
@@ -93,25 +63,25 @@ impl FailureTracker {
 
 impl Failures {
     pub(crate) fn new(renew_deadline: Duration) -> Self {
-        Self { renew_deadline, verbs: Default::default(), last: None }
+        Self { renew_deadline, operations: Default::default(), last: None }
     }
 
     /// Notes that a request was answered.
-    pub(crate) fn succeeded(&mut self, verb: Verb) -> Option<Notice> {
+    pub(crate) fn succeeded(&mut self, operation: StoreOperation) -> Option<Notice> {
         self.last = None;
-        let tracker = &mut self.verbs[verb as usize];
+        let tracker = &mut self.operations[operation as usize];
         tracker.ever_succeeded = true;
         tracker.permanent = Persistence::default();
         tracker.refused = Persistence::default();
         tracker.closed = false;
-        tracker.log.works().map(|level| Notice::new(level, format!("{} works again", verb.name())))
+        tracker.log.works().map(|level| Notice::new(level, format!("{} works again", operation.name())))
     }
 
     /// Notes a failure.
-    pub(crate) fn failed(&mut self, now: Moment, verb: Verb, error: &StoreError) -> Failed {
+    pub(crate) fn failed(&mut self, now: Moment, operation: StoreOperation, error: &StoreError) -> Failed {
         use StoreErrorKind::{AlreadyExists, Conflict, ConnectionClosed, Interrupted};
-        let name = verb.name();
-        let tracker = &mut self.verbs[verb as usize];
+        let name = operation.name();
+        let tracker = &mut self.operations[operation as usize];
         // Servers and what stands before them close connections at any time, and the repetition is under way.
         let is_repeated = error.kind() == ConnectionClosed && !std::mem::replace(&mut tracker.closed, true);
         if is_repeated || matches!(error.kind(), Conflict | AlreadyExists | Interrupted) {
@@ -172,9 +142,9 @@ mod tests {
         let told = |every| {
             let mut failures = Failures::new(RENEW_DEADLINE);
             let is_aloud = |failed: Failed| failed.notice.is_some_and(|notice| notice.level == Level::Warn);
-            (0..600)
-                .step_by(every)
-                .find(|second| is_aloud(failures.failed(at(*second), Verb::Update, &error(StoreErrorKind::Conflict))))
+            (0..600).step_by(every).find(|second| {
+                is_aloud(failures.failed(at(*second), StoreOperation::Update, &error(StoreErrorKind::Conflict)))
+            })
         };
         assert_eq!(told(2), Some(30));
         assert_eq!(told(11), None, "once in more than a renew deadline");
@@ -183,7 +153,8 @@ mod tests {
     #[test]
     fn what_is_permanent_is_so_after_a_renew_deadline_of_it() {
         let mut failures = Failures::new(RENEW_DEADLINE);
-        let mut is_permanent = |second, kind| failures.failed(at(second), Verb::Get, &error(kind)).is_permanent;
+        let mut is_permanent =
+            |second, kind| failures.failed(at(second), StoreOperation::Get, &error(kind)).is_permanent;
         assert!((0..10).all(|second| !is_permanent(second, StoreErrorKind::Forbidden)));
         assert!(is_permanent(10, StoreErrorKind::Forbidden));
         // What may pass begins it anew, and so does a pause of that length.
@@ -196,11 +167,11 @@ mod tests {
     #[test]
     fn what_has_worked_once_is_never_permanent() {
         let mut failures = Failures::new(RENEW_DEADLINE);
-        failures.succeeded(Verb::Get);
+        failures.succeeded(StoreOperation::Get);
         let forbidden = error(StoreErrorKind::Forbidden);
-        assert!((0..100).all(|second| !failures.failed(at(second), Verb::Get, &forbidden).is_permanent));
+        assert!((0..100).all(|second| !failures.failed(at(second), StoreOperation::Get, &forbidden).is_permanent));
         assert!(
-            (0..100).any(|second| failures.failed(at(second), Verb::Update, &forbidden).is_permanent),
+            (0..100).any(|second| failures.failed(at(second), StoreOperation::Update, &forbidden).is_permanent),
             "each by itself"
         );
     }
@@ -208,11 +179,11 @@ mod tests {
     #[test]
     fn a_round_ends_with_the_last_failure_that_no_success_has_followed() {
         let mut failures = Failures::new(RENEW_DEADLINE);
-        failures.failed(at(0), Verb::Get, &error(StoreErrorKind::Unavailable));
-        failures.failed(at(1), Verb::Get, &error(StoreErrorKind::Conflict));
+        failures.failed(at(0), StoreOperation::Get, &error(StoreErrorKind::Unavailable));
+        failures.failed(at(1), StoreOperation::Get, &error(StoreErrorKind::Conflict));
         assert_eq!(failures.take_last().map(|error| error.kind()), Some(StoreErrorKind::Unavailable));
-        failures.failed(at(2), Verb::Get, &error(StoreErrorKind::Timeout));
-        failures.succeeded(Verb::Update);
+        failures.failed(at(2), StoreOperation::Get, &error(StoreErrorKind::Timeout));
+        failures.succeeded(StoreOperation::Update);
         assert!(failures.take_last().is_none());
     }
 }

@@ -2,6 +2,7 @@
 //! told what to do, and says what has happened; a simulation does that as well as threads do.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use log::Level;
 
@@ -10,10 +11,10 @@ use crate::config::Settings;
 use crate::election::deadline::Deadline;
 use crate::election::{Change, Election, Event, Response, Step};
 use crate::runtime::failure_log::FailureLog;
-use crate::runtime::failures::{Failed, Failures, Verb};
+use crate::runtime::failures::{Failed, Failures};
 use crate::runtime::notice::Notice;
 use crate::stop_reason::StopReason;
-use crate::store::{StoreError, StoreErrorKind};
+use crate::store::{StoreError, StoreErrorKind, StoreOperation};
 use crate::sync::Arc;
 
 /// A candidacy. What [`handle`](Self::handle) and [`next`](Self::next) make of it comes out of [`effect`](Self::effect), which
@@ -28,7 +29,7 @@ pub struct Session {
     /// The campaign that waits for a term.
     campaign: Option<u64>,
     /// The request under way, by its number.
-    in_flight: Option<(u64, Verb)>,
+    in_flight: Option<(u64, StoreOperation)>,
     effects: VecDeque<Effect>,
 }
 
@@ -99,6 +100,8 @@ pub enum Effect {
         /// What failed, if that is why.
         error: Option<StoreError>,
     },
+    /// A write has prolonged the term; it took so long.
+    Renewed(Duration),
     /// The term is not valid any more.
     TermEnded(StopReason),
     /// The record of the last term is not ours any more.
@@ -176,10 +179,15 @@ impl Session {
     pub fn next(&mut self, now: Now) -> Step {
         let step = self.election.next(now);
         if let Step::Send(request) = &step {
-            self.in_flight = Some((request.id, Verb::of(&request.operation)));
+            self.in_flight = Some((request.id, request.operation.kind()));
         }
         self.hear(now.local);
         step
+    }
+
+    /// When the lease of whoever leads runs out, unless something is heard of it before.
+    pub fn leader_until(&self) -> Option<Moment> {
+        self.election.leader_until()
     }
 
     fn cancel_at(&mut self, at: Moment) {
@@ -196,10 +204,10 @@ impl Session {
 
     fn on_response(&mut self, now: Moment, id: u64, response: Response) {
         // What comes late has been counted already.
-        if let Some((_, verb)) = self.in_flight.take_if(|(in_flight, _)| *in_flight == id) {
+        if let Some((_, operation)) = self.in_flight.take_if(|(in_flight, _)| *in_flight == id) {
             let failed = match &response {
-                Response::Failed(error) => self.failures.failed(now, verb, error),
-                _ => Failed { notice: self.failures.succeeded(verb), is_permanent: false },
+                Response::Failed(error) => self.failures.failed(now, operation, error),
+                _ => Failed { notice: self.failures.succeeded(operation), is_permanent: false },
             };
             self.effects.extend(failed.notice.map(Effect::Log));
             if let Response::Failed(error) = &response
@@ -222,6 +230,7 @@ impl Session {
                 Event::Elected { deadline, fencing_token } => {
                     Effect::Offer { campaign: self.campaign.take(), deadline, fencing_token }
                 }
+                Event::Renewed { sent_at } => Effect::Renewed(now.since(sent_at)),
                 Event::TermEnded(reason) => {
                     // What failed more than once in a minute has not been told at `warn` each time, and cost a term now.
                     if let (StopReason::Expired, Some(error)) = (&reason, self.failures.last()) {
@@ -266,7 +275,7 @@ impl Session {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, SystemTime};
+    use std::time::SystemTime;
 
     use super::*;
     use crate::builder::LeaderElectorBuilder;
@@ -326,6 +335,21 @@ mod tests {
             let effects = std::iter::from_fn(|| self.session.effect());
             effects.filter(|effect| !matches!(effect, Effect::Log(_))).collect()
         }
+    }
+
+    #[test]
+    fn a_renewal_takes_as_long_as_since_it_was_sent() {
+        let mut scenario = Scenario::campaigning(1, false);
+        let won = scenario.creates();
+        scenario.handle(won);
+        scenario.wants();
+        let renewal = scenario.request();
+        let Operation::Update(base, record) = renewal.operation else { panic!("{renewal:?}") };
+        let observed = Observed::new(record, base.version + 1, Opaque::none());
+        scenario.now = scenario.now + Duration::from_millis(30);
+        scenario.handle(Input::Response(renewal.id, Response::Written(observed)));
+        assert!(matches!(scenario.wants()[..], [Effect::Renewed(took)] if took == Duration::from_millis(30)));
+        assert!(scenario.session.leader_until().is_some_and(|until| until == scenario.now + Duration::from_secs(15)));
     }
 
     #[test]

@@ -47,6 +47,10 @@ impl Entry {
         })
     }
 
+    pub(crate) fn key(&self) -> &str {
+        &self.key
+    }
+
     pub(crate) fn describe(&self) -> String {
         self.store.describe(&self.key)
     }

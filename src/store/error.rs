@@ -58,6 +58,45 @@ pub enum StoreErrorKind {
     Unavailable,
 }
 
+impl StoreErrorKind {
+    pub(crate) const ALL: [Self; 14] = [
+        Self::Conflict,
+        Self::AlreadyExists,
+        Self::Forbidden,
+        Self::Unauthorized,
+        Self::NotFound,
+        Self::Untrusted,
+        Self::Rejected,
+        Self::Malformed,
+        Self::Timeout,
+        Self::Interrupted,
+        Self::Expired,
+        Self::Unsupported,
+        Self::ConnectionClosed,
+        Self::Unavailable,
+    ];
+
+    /// As it is called in metrics.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Conflict => "conflict",
+            Self::AlreadyExists => "already_exists",
+            Self::Forbidden => "forbidden",
+            Self::Unauthorized => "unauthorized",
+            Self::NotFound => "not_found",
+            Self::Untrusted => "untrusted",
+            Self::Rejected => "rejected",
+            Self::Malformed => "malformed",
+            Self::Timeout => "timeout",
+            Self::Interrupted => "interrupted",
+            Self::Expired => "expired",
+            Self::Unsupported => "unsupported",
+            Self::ConnectionClosed => "connection_closed",
+            Self::Unavailable => "unavailable",
+        }
+    }
+}
+
 impl StoreError {
     /// An error of this kind; `message` says what failed, where, and what to do about it.
     pub fn new(kind: StoreErrorKind, message: impl Into<String>) -> Self {

@@ -9,6 +9,7 @@ mod callbacks;
 mod connections;
 mod durations;
 mod listener;
+mod observers;
 mod panics;
 mod reasons;
 mod releases;

@@ -18,7 +18,7 @@ use crate::support::memory::{Connection, Memory};
 use crate::support::{A_WHILE, AT_ONCE, SOON, wait_until};
 
 /// A panic that does not fill the terminal.
-fn panic_quietly() -> ! {
+pub fn panic_quietly() -> ! {
     resume_unwind(Box::new("as planned"))
 }
 

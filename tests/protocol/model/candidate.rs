@@ -361,7 +361,11 @@ impl Candidate {
                 Event::IdentityConflict if !self.scope.same_identity && self.scope.limits.deletions == 0 => {
                     return Err(format!("{name} does not know its own writes"));
                 }
-                Event::IdentityConflict | Event::Predecessor | Event::Leader(_) | Event::RoundOver => {}
+                Event::Renewed { .. }
+                | Event::IdentityConflict
+                | Event::Predecessor
+                | Event::Leader(_)
+                | Event::RoundOver => {}
             }
         }
         if let Input::WatchOpened { .. } = input {

@@ -78,6 +78,7 @@ const MASK: &str = "src/net/redact.rs";
 const MEMORY: &str = "src/store/memory.rs";
 const NETWORK: &str = "src/net/dial/network.rs";
 const OBJECT: &str = "src/store/kubernetes/object.rs";
+const OBSERVING: &str = "src/runtime/observing.rs";
 const OPEN_WRITES: &str = "src/election/open_writes.rs";
 const OUTGOING: &str = "src/net/outgoing.rs";
 const PROXY: &str = "src/net/proxy.rs";

@@ -300,7 +300,7 @@ impl World {
                 Effect::IdentityConflict(_) if knows_its_writes => {
                     return Err(format!("{} does not know its own writes", node.identity).into());
                 }
-                Effect::IdentityConflict(_) | Effect::Log(_) | Effect::Leader(_) => {}
+                Effect::IdentityConflict(_) | Effect::Log(_) | Effect::Leader(_) | Effect::Renewed(_) => {}
             }
         }
         self.nodes[index].refresh();

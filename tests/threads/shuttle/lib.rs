@@ -31,8 +31,10 @@ mod leasehold {
     pub(crate) mod kube;
     pub(crate) mod log_fields;
     pub(crate) mod net;
+    pub(crate) mod observer;
     pub(crate) mod record;
     pub(crate) mod runtime;
+    pub(crate) mod status;
     pub(crate) mod stop_reason;
     pub(crate) mod store;
     pub(crate) mod term;
@@ -40,8 +42,8 @@ mod leasehold {
 }
 
 pub(crate) use leasehold::{
-    builder, campaign, cancel, config, election, elector, error, guard, handle, health, kube, log_fields, net, record,
-    runtime, stop_reason, store, term, transition,
+    builder, campaign, cancel, config, election, elector, error, guard, handle, health, kube, log_fields, net,
+    observer, record, runtime, status, stop_reason, store, term, transition,
 };
 
 pub use builder::LeaderElectorBuilder;
@@ -52,10 +54,12 @@ pub use elector::LeaderElector;
 pub use error::Error;
 pub use guard::{LeaderGuard, Scope};
 pub use health::{HealthCheck, Unhealthy};
+pub use observer::{Observer, RequestOutcome};
 pub use record::{LeaderElectionRecord, MicroTime, Observed, Opaque};
+pub use status::{Counters, Histogram, Status};
 pub use stop_reason::StopReason;
 pub use store::kubernetes::lease::LeaseStore;
 pub use store::memory::MemoryStore;
-pub use store::{Call, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
+pub use store::{Call, Cursor, Store, StoreError, StoreErrorKind, StoreOperation, WatchEvent, WatchScope};
 pub use term::{Leadership, LeadershipLost};
 pub use transition::Transition;

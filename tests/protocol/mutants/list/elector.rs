@@ -48,8 +48,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "whoever follows the transitions leads on",
         edits: &[Edit {
             file: DEDICATED,
-            old: "state.shared.subscriptions.stopped(term.end(StopReason::ElectorPanicked));",
-            new: "term.end(StopReason::ElectorPanicked);",
+            old: "if state.shared.subscriptions.stopped(reason.clone()) {",
+            new: "if state.token.is_some() {",
         }],
         caught_by: Test("behaviour", "elector::panics::a_lock_that_panics_ends_the_term_once_and_keeps_nobody_waiting"),
     },
@@ -94,6 +94,47 @@ pub const MUTANTS: &[Mutant] = &[
             new: "(None, Some(_)) => {}",
         }],
         caught_by: Test("behaviour", "elector::releases::a_term_that_nobody_took_is_released_although_a_renewal_hangs"),
+    },
+    // ---- observers, and the status ----
+    Mutant {
+        name: "an observer that is behind is waited for",
+        why: "one that hangs ends the term",
+        edits: &[Edit {
+            file: OBSERVING,
+            old: "if let Err(TrySendError::Full(_)) = self.facts.try_send(fact.clone()) {",
+            new: "if self.facts.send(fact.clone()).is_err() {",
+        }],
+        caught_by: Test("behaviour", "elector::observers::an_observer_that_hangs_or_panics_hurts_nobody"),
+    },
+    Mutant {
+        name: "a panic is no end of a term for observers",
+        why: "the leader that they know of leads for ever",
+        edits: &[Edit {
+            file: DEDICATED,
+            old: "                state.observe(&Fact::StoppedLeading(reason));\n",
+            new: "",
+        }],
+        caught_by: Test("behaviour", "elector::observers::after_a_panic_the_status_says_so"),
+    },
+    Mutant {
+        name: "a renewal counts from its answer",
+        why: "a store that gets slow is not seen to",
+        edits: &[Edit {
+            file: SESSION,
+            old: "Effect::Renewed(now.since(sent_at))",
+            new: "Effect::Renewed(sent_at.since(now))",
+        }],
+        caught_by: Unit("runtime::session::tests::a_renewal_takes_as_long_as_since_it_was_sent"),
+    },
+    Mutant {
+        name: "a read in the middle of a term is on no slow path",
+        why: "nobody sees that renewals fail",
+        edits: &[Edit {
+            file: DEDICATED,
+            old: "operation == StoreOperation::Get && self.term",
+            new: "operation == StoreOperation::Create && self.term",
+        }],
+        caught_by: Test("behaviour", "elector::observers::a_failed_renewal_and_the_read_that_follows_it_are_told"),
     },
     // ---- the session ----
     Mutant {

@@ -113,8 +113,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "each start has one stop",
         edits: &[Edit {
             file: TRANSITION,
-            old: "if state.leading.take().is_some() {",
-            new: "if state.leading.take().is_some() || !state.closed {",
+            old: "let is_news = state.leading.take().is_some();",
+            new: "let is_news = state.leading.take().is_some() || !state.closed;",
         }],
         caught_by: Test(
             "behaviour",

@@ -1,0 +1,106 @@
+//! Whoever is told what an elector does: metrics, events, a program's own bookkeeping.
+
+use std::time::Duration;
+
+use crate::stop_reason::StopReason;
+use crate::store::{StoreErrorKind, StoreOperation};
+
+/// Is told what an elector does, in order, on a thread of its own: see
+/// [`LeaderElectorBuilder::observer`](crate::LeaderElectorBuilder::observer).
+///
+/// It is told late by no more than scheduling, and never decides anything: ask the guard whether the term is valid. However
+/// long it takes, no request waits for it. While it is behind by more than a thousand facts it misses the newest, which is
+/// logged at `warn`; one that panics is told nothing more, which is logged at `error`.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::atomic::{AtomicU64, Ordering};
+/// use std::time::Duration;
+/// use leasehold::Observer;
+///
+/// #[derive(Default)]
+/// struct SlowRenewals(AtomicU64);
+///
+/// impl Observer for SlowRenewals {
+///     fn renewed(&self, latency: Duration) {
+///         if latency > Duration::from_secs(1) {
+///             self.0.fetch_add(1, Ordering::Relaxed);
+///         }
+///     }
+/// }
+/// ```
+pub trait Observer: Send + Sync + 'static {
+    /// A term began, with this fencing token.
+    fn started_leading(&self, fencing_token: u64) {
+        let _ = fencing_token;
+    }
+
+    /// The term ended, and why.
+    fn stopped_leading(&self, reason: &StopReason) {
+        let _ = reason;
+    }
+
+    /// Another candidate leads than before, which may be this one, or nobody.
+    fn new_leader(&self, leader: Option<&str>) {
+        let _ = leader;
+    }
+
+    /// A write has prolonged the term; it took so long from before it was sent until this elector knew, from the answer or
+    /// from the watch.
+    fn renewed(&self, latency: Duration) {
+        let _ = latency;
+    }
+
+    /// The store has answered a request, or has not.
+    fn request(&self, outcome: &RequestOutcome) {
+        let _ = outcome;
+    }
+
+    /// A watch stands: changes are told, and not polled.
+    fn watch_opened(&self) {}
+
+    /// The watch has ended, or was refused.
+    fn watch_lost(&self) {}
+}
+
+/// What became of a request to the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RequestOutcome {
+    /// What was asked.
+    pub operation: StoreOperation,
+    /// From before it was sent until it was answered, or given up.
+    pub latency: Duration,
+    /// Why it failed, if it did.
+    pub failure: Option<StoreErrorKind>,
+    /// Whether it is a read in the middle of a term: a renewal has failed, or the watch may have missed something. client-go
+    /// calls that the slow path.
+    pub is_slow_path: bool,
+}
+
+/// What an observer is told.
+#[derive(Debug, Clone)]
+pub(crate) enum Fact {
+    StartedLeading(u64),
+    StoppedLeading(StopReason),
+    NewLeader(Option<String>),
+    Renewed(Duration),
+    Request(RequestOutcome),
+    WatchOpened,
+    WatchLost,
+}
+
+impl Fact {
+    pub(crate) fn tell(&self, observer: &dyn Observer) {
+        match self {
+            Self::StartedLeading(fencing_token) => observer.started_leading(*fencing_token),
+            Self::StoppedLeading(reason) => observer.stopped_leading(reason),
+            Self::NewLeader(leader) => observer.new_leader(leader.as_deref()),
+            Self::Renewed(latency) => observer.renewed(*latency),
+            Self::Request(outcome) => observer.request(outcome),
+            Self::WatchOpened => observer.watch_opened(),
+            Self::WatchLost => observer.watch_lost(),
+        }
+    }
+}

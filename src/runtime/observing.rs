@@ -1,0 +1,58 @@
+//! The thread that an observer is told on: it may take its time, hang or panic there, and nobody waits.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use log::Level;
+
+use crate::log_fields::{LogFields, log_with};
+use crate::observer::{Fact, Observer};
+use crate::sync::channel::{self, Receiver, Sender, TrySendError};
+use crate::sync::{Arc, AtomicU64, Ordering, thread};
+
+/// How far an observer may be behind.
+const MAX_BEHIND: usize = 1024;
+
+/// What tells one observer. Its thread ends when this is dropped, and with a panic of the observer.
+pub(crate) struct Observing {
+    facts: Sender<Fact>,
+    missed: Arc<AtomicU64>,
+}
+
+struct Told {
+    observer: Arc<dyn Observer>,
+    facts: Receiver<Fact>,
+    missed: Arc<AtomicU64>,
+    fields: LogFields,
+}
+
+impl Observing {
+    pub(crate) fn spawn(observer: Arc<dyn Observer>, fields: LogFields) -> io::Result<Self> {
+        let (sender, facts) = channel::bounded(MAX_BEHIND);
+        let missed = Arc::new(AtomicU64::new(0));
+        let told = Told { observer, facts, missed: Arc::clone(&missed), fields };
+        thread::Builder::new().name("leasehold-observer".into()).spawn(move || told.run())?;
+        Ok(Self { facts: sender, missed })
+    }
+
+    pub(crate) fn tell(&self, fact: &Fact) {
+        if let Err(TrySendError::Full(_)) = self.facts.try_send(fact.clone()) {
+            self.missed.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Told {
+    fn run(self) {
+        while let Ok(fact) = self.facts.recv() {
+            if catch_unwind(AssertUnwindSafe(|| fact.tell(&*self.observer))).is_err() {
+                log_with!(Level::Error, self.fields; "an observer has panicked: it is told nothing more");
+                return;
+            }
+            let missed = self.missed.swap(0, Ordering::SeqCst);
+            if missed > 0 {
+                log_with!(Level::Warn, self.fields; "an observer is behind, and has missed {missed} of what happened");
+            }
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! What an elector is about and how it fares, at one moment.
+
+use std::time::Duration;
+
+use crate::clock::{self, Moment};
+use crate::config::Settings;
+use crate::observer::Fact;
+use crate::store::{StoreErrorKind, StoreOperation};
+use crate::sync::{Arc, Mutex};
+use crate::term::Term;
+
+mod prometheus;
+
+/// What an elector is about and how it fares, at the moment that [`LeaderElector::status`](crate::LeaderElector::status) was
+/// called.
+///
+/// # Examples
+///
+/// ```
+/// use leasehold::{LeaderElector, MemoryStore};
+///
+/// let elector = LeaderElector::builder("jobs").identity("me").start_on(MemoryStore::new())?;
+/// let guard = elector.block_until_leader()?;
+/// let status = elector.status();
+/// assert!(status.is_leader);
+/// assert_eq!(status.counters.terms, 1);
+///
+/// let mut text = String::new();
+/// status.write_prometheus(&mut text).expect("writing to a String does not fail");
+/// assert!(text.contains("leader_election_master_status{name=\"jobs\"} 1"));
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Status {
+    /// The key of the record: the name of the Lease.
+    pub name: String,
+    /// What the store calls it, such as `lease default/my-controller`.
+    pub record: String,
+    /// What the election runs by, this candidate's identity among it.
+    pub settings: Settings,
+    /// Who leads, as last observed. It may be this candidate itself.
+    pub leader: Option<String>,
+    /// Whether the lease of that leader has run out on this process's clock: then nobody leads, or somebody soon will.
+    pub leader_has_run_out: bool,
+    /// Whether this candidate has a valid term.
+    pub is_leader: bool,
+    /// How long that stays valid without another renewal.
+    pub remaining: Duration,
+    /// The token of the term, also after it ended, until its guard is dropped.
+    pub fencing_token: Option<u64>,
+    /// How long ago the store last told this elector anything: answered, or sent an event. `None` before the first time.
+    pub last_contact: Option<Duration>,
+    /// Whether a watch stands. Without one the record is polled.
+    pub is_watching: bool,
+    /// Whether the elector is at work: not after its end, or a panic of its thread.
+    pub is_running: bool,
+    /// What has been counted since the start.
+    pub counters: Counters,
+}
+
+/// What an elector has counted since it was started.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Terms that began.
+    pub terms: u64,
+    /// Terms that ended otherwise than by a release or a step-down.
+    pub terms_lost: u64,
+    /// How long renewals took.
+    pub renewals: Histogram,
+    /// Reads in the middle of a term, as [`RequestOutcome::is_slow_path`](crate::RequestOutcome::is_slow_path) says.
+    pub slow_paths: u64,
+    /// Watches that were opened.
+    pub watches_opened: u64,
+    /// Watches that ended or were refused.
+    pub watches_lost: u64,
+    requests: [u64; StoreOperation::ALL.len()],
+    failures: [u64; StoreErrorKind::ALL.len()],
+}
+
+/// How often something took at most so long.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Histogram {
+    /// How many there were of at most each of [`Histogram::BOUNDS`], and of more than the one before it; then of more than
+    /// the last.
+    pub counts: [u64; Histogram::BOUNDS.len() + 1],
+    /// How long all of them took together.
+    pub sum: Duration,
+}
+
+impl Histogram {
+    /// Where one place ends and the next begins, in milliseconds.
+    pub const BOUNDS: [u64; 11] = [1, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000];
+
+    /// How many there were.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    fn add(&mut self, took: Duration) {
+        let place = Self::BOUNDS.partition_point(|bound| Duration::from_millis(*bound) < took);
+        self.counts[place] += 1;
+        self.sum = self.sum.saturating_add(took);
+    }
+}
+
+impl Counters {
+    /// How many requests asked for this, answered or not.
+    pub fn requests(&self, operation: StoreOperation) -> u64 {
+        self.requests[operation as usize]
+    }
+
+    /// How many requests failed like this. A [`Conflict`](StoreErrorKind::Conflict) is no fault of anything: another
+    /// candidate was faster.
+    pub fn failures(&self, kind: StoreErrorKind) -> u64 {
+        self.failures[kind as usize]
+    }
+
+    pub(crate) fn count(&mut self, fact: &Fact) {
+        use crate::stop_reason::StopReason::{Released, SteppedDown};
+        match fact {
+            Fact::StartedLeading(_) => self.terms += 1,
+            Fact::StoppedLeading(Released | SteppedDown) | Fact::NewLeader(_) => {}
+            Fact::StoppedLeading(_) => self.terms_lost += 1,
+            Fact::Renewed(latency) => self.renewals.add(*latency),
+            Fact::Request(outcome) => {
+                self.requests[outcome.operation as usize] += 1;
+                if let Some(kind) = outcome.failure {
+                    self.failures[kind as usize] += 1;
+                }
+                self.slow_paths += u64::from(outcome.is_slow_path);
+            }
+            Fact::WatchOpened => self.watches_opened += 1,
+            Fact::WatchLost => self.watches_lost += 1,
+        }
+    }
+}
+
+/// What an elector's threads note for its status.
+#[derive(Default)]
+pub(crate) struct Observations(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    counters: Counters,
+    term: Option<Arc<Term>>,
+    leader: Option<String>,
+    leader_until: Option<Moment>,
+    last_contact: Option<Moment>,
+    is_watching: bool,
+    has_ended: bool,
+}
+
+impl Observations {
+    pub(crate) fn note(&self, fact: &Fact) {
+        let mut state = self.0.lock();
+        state.counters.count(fact);
+        match fact {
+            Fact::WatchOpened => state.is_watching = true,
+            Fact::WatchLost => state.is_watching = false,
+            Fact::NewLeader(leader) => state.leader.clone_from(leader),
+            _ => {}
+        }
+    }
+
+    /// The store has told something.
+    pub(crate) fn contact(&self) {
+        self.0.lock().last_contact = Some(clock::now());
+    }
+
+    pub(crate) fn term(&self, term: Option<Arc<Term>>) {
+        self.0.lock().term = term;
+    }
+
+    /// When the lease of the present leader runs out, unless something is heard before.
+    pub(crate) fn leader_until(&self, until: Option<Moment>) {
+        self.0.lock().leader_until = until;
+    }
+
+    pub(crate) fn ended(&self) {
+        self.0.lock().has_ended = true;
+    }
+
+    pub(crate) fn status(&self, name: &str, record: &str, settings: &Settings) -> Status {
+        let now = clock::now();
+        let state = self.0.lock();
+        let remaining = state.term.as_ref().map_or(Duration::ZERO, |term| term.remaining());
+        Status {
+            name: name.to_owned(),
+            record: record.to_owned(),
+            settings: settings.clone(),
+            leader: state.leader.clone(),
+            leader_has_run_out: state.leader_until.is_some_and(|until| until <= now),
+            is_leader: !remaining.is_zero(),
+            remaining,
+            fencing_token: state.term.as_ref().map(|term| term.fencing_token()),
+            last_contact: state.last_contact.map(|at| now.since(at)),
+            is_watching: state.is_watching && !state.has_ended,
+            is_running: !state.has_ended,
+            counters: state.counters.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_histogram_counts_what_took_at_most_so_long() {
+        let mut histogram = Histogram::default();
+        for micros in [0, 1_000, 1_001, 5_000, 5_000_000, 5_000_001] {
+            histogram.add(Duration::from_micros(micros));
+        }
+        assert_eq!(
+            (histogram.counts[0], histogram.counts[1], histogram.counts[10], histogram.counts[11]),
+            (2, 2, 1, 1)
+        );
+        assert_eq!((histogram.count(), histogram.sum), (6, Duration::from_micros(10_007_002)));
+    }
+
+    #[test]
+    fn each_kind_and_each_operation_has_a_place_and_a_name_of_its_own() {
+        let mut names = std::collections::BTreeSet::new();
+        for (place, kind) in StoreErrorKind::ALL.into_iter().enumerate() {
+            assert_eq!(kind as usize, place);
+            assert!(names.insert(kind.name()));
+        }
+        for (place, operation) in StoreOperation::ALL.into_iter().enumerate() {
+            assert_eq!(operation as usize, place);
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The status in the text format of Prometheus (exposition format 0.0.4).
+
+use std::fmt::{self, Write};
+
+use super::{Histogram, Status};
+use crate::store::{StoreErrorKind, StoreOperation};
+
+/// A metric: its name, its type, what it says, and its samples of one status.
+type Family<W> = (&'static str, &'static str, &'static str, fn(&mut Samples<'_, W>, &Status) -> fmt::Result);
+
+/// Where the samples of one metric and one status go.
+struct Samples<'a, W> {
+    out: &'a mut W,
+    metric: &'static str,
+    labels: String,
+}
+
+/// As it stands between the quotes of a label's value.
+struct Escaped<'a>(&'a str);
+
+impl Status {
+    /// Writes it as metrics in the text format of Prometheus, each with the labels `name` and `record`.
+    ///
+    /// Two are client-go's, by name and meaning: `leader_election_master_status` and `leader_election_slowpath_total`. The
+    /// rest begin with `leasehold_`. For several electors use [`write_prometheus_all`](Self::write_prometheus_all): each
+    /// metric may be described once only.
+    ///
+    /// # Errors
+    ///
+    /// Whatever `out` says.
+    pub fn write_prometheus(&self, out: &mut impl Write) -> fmt::Result {
+        Self::write_prometheus_all([self], out)
+    }
+
+    /// Writes those of several electors, as [`write_prometheus`](Self::write_prometheus) does of one.
+    ///
+    /// # Errors
+    ///
+    /// Whatever `out` says.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::{LeaderElector, MemoryStore, Status};
+    ///
+    /// let jobs = LeaderElector::builder("jobs").start_on(MemoryStore::new())?;
+    /// let mail = LeaderElector::builder("mail").start_on(MemoryStore::new())?;
+    /// let mut text = String::new();
+    /// Status::write_prometheus_all(&[jobs.status(), mail.status()], &mut text).expect("a String");
+    /// assert_eq!(text.matches("# TYPE leasehold_terms_total counter").count(), 1);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn write_prometheus_all<'a, W: Write>(
+        statuses: impl IntoIterator<Item = &'a Status>,
+        out: &mut W,
+    ) -> fmt::Result {
+        let statuses: Vec<_> = statuses.into_iter().collect();
+        for (metric, kind, help, write) in families::<W>() {
+            writeln!(out, "# HELP {metric} {help}\n# TYPE {metric} {kind}")?;
+            for status in &statuses {
+                let labels = format!("name=\"{}\",record=\"{}\"", Escaped(&status.name), Escaped(&status.record));
+                write(&mut Samples { out, metric, labels }, status)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn families<W: Write>() -> [Family<W>; 11] {
+    [
+        (
+            "leader_election_master_status",
+            "gauge",
+            "Whether this candidate leads: 1, or 0 for a standby.",
+            |samples, status| samples.put("", "", u8::from(status.is_leader)),
+        ),
+        (
+            "leader_election_slowpath_total",
+            "counter",
+            "Reads of the record in the middle of a term.",
+            |samples, status| samples.put("", "", status.counters.slow_paths),
+        ),
+        ("leasehold_terms_total", "counter", "Terms that began.", |samples, status| {
+            samples.put("", "", status.counters.terms)
+        }),
+        (
+            "leasehold_terms_lost_total",
+            "counter",
+            "Terms that ended otherwise than by a release or a step-down.",
+            |samples, status| samples.put("", "", status.counters.terms_lost),
+        ),
+        (
+            "leasehold_validity_seconds",
+            "gauge",
+            "How long the term stays valid without another renewal.",
+            |samples, status| samples.put("", "", status.remaining.as_secs_f64()),
+        ),
+        (
+            "leasehold_renewal_duration_seconds",
+            "histogram",
+            "From before a renewal was sent until it was known to stand.",
+            |samples, status| samples.histogram(&status.counters.renewals),
+        ),
+        ("leasehold_requests_total", "counter", "Requests to the store.", |samples, status| {
+            StoreOperation::ALL.into_iter().try_for_each(|operation| {
+                let label = format!(",operation=\"{operation}\"");
+                samples.put("", &label, status.counters.requests(operation))
+            })
+        }),
+        (
+            "leasehold_request_failures_total",
+            "counter",
+            "Requests to the store that failed. A conflict is another candidate's success.",
+            |samples, status| {
+                StoreErrorKind::ALL.into_iter().try_for_each(|kind| {
+                    let label = format!(",kind=\"{}\"", kind.name());
+                    samples.put("", &label, status.counters.failures(kind))
+                })
+            },
+        ),
+        ("leasehold_watch_up", "gauge", "Whether changes are watched, and not polled.", |samples, status| {
+            samples.put("", "", u8::from(status.is_watching))
+        }),
+        ("leasehold_watches_total", "counter", "Watches that were opened.", |samples, status| {
+            samples.put("", "", status.counters.watches_opened)
+        }),
+        (
+            "leasehold_last_contact_seconds",
+            "gauge",
+            "How long ago the store last told anything; missing before the first time.",
+            |samples, status| status.last_contact.map_or(Ok(()), |since| samples.put("", "", since.as_secs_f64())),
+        ),
+    ]
+}
+
+impl<W: Write> Samples<'_, W> {
+    fn put(&mut self, suffix: &str, more: &str, value: impl fmt::Display) -> fmt::Result {
+        let Self { out, metric, labels } = self;
+        writeln!(out, "{metric}{suffix}{{{labels}{more}}} {value}")
+    }
+
+    fn histogram(&mut self, histogram: &Histogram) -> fmt::Result {
+        let mut count = 0;
+        for (bound, new) in Histogram::BOUNDS.iter().zip(&histogram.counts) {
+            count += new;
+            self.put("_bucket", &format!(",le=\"{}\"", *bound as f64 / 1000.0), count)?;
+        }
+        self.put("_bucket", ",le=\"+Inf\"", histogram.count())?;
+        self.put("_sum", "", histogram.sum.as_secs_f64())?;
+        self.put("_count", "", histogram.count())
+    }
+}
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|c| match c {
+            '\\' => f.write_str("\\\\"),
+            '"' => f.write_str("\\\""),
+            '\n' => f.write_str("\\n"),
+            c => f.write_char(c),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_end_a_label_is_escaped() {
+        assert_eq!(Escaped("a\"b\\c\nd").to_string(), "a\\\"b\\\\c\\nd");
+    }
+}

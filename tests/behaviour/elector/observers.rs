@@ -1,0 +1,238 @@
+//! Those who are told what an elector does, and its status.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use leasehold::{
+    LeaderElectorBuilder, MemoryStore, Observer, RequestOutcome, StopReason, StoreError, StoreErrorKind, StoreOperation,
+};
+
+use crate::elector::panics::panic_quietly;
+use crate::support::memory::{Connection, Memory};
+use crate::support::{SOON, wait_until};
+
+fn builder(identity: &str) -> LeaderElectorBuilder {
+    crate::elector::builder(identity)
+}
+
+/// What an observer was told.
+#[derive(Debug, Clone, PartialEq)]
+enum Told {
+    Started(u64),
+    Stopped(StopReason),
+    Leader(Option<String>),
+    Renewed,
+    Request(StoreOperation, Option<StoreErrorKind>, bool),
+    WatchOpened,
+    WatchLost,
+}
+
+struct Recorder(Sender<Told>);
+
+impl Recorder {
+    fn new() -> (Self, Receiver<Told>) {
+        let (sender, told) = unbounded();
+        (Self(sender), told)
+    }
+
+    fn tell(&self, what: Told) {
+        let _ = self.0.send(what);
+    }
+}
+
+impl Observer for Recorder {
+    fn started_leading(&self, fencing_token: u64) {
+        self.tell(Told::Started(fencing_token));
+    }
+    fn stopped_leading(&self, reason: &StopReason) {
+        self.tell(Told::Stopped(reason.clone()));
+    }
+    fn new_leader(&self, leader: Option<&str>) {
+        self.tell(Told::Leader(leader.map(str::to_owned)));
+    }
+    fn renewed(&self, latency: Duration) {
+        assert!(latency < SOON);
+        self.tell(Told::Renewed);
+    }
+    fn request(&self, outcome: &RequestOutcome) {
+        self.tell(Told::Request(outcome.operation, outcome.failure, outcome.is_slow_path));
+    }
+    fn watch_opened(&self) {
+        self.tell(Told::WatchOpened);
+    }
+    fn watch_lost(&self) {
+        self.tell(Told::WatchLost);
+    }
+}
+
+/// Up to the first for which `last` holds.
+fn until(told: &Receiver<Told>, last: impl Fn(&Told) -> bool) -> Vec<Told> {
+    let (end, mut all) = (Instant::now() + SOON, Vec::new());
+    loop {
+        all.push(told.recv_deadline(end).unwrap_or_else(|_| panic!("not within {SOON:?}: {all:?}")));
+        if all.last().is_some_and(&last) {
+            return all;
+        }
+    }
+}
+
+#[test]
+fn an_observer_is_told_of_all_that_an_elector_does() {
+    let (recorder, told) = Recorder::new();
+    let elector =
+        builder("a").renew_interval(Duration::from_millis(50)).observer(recorder).start_on(MemoryStore::new());
+    let elector = elector.unwrap();
+    let guard = elector.block_until_leader().unwrap();
+    let token = guard.fencing_token();
+    let begin = until(&told, |it| *it == Told::Renewed);
+    let started = begin.iter().position(|it| *it == Told::Started(token)).expect("the start");
+    assert!(begin[..started].contains(&Told::Request(StoreOperation::Create, None, false)), "{begin:?}");
+    assert!(begin.contains(&Told::Leader(Some("a".into()))), "{begin:?}");
+    guard.step_down();
+    let mut begin = begin;
+    begin.extend(until(&told, |it| *it == Told::Stopped(StopReason::SteppedDown)));
+    drop(guard);
+    let rest = until(&told, |it| *it == Told::Leader(None));
+    assert!(rest.iter().all(|it| !matches!(it, Told::Stopped(_) | Told::Started(_) | Told::Renewed)), "{rest:?}");
+    wait_until("a watch", || elector.status().is_watching);
+    assert_eq!(elector.status().counters.watches_opened, 1);
+    drop(elector);
+    // Until the observer is dropped.
+    let end = begin.into_iter().chain(rest).chain(told.iter());
+    assert_eq!(end.filter(|it| *it == Told::WatchOpened).count(), 1);
+}
+
+#[test]
+fn a_failed_renewal_and_the_read_that_follows_it_are_told() {
+    let store = Memory::default();
+    let (recorder, told) = Recorder::new();
+    let elector = builder("a").retry_period(Duration::from_millis(50)).observer(recorder);
+    let elector = elector.start_on(Connection::new(&store)).unwrap();
+    let guard = elector.block_until_leader().unwrap();
+    let mut left = 1;
+    store.on_update(move |_| {
+        left -= 1;
+        if left < 0 { Ok(()) } else { Err(StoreError::new(StoreErrorKind::Conflict, "made up")) }
+    });
+    until(&told, |it| *it == Told::Request(StoreOperation::Update, Some(StoreErrorKind::Conflict), false));
+    until(&told, |it| *it == Told::Request(StoreOperation::Get, None, true));
+    until(&told, |it| *it == Told::Renewed);
+    let counters = elector.status().counters;
+    assert_eq!(counters.failures(StoreErrorKind::Conflict), 1);
+    assert!(counters.slow_paths >= 1 && counters.requests(StoreOperation::Update) >= 2);
+    assert!(guard.is_leader());
+}
+
+/// Hangs, or panics, whatever it is told.
+struct Bad {
+    panics: bool,
+    called: Arc<AtomicBool>,
+    hangs: Receiver<()>,
+}
+
+impl Bad {
+    fn be(&self) {
+        self.called.store(true, Ordering::SeqCst);
+        if self.panics {
+            panic_quietly();
+        }
+        let _ = self.hangs.recv();
+    }
+}
+
+impl Observer for Bad {
+    fn request(&self, _: &RequestOutcome) {
+        self.be();
+    }
+    fn started_leading(&self, _: u64) {
+        self.be();
+    }
+    fn renewed(&self, _: Duration) {
+        self.be();
+    }
+    fn watch_opened(&self) {
+        self.be();
+    }
+}
+
+#[test]
+fn an_observer_that_hangs_or_panics_hurts_nobody() {
+    for panics in [false, true] {
+        let store = MemoryStore::new();
+        let (end, hangs) = bounded::<()>(0);
+        let called = Arc::new(AtomicBool::new(false));
+        let bad = Bad { panics, called: Arc::clone(&called), hangs };
+        let (recorder, told) = Recorder::new();
+        let elector = builder("a")
+            .lease_duration(Duration::from_secs(2))
+            .renew_deadline(Duration::from_secs(1))
+            .renew_interval(Duration::from_millis(1))
+            .observer(bad)
+            .observer(recorder);
+        let elector = elector.start_on(store).unwrap();
+        let guard = elector.block_until_leader().unwrap();
+        wait_until("it is called", || called.load(Ordering::SeqCst));
+        // More than anybody may be behind, and longer than the lease.
+        wait_until("renewals", || elector.status().counters.renewals.count() > 1100);
+        thread::sleep(Duration::from_secs(2));
+        assert!(guard.is_leader(), "panics: {panics}");
+        guard.release().expect("a release");
+        until(&told, |it| *it == Told::Stopped(StopReason::Released));
+        let guard = elector.block_until_leader().expect("another term");
+        drop((guard, elector));
+        drop(end);
+    }
+}
+
+#[test]
+fn a_status_says_how_an_elector_fares() {
+    let store = Memory::default();
+    let elector = builder("a").start_on(Connection::named(&store, "the record")).unwrap();
+    let before = elector.status();
+    assert_eq!((before.record.as_str(), before.name.as_str()), ("the record", "test"));
+    assert!(before.is_running && !before.is_leader && before.leader.is_none() && before.fencing_token.is_none());
+    let guard = elector.block_until_leader().unwrap();
+    let status = elector.status();
+    assert!(status.is_leader && !status.leader_has_run_out && status.remaining > Duration::ZERO);
+    assert_eq!((status.leader.as_deref(), status.fencing_token), (Some("a"), Some(guard.fencing_token())));
+    assert!(status.last_contact.is_some_and(|since| since < SOON));
+    guard.step_down();
+    let status = elector.status();
+    assert!(!status.is_leader && status.remaining.is_zero() && status.fencing_token.is_some());
+    drop(guard);
+    wait_until("it is released", || elector.status().leader.is_none());
+    assert_eq!(elector.status().fencing_token, None);
+    assert_eq!((elector.status().counters.terms, elector.status().counters.terms_lost), (1, 0));
+}
+
+#[test]
+fn a_status_says_that_the_lease_of_the_leader_has_run_out() {
+    let store = Memory::default();
+    store.give_to("gone", 1);
+    let elector = builder("a").retry_period(Duration::from_millis(50)).start_on(Connection::new(&store)).unwrap();
+    wait_until("it is seen", || elector.status().leader.as_deref() == Some("gone"));
+    wait_until("it runs out", || elector.status().leader_has_run_out);
+    assert_eq!(elector.status().leader.as_deref(), Some("gone"));
+    store.edit(|record| record.renew_time = Some(leasehold::MicroTime::from_unix_micros(7)));
+    wait_until("it is renewed", || !elector.status().leader_has_run_out);
+}
+
+#[test]
+fn after_a_panic_the_status_says_so() {
+    let store = Memory::default();
+    let (recorder, told) = Recorder::new();
+    let elector = builder("a").retry_period(Duration::from_millis(50)).observer(recorder);
+    let elector = elector.start_on(Connection::new(&store)).unwrap();
+    let guard = elector.block_until_leader().unwrap();
+    assert!(elector.status().is_running);
+    store.on_update(|_| panic_quietly());
+    wait_until("it has ended", || !elector.status().is_running);
+    assert_eq!(elector.status().counters.terms_lost, 1);
+    let end: Vec<_> = told.iter().collect();
+    assert_eq!(end.iter().filter(|it| matches!(it, Told::Stopped(_))).count(), 1, "{end:?}");
+    assert!(end.contains(&Told::Stopped(StopReason::ElectorPanicked)));
+    drop(guard);
+}
