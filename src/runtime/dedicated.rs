@@ -138,8 +138,6 @@ impl Driver {
             }
             step
         });
-        // What was told while this thread decided is not left lying until it decides again.
-        self.core.work_off();
         // What the session has just noticed comes before the next request, which may take long.
         self.log();
         match step {
@@ -154,6 +152,8 @@ impl Driver {
         loop {
             // On a line of its own: the lock is not held while the line is written.
             let line = self.core.state.lock().lines.pop_front();
+            // Whoever told something while this thread had the lock, here or to decide, has left it lying.
+            self.core.work_off();
             let Some(line) = line else { return };
             line.log(&self.fields);
         }

@@ -18,8 +18,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "nobody hears of it before the request is answered that it was about to send",
         edits: &[Edit {
             file: DEDICATED,
-            old: "        self.core.work_off();\n        // What the session",
-            new: "        // What the session",
+            old: "            self.core.work_off();\n            let Some(line)",
+            new: "            let Some(line)",
         }],
         caught_by: Threads("guard::a_hanging_renewal_does_not_hold_up_a_release"),
     },
