@@ -7,7 +7,7 @@ use leasehold::clock::{Moment, Now};
 use leasehold::election::{Election, Event, Operation, Request, Response, Step};
 use leasehold::kube::{Client, Kubeconfig};
 use leasehold::testing::{ApiServer, User};
-use leasehold::{Call, Cancel, LeaderElector, LeaseStore, Observed, Opaque, Store};
+use leasehold::{Call, Cancel, LeaderElector, LeaseStore, MemoryStore, Observed, Observer, Opaque, Store};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// A clock read is too short to be measured alone.
@@ -20,10 +20,13 @@ const SAMPLE: Duration = Duration::from_micros(50);
 /// Takes its own name.
 type Bench = fn(&str);
 
-const BENCHES: [(&str, Bench); 6] = [
+const BENCHES: [(&str, Bench); 9] = [
     ("clock_read", clock_read),
     ("is_leader", is_leader),
     ("one_renewal_of_the_core", one_renewal_of_the_core),
+    ("empty_call_of_an_observer", empty_call_of_an_observer),
+    ("term_in_memory, unobserved", |name| term_in_memory(name, false)),
+    ("term_in_memory, observed", |name| term_in_memory(name, true)),
     ("read_and_decode_a_lease", read_and_decode_a_lease),
     ("renewal_in_memory, plain", |name| renewal_in_memory(name, false)),
     ("renewal_in_memory, TLS", |name| renewal_in_memory(name, true)),
@@ -101,6 +104,7 @@ fn one_renewal_of_the_core(name: &str) {
         while version < renewed {
             clock.step(&mut election, &mut version);
         }
+        while election.event().is_some() {}
     });
 }
 
@@ -130,6 +134,30 @@ impl Clock {
             Step::Finished => unreachable!("nobody closed it"),
         }
     }
+}
+
+// ---- observers ----
+
+/// One that does nothing.
+struct Idle;
+
+impl Observer for Idle {}
+
+fn empty_call_of_an_observer(name: &str) {
+    let observer: &dyn Observer = &Idle;
+    measure(name, CALLS, || {
+        for _ in 0..CALLS {
+            black_box(observer).renewed(black_box(TIMEOUT));
+        }
+    });
+}
+
+/// A term from the campaign to its release, on a store that answers at once: with an observer that does nothing, or none.
+fn term_in_memory(name: &str, is_observed: bool) {
+    let builder = LeaderElector::builder("bench");
+    let builder = if is_observed { builder.observer(Idle) } else { builder };
+    let elector = builder.start_on(MemoryStore::new()).expect("an elector");
+    measure(name, 1, || elector.block_until_leader().expect("a term").release().expect("a release"));
 }
 
 // ---- the wire ----

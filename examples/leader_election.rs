@@ -9,12 +9,11 @@
 
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::str::FromStr;
 use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::{Receiver, bounded, select};
 use leasehold::kube::{Client, ClientConfig, Kubeconfig};
-use leasehold::{ConfigMapStore, EndpointsStore, LeaderElector, LeaderGuard, StopReason, Transition};
+use leasehold::{ConfigMapStore, EndpointsStore, LeaderElector, LeaderGuard, ResourceLock, StopReason, Transition};
 use lexopt::prelude::*;
 use serde_json::{Value, json};
 
@@ -37,32 +36,10 @@ Usage: leader_election --lease-lock-name NAME [FLAGS]
 
 struct Options {
     kubeconfig: Option<String>,
-    lock_type: LockType,
+    lock_type: ResourceLock,
     namespace: Option<String>,
     builder: leasehold::LeaderElectorBuilder,
     heartbeat: Option<Duration>,
-}
-
-/// As client-go calls them.
-#[derive(Clone, Copy, Default)]
-enum LockType {
-    #[default]
-    Leases,
-    ConfigMaps,
-    Endpoints,
-}
-
-impl FromStr for LockType {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "leases" => Ok(Self::Leases),
-            "configmaps" => Ok(Self::ConfigMaps),
-            "endpoints" => Ok(Self::Endpoints),
-            _ => Err(format!("--lock-type {text}: there are leases, configmaps and endpoints")),
-        }
-    }
 }
 
 fn main() -> ExitCode {
@@ -191,9 +168,10 @@ fn start(options: Options) -> Result<LeaderElector, Box<dyn std::error::Error>> 
     let client = Client::new(config)?;
     let namespace = options.namespace.unwrap_or_else(|| client.default_namespace().to_owned());
     Ok(match options.lock_type {
-        LockType::Leases => options.builder.namespace(namespace).start_with(client)?,
-        LockType::ConfigMaps => options.builder.start_on(ConfigMapStore::new(client, &namespace)?)?,
-        LockType::Endpoints => options.builder.start_on(EndpointsStore::new(client, &namespace)?)?,
+        ResourceLock::Leases => options.builder.namespace(namespace).start_with(client)?,
+        ResourceLock::ConfigMaps => options.builder.start_on(ConfigMapStore::new(client, &namespace)?)?,
+        ResourceLock::Endpoints => options.builder.start_on(EndpointsStore::new(client, &namespace)?)?,
+        other => return Err(format!("--lock-type: this example has nothing for {other:?}").into()),
     })
 }
 
@@ -213,7 +191,7 @@ fn shutdown() -> Result<Receiver<()>, Box<dyn std::error::Error>> {
 /// `None` when help was asked for.
 fn options() -> Result<Option<Options>, Box<dyn std::error::Error>> {
     let (mut kubeconfig, mut name, mut namespace, mut heartbeat) = (None, None, None, None);
-    let mut lock_type = LockType::default();
+    let mut lock_type = ResourceLock::default();
     let mut settings: Vec<Box<dyn FnOnce(leasehold::LeaderElectorBuilder) -> leasehold::LeaderElectorBuilder>> =
         Vec::new();
     let mut parser = lexopt::Parser::from_env();

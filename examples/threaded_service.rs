@@ -3,10 +3,12 @@
 //!     cargo run --example threaded_service -- --in-memory      # alone, without a cluster
 //!     cargo run --example threaded_service                     # in-cluster, or by kubeconfig
 //!
-//! It ends by Ctrl-C, or after `--seconds N`.
+//! It ends by Ctrl-C, or after `--seconds N`. With `--listen ADDRESS:PORT` it answers probes and scrapes: `/healthz`, `/readyz`
+//! and `/metrics`.
 
 use std::error::Error;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -30,22 +32,56 @@ fn main() -> ExitCode {
 fn run() -> Result<(), Box<dyn Error>> {
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn")).init();
     let mut arguments = std::env::args().skip(1);
-    let (mut in_memory, mut end) = (false, never());
+    let (mut in_memory, mut end, mut listen) = (false, never(), None);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--in-memory" => in_memory = true,
             "--seconds" => end = after(Duration::from_secs(arguments.next().unwrap_or_default().parse()?)),
-            other => return Err(format!("unknown flag {other}: there are --in-memory and --seconds N").into()),
+            "--listen" => listen = arguments.next(),
+            other => {
+                let known = "--in-memory, --seconds N and --listen ADDRESS:PORT";
+                return Err(format!("unknown flag {other}: there are {known}").into());
+            }
         }
     }
 
     let server = if in_memory { Some(ApiServer::start()?) } else { None };
     let builder = LeaderElector::builder("threaded-service");
-    let elector = match &server {
+    let elector = Arc::new(match &server {
         Some(server) => builder.start_with(Client::new(ClientConfig::new(&server.url())?)?)?,
         None => builder.start()?,
-    };
+    });
+    if let Some(address) = listen {
+        let server = tiny_http::Server::http(&address).map_err(|error| format!("--listen {address}: {error}"))?;
+        println!("probes and metrics at http://{}", server.server_addr());
+        let elector = Arc::clone(&elector);
+        thread::spawn(move || server.incoming_requests().for_each(|request| answer(&elector, request)));
+    }
     serve(&elector, &shutdown()?, &end)
+}
+
+/// What a probe or a scrape is told. None of it waits for the API server.
+fn answer(elector: &LeaderElector, request: tiny_http::Request) {
+    let (code, text) = match request.url() {
+        // Whoever fails this is restarted, and that helps: work does not end, or the elector's thread has.
+        "/healthz" => match elector.health_check().check() {
+            Ok(()) => (200, "ok".to_owned()),
+            Err(unhealthy) => (500, unhealthy.to_string()),
+        },
+        // A standby is ready, too: were it not, a rollout would wait for it to lead, which it cannot before the old one ends.
+        "/readyz" if elector.status().is_running => (200, "ready".to_owned()),
+        "/readyz" => (500, "no candidate any more".to_owned()),
+        "/metrics" => {
+            let mut text = String::new();
+            match elector.status().write_prometheus(&mut text) {
+                Ok(()) => (200, text),
+                Err(error) => (500, error.to_string()),
+            }
+        }
+        _ => (404, "there are /healthz, /readyz and /metrics".to_owned()),
+    };
+    // Whoever asked may be gone by now.
+    let _ = request.respond(tiny_http::Response::from_string(text).with_status_code(code));
 }
 
 /// One loop for everything that can happen to this replica.

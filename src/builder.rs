@@ -50,6 +50,8 @@ pub struct LeaderElectorBuilder {
     #[cfg(feature = "kube")]
     metadata: Metadata,
     observers: Vec<Arc<dyn Observer>>,
+    #[cfg(feature = "kube")]
+    events: bool,
     config: Config,
 }
 
@@ -68,6 +70,8 @@ impl LeaderElectorBuilder {
             #[cfg(feature = "kube")]
             metadata: Metadata::default(),
             observers: Vec::new(),
+            #[cfg(feature = "kube")]
+            events: false,
             config: Config::default(),
         }
     }
@@ -120,6 +124,22 @@ impl LeaderElectorBuilder {
     #[cfg(feature = "kube")]
     pub fn owner_reference(mut self, owner: OwnerReference) -> Self {
         self.metadata.owners.push(owner);
+        self
+    }
+
+    /// Whether the terms of this candidate are recorded as events on the Lease, as [`EventRecorder`](crate::EventRecorder) says.
+    /// Default: false.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::LeaderElector;
+    ///
+    /// let builder = LeaderElector::builder("my-controller").events(true);
+    /// ```
+    #[cfg(feature = "kube")]
+    pub fn events(mut self, events: bool) -> Self {
+        self.events = events;
         self
     }
 
@@ -322,13 +342,17 @@ impl LeaderElectorBuilder {
         let (server, source) = (client.server(), client.source().to_owned());
         let store = LeaseStore::new(client, &namespace)?.with_metadata(self.metadata);
         store.check_key(&self.name)?;
+        let mut observers = self.observers;
+        if self.events {
+            observers.push(Arc::new(store.event_recorder(&self.name, &settings.identity)));
+        }
         let entry = Entry::new(Arc::new(store), &self.name);
         let fields = LogFields::new(&entry, &settings.identity);
         log_with!(
             log::Level::Info, fields, server = server.as_str(), source = source.as_str(), namespace = namespace.as_str();
             "candidate {} at {server} ({source})", fields.identity
         );
-        LeaderElector::spawn(settings, entry, &self.observers)
+        LeaderElector::spawn(settings, entry, &observers)
     }
 
     /// Starts the elector's thread on any store, which others may share. The builder's name is the key.
@@ -351,6 +375,11 @@ impl LeaderElectorBuilder {
         if let Some(namespace) = self.namespace {
             let rule = "with start_on it is the store that has a namespace, if any: leave it out here";
             return Err(ConfigError::new("namespace", format_args!("{namespace:?}"), rule).into());
+        }
+        #[cfg(feature = "kube")]
+        if self.events {
+            let rule = "with start_on, give the builder an observer: the event_recorder of the store";
+            return Err(ConfigError::new("events", true, rule).into());
         }
         #[cfg(feature = "kube")]
         if !self.metadata.is_empty() {

@@ -64,12 +64,14 @@ impl LeaderElector {
         let session = Session::new(Arc::clone(&settings), random_seed());
         let fields = LogFields::new(&entry, &settings.identity);
         let link = Arc::new(Link::new(sender, settings.release_timeout, fields.clone()));
-        let watcher = Watcher::spawn(entry.clone(), Arc::clone(&link), &settings).map_err(Error::Thread)?;
+        let health = HealthCheck::new(settings.lease_duration);
+        let watcher = Watcher::spawn(entry.clone(), Arc::clone(&link), health.clone(), &settings);
+        let watcher = watcher.map_err(Error::Thread)?;
         let shared = Shared {
             link,
             pending: Arc::new(CampaignSlot::default()),
             subscriptions: Arc::new(Subscriptions::default()),
-            health: HealthCheck::new(settings.lease_duration),
+            health,
             observations: Arc::default(),
         };
         let observers = observers
@@ -230,7 +232,10 @@ impl LeaderElector {
 
     /// What it is about and how it fares, at this moment; without I/O.
     pub fn status(&self) -> Status {
-        self.shared.observations.status(&self.name, &self.description, &self.settings)
+        Status {
+            last_contact: self.shared.health.since_contact(),
+            ..self.shared.observations.status(&self.name, &self.description, &self.settings)
+        }
     }
 
     /// A handle for a liveness probe, as [`HealthCheck`] shows it.

@@ -4,13 +4,14 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::clock::{self, Moment};
+use crate::stop_reason::StopReason;
 use crate::sync::{Arc, Mutex};
 
 /// Tells when work goes on for too long after its term ended: the guard is still there although the term has been over
 /// for longer than a lease. And when the elector's thread has panicked, so that this process never leads again.
 ///
 /// Such a process holds on to what it should have released. Answer a liveness probe with it, and the process is restarted.
-/// client-go has the same in its `HealthzAdaptor`. May be cloned and asked from any thread.
+/// [`with_tolerance`](Self::with_tolerance) judges as client-go's `HealthzAdaptor` does. May be cloned and asked from any thread.
 ///
 /// # Examples
 ///
@@ -27,13 +28,20 @@ use crate::sync::{Arc, Mutex};
 #[derive(Debug, Clone)]
 pub struct HealthCheck {
     state: Arc<Mutex<State>>,
-    tolerance: Duration,
+    lease_duration: Duration,
+    /// As client-go judges, if that is asked for.
+    tolerance: Option<Duration>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     /// Since when a term is over whose guard is not dropped.
     ended: Option<Moment>,
+    /// When the record was written last that says that we lead: not after another is found there, or the guard is dropped.
+    renewed: Option<Moment>,
+    /// When the store last told anything.
+    contact: Option<Moment>,
+    started: Moment,
     panicked: bool,
 }
 
@@ -46,58 +54,154 @@ pub enum Unhealthy {
         /// How long the term has been over.
         over_for: Duration,
     },
+    /// We lead by the record, and have not renewed it: see [`HealthCheck::with_tolerance`].
+    NotRenewed {
+        /// How long ago it was renewed.
+        since: Duration,
+    },
+    /// The store has told nothing: see [`HealthCheck::check_contact`].
+    NoContact {
+        /// For how long.
+        since: Duration,
+    },
     /// The elector's thread has panicked, in a [`Store`](crate::Store) or a logger. It campaigns no more.
     ElectorPanicked,
 }
 
 impl HealthCheck {
-    pub(crate) fn new(tolerance: Duration) -> Self {
-        Self { state: Arc::default(), tolerance }
+    pub(crate) fn new(lease_duration: Duration) -> Self {
+        let state = State { ended: None, renewed: None, contact: None, started: clock::now(), panicked: false };
+        Self { state: Arc::new(Mutex::new(state)), lease_duration, tolerance: None }
+    }
+
+    /// One that judges as client-go's `HealthzAdaptor` does: unhealthy only when this candidate leads by the record, and has
+    /// not renewed it for the lease duration and `tolerance` more. And when the elector's thread has panicked.
+    ///
+    /// A term here is over before that, at its renew deadline; what this finds is that its guard is still there, and that
+    /// nobody has taken over since, as far as is known.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use leasehold::LeaderElector;
+    /// use std::time::Duration;
+    ///
+    /// let elector = LeaderElector::builder("jobs").start()?;
+    /// let health = elector.health_check().with_tolerance(Duration::from_secs(20));
+    /// assert!(health.check().is_ok());
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with_tolerance(self, tolerance: Duration) -> Self {
+        Self { tolerance: Some(tolerance), ..self }
     }
 
     /// Asks.
     ///
     /// # Errors
     ///
-    /// [`Unhealthy`] when a term has been over for longer than the lease duration and its guard is not dropped, or when
-    /// the elector's thread has panicked.
+    /// [`Unhealthy`] when a term has been over for longer than the lease duration and its guard is not dropped (or as
+    /// [`with_tolerance`](Self::with_tolerance) says), or when the elector's thread has panicked.
     pub fn check(&self) -> Result<(), Unhealthy> {
-        let State { ended, panicked } = *self.state.lock();
+        let State { ended, renewed, panicked, .. } = *self.state.lock();
         if panicked {
             return Err(Unhealthy::ElectorPanicked);
         }
-        let Some(ended) = ended else { return Ok(()) };
-        let over_for = clock::now().since(ended);
-        if over_for > self.tolerance { Err(Unhealthy::GuardNotDropped { over_for }) } else { Ok(()) }
+        let now = clock::now();
+        match (self.tolerance, ended, renewed) {
+            (None, Some(ended), _) => {
+                let over_for = now.since(ended);
+                if over_for > self.lease_duration { Err(Unhealthy::GuardNotDropped { over_for }) } else { Ok(()) }
+            }
+            (Some(tolerance), _, Some(renewed)) => {
+                let (since, most) = (now.since(renewed), self.lease_duration.saturating_add(tolerance));
+                if since > most { Err(Unhealthy::NotRenewed { since }) } else { Ok(()) }
+            }
+            _ => Ok(()),
+        }
     }
 
-    pub(crate) fn term_ended(&self) {
-        self.state.lock().ended.get_or_insert_with(clock::now);
+    /// Whether the store has told this elector anything within `max_age`: answered a request, or sent something on a watch.
+    ///
+    /// A leader asks for something each renew interval. A standby may have nothing to ask for minutes while a lease that
+    /// nobody holds is watched: an API server sends a bookmark about once a minute. Below three minutes this finds fault
+    /// with healthy standbys. And a store that is down is no reason to restart whoever waits for it: rather for an alert than for a
+    /// liveness probe.
+    ///
+    /// # Errors
+    ///
+    /// [`Unhealthy::NoContact`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use leasehold::{LeaderElector, MemoryStore};
+    ///
+    /// let elector = LeaderElector::builder("jobs").start_on(MemoryStore::new())?;
+    /// assert!(elector.health_check().check_contact(Duration::from_secs(180)).is_ok());
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn check_contact(&self, max_age: Duration) -> Result<(), Unhealthy> {
+        let State { contact, started, .. } = *self.state.lock();
+        let since = clock::now().since(contact.unwrap_or(started));
+        if since > max_age { Err(Unhealthy::NoContact { since }) } else { Ok(()) }
+    }
+
+    /// The record says that we lead, by a write that was sent `ago`.
+    pub(crate) fn renewed(&self, ago: Duration) {
+        let at = clock::now().as_nanos().saturating_sub(u64::try_from(ago.as_nanos()).unwrap_or(u64::MAX));
+        self.state.lock().renewed = Some(Moment::from_nanos(at));
+    }
+
+    /// A term whose guard is still there has ended.
+    pub(crate) fn term_ended(&self, reason: &StopReason) {
+        let mut state = self.state.lock();
+        state.ended.get_or_insert_with(clock::now);
+        if *reason != StopReason::Expired {
+            state.renewed = None;
+        }
     }
 
     pub(crate) fn guard_gone(&self) {
-        self.state.lock().ended = None;
+        let mut state = self.state.lock();
+        (state.ended, state.renewed) = (None, None);
     }
 
     pub(crate) fn thread_panicked(&self) {
         self.state.lock().panicked = true;
+    }
+
+    /// The store has told something.
+    pub(crate) fn contact(&self) {
+        self.state.lock().contact = Some(clock::now());
+    }
+
+    pub(crate) fn since_contact(&self) -> Option<Duration> {
+        let contact = self.state.lock().contact?;
+        Some(clock::now().since(contact))
     }
 }
 
 impl fmt::Display for Unhealthy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::GuardNotDropped { over_for } => {
-                let rounded = Duration::from_millis(over_for.as_millis() as u64);
-                write!(
-                    f,
-                    "the term has been over for {} and its guard is not dropped: protected work does not end",
-                    humantime::format_duration(rounded)
-                )
+            Self::GuardNotDropped { over_for } => write!(
+                f,
+                "the term has been over for {} and its guard is not dropped: protected work does not end",
+                in_millis(*over_for)
+            ),
+            Self::NotRenewed { since } => {
+                write!(f, "the lease was renewed {} ago, and its guard is not dropped", in_millis(*since))
             }
+            Self::NoContact { since } => write!(f, "the store has told nothing for {}", in_millis(*since)),
             Self::ElectorPanicked => f.write_str("the elector's thread has panicked, and campaigns no more"),
         }
     }
+}
+
+fn in_millis(duration: Duration) -> humantime::FormattedDuration {
+    humantime::format_duration(Duration::from_millis(duration.as_millis() as u64))
 }
 
 impl std::error::Error for Unhealthy {}

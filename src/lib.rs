@@ -47,6 +47,8 @@
 //! - `ring` (default), `aws-lc-rs`, `fips`: the cryptography of TLS, of which `kube` needs one. `aws-lc-rs` knows P-521, which
 //!   `ring` does not, and is used when both are there. `fips` is AWS-LC as validated for FIPS 140-3; its build needs CMake,
 //!   Go and Perl, and a client for an `https` server is made only if that is in force.
+//! - `metrics`: [`MetricsObserver`](https://docs.rs/leasehold/latest/leasehold/struct.MetricsObserver.html), which passes on what
+//!   an elector does to the `metrics` facade.
 //! - `testing`: an in-memory API server with fault injection, for tests.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -54,6 +56,10 @@
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+#[cfg(doctest)]
+#[doc = include_str!("../docs/MIGRATING.md")]
+struct Migrating;
 
 mod builder;
 mod callbacks;
@@ -72,15 +78,23 @@ pub mod election;
 mod election;
 mod elector;
 mod error;
+#[cfg(feature = "kube")]
+mod events;
 #[cfg(feature = "_internals")]
 #[doc(hidden)]
 pub mod fuzzing;
+#[cfg(feature = "kube")]
+mod go_duration;
 mod guard;
 mod handle;
 mod health;
 #[cfg(feature = "kube")]
 pub mod kube;
+#[cfg(feature = "kube")]
+mod leader_election_config;
 mod log_fields;
+#[cfg(feature = "metrics")]
+mod metrics_observer;
 #[cfg(feature = "kube")]
 mod net;
 mod observer;
@@ -107,8 +121,14 @@ pub use config::{ConfigError, Settings};
 pub use crossbeam_channel;
 pub use elector::LeaderElector;
 pub use error::Error;
+#[cfg(feature = "kube")]
+pub use events::EventRecorder;
 pub use guard::{LeaderGuard, Scope};
 pub use health::{HealthCheck, Unhealthy};
+#[cfg(feature = "kube")]
+pub use leader_election_config::{Flag, LeaderElectionConfig, ResourceLock};
+#[cfg(feature = "metrics")]
+pub use metrics_observer::MetricsObserver;
 pub use observer::{Observer, RequestOutcome};
 pub use record::{LeaderElectionRecord, MicroTime, Observed, Opaque};
 pub use status::{Counters, Histogram, Status};

@@ -27,7 +27,7 @@ mod prometheus;
 ///
 /// let mut text = String::new();
 /// status.write_prometheus(&mut text).expect("writing to a String does not fail");
-/// assert!(text.contains("leader_election_master_status{name=\"jobs\"} 1"));
+/// assert!(text.contains("leader_election_master_status{name=\"jobs\",record=\"jobs in memory\"} 1"));
 /// # Ok::<(), leasehold::Error>(())
 /// ```
 #[derive(Debug, Clone)]
@@ -148,7 +148,6 @@ struct State {
     term: Option<Arc<Term>>,
     leader: Option<String>,
     leader_until: Option<Moment>,
-    last_contact: Option<Moment>,
     is_watching: bool,
     has_ended: bool,
 }
@@ -165,11 +164,6 @@ impl Observations {
         }
     }
 
-    /// The store has told something.
-    pub(crate) fn contact(&self) {
-        self.0.lock().last_contact = Some(clock::now());
-    }
-
     pub(crate) fn term(&self, term: Option<Arc<Term>>) {
         self.0.lock().term = term;
     }
@@ -183,6 +177,7 @@ impl Observations {
         self.0.lock().has_ended = true;
     }
 
+    /// All but when the store was last heard of.
     pub(crate) fn status(&self, name: &str, record: &str, settings: &Settings) -> Status {
         let now = clock::now();
         let state = self.0.lock();
@@ -196,7 +191,7 @@ impl Observations {
             is_leader: !remaining.is_zero(),
             remaining,
             fencing_token: state.term.as_ref().map(|term| term.fencing_token()),
-            last_contact: state.last_contact.map(|at| now.since(at)),
+            last_contact: None,
             is_watching: state.is_watching && !state.has_ended,
             is_running: !state.has_ended,
             counters: state.counters.clone(),

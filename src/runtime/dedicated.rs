@@ -263,7 +263,6 @@ impl State {
             }
             Command::Close => self.handle(Input::Close),
             Command::Watched { received_at, change, taken } => {
-                self.shared.observations.contact();
                 self.handle(Input::Watched { received_at, change });
                 let _ = taken.try_send(self.cancellation());
             }
@@ -302,7 +301,10 @@ impl State {
                 Effect::RoundOver { campaign, error } => {
                     self.shared.pending.round_over(campaign, error.map(Error::Store), &self.shared.link);
                 }
-                Effect::Renewed(latency) => self.observe(&Fact::Renewed(latency)),
+                Effect::Renewed(latency) => {
+                    self.shared.health.renewed(latency);
+                    self.observe(&Fact::Renewed(latency));
+                }
                 Effect::TermEnded(reason) => self.term_ended(reason),
                 Effect::Released => {
                     self.term = None;
@@ -338,7 +340,7 @@ impl State {
         let failure = error.map(StoreError::kind);
         // Who says that another was faster has answered.
         if matches!(failure, None | Some(AlreadyExists | Conflict)) {
-            self.shared.observations.contact();
+            self.shared.health.contact();
         }
         let is_slow_path = operation == StoreOperation::Get && self.term.as_ref().is_some_and(|term| term.is_valid());
         self.observe(&Fact::Request(RequestOutcome { operation, latency, failure, is_slow_path }));
@@ -357,11 +359,13 @@ impl State {
         let term = Arc::new(Term::new(deadline, fencing_token));
         self.term = Some(Arc::clone(&term));
         self.shared.observations.term(Some(Arc::clone(&term)));
+        self.shared.health.renewed(Duration::ZERO);
         self.observe(&Fact::StartedLeading(fencing_token));
         self.shared.subscriptions.started(fencing_token);
         let guard = LeaderGuard::new(term, Arc::clone(&self.shared.link));
         // Between the question above and here the campaign may have been withdrawn.
         if let Some(unwanted) = self.shared.pending.win(campaign, guard, &self.shared.link) {
+            self.shared.health.guard_gone();
             unwanted.forget();
             self.session.handle(clock::now(), Input::NotTaken);
         }
@@ -374,7 +378,7 @@ impl State {
         self.log(What::Stopped(reason.clone()));
         self.token = None;
         if reason != StopReason::Released {
-            self.shared.health.term_ended();
+            self.shared.health.term_ended(&reason);
         }
         self.observe(&Fact::StoppedLeading(reason.clone()));
         self.shared.subscriptions.stopped(reason);
@@ -420,12 +424,13 @@ mod tests {
         let session = Session::new(Arc::clone(&settings), 1);
         let entry = entry();
         let (link, commands) = link();
-        let watcher = Watcher::spawn(entry.clone(), Arc::clone(&link), &settings).unwrap();
+        let health = HealthCheck::new(settings.lease_duration);
+        let watcher = Watcher::spawn(entry.clone(), Arc::clone(&link), health.clone(), &settings).unwrap();
         let shared = Shared {
             link,
             pending: Arc::default(),
             subscriptions: Arc::default(),
-            health: HealthCheck::new(settings.lease_duration),
+            health,
             observations: Arc::default(),
         };
         Driver::new(session, entry, commands, watcher, Vec::new(), shared, fields())

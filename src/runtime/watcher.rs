@@ -8,6 +8,7 @@ use crate::clock;
 use crate::config::{Settings, random_seed};
 use crate::election::Change;
 use crate::handle::{AsRuntime, Command, Link};
+use crate::health::HealthCheck;
 use crate::log_fields::LogFields;
 use crate::runtime::watch_plan::{Ended, WatchPlan};
 use crate::store::entry::Entry;
@@ -31,6 +32,7 @@ struct Watching {
     wake: Receiver<()>,
     current: Arc<Mutex<Cancel>>,
     plan: WatchPlan,
+    health: HealthCheck,
     fields: LogFields,
 }
 
@@ -41,7 +43,7 @@ enum Pause {
 }
 
 impl Watcher {
-    pub(crate) fn spawn(entry: Entry, link: Arc<Link>, settings: &Settings) -> io::Result<Self> {
+    pub(crate) fn spawn(entry: Entry, link: Arc<Link>, health: HealthCheck, settings: &Settings) -> io::Result<Self> {
         let (wake, woken) = channel::bounded(1);
         let fields = LogFields::new(&entry, &settings.identity);
         let current = Arc::new(Mutex::new(Cancel::new()));
@@ -51,6 +53,7 @@ impl Watcher {
             wake: woken,
             current: Arc::clone(&current),
             plan: WatchPlan::new(settings.retry_period, random_seed()),
+            health,
             fields,
         };
         thread::Builder::new().name("leasehold-watch".into()).stack_size(STACK_SIZE).spawn(move || watching.run())?;
@@ -131,10 +134,11 @@ impl Watching {
     }
 
     fn watch(&mut self, stop: &Cancel) -> Result<(), StoreError> {
-        let Self { entry, link, plan, fields, .. } = self;
+        let Self { entry, link, plan, health, fields, .. } = self;
         let begin = plan.begin(clock::now());
         entry.watch(begin.as_ref(), stop, &mut |event| {
             let received_at = clock::now();
+            health.contact();
             if let WatchEvent::Opened = event {
                 return link.tell(Command::WatchOpened { from_scratch: begin.is_none() });
             }
@@ -172,6 +176,7 @@ mod tests {
             wake: woken,
             current: Arc::default(),
             plan: WatchPlan::new(Duration::from_secs(2), 1),
+            health: HealthCheck::new(Duration::ZERO),
             fields: fields(),
         };
         watching.plan.progress(Cursor::new(7_u64));

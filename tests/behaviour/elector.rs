@@ -8,7 +8,8 @@
 mod callbacks;
 mod connections;
 mod durations;
-mod listener;
+mod health;
+pub mod listener;
 mod observers;
 mod panics;
 mod reasons;

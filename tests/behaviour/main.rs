@@ -7,10 +7,12 @@ mod conformance;
 mod credentials;
 mod elections;
 mod elector;
+mod events;
 mod far;
 mod faults;
 mod guard_api;
 mod lease_store;
+mod metrics;
 mod stores;
 #[path = "../support/mod.rs"]
 mod support;

@@ -24,12 +24,16 @@ func main() {
 	kubeconfig := flag.String("kubeconfig", "", "file")
 	lease := flag.String("lease", "", "name of the Lease")
 	id := flag.String("id", "", "identity")
+	lockType := flag.String("lock-type", "leases", "leases: all that is left of them")
 	leaseDuration := flag.Duration("lease-duration", 15*time.Second, "")
 	renewDeadline := flag.Duration("renew-deadline", 10*time.Second, "")
 	retryPeriod := flag.Duration("retry-period", 2*time.Second, "")
 	heartbeat := flag.Duration("heartbeat", 0, "print a `leading` line this often (0: never)")
 	flag.Parse()
 
+	if *lockType != "leases" {
+		log.Fatalf("--lock-type %s", *lockType)
+	}
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
 		&clientcmd.ClientConfigLoadingRules{ExplicitPath: *kubeconfig}, nil)
 	config, err := loader.ClientConfig()

@@ -2,10 +2,19 @@
 
 #![cfg(unix)]
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Stdio};
+
 use crate::support::process::example;
+use crate::support::wait_until;
 
 fn output_of(name: &'static str) -> String {
-    let output = example(name).output().expect("the example runs");
+    output_with(name, &[])
+}
+
+fn output_with(name: &'static str, flags: &[&str]) -> String {
+    let output = example(name).args(flags).output().expect("the example runs");
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{name}: {}: {printed}{}", output.status, String::from_utf8_lossy(&output.stderr));
     printed
@@ -23,4 +32,50 @@ fn fenced_writes_refuses_a_leader_that_was_stopped_between_its_check_and_its_wri
     let refused = printed.find("its write is refused: token").unwrap_or_else(|| panic!("{printed}"));
     let stopped = printed.find("---- anna is stopped").unwrap_or_else(|| panic!("{printed}"));
     assert!(stopped < refused, "{printed}");
+}
+
+#[test]
+fn component_takes_the_flags_of_kubernetes() {
+    let lock = ["--in-memory", "--leader-elect", "--leader-elect-resource-lock=configmaps"];
+    let printed = output_with("component", &[&lock[..], &["--leader-elect-resource-name", "jobs"]].concat());
+    assert!(printed.contains("as the leader by config map default/jobs"), "{printed}");
+    let printed = output_with("component", &["--leader-elect=false"]);
+    assert!(printed.contains("without a leader being elected"), "{printed}");
+    let help = output_with("component", &["--help"]);
+    for flag in leasehold::LeaderElectionConfig::FLAGS {
+        assert!(help.contains(&format!("--{}", flag.name)), "{help}");
+    }
+}
+
+/// A process that ends with this.
+pub struct Ended(pub Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn threaded_service_answers_probes_and_scrapes() {
+    let mut command = example("threaded_service");
+    command.args(["--in-memory", "--seconds", "60", "--listen", "127.0.0.1:0"]);
+    let mut service = Ended(command.stdout(Stdio::piped()).spawn().expect("the example runs"));
+    let mut printed = BufReader::new(service.0.stdout.take().expect("piped")).lines().map_while(Result::ok);
+    let address =
+        printed.find_map(|line| Some(line.split_once("metrics at http://")?.1.to_owned())).expect("an address");
+    // What it prints must not fill the pipe.
+    std::thread::spawn(move || printed.for_each(drop));
+    let get = |path: &str| {
+        let mut stream = TcpStream::connect(&address).expect("it listens");
+        write!(stream, "GET {path} HTTP/1.0\r\n\r\n").expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it answers");
+        answer
+    };
+    assert!(get("/readyz").contains(" 200 "));
+    let says_that_it_leads = |line: &str| line.starts_with("leader_election_master_status{") && line.ends_with(" 1");
+    wait_until("it leads", || get("/metrics").lines().any(says_that_it_leads));
+    assert!(get("/healthz").contains(" 200 ") && get("/nothing").contains(" 404 "));
 }

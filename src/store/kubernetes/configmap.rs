@@ -7,6 +7,7 @@ use super::metadata::OwnerReference;
 use super::object::{Codec, Objects, object_store};
 use crate::cancel::Cancel;
 use crate::config::ConfigError;
+use crate::events::EventRecorder;
 use crate::kube::Client;
 use crate::record::{LeaderElectionRecord, Observed};
 use crate::store::{Call, Cursor, Store, StoreError, WatchEvent, WatchScope, delegate_store};

@@ -6,6 +6,7 @@ use super::metadata::{Metadata, OwnerReference};
 use super::object::{Codec, Objects, object_store};
 use crate::cancel::Cancel;
 use crate::config::ConfigError;
+use crate::events::EventRecorder;
 use crate::kube::Client;
 use crate::record::{LeaderElectionRecord, MicroTime, Observed};
 use crate::store::{Call, Cursor, Store, StoreError, WatchEvent, WatchScope, delegate_store};

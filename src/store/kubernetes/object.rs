@@ -9,6 +9,7 @@ use super::metadata::Metadata;
 use crate::cancel::Cancel;
 use crate::config::ConfigError;
 use crate::config::names::{check_name, check_namespace};
+use crate::events::{EventRecorder, Subject};
 use crate::kube::json;
 use crate::kube::{Client, Error, ErrorKind, Method, Request, Response, Status};
 use crate::record::{LeaderElectionRecord, Observed, Opaque};
@@ -95,6 +96,27 @@ macro_rules! object_store {
                 self
             }
 
+            /// Records the terms of a candidate on the object `key` as events: give it to
+            /// [`LeaderElectorBuilder::observer`](crate::LeaderElectorBuilder::observer).
+            ///
+            /// # Examples
+            ///
+            /// ```no_run
+            /// use leasehold::LeaderElector;
+            /// use leasehold::kube::{Client, ClientConfig};
+            #[doc = concat!("use leasehold::", stringify!($store), ";")]
+            ///
+            /// let client = Client::new(ClientConfig::infer()?)?;
+            #[doc = concat!("let store = ", stringify!($store), "::new(client, \"default\")?;")]
+            /// let events = store.event_recorder("my-controller", "pod-1");
+            /// let builder = LeaderElector::builder("my-controller").identity("pod-1").observer(events);
+            /// let elector = builder.start_on(store)?;
+            /// # Ok::<(), leasehold::Error>(())
+            /// ```
+            pub fn event_recorder(&self, key: &str, identity: &str) -> EventRecorder {
+                self.0.event_recorder(key, identity)
+            }
+
             /// An owner of each object of this store: see
             /// [`LeaderElectorBuilder::owner_reference`](crate::LeaderElectorBuilder::owner_reference).
             #[must_use]
@@ -121,6 +143,17 @@ impl<C: Codec> Objects<C> {
     pub(crate) fn new(client: Client, namespace: &str) -> Result<Self, ConfigError> {
         check_namespace(namespace)?;
         Ok(Self { client, namespace: namespace.to_owned(), metadata: Metadata::default(), codec: PhantomData })
+    }
+
+    pub(crate) fn event_recorder(&self, key: &str, identity: &str) -> EventRecorder {
+        let subject = Subject {
+            api_version: C::API_VERSION,
+            kind: C::KIND,
+            namespace: self.namespace.clone(),
+            name: key.to_owned(),
+            path: self.path(Some(key)),
+        };
+        EventRecorder::new(self.client.clone(), subject, identity)
     }
 
     pub(crate) fn check_key(&self, key: &str) -> Result<(), ConfigError> {

@@ -49,6 +49,11 @@ pub fn lines_of(record: &str) -> Vec<(Level, String)> {
     LINES.lock().iter().filter_map(of_it).collect()
 }
 
+/// What was logged in lines that begin so.
+pub fn lines_beginning(begin: &str) -> Vec<(Level, String)> {
+    LINES.lock().iter().filter(|(_, line)| line.starts_with(begin)).cloned().collect()
+}
+
 /// How often this record was cause for an error in the log.
 pub fn errors_of(record: &str) -> usize {
     lines_of(record).iter().filter(|(level, _)| *level == Level::Error).count()

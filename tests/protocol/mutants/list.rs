@@ -58,6 +58,7 @@ const ELECTOR: &str = "src/elector.rs";
 const ENCODING: &str = "src/kube/config/kubeconfig/encoding.rs";
 const ENDPOINT: &str = "src/net/endpoint.rs";
 const ENV_PROXY: &str = "src/kube/config/proxy.rs";
+const EVENTS: &str = "src/events.rs";
 const EXEC_CREDENTIAL: &str = "src/kube/auth/exec/credential.rs";
 const EXEC_RUN: &str = "src/kube/auth/exec/run.rs";
 const EXEC_SCHEDULE: &str = "src/kube/auth/exec/schedule.rs";

@@ -25,6 +25,7 @@ mod leasehold {
     pub(crate) mod election;
     pub(crate) mod elector;
     pub(crate) mod error;
+    pub(crate) mod events;
     pub(crate) mod guard;
     pub(crate) mod handle;
     pub(crate) mod health;
@@ -42,7 +43,7 @@ mod leasehold {
 }
 
 pub(crate) use leasehold::{
-    builder, campaign, cancel, config, election, elector, error, guard, handle, health, kube, log_fields, net,
+    builder, campaign, cancel, config, election, elector, error, events, guard, handle, health, kube, log_fields, net,
     observer, record, runtime, status, stop_reason, store, term, transition,
 };
 
@@ -52,6 +53,7 @@ pub use cancel::{Cancel, Hook};
 pub use config::{ConfigError, Settings};
 pub use elector::LeaderElector;
 pub use error::Error;
+pub use events::EventRecorder;
 pub use guard::{LeaderGuard, Scope};
 pub use health::{HealthCheck, Unhealthy};
 pub use observer::{Observer, RequestOutcome};

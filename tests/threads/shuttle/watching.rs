@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::channel::{self, Receiver};
 use crate::handle::{Command, Link};
+use crate::health::HealthCheck;
 use crate::log_fields::LogFields;
 use crate::runtime::watcher::Watcher;
 use crate::store::entry::Entry;
@@ -22,7 +23,8 @@ impl Watched {
         let entry = Entry::new(store, "jobs");
         let fields = LogFields::new(&entry, "me");
         let link = Arc::new(Link::new(tell, settings.release_timeout, fields));
-        let watcher = Watcher::spawn(entry, link, &settings).expect("threads cost nothing here");
+        let health = HealthCheck::new(settings.lease_duration);
+        let watcher = Watcher::spawn(entry, link, health, &settings).expect("threads cost nothing here");
         Self { watcher, told }
     }
 

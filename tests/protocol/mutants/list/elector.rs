@@ -136,6 +136,32 @@ pub const MUTANTS: &[Mutant] = &[
         }],
         caught_by: Test("behaviour", "elector::observers::a_failed_renewal_and_the_read_that_follows_it_are_told"),
     },
+    Mutant {
+        name: "who was superseded is unhealthy as one that cannot renew",
+        why: "client-go finds it healthy, and it would be restarted for nothing",
+        edits: &[Edit {
+            file: HEALTH,
+            old: "if *reason != StopReason::Expired {",
+            new: "if *reason == StopReason::Expired && state.panicked {",
+        }],
+        caught_by: Test("behaviour", "elector::health::with_a_tolerance_who_was_superseded_is_healthy"),
+    },
+    Mutant {
+        name: "what a watch tells is no contact",
+        why: "a standby that is told everything, and asks for nothing, is taken for cut off",
+        edits: &[Edit { file: WATCHER, old: "            health.contact();\n", new: "            let _ = &health;\n" }],
+        caught_by: Test("behaviour", "elector::health::what_a_watch_tells_is_contact"),
+    },
+    Mutant {
+        name: "an event without a uid",
+        why: "it is taken, and not found at its object",
+        edits: &[Edit {
+            file: EVENTS,
+            old: "\"name\": name, \"uid\": uid }",
+            new: "\"name\": name, \"uid\": uid.filter(Value::is_array) }",
+        }],
+        caught_by: Test("behaviour", "events::in_memory::terms_are_events_that_are_found_at_their_object"),
+    },
     // ---- the session ----
     Mutant {
         name: "a session forgets to withdraw",

@@ -97,15 +97,19 @@ pub const MUTANTS: &[Mutant] = &[
         why: "the process is killed while it winds down",
         edits: &[Edit {
             file: HEALTH,
-            old: "if over_for > self.tolerance {",
-            new: "if over_for > self.tolerance / 100_000 {",
+            old: "if over_for > self.lease_duration {",
+            new: "if over_for > self.lease_duration / 100_000 {",
         }],
         caught_by: Test("behaviour", "elector::reasons::a_term_that_has_just_ended_is_healthy"),
     },
     Mutant {
         name: "a guard that is gone stays unhealthy",
         why: "the process is killed although all is well",
-        edits: &[Edit { file: HEALTH, old: "        self.state.lock().ended = None;\n", new: "" }],
+        edits: &[Edit {
+            file: HEALTH,
+            old: "(state.ended, state.renewed) = (None, None);",
+            new: "state.renewed = None;",
+        }],
         caught_by: Test("behaviour", "guard_api::health_turns_when_winding_down_takes_longer_than_a_lease"),
     },
     Mutant {

@@ -1,0 +1,71 @@
+//! A component that is configured as those of Kubernetes are: by the flags `--leader-elect…`, here with clap.
+//!
+//!     cargo run --example component -- --help
+//!     cargo run --example component -- --leader-elect-resource-name jobs --leader-elect-lease-duration 30s \
+//!         --leader-elect-renew-deadline 20s --kubeconfig ~/.kube/config
+//!
+//! With `--in-memory` it needs no cluster. It leads once, for a moment.
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use leasehold::LeaderElectionConfig;
+use leasehold::kube::{Client, ClientConfig, Kubeconfig};
+use leasehold::testing::ApiServer;
+
+fn main() -> ExitCode {
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn")).init();
+    match run(&command().get_matches()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("component: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn command() -> Command {
+    let flags = LeaderElectionConfig::FLAGS.map(|flag| {
+        let argument = Arg::new(flag.name).long(flag.name).value_name(flag.value).help(flag.help);
+        match flag.value {
+            // `--leader-elect` alone is true.
+            "BOOL" => argument.num_args(0..=1).require_equals(true).default_missing_value("true"),
+            _ => argument,
+        }
+    });
+    Command::new("component")
+        .arg(
+            Arg::new("kubeconfig")
+                .long("kubeconfig")
+                .value_name("FILE")
+                .help("default: as kubectl finds it, or in-cluster"),
+        )
+        .arg(Arg::new("in-memory").long("in-memory").action(ArgAction::SetTrue).help("on an API server in memory"))
+        .args(flags)
+}
+
+fn run(matches: &ArgMatches) -> Result<(), Box<dyn Error>> {
+    let mut config = LeaderElectionConfig::default();
+    config.resource_name = "component".to_owned();
+    for flag in LeaderElectionConfig::FLAGS {
+        if let Some(value) = matches.get_one::<String>(flag.name) {
+            config.set(flag.name, value)?;
+        }
+    }
+    if !config.leader_elect {
+        println!("working, without a leader being elected");
+        return Ok(());
+    }
+    let server = if matches.get_flag("in-memory") { Some(ApiServer::start()?) } else { None };
+    let cluster = match (&server, matches.get_one::<String>("kubeconfig")) {
+        (Some(server), _) => ClientConfig::new(&server.url())?,
+        (None, Some(file)) => Kubeconfig::from_path(file)?.client_config(None)?,
+        (None, None) => ClientConfig::infer()?,
+    };
+    let elector = config.start_with(Client::new(cluster)?)?;
+    let guard = elector.block_until_leader()?;
+    println!("working, as the leader by {}", elector.status().record);
+    guard.release()?;
+    Ok(())
+}

@@ -1,0 +1,130 @@
+//! Events about terms, on the object that holds the record, where `kubectl describe` finds them.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+
+use crate::kube::{Client, Error, Method, Request};
+use crate::observer::Observer;
+use crate::record::MicroTime;
+use crate::stop_reason::StopReason;
+
+/// How long each of the two requests for an event may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What the API takes: of `reportingInstance` in characters, of `note` in bytes, of a name in bytes.
+const LONGEST_INSTANCE: usize = 128;
+const LONGEST_NOTE: usize = 1024;
+const LONGEST_NAME: usize = 253;
+
+/// Records `became leader` and `stopped leading` as events of the object that holds the record, by `events.k8s.io/v1`: an
+/// [`Observer`], so no request of the election waits for it.
+///
+/// [`LeaderElectorBuilder::events`](crate::LeaderElectorBuilder::events) is the short form for a Lease; for other objects their
+/// store has one, such as [`ConfigMapStore::event_recorder`](crate::ConfigMapStore::event_recorder).
+///
+/// It needs the right to `create` the resource `events` of the API group `events.k8s.io`, and to `get` the object, whose uid
+/// an event names. An event that cannot be recorded is lost; the first that is, is logged at `warn`, once until one can be.
+/// The end of a term is told on the observer's thread: a process that exits right after it may take it along.
+#[derive(Debug)]
+pub struct EventRecorder {
+    client: Client,
+    subject: Subject,
+    identity: String,
+    is_failing: AtomicBool,
+}
+
+/// What the events are about.
+#[derive(Debug)]
+pub(crate) struct Subject {
+    pub(crate) api_version: &'static str,
+    pub(crate) kind: &'static str,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    /// Where it is read.
+    pub(crate) path: String,
+}
+
+impl EventRecorder {
+    pub(crate) fn new(client: Client, subject: Subject, identity: &str) -> Self {
+        Self { client, subject, identity: identity.to_owned(), is_failing: AtomicBool::new(false) }
+    }
+
+    fn record(&self, what: &str) {
+        match self.create(what) {
+            Ok(()) => self.is_failing.store(false, Ordering::SeqCst),
+            Err(error) => {
+                let Subject { kind, namespace, name, .. } = &self.subject;
+                let level =
+                    if self.is_failing.swap(true, Ordering::SeqCst) { log::Level::Debug } else { log::Level::Warn };
+                log::log!(
+                    level,
+                    "{kind} {namespace}/{name}: the event `{what}` is lost: {error}; grant the verb `create` on the resource \
+                     `events` of the API group `events.k8s.io`, or leave events out"
+                );
+            }
+        }
+    }
+
+    fn create(&self, what: &str) -> Result<(), Error> {
+        let Subject { api_version, kind, namespace, name, path } = &self.subject;
+        let request = Request { method: Method::Get, path, query: &[], body: None, timeout: TIMEOUT };
+        let object = self.client.request(request)?;
+        // Without it the event is taken, and not found by who looks for those of this object.
+        let uid = serde_json::from_slice::<Value>(&object.body).ok().map(|mut object| object["metadata"]["uid"].take());
+        let now = SystemTime::now();
+        let nanos = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+        let suffix = format!(".{nanos:x}");
+        let event = json!({
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {
+                "name": format!("{}{suffix}", cut(name, LONGEST_NAME - suffix.len()).trim_end_matches(['-', '.'])),
+                "namespace": namespace,
+            },
+            "eventTime": MicroTime::from(now).as_str(),
+            "reportingController": "leasehold",
+            "reportingInstance": cut(&self.identity, LONGEST_INSTANCE),
+            "action": "LeaderElection",
+            "reason": "LeaderElection",
+            "type": "Normal",
+            "note": cut(&format!("{} {what}", cut(&self.identity, LONGEST_NOTE / 2)), LONGEST_NOTE),
+            "regarding": { "apiVersion": api_version, "kind": kind, "namespace": namespace, "name": name, "uid": uid },
+        });
+        let path = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
+        let request = Request { method: Method::Post, path: &path, query: &[], body: Some(&event), timeout: TIMEOUT };
+        self.client.request(request).map(drop)
+    }
+}
+
+impl Observer for EventRecorder {
+    fn started_leading(&self, _: u64) {
+        self.record("became leader");
+    }
+
+    fn stopped_leading(&self, _: &StopReason) {
+        self.record("stopped leading");
+    }
+}
+
+/// The beginning of a text, of at most so many bytes.
+fn cut(text: &str, longest: usize) -> &str {
+    let mut end = longest.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_cut_between_characters() {
+        assert_eq!(cut("abc", 5), "abc");
+        assert_eq!(cut("abc", 2), "ab");
+        assert_eq!(cut("aé", 2), "a");
+    }
+}

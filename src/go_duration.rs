@@ -1,0 +1,148 @@
+//! Durations as Go's `time.ParseDuration` reads them and `Duration.String` writes them: `15s`, `1m30s`, `1.5s`.
+
+use std::time::Duration;
+
+const UNITS: [(&str, u64); 8] = [
+    ("ns", 1),
+    ("us", 1_000),
+    // Both letters that look so: U+00B5 and U+03BC.
+    ("µs", 1_000),
+    ("μs", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+];
+
+/// What Go's durations can hold, 292 years.
+const LONGEST: u64 = i64::MAX as u64;
+
+/// Reads one; or says what is wrong with it.
+pub(crate) fn parse(text: &str) -> Result<Duration, &'static str> {
+    if text.starts_with('-') {
+        return Err("it must not be negative");
+    }
+    let mut rest = text.strip_prefix('+').unwrap_or(text);
+    if rest == "0" {
+        return Ok(Duration::ZERO);
+    }
+    if rest.is_empty() {
+        return Err("it must be a duration such as 15s, 1m30s or 1.5s");
+    }
+    let mut nanos = 0_u64;
+    while !rest.is_empty() {
+        let (part, after) = part(rest)?;
+        nanos = nanos.checked_add(part).filter(|nanos| *nanos <= LONGEST).ok_or("it must be less than 292 years")?;
+        rest = after;
+    }
+    Ok(Duration::from_nanos(nanos))
+}
+
+/// One number with its unit, in nanoseconds, and what follows it.
+fn part(text: &str) -> Result<(u64, &str), &'static str> {
+    let is_of_a_number = |c: char| c.is_ascii_digit() || c == '.';
+    let (number, rest) = text.split_at(text.find(|c| !is_of_a_number(c)).unwrap_or(text.len()));
+    let (unit, rest) = rest.split_at(rest.find(is_of_a_number).unwrap_or(rest.len()));
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
+        return Err("it must be a duration such as 15s, 1m30s or 1.5s");
+    }
+    let Some((_, size)) = UNITS.iter().find(|(name, _)| *name == unit) else {
+        return Err("each number needs a unit: ns, us, ms, s, m or h");
+    };
+    let too_long = "it must be less than 292 years";
+    let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| too_long)? };
+    let nanos = whole.checked_mul(*size).ok_or(too_long)?;
+    // What is less than a nanosecond is cut off, as Go does. An hour has twelve decimals of them.
+    let digits = &fraction[..fraction.len().min(18)];
+    let fraction: u64 = if digits.is_empty() { 0 } else { digits.parse().map_err(|_| too_long)? };
+    let fraction = u128::from(fraction) * u128::from(*size) / 10_u128.pow(digits.len() as u32);
+    Ok((nanos.checked_add(fraction as u64).ok_or(too_long)?, rest))
+}
+
+/// Writes it as Go does.
+pub(crate) fn format(duration: Duration) -> String {
+    let nanos = duration.as_nanos();
+    let decimal = |size: u128, unit: &str| {
+        let (whole, fraction) = (nanos / size, nanos % size);
+        let width = size.ilog10() as usize;
+        let fraction = if width == 0 { String::new() } else { format!(".{fraction:0width$}") };
+        format!("{whole}{}{unit}", fraction.trim_end_matches('0').trim_end_matches('.'))
+    };
+    match nanos {
+        0 => "0s".to_owned(),
+        1..1_000 => decimal(1, "ns"),
+        1_000..1_000_000 => decimal(1_000, "µs"),
+        1_000_000..1_000_000_000 => decimal(1_000_000, "ms"),
+        _ => {
+            let (minutes, left) = (duration.as_secs() / 60, Duration::from_nanos((nanos % 60_000_000_000) as u64));
+            let seconds = left.as_secs();
+            let fraction = format!(".{:09}", left.subsec_nanos());
+            let fraction = fraction.trim_end_matches('0').trim_end_matches('.');
+            match (minutes / 60, minutes % 60) {
+                (0, 0) => format!("{seconds}{fraction}s"),
+                (0, minutes) => format!("{minutes}m{seconds}{fraction}s"),
+                (hours, minutes) => format!("{hours}h{minutes}m{seconds}{fraction}s"),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What Go's own `time.ParseDuration` and `String` make of them.
+    #[test]
+    fn durations_are_read_and_written_as_go_does() {
+        for (text, nanos, written) in [
+            ("15s", 15_000_000_000, "15s"),
+            ("1m30s", 90_000_000_000, "1m30s"),
+            ("1.5s", 1_500_000_000, "1.5s"),
+            ("1h", 3_600_000_000_000, "1h0m0s"),
+            ("0", 0, "0s"),
+            ("+5s", 5_000_000_000, "5s"),
+            ("0s", 0, "0s"),
+            (".5s", 500_000_000, "500ms"),
+            ("5.s", 5_000_000_000, "5s"),
+            ("1.9ns", 1, "1ns"),
+            ("1500us", 1_500_000, "1.5ms"),
+            ("3µs", 3_000, "3µs"),
+            ("3μs5ns", 3_005, "3.005µs"),
+            ("2h45m0.25s", 9_900_250_000_000, "2h45m0.25s"),
+            ("9223372036854775807ns", i64::MAX as u64, "2562047h47m16.854775807s"),
+            ("0.9223372036854775807h", 3_320_413_933_267, "55m20.413933267s"),
+        ] {
+            let parsed = parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!(parsed, Duration::from_nanos(nanos), "{text}");
+            assert_eq!(format(parsed), written);
+            assert_eq!(parse(&format(parsed)), Ok(parsed));
+        }
+    }
+
+    #[test]
+    fn what_go_refuses_and_what_is_negative_is_refused() {
+        for text in [
+            "",
+            "3",
+            "s",
+            ".s",
+            ".",
+            "1",
+            "-5s",
+            "-0s",
+            "5 s",
+            "1.2.3s",
+            "5x",
+            "1s3",
+            "+",
+            "9223372036854775808ns",
+            "3000000h",
+            "99999999999999999999s",
+            "1sm",
+            "１s",
+        ] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+}

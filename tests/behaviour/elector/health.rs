@@ -1,0 +1,87 @@
+//! What a probe is told, beside that a guard is not dropped: renewals as client-go judges them, and contact.
+
+use std::time::Duration;
+
+use leasehold::{LeaderElectorBuilder, MemoryStore, StoreError, StoreErrorKind, Unhealthy};
+
+use crate::support::memory::{Connection, Memory};
+use crate::support::{A_WHILE, wait_until};
+
+const LEASE: Duration = Duration::from_secs(2);
+
+/// A term that is over a second before its lease is.
+fn builder(identity: &str) -> LeaderElectorBuilder {
+    crate::elector::builder(identity)
+        .lease_duration(LEASE)
+        .renew_deadline(Duration::from_secs(1))
+        .retry_period(Duration::from_millis(100))
+}
+
+#[test]
+fn with_a_tolerance_a_leader_that_cannot_renew_is_unhealthy_after_its_lease_and_that() {
+    let store = Memory::default();
+    let elector = builder("a").start_on(Connection::new(&store)).unwrap();
+    let guard = elector.block_until_leader().unwrap();
+    let (none, much) = (
+        elector.health_check().with_tolerance(Duration::ZERO),
+        elector.health_check().with_tolerance(Duration::from_secs(3600)),
+    );
+    std::thread::sleep(LEASE + A_WHILE);
+    assert_eq!((none.check(), guard.is_leader()), (Ok(()), true), "it renews");
+    store.on_update(|_| Err(StoreError::new(StoreErrorKind::Unavailable, "made up")));
+    wait_until("it is lost", || !guard.is_leader());
+    wait_until("it is unhealthy", || none.check().is_err());
+    let Err(Unhealthy::NotRenewed { since }) = none.check() else { panic!("{:?}", none.check()) };
+    assert!(since > LEASE, "{since:?}");
+    assert_eq!(much.check(), Ok(()));
+    drop(guard);
+    assert_eq!(none.check(), Ok(()), "nobody leads here");
+}
+
+#[test]
+fn with_a_tolerance_who_was_superseded_is_healthy() {
+    let store = Memory::default();
+    let elector = builder("a").start_on(Connection::new(&store)).unwrap();
+    let guard = elector.block_until_leader().unwrap();
+    let health = elector.health_check().with_tolerance(Duration::ZERO);
+    store.give_to("b", 300);
+    wait_until("it is lost", || !guard.is_leader());
+    std::thread::sleep(LEASE + A_WHILE);
+    assert_eq!(health.check(), Ok(()), "the record does not say that it leads");
+    assert!(matches!(elector.health_check().check(), Err(Unhealthy::GuardNotDropped { .. })), "it does not end");
+}
+
+#[test]
+fn contact_is_missed_when_the_store_says_nothing() {
+    let store = Memory::default();
+    store.on_get(|| Err(StoreError::new(StoreErrorKind::Unavailable, "made up")));
+    let elector = builder("a").start_on(Connection::new(&store)).unwrap();
+    let health = elector.health_check();
+    let _campaign = elector.campaign().unwrap();
+    assert_eq!(health.check_contact(Duration::from_secs(3600)), Ok(()), "it has just begun");
+    wait_until("it is missed", || health.check_contact(A_WHILE).is_err());
+    let Err(Unhealthy::NoContact { since }) = health.check_contact(A_WHILE) else { panic!("contact") };
+    assert!(since > A_WHILE);
+    assert_eq!((health.check(), elector.status().last_contact), (Ok(()), None));
+    store.on_get(|| Ok(()));
+    wait_until("it is there", || health.check_contact(A_WHILE).is_ok());
+    assert!(elector.status().last_contact.is_some());
+}
+
+/// A standby asks for nothing while a watch tells it.
+#[test]
+fn what_a_watch_tells_is_contact() {
+    let store = std::sync::Arc::new(MemoryStore::new());
+    let leader =
+        builder("a").renew_interval(Duration::from_millis(50)).start_on(std::sync::Arc::clone(&store)).unwrap();
+    let _guard = leader.block_until_leader().unwrap();
+    let standby = builder("b").start_on(store).unwrap();
+    wait_until("it watches", || standby.status().is_watching);
+    let before = standby.status().counters.requests(leasehold::StoreOperation::Get);
+    std::thread::sleep(LEASE);
+    assert!(standby.health_check().check_contact(LEASE / 2).is_ok());
+    assert!(
+        standby.status().counters.requests(leasehold::StoreOperation::Get) <= before + 2,
+        "it is told, and does not ask"
+    );
+}

@@ -1,0 +1,98 @@
+// A candidate on client-go v0.23, the last with locks on ConfigMaps and Endpoints: one term, released on SIGTERM.
+// It prints what examples/leader_election.rs prints, one JSON object a line.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"log"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+func main() {
+	kubeconfig := flag.String("kubeconfig", "", "file")
+	lease := flag.String("lease", "", "name of the object")
+	id := flag.String("id", "", "identity")
+	lockType := flag.String("lock-type", "configmaps", "configmaps or endpoints")
+	leaseDuration := flag.Duration("lease-duration", 15*time.Second, "")
+	renewDeadline := flag.Duration("renew-deadline", 10*time.Second, "")
+	retryPeriod := flag.Duration("retry-period", 2*time.Second, "")
+	heartbeat := flag.Duration("heartbeat", 0, "print a `leading` line this often (0: never)")
+	flag.Parse()
+
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+		&clientcmd.ClientConfigLoadingRules{ExplicitPath: *kubeconfig}, nil)
+	config, err := loader.ClientConfig()
+	must(err)
+	namespace, _, err := loader.Namespace()
+	must(err)
+	client, err := corev1.NewForConfig(config)
+	must(err)
+	lock, err := resourcelock.New(*lockType, namespace, *lease, client, nil, resourcelock.ResourceLockConfig{Identity: *id})
+	must(err)
+
+	say := func(event string, mono float64, more map[string]any) {
+		line := map[string]any{"event": event, "identity": *id, "mono": mono}
+		for key, value := range more {
+			line[key] = value
+		}
+		must(json.NewEncoder(os.Stdout).Encode(line))
+	}
+
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	var elector *leaderelection.LeaderElector
+	elector, err = leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock:            lock,
+		LeaseDuration:   *leaseDuration,
+		RenewDeadline:   *renewDeadline,
+		RetryPeriod:     *retryPeriod,
+		ReleaseOnCancel: true,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(ctx context.Context) {
+				say("started_leading", monotonic(), nil)
+				for *heartbeat > 0 {
+					// Taken before the check that it reports: at this time
+					// the lease was still ours. ctx alone would not do: after
+					// a renew deadline client-go releases the lease first and
+					// cancels ctx then.
+					mono := monotonic()
+					if ctx.Err() != nil || !elector.IsLeader() {
+						return
+					}
+					say("leading", mono, nil)
+					time.Sleep(*heartbeat)
+				}
+			},
+			OnStoppedLeading: func() { say("stopped_leading", monotonic(), nil) },
+			OnNewLeader: func(leader string) {
+				say("new_leader", monotonic(), map[string]any{"leader": leader})
+			},
+		},
+	})
+	must(err)
+	elector.Run(ctx)
+}
+
+// monotonic reads the clock that all processes of a machine share.
+func monotonic() float64 {
+	var now unix.Timespec
+	must(unix.ClockGettime(unix.CLOCK_MONOTONIC, &now))
+	return float64(now.Sec) + float64(now.Nsec)/1e9
+}
+
+func must(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}

@@ -1,0 +1,61 @@
+//! Candidates of ours and of another client's that take one record from each other, again and again.
+
+use rustix::process::Signal;
+
+use crate::support::exclusion::History;
+use crate::support::process::{Candidate, Stage};
+
+/// How a leader ends.
+#[derive(Clone, Copy, PartialEq)]
+pub enum End {
+    /// It is told to, and releases.
+    Told,
+    /// It is killed, and its lease has to run out.
+    Killed,
+}
+
+/// Who takes the record from each other, and how.
+pub struct Alternation<'a> {
+    pub stage: &'a Stage,
+    /// Starts a candidate of the other client.
+    pub theirs: &'a dyn Fn(&str) -> Candidate,
+    pub handovers: u64,
+    /// How the leader before this handover ends, and whether it is ours.
+    pub end: &'a dyn Fn(u64, bool) -> End,
+    /// So many heartbeats take longer than either's retry period.
+    pub renewed: usize,
+}
+
+impl Alternation<'_> {
+    /// Begins with ours; `taken` is called with each new leader after the first.
+    pub fn run(&self, taken: impl Fn(u64, &Candidate)) -> History {
+        let candidate = |is_ours: bool, number: u64| {
+            let id = number.to_string();
+            if is_ours { self.stage.candidate(&id) } else { (self.theirs)(&id) }
+        };
+        let (mut is_ours, mut leader) = (true, candidate(true, 0));
+        leader.wait_for("leading");
+        for number in 1..=self.handovers {
+            let standby = candidate(!is_ours, number);
+            while standby.wait_for("new_leader").leader.as_ref() != Some(&leader.id) {}
+            // Until it has renewed its lease, under the eyes of the standby.
+            (0..self.renewed).for_each(|_| drop(leader.wait_for("leading")));
+            match (self.end)(number, is_ours) {
+                End::Killed => drop(leader.kill()),
+                End::Told => {
+                    leader.signal(Signal::TERM);
+                    let end = leader.end();
+                    assert_eq!(end.code, Some(0), "{}", end.complaints);
+                }
+            }
+            standby.wait_for("leading");
+            taken(number, &standby);
+            (is_ours, leader) = (!is_ours, standby);
+        }
+        let history = History::of(&self.stage.lines());
+        assert!(history.overlaps.is_empty(), "two led at a time: {:?}", history.overlaps);
+        assert!(history.disorder.is_empty(), "tokens went back: {:?}", history.disorder);
+        assert_eq!(history.handovers() as u64, self.handovers, "{:?}", history.terms);
+        history
+    }
+}

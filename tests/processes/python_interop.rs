@@ -1,0 +1,60 @@
+//! Our candidates and those of Python's `kubernetes` on one ConfigMap, and on one Lease, of a real kube-apiserver.
+//!
+//! Python's never releases, so its candidates are killed, and ours wait for the lease to run out. `LEASEHOLD_HANDOVERS` is how
+//! many handovers there are of each kind.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::alternation::{Alternation, End};
+use crate::support::cluster::{Cluster, NAMESPACE};
+use crate::support::process::{Candidate, Stage};
+use crate::support::{is_built, say_aloud};
+
+/// The shortest that Python's takes.
+const TIMINGS: &[&str] = &["--lease-duration=3s", "--renew-deadline=2s", "--retry-period=200ms", "--heartbeat=10ms"];
+
+/// So many heartbeats take longer than Python's retry period.
+const RENEWED: usize = 120;
+
+#[test]
+fn python_and_we_take_a_config_map_from_each_other() {
+    take_from_each_other("configmaps");
+}
+
+#[test]
+fn python_and_we_take_a_lease_from_each_other() {
+    take_from_each_other("leases");
+}
+
+fn take_from_each_other(lock_type: &str) {
+    let Some(cluster) = Cluster::real(&format!("python_interop_{lock_type}")) else { return };
+    if !is_built(&python(), "the test beside Python's client", "tests/python/build") {
+        return;
+    }
+    let handovers = std::env::var("LEASEHOLD_HANDOVERS").map_or(5, |number| number.parse().expect("a number"));
+    let lock_flag = format!("--lock-type={lock_type}");
+    let flags: Vec<_> = TIMINGS.iter().copied().chain([lock_flag.as_str()]).collect();
+    let stage = Stage::new(cluster.kubeconfig("admin"), &cluster.lease, &flags);
+    let theirs = |id: &str| of_python(&cluster, lock_type, &stage, id);
+    let end = |_, is_ours| if is_ours { End::Told } else { End::Killed };
+    let alternation = Alternation { stage: &stage, theirs: &theirs, handovers, end: &end, renewed: RENEWED };
+    let history = alternation.run(|_, _| {});
+    say_aloud(&format!(
+        "beside Python on {lock_type}: {handovers} handovers, {} heartbeats, 0 overlaps",
+        history.heartbeats
+    ));
+}
+
+fn of_python(cluster: &Cluster, lock_type: &str, stage: &Stage, id: &str) -> Candidate {
+    let mut command = Command::new(python());
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python/candidate.py"));
+    command.args(["--lock-type", lock_type, "--name", &cluster.lease, "--namespace", NAMESPACE, "--id", id]);
+    command.arg("--kubeconfig").arg(cluster.kubeconfig("admin"));
+    stage.candidate_of(command, id)
+}
+
+fn python() -> PathBuf {
+    let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    scratch.parent().expect("a target directory").join("python/venv/bin/python")
+}
