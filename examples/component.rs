@@ -39,7 +39,7 @@ fn command() -> Command {
             Arg::new("kubeconfig")
                 .long("kubeconfig")
                 .value_name("FILE")
-                .help("default: as kubectl finds it, or in-cluster"),
+                .help("default: KUBECONFIG, else in-cluster, else ~/.kube/config"),
         )
         .arg(Arg::new("in-memory").long("in-memory").action(ArgAction::SetTrue).help("on an API server in memory"))
         .args(flags)

@@ -63,7 +63,7 @@ fn run() -> Result<(), Box<dyn Error>> {
 /// What a probe or a scrape is told. None of it waits for the API server.
 fn answer(elector: &LeaderElector, request: tiny_http::Request) {
     let (code, text) = match request.url() {
-        // Whoever fails this is restarted, and that helps: work does not end, or the elector's thread has.
+        // Work goes on although its term is over, or the elector's thread has panicked: a restart helps with both.
         "/healthz" => match elector.health_check().check() {
             Ok(()) => (200, "ok".to_owned()),
             Err(unhealthy) => (500, unhealthy.to_string()),

@@ -109,8 +109,9 @@ impl LeaderElectorBuilder {
 
     /// An owner of the Lease, as [`label`](Self::label) is a label for it: who deletes the owner deletes the Lease.
     ///
-    /// Name one that outlives the candidates, such as their Deployment, and never a candidate's own Pod: the deletion of a
-    /// Lease that is held ends the term of whoever holds it, and that one is told only by an event.
+    /// Name one that outlives the candidates, such as their Deployment, and never a candidate's own Pod: the deletion of a Lease
+    /// that is held ends the term of whoever holds it, and until that one hears of it, by its watch or its next renewal, another
+    /// may lead as well.
     ///
     /// # Examples
     ///
@@ -344,7 +345,7 @@ impl LeaderElectorBuilder {
         store.check_key(&self.name)?;
         let mut observers = self.observers;
         if self.events {
-            observers.push(Arc::new(store.event_recorder(&self.name, &settings.identity)));
+            observers.push(Arc::new(store.event_recorder(&self.name, &settings.identity)?));
         }
         let entry = Entry::new(Arc::new(store), &self.name);
         let fields = LogFields::new(&entry, &settings.identity);

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
+use crate::kube::json as limited;
 use crate::kube::{Client, Error, Method, Request};
 use crate::observer::Observer;
 use crate::record::MicroTime;
@@ -18,6 +19,9 @@ const LONGEST_INSTANCE: usize = 128;
 const LONGEST_NOTE: usize = 1024;
 const LONGEST_NAME: usize = 253;
 
+/// What the values of the object may take in memory while its uid is read.
+const LARGEST_VALUES: usize = 9 * 1024 * 1024;
+
 /// Records `became leader` and `stopped leading` as events of the object that holds the record, by `events.k8s.io/v1`: an
 /// [`Observer`], so no request of the election waits for it.
 ///
@@ -25,8 +29,8 @@ const LONGEST_NAME: usize = 253;
 /// store has one, such as [`ConfigMapStore::event_recorder`](crate::ConfigMapStore::event_recorder).
 ///
 /// It needs the right to `create` the resource `events` of the API group `events.k8s.io`, and to `get` the object, whose uid
-/// an event names. An event that cannot be recorded is lost; the first that is, is logged at `warn`, once until one can be.
-/// The end of a term is told on the observer's thread: a process that exits right after it may take it along.
+/// an event names. An event that cannot be recorded is lost. The first loss is logged at `warn`, further ones at `debug`, until
+/// an event is recorded again. The end of a term is told on the observer's thread: a process that exits right after it may take it along.
 #[derive(Debug)]
 pub struct EventRecorder {
     client: Client,
@@ -58,11 +62,14 @@ impl EventRecorder {
                 let Subject { kind, namespace, name, .. } = &self.subject;
                 let level =
                     if self.is_failing.swap(true, Ordering::SeqCst) { log::Level::Debug } else { log::Level::Warn };
-                log::log!(
-                    level,
-                    "{kind} {namespace}/{name}: the event `{what}` is lost: {error}; grant the verb `create` on the resource \
-                     `events` of the API group `events.k8s.io`, or leave events out"
-                );
+                let is_forbidden = error.status().is_some_and(|status| status.code == 403);
+                let advice = match is_forbidden {
+                    true => {
+                        "; grant the verb `create` on the resource `events` of the API group `events.k8s.io`, or leave events out"
+                    }
+                    false => "",
+                };
+                log::log!(level, "{kind} {namespace}/{name}: the event `{what}` is lost: {error}{advice}");
             }
         }
     }
@@ -72,7 +79,8 @@ impl EventRecorder {
         let request = Request { method: Method::Get, path, query: &[], body: None, timeout: TIMEOUT };
         let object = self.client.request(request)?;
         // Without it the event is taken, and not found by who looks for those of this object.
-        let uid = serde_json::from_slice::<Value>(&object.body).ok().map(|mut object| object["metadata"]["uid"].take());
+        let object: Option<Value> = limited::read(&object.body, LARGEST_VALUES).ok();
+        let uid = object.as_ref().and_then(|object| object.get("metadata")?.get("uid"));
         let now = SystemTime::now();
         let nanos = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
         let suffix = format!(".{nanos:x}");

@@ -35,6 +35,8 @@ pub struct HealthCheck {
 
 #[derive(Debug)]
 struct State {
+    /// Whether there is a guard.
+    has_guard: bool,
     /// Since when a term is over whose guard is not dropped.
     ended: Option<Moment>,
     /// When the record was written last that says that we lead: not after another is found there, or the guard is dropped.
@@ -70,7 +72,14 @@ pub enum Unhealthy {
 
 impl HealthCheck {
     pub(crate) fn new(lease_duration: Duration) -> Self {
-        let state = State { ended: None, renewed: None, contact: None, started: clock::now(), panicked: false };
+        let state = State {
+            has_guard: false,
+            ended: None,
+            renewed: None,
+            contact: None,
+            started: clock::now(),
+            panicked: false,
+        };
         Self { state: Arc::new(Mutex::new(state)), lease_duration, tolerance: None }
     }
 
@@ -121,12 +130,14 @@ impl HealthCheck {
         }
     }
 
-    /// Whether the store has told this elector anything within `max_age`: answered a request, or sent something on a watch.
+    /// Whether the store has told this elector anything within `max_age`: answered a request, otherwise than by a refusal or an
+    /// error of its own, or sent something on a watch.
     ///
-    /// A leader asks for something each renew interval. A standby may have nothing to ask for minutes while a lease that
-    /// nobody holds is watched: an API server sends a bookmark about once a minute. Below three minutes this finds fault
-    /// with healthy standbys. And a store that is down is no reason to restart whoever waits for it: rather for an alert than for a
-    /// liveness probe.
+    /// A leader asks for something each renew interval. A standby that watches a lease that nobody holds hears of it when the
+    /// API server sends a bookmark, about once a minute: allow three minutes or more. A store that says nothing while nothing
+    /// changes, such as [`MemoryStore`](crate::MemoryStore), is silent for as long as nobody leads: this is not for them.
+    ///
+    /// Use it for an alert, not for a liveness probe: a restart does not bring a store back.
     ///
     /// # Errors
     ///
@@ -134,11 +145,11 @@ impl HealthCheck {
     ///
     /// # Examples
     ///
-    /// ```
+    /// ```no_run
     /// use std::time::Duration;
-    /// use leasehold::{LeaderElector, MemoryStore};
+    /// use leasehold::LeaderElector;
     ///
-    /// let elector = LeaderElector::builder("jobs").start_on(MemoryStore::new())?;
+    /// let elector = LeaderElector::builder("jobs").start()?;
     /// assert!(elector.health_check().check_contact(Duration::from_secs(180)).is_ok());
     /// # Ok::<(), leasehold::Error>(())
     /// ```
@@ -148,16 +159,32 @@ impl HealthCheck {
         if since > max_age { Err(Unhealthy::NoContact { since }) } else { Ok(()) }
     }
 
+    /// A term has begun.
+    pub(crate) fn guard_made(&self) {
+        let mut state = self.state.lock();
+        (state.has_guard, state.ended, state.renewed) = (true, None, Some(clock::now()));
+    }
+
     /// The record says that we lead, by a write that was sent `ago`.
     pub(crate) fn renewed(&self, ago: Duration) {
         let at = clock::now().as_nanos().saturating_sub(u64::try_from(ago.as_nanos()).unwrap_or(u64::MAX));
-        self.state.lock().renewed = Some(Moment::from_nanos(at));
+        let mut state = self.state.lock();
+        if state.has_guard {
+            state.renewed = Some(Moment::from_nanos(at));
+        }
     }
 
-    /// A term whose guard is still there has ended.
+    /// The record says that another leads, or nobody.
+    pub(crate) fn superseded(&self) {
+        self.state.lock().renewed = None;
+    }
+
+    /// The term has ended. It may be told after its guard is gone: then nobody holds on to it.
     pub(crate) fn term_ended(&self, reason: &StopReason) {
         let mut state = self.state.lock();
-        state.ended.get_or_insert_with(clock::now);
+        if state.has_guard {
+            state.ended.get_or_insert_with(clock::now);
+        }
         if *reason != StopReason::Expired {
             state.renewed = None;
         }
@@ -165,7 +192,7 @@ impl HealthCheck {
 
     pub(crate) fn guard_gone(&self) {
         let mut state = self.state.lock();
-        (state.ended, state.renewed) = (None, None);
+        (state.has_guard, state.ended, state.renewed) = (false, None, None);
     }
 
     pub(crate) fn thread_panicked(&self) {
@@ -205,3 +232,29 @@ fn in_millis(duration: Duration) -> humantime::FormattedDuration {
 }
 
 impl std::error::Error for Unhealthy {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The end of a term may be told after its guard has gone.
+    #[test]
+    fn who_has_no_guard_does_not_fail_to_drop_it() {
+        let health = HealthCheck::new(Duration::ZERO);
+        let check = || {
+            std::thread::sleep(Duration::from_millis(1));
+            (health.check().is_ok(), health.clone().with_tolerance(Duration::ZERO).check().is_ok())
+        };
+        health.guard_made();
+        health.guard_gone();
+        health.term_ended(&StopReason::Expired);
+        assert_eq!(check(), (true, true));
+        health.guard_made();
+        health.term_ended(&StopReason::Expired);
+        assert_eq!(check(), (false, false));
+        health.superseded();
+        assert_eq!(check(), (false, true), "another leads");
+        health.guard_made();
+        assert!(check().0, "the next term has begun");
+    }
+}

@@ -17,7 +17,8 @@ use crate::store::kubernetes::{configmap::ConfigMapStore, endpoints::EndpointsSt
 /// Leader election as the components of Kubernetes are configured, in files and by flags: their
 /// [`LeaderElectionConfiguration`], field by field, with the same names, defaults and durations (`15s`, `1m30s`).
 ///
-/// What a file says that is no field of it is an error. A duration that is absent or zero is the default.
+/// What a file says that is no field of it is an error. A duration that is absent or zero is the default: unlike a
+/// [`LeaderElectorBuilder`]'s, it does not follow from the others.
 ///
 /// [`LeaderElectionConfiguration`]: https://pkg.go.dev/k8s.io/component-base/config/v1alpha1#LeaderElectionConfiguration
 ///
@@ -90,8 +91,9 @@ pub struct LeaderElectionConfig {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ResourceLock {
-    /// `leases`.
+    /// `leases`; also where it is empty.
     #[default]
+    #[serde(alias = "")]
     Leases,
     /// `configmaps`.
     ConfigMaps,
@@ -185,7 +187,7 @@ impl LeaderElectionConfig {
         let refuse = |rule: &str| ConfigError::new(name, format_args!("{value:?}"), rule);
         let duration = || go_duration::parse(value).map_err(refuse);
         match *name {
-            "leader-elect" => self.leader_elect = value.parse().map_err(|_| refuse("it must be true or false"))?,
+            "leader-elect" => self.leader_elect = truth(value).ok_or_else(|| refuse("it must be true or false"))?,
             "leader-elect-lease-duration" => self.lease_duration = duration()?,
             "leader-elect-renew-deadline" => self.renew_deadline = duration()?,
             "leader-elect-retry-period" => self.retry_period = duration()?,
@@ -196,8 +198,7 @@ impl LeaderElectionConfig {
         Ok(())
     }
 
-    /// A builder of these durations and this name, for what is to be set beside, and for another store.
-    pub fn builder(&self) -> LeaderElectorBuilder {
+    fn builder(&self) -> LeaderElectorBuilder {
         let default = Self::default();
         let chosen = |duration: Duration, default| if duration.is_zero() { default } else { duration };
         LeaderElector::builder(&self.resource_name)
@@ -206,8 +207,7 @@ impl LeaderElectionConfig {
             .retry_period(chosen(self.retry_period, default.retry_period))
     }
 
-    /// Starts an elector on the object that this names. For more than this says, such as an identity, give
-    /// [`builder`](Self::builder) that, and a store.
+    /// Starts an elector on the object that this names: of its kind, in its namespace.
     ///
     /// # Errors
     ///
@@ -225,15 +225,50 @@ impl LeaderElectionConfig {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn start_with(&self, client: Client) -> Result<LeaderElector, Error> {
+        self.start_and(client, |builder| builder)
+    }
+
+    /// As [`start_with`](Self::start_with), with what `choose` sets beside, such as an identity.
+    ///
+    /// # Errors
+    ///
+    /// As for [`start_with`](Self::start_with).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use leasehold::LeaderElectionConfig;
+    /// use leasehold::kube::{Client, ClientConfig};
+    ///
+    /// # let config = LeaderElectionConfig::default();
+    /// let client = Client::new(ClientConfig::infer()?)?;
+    /// let elector = config.start_and(client, |builder| builder.identity("pod-1"))?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn start_and(
+        &self,
+        client: Client,
+        choose: impl FnOnce(LeaderElectorBuilder) -> LeaderElectorBuilder,
+    ) -> Result<LeaderElector, Error> {
         let namespace = match self.resource_namespace.as_str() {
             "" => client.default_namespace().to_owned(),
             namespace => namespace.to_owned(),
         };
+        let builder = choose(self.builder());
         match self.resource_lock {
-            ResourceLock::Leases => self.builder().namespace(namespace).start_with(client),
-            ResourceLock::ConfigMaps => self.builder().start_on(ConfigMapStore::new(client, &namespace)?),
-            ResourceLock::Endpoints => self.builder().start_on(EndpointsStore::new(client, &namespace)?),
+            ResourceLock::Leases => builder.namespace(namespace).start_with(client),
+            ResourceLock::ConfigMaps => builder.start_on(ConfigMapStore::new(client, &namespace)?),
+            ResourceLock::Endpoints => builder.start_on(EndpointsStore::new(client, &namespace)?),
         }
+    }
+}
+
+/// As Go's `strconv.ParseBool` reads it.
+fn truth(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
     }
 }
 
@@ -242,7 +277,7 @@ impl FromStr for ResourceLock {
 
     fn from_str(name: &str) -> Result<Self, ConfigError> {
         match name {
-            "leases" => Ok(Self::Leases),
+            "leases" | "" => Ok(Self::Leases),
             "configmaps" => Ok(Self::ConfigMaps),
             "endpoints" => Ok(Self::Endpoints),
             _ => Err(ConfigError::new("resourceLock", format_args!("{name:?}"), LOCKS)),

@@ -8,8 +8,9 @@ use crate::observer::{Observer, RequestOutcome};
 use crate::stop_reason::StopReason;
 
 /// Passes on what an elector does to whatever recorder the program has installed for the [`metrics`] crate, each metric with
-/// the label `name`. Names and meaning are those of [`Status::write_prometheus`](crate::Status::write_prometheus), as far as they
-/// tell of something that happens.
+/// the label `name`. Names are those of [`Status::write_prometheus`](crate::Status::write_prometheus), as far as they tell of
+/// something that happens. A gauge appears with its first change, and may be stale where an observer has missed something:
+/// the status is exact.
 ///
 /// # Examples
 ///

@@ -8,9 +8,9 @@ use crate::store::{StoreErrorKind, StoreOperation};
 /// Is told what an elector does, in order, on a thread of its own: see
 /// [`LeaderElectorBuilder::observer`](crate::LeaderElectorBuilder::observer).
 ///
-/// It is told late by no more than scheduling, and never decides anything: ask the guard whether the term is valid. However
-/// long it takes, no request waits for it. While it is behind by more than a thousand facts it misses the newest, which is
-/// logged at `warn`; one that panics is told nothing more, which is logged at `error`.
+/// No request waits for it, so it may hear of a term that is over already: ask the guard whether it is valid. At most 1,024
+/// facts wait for it; the newest beyond that are dropped, which is logged at `warn` when it returns from the call that it is
+/// in (never, if it hangs there). One that panics is told nothing more, which is logged at `error`.
 ///
 /// # Examples
 ///
@@ -41,7 +41,8 @@ pub trait Observer: Send + Sync + 'static {
         let _ = reason;
     }
 
-    /// Another candidate leads than before, which may be this one, or nobody.
+    /// Another candidate leads than before, which may be this one, or nobody. Of an identity of more than 1,024 bytes it is
+    /// the beginning.
     fn new_leader(&self, leader: Option<&str>) {
         let _ = leader;
     }
@@ -57,7 +58,7 @@ pub trait Observer: Send + Sync + 'static {
         let _ = outcome;
     }
 
-    /// A watch stands: changes are told, and not polled.
+    /// A watch is open: changes are told, and not polled.
     fn watch_opened(&self) {}
 
     /// The watch has ended, or was refused.
@@ -74,8 +75,8 @@ pub struct RequestOutcome {
     pub latency: Duration,
     /// Why it failed, if it did.
     pub failure: Option<StoreErrorKind>,
-    /// Whether it is a read in the middle of a term: a renewal has failed, or the watch may have missed something. client-go
-    /// calls that the slow path.
+    /// Whether it is a read in the middle of a term: a renewal has failed, which is client-go's slow path, or the watch may
+    /// have missed something, which client-go has none for.
     pub is_slow_path: bool,
 }
 
@@ -91,7 +92,15 @@ pub(crate) enum Fact {
     WatchLost,
 }
 
+/// What waits for an observer must not fill the memory, whatever is in a record.
+const LONGEST_LEADER: usize = 1024;
+
 impl Fact {
+    pub(crate) fn new_leader(leader: Option<&str>) -> Self {
+        let end = |leader: &str| (0..=LONGEST_LEADER.min(leader.len())).rfind(|end| leader.is_char_boundary(*end));
+        Self::NewLeader(leader.map(|leader| leader[..end(leader).unwrap_or_default()].to_owned()))
+    }
+
     pub(crate) fn tell(&self, observer: &dyn Observer) {
         match self {
             Self::StartedLeading(fencing_token) => observer.started_leading(*fencing_token),

@@ -27,7 +27,7 @@ mod prometheus;
 ///
 /// let mut text = String::new();
 /// status.write_prometheus(&mut text).expect("writing to a String does not fail");
-/// assert!(text.contains("leader_election_master_status{name=\"jobs\",record=\"jobs in memory\"} 1"));
+/// assert!(text.contains("leader_election_master_status{name=\"jobs\",record=\"jobs in memory\",identity=\"me\"} 1"));
 /// # Ok::<(), leasehold::Error>(())
 /// ```
 #[derive(Debug, Clone)]
@@ -47,11 +47,12 @@ pub struct Status {
     pub is_leader: bool,
     /// How long that stays valid without another renewal.
     pub remaining: Duration,
-    /// The token of the term, also after it ended, until its guard is dropped.
+    /// The token of the term, also after it ended, until its record is released.
     pub fencing_token: Option<u64>,
-    /// How long ago the store last told this elector anything: answered, or sent an event. `None` before the first time.
+    /// How long ago the store last told this elector anything, as
+    /// [`HealthCheck::check_contact`](crate::HealthCheck::check_contact) says. `None` before the first time.
     pub last_contact: Option<Duration>,
-    /// Whether a watch stands. Without one the record is polled.
+    /// Whether a watch is open. Without one the record is polled.
     pub is_watching: bool,
     /// Whether the elector is at work: not after its end, or a panic of its thread.
     pub is_running: bool,
@@ -79,12 +80,12 @@ pub struct Counters {
     failures: [u64; StoreErrorKind::ALL.len()],
 }
 
-/// How often something took at most so long.
+/// How often something took how long.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Histogram {
-    /// How many there were of at most each of [`Histogram::BOUNDS`], and of more than the one before it; then of more than
-    /// the last.
+    /// In place `i`, how many took at most `BOUNDS[i]` and more than `BOUNDS[i - 1]`; in the last, how many took more than all
+    /// [`BOUNDS`](Histogram::BOUNDS). Not cumulative.
     pub counts: [u64; Histogram::BOUNDS.len() + 1],
     /// How long all of them took together.
     pub sum: Duration,

@@ -149,7 +149,9 @@ impl Election {
                 // Ended by its holder, the term waits for the word of why; run out, it is lost here and now.
                 let extended = term.deadline.extend(now, valid_until) || term.deadline.was_ended();
                 match (term.phase, extended) {
-                    (TermPhase::Valid, true) => self.events.push_back(Event::Renewed { sent_at }),
+                    (TermPhase::Valid, true) if !term.deadline.was_ended() => {
+                        self.events.push_back(Event::Renewed { sent_at })
+                    }
                     (TermPhase::Valid, false) => self.end_term(now, StopReason::Expired),
                     _ => {}
                 }

@@ -30,6 +30,10 @@ use crate::sync::{Arc, Mutex, Weak};
 use crate::term::Term;
 use crate::transition::Subscriptions;
 
+/// How many lines wait for the thread while it waits for an answer. A server that tells of more leaders in that time is not to
+/// fill the memory with them.
+const MAX_LINES: usize = 256;
+
 /// What the elector's thread shares with the elector.
 #[derive(Clone)]
 pub(crate) struct Shared {
@@ -319,8 +323,11 @@ impl State {
                     }
                 }
                 Effect::Leader(leader) => {
+                    if leader.as_deref() != Some(self.session.identity()) {
+                        self.shared.health.superseded();
+                    }
                     self.log(What::Leader(leader.clone()));
-                    self.observe(&Fact::NewLeader(leader.clone()));
+                    self.observe(&Fact::new_leader(leader.as_deref()));
                     self.shared.subscriptions.new_leader(leader);
                 }
                 Effect::RestartWatch => self.deferred.restart_watch = true,
@@ -347,7 +354,9 @@ impl State {
     }
 
     fn log(&mut self, what: What) {
-        self.lines.push_back(Line { token: self.token, what });
+        if self.lines.len() < MAX_LINES {
+            self.lines.push_back(Line { token: self.token, what });
+        }
     }
 
     fn offer(&mut self, campaign: Option<u64>, deadline: Arc<Deadline>, fencing_token: u64) {
@@ -359,7 +368,7 @@ impl State {
         let term = Arc::new(Term::new(deadline, fencing_token));
         self.term = Some(Arc::clone(&term));
         self.shared.observations.term(Some(Arc::clone(&term)));
-        self.shared.health.renewed(Duration::ZERO);
+        self.shared.health.guard_made();
         self.observe(&Fact::StartedLeading(fencing_token));
         self.shared.subscriptions.started(fencing_token);
         let guard = LeaderGuard::new(term, Arc::clone(&self.shared.link));

@@ -190,6 +190,11 @@ impl Session {
         self.election.leader_until()
     }
 
+    /// Who this candidate is in the record.
+    pub fn identity(&self) -> &str {
+        &self.settings.identity
+    }
+
     fn cancel_at(&mut self, at: Moment) {
         self.effects.extend(self.in_flight.map(|(request, _)| Effect::CancelAt(request, at)));
     }

@@ -112,9 +112,9 @@ impl Watching {
             }
             let ended = self.watch(&stop);
             let Ended { pause: next, notice } = self.plan.ended(clock::now(), ended.as_ref().copied());
-            let Some(next) = next else { return };
             // Polling begins at once, and ends with the next watch, however soon that is.
             self.link.tell(Command::WatchLost);
+            let Some(next) = next else { return };
             if let Some(notice) = notice {
                 notice.log(&self.fields);
             }

@@ -19,10 +19,11 @@ struct Samples<'a, W> {
 struct Escaped<'a>(&'a str);
 
 impl Status {
-    /// Writes it as metrics in the text format of Prometheus, each with the labels `name` and `record`.
+    /// Writes it as metrics in the text format of Prometheus, each with the labels `name`, `record` and
+    /// `identity`, which together are to be unique in a process.
     ///
-    /// Two are client-go's, by name and meaning: `leader_election_master_status` and `leader_election_slowpath_total`. The
-    /// rest begin with `leasehold_`. For several electors use [`write_prometheus_all`](Self::write_prometheus_all): each
+    /// Two have client-go's names: `leader_election_master_status`, with its meaning, and `leader_election_slowpath_total`,
+    /// which also counts the reads that a silent watch causes. The rest begin with `leasehold_`. For several electors use [`write_prometheus_all`](Self::write_prometheus_all): each
     /// metric may be described once only.
     ///
     /// # Errors
@@ -58,7 +59,9 @@ impl Status {
         for (metric, kind, help, write) in families::<W>() {
             writeln!(out, "# HELP {metric} {help}\n# TYPE {metric} {kind}")?;
             for status in &statuses {
-                let labels = format!("name=\"{}\",record=\"{}\"", Escaped(&status.name), Escaped(&status.record));
+                let [name, record, identity] =
+                    [&status.name, &status.record, &status.settings.identity].map(|it| Escaped(it));
+                let labels = format!("name=\"{name}\",record=\"{record}\",identity=\"{identity}\"");
                 write(&mut Samples { out, metric, labels }, status)?;
             }
         }

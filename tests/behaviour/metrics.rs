@@ -23,14 +23,14 @@ fn text(statuses: &[Status]) -> String {
 }
 
 fn elector(name: &str) -> LeaderElector {
-    let builder = LeaderElector::builder(name).lease_duration(Duration::from_secs(60));
+    let builder = LeaderElector::builder(name).identity("me").lease_duration(Duration::from_secs(60));
     builder.renew_interval(Duration::from_millis(20)).start_on(MemoryStore::new()).expect("an elector")
 }
 
 #[test]
 fn metrics_say_what_happened() {
     let elector = elector("jobs");
-    let labels = "{name=\"jobs\",record=\"jobs in memory\"";
+    let labels = "{name=\"jobs\",record=\"jobs in memory\",identity=\"me\"";
     let before = text(&[elector.status()]);
     assert_eq!(value(&before, &format!("leader_election_master_status{labels}}}")), 0.0);
     let guard = elector.block_until_leader().expect("a term");

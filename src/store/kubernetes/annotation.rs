@@ -3,6 +3,10 @@
 //! A candidate that reads as free what another reads as held is a second leader. So what client-go might read otherwise is an
 //! error here, and no object with such a text is ever written.
 
+use std::fmt;
+
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 
 use crate::kube::json;
@@ -32,11 +36,6 @@ const LARGEST_VALUES: usize = 1024 * 1024;
 /// The record in an object's annotation: one that nobody holds where there is none.
 pub(super) fn read(object: &Map<String, Value>) -> Result<LeaderElectionRecord, &'static str> {
     let fields = fields(object)?;
-    // Go takes a field whose name differs in case alone for the one it knows.
-    let is_misspelt = |name: &String| FIELDS.iter().any(|field| name.eq_ignore_ascii_case(field) && name != field);
-    if fields.keys().any(is_misspelt) {
-        return Err(wrong!("has a field that differs from one of a record in case alone"));
-    }
     let [holder, duration, acquired, renewed, transitions] =
         FIELDS.map(|name| fields.get(name).filter(|value| !value.is_null()));
     Ok(LeaderElectionRecord {
@@ -89,9 +88,63 @@ fn fields(object: &Map<String, Value>) -> Result<Map<String, Value>, &'static st
         return Ok(Map::new());
     }
     match json::read(text.as_bytes(), LARGEST_VALUES) {
-        Ok(Value::Object(fields)) => Ok(fields),
+        Ok(Value::Object(fields)) => check_names(text).map(|()| fields),
         Ok(Value::Null) => Ok(Map::new()),
         _ => Err(wrong!("is no record in JSON")),
+    }
+}
+
+/// Go takes a field whose name differs in case alone for the one it knows; of one that stands twice it takes the last that is
+/// not null.
+fn check_names(text: &str) -> Result<(), &'static str> {
+    let Names(names) = serde_json::from_str(text).map_err(|_| wrong!("is no record in JSON"))?;
+    for field in FIELDS {
+        let (wanted, mut count) = (folded(field), 0);
+        for name in names.iter().filter(|name| folded(name) == wanted) {
+            count += 1;
+            if name != field {
+                return Err(wrong!("has a field that differs from one of a record in case alone"));
+            }
+        }
+        if count > 1 {
+            return Err(wrong!("has a field of a record twice"));
+        }
+    }
+    Ok(())
+}
+
+/// As Go compares the names of fields: two letters beyond ASCII are the same as one in it.
+fn folded(name: &str) -> String {
+    let fold = |c| match c {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        c => c.to_ascii_lowercase(),
+    };
+    name.chars().map(fold).collect()
+}
+
+/// The names of an object's members, each as often as it stands there.
+struct Names(Vec<String>);
+
+impl<'de> Deserialize<'de> for Names {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+        impl<'de> Visitor<'de> for Members {
+            type Value = Names;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Names, A::Error> {
+                let mut names = Vec::new();
+                while let Some((name, IgnoredAny)) = members.next_entry()? {
+                    names.push(name);
+                }
+                Ok(Names(names))
+            }
+        }
+        deserializer.deserialize_map(Members)
     }
 }
 
@@ -203,6 +256,10 @@ mod tests {
             r#"{"acquireTime":{}}"#,
             r#"{"HolderIdentity":"A"}"#,
             r#"{"holderIdentity":"","holderidentity":"A"}"#,
+            r#"{"leaſeDurationSeconds":3600,"leaseDurationSeconds":1}"#,
+            r#"{"leaderTran\u017fitions":1}"#,
+            r#"{"holderIdentity":"A","holderIdentity":null}"#,
+            r#"{"holderIdentity":"","holderIdentity":""}"#,
         ] {
             let error = record(text).expect_err(&text[..text.len().min(99)]);
             assert!(error.contains(KEY), "{error}");

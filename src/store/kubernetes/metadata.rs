@@ -27,9 +27,9 @@ pub struct OwnerReference {
     pub api_version: String,
     /// `kind`, such as `Deployment`.
     pub kind: String,
-    /// Its name. It is in the same namespace, or in none.
+    /// Its name. It is in the same namespace, or of the whole cluster.
     pub name: String,
-    /// Its `metadata.uid`: an owner of another uid is none, and what it owns is deleted.
+    /// Its `metadata.uid`. With a wrong one the cluster's garbage collector deletes what names this owner.
     pub uid: String,
 }
 
@@ -65,7 +65,8 @@ impl Metadata {
             check_label_value(key, value)?;
         }
         for key in self.annotations.keys() {
-            check_qualified_name("annotation", key)?;
+            // The API server takes upper case where labels may have none.
+            check_qualified_name("annotation", &key.to_lowercase())?;
             if key == annotation::KEY {
                 return Err(ConfigError::new("annotation", format_args!("{key:?}"), "it is where records are kept"));
             }

@@ -99,6 +99,10 @@ macro_rules! object_store {
             /// Records the terms of a candidate on the object `key` as events: give it to
             /// [`LeaderElectorBuilder::observer`](crate::LeaderElectorBuilder::observer).
             ///
+            /// # Errors
+            ///
+            /// [`ConfigError`] when `key` is no name of an object.
+            ///
             /// # Examples
             ///
             /// ```no_run
@@ -108,12 +112,12 @@ macro_rules! object_store {
             ///
             /// let client = Client::new(ClientConfig::infer()?)?;
             #[doc = concat!("let store = ", stringify!($store), "::new(client, \"default\")?;")]
-            /// let events = store.event_recorder("my-controller", "pod-1");
+            /// let events = store.event_recorder("my-controller", "pod-1")?;
             /// let builder = LeaderElector::builder("my-controller").identity("pod-1").observer(events);
             /// let elector = builder.start_on(store)?;
             /// # Ok::<(), leasehold::Error>(())
             /// ```
-            pub fn event_recorder(&self, key: &str, identity: &str) -> EventRecorder {
+            pub fn event_recorder(&self, key: &str, identity: &str) -> Result<EventRecorder, ConfigError> {
                 self.0.event_recorder(key, identity)
             }
 
@@ -145,7 +149,8 @@ impl<C: Codec> Objects<C> {
         Ok(Self { client, namespace: namespace.to_owned(), metadata: Metadata::default(), codec: PhantomData })
     }
 
-    pub(crate) fn event_recorder(&self, key: &str, identity: &str) -> EventRecorder {
+    pub(crate) fn event_recorder(&self, key: &str, identity: &str) -> Result<EventRecorder, ConfigError> {
+        check_name(key)?;
         let subject = Subject {
             api_version: C::API_VERSION,
             kind: C::KIND,
@@ -153,7 +158,7 @@ impl<C: Codec> Objects<C> {
             name: key.to_owned(),
             path: self.path(Some(key)),
         };
-        EventRecorder::new(self.client.clone(), subject, identity)
+        Ok(EventRecorder::new(self.client.clone(), subject, identity))
     }
 
     pub(crate) fn check_key(&self, key: &str) -> Result<(), ConfigError> {

@@ -158,7 +158,7 @@ pub const MUTANTS: &[Mutant] = &[
         edits: &[Edit {
             file: EVENTS,
             old: "\"name\": name, \"uid\": uid }",
-            new: "\"name\": name, \"uid\": uid.filter(Value::is_array) }",
+            new: "\"name\": name, \"uid\": uid.filter(|uid| uid.is_array()) }",
         }],
         caught_by: Test("behaviour", "events::in_memory::terms_are_events_that_are_found_at_their_object"),
     },

@@ -103,12 +103,22 @@ pub const MUTANTS: &[Mutant] = &[
         caught_by: Test("behaviour", "elector::reasons::a_term_that_has_just_ended_is_healthy"),
     },
     Mutant {
+        name: "a term that ends when its guard is gone is one that is held on to",
+        why: "a healthy process is restarted, for its thread was the last to notice",
+        edits: &[Edit {
+            file: HEALTH,
+            old: "if state.has_guard {\n            state.ended",
+            new: "if !state.panicked {\n            state.ended",
+        }],
+        caught_by: Unit("health::tests::who_has_no_guard_does_not_fail_to_drop_it"),
+    },
+    Mutant {
         name: "a guard that is gone stays unhealthy",
         why: "the process is killed although all is well",
         edits: &[Edit {
             file: HEALTH,
-            old: "(state.ended, state.renewed) = (None, None);",
-            new: "state.renewed = None;",
+            old: "(state.has_guard, state.ended, state.renewed) = (false, None, None);",
+            new: "(state.has_guard, state.renewed) = (false, None);",
         }],
         caught_by: Test("behaviour", "guard_api::health_turns_when_winding_down_takes_longer_than_a_lease"),
     },

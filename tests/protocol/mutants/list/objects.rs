@@ -19,12 +19,16 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a field in another case is none of the record",
         why: "client-go takes it for the holder, and leads",
-        edits: &[Edit {
-            file: ANNOTATION,
-            old: "name.eq_ignore_ascii_case(field) && name != field",
-            new: "name.is_empty() && name != field",
-        }],
+        edits: &[Edit { file: ANNOTATION, old: "if name != field {", new: "if name.is_empty() {" }],
         caught_by: Test("behaviour", "annotations::in_memory::what_is_no_record_is_never_overwritten"),
+    },
+    Mutant {
+        name: "of a field that stands twice the last counts",
+        why: "of client-go it is the last that is not null: a holder is read as none",
+        edits: &[Edit { file: ANNOTATION, old: "if count > 1 {", new: "if count > 9 {" }],
+        caught_by: Unit(
+            "store::kubernetes::annotation::tests::what_is_no_record_is_an_error_that_names_the_annotation",
+        ),
     },
     Mutant {
         name: "a fraction of a second is cut off",
