@@ -34,8 +34,22 @@ fn with_a_tolerance_a_leader_that_cannot_renew_is_unhealthy_after_its_lease_and_
     let Err(Unhealthy::NotRenewed { since }) = none.check() else { panic!("{:?}", none.check()) };
     assert!(since > LEASE, "{since:?}");
     assert_eq!(much.check(), Ok(()));
+    store.give_to("b", 300);
+    wait_until("another leads, so it does not", || none.check().is_ok());
     drop(guard);
     assert_eq!(none.check(), Ok(()), "nobody leads here");
+}
+
+/// What winds down is renewed, though no term is prolonged by that.
+#[test]
+fn with_a_tolerance_who_steps_down_is_healthy() {
+    let store = Memory::default();
+    let elector = builder("a").start_on(Connection::new(&store)).unwrap();
+    let guard = elector.block_until_leader().unwrap();
+    guard.step_down();
+    std::thread::sleep(LEASE + A_WHILE);
+    assert_eq!(elector.health_check().with_tolerance(Duration::ZERO).check(), Ok(()));
+    assert_eq!(store.holder().as_deref(), Some("a"));
 }
 
 #[test]

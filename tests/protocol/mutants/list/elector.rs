@@ -137,14 +137,23 @@ pub const MUTANTS: &[Mutant] = &[
         caught_by: Test("behaviour", "elector::observers::a_failed_renewal_and_the_read_that_follows_it_are_told"),
     },
     Mutant {
-        name: "who was superseded is unhealthy as one that cannot renew",
+        name: "after its term ran out, and another leads, a process is still unhealthy as one that cannot renew",
         why: "client-go finds it healthy, and it would be restarted for nothing",
+        edits: &[Edit { file: DEDICATED, old: "                        self.shared.health.superseded();\n", new: "" }],
+        caught_by: Test(
+            "behaviour",
+            "elector::health::with_a_tolerance_a_leader_that_cannot_renew_is_unhealthy_after_its_lease_and_that",
+        ),
+    },
+    Mutant {
+        name: "who winds down is unhealthy as one that cannot renew",
+        why: "its work is cut short, although it is covered",
         edits: &[Edit {
             file: HEALTH,
             old: "if *reason != StopReason::Expired {",
             new: "if *reason == StopReason::Expired && state.panicked {",
         }],
-        caught_by: Test("behaviour", "elector::health::with_a_tolerance_who_was_superseded_is_healthy"),
+        caught_by: Test("behaviour", "elector::health::with_a_tolerance_who_steps_down_is_healthy"),
     },
     Mutant {
         name: "what a watch tells is no contact",
