@@ -232,10 +232,9 @@ impl LeaderElector {
 
     /// What it is about and how it fares, at this moment; without I/O.
     pub fn status(&self) -> Status {
-        Status {
-            last_contact: self.shared.health.since_contact(),
-            ..self.shared.observations.status(&self.name, &self.description, &self.settings)
-        }
+        let Shared { observations, health, .. } = &self.shared;
+        let names = (self.name.as_str(), self.description.as_str());
+        observations.status(names, &self.settings, self.current_leader(), health.since_contact())
     }
 
     /// A handle for a liveness probe, as [`HealthCheck`] shows it.

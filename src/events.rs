@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::kube::json as limited;
 use crate::kube::{Client, Error, Method, Request};
-use crate::observer::Observer;
+use crate::observer::{Observer, beginning};
 use crate::record::MicroTime;
 use crate::stop_reason::StopReason;
 
@@ -88,16 +88,16 @@ impl EventRecorder {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
             "metadata": {
-                "name": format!("{}{suffix}", cut(name, LONGEST_NAME - suffix.len()).trim_end_matches(['-', '.'])),
+                "name": format!("{}{suffix}", beginning(name, LONGEST_NAME - suffix.len()).trim_end_matches(['-', '.'])),
                 "namespace": namespace,
             },
             "eventTime": MicroTime::from(now).as_str(),
             "reportingController": "leasehold",
-            "reportingInstance": cut(&self.identity, LONGEST_INSTANCE),
+            "reportingInstance": beginning(&self.identity, LONGEST_INSTANCE),
             "action": "LeaderElection",
             "reason": "LeaderElection",
             "type": "Normal",
-            "note": cut(&format!("{} {what}", cut(&self.identity, LONGEST_NOTE / 2)), LONGEST_NOTE),
+            "note": beginning(&format!("{} {what}", beginning(&self.identity, LONGEST_NOTE / 2)), LONGEST_NOTE),
             "regarding": { "apiVersion": api_version, "kind": kind, "namespace": namespace, "name": name, "uid": uid },
         });
         let path = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
@@ -113,26 +113,5 @@ impl Observer for EventRecorder {
 
     fn stopped_leading(&self, _: &StopReason) {
         self.record("stopped leading");
-    }
-}
-
-/// The beginning of a text, of at most so many bytes.
-fn cut(text: &str, longest: usize) -> &str {
-    let mut end = longest.min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn texts_are_cut_between_characters() {
-        assert_eq!(cut("abc", 5), "abc");
-        assert_eq!(cut("abc", 2), "ab");
-        assert_eq!(cut("aé", 2), "a");
     }
 }

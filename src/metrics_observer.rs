@@ -45,7 +45,7 @@ impl Observer for MetricsObserver {
 
     fn stopped_leading(&self, reason: &StopReason) {
         gauge!("leader_election_master_status", "name" => self.name()).set(0.0);
-        if !matches!(reason, StopReason::Released | StopReason::SteppedDown) {
+        if !reason.was_asked_for() {
             counter!("leasehold_terms_lost_total", "name" => self.name()).increment(1);
         }
     }

@@ -97,8 +97,7 @@ const LONGEST_LEADER: usize = 1024;
 
 impl Fact {
     pub(crate) fn new_leader(leader: Option<&str>) -> Self {
-        let end = |leader: &str| (0..=LONGEST_LEADER.min(leader.len())).rfind(|end| leader.is_char_boundary(*end));
-        Self::NewLeader(leader.map(|leader| leader[..end(leader).unwrap_or_default()].to_owned()))
+        Self::NewLeader(leader.map(|leader| beginning(leader, LONGEST_LEADER).to_owned()))
     }
 
     pub(crate) fn tell(&self, observer: &dyn Observer) {
@@ -111,5 +110,26 @@ impl Fact {
             Self::WatchOpened => observer.watch_opened(),
             Self::WatchLost => observer.watch_lost(),
         }
+    }
+}
+
+/// The beginning of a text, of at most so many bytes.
+pub(crate) fn beginning(text: &str, longest: usize) -> &str {
+    let mut end = longest.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_cut_between_characters() {
+        assert_eq!(beginning("abc", 5), "abc");
+        assert_eq!(beginning("abc", 2), "ab");
+        assert_eq!(beginning("aé", 2), "a");
     }
 }

@@ -120,11 +120,10 @@ impl Counters {
     }
 
     pub(crate) fn count(&mut self, fact: &Fact) {
-        use crate::stop_reason::StopReason::{Released, SteppedDown};
         match fact {
             Fact::StartedLeading(_) => self.terms += 1,
-            Fact::StoppedLeading(Released | SteppedDown) | Fact::NewLeader(_) => {}
-            Fact::StoppedLeading(_) => self.terms_lost += 1,
+            Fact::StoppedLeading(reason) => self.terms_lost += u64::from(!reason.was_asked_for()),
+            Fact::NewLeader(_) => {}
             Fact::Renewed(latency) => self.renewals.add(*latency),
             Fact::Request(outcome) => {
                 self.requests[outcome.operation as usize] += 1;
@@ -147,7 +146,6 @@ pub(crate) struct Observations(Mutex<State>);
 struct State {
     counters: Counters,
     term: Option<Arc<Term>>,
-    leader: Option<String>,
     leader_until: Option<Moment>,
     is_watching: bool,
     has_ended: bool,
@@ -160,7 +158,6 @@ impl Observations {
         match fact {
             Fact::WatchOpened => state.is_watching = true,
             Fact::WatchLost => state.is_watching = false,
-            Fact::NewLeader(leader) => state.leader.clone_from(leader),
             _ => {}
         }
     }
@@ -178,8 +175,14 @@ impl Observations {
         self.0.lock().has_ended = true;
     }
 
-    /// All but when the store was last heard of.
-    pub(crate) fn status(&self, name: &str, record: &str, settings: &Settings) -> Status {
+    /// With what others note: who leads, and when the store was last heard of.
+    pub(crate) fn status(
+        &self,
+        (name, record): (&str, &str),
+        settings: &Settings,
+        leader: Option<String>,
+        last_contact: Option<Duration>,
+    ) -> Status {
         let now = clock::now();
         let state = self.0.lock();
         let remaining = state.term.as_ref().map_or(Duration::ZERO, |term| term.remaining());
@@ -187,12 +190,12 @@ impl Observations {
             name: name.to_owned(),
             record: record.to_owned(),
             settings: settings.clone(),
-            leader: state.leader.clone(),
+            leader,
             leader_has_run_out: state.leader_until.is_some_and(|until| until <= now),
             is_leader: !remaining.is_zero(),
             remaining,
             fencing_token: state.term.as_ref().map(|term| term.fencing_token()),
-            last_contact: None,
+            last_contact,
             is_watching: state.is_watching && !state.has_ended,
             is_running: !state.has_ended,
             counters: state.counters.clone(),

@@ -27,6 +27,13 @@ pub enum StopReason {
     ElectorPanicked,
 }
 
+impl StopReason {
+    /// Whether its holder wanted the term to end.
+    pub(crate) fn was_asked_for(&self) -> bool {
+        matches!(self, Self::Released | Self::SteppedDown)
+    }
+}
+
 impl fmt::Display for StopReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -58,10 +58,7 @@ impl Line {
                 log_with!(Level::Info, fields; "started leading, fencing token {token}");
             }
             What::Stopped(reason) => {
-                let level = match reason {
-                    StopReason::Released | StopReason::SteppedDown => Level::Info,
-                    _ => Level::Warn,
-                };
+                let level = if reason.was_asked_for() { Level::Info } else { Level::Warn };
                 log_with!(level, fields, reason = reason.to_string().as_str(); "stopped leading: {reason}");
             }
             What::Notice(notice) => notice.log(&fields),

@@ -6,17 +6,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
-use leasehold::{
-    LeaderElectorBuilder, MemoryStore, Observer, RequestOutcome, StopReason, StoreError, StoreErrorKind, StoreOperation,
-};
+use leasehold::{MemoryStore, Observer, RequestOutcome, StopReason, StoreError, StoreErrorKind, StoreOperation};
 
+use crate::elector::builder;
 use crate::elector::panics::panic_quietly;
 use crate::support::memory::{Connection, Memory};
 use crate::support::{SOON, wait_until};
-
-fn builder(identity: &str) -> LeaderElectorBuilder {
-    crate::elector::builder(identity)
-}
 
 /// What an observer was told.
 #[derive(Debug, Clone, PartialEq)]

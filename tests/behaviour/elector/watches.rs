@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{RecvTimeoutError, bounded, unbounded};
-use leasehold::{Cursor, LeaderElectorBuilder, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
+use leasehold::{
+    Cursor, LeaderElector, LeaderElectorBuilder, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope,
+};
 
 use crate::elector::watched::{Watched, changed, silence};
 use crate::support::memory::{Connection, Memory};
@@ -13,6 +15,12 @@ const RETRY: Duration = Duration::from_millis(100);
 
 fn builder(identity: &str) -> LeaderElectorBuilder {
     crate::elector::builder(identity).retry_period(RETRY)
+}
+
+/// It renews every 200 ms, with a lease of 3 s: silence is looked into after a second.
+fn busy_leader(store: &Memory) -> LeaderElector {
+    let builder = builder("a").lease_duration(Duration::from_secs(3)).renew_deadline(Duration::from_secs(2));
+    builder.renew_interval(2 * RETRY).start_on(Connection::new(store)).unwrap()
 }
 
 /// After five of them the next comes in four seconds; what is noticed sooner was polled.
@@ -104,13 +112,7 @@ fn a_watch_goes_on_where_the_last_one_ended_and_begins_anew_after_an_expiry() {
 #[test]
 fn a_watch_that_falls_silent_is_given_up_for_one_that_begins_from_scratch_and_not_in_a_tight_loop() {
     let store = Memory::default();
-    // A renewal every 200 ms, and a lease of 3 s: silence is looked into after a second.
-    let leader = builder("a")
-        .lease_duration(Duration::from_secs(3))
-        .renew_deadline(Duration::from_secs(2))
-        .renew_interval(2 * RETRY)
-        .start_on(Connection::new(&store))
-        .unwrap();
+    let leader = busy_leader(&store);
     let guard = leader.block_until_leader().unwrap();
     let watched = Watched::new(&store, {
         let store = store.clone();
@@ -138,12 +140,7 @@ fn a_watch_that_falls_silent_is_given_up_for_one_that_begins_from_scratch_and_no
 #[test]
 fn a_watch_is_given_up_also_where_its_hook_waits_until_what_it_told_is_taken() {
     let store = Memory::default();
-    let leader = builder("a")
-        .lease_duration(Duration::from_secs(3))
-        .renew_deadline(Duration::from_secs(2))
-        .renew_interval(2 * RETRY)
-        .start_on(Connection::new(&store))
-        .unwrap();
+    let leader = busy_leader(&store);
     let _guard = leader.block_until_leader().unwrap();
     let (taken, hooks) = unbounded();
     let watched = Watched::new(&store, {
