@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::{Receiver, bounded, select};
 use leasehold::kube::{Client, ClientConfig, Kubeconfig};
-use leasehold::{ConfigMapStore, EndpointsStore, LeaderElector, LeaderGuard, ResourceLock, StopReason, Transition};
+use leasehold::{LeaderElector, LeaderGuard, ResourceLock, StopReason, Transition};
 use lexopt::prelude::*;
 use serde_json::{Value, json};
 
@@ -23,7 +23,8 @@ Usage: leader_election --lease-lock-name NAME [FLAGS]
       --kubeconfig FILE            default: KUBECONFIG, else in-cluster, else ~/.kube/config
       --id ID                      this candidate's identity (default: host name and random bits)
       --lease-lock-name NAME       the object to campaign for
-      --lock-type TYPE             what it is: leases (default), configmaps or endpoints
+      --lock-type TYPE             what it is: leases (default), configmaps, endpoints, or two objects of that name:
+                                   configmapsleases, endpointsleases
       --lease-lock-namespace NS    its namespace (default: the context's)
       --lease-duration D           default: 15s; what is not set of these three follows
       --renew-deadline D           default: 10s  from what is, in the same proportions
@@ -167,12 +168,7 @@ fn start(options: Options) -> Result<LeaderElector, Box<dyn std::error::Error>> 
     };
     let client = Client::new(config)?;
     let namespace = options.namespace.unwrap_or_else(|| client.default_namespace().to_owned());
-    Ok(match options.lock_type {
-        ResourceLock::Leases => options.builder.namespace(namespace).start_with(client)?,
-        ResourceLock::ConfigMaps => options.builder.start_on(ConfigMapStore::new(client, &namespace)?)?,
-        ResourceLock::Endpoints => options.builder.start_on(EndpointsStore::new(client, &namespace)?)?,
-        other => return Err(format!("--lock-type: this example has nothing for {other:?}").into()),
-    })
+    Ok(options.lock_type.start(options.builder, client, &namespace)?)
 }
 
 /// A channel with one message for SIGTERM or SIGINT.

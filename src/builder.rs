@@ -353,7 +353,7 @@ impl LeaderElectorBuilder {
             log::Level::Info, fields, server = server.as_str(), source = source.as_str(), namespace = namespace.as_str();
             "candidate {} at {server} ({source})", fields.identity
         );
-        LeaderElector::spawn(settings, entry, &observers)
+        LeaderElector::spawn(settings, entry, None, &observers)
     }
 
     /// Starts the elector's thread on any store, which others may share. The builder's name is the key.
@@ -372,26 +372,77 @@ impl LeaderElectorBuilder {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn start_on(self, store: impl Store) -> Result<LeaderElector, Error> {
+        let settings = self.check_start_on()?;
+        let entry = self.entry(store)?;
+        let fields = LogFields::new(&entry, &settings.identity);
+        log_with!(log::Level::Info, fields; "candidate {}", fields.identity);
+        LeaderElector::spawn(settings, entry, None, &self.observers)
+    }
+
+    /// Starts an elector on two stores at once, for a fleet that moves from one to the other: it leads while it holds the
+    /// builder's name in both. It excludes every candidate on either of them alone, and those on both.
+    ///
+    /// These are two elections with one guard, for no compare-and-swap spans two objects. It campaigns for the secondary only
+    /// while it holds the primary, its term is valid while both are, and the loss of one ends both. The secondary is released
+    /// first. The [fencing token](crate::LeaderGuard::fencing_token) is the secondary's version; it is comparable with those of
+    /// candidates on the primary alone where both objects are in one etcd, and not where they are in two stores that count
+    /// apart. Somebody leads, for [`current_leader`](LeaderElector::current_leader) and
+    /// [`Transition`](crate::Transition), when both records name the same. Each record has its own two threads, and observers
+    /// are told of the requests and watches of both.
+    ///
+    /// Move a fleet in steps, all candidates through each before any begins the next: primary, both, secondary. The pairings
+    /// that exclude each other, and what holds beside client-go's `configmapsleases`, are listed in
+    /// [docs/MIGRATING.md](https://docs.rs/crate/leasehold/latest/source/docs/MIGRATING.md). Use the same durations throughout.
+    ///
+    /// # Errors
+    ///
+    /// As for [`start_on`](Self::start_on).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use leasehold::kube::{Client, ClientConfig};
+    /// use leasehold::{ConfigMapStore, LeaderElector, LeaseStore};
+    ///
+    /// let client = Client::new(ClientConfig::infer()?)?;
+    /// let old = ConfigMapStore::new(client.clone(), "jobs")?;
+    /// let new = LeaseStore::new(client, "jobs")?;
+    /// let elector = LeaderElector::builder("my-controller").start_on_both(old, new)?;
+    /// let guard = elector.block_until_leader()?;
+    /// # drop(guard);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn start_on_both(self, primary: impl Store, secondary: impl Store) -> Result<LeaderElector, Error> {
+        let settings = self.check_start_on()?;
+        let (primary, secondary) = (self.entry(primary)?, self.entry(secondary)?);
+        let fields = LogFields::new(&primary, &settings.identity).and(&secondary);
+        log_with!(log::Level::Info, fields; "candidate {}", fields.identity);
+        LeaderElector::spawn(settings, primary, Some(secondary), &self.observers)
+    }
+
+    /// What a store has itself, if it has any, is not the builder's.
+    fn check_start_on(&self) -> Result<Settings, ConfigError> {
         let settings = self.settings()?;
-        if let Some(namespace) = self.namespace {
+        if let Some(namespace) = &self.namespace {
             let rule = "with start_on it is the store that has a namespace, if any: leave it out here";
-            return Err(ConfigError::new("namespace", format_args!("{namespace:?}"), rule).into());
+            return Err(ConfigError::new("namespace", format_args!("{namespace:?}"), rule));
         }
         #[cfg(feature = "kube")]
         if self.events {
             let rule = "with start_on, give the builder an observer: the event_recorder of the store";
-            return Err(ConfigError::new("events", true, rule).into());
+            return Err(ConfigError::new("events", true, rule));
         }
         #[cfg(feature = "kube")]
         if !self.metadata.is_empty() {
             let rule = "with start_on it is the store that has labels, annotations and owners: set them there";
-            return Err(ConfigError::new("label", format_args!("{:?}", self.metadata), rule).into());
+            return Err(ConfigError::new("label", format_args!("{:?}", self.metadata), rule));
         }
+        Ok(settings)
+    }
+
+    fn entry(&self, store: impl Store) -> Result<Entry, ConfigError> {
         store.check_key(&self.name)?;
-        let entry = Entry::new(Arc::new(store), &self.name);
-        let fields = LogFields::new(&entry, &settings.identity);
-        log_with!(log::Level::Info, fields; "candidate {}", fields.identity);
-        LeaderElector::spawn(settings, entry, &self.observers)
+        Ok(Entry::new(Arc::new(store), &self.name))
     }
 }
 

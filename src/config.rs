@@ -51,6 +51,8 @@ pub struct Settings {
     pub release_timeout: Duration,
     /// Whether a record with our identity is ours even if we did not write it.
     pub reclaim_own_identity: bool,
+    /// Whether a release leaves the published duration in the record.
+    pub(crate) release_keeps_duration: bool,
 }
 
 /// A rule of the configuration that is violated: which field, its value, and the rule.
@@ -144,6 +146,7 @@ impl Config {
             renew_interval,
             release_timeout,
             reclaim_own_identity: self.reclaim_own_identity,
+            release_keeps_duration: false,
         })
     }
 

@@ -437,7 +437,10 @@ impl Election {
         let base = known.observed.clone();
         let record = LeaderElectionRecord {
             holder_identity: Some(String::new()),
-            lease_duration_seconds: Some(1),
+            lease_duration_seconds: match self.settings.release_keeps_duration {
+                true => base.record.lease_duration_seconds,
+                false => Some(1),
+            },
             renew_time: Some(renew_time),
             ..base.record.clone()
         };
@@ -516,8 +519,8 @@ impl Election {
         }
     }
 
-    /// Ends the term's validity, once, and tells so.
-    fn end_term(&mut self, now: Moment, reason: StopReason) {
+    /// Ends the term's validity, once, and tells so. After any reason but the holder's own step-down it is not renewed any more.
+    pub fn end_term(&mut self, now: Moment, reason: StopReason) {
         let Phase::Leading(term) = &mut self.phase else { return };
         if term.phase == TermPhase::Valid {
             // Whatever came later, a term that had run out by then, or that its holder had ended, ended by that.
@@ -527,22 +530,6 @@ impl Election {
             self.events.push_back(Event::TermEnded(final_reason));
         } else if reason != StopReason::SteppedDown {
             term.phase = TermPhase::Lost;
-        }
-    }
-
-    /// Notes how long an answer took, of whichever kind it is.
-    fn note_round_trip(&mut self, now: Moment, id: u64, answer: &Response) {
-        let is_answer = match answer {
-            Response::Read(..) | Response::Written(_) => true,
-            Response::Failed(error) => matches!(error.kind(), StoreErrorKind::Conflict | StoreErrorKind::AlreadyExists),
-        };
-        if is_answer {
-            self.schedule.repeated = false;
-        }
-        if let Some((_, sent_at)) = self.in_flight.take_if(|(in_flight, _)| *in_flight == id)
-            && is_answer
-        {
-            self.round_trip.note(now.since(sent_at));
         }
     }
 

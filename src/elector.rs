@@ -11,18 +11,19 @@ use crate::handle::{Command, Link};
 use crate::health::HealthCheck;
 use crate::log_fields::LogFields;
 use crate::observer::Observer;
-use crate::runtime::dedicated::{Driver, Shared};
+use crate::runtime::candidacy::Candidacy;
+use crate::runtime::dedicated::{self, Watched};
 use crate::runtime::observing::Observing;
+use crate::runtime::pair::Pair;
 use crate::runtime::session::Session;
+use crate::runtime::side::Side;
+use crate::runtime::state::Shared;
 use crate::runtime::watcher::Watcher;
 use crate::status::Status;
 use crate::store::entry::Entry;
 use crate::sync::channel::{self, Receiver};
-use crate::sync::{Arc, Instant, thread};
+use crate::sync::{Arc, Instant};
 use crate::transition::{Subscriptions, Transition};
-
-/// The thread needs little: its deepest stack is a TLS handshake.
-const STACK_SIZE: usize = 256 * 1024;
 
 /// A candidate for one lease, on threads of its own: one decides and talks to the store, another reads the watch. (The
 /// look-up and opening of a connection come and go on a third.)
@@ -58,20 +59,36 @@ pub struct LeaderElector {
 }
 
 impl LeaderElector {
-    pub(crate) fn spawn(settings: Settings, entry: Entry, observers: &[Arc<dyn Observer>]) -> Result<Self, Error> {
+    /// On one record, or on two at once.
+    pub(crate) fn spawn(
+        settings: Settings,
+        primary: Entry,
+        secondary: Option<Entry>,
+        observers: &[Arc<dyn Observer>],
+    ) -> Result<Self, Error> {
         let (sender, commands) = channel::unbounded();
         let settings = Arc::new(settings);
-        let session = Session::new(Arc::clone(&settings), random_seed());
-        let fields = LogFields::new(&entry, &settings.identity);
+        let candidacy = match secondary {
+            None => Candidacy::One(Box::new(Session::new(Arc::clone(&settings), random_seed()))),
+            Some(_) => Candidacy::Both(Box::new(Pair::new(Arc::clone(&settings), [random_seed(), random_seed()]))),
+        };
+        let name = primary.key().to_owned();
+        let fields = LogFields::new(&primary, &settings.identity);
+        let fields = secondary.iter().fold(fields, |fields, entry| fields.and(entry));
         let link = Arc::new(Link::new(sender, settings.release_timeout, fields.clone()));
         let health = HealthCheck::new(settings.lease_duration);
-        let watcher = Watcher::spawn(entry.clone(), Arc::clone(&link), health.clone(), &settings);
-        let watcher = watcher.map_err(Error::Thread)?;
+        let watched = |(entry, side): (Entry, Side)| {
+            let watcher = Watcher::spawn(entry.clone(), side, Arc::clone(&link), health.clone(), &settings)?;
+            let fields = LogFields::new(&entry, &settings.identity);
+            Ok(Watched { entry, watcher, fields })
+        };
+        let entries = std::iter::once(primary).chain(secondary).zip(Side::BOTH);
+        let records = entries.map(watched).collect::<Result<_, _>>().map_err(Error::Thread)?;
         let shared = Shared {
-            link,
+            link: Arc::clone(&link),
             pending: Arc::new(CampaignSlot::default()),
             subscriptions: Arc::new(Subscriptions::default()),
-            health,
+            health: health.clone(),
             observations: Arc::default(),
         };
         let observers = observers
@@ -79,14 +96,13 @@ impl LeaderElector {
             .map(|observer| Observing::spawn(Arc::clone(observer), fields.clone()))
             .collect::<Result<_, _>>()
             .map_err(Error::Thread)?;
-        let elector =
-            Self { name: entry.key().to_owned(), description: entry.describe(), settings, shared: shared.clone() };
-        let driver = Driver::new(session, entry, commands, watcher, observers, shared, fields);
-        thread::Builder::new()
-            .name("leasehold".into())
-            .stack_size(STACK_SIZE)
-            .spawn(move || driver.run())
-            .map_err(Error::Thread)?;
+        let elector = Self {
+            name,
+            description: fields.described.clone(),
+            settings: Arc::clone(&settings),
+            shared: shared.clone(),
+        };
+        dedicated::spawn(candidacy, records, commands, observers, shared, fields).map_err(Error::Thread)?;
         Ok(elector)
     }
 

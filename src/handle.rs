@@ -10,6 +10,7 @@ use crate::clock::{self, Moment};
 use crate::election::Change;
 use crate::error::Error;
 use crate::log_fields::LogFields;
+use crate::runtime::side::Side;
 use crate::sync::channel::{self, Receiver, RecvTimeoutError, Sender};
 use crate::sync::{AtomicBool, Instant, OnceLock, Ordering, Weak, thread_local};
 
@@ -56,21 +57,23 @@ pub(crate) enum Command {
     Close,
     /// What a watch told of.
     Watched {
+        side: Side,
         received_at: Moment,
         change: Change,
         /// Hears what has to be cancelled for it.
         taken: Sender<Option<Cancellation>>,
     },
     WatchOpened {
+        side: Side,
         from_scratch: bool,
     },
-    WatchLost,
+    WatchLost(Side),
 }
 
 /// What comes back about a guard that is gone.
 pub(crate) enum ReleaseAck {
-    /// The elector knows. The release comes after the request under way, if there is one.
-    Received(Option<Cancellation>),
+    /// The release waits behind a request under way.
+    Behind(Cancellation),
     /// The record is not ours any more.
     Released,
 }
@@ -163,24 +166,20 @@ impl Link {
         }
         // Before anything else: whatever happens here, the elector knows that the guard is gone.
         let began = Instant::now();
-        let (ack, acks) = channel::bounded(2);
+        let (ack, acks) = channel::unbounded();
         self.tell(Command::GuardGone { ack: Some(ack), at: clock::now() });
         let left = || self.release_timeout.saturating_sub(began.elapsed());
-        let released = match acks.recv_timeout(left()) {
-            Ok(ReleaseAck::Received(cancellation)) => {
-                if let Some(cancellation) = cancellation {
-                    cancellation.carry_out(left());
+        let released = loop {
+            match acks.recv_timeout(left()) {
+                Ok(ReleaseAck::Behind(cancellation)) => cancellation.carry_out(left()),
+                Ok(ReleaseAck::Released) => break Ok(()),
+                Err(RecvTimeoutError::Disconnected) => break Err(Error::Stopped),
+                Err(RecvTimeoutError::Timeout) => {
+                    break Err(Error::ReleaseTimeout { waited: self.release_timeout });
                 }
-                acks.recv_timeout(left())
             }
-            other => other,
         };
         self.free_seat();
-        match released {
-            Ok(ReleaseAck::Released) => Ok(()),
-            Err(RecvTimeoutError::Disconnected) => Err(Error::Stopped),
-            // Received at the last moment is not released.
-            _ => Err(Error::ReleaseTimeout { waited: self.release_timeout }),
-        }
+        released
     }
 }

@@ -4,6 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use serde::de::Error as _;
+use serde::de::value::{self, StrDeserializer};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::builder::LeaderElectorBuilder;
@@ -12,7 +13,7 @@ use crate::elector::LeaderElector;
 use crate::error::Error;
 use crate::go_duration;
 use crate::kube::Client;
-use crate::store::kubernetes::{configmap::ConfigMapStore, endpoints::EndpointsStore};
+use crate::store::kubernetes::{configmap::ConfigMapStore, endpoints::EndpointsStore, lease::LeaseStore};
 
 /// Leader election as the components of Kubernetes are configured, in files and by flags: their
 /// [`LeaderElectionConfiguration`], field by field, with the same names, defaults and durations (`15s`, `1m30s`).
@@ -99,6 +100,10 @@ pub enum ResourceLock {
     ConfigMaps,
     /// `endpoints`.
     Endpoints,
+    /// `configmapsleases`: a ConfigMap and a Lease at once, to move from the one to the other.
+    ConfigMapsLeases,
+    /// `endpointsleases`: Endpoints and a Lease at once.
+    EndpointsLeases,
 }
 
 /// A flag: see [`LeaderElectionConfig::FLAGS`].
@@ -113,7 +118,7 @@ pub struct Flag {
     pub help: &'static str,
 }
 
-const LOCKS: &str = "there are leases, configmaps and endpoints";
+const LOCKS: &str = "there are leases, configmaps, endpoints, configmapsleases and endpointsleases";
 
 impl Default for LeaderElectionConfig {
     fn default() -> Self {
@@ -165,7 +170,7 @@ impl LeaderElectionConfig {
         Flag {
             name: "leader-elect-resource-lock",
             value: "KIND",
-            help: "the kind of object that holds the record: leases, configmaps or endpoints (default: leases)",
+            help: "the kind of object that holds the record: leases, configmaps, endpoints, or two at once: configmapsleases, endpointsleases (default: leases)",
         },
         Flag { name: "leader-elect-resource-name", value: "NAME", help: "the name of that object" },
         Flag {
@@ -255,10 +260,39 @@ impl LeaderElectionConfig {
             namespace => namespace.to_owned(),
         };
         let builder = choose(self.builder());
-        match self.resource_lock {
-            ResourceLock::Leases => builder.namespace(namespace).start_with(client),
-            ResourceLock::ConfigMaps => builder.start_on(ConfigMapStore::new(client, &namespace)?),
-            ResourceLock::Endpoints => builder.start_on(EndpointsStore::new(client, &namespace)?),
+        self.resource_lock.start(builder, client, &namespace)
+    }
+}
+
+impl ResourceLock {
+    /// Starts a candidacy on objects of this kind, or of these two kinds, in `namespace`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`start_with`](LeaderElectorBuilder::start_with) for Leases, else those of
+    /// [`start_on`](LeaderElectorBuilder::start_on).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use leasehold::kube::{Client, ClientConfig};
+    /// use leasehold::{LeaderElector, ResourceLock};
+    ///
+    /// let client = Client::new(ClientConfig::infer()?)?;
+    /// let lock: ResourceLock = "configmapsleases".parse()?;
+    /// let elector = lock.start(LeaderElector::builder("my-controller"), client, "jobs")?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn start(self, builder: LeaderElectorBuilder, client: Client, namespace: &str) -> Result<LeaderElector, Error> {
+        let leases = |client| LeaseStore::new(client, namespace);
+        let config_maps = |client| ConfigMapStore::new(client, namespace);
+        let endpoints = |client| EndpointsStore::new(client, namespace);
+        match self {
+            Self::Leases => builder.namespace(namespace).start_with(client),
+            Self::ConfigMaps => builder.start_on(config_maps(client)?),
+            Self::Endpoints => builder.start_on(endpoints(client)?),
+            Self::ConfigMapsLeases => builder.start_on_both(config_maps(client.clone())?, leases(client)?),
+            Self::EndpointsLeases => builder.start_on_both(endpoints(client.clone())?, leases(client)?),
         }
     }
 }
@@ -276,12 +310,8 @@ impl FromStr for ResourceLock {
     type Err = ConfigError;
 
     fn from_str(name: &str) -> Result<Self, ConfigError> {
-        match name {
-            "leases" | "" => Ok(Self::Leases),
-            "configmaps" => Ok(Self::ConfigMaps),
-            "endpoints" => Ok(Self::Endpoints),
-            _ => Err(ConfigError::new("resourceLock", format_args!("{name:?}"), LOCKS)),
-        }
+        let known = Self::deserialize(StrDeserializer::<value::Error>::new(name));
+        known.map_err(|_| ConfigError::new("resourceLock", format_args!("{name:?}"), LOCKS))
     }
 }
 
@@ -342,6 +372,21 @@ mod tests {
         ] {
             let error = read(text).expect_err(text).to_string();
             assert!(error.contains(named), "{error} should name {named}");
+        }
+    }
+
+    #[test]
+    fn locks_have_the_names_of_client_go() {
+        for (name, lock) in [
+            ("", ResourceLock::Leases),
+            ("leases", ResourceLock::Leases),
+            ("configmaps", ResourceLock::ConfigMaps),
+            ("endpoints", ResourceLock::Endpoints),
+            ("configmapsleases", ResourceLock::ConfigMapsLeases),
+            ("endpointsleases", ResourceLock::EndpointsLeases),
+        ] {
+            assert_eq!(name.parse(), Ok(lock));
+            assert_eq!(read(&format!(r#"{{"resourceLock":"{name}"}}"#)).unwrap().resource_lock, lock);
         }
     }
 

@@ -17,6 +17,11 @@ impl LogFields {
         Self { described: entry.describe(), identity: identity.to_owned(), token: None }
     }
 
+    /// Those of lines that are about another record as well.
+    pub(crate) fn and(self, entry: &Entry) -> Self {
+        Self { described: format!("{} and {}", self.described, entry.describe()), ..self }
+    }
+
     /// The name alone, where it is known what it is the name of.
     pub(crate) fn lease(&self) -> &str {
         self.described.strip_prefix("lease ").unwrap_or(&self.described)

@@ -1,11 +1,15 @@
 //! What drives an election: the thread that sends its requests, and the one that reads its watch.
 
+pub(crate) mod candidacy;
 pub(crate) mod dedicated;
 pub(crate) mod failure_log;
 pub(crate) mod failures;
 pub(crate) mod notice;
 pub(crate) mod observing;
+pub mod pair;
 pub mod session;
+pub mod side;
+pub(crate) mod state;
 pub mod watch_plan;
 pub(crate) mod watcher;
 

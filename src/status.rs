@@ -153,13 +153,12 @@ struct State {
 
 impl Observations {
     pub(crate) fn note(&self, fact: &Fact) {
-        let mut state = self.0.lock();
-        state.counters.count(fact);
-        match fact {
-            Fact::WatchOpened => state.is_watching = true,
-            Fact::WatchLost => state.is_watching = false,
-            _ => {}
-        }
+        self.0.lock().counters.count(fact);
+    }
+
+    /// Whether all that is to be watched is.
+    pub(crate) fn watching(&self, is_watching: bool) {
+        self.0.lock().is_watching = is_watching;
     }
 
     pub(crate) fn term(&self, term: Option<Arc<Term>>) {

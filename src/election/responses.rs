@@ -1,6 +1,6 @@
 //! What an answer or an event means: the rules 'Open writes' and 'Order'.
 
-use super::messages::{Event, ReadContext};
+use super::messages::{Event, ReadContext, Response};
 use super::open_writes::{OpenWrite, Progress};
 use super::watching::{MENTIONED_WITHIN, TOLD_WITHIN};
 use super::{CurrentTerm, Election, Holder, ObservedRecord, ObservedState, Phase, TermPhase};
@@ -9,6 +9,7 @@ use crate::config::Settings;
 use crate::election::deadline::Deadline;
 use crate::record::{LeaderElectionRecord, MicroTime, Observed};
 use crate::stop_reason::StopReason;
+use crate::store::StoreErrorKind;
 use crate::sync::Arc;
 
 impl ObservedRecord {
@@ -26,6 +27,22 @@ impl Election {
                 Some(known.runs_out_at(&self.settings))
             }
             _ => None,
+        }
+    }
+
+    /// Notes how long an answer took, of whichever kind it is.
+    pub(super) fn note_round_trip(&mut self, now: Moment, id: u64, answer: &Response) {
+        let is_answer = match answer {
+            Response::Read(..) | Response::Written(_) => true,
+            Response::Failed(error) => matches!(error.kind(), StoreErrorKind::Conflict | StoreErrorKind::AlreadyExists),
+        };
+        if is_answer {
+            self.schedule.repeated = false;
+        }
+        if let Some((_, sent_at)) = self.in_flight.take_if(|(in_flight, _)| *in_flight == id)
+            && is_answer
+        {
+            self.round_trip.note(now.since(sent_at));
         }
     }
 

@@ -3,6 +3,7 @@
 use log::Level;
 
 use crate::log_fields::{LogFields, log_with};
+use crate::runtime::side::Side;
 use crate::stop_reason::StopReason;
 use crate::store::StoreError;
 
@@ -32,8 +33,10 @@ impl Notice {
     }
 }
 
-/// A line about an election, with the token of the term that it is about.
+/// A line about an election, with the record and the token of the term that it is about.
 pub(crate) struct Line {
+    /// `None` where it is about all of them.
+    pub(crate) about: Option<Side>,
     pub(crate) token: Option<u64>,
     pub(crate) what: What,
 }

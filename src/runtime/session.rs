@@ -49,6 +49,8 @@ pub enum Input {
     NotTaken,
     /// The holder ended the validity of its term.
     StepDown,
+    /// The term ended for a reason that is not in its record.
+    Lost(StopReason),
     /// The guard of the term is gone.
     GuardGone {
         /// Since when.
@@ -149,6 +151,7 @@ impl Session {
             }
             Input::NotTaken => self.election.guard_gone(now, now),
             Input::StepDown => self.election.step_down(now),
+            Input::Lost(reason) => self.election.end_term(now, reason),
             Input::GuardGone { at } => {
                 self.cancel_at(now + self.election.interrupt_after().release);
                 self.election.guard_gone(now, at);
@@ -188,6 +191,11 @@ impl Session {
     /// When the lease of whoever leads runs out, unless something is heard of it before.
     pub fn leader_until(&self) -> Option<Moment> {
         self.election.leader_until()
+    }
+
+    /// What it runs by.
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// Who this candidate is in the record.

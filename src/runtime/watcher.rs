@@ -10,6 +10,7 @@ use crate::election::Change;
 use crate::handle::{AsRuntime, Command, Link};
 use crate::health::HealthCheck;
 use crate::log_fields::LogFields;
+use crate::runtime::side::Side;
 use crate::runtime::watch_plan::{Ended, WatchPlan};
 use crate::store::entry::Entry;
 use crate::store::{StoreError, WatchEvent};
@@ -29,6 +30,7 @@ pub(crate) struct Watcher {
 struct Watching {
     entry: Entry,
     link: Arc<Link>,
+    side: Side,
     wake: Receiver<()>,
     current: Arc<Mutex<Cancel>>,
     plan: WatchPlan,
@@ -43,13 +45,20 @@ enum Pause {
 }
 
 impl Watcher {
-    pub(crate) fn spawn(entry: Entry, link: Arc<Link>, health: HealthCheck, settings: &Settings) -> io::Result<Self> {
+    pub(crate) fn spawn(
+        entry: Entry,
+        side: Side,
+        link: Arc<Link>,
+        health: HealthCheck,
+        settings: &Settings,
+    ) -> io::Result<Self> {
         let (wake, woken) = channel::bounded(1);
         let fields = LogFields::new(&entry, &settings.identity);
         let current = Arc::new(Mutex::new(Cancel::new()));
         let watching = Watching {
             entry,
             link,
+            side,
             wake: woken,
             current: Arc::clone(&current),
             plan: WatchPlan::new(settings.retry_period, random_seed()),
@@ -79,7 +88,7 @@ impl Drop for Watching {
     /// A panic in a store ends the watch too.
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.link.tell(Command::WatchLost);
+            self.link.tell(Command::WatchLost(self.side));
         }
     }
 }
@@ -113,7 +122,7 @@ impl Watching {
             let ended = self.watch(&stop);
             let Ended { pause: next, notice } = self.plan.ended(clock::now(), ended.as_ref().copied());
             // Polling begins at once, and ends with the next watch, however soon that is.
-            self.link.tell(Command::WatchLost);
+            self.link.tell(Command::WatchLost(self.side));
             let Some(next) = next else { return };
             if let Some(notice) = notice {
                 notice.log(&self.fields);
@@ -134,13 +143,14 @@ impl Watching {
     }
 
     fn watch(&mut self, stop: &Cancel) -> Result<(), StoreError> {
-        let Self { entry, link, plan, health, fields, .. } = self;
+        let Self { entry, link, side, plan, health, fields, .. } = self;
+        let side = *side;
         let begin = plan.begin(clock::now());
         entry.watch(begin.as_ref(), stop, &mut |event| {
             let received_at = clock::now();
             health.contact();
             if let WatchEvent::Opened = event {
-                return link.tell(Command::WatchOpened { from_scratch: begin.is_none() });
+                return link.tell(Command::WatchOpened { side, from_scratch: begin.is_none() });
             }
             if let Some(notice) = plan.told() {
                 notice.log(fields);
@@ -152,7 +162,7 @@ impl Watching {
                 WatchEvent::Opened => return,
             };
             let (taken, is_taken) = channel::bounded(1);
-            link.tell(Command::Watched { received_at, change, taken });
+            link.tell(Command::Watched { side, received_at, change, taken });
             // Another thread may be at it: an elector that has ended drops what it was told.
             if let Ok(Some(cancellation)) = is_taken.recv() {
                 cancellation.carry_out(Duration::MAX);
@@ -173,6 +183,7 @@ mod tests {
         let mut watching = Watching {
             entry: entry(),
             link: link().0,
+            side: Side::Primary,
             wake: woken,
             current: Arc::default(),
             plan: WatchPlan::new(Duration::from_secs(2), 1),

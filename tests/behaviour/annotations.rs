@@ -12,15 +12,10 @@ use serde_json::{Value, json};
 
 use crate::on_both_servers;
 use crate::support::cluster::{Cluster, NAMESPACE, request};
+use crate::support::kind::Kind;
 use crate::support::{SOON, wait_until};
 
 const KEY: &str = "control-plane.alpha.kubernetes.io/leader";
-
-#[derive(Clone, Copy, Debug)]
-enum Kind {
-    ConfigMap,
-    Endpoints,
-}
 
 const KINDS: [Kind; 2] = [Kind::ConfigMap, Kind::Endpoints];
 
@@ -48,11 +43,7 @@ impl<'a> Object<'a> {
     }
 
     fn store(&self, user: &str) -> Arc<dyn Store> {
-        let client = self.cluster.client(user);
-        match self.kind {
-            Kind::ConfigMap => Arc::new(ConfigMapStore::new(client, NAMESPACE).expect("a store")),
-            Kind::Endpoints => Arc::new(EndpointsStore::new(client, NAMESPACE).expect("a store")),
-        }
+        self.kind.store(self.cluster.client(user))
     }
 
     fn builder(&self, identity: &str) -> LeaderElectorBuilder {
@@ -67,18 +58,10 @@ impl<'a> Object<'a> {
         self.builder(identity).start_on(self.store("admin")).expect("an elector")
     }
 
-    fn collection(&self) -> String {
-        let resource = match self.kind {
-            Kind::ConfigMap => "configmaps",
-            Kind::Endpoints => "endpoints",
-        };
-        format!("/api/v1/namespaces/{NAMESPACE}/{resource}")
-    }
-
     fn request(&self, method: Method, body: Option<&Value>) -> Value {
         let path = match method {
-            Method::Post => self.collection(),
-            _ => format!("{}/{}", self.collection(), self.name),
+            Method::Post => self.kind.collection(),
+            _ => format!("{}/{}", self.kind.collection(), self.name),
         };
         request(&self.cluster.client("admin"), method, &path, body).expect("an answer")
     }
@@ -86,6 +69,7 @@ impl<'a> Object<'a> {
     /// Made by hand, with this annotation if there is one, beside what others keep in it.
     fn create(&self, annotation: Option<&str>) -> Value {
         let (kind, more) = match self.kind {
+            Kind::Lease => unreachable!("a Lease holds no record in an annotation"),
             Kind::ConfigMap => ("ConfigMap", json!({ "data": { "a": "1" }, "binaryData": { "b": "AQI=" } })),
             Kind::Endpoints => (
                 "Endpoints",
@@ -228,7 +212,7 @@ fn a_candidate_without_rights_is_told_what_to_grant(cluster: &Cluster) {
     for object in Object::of_each_kind(cluster) {
         let elector = object.builder("a").start_on(object.store("nobody")).expect("an elector");
         let error = elector.try_acquire().expect_err("no rights").to_string();
-        let resource = object.collection().rsplit('/').next().unwrap_or_default().to_owned();
+        let resource = object.kind.collection().rsplit('/').next().unwrap_or_default().to_owned();
         let advice =
             format!("grant the verb `get` on the resource `{resource}` of the API group `\"\"` in the namespace");
         assert!(error.contains(&advice), "{error}");
@@ -241,6 +225,7 @@ fn labels_annotations_and_owners_are_put_on_every_kind(cluster: &Cluster) {
     for object in Object::of_each_kind(cluster) {
         object.create(None);
         let store: Arc<dyn Store> = match object.kind {
+            Kind::Lease => unreachable!("a Lease holds no record in an annotation"),
             Kind::ConfigMap => {
                 let store = ConfigMapStore::new(client(), NAMESPACE).expect("a store");
                 Arc::new(store.label("team", "red").annotation("a/b", "c").owner_reference(owner()))

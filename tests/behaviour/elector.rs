@@ -5,6 +5,7 @@
 
 #![cfg(unix)]
 
+mod both;
 mod callbacks;
 mod connections;
 mod durations;

@@ -3,6 +3,7 @@
 //! Tests with a logger, an allocator or processes of their own stand beside this, each a program.
 
 mod annotations;
+mod both;
 mod conformance;
 mod credentials;
 mod elections;

@@ -6,17 +6,17 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, unbounded};
-use leasehold::kube::{Client, Method, Request};
+use leasehold::kube::{Method, Request};
 use leasehold::{
-    Call, Cancel, ConfigError, ConfigMapStore, Cursor, EndpointsStore, LeaderElectionRecord, LeaderElector,
-    LeaderGuard, LeaseStore, MemoryStore, MicroTime, Observed, Store, StoreError, StoreErrorKind, WatchEvent,
-    WatchScope,
+    Call, Cancel, Cursor, LeaderElectionRecord, LeaderElector, LeaderGuard, LeaseStore, MemoryStore, MicroTime,
+    Observed, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope,
 };
 use serde_json::json;
 
 use crate::on_both_servers;
 use crate::support::SOON;
 use crate::support::cluster::{Cluster, NAMESPACE, request};
+use crate::support::kind::Kind;
 
 /// A store, and a key that is a test's own: others begin with it.
 struct Table {
@@ -26,35 +26,9 @@ struct Table {
     delete: Box<dyn Fn(&str) + Send + Sync>,
 }
 
-/// What holds the records.
-#[derive(Clone, Copy, Debug)]
-enum Kind {
-    Lease,
-    ConfigMap,
-    Endpoints,
-}
-
-impl Kind {
-    fn store(self, client: Client) -> Result<Arc<dyn Store>, ConfigError> {
-        Ok(match self {
-            Kind::Lease => Arc::new(LeaseStore::new(client, NAMESPACE)?),
-            Kind::ConfigMap => Arc::new(ConfigMapStore::new(client, NAMESPACE)?),
-            Kind::Endpoints => Arc::new(EndpointsStore::new(client, NAMESPACE)?),
-        })
-    }
-
-    fn collection(self) -> String {
-        match self {
-            Kind::Lease => format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"),
-            Kind::ConfigMap => format!("/api/v1/namespaces/{NAMESPACE}/configmaps"),
-            Kind::Endpoints => format!("/api/v1/namespaces/{NAMESPACE}/endpoints"),
-        }
-    }
-}
-
 impl Table {
     fn of(cluster: &Cluster, kind: Kind) -> Self {
-        let store = kind.store(cluster.client("admin")).expect("a store");
+        let store = kind.store(cluster.client("admin"));
         let admin = cluster.client("admin");
         let delete = move |key: &str| {
             let path = format!("{}/{key}", kind.collection());

@@ -17,6 +17,9 @@ const FLOORS: &[&[&str]] = &[
     &["store::entry", "store::kubernetes", "store::memory", "testing", "error", "log_fields", "term", "election"],
     &[
         "runtime::session",
+        "runtime::pair",
+        "runtime::side",
+        "runtime::candidacy",
         "runtime::failures",
         "runtime::watch_plan",
         "runtime::failure_log",

@@ -4,6 +4,7 @@
 pub mod cluster;
 pub mod exclusion;
 pub mod far;
+pub mod kind;
 pub mod memory;
 pub mod process;
 pub mod real;

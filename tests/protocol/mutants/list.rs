@@ -7,6 +7,7 @@
 //! - an open write is closed when a version at its base is learned: a write's base is never above what is known, so
 //!   nothing that is news is at the base of an open write. (A read at the base is no news, and is here.)
 
+mod both;
 mod client;
 mod cluster;
 mod elector;
@@ -36,6 +37,7 @@ pub const MUTANTS: &[&[Mutant]] = &[
     elector::MUTANTS,
     handles::MUTANTS,
     threads::MUTANTS,
+    both::MUTANTS,
     client::MUTANTS,
     cluster::MUTANTS,
     exec::MUTANTS,
@@ -51,6 +53,8 @@ const CONFIG: &str = "src/config.rs";
 const CONNECT: &str = "src/net/proxy/connect.rs";
 const DEADLINE: &str = "src/election/deadline.rs";
 const DEDICATED: &str = "src/runtime/dedicated.rs";
+const STATE: &str = "src/runtime/state.rs";
+const PAIR: &str = "src/runtime/pair.rs";
 const DIAL: &str = "src/net/dial.rs";
 const ECHO: &str = "src/kube/auth/echo.rs";
 const ELECTION: &str = "src/election.rs";

@@ -6,6 +6,7 @@ use crate::channel::{self, Receiver};
 use crate::handle::{Command, Link};
 use crate::health::HealthCheck;
 use crate::log_fields::LogFields;
+use crate::runtime::side::Side;
 use crate::runtime::watcher::Watcher;
 use crate::store::entry::Entry;
 use crate::{LeaderElector, Store};
@@ -24,7 +25,7 @@ impl Watched {
         let fields = LogFields::new(&entry, "me");
         let link = Arc::new(Link::new(tell, settings.release_timeout, fields));
         let health = HealthCheck::new(settings.lease_duration);
-        let watcher = Watcher::spawn(entry, link, health, &settings).expect("threads cost nothing here");
+        let watcher = Watcher::spawn(entry, Side::Primary, link, health, &settings).expect("threads cost nothing here");
         Self { watcher, told }
     }
 
@@ -34,6 +35,6 @@ impl Watched {
 
     /// Waits until a watch stands that begins with what is there.
     pub fn wait_for_one_from_scratch(&self) {
-        while !matches!(self.told.recv(), Ok(Command::WatchOpened { from_scratch: true })) {}
+        while !matches!(self.told.recv(), Ok(Command::WatchOpened { from_scratch: true, .. })) {}
     }
 }

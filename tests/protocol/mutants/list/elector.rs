@@ -18,8 +18,8 @@ pub const MUTANTS: &[Mutant] = &[
         name: "a stale watch is not given up",
         why: "what it should have told is polled for ever",
         edits: &[Edit {
-            file: DEDICATED,
-            old: "Effect::RestartWatch => self.deferred.restart_watch = true,",
+            file: STATE,
+            old: "Effect::RestartWatch => self.deferred.restart_watch.push(side),",
             new: "Effect::RestartWatch => {}",
         }],
         caught_by: Test(
@@ -30,7 +30,11 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "the transition tells another reason than the check",
         why: "whoever ended the term first has said why",
-        edits: &[Edit { file: DEDICATED, old: "let reason = term.end(reason);", new: "term.end(reason.clone());" }],
+        edits: &[Edit {
+            file: STATE,
+            old: "let reason = term.end(reason);\n        self.log",
+            new: "term.end(reason.clone());\n        self.log",
+        }],
         caught_by: Unit("runtime::dedicated::tests::whoever_ends_a_term_first_says_why_to_everybody"),
     },
     Mutant {
@@ -47,16 +51,16 @@ pub const MUTANTS: &[Mutant] = &[
         name: "a panic does not tell the end of the term",
         why: "whoever follows the transitions leads on",
         edits: &[Edit {
-            file: DEDICATED,
-            old: "if state.shared.subscriptions.stopped(reason.clone()) {",
-            new: "if state.token.is_some() {",
+            file: STATE,
+            old: "if self.shared.subscriptions.stopped(reason.clone()) {",
+            new: "if self.token.is_some() {",
         }],
         caught_by: Test("behaviour", "elector::panics::a_lock_that_panics_ends_the_term_once_and_keeps_nobody_waiting"),
     },
     Mutant {
         name: "a panic leaves the process healthy",
         why: "it never leads again, and nobody restarts it",
-        edits: &[Edit { file: DEDICATED, old: "            state.shared.health.thread_panicked();\n", new: "" }],
+        edits: &[Edit { file: STATE, old: "            self.shared.health.thread_panicked();\n", new: "" }],
         caught_by: Test("behaviour", "elector::panics::a_lock_that_panics_ends_the_term_once_and_keeps_nobody_waiting"),
     },
     Mutant {
@@ -79,7 +83,7 @@ pub const MUTANTS: &[Mutant] = &[
         name: "whoever panicked may have left anything behind, and is believed",
         why: "a stop that was told in the middle of it is never told again",
         edits: &[Edit {
-            file: DEDICATED,
+            file: STATE,
             old: "if mem::replace(&mut self.at_work, true) {",
             new: "if mem::replace(&mut self.at_work, false) && self.token == Some(0) {",
         }],
@@ -89,9 +93,9 @@ pub const MUTANTS: &[Mutant] = &[
         name: "a term that nobody took waits for a renewal that hangs",
         why: "others wait with it, although nobody leads",
         edits: &[Edit {
-            file: DEDICATED,
-            old: "(None, Some(Cancellation { cancel, .. })) => self.deferred.cancel = Some(cancel),",
-            new: "(None, Some(_)) => {}",
+            file: STATE,
+            old: "                    self.deferred.cancel.extend(cancel);\n",
+            new: "                    drop(cancel);\n",
         }],
         caught_by: Test("behaviour", "elector::releases::a_term_that_nobody_took_is_released_although_a_renewal_hangs"),
     },
@@ -109,11 +113,7 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a panic is no end of a term for observers",
         why: "the leader that they know of leads for ever",
-        edits: &[Edit {
-            file: DEDICATED,
-            old: "                state.observe(&Fact::StoppedLeading(reason));\n",
-            new: "",
-        }],
+        edits: &[Edit { file: STATE, old: "                self.observe(&Fact::StoppedLeading(reason));\n", new: "" }],
         caught_by: Test("behaviour", "elector::observers::after_a_panic_the_status_says_so"),
     },
     Mutant {
@@ -130,7 +130,7 @@ pub const MUTANTS: &[Mutant] = &[
         name: "a read in the middle of a term is on no slow path",
         why: "nobody sees that renewals fail",
         edits: &[Edit {
-            file: DEDICATED,
+            file: STATE,
             old: "operation == StoreOperation::Get && self.term",
             new: "operation == StoreOperation::Create && self.term",
         }],
@@ -139,7 +139,7 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "after its term ran out, and another leads, a process is still unhealthy as one that cannot renew",
         why: "client-go finds it healthy, and it would be restarted for nothing",
-        edits: &[Edit { file: DEDICATED, old: "                        self.shared.health.superseded();\n", new: "" }],
+        edits: &[Edit { file: STATE, old: "                        self.shared.health.superseded();\n", new: "" }],
         caught_by: Test(
             "behaviour",
             "elector::health::with_a_tolerance_a_leader_that_cannot_renew_is_unhealthy_after_its_lease_and_that",
@@ -361,8 +361,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "others wait for the lease to run out",
         edits: &[Edit {
             file: HANDLE,
-            old: "                    cancellation.carry_out(left());\n",
-            new: "                    let _ = cancellation;\n",
+            old: "Ok(ReleaseAck::Behind(cancellation)) => cancellation.carry_out(left()),",
+            new: "Ok(ReleaseAck::Behind(_)) => {}",
         }],
         caught_by: Test(
             "behaviour",
@@ -387,8 +387,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "the caller is told to wait for what never comes",
         edits: &[Edit {
             file: HANDLE,
-            old: "            Err(RecvTimeoutError::Disconnected) => Err(Error::Stopped),\n",
-            new: "",
+            old: "Err(RecvTimeoutError::Disconnected) => break Err(Error::Stopped),\n                Err(RecvTimeoutError::Timeout) => {",
+            new: "Err(_) => {",
         }],
         caught_by: Test("behaviour", "elector::panics::a_lock_that_panics_ends_the_term_once_and_keeps_nobody_waiting"),
     },
@@ -397,8 +397,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "the elector is busy for ever",
         edits: &[Edit {
             file: HANDLE,
-            old: "        self.free_seat();\n        match released {",
-            new: "        match released {",
+            old: "        self.free_seat();\n        released\n",
+            new: "        released\n",
         }],
         caught_by: Test("behaviour", "guard_api::a_new_term_has_a_greater_token_and_does_not_revive_old_views"),
     },

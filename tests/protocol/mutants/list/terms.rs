@@ -114,9 +114,9 @@ pub const MUTANTS: &[Mutant] = &[
                 new: "let final_reason = match reason {\n                StopReason::Released => reason.clone(),\n                _ => term.deadline.end(now, reason.clone()),\n            };",
             },
             Edit {
-                file: DEDICATED,
-                old: "let reason = term.end(reason);",
-                new: "let reason = if reason == StopReason::Released { reason } else { term.end(reason) };",
+                file: STATE,
+                old: "let reason = term.end(reason);\n        self.log",
+                new: "let reason = if reason == StopReason::Released { reason } else { term.end(reason) };\n        self.log",
             },
         ],
         caught_by: Test("behaviour", "guard_api::views_are_false_before_the_release_is_sent"),

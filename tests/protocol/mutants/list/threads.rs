@@ -8,27 +8,23 @@ pub const MUTANTS: &[Mutant] = &[
         why: "a standby waits with it, for as long as a request may take",
         edits: &[Edit {
             file: HANDLE,
-            old: "                    cancellation.carry_out(left());\n",
-            new: "                    let _ = cancellation;\n",
+            old: "Ok(ReleaseAck::Behind(cancellation)) => cancellation.carry_out(left()),",
+            new: "Ok(ReleaseAck::Behind(_)) => {}",
         }],
         caught_by: Threads("guard::a_hanging_renewal_does_not_hold_up_a_release"),
     },
     Mutant {
         name: "what is told while the thread decides is left lying",
         why: "nobody hears of it before the request is answered that it was about to send",
-        edits: &[Edit {
-            file: DEDICATED,
-            old: "            self.core.work_off();\n            let Some(line)",
-            new: "            let Some(line)",
-        }],
+        edits: &[Edit { file: DEDICATED, old: "        self.core.work_off();\n", new: "" }],
         caught_by: Threads("guard::a_hanging_renewal_does_not_hold_up_a_release"),
     },
     Mutant {
         name: "a term that nobody waits for any more is kept",
         why: "its guard is nobody's to drop",
         edits: &[Edit {
-            file: DEDICATED,
-            old: "            unwanted.forget();\n            self.session.handle(clock::now(), Input::NotTaken);\n",
+            file: STATE,
+            old: "            unwanted.forget();\n            self.candidacy.handle(clock::now(), Side::Primary, Input::NotTaken);\n",
             new: "            unwanted.forget();\n",
         }],
         caught_by: Threads("hand_over::a_withdrawn_campaign_leaves_nothing_behind"),

@@ -1,0 +1,337 @@
+//! Two elections with one term, for a fleet that moves from one kind of object to another. Like a session it is without I/O,
+//! thread or channel.
+//!
+//! No compare-and-swap spans two objects, so each record has an election of its own, with all of its rules. What is added is
+//! when which of them campaigns, and what of theirs counts for the term of both.
+
+use std::collections::VecDeque;
+
+use crate::clock::{Moment, Now};
+use crate::config::Settings;
+use crate::election::Step;
+use crate::election::deadline::Deadline;
+use crate::runtime::session::{Effect, Input, Session};
+use crate::runtime::side::Side;
+use crate::stop_reason::StopReason;
+use crate::sync::Arc;
+
+/// A candidacy on two records. It campaigns for the secondary only while it holds the primary, its term is valid while both
+/// terms are, and the loss of one ends both. The secondary is released first.
+///
+/// It is driven as a [`Session`] is, but that each of its sides has its own requests and its own watch.
+#[derive(Debug)]
+pub struct Pair {
+    primary: Session,
+    secondary: Session,
+    stage: Stage,
+    release: Option<Release>,
+    /// Who leads by each record, and by both.
+    leaders: [Option<String>; 2],
+    leader: Option<String>,
+    touched: [bool; 2],
+    effects: VecDeque<(Side, Effect)>,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Observing,
+    /// It campaigns for the primary.
+    First(Wanted),
+    /// It holds the primary, and campaigns for the secondary.
+    Second(Wanted, Arc<Deadline>),
+    Leading(Term),
+}
+
+/// A campaign that waits for a term.
+#[derive(Debug, Clone, Copy)]
+struct Wanted {
+    id: u64,
+    once: bool,
+}
+
+/// The term of both, until its guard is gone.
+#[derive(Debug)]
+struct Term {
+    /// Until the first of the two runs out.
+    both: Arc<Deadline>,
+    primary: Arc<Deadline>,
+    secondary: Arc<Deadline>,
+    /// Whether its end has been told.
+    over: bool,
+}
+
+/// A guard is gone, and its records may still be ours.
+#[derive(Debug)]
+struct Release {
+    gone_at: Moment,
+    /// When the primary is released at the latest; `None` when it was told to be.
+    primary_at: Option<Moment>,
+    /// Which are ours yet.
+    owed: [bool; 2],
+}
+
+impl Pair {
+    /// A candidacy that knows nothing yet. The seeds are those of the two sessions.
+    pub fn new(settings: impl Into<Arc<Settings>>, seeds: [u64; 2]) -> Self {
+        let settings = settings.into();
+        // client-go's MultiLock waits for as long as the primary says, whatever the secondary does: one that was released with
+        // a second is overwritten while another may lead by the secondary.
+        let of_primary = Settings { release_keeps_duration: true, ..Settings::clone(&settings) };
+        Self {
+            primary: Session::new(of_primary, seeds[0]),
+            secondary: Session::new(settings, seeds[1]),
+            stage: Stage::Observing,
+            release: None,
+            leaders: [None, None],
+            leader: None,
+            touched: [false; 2],
+            effects: VecDeque::new(),
+        }
+    }
+
+    /// What has happened, at any time. What a store or a watch said is of this side; what a user says is of both.
+    pub fn handle(&mut self, now: Moment, side: Side, input: Input) {
+        match input {
+            Input::Campaign { id, once } => {
+                self.end_release(now);
+                self.campaign(now, Wanted { id, once });
+            }
+            Input::Withdraw(id) => {
+                if self.wanted().is_some_and(|wanted| wanted.id == id) {
+                    self.give_up_campaign(now);
+                }
+            }
+            Input::Close => {
+                self.give_up_campaign(now);
+                Side::BOTH.into_iter().for_each(|side| self.tell(now, side, Input::Close));
+            }
+            Input::StepDown => Side::BOTH.into_iter().for_each(|side| self.tell(now, side, Input::StepDown)),
+            Input::Lost(reason) => {
+                Side::BOTH.into_iter().for_each(|side| self.tell(now, side, Input::Lost(reason.clone())));
+            }
+            Input::NotTaken => self.guard_gone(now, now),
+            Input::GuardGone { at } => self.guard_gone(now, at),
+            Input::Response(..) | Input::WatchOpened { .. } | Input::Watched { .. } | Input::WatchEnded => {
+                self.session_mut(side).handle(now, input);
+            }
+        }
+        self.hear(now);
+    }
+
+    /// The next thing to do or to tell, in order, and of which side it is, where it is of one.
+    pub fn effect(&mut self) -> Option<(Side, Effect)> {
+        self.effects.pop_front()
+    }
+
+    /// What a side is to do now, when no request of it is under way.
+    pub fn next(&mut self, now: Now, side: Side) -> Step {
+        let release_at = |pair: &Self| pair.release.as_ref().and_then(|release| release.primary_at);
+        if release_at(self).is_some_and(|at| now.local >= at) {
+            self.release_primary(now.local);
+            self.hear(now.local);
+        }
+        loop {
+            self.touched[side as usize] = false;
+            let step = self.session_mut(side).next(now);
+            self.hear(now.local);
+            return match step {
+                // What it has just said of itself has changed what it is to do.
+                Step::Wait(_) | Step::Finished if self.touched[side as usize] => continue,
+                Step::Wait(until) if side == Side::Primary => {
+                    Step::Wait(release_at(self).map_or(until, |at| at.min(until)))
+                }
+                step => step,
+            };
+        }
+    }
+
+    /// A side that has something else to do than it last said, if there is one.
+    pub fn touched(&mut self) -> Option<Side> {
+        Side::BOTH.into_iter().find(|side| std::mem::take(&mut self.touched[*side as usize]))
+    }
+
+    /// When the lease of whoever leads by both records runs out, unless something is heard of it before.
+    pub fn leader_until(&self) -> Option<Moment> {
+        self.leader.as_ref()?;
+        Some(self.primary.leader_until()?.min(self.secondary.leader_until()?))
+    }
+
+    /// Who this candidate is in the records.
+    pub fn identity(&self) -> &str {
+        self.primary.identity()
+    }
+
+    fn session_mut(&mut self, side: Side) -> &mut Session {
+        match side {
+            Side::Primary => &mut self.primary,
+            Side::Secondary => &mut self.secondary,
+        }
+    }
+
+    /// Has a side do something else than it was doing.
+    fn tell(&mut self, now: Moment, side: Side, input: Input) {
+        self.touched[side as usize] = true;
+        self.session_mut(side).handle(now, input);
+    }
+
+    fn wanted(&self) -> Option<Wanted> {
+        match &self.stage {
+            Stage::First(wanted) | Stage::Second(wanted, _) => Some(*wanted),
+            Stage::Observing | Stage::Leading(_) => None,
+        }
+    }
+
+    fn campaign(&mut self, now: Moment, wanted @ Wanted { id, once }: Wanted) {
+        self.stage = Stage::First(wanted);
+        self.tell(now, Side::Primary, Input::Campaign { id, once });
+    }
+
+    /// Whoever waited for a term does so no more.
+    fn give_up_campaign(&mut self, now: Moment) {
+        match std::mem::replace(&mut self.stage, Stage::Observing) {
+            Stage::First(Wanted { id, .. }) => self.tell(now, Side::Primary, Input::Withdraw(id)),
+            Stage::Second(Wanted { id, .. }, _) => {
+                self.tell(now, Side::Secondary, Input::Withdraw(id));
+                self.tell(now, Side::Primary, Input::NotTaken);
+            }
+            leading @ (Stage::Observing | Stage::Leading(_)) => self.stage = leading,
+        }
+    }
+
+    fn guard_gone(&mut self, now: Moment, gone_at: Moment) {
+        let Stage::Leading(term) = std::mem::replace(&mut self.stage, Stage::Observing) else { return };
+        if !term.over {
+            let reason = term.both.end(now, StopReason::Released);
+            self.effects.push_back((Side::Primary, Effect::TermEnded(reason)));
+        }
+        // Half of the time is left for the primary, should the secondary's release get no answer.
+        let primary_at = Some(gone_at + self.secondary.settings().release_timeout / 2);
+        self.release = Some(Release { gone_at, primary_at, owed: [true; 2] });
+        self.tell(now, Side::Secondary, Input::GuardGone { at: gone_at });
+        // It looks when its time has come.
+        self.touched[Side::Primary as usize] = true;
+    }
+
+    fn release_primary(&mut self, now: Moment) {
+        let Some(Release { gone_at, primary_at, .. }) = &mut self.release else { return };
+        let at = *gone_at;
+        if primary_at.take().is_some() {
+            self.tell(now, Side::Primary, Input::GuardGone { at });
+        }
+    }
+
+    /// A new campaign: what is ours yet is taken over instead of released.
+    fn end_release(&mut self, now: Moment) {
+        self.release_primary(now);
+        if self.release.take().is_some() {
+            self.effects.push_back((Side::Primary, Effect::Released));
+        }
+    }
+
+    /// Hears what the sessions have to tell.
+    fn hear(&mut self, now: Moment) {
+        loop {
+            let of = |side: Side| move |effect: Effect| (side, effect);
+            let told = self.primary.effect().map(of(Side::Primary));
+            let Some((side, effect)) = told.or_else(|| self.secondary.effect().map(of(Side::Secondary))) else {
+                return;
+            };
+            match effect {
+                Effect::Offer { campaign, deadline, fencing_token } => {
+                    self.offered(now, side, campaign, deadline, fencing_token);
+                }
+                Effect::TermEnded(reason) => self.term_ended(now, side, reason),
+                Effect::Renewed(latency) => {
+                    if self.prolong(now) {
+                        self.effects.push_back((side, Effect::Renewed(latency)));
+                    }
+                }
+                Effect::Released => self.released(now, side),
+                Effect::Leader(leader) => self.leads(side, leader),
+                Effect::Refuse { campaign, .. } | Effect::RoundOver { campaign, .. } => {
+                    if self.wanted().is_some_and(|wanted| wanted.id == campaign) {
+                        self.give_up_campaign(now);
+                        self.effects.push_back((side, effect));
+                    }
+                }
+                Effect::CancelAt(..) | Effect::RestartWatch | Effect::IdentityConflict(_) | Effect::Log(_) => {
+                    self.effects.push_back((side, effect));
+                }
+            }
+        }
+    }
+
+    /// A side has won.
+    fn offered(&mut self, now: Moment, side: Side, campaign: Option<u64>, deadline: Arc<Deadline>, fencing_token: u64) {
+        match (side, &self.stage) {
+            (Side::Primary, Stage::First(wanted)) if campaign == Some(wanted.id) => {
+                let wanted @ Wanted { id, once } = *wanted;
+                self.stage = Stage::Second(wanted, deadline);
+                self.tell(now, Side::Secondary, Input::Campaign { id, once });
+            }
+            (Side::Secondary, Stage::Second(wanted, primary)) if campaign == Some(wanted.id) => {
+                let Wanted { id, .. } = *wanted;
+                let primary = Arc::clone(primary);
+                let both = Arc::new(Deadline::new(now + primary.remaining(now).min(deadline.remaining(now))));
+                let offered = Arc::clone(&both);
+                self.stage = Stage::Leading(Term { both, primary, secondary: deadline, over: false });
+                let offer = Effect::Offer { campaign: Some(id), deadline: offered, fencing_token };
+                self.effects.push_back((side, offer));
+            }
+            _ => self.tell(now, side, Input::NotTaken),
+        }
+    }
+
+    fn term_ended(&mut self, now: Moment, side: Side, reason: StopReason) {
+        match &mut self.stage {
+            Stage::Leading(term) if !term.over => {
+                term.over = true;
+                let reason = term.both.end(now, reason);
+                self.effects.push_back((side, Effect::TermEnded(reason.clone())));
+                // One that its holder has ended is renewed on both until the guard goes.
+                if !reason.was_asked_for() {
+                    Side::BOTH.into_iter().for_each(|side| self.tell(now, side, Input::Lost(reason.clone())));
+                }
+            }
+            Stage::Second(wanted, _) if side == Side::Primary => {
+                let wanted = *wanted;
+                self.give_up_campaign(now);
+                self.campaign(now, wanted);
+            }
+            _ => {}
+        }
+    }
+
+    /// A side is renewed. True if the term is valid for longer by that.
+    fn prolong(&mut self, now: Moment) -> bool {
+        let Stage::Leading(Term { both, primary, secondary, over: false }) = &self.stage else { return false };
+        let before = both.remaining(now);
+        let left = primary.remaining(now).min(secondary.remaining(now));
+        left > before && both.extend(now, now + left)
+    }
+
+    fn released(&mut self, now: Moment, side: Side) {
+        let Some(release) = &mut self.release else { return };
+        release.owed[side as usize] = false;
+        if release.owed == [false; 2] {
+            self.release = None;
+            self.effects.push_back((side, Effect::Released));
+        } else if side == Side::Secondary {
+            self.release_primary(now);
+        }
+    }
+
+    fn leads(&mut self, side: Side, leader: Option<String>) {
+        self.leaders[side as usize] = leader;
+        let [primary, secondary] = &self.leaders;
+        // While they differ nobody knows.
+        let leader = if primary == secondary { primary.clone() } else { None };
+        if self.leader != leader {
+            self.leader.clone_from(&leader);
+            self.effects.push_back((side, Effect::Leader(leader)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,336 @@
+//! An elector's state, which whoever tells it something works on under one lock: what its candidacy wants done, done.
+
+use std::convert::Infallible;
+use std::mem;
+use std::time::Duration;
+
+use crate::campaign::slot::CampaignSlot;
+use crate::cancel::Cancel;
+use crate::clock::{self, Moment, Now};
+use crate::election::Step;
+use crate::election::deadline::Deadline;
+use crate::error::Error;
+use crate::guard::LeaderGuard;
+use crate::handle::{Cancellation, Command, Link, ReleaseAck};
+use crate::health::HealthCheck;
+use crate::observer::{Fact, RequestOutcome};
+use crate::runtime::candidacy::Candidacy;
+use crate::runtime::notice::{Line, What};
+use crate::runtime::observing::Observing;
+use crate::runtime::session::{Effect, Input};
+use crate::runtime::side::Side;
+use crate::status::Observations;
+use crate::stop_reason::StopReason;
+use crate::store::{StoreError, StoreErrorKind, StoreOperation};
+use crate::sync::Arc;
+use crate::sync::channel::{Receiver, Sender};
+use crate::term::Term;
+use crate::transition::Subscriptions;
+
+/// How many lines wait for the thread while it waits for an answer. A server that tells of more leaders in that time is not to
+/// fill the memory with them.
+const MAX_LINES: usize = 256;
+
+/// What the elector's threads share with the elector.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) link: Arc<Link>,
+    pub(crate) pending: Arc<CampaignSlot>,
+    pub(crate) subscriptions: Arc<Subscriptions>,
+    pub(crate) health: HealthCheck,
+    pub(crate) observations: Arc<Observations>,
+}
+
+pub(crate) struct State {
+    candidacy: Candidacy,
+    pub(crate) shared: Shared,
+    observers: Vec<Observing>,
+    term: Option<Arc<Term>>,
+    /// Who waits for the release of the last term.
+    releasing: Option<Sender<ReleaseAck>>,
+    /// Of each record.
+    records: Vec<Record>,
+    deferred: Deferred,
+    /// For a thread to write.
+    lines: Sender<Line>,
+    /// The token of the present term.
+    token: Option<u64>,
+    /// Also after a panic in the middle of the work, and in the end: nothing more comes of it then.
+    at_work: bool,
+    /// How many threads send requests.
+    pub(crate) threads: usize,
+}
+
+/// What goes on about one record.
+#[derive(Default)]
+struct Record {
+    in_flight: Option<InFlight>,
+    is_watched: bool,
+}
+
+/// What waits until the lock is released: it runs a store's hooks, which may wait for a thread that wants the lock.
+#[derive(Default)]
+pub(crate) struct Deferred {
+    /// The requests of a guard whose end nobody waits for.
+    pub(crate) cancel: Vec<Cancel>,
+    pub(crate) restart_watch: Vec<Side>,
+    /// Their threads look again what to do.
+    pub(crate) wake: Vec<Side>,
+}
+
+/// The request that a thread is sending.
+pub(crate) struct InFlight {
+    id: u64,
+    cancel: Cancel,
+    ended: Receiver<Infallible>,
+    /// From then on it holds up what has been told.
+    cancel_at: Option<Moment>,
+}
+
+impl InFlight {
+    pub(crate) fn new(id: u64, cancel: Cancel, ended: Receiver<Infallible>) -> Self {
+        Self { id, cancel, ended, cancel_at: None }
+    }
+}
+
+impl State {
+    pub(crate) fn new(
+        candidacy: Candidacy,
+        observers: Vec<Observing>,
+        shared: Shared,
+        records: usize,
+        lines: Sender<Line>,
+    ) -> Self {
+        Self {
+            candidacy,
+            shared,
+            observers,
+            term: None,
+            releasing: None,
+            records: (0..records).map(|_| Record::default()).collect(),
+            deferred: Deferred::default(),
+            lines,
+            token: None,
+            at_work: false,
+            threads: records,
+        }
+    }
+
+    /// `None` after a panic: what the candidacy says then is not to be believed.
+    pub(crate) fn work<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        if mem::replace(&mut self.at_work, true) {
+            return None;
+        }
+        let done = work(self);
+        self.deferred.wake.extend(std::iter::from_fn(|| self.candidacy.touched()));
+        self.shared.observations.leader_until(self.candidacy.leader_until());
+        self.at_work = false;
+        Some(done)
+    }
+
+    pub(crate) fn take_deferred(&mut self) -> Deferred {
+        mem::take(&mut self.deferred)
+    }
+
+    pub(crate) fn next(&mut self, commands: &Receiver<Command>, side: Side) -> Step {
+        loop {
+            self.take_all(commands);
+            let step = self.candidacy.next(Now::read(), side);
+            if !(self.act() && matches!(step, Step::Wait(_))) {
+                return step;
+            }
+        }
+    }
+
+    /// A thread sends it now.
+    pub(crate) fn sends(&mut self, side: Side, in_flight: InFlight) {
+        self.records[side as usize].in_flight = Some(in_flight);
+    }
+
+    /// What came of the request that a thread has sent.
+    pub(crate) fn has_sent(&mut self, side: Side, commands: &Receiver<Command>) {
+        self.records[side as usize].in_flight = None;
+        // A withdrawal that came while the request was under way counts before its answer.
+        self.take_all(commands);
+    }
+
+    pub(crate) fn take_all(&mut self, commands: &Receiver<Command>) {
+        while let Ok(command) = commands.try_recv() {
+            self.take(command);
+        }
+    }
+
+    fn take(&mut self, command: Command) {
+        // What a user says is of no side.
+        let of_user = Side::Primary;
+        match command {
+            Command::Campaign { id, once } => self.handle(of_user, Input::Campaign { id, once }),
+            Command::Withdraw(id) => self.handle(of_user, Input::Withdraw(id)),
+            Command::StepDown => self.handle(of_user, Input::StepDown),
+            Command::GuardGone { ack, at } => {
+                self.shared.health.guard_gone();
+                let is_waited_for = ack.is_some();
+                self.releasing = ack;
+                self.handle(of_user, Input::GuardGone { at });
+                if !is_waited_for {
+                    let cancellations = Side::BOTH.into_iter().filter_map(|side| self.cancellation(side));
+                    let cancel: Vec<_> = cancellations.map(|it| it.cancel).collect();
+                    self.deferred.cancel.extend(cancel);
+                }
+            }
+            Command::Close => self.handle(of_user, Input::Close),
+            Command::Watched { side, received_at, change, taken } => {
+                self.handle(side, Input::Watched { received_at, change });
+                let _ = taken.try_send(self.cancellation(side));
+            }
+            Command::WatchOpened { side, from_scratch } => {
+                self.watches(side, true);
+                self.handle(side, Input::WatchOpened { from_scratch });
+            }
+            Command::WatchLost(side) => {
+                self.watches(side, false);
+                self.handle(side, Input::WatchEnded);
+            }
+        }
+    }
+
+    fn watches(&mut self, side: Side, is_watched: bool) {
+        self.records[side as usize].is_watched = is_watched;
+        self.shared.observations.watching(self.records.iter().all(|record| record.is_watched));
+        self.observe(if is_watched { &Fact::WatchOpened } else { &Fact::WatchLost });
+    }
+
+    /// What is to be cancelled for what has just been told.
+    fn cancellation(&self, side: Side) -> Option<Cancellation> {
+        let InFlight { cancel, ended, cancel_at, .. } = self.records.get(side as usize)?.in_flight.as_ref()?;
+        cancel_at.map(|at| Cancellation { at, cancel: cancel.clone(), ended: ended.clone() })
+    }
+
+    pub(crate) fn handle(&mut self, side: Side, input: Input) {
+        self.candidacy.handle(clock::now(), side, input);
+        self.act();
+    }
+
+    /// Does what the candidacy wants done. True if there was anything.
+    fn act(&mut self) -> bool {
+        let mut has_acted = false;
+        while let Some((side, effect)) = self.candidacy.effect() {
+            has_acted = true;
+            match effect {
+                Effect::Offer { campaign, deadline, fencing_token } => self.offer(campaign, deadline, fencing_token),
+                Effect::Refuse { campaign, error } => {
+                    self.shared.pending.fail(campaign, Error::Store(error), &self.shared.link);
+                }
+                Effect::RoundOver { campaign, error } => {
+                    self.shared.pending.round_over(campaign, error.map(Error::Store), &self.shared.link);
+                }
+                Effect::Renewed(latency) => {
+                    self.shared.health.renewed(latency);
+                    self.observe(&Fact::Renewed(latency));
+                }
+                Effect::TermEnded(reason) => self.term_ended(reason),
+                Effect::Released => {
+                    self.term = None;
+                    self.shared.observations.term(None);
+                    if let Some(ack) = self.releasing.take() {
+                        let _ = ack.try_send(ReleaseAck::Released);
+                    }
+                }
+                Effect::CancelAt(request, at) => self.cancel_at(side, request, at),
+                Effect::Leader(leader) => {
+                    if leader.as_deref() != Some(self.candidacy.identity()) {
+                        self.shared.health.superseded();
+                    }
+                    self.log(None, What::Leader(leader.clone()));
+                    self.observe(&Fact::new_leader(leader.as_deref()));
+                    self.shared.subscriptions.new_leader(leader);
+                }
+                Effect::RestartWatch => self.deferred.restart_watch.push(side),
+                Effect::Log(notice) | Effect::IdentityConflict(notice) => self.log(Some(side), What::Notice(notice)),
+            }
+        }
+        has_acted
+    }
+
+    fn cancel_at(&mut self, side: Side, request: u64, at: Moment) {
+        let in_flight = &mut self.records[side as usize].in_flight;
+        let Some(in_flight) = in_flight.as_mut().filter(|in_flight| in_flight.id == request) else { return };
+        in_flight.cancel_at = Some(in_flight.cancel_at.map_or(at, |before| before.min(at)));
+        if let (Some(ack), Some(cancellation)) = (&self.releasing, self.cancellation(side)) {
+            let _ = ack.try_send(ReleaseAck::Behind(cancellation));
+        }
+    }
+
+    fn observe(&self, fact: &Fact) {
+        self.shared.observations.note(fact);
+        self.observers.iter().for_each(|observer| observer.tell(fact));
+    }
+
+    pub(crate) fn answered(&self, operation: StoreOperation, latency: Duration, error: Option<&StoreError>) {
+        use StoreErrorKind::{AlreadyExists, Conflict};
+        let failure = error.map(StoreError::kind);
+        // Who says that another was faster has answered.
+        if matches!(failure, None | Some(AlreadyExists | Conflict)) {
+            self.shared.health.contact();
+        }
+        let is_slow_path = operation == StoreOperation::Get && self.term.as_ref().is_some_and(|term| term.is_valid());
+        self.observe(&Fact::Request(RequestOutcome { operation, latency, failure, is_slow_path }));
+    }
+
+    /// About one record, or all.
+    fn log(&mut self, about: Option<Side>, what: What) {
+        if self.lines.len() < MAX_LINES {
+            let _ = self.lines.send(Line { about, token: self.token, what });
+        }
+    }
+
+    pub(super) fn offer(&mut self, campaign: Option<u64>, deadline: Arc<Deadline>, fencing_token: u64) {
+        let Some(campaign) = campaign.filter(|id| self.shared.pending.is_waiting(*id)) else {
+            return self.candidacy.handle(clock::now(), Side::Primary, Input::NotTaken);
+        };
+        self.token = Some(fencing_token);
+        self.log(None, What::Started);
+        let term = Arc::new(Term::new(deadline, fencing_token));
+        self.term = Some(Arc::clone(&term));
+        self.shared.observations.term(Some(Arc::clone(&term)));
+        self.shared.health.guard_made();
+        self.observe(&Fact::StartedLeading(fencing_token));
+        self.shared.subscriptions.started(fencing_token);
+        let guard = LeaderGuard::new(term, Arc::clone(&self.shared.link));
+        // Between the question above and here the campaign may have been withdrawn.
+        if let Some(unwanted) = self.shared.pending.win(campaign, guard, &self.shared.link) {
+            self.shared.health.guard_gone();
+            unwanted.forget();
+            self.candidacy.handle(clock::now(), Side::Primary, Input::NotTaken);
+        }
+    }
+
+    pub(super) fn term_ended(&mut self, reason: StopReason) {
+        let Some(term) = &self.term else { return };
+        // Whoever ended the term first has said why.
+        let reason = term.end(reason);
+        self.log(None, What::Stopped(reason.clone()));
+        self.token = None;
+        if reason != StopReason::Released {
+            self.shared.health.term_ended(&reason);
+        }
+        self.observe(&Fact::StoppedLeading(reason.clone()));
+        self.shared.subscriptions.stopped(reason);
+    }
+
+    /// Nobody works for it any more, nobody may be left waiting for it, and no term may outlive it.
+    pub(crate) fn end(&mut self) {
+        let panicked = mem::replace(&mut self.at_work, true) || std::thread::panicking();
+        if let Some(term) = self.term.take() {
+            let reason = term.end(StopReason::ElectorPanicked);
+            // If it has been told already, nothing more is.
+            if self.shared.subscriptions.stopped(reason.clone()) {
+                self.observe(&Fact::StoppedLeading(reason));
+            }
+        }
+        if panicked {
+            self.shared.health.thread_panicked();
+        }
+        self.observers.clear();
+    }
+}

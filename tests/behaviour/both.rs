@@ -1,0 +1,146 @@
+//! Electors on two kinds of objects at once, on both servers, beside those on either of them alone.
+
+use std::time::Duration;
+
+use leasehold::kube::Method;
+use leasehold::{LeaderElector, LeaderElectorBuilder, StopReason};
+use serde_json::Value;
+
+use crate::on_both_servers;
+use crate::support::cluster::{Cluster, request};
+use crate::support::kind::Kind;
+use crate::support::{A_WHILE, SOON, wait_until};
+
+on_both_servers! {
+    candidates_on_both_hand_over_and_both_records_say_so,
+    candidates_on_both_and_on_either_alone_exclude_each_other,
+    a_fleet_moves_from_one_to_the_other_without_two_leaders,
+    a_deletion_of_either_object_ends_the_term,
+}
+
+/// The two objects that one candidate of a test elects on.
+const PAIRS: [[Kind; 2]; 2] = [[Kind::ConfigMap, Kind::Lease], [Kind::Endpoints, Kind::Lease]];
+
+/// Who campaigns for what.
+struct Fleet<'a> {
+    cluster: &'a Cluster,
+    pair: [Kind; 2],
+    name: String,
+}
+
+impl<'a> Fleet<'a> {
+    fn of_each_pair(cluster: &'a Cluster) -> impl Iterator<Item = Self> {
+        let name = |pair: &[Kind; 2]| format!("{}-{:?}", cluster.lease, pair[0]).to_lowercase();
+        PAIRS.into_iter().map(move |pair| Fleet { cluster, pair, name: name(&pair) })
+    }
+
+    fn builder(&self, identity: &str) -> LeaderElectorBuilder {
+        LeaderElector::builder(&self.name)
+            .identity(identity)
+            .lease_duration(Duration::from_secs(4))
+            .renew_deadline(Duration::from_secs(3))
+            .retry_period(Duration::from_millis(250))
+            .release_timeout(Duration::from_secs(5))
+    }
+
+    fn on_both(&self, identity: &str) -> LeaderElector {
+        let [primary, secondary] = self.pair.map(|kind| kind.store(self.cluster.client("admin")));
+        self.builder(identity).start_on_both(primary, secondary).expect("an elector")
+    }
+
+    fn on(&self, kind: Kind, identity: &str) -> LeaderElector {
+        self.builder(identity).start_on(kind.store(self.cluster.client("admin"))).expect("an elector")
+    }
+
+    fn object(&self, kind: Kind, method: Method) -> Value {
+        let path = format!("{}/{}", kind.collection(), self.name);
+        request(&self.cluster.client("admin"), method, &path, None).expect("the object")
+    }
+
+    /// Holder and duration of each record.
+    fn records(&self) -> [(String, i64); 2] {
+        self.pair.map(|kind| {
+            let record = kind.record(&self.object(kind, Method::Get));
+            let holder = record["holderIdentity"].as_str().unwrap_or_default().to_owned();
+            (holder, record["leaseDurationSeconds"].as_i64().expect("a duration"))
+        })
+    }
+}
+
+fn candidates_on_both_hand_over_and_both_records_say_so(cluster: &Cluster) {
+    for fleet in Fleet::of_each_pair(cluster) {
+        let (a, b) = (fleet.on_both("a"), fleet.on_both("b"));
+        let guard = a.block_until_leader().expect("a term");
+        let first = guard.fencing_token();
+        assert_eq!(fleet.records(), [("a".to_owned(), 4), ("a".to_owned(), 4)]);
+        wait_until("it is seen to lead", || b.current_leader().as_deref() == Some("a"));
+        let campaign = b.campaign().expect("a campaign");
+        assert!(campaign.receiver().recv_timeout(A_WHILE).is_err());
+        guard.release().expect("a release");
+        let guard = campaign.receiver().recv_timeout(SOON).expect("an answer").expect("a term");
+        assert!(guard.fencing_token() > first);
+        assert_eq!(fleet.records(), [("b".to_owned(), 4), ("b".to_owned(), 4)]);
+        drop((guard, a, b));
+        assert_eq!(fleet.records(), [(String::new(), 4), (String::new(), 1)]);
+    }
+}
+
+fn candidates_on_both_and_on_either_alone_exclude_each_other(cluster: &Cluster) {
+    for fleet in Fleet::of_each_pair(cluster) {
+        let both = fleet.on_both("both");
+        for kind in fleet.pair {
+            let alone = fleet.on(kind, "alone");
+            for (holder, other) in [(&both, &alone), (&alone, &both)] {
+                let guard = holder.block_until_leader().expect("a term");
+                let token = guard.fencing_token();
+                let campaign = other.campaign().expect("a campaign");
+                assert!(campaign.receiver().recv_timeout(A_WHILE).is_err(), "beside one on {kind:?}");
+                assert!(guard.is_leader());
+                guard.release().expect("a release");
+                let guard = campaign.receiver().recv_timeout(SOON).expect("an answer").expect("a term");
+                assert!(guard.fencing_token() > token);
+            }
+        }
+    }
+}
+
+/// Primary, both, secondary, each beside its neighbour.
+fn a_fleet_moves_from_one_to_the_other_without_two_leaders(cluster: &Cluster) {
+    for fleet in Fleet::of_each_pair(cluster) {
+        let [primary, secondary] = fleet.pair;
+        let steps = [
+            fleet.on(primary, "p1"),
+            fleet.on(primary, "p2"),
+            fleet.on_both("b1"),
+            fleet.on_both("b2"),
+            fleet.on(secondary, "s1"),
+            fleet.on(secondary, "s2"),
+        ];
+        let mut guard = steps[0].block_until_leader().expect("a term");
+        for next in &steps[1..] {
+            let campaign = next.campaign().expect("a campaign");
+            assert!(campaign.receiver().recv_timeout(A_WHILE).is_err(), "{next:?} waits");
+            let token = guard.fencing_token();
+            assert!(guard.is_leader());
+            drop(guard);
+            guard = campaign.receiver().recv_timeout(SOON).expect("an answer").expect("a term");
+            assert!(guard.fencing_token() > token, "{next:?}");
+        }
+    }
+}
+
+fn a_deletion_of_either_object_ends_the_term(cluster: &Cluster) {
+    for fleet in Fleet::of_each_pair(cluster) {
+        let elector = fleet.on_both("a");
+        for kind in fleet.pair {
+            let guard = elector.block_until_leader().expect("a term");
+            fleet.object(kind, Method::Delete);
+            guard.lost().recv_timeout(SOON).expect_err("it disconnects");
+            assert_eq!(guard.check().expect_err("it is over").reason, StopReason::Deleted);
+            drop(guard);
+        }
+        let guard = elector.block_until_leader().expect("a term");
+        assert!(guard.is_leader());
+        assert_eq!(fleet.records().map(|(holder, _)| holder), ["a", "a"]);
+    }
+}
