@@ -13,34 +13,28 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
 func main() {
 	kubeconfig := flag.String("kubeconfig", "", "file")
-	lease := flag.String("lease", "", "name of the Lease")
+	lease := flag.String("lease", "", "name of the object")
 	id := flag.String("id", "", "identity")
-	lockType := flag.String("lock-type", "leases", "leases: all that is left of them")
+	lockType := flag.String("lock-type", "leases", "a kind that this client-go has")
 	leaseDuration := flag.Duration("lease-duration", 15*time.Second, "")
 	renewDeadline := flag.Duration("renew-deadline", 10*time.Second, "")
 	retryPeriod := flag.Duration("retry-period", 2*time.Second, "")
 	heartbeat := flag.Duration("heartbeat", 0, "print a `leading` line this often (0: never)")
 	flag.Parse()
 
-	if *lockType != "leases" {
-		log.Fatalf("--lock-type %s", *lockType)
-	}
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
 		&clientcmd.ClientConfigLoadingRules{ExplicitPath: *kubeconfig}, nil)
 	config, err := loader.ClientConfig()
 	must(err)
 	namespace, _, err := loader.Namespace()
 	must(err)
-	client, err := coordinationv1.NewForConfig(config)
+	lock, err := newLock(config, *lockType, namespace, *lease, *id)
 	must(err)
 
 	say := func(event string, mono float64, more map[string]any) {
@@ -55,11 +49,7 @@ func main() {
 	defer stop()
 	var elector *leaderelection.LeaderElector
 	elector, err = leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &resourcelock.LeaseLock{
-			LeaseMeta:  metav1.ObjectMeta{Namespace: namespace, Name: *lease},
-			Client:     client,
-			LockConfig: resourcelock.ResourceLockConfig{Identity: *id},
-		},
+		Lock:            lock,
 		LeaseDuration:   *leaseDuration,
 		RenewDeadline:   *renewDeadline,
 		RetryPeriod:     *retryPeriod,

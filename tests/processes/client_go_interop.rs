@@ -28,23 +28,27 @@ const ANNOTATION: &str = "control-plane.alpha.kubernetes.io/leader";
 
 #[test]
 fn client_go_and_we_take_the_lease_from_each_other() {
-    take_from_each_other("client-go", "leases", "candidate", 100);
+    take_from_each_other(None, "leases", "candidate", 100);
 }
 
 #[test]
 fn client_go_0_23_and_we_take_a_config_map_from_each_other() {
-    take_from_each_other("client-go-0.23", "configmaps", "admin", 22);
+    take_from_each_other(Some("0.23"), "configmaps", "admin", 22);
 }
 
 #[test]
 fn client_go_0_23_and_we_take_endpoints_from_each_other() {
-    take_from_each_other("client-go-0.23", "endpoints", "admin", 22);
+    take_from_each_other(Some("0.23"), "endpoints", "admin", 22);
 }
 
-fn take_from_each_other(client: &str, lock_type: &str, user: &str, handovers: u64) {
+fn take_from_each_other(version: Option<&str>, lock_type: &str, user: &str, handovers: u64) {
     let Some(cluster) = Cluster::real(&format!("client_go_interop_{lock_type}")) else { return };
-    let program = built(client);
-    if !is_built(&program, "the test beside client-go", &format!("tests/{client}/build")) {
+    let (client, build) = match version {
+        None => ("client-go".to_owned(), "tests/client-go/build".to_owned()),
+        Some(version) => (format!("client-go-{version}"), format!("tests/client-go/build v{version}")),
+    };
+    let program = built(&client);
+    if !is_built(&program, "the test beside client-go", &build) {
         return;
     }
     let kubeconfig = cluster.kubeconfig(user);

@@ -1,9 +1,10 @@
-module leasehold.invalid/client-go-0.23
+module leasehold/tests/client-go
 
 go 1.24.0
 
 require (
 	golang.org/x/sys v0.38.0
+	k8s.io/apimachinery v0.23.17
 	k8s.io/client-go v0.23.17
 )
 
@@ -32,7 +33,6 @@ require (
 	gopkg.in/yaml.v2 v2.4.0 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
 	k8s.io/api v0.23.17 // indirect
-	k8s.io/apimachinery v0.23.17 // indirect
 	k8s.io/klog/v2 v2.30.0 // indirect
 	k8s.io/kube-openapi v0.0.0-20211115234752-e816edb12b65 // indirect
 	k8s.io/utils v0.0.0-20211116205334-6203023598ed // indirect
