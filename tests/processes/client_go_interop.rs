@@ -1,5 +1,6 @@
-//! Our candidates and client-go's on one object of a real kube-apiserver: a Lease beside its newest release, ConfigMaps and
-//! Endpoints beside v0.23, the last that had those locks.
+//! Our candidates and client-go's on the same objects of a real kube-apiserver: a Lease beside its newest release, ConfigMaps
+//! and Endpoints beside v0.23, the last that had those locks, and both a Lease and one of these beside v0.27, the last that
+//! had `MultiLock`.
 //!
 //! client-go compares records in whole seconds and writes over the version that it has just read. That is why a renew
 //! deadline of ours is at least a second shorter than what we publish.
@@ -24,6 +25,8 @@ const TIMINGS: &[&str] = &["--lease-duration=4s", "--renew-deadline=3s", "--retr
 const PUBLISHED_SECONDS: u64 = 4;
 /// So many heartbeats take longer than the retry period.
 const RENEWED: usize = 25;
+/// The same beside a `MultiLock`: five requests for a renewal, of which client-go sends five a second.
+const RENEWED_ON_BOTH: usize = 150;
 const ANNOTATION: &str = "control-plane.alpha.kubernetes.io/leader";
 
 #[test]
@@ -41,6 +44,16 @@ fn client_go_0_23_and_we_take_endpoints_from_each_other() {
     take_from_each_other(Some("0.23"), "endpoints", "admin", 22);
 }
 
+#[test]
+fn client_go_0_27_and_we_take_a_config_map_and_a_lease_from_each_other() {
+    take_from_each_other(Some("0.27"), "configmapsleases", "admin", 22);
+}
+
+#[test]
+fn client_go_0_27_and_we_take_endpoints_and_a_lease_from_each_other() {
+    take_from_each_other(Some("0.27"), "endpointsleases", "admin", 22);
+}
+
 fn take_from_each_other(version: Option<&str>, lock_type: &str, user: &str, handovers: u64) {
     let Some(cluster) = Cluster::real(&format!("client_go_interop_{lock_type}")) else { return };
     let (client, build) = match version {
@@ -51,6 +64,7 @@ fn take_from_each_other(version: Option<&str>, lock_type: &str, user: &str, hand
     if !is_built(&program, "the test beside client-go", &build) {
         return;
     }
+    let kinds = kinds(lock_type);
     let kubeconfig = cluster.kubeconfig(user);
     let flag = format!("--lock-type={lock_type}");
     let flags: Vec<_> = TIMINGS.iter().copied().chain([flag.as_str()]).collect();
@@ -61,12 +75,15 @@ fn take_from_each_other(version: Option<&str>, lock_type: &str, user: &str, hand
         stage.candidate_of(command, id)
     };
     let end = |number: u64, _| if number.is_multiple_of(RELEASES_IN_A_ROW + 1) { End::Killed } else { End::Told };
-    let alternation = Alternation { stage: &stage, theirs: &theirs, handovers, end: &end, renewed: RENEWED };
-    let first_uid = OnceCell::new();
+    let renewed = if kinds.len() == 1 { RENEWED } else { RENEWED_ON_BOTH };
+    let alternation = Alternation { stage: &stage, theirs: &theirs, handovers, end: &end, renewed };
+    let first_uids = OnceCell::new();
     let history = alternation.run(|number, leader| {
-        let (uid, record) = record(&cluster, lock_type);
-        assert_valid(&record, &leader.id, number);
-        assert_eq!(*first_uid.get_or_init(|| uid.clone()), uid, "nobody made it anew");
+        let (uids, records): (Vec<_>, Vec<_>) = kinds.iter().map(|kind| record(&cluster, kind)).unzip();
+        records.iter().for_each(|record| assert_valid(record, &leader.id));
+        // Only the primary's count: `MultiLock` writes it into the Lease too, whatever that one had.
+        assert_eq!(transitions(&records[0]), number, "each handover is one transition: {records:?}");
+        assert_eq!(*first_uids.get_or_init(|| uids.clone()), uids, "nobody made them anew");
     });
     let killed = handovers / (RELEASES_IN_A_ROW + 1);
     say_aloud(&format!(
@@ -75,26 +92,36 @@ fn take_from_each_other(version: Option<&str>, lock_type: &str, user: &str, hand
     ));
 }
 
+/// The kinds of the objects that have a record, first the one that `MultiLock` calls the primary.
+fn kinds(lock_type: &str) -> Vec<&str> {
+    match lock_type.strip_suffix("leases") {
+        None | Some("") => vec![lock_type],
+        Some(primary) => vec![primary, "leases"],
+    }
+}
+
 /// The object's uid, and its record.
-fn record(cluster: &Cluster, lock_type: &str) -> (Value, Value) {
-    let collection = match lock_type {
+fn record(cluster: &Cluster, kind: &str) -> (Value, Value) {
+    let group = match kind {
         "leases" => "/apis/coordination.k8s.io/v1",
         _ => "/api/v1",
     };
-    let path = format!("{collection}/namespaces/{NAMESPACE}/{lock_type}/{}", cluster.lease);
+    let path = format!("{group}/namespaces/{NAMESPACE}/{kind}/{}", cluster.lease);
     let mut object = request(&cluster.client("admin"), Method::Get, &path, None).expect("the object");
-    let record = match object["metadata"]["annotations"][ANNOTATION].as_str() {
-        Some(text) => serde_json::from_str(text).expect("JSON"),
-        None => object["spec"].take(),
+    let record = match kind {
+        "leases" => object["spec"].take(),
+        _ => {
+            let text = object["metadata"]["annotations"][ANNOTATION].as_str().expect("an annotation");
+            serde_json::from_str(text).expect("JSON")
+        }
     };
     (object["metadata"]["uid"].take(), record)
 }
 
 /// What either kind needs to find in a record of the other's.
-fn assert_valid(record: &Value, holder: &str, count: u64) {
+fn assert_valid(record: &Value, holder: &str) {
     assert_eq!(record["holderIdentity"], holder, "{record}");
     assert_eq!(record["leaseDurationSeconds"], PUBLISHED_SECONDS, "{record}");
-    assert_eq!(transitions(record), count, "each handover is one transition: {record}");
     let time = |field: &str| {
         let text = record[field].as_str().unwrap_or_else(|| panic!("{field} is missing: {record}"));
         let time = humantime::parse_rfc3339(text).unwrap_or_else(|error| panic!("{field}: {error}: {record}"));
