@@ -1,6 +1,6 @@
 //! What drives an election: the thread that sends its requests, and the one that reads its watch.
 
-pub(crate) mod candidacy;
+pub mod candidacy;
 pub(crate) mod dedicated;
 pub(crate) mod failure_log;
 pub(crate) mod failures;

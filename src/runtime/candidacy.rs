@@ -8,27 +8,32 @@ use crate::runtime::side::Side;
 
 /// What a runtime drives: see [`Session`], whose methods these are, and [`Pair`].
 #[derive(Debug)]
-pub(crate) enum Candidacy {
+pub enum Candidacy {
+    /// On one record, whose side is the primary.
     One(Box<Session>),
+    /// On two.
     Both(Box<Pair>),
 }
 
 impl Candidacy {
-    pub(crate) fn handle(&mut self, now: Moment, side: Side, input: Input) {
+    /// What has happened, to this side where it is of one.
+    pub fn handle(&mut self, now: Moment, side: Side, input: Input) {
         match self {
             Self::One(session) => session.handle(now, input),
             Self::Both(pair) => pair.handle(now, side, input),
         }
     }
 
-    pub(crate) fn effect(&mut self) -> Option<(Side, Effect)> {
+    /// The next thing to do or to tell, and of which side it is.
+    pub fn effect(&mut self) -> Option<(Side, Effect)> {
         match self {
             Self::One(session) => session.effect().map(|effect| (Side::Primary, effect)),
             Self::Both(pair) => pair.effect(),
         }
     }
 
-    pub(crate) fn next(&mut self, now: Now, side: Side) -> Step {
+    /// What a side is to do now, when no request of it is under way.
+    pub fn next(&mut self, now: Now, side: Side) -> Step {
         match self {
             Self::One(session) => session.next(now),
             Self::Both(pair) => pair.next(now, side),
@@ -36,21 +41,23 @@ impl Candidacy {
     }
 
     /// A side that has something else to do than it last said.
-    pub(crate) fn touched(&mut self) -> Option<Side> {
+    pub fn touched(&mut self) -> Option<Side> {
         match self {
             Self::One(_) => None,
             Self::Both(pair) => pair.touched(),
         }
     }
 
-    pub(crate) fn leader_until(&self) -> Option<Moment> {
+    /// When the lease of whoever leads runs out, unless something is heard of it before.
+    pub fn leader_until(&self) -> Option<Moment> {
         match self {
             Self::One(session) => session.leader_until(),
             Self::Both(pair) => pair.leader_until(),
         }
     }
 
-    pub(crate) fn identity(&self) -> &str {
+    /// Who this candidate is in the record.
+    pub fn identity(&self) -> &str {
         match self {
             Self::One(session) => session.identity(),
             Self::Both(pair) => pair.identity(),

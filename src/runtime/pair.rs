@@ -186,6 +186,12 @@ impl Pair {
         self.tell(now, Side::Primary, Input::Campaign { id, once });
     }
 
+    /// The primary was lost while the secondary was waited for.
+    fn begin_anew(&mut self, now: Moment, wanted: Wanted) {
+        self.give_up_campaign(now);
+        self.campaign(now, wanted);
+    }
+
     /// Whoever waited for a term does so no more.
     fn give_up_campaign(&mut self, now: Moment) {
         match std::mem::replace(&mut self.stage, Stage::Observing) {
@@ -269,6 +275,12 @@ impl Pair {
                 self.stage = Stage::Second(wanted, deadline);
                 self.tell(now, Side::Secondary, Input::Campaign { id, once });
             }
+            // The primary has run out, which its session has not noticed yet.
+            (Side::Secondary, Stage::Second(wanted, primary)) if !primary.is_valid(now) => {
+                let wanted = *wanted;
+                self.tell(now, Side::Secondary, Input::NotTaken);
+                self.begin_anew(now, wanted);
+            }
             (Side::Secondary, Stage::Second(wanted, primary)) if campaign == Some(wanted.id) => {
                 let Wanted { id, .. } = *wanted;
                 let primary = Arc::clone(primary);
@@ -295,8 +307,7 @@ impl Pair {
             }
             Stage::Second(wanted, _) if side == Side::Primary => {
                 let wanted = *wanted;
-                self.give_up_campaign(now);
-                self.campaign(now, wanted);
+                self.begin_anew(now, wanted);
             }
             _ => {}
         }

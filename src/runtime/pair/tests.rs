@@ -177,11 +177,13 @@ impl Scenario {
     }
 
     fn ended_by(&self) -> Vec<&StopReason> {
-        let reason = |effect| match effect {
-            &Effect::TermEnded(ref reason) => Some(reason),
-            _ => None,
-        };
-        self.told.iter().filter_map(reason).collect()
+        let mut reasons = Vec::new();
+        for effect in &self.told {
+            if let Effect::TermEnded(reason) = effect {
+                reasons.push(reason);
+            }
+        }
+        reasons
     }
 }
 
@@ -235,6 +237,23 @@ fn who_loses_the_primary_while_waiting_begins_anew() {
     scenario.give_to(Primary, "");
     scenario.pass(10 * SECOND);
     assert!(scenario.is_valid());
+}
+
+/// Its thread was held up, and has not noticed.
+#[test]
+fn what_is_won_after_the_primary_ran_out_is_no_term() {
+    let mut scenario = Scenario::new();
+    scenario.give_to(Secondary, "other");
+    scenario.user(Input::Campaign { id: 1, once: false });
+    scenario.pass(SECOND);
+    scenario.now = scenario.now + 11 * SECOND;
+    scenario.give_to(Secondary, "");
+    scenario.drive(Secondary);
+    assert_eq!(scenario.holder(Primary), Some("me"));
+    assert!(scenario.term.is_none());
+    scenario.pass(30 * SECOND);
+    assert!(scenario.is_valid());
+    assert_eq!(scenario.count(|effect| matches!(effect, Effect::Offer { campaign: Some(1), .. })), 1);
 }
 
 /// However long ago the primary was renewed when the secondary is won, and whichever is not renewed any more.

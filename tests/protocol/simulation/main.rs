@@ -8,7 +8,7 @@
 //! `SIM_SEEDS=1000000 cargo test --release --test simulation`.
 //!
 //! Not simulated: threads (two views of one deadline at the same instant, the guard's and the campaign's channels), and
-//! candidates that run client-go.
+//! candidates that run client-go on one object.
 
 mod checks;
 mod clock;
@@ -26,6 +26,7 @@ mod store;
 mod stream;
 mod suite;
 mod trace;
+mod two_objects;
 mod user;
 mod world;
 
@@ -58,4 +59,26 @@ fn a_restored_store_is_survived() {
 #[test]
 fn clocks_beyond_the_promise_are_caught() {
     suite::expect_overlap(Suite::RunawayClocks, "clocks_beyond_the_promise_are_caught", 500);
+}
+
+#[test]
+fn candidates_on_both_exclude_those_on_the_primary() {
+    two_objects::run(two_objects::Of::WithPrimary, "candidates_on_both_exclude_those_on_the_primary", 2_000);
+}
+
+#[test]
+fn candidates_on_both_exclude_those_on_the_secondary() {
+    two_objects::run(two_objects::Of::WithSecondary, "candidates_on_both_exclude_those_on_the_secondary", 2_000);
+}
+
+/// As long as nothing of client-go's takes longer than its durations leave.
+#[test]
+fn candidates_on_both_exclude_those_on_a_multi_lock() {
+    two_objects::run(two_objects::Of::WithMultiLock, "candidates_on_both_exclude_those_on_a_multi_lock", 2_000);
+}
+
+/// The checks can fail: without anybody on both, those on the one and on the other lead at a time.
+#[test]
+fn candidates_on_two_objects_apart_are_caught() {
+    two_objects::expect_overlap(two_objects::Of::Apart, "candidates_on_two_objects_apart_are_caught", 100);
 }

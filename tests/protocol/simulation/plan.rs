@@ -245,7 +245,7 @@ fn published(lease: Duration) -> Duration {
 }
 
 impl Odds {
-    fn new(random: &mut fastrand::Rng) -> Self {
+    pub fn new(random: &mut fastrand::Rng) -> Self {
         let mut odds = || [0, 0, 20, 80, 250][random.usize(..5)];
         Self {
             request_lost: odds(),

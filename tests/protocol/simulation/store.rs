@@ -103,6 +103,23 @@ impl Store {
         self.version += writes;
     }
 
+    /// Somebody else writes the record, as the API server lets anybody who knows the version; `None` onto nothing.
+    pub fn write(&mut self, base: Option<u64>, record: LeaderElectionRecord) -> Result<Observed, StoreErrorKind> {
+        match (&self.object, base) {
+            (None, None) => Ok(self.create(record)),
+            (Some(standing), Some(base)) if standing.version == base => {
+                let uid = standing.record.uid.clone();
+                Ok(self.put(LeaderElectionRecord { uid, ..record }))
+            }
+            (Some(_), None) => Err(StoreErrorKind::AlreadyExists),
+            _ => Err(StoreErrorKind::Conflict),
+        }
+    }
+
+    pub fn observed(&self) -> Option<&Observed> {
+        self.object.as_ref()
+    }
+
     /// Somebody edits a label.
     pub fn label(&mut self) {
         if let Some(record) = self.record().cloned() {

@@ -99,10 +99,10 @@ fn simulate(suite: Suite, seed: u64, total: &mut Count) -> Result<(), Violation>
 }
 
 /// Says it past the test harness, which keeps to itself what a test that passes prints.
-fn report(what: &str) {
+pub fn report(what: &str) {
     let _ = writeln!(std::io::stderr().lock(), "simulation: {what}");
 }
 
-fn number(name: &str) -> Option<u64> {
+pub fn number(name: &str) -> Option<u64> {
     env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is no number: {text}")))
 }

@@ -73,10 +73,20 @@ pub const MUTANTS: &[Mutant] = &[
         why: "it takes the secondary from a fleet whose leader holds the primary",
         edits: &[Edit {
             file: PAIR,
-            old: "                self.give_up_campaign(now);\n                self.campaign(now, wanted);\n",
-            new: "                let _ = wanted;\n",
+            old: "                let wanted = *wanted;\n                self.begin_anew(now, wanted);\n            }\n            _ => {}",
+            new: "                let _ = wanted;\n            }\n            _ => {}",
         }],
         caught_by: Unit("runtime::pair::tests::who_loses_the_primary_while_waiting_begins_anew"),
+    },
+    Mutant {
+        name: "a term begins although the primary has run out",
+        why: "it is over before it begins, or, should it be renewed from there, beside another's",
+        edits: &[Edit {
+            file: PAIR,
+            old: "if !primary.is_valid(now) => {",
+            new: "if wanted.id == 0 && !primary.is_valid(now) => {",
+        }],
+        caught_by: Unit("runtime::pair::tests::what_is_won_after_the_primary_ran_out_is_no_term"),
     },
     Mutant {
         name: "the leader is who the secondary names",
