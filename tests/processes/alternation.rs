@@ -24,6 +24,8 @@ pub struct Alternation<'a> {
     pub end: &'a dyn Fn(u64, bool) -> End,
     /// So many heartbeats take longer than either's retry period.
     pub renewed: usize,
+    /// Whether ours come to know that one of theirs leads.
+    pub we_see_them: bool,
 }
 
 impl Alternation<'_> {
@@ -37,7 +39,9 @@ impl Alternation<'_> {
         leader.wait_for("leading");
         for number in 1..=self.handovers {
             let standby = candidate(!is_ours, number);
-            while standby.wait_for("new_leader").leader.as_ref() != Some(&leader.id) {}
+            if is_ours || self.we_see_them {
+                while standby.wait_for("new_leader").leader.as_ref() != Some(&leader.id) {}
+            }
             // Until it has renewed its lease, under the eyes of the standby.
             (0..self.renewed).for_each(|_| drop(leader.wait_for("leading")));
             match (self.end)(number, is_ours) {

@@ -31,31 +31,44 @@ const ANNOTATION: &str = "control-plane.alpha.kubernetes.io/leader";
 
 #[test]
 fn client_go_and_we_take_the_lease_from_each_other() {
-    take_from_each_other(None, "leases", "candidate", 100);
+    take_from_each_other(None, ["leases"; 2], "candidate", 100);
 }
 
 #[test]
 fn client_go_0_23_and_we_take_a_config_map_from_each_other() {
-    take_from_each_other(Some("0.23"), "configmaps", "admin", 22);
+    take_from_each_other(Some("0.23"), ["configmaps"; 2], "admin", 22);
 }
 
 #[test]
 fn client_go_0_23_and_we_take_endpoints_from_each_other() {
-    take_from_each_other(Some("0.23"), "endpoints", "admin", 22);
+    take_from_each_other(Some("0.23"), ["endpoints"; 2], "admin", 22);
 }
 
 #[test]
 fn client_go_0_27_and_we_take_a_config_map_and_a_lease_from_each_other() {
-    take_from_each_other(Some("0.27"), "configmapsleases", "admin", 22);
+    take_from_each_other(Some("0.27"), ["configmapsleases"; 2], "admin", 22);
 }
 
 #[test]
 fn client_go_0_27_and_we_take_endpoints_and_a_lease_from_each_other() {
-    take_from_each_other(Some("0.27"), "endpointsleases", "admin", 22);
+    take_from_each_other(Some("0.27"), ["endpointsleases"; 2], "admin", 22);
 }
 
-fn take_from_each_other(version: Option<&str>, lock_type: &str, user: &str, handovers: u64) {
-    let Some(cluster) = Cluster::real(&format!("client_go_interop_{lock_type}")) else { return };
+/// A fleet comes from a ConfigMap.
+#[test]
+fn client_go_0_23_on_a_config_map_and_we_on_both_take_it_from_each_other() {
+    take_from_each_other(Some("0.23"), ["configmaps", "configmapsleases"], "admin", 22);
+}
+
+/// It arrives at the Lease.
+#[test]
+fn client_go_on_a_lease_and_we_on_both_take_it_from_each_other() {
+    take_from_each_other(None, ["leases", "configmapsleases"], "admin", 22);
+}
+
+/// On theirs and ours.
+fn take_from_each_other(version: Option<&str>, [lock_type, ours]: [&str; 2], user: &str, handovers: u64) {
+    let Some(cluster) = Cluster::real(&format!("client_go_interop_{lock_type}_{ours}")) else { return };
     let (client, build) = match version {
         None => ("client-go".to_owned(), "tests/client-go/build".to_owned()),
         Some(version) => (format!("client-go-{version}"), format!("tests/client-go/build v{version}")),
@@ -66,9 +79,10 @@ fn take_from_each_other(version: Option<&str>, lock_type: &str, user: &str, hand
     }
     let kinds = kinds(lock_type);
     let kubeconfig = cluster.kubeconfig(user);
-    let flag = format!("--lock-type={lock_type}");
-    let flags: Vec<_> = TIMINGS.iter().copied().chain([flag.as_str()]).collect();
-    let stage = Stage::new(&kubeconfig, &cluster.lease, &flags);
+    let [flag, flag_of_ours] = [lock_type, ours].map(|lock_type| format!("--lock-type={lock_type}"));
+    let with = |flag| TIMINGS.iter().copied().chain([flag]).collect::<Vec<_>>();
+    let flags = with(flag.as_str());
+    let stage = Stage::new(&kubeconfig, &cluster.lease, &with(flag_of_ours.as_str()));
     let theirs = |id: &str| {
         let mut command = Command::new(&program);
         command.args(["--lease", &cluster.lease, "--id", id, "--kubeconfig"]).arg(&kubeconfig).args(&flags);
@@ -76,7 +90,9 @@ fn take_from_each_other(version: Option<&str>, lock_type: &str, user: &str, hand
     };
     let end = |number: u64, _| if number.is_multiple_of(RELEASES_IN_A_ROW + 1) { End::Killed } else { End::Told };
     let renewed = if kinds.len() == 1 { RENEWED } else { RENEWED_ON_BOTH };
-    let alternation = Alternation { stage: &stage, theirs: &theirs, handovers, end: &end, renewed };
+    // Who is on both knows a leader by both records.
+    let we_see_them = lock_type == ours;
+    let alternation = Alternation { stage: &stage, theirs: &theirs, handovers, end: &end, renewed, we_see_them };
     let first_uids = OnceCell::new();
     let history = alternation.run(|number, leader| {
         let (uids, records): (Vec<_>, Vec<_>) = kinds.iter().map(|kind| record(&cluster, kind)).unzip();
@@ -87,7 +103,7 @@ fn take_from_each_other(version: Option<&str>, lock_type: &str, user: &str, hand
     });
     let killed = handovers / (RELEASES_IN_A_ROW + 1);
     say_aloud(&format!(
-        "beside {client} on {lock_type}: {handovers} handovers, {killed} of them after a kill, {} heartbeats: 0 overlaps",
+        "beside {client} on {lock_type}, ours on {ours}: {handovers} handovers, {killed} of them after a kill, {} heartbeats: 0 overlaps",
         history.heartbeats,
     ));
 }

@@ -38,7 +38,8 @@ fn take_from_each_other(lock_type: &str) {
     let stage = Stage::new(cluster.kubeconfig("admin"), &cluster.lease, &flags);
     let theirs = |id: &str| of_python(&cluster, lock_type, &stage, id);
     let end = |_, is_ours| if is_ours { End::Told } else { End::Killed };
-    let alternation = Alternation { stage: &stage, theirs: &theirs, handovers, end: &end, renewed: RENEWED };
+    let alternation =
+        Alternation { stage: &stage, theirs: &theirs, handovers, end: &end, renewed: RENEWED, we_see_them: true };
     let history = alternation.run(|_, _| {});
     say_aloud(&format!(
         "beside Python on {lock_type}: {handovers} handovers, {} heartbeats, 0 overlaps",
