@@ -3,6 +3,7 @@
 //! `SHUTTLE_TIMES=100` runs a hundred times as many. A failure names its seed: with `SHUTTLE_RANDOM_SEED` set to that, a model
 //! begins with the schedule that failed.
 
+mod both;
 mod ending;
 mod guard;
 mod hand_over;
