@@ -1,4 +1,4 @@
-//! What is in `deploy/` on a real kube-apiserver: it is taken as it is, and its rights are enough for the example.
+//! What is in `deploy/`, also on a real kube-apiserver: it is taken as it is, and its rights are enough for the example.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -50,6 +50,19 @@ fn the_base_names_all_of_its_files() {
     let files = fs::read_dir(directory()).expect("a directory").map(|file| file.expect("a file").file_name());
     let there: BTreeSet<_> = files.map(|file| file.into_string().expect("a name")).collect();
     assert_eq!(there, named.into_iter().chain(["kustomization.yaml".to_owned()]).collect());
+}
+
+#[test]
+fn the_image_is_of_the_example_and_the_user_that_the_manifests_run() {
+    let pod = read("deployment.yaml")[0]["spec"]["template"]["spec"].clone();
+    let name = pod["containers"][0]["name"].as_str().expect("a name").replace('-', "_");
+    let user = &pod["securityContext"]["runAsUser"];
+    let image = fs::read_to_string(directory().with_file_name("Dockerfile")).expect("a Dockerfile");
+    let (build, last) = image.rsplit_once("\nFROM ").expect("stages");
+    assert!(build.contains(&format!("--example {name} ")), "{build}");
+    for line in ["scratch", &format!("USER {user}:{user}"), &format!("ENTRYPOINT [\"/{name}\"]")] {
+        assert!(last.lines().any(|found| found == line), "{line} is not in {last}");
+    }
 }
 
 #[test]
