@@ -46,22 +46,22 @@ fn run() -> Result<(), Box<dyn Error>> {
     }
 
     let server = if in_memory { Some(ApiServer::start()?) } else { None };
-    let builder = LeaderElector::builder("threaded-service");
-    let elector = Arc::new(match &server {
-        Some(server) => builder.start_with(Client::new(ClientConfig::new(&server.url())?)?)?,
-        None => builder.start()?,
-    });
+    let client = Client::new(match &server {
+        Some(server) => ClientConfig::new(&server.url())?,
+        None => ClientConfig::infer()?,
+    })?;
+    let elector = Arc::new(LeaderElector::builder("threaded-service").start_with(client.clone())?);
     if let Some(address) = listen {
         let server = tiny_http::Server::http(&address).map_err(|error| format!("--listen {address}: {error}"))?;
         println!("probes and metrics at http://{}", server.server_addr());
         let elector = Arc::clone(&elector);
-        thread::spawn(move || server.incoming_requests().for_each(|request| answer(&elector, request)));
+        thread::spawn(move || server.incoming_requests().for_each(|request| answer(&elector, &client, request)));
     }
     serve(&elector, &shutdown()?, &end)
 }
 
 /// What a probe or a scrape is told. None of it waits for the API server.
-fn answer(elector: &LeaderElector, request: tiny_http::Request) {
+fn answer(elector: &LeaderElector, client: &Client, request: tiny_http::Request) {
     let (code, text) = match request.url() {
         // Work goes on although its term is over, or the elector's thread has panicked: a restart helps with both.
         "/healthz" => match elector.health_check().check() {
@@ -73,7 +73,8 @@ fn answer(elector: &LeaderElector, request: tiny_http::Request) {
         "/readyz" => (500, "no candidate any more".to_owned()),
         "/metrics" => {
             let mut text = String::new();
-            match elector.status().write_prometheus(&mut text) {
+            let written = elector.status().write_prometheus(&mut text);
+            match written.and_then(|()| client.counters().write_prometheus(&mut text)) {
                 Ok(()) => (200, text),
                 Err(error) => (500, error.to_string()),
             }

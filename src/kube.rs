@@ -32,6 +32,8 @@
 //! and impersonated groups. An answer, or a line of a stream, has at most 4 MiB, and takes less than 16 MiB of memory while
 //! it is read.
 //!
+//! [`Client::counters`] says how often plugins were run and files put to use, also as metrics for Prometheus.
+//!
 //! It logs to targets below `leasehold::kube` and `leasehold::net`: at `debug` a line for each request, with its verb, its path, the code, the
 //! milliseconds up to the head of the answer, and the `Audit-Id` if the server gives one; at `warn` what the server warns
 //! of, each text once for a client. No line holds credentials.
@@ -56,6 +58,7 @@
 pub(crate) mod auth;
 mod client;
 pub(crate) mod config;
+mod counters;
 mod error;
 pub(crate) mod json;
 mod request;
@@ -75,6 +78,7 @@ pub use client::Client;
 pub use config::ClientConfig;
 #[cfg(feature = "kubeconfig")]
 pub use config::Kubeconfig;
+pub use counters::ClientCounters;
 pub use error::{Error, ErrorKind};
 pub use request::{Method, Request};
 pub use response::Response;

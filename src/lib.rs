@@ -98,6 +98,7 @@ mod metrics_observer;
 #[cfg(feature = "kube")]
 mod net;
 mod observer;
+mod prometheus;
 mod record;
 #[cfg(feature = "_internals")]
 #[doc(hidden)]

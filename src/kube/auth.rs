@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::kube::counters::ClientCounters;
 use crate::kube::error::Error;
 use crate::kube::secret::Secret;
 
@@ -90,6 +91,16 @@ impl Auth {
         };
         let same = newer.authorization == rejected.authorization && newer.identity_version == rejected.identity_version;
         Ok((!same).then_some(newer))
+    }
+
+    /// Enters what it has counted.
+    pub(crate) fn count(&self, counters: &mut ClientCounters) {
+        match self {
+            Auth::None | Auth::Fixed(_) => {}
+            Auth::TokenFile(file) => counters.token_reloads = file.reloads(),
+            #[cfg(feature = "kubeconfig")]
+            Auth::Exec(source) => (counters.plugin_runs, counters.plugin_failures) = source.runs_and_failures(),
+        }
     }
 }
 

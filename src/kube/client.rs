@@ -10,6 +10,7 @@ use ureq::http::{self, HeaderName, HeaderValue, header};
 
 use super::auth::{Auth, Credentials, Limits};
 use super::config::ClientConfig;
+use super::counters::ClientCounters;
 use super::error::{Error, ErrorKind};
 use super::request::{Method, Request};
 use super::request_log::RequestLog;
@@ -163,6 +164,19 @@ impl Client {
     /// The URL of the server, without credentials.
     pub fn server(&self) -> String {
         self.shared.endpoint.url()
+    }
+
+    /// How often its credentials and certificates were renewed. It waits for no request, plugin or file.
+    pub fn counters(&self) -> ClientCounters {
+        let Shared { auth, tls, proxy_tls, .. } = &*self.shared;
+        let mut counters = ClientCounters { server: self.server(), ..ClientCounters::default() };
+        auth.count(&mut counters);
+        // What proves a proxy is what proves the server, from the same file.
+        if let Some(tls) = tls.as_ref().or(proxy_tls.as_ref()) {
+            counters.certificate_reloads = tls.version();
+            counters.certificate_reload_failures = tls.refusals();
+        }
+        counters
     }
 
     /// For people: where the configuration was found.

@@ -1,22 +1,10 @@
-//! The status in the text format of Prometheus (exposition format 0.0.4).
+//! The status as metrics for Prometheus.
 
 use std::fmt::{self, Write};
 
 use super::{Histogram, Status};
+use crate::prometheus::{self, Escaped, Family, Samples};
 use crate::store::{StoreErrorKind, StoreOperation};
-
-/// A metric: its name, its type, what it says, and its samples of one status.
-type Family<W> = (&'static str, &'static str, &'static str, fn(&mut Samples<'_, W>, &Status) -> fmt::Result);
-
-/// Where the samples of one metric and one status go.
-struct Samples<'a, W> {
-    out: &'a mut W,
-    metric: &'static str,
-    labels: String,
-}
-
-/// As it stands between the quotes of a label's value.
-struct Escaped<'a>(&'a str);
 
 impl Status {
     /// Writes it as metrics in the text format of Prometheus, each with the labels `name`, `record` and
@@ -55,21 +43,17 @@ impl Status {
         statuses: impl IntoIterator<Item = &'a Status>,
         out: &mut W,
     ) -> fmt::Result {
-        let statuses: Vec<_> = statuses.into_iter().collect();
-        for (metric, kind, help, write) in families::<W>() {
-            writeln!(out, "# HELP {metric} {help}\n# TYPE {metric} {kind}")?;
-            for status in &statuses {
-                let [name, record, identity] =
-                    [&status.name, &status.record, &status.settings.identity].map(|it| Escaped(it));
-                let labels = format!("name=\"{name}\",record=\"{record}\",identity=\"{identity}\"");
-                write(&mut Samples { out, metric, labels }, status)?;
-            }
-        }
-        Ok(())
+        let with_labels = |status: &'a Status| {
+            let [name, record, identity] =
+                [&status.name, &status.record, &status.settings.identity].map(|it| Escaped(it));
+            (format!("name=\"{name}\",record=\"{record}\",identity=\"{identity}\""), status)
+        };
+        let statuses: Vec<_> = statuses.into_iter().map(with_labels).collect();
+        prometheus::write(&families(), &statuses, out)
     }
 }
 
-fn families<W: Write>() -> [Family<W>; 11] {
+fn families<W: Write>() -> [Family<Status, W>; 11] {
     [
         (
             "leader_election_master_status",
@@ -102,7 +86,7 @@ fn families<W: Write>() -> [Family<W>; 11] {
             "leasehold_renewal_duration_seconds",
             "histogram",
             "From before a renewal was sent until it was known to stand.",
-            |samples, status| samples.histogram(&status.counters.renewals),
+            |samples, status| put_histogram(samples, &status.counters.renewals),
         ),
         ("leasehold_requests_total", "counter", "Requests to the store.", |samples, status| {
             StoreOperation::ALL.into_iter().try_for_each(|operation| {
@@ -136,41 +120,13 @@ fn families<W: Write>() -> [Family<W>; 11] {
     ]
 }
 
-impl<W: Write> Samples<'_, W> {
-    fn put(&mut self, suffix: &str, more: &str, value: impl fmt::Display) -> fmt::Result {
-        let Self { out, metric, labels } = self;
-        writeln!(out, "{metric}{suffix}{{{labels}{more}}} {value}")
+fn put_histogram<W: Write>(samples: &mut Samples<'_, W>, histogram: &Histogram) -> fmt::Result {
+    let mut count = 0;
+    for (bound, new) in Histogram::BOUNDS.iter().zip(&histogram.counts) {
+        count += new;
+        samples.put("_bucket", &format!(",le=\"{}\"", *bound as f64 / 1000.0), count)?;
     }
-
-    fn histogram(&mut self, histogram: &Histogram) -> fmt::Result {
-        let mut count = 0;
-        for (bound, new) in Histogram::BOUNDS.iter().zip(&histogram.counts) {
-            count += new;
-            self.put("_bucket", &format!(",le=\"{}\"", *bound as f64 / 1000.0), count)?;
-        }
-        self.put("_bucket", ",le=\"+Inf\"", histogram.count())?;
-        self.put("_sum", "", histogram.sum.as_secs_f64())?;
-        self.put("_count", "", histogram.count())
-    }
-}
-
-impl fmt::Display for Escaped<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.chars().try_for_each(|c| match c {
-            '\\' => f.write_str("\\\\"),
-            '"' => f.write_str("\\\""),
-            '\n' => f.write_str("\\n"),
-            c => f.write_char(c),
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_would_end_a_label_is_escaped() {
-        assert_eq!(Escaped("a\"b\\c\nd").to_string(), "a\\\"b\\\\c\\nd");
-    }
+    samples.put("_bucket", ",le=\"+Inf\"", histogram.count())?;
+    samples.put("_sum", "", histogram.sum.as_secs_f64())?;
+    samples.put("_count", "", histogram.count())
 }

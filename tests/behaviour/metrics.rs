@@ -1,11 +1,14 @@
-//! What an elector's status is as metrics, as Prometheus itself reads them.
+//! What an elector's status and a client's counters are as metrics, as Prometheus itself reads them.
 
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use leasehold::kube::{Client, ClientConfig, ClientCounters, Kubeconfig};
+use leasehold::testing::ApiServer;
 use leasehold::{LeaderElector, MemoryStore, Status};
+use serde_json::json;
 
 use crate::support::memory::{Connection, Memory};
 use crate::support::{is_built, wait_until};
@@ -55,6 +58,37 @@ fn metrics_say_what_happened() {
     assert_eq!(value(&after, &format!("leasehold_validity_seconds{labels}}}")), 0.0);
 }
 
+/// A client whose plugin is run once, for what it gives does not expire.
+fn client_with_a_plugin(server: &ApiServer) -> Client {
+    let credential =
+        "{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\"status\":{\"token\":\"t\"}}";
+    let text = json!({
+        "current-context": "c",
+        "clusters": [{ "name": "k", "cluster": { "server": server.url() } }],
+        "contexts": [{ "name": "c", "context": { "cluster": "k", "user": "u" } }],
+        "users": [{ "name": "u", "user": { "exec": {
+            "apiVersion": "client.authentication.k8s.io/v1", "command": "/bin/echo", "args": [credential],
+        } } }],
+    });
+    let kubeconfig = Kubeconfig::from_text(&text.to_string(), Path::new("/")).expect("a kubeconfig");
+    Client::new(kubeconfig.client_config(None).expect("a configuration")).expect("a client")
+}
+
+#[test]
+fn electors_that_share_a_client_write_its_counters_once() {
+    let server = ApiServer::start().expect("a server");
+    let client = client_with_a_plugin(&server);
+    let electors =
+        ["jobs", "mail"].map(|name| LeaderElector::builder(name).start_with(client.clone()).expect("an elector"));
+    let _guards = electors.each_ref().map(|elector| elector.block_until_leader().expect("a term"));
+    let mut text = text(&electors.each_ref().map(LeaderElector::status));
+    client.counters().write_prometheus(&mut text).expect("a String takes everything");
+    let labels = format!("{{server=\"{}\"}}", server.url());
+    assert_eq!(value(&text, &format!("leasehold_client_plugin_runs_total{labels}")), 1.0);
+    assert_eq!(value(&text, &format!("leasehold_client_plugin_failures_total{labels}")), 0.0);
+    assert_eq!(text.matches("\nleasehold_client_plugin_runs_total").count(), 1);
+}
+
 /// With names that a label's value cannot hold as they are.
 #[test]
 fn prometheus_reads_them_without_a_complaint() {
@@ -68,6 +102,11 @@ fn prometheus_reads_them_without_a_complaint() {
         [elector("jobs"), elector("mail"), LeaderElector::builder("odd").start_on(strange).expect("an elector")];
     let _guard = electors[0].block_until_leader().expect("a term");
     let statuses = electors.each_ref().map(LeaderElector::status);
+    let mut text = text(&statuses);
+    let clients = ["http://127.0.0.1:1", "http://[::1]:1"]
+        .map(|url| Client::new(ClientConfig::new(url).expect("a configuration")).expect("a client").counters());
+    ClientCounters::write_prometheus_all(&clients, &mut text).expect("a String takes everything");
+    assert_eq!(text.matches("# TYPE leasehold_client_plugin_runs_total counter").count(), 1);
     let mut child = Command::new(promtool)
         .args(["check", "metrics"])
         .stdin(Stdio::piped())
@@ -75,8 +114,8 @@ fn prometheus_reads_them_without_a_complaint() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("promtool runs");
-    child.stdin.take().expect("piped").write_all(text(&statuses).as_bytes()).expect("it reads");
+    child.stdin.take().expect("piped").write_all(text.as_bytes()).expect("it reads");
     let output = child.wait_with_output().expect("it ends");
     let said = [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
-    assert!(output.status.success() && said.iter().all(String::is_empty), "{said:?}\n{}", text(&statuses));
+    assert!(output.status.success() && said.iter().all(String::is_empty), "{said:?}\n{text}");
 }

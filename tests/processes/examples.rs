@@ -77,5 +77,6 @@ fn threaded_service_answers_probes_and_scrapes() {
     assert!(get("/readyz").contains(" 200 "));
     let says_that_it_leads = |line: &str| line.starts_with("leader_election_master_status{") && line.ends_with(" 1");
     wait_until("it leads", || get("/metrics").lines().any(says_that_it_leads));
+    assert!(get("/metrics").contains("\nleasehold_client_plugin_runs_total{server=\"http://127.0.0.1:"));
     assert!(get("/healthz").contains(" 200 ") && get("/nothing").contains(" 404 "));
 }

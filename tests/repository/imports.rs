@@ -11,7 +11,7 @@ use syn::{Attribute, Item, ItemMod, ItemUse, UseTree, Visibility};
 /// From the ground up. A file belongs to the longest name that it begins with, and may import what stands on its own floor
 /// or below.
 const FLOORS: &[&[&str]] = &[
-    &["clock", "sync", "cancel", "net", "go_duration"],
+    &["clock", "sync", "cancel", "net", "go_duration", "prometheus"],
     &["config", "record", "stop_reason", "fuzzing::target"],
     &["kube", "store", "election::deadline", "health", "transition", "observer", "metrics_observer", "events"],
     &["store::entry", "store::kubernetes", "store::memory", "testing", "error", "log_fields", "term", "election"],

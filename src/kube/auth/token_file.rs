@@ -1,6 +1,7 @@
 //! A bearer token in a file.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -15,7 +16,10 @@ const TOKEN_AGE: Duration = Duration::from_secs(60);
 
 pub(crate) struct TokenFile {
     path: PathBuf,
+    /// Locked while the file is read, which can last.
     cached: Mutex<Cached>,
+    /// How often the file held another token than before.
+    reloads: AtomicU64,
 }
 
 /// What a token file held when it could be read last.
@@ -28,7 +32,7 @@ struct Cached {
 
 impl TokenFile {
     pub(crate) fn new(path: PathBuf) -> Self {
-        TokenFile { path, cached: Mutex::default() }
+        TokenFile { path, cached: Mutex::default(), reloads: AtomicU64::new(0) }
     }
 
     pub(crate) fn current(&self) -> Result<HeaderValue, Error> {
@@ -49,7 +53,7 @@ impl TokenFile {
         }
         match (read_token(&self.path), &cached.token) {
             (Ok(value), _) => {
-                cached.read(&value);
+                self.note(&mut cached, &value);
                 (Ok(value), None)
             }
             // A token that was good a minute ago is a better guess than none: the file may be about to be replaced.
@@ -66,8 +70,19 @@ impl TokenFile {
 
     pub(crate) fn read_again(&self) -> Result<HeaderValue, Error> {
         let value = read_token(&self.path)?;
-        self.cached.lock().read(&value);
+        self.note(&mut self.cached.lock(), &value);
         Ok(value)
+    }
+
+    /// How often the file held another token than before. Waits for no file.
+    pub(crate) fn reloads(&self) -> u64 {
+        self.reloads.load(Ordering::Relaxed)
+    }
+
+    fn note(&self, cached: &mut Cached, value: &HeaderValue) {
+        let is_another = cached.token.as_ref().is_some_and(|(before, _)| before != value);
+        self.reloads.fetch_add(is_another.into(), Ordering::Relaxed);
+        *cached = Cached { token: Some((value.clone(), Instant::now())), refused: None };
     }
 
     /// Makes the next request read the file, as if a minute had passed.
@@ -77,12 +92,6 @@ impl TokenFile {
         if let Some((_, read_at)) = &mut cached.token {
             *read_at = read_at.checked_sub(TOKEN_AGE).unwrap();
         }
-    }
-}
-
-impl Cached {
-    fn read(&mut self, value: &HeaderValue) {
-        *self = Cached { token: Some((value.clone(), Instant::now())), refused: None };
     }
 }
 
@@ -115,6 +124,13 @@ mod tests {
         assert_eq!(token.current().unwrap(), "Bearer one");
         token.age();
         assert_eq!(token.current().unwrap(), "Bearer two");
+        token.age();
+        assert_eq!(token.current().unwrap(), "Bearer two");
+        assert_eq!(token.reloads(), 1, "the first is none, and neither is the same again");
+        std::fs::write(&token.path, "three").unwrap();
+        assert_eq!((token.read_again().unwrap(), token.reloads()), (HeaderValue::from_static("Bearer three"), 2));
+        std::fs::write(&token.path, "two").unwrap();
+        assert_eq!(token.read_again().unwrap(), "Bearer two");
         std::fs::remove_file(&token.path).unwrap();
         token.age();
         assert_eq!(token.current().unwrap(), "Bearer two");

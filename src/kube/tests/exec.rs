@@ -90,6 +90,29 @@ fn expired_credentials_are_renewed() {
 }
 
 #[test]
+fn runs_of_a_plugin_are_counted_and_so_are_those_that_bring_nothing() {
+    let (scratch, server) = (Scratch::new(), serve(vec![ok("{}")]));
+    let body = format!(
+        "echo x >> {0}/log; [ $(wc -l < {0}/log) -lt 3 ] || exit 7\n{1}",
+        scratch.path().display(),
+        print("{\"token\":\"sesame\",\"expirationTimestamp\":\"2001-01-01T00:00:00Z\"}")
+    );
+    let client = client(&scratch, &server, &body, "");
+    let counted = || (client.counters().plugin_runs, client.counters().plugin_failures);
+    assert_eq!(counted(), (0, 0));
+    for runs in 1..=2 {
+        put(&client, LONG).unwrap();
+        assert_eq!(counted(), (runs, 0));
+    }
+    // The second is too short to see the end of the pause, and is told of the same failure.
+    for time in [LONG, Duration::from_millis(1)] {
+        put(&client, time).unwrap_err();
+        assert_eq!(counted(), (3, 1));
+    }
+    assert_eq!(client.clone().counters(), client.counters(), "a clone is the same client");
+}
+
+#[test]
 fn the_zero_of_go_is_no_expiry() {
     let (scratch, server) = (Scratch::new(), serve(vec![ok("{}")]));
     let status = "{\"token\":\"sesame\",\"expirationTimestamp\":\"0001-01-01T00:00:00Z\"}";

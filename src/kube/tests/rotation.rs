@@ -48,10 +48,13 @@ impl Files {
         if path("tls.crt").exists() {
             config = config.with_client_certificate_files(path("tls.crt"), path("tls.key")).unwrap();
         }
-        let seconds = Arc::clone(&self.seconds);
-        config.tls.clock =
-            Clock::new(move || Moment::from_nanos(0) + Duration::from_secs(seconds.load(Ordering::SeqCst)));
+        config.tls.clock = self.clock();
         config
+    }
+
+    fn clock(&self) -> Clock {
+        let seconds = Arc::clone(&self.seconds);
+        Clock::new(move || Moment::from_nanos(0) + Duration::from_secs(seconds.load(Ordering::SeqCst)))
     }
 
     fn wait(&self, seconds: u64) {
@@ -238,6 +241,47 @@ fn half_a_rotation_disturbs_nothing() {
     for _ in 0..3 {
         files.wait(60);
         put(&client, LONG).unwrap();
+    }
+}
+
+#[test]
+fn a_rotation_is_counted_once_and_so_is_one_that_cannot_be_used() {
+    let (files, ours) = (Files::new(), authority());
+    let tls = server_config(&ours.leaf("127.0.0.1"), Some(&ours));
+    let server = serve_with(Some(tls), vec![ok("{}"), ok("{}"), ok("{}")]);
+    files.authority(&ours);
+    files.identity(&ours.leaf("jane"));
+    let client = Client::new(files.config(&server)).unwrap();
+    let counted = || {
+        // Each request looks at the files, for they are old.
+        for _ in 0..2 {
+            files.wait(60);
+            put(&client, LONG).unwrap();
+        }
+        (client.counters().certificate_reloads, client.counters().certificate_reload_failures)
+    };
+    assert_eq!(counted(), (0, 0));
+    files.identity(&ours.leaf("jane"));
+    assert_eq!(counted(), (1, 0));
+    files.scratch.file("ca.crt", "-----BEGIN CERTIFICATE-----\n");
+    assert_eq!(counted(), (1, 1));
+    files.scratch.file("ca.crt", format!("{}{}", ours.pem, authority().pem));
+    assert_eq!(counted(), (2, 1));
+}
+
+#[test]
+fn a_rotation_that_server_and_proxy_share_is_counted_once() {
+    let files = Files::new();
+    for url in ["https://127.0.0.1:1", "http://127.0.0.1:1"] {
+        files.authority(&authority());
+        let mut config = ClientConfig::new(url).unwrap().with_ca_file(files.scratch.path().join("ca.crt")).unwrap();
+        config.tls.clock = files.clock();
+        // Nothing listens there; files are looked at before that is known.
+        let client = Client::new(config.with_proxy("https://127.0.0.1:1").unwrap()).unwrap();
+        files.authority(&authority());
+        files.wait(60);
+        put(&client, LONG).unwrap_err();
+        assert_eq!(client.counters().certificate_reloads, 1, "{url}");
     }
 }
 

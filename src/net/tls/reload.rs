@@ -5,6 +5,7 @@
 //! request is about to be made, and when the server's answer says that what they held is old.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use rustls::ClientConfig;
@@ -23,6 +24,8 @@ pub(crate) struct ClientTls {
     files: Mutex<Files>,
     /// Never locked for longer than it takes to look: an interrupt waits for nothing else.
     current: Mutex<Current>,
+    /// Counts the changes that could not be put to use.
+    refusals: AtomicU64,
 }
 
 struct Files {
@@ -58,7 +61,8 @@ impl ClientTls {
         let pair = settings.identity.iter().flat_map(|pair| [pair.chain.clone(), pair.key.clone()]).collect();
         let files =
             Files { authorities: FromFiles::new(ca, authorities, now), identity: FromFiles::new(pair, identity, now) };
-        Ok(ClientTls { settings, name, files: Mutex::new(files), current: Mutex::new(current) })
+        let (files, current) = (Mutex::new(files), Mutex::new(current));
+        Ok(ClientTls { settings, name, files, current, refusals: AtomicU64::new(0) })
     }
 
     /// Reads the files that are a minute old, and counts how often what they say has changed.
@@ -91,6 +95,11 @@ impl ClientTls {
     /// How often what the files say has changed. Reads none.
     pub(crate) fn version(&self) -> u64 {
         self.current.lock().version
+    }
+
+    /// How often what the files say could not be put to use. Reads none.
+    pub(crate) fn refusals(&self) -> u64 {
+        self.refusals.load(Ordering::Relaxed)
     }
 
     /// Reads the client certificate and its key at once. Whether there is now anything newer than what was `used`.
@@ -131,7 +140,10 @@ impl ClientTls {
         };
         match outcome {
             Outcome::Unchanged | Outcome::StillRefused => {}
-            Outcome::Refused(why) => log::warn!("kube: keeping the {what} that was read before: {why}"),
+            Outcome::Refused(why) => {
+                self.refusals.fetch_add(1, Ordering::Relaxed);
+                log::warn!("kube: keeping the {what} that was read before: {why}");
+            }
             Outcome::Changed => match client_config(files.authorities.value(), files.identity.value().as_ref()) {
                 Ok(config) => {
                     log::info!("kube: using another {what}: its file has changed");

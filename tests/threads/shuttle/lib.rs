@@ -33,6 +33,7 @@ mod leasehold {
     pub(crate) mod log_fields;
     pub(crate) mod net;
     pub(crate) mod observer;
+    pub(crate) mod prometheus;
     pub(crate) mod record;
     pub(crate) mod runtime;
     pub(crate) mod status;
@@ -44,7 +45,7 @@ mod leasehold {
 
 pub(crate) use leasehold::{
     builder, campaign, cancel, config, election, elector, error, events, guard, handle, health, kube, log_fields, net,
-    observer, record, runtime, status, stop_reason, store, term, transition,
+    observer, prometheus, record, runtime, status, stop_reason, store, term, transition,
 };
 
 pub use builder::LeaderElectorBuilder;

@@ -45,6 +45,9 @@ struct State {
     waits: Option<Sender<Infallible>>,
     /// Whether anybody has been given credentials since the last run. A client that nobody uses runs no plugin.
     is_used: bool,
+    /// How many runs have ended, and how many of them brought nothing.
+    runs: u64,
+    failures: u64,
 }
 
 /// A run, to those who wait for it.
@@ -122,6 +125,12 @@ impl ExecSource {
         self.wait_for(&run, limits)
     }
 
+    /// How many runs have ended, and how many of them brought no credentials.
+    pub(crate) fn runs_and_failures(&self) -> (u64, u64) {
+        let state = self.shared.state.lock();
+        (state.runs, state.failures)
+    }
+
     fn wait_for(&self, run: &Run, limits: Limits<'_>) -> Result<Credentials, Error> {
         let left = limits.deadline.saturating_duration_since(Instant::now());
         select! {
@@ -194,7 +203,9 @@ impl State {
             self.schedule.succeeded(now, issued.expires);
             self.issued.insert(issued).credentials.clone()
         });
+        self.runs += 1;
         if outcome.is_err() {
+            self.failures += 1;
             self.schedule.failed(now);
         }
         self.is_used = false;

@@ -96,6 +96,12 @@ pub const MUTANTS: &[Mutant] = &[
         caught_by: Unit("kube::auth::token_file::tests::why_an_old_token_is_kept_is_told_once"),
     },
     Mutant {
+        name: "a token that is read again counts as another one",
+        why: "a token seems to rotate each minute",
+        edits: &[Edit { file: TOKEN_FILE, old: "is_some_and(|(before, _)| before != value)", new: "is_some()" }],
+        caught_by: Unit("kube::auth::token_file::tests::a_token_is_kept_for_a_minute_and_read_again_after_it"),
+    },
+    Mutant {
         name: "a warning stands when the reason has changed since",
         why: "whoever reads it believes that it fails to this day",
         edits: &[Edit {

@@ -2,6 +2,9 @@
 
 use super::*;
 
+const RUNS_ARE_COUNTED: Check =
+    Unit("kube::tests::exec::runs_of_a_plugin_are_counted_and_so_are_those_that_bring_nothing");
+
 pub const MUTANTS: &[Mutant] = &[
     // ---- one run ----
     Mutant {
@@ -156,6 +159,18 @@ pub const MUTANTS: &[Mutant] = &[
             new: "Some(_) => config.auth,",
         }],
         caught_by: Unit("kube::tests::exec::a_plugin_is_not_run_beside_a_client_certificate"),
+    },
+    Mutant {
+        name: "a run of a plugin is not counted",
+        why: "nobody sees that it is run for each request",
+        edits: &[Edit { file: EXEC_SOURCE, old: "        self.runs += 1;\n", new: "" }],
+        caught_by: RUNS_ARE_COUNTED,
+    },
+    Mutant {
+        name: "a run of a plugin that fails is not counted as one",
+        why: "nobody is alarmed while the last credential serves",
+        edits: &[Edit { file: EXEC_SOURCE, old: "            self.failures += 1;\n", new: "" }],
+        caught_by: RUNS_ARE_COUNTED,
     },
     // ---- what it gives ----
     Mutant {

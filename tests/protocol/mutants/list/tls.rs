@@ -184,6 +184,26 @@ pub const MUTANTS: &[Mutant] = &[
         caught_by: AFTER_A_MINUTE,
     },
     Mutant {
+        name: "a rotation that cannot be used is not counted",
+        why: "nobody is alarmed before the old certificate runs out",
+        edits: &[Edit {
+            file: RELOAD,
+            old: "                self.refusals.fetch_add(1, Ordering::Relaxed);\n",
+            new: "",
+        }],
+        caught_by: Unit("kube::tests::rotation::a_rotation_is_counted_once_and_so_is_one_that_cannot_be_used"),
+    },
+    Mutant {
+        name: "a rotation is counted for the server and for the proxy",
+        why: "two rotations are seen where there was one",
+        edits: &[Edit {
+            file: CLIENT,
+            old: "counters.certificate_reloads = tls.version();",
+            new: "counters.certificate_reloads = self.shared.files(ClientTls::version).iter().sum();\n            let _ = tls;",
+        }],
+        caught_by: Unit("kube::tests::rotation::a_rotation_that_server_and_proxy_share_is_counted_once"),
+    },
+    Mutant {
         name: "connections survive a rotation of their certificates",
         why: "the old certificate is used as long as they last",
         edits: &[Edit { file: CLIENT, old: " && idle.versions.files >= wanted.files", new: "" }],
