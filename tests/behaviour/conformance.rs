@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::elector::listener::heard_here;
 use crate::on_both_servers;
 use crate::support::cluster::{Cluster, NAMESPACE, request, version};
 use leasehold::Cancel;
@@ -37,6 +38,7 @@ on_both_servers! {
     a_watch_tells_a_deletion_with_its_own_version,
     a_watch_selects_by_name,
     a_watch_ends_when_its_time_is_up,
+    answers_about_endpoints_warn_and_a_client_tells_so_once,
 }
 
 fn status(result: Result<Value, Error>) -> Status {
@@ -342,4 +344,34 @@ fn a_watch_ends_when_its_time_is_up(cluster: &Cluster) {
     let lease = cluster.create(held());
     let stream = watch(cluster, "candidate", &cluster.lease, Some(version(&lease) + 1_000_000)).unwrap();
     assert_eq!(events(stream), [], "a version that is still to come is silent");
+}
+
+/// Since 1.33. A client tells the same warning once, so each of these has one of its own.
+fn answers_about_endpoints_warn_and_a_client_tells_so_once(cluster: &Cluster) {
+    let collection = format!("/api/v1/namespaces/{NAMESPACE}/endpoints");
+    let path = format!("{collection}/{}", cluster.lease);
+    let new = json!({ "apiVersion": "v1", "kind": "Endpoints", "metadata": { "name": cluster.lease } });
+    let warnings = |client: &Client, method, path: &str, query: &[(&str, &str)], body: Option<&Value>| {
+        let request = Request { method, path, query, body, timeout: Duration::from_secs(20) };
+        heard_here("kube: the server warns: ", || drop(client.request(request)))
+    };
+    let deprecated = ["v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"];
+    for (what, method, path, query, body) in [
+        ("a GET of what is missing", Method::Get, &path, &[][..], None),
+        ("a creation", Method::Post, &collection, &[], Some(&new)),
+        ("a creation of what is there", Method::Post, &collection, &[], Some(&new)),
+        ("a GET", Method::Get, &path, &[], None),
+        ("a list", Method::Get, &collection, &[], None),
+        ("a watch", Method::Get, &collection, &[("watch", "true"), ("timeoutSeconds", "1")], None),
+        ("an update", Method::Put, &path, &[], Some(&new)),
+        ("a deletion", Method::Delete, &path, &[], None),
+    ] {
+        let client = cluster.client("admin");
+        assert_eq!(warnings(&client, method, path, query, body), deprecated, "{what}");
+        assert!(warnings(&client, method, path, query, body).is_empty(), "{what}, once more");
+    }
+    assert!(warnings(&cluster.client("nobody"), Method::Get, &path, &[], None).is_empty(), "who may not ask");
+    for other in [cluster.path(false), collection.replace("endpoints", "configmaps")] {
+        assert!(warnings(&cluster.client("admin"), Method::Get, &other, &[], None).is_empty(), "{other}");
+    }
 }

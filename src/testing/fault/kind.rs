@@ -131,6 +131,7 @@ impl Fault {
             content_type: content_type.to_owned(),
             body: body.into(),
             retry_after: None,
+            warning: None,
         }))
     }
 

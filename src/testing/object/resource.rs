@@ -46,6 +46,8 @@ pub(crate) struct Api {
     pub unconditional_update: bool,
     /// Whether PUT of a missing object creates it.
     pub create_on_update: bool,
+    /// What every answer of it warns of.
+    pub deprecation: Option<&'static str>,
 }
 
 pub(crate) static LEASES: Api = Api {
@@ -54,6 +56,7 @@ pub(crate) static LEASES: Api = Api {
     kind: "Lease",
     unconditional_update: false,
     create_on_update: true,
+    deprecation: None,
 };
 
 pub(crate) static CONFIG_MAPS: Api = Api {
@@ -62,6 +65,7 @@ pub(crate) static CONFIG_MAPS: Api = Api {
     kind: "ConfigMap",
     unconditional_update: true,
     create_on_update: false,
+    deprecation: None,
 };
 
 pub(crate) static ENDPOINTS: Api = Api {
@@ -70,10 +74,17 @@ pub(crate) static ENDPOINTS: Api = Api {
     kind: "Endpoints",
     unconditional_update: true,
     create_on_update: true,
+    deprecation: Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
 };
 
-pub(crate) static EVENTS: Api =
-    Api { resource: Resource::Events, group: "", kind: "Event", unconditional_update: true, create_on_update: true };
+pub(crate) static EVENTS: Api = Api {
+    resource: Resource::Events,
+    group: "",
+    kind: "Event",
+    unconditional_update: true,
+    create_on_update: true,
+    deprecation: None,
+};
 
 pub(crate) static EVENTS_K8S: Api = Api {
     resource: Resource::Events,
@@ -81,6 +92,7 @@ pub(crate) static EVENTS_K8S: Api = Api {
     kind: "Event",
     unconditional_update: true,
     create_on_update: true,
+    deprecation: None,
 };
 
 impl Resource {

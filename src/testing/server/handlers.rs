@@ -42,6 +42,15 @@ pub(crate) fn handle(server: &Server, route: &Route, identity: &Identity, reques
         Route::Resource(call) => call,
     };
     authorize(call, identity)?;
+    // A refusal warns as well, but not of what may not be asked at all.
+    let mut answer = answer(server, call, request).unwrap_or_else(|refusal| Answer::Done((&refusal).into()));
+    if let Answer::Done(response) = &mut answer {
+        response.warning = call.api.deprecation;
+    }
+    Ok(answer)
+}
+
+fn answer(server: &Server, call: &Call, request: &Request) -> Result<Answer, Status> {
     check_supported(call)?;
     let (code, body) = match call.verb {
         Verb::Get => (200, get(server, call)?),

@@ -172,7 +172,7 @@ impl Connection {
     }
 
     fn never_end(&mut self, hit: &Hit) -> Result<(), Disconnected> {
-        self.transport.write(&chunked_head(200))?;
+        self.transport.write(&chunked_head(200, None))?;
         let filler = chunk(&[b' '; 16 * 1024]);
         while hit.holds() {
             self.transport.write(&filler)?;

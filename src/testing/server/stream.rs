@@ -82,7 +82,7 @@ pub(crate) fn stream(
     truncate: Option<usize>,
 ) -> Result<(), Disconnected> {
     let deadline = watch.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-    connection.transport.write(&chunked_head(200))?;
+    connection.transport.write(&chunked_head(200, watch.api.deprecation))?;
     let mut stream = Stream {
         connection,
         api: watch.api,

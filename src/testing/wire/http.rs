@@ -37,6 +37,7 @@ pub(crate) struct Response {
     pub body: Vec<u8>,
     /// Seconds.
     pub retry_after: Option<u64>,
+    pub warning: Option<&'static str>,
 }
 
 /// Reads requests from a connection, one after the other.
@@ -65,6 +66,7 @@ impl Response {
             content_type: "application/json".to_owned(),
             body: body.to_string().into_bytes(),
             retry_after: None,
+            warning: None,
         }
     }
 
@@ -74,6 +76,7 @@ impl Response {
             content_type: "text/plain; charset=utf-8".to_owned(),
             body: body.as_bytes().to_vec(),
             retry_after: None,
+            warning: None,
         }
     }
 
@@ -88,6 +91,7 @@ impl Response {
         if let Some(seconds) = self.retry_after {
             head.push_str(&format!("retry-after: {seconds}\r\n"));
         }
+        head.push_str(&warning_line(self.warning));
         if last {
             head.push_str("connection: close\r\n");
         }
@@ -103,8 +107,9 @@ impl From<&Status> for Response {
 }
 
 /// The head of an answer whose body comes in [`chunk`]s.
-pub(crate) fn chunked_head(code: u16) -> Vec<u8> {
-    format!("{}content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n", status_line(code)).into_bytes()
+pub(crate) fn chunked_head(code: u16, warning: Option<&str>) -> Vec<u8> {
+    let (status, warning) = (status_line(code), warning_line(warning));
+    format!("{status}content-type: application/json\r\n{warning}transfer-encoding: chunked\r\n\r\n").into_bytes()
 }
 
 /// An empty chunk ends the body.
@@ -208,6 +213,10 @@ fn wants_close(headers: &HeaderMap, version: Version) -> bool {
             .any(|item| item.trim().eq_ignore_ascii_case(token))
     };
     listed("close") || (version == Version::HTTP_10 && !listed("keep-alive"))
+}
+
+fn warning_line(text: Option<&str>) -> String {
+    text.map(|text| format!("warning: 299 - \"{text}\"\r\n")).unwrap_or_default()
 }
 
 fn status_line(code: u16) -> String {

@@ -1,5 +1,6 @@
 //! What is logged in this process, told apart by what the store calls the record.
 
+use std::cell::RefCell;
 use std::sync::Once;
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
@@ -7,6 +8,11 @@ use parking_lot::Mutex;
 
 static LINES: Mutex<Vec<(Level, String)>> = Mutex::new(Vec::new());
 static HOOKS: Mutex<Vec<(String, Hook)>> = Mutex::new(Vec::new());
+
+thread_local! {
+    /// The lines of this thread, while somebody wants them.
+    static HERE: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
+}
 
 type Hook = Box<dyn FnOnce() + Send>;
 
@@ -24,6 +30,7 @@ impl Log for Listener {
             let wanted = hooks.iter().position(|(begin, _)| line.starts_with(begin));
             wanted.map(|wanted| hooks.swap_remove(wanted).1)
         };
+        HERE.with_borrow_mut(|here| here.iter_mut().for_each(|lines| lines.push(line.clone())));
         LINES.lock().push((record.level(), line));
         if let Some(hook) = hook {
             hook();
@@ -52,6 +59,15 @@ pub fn lines_of(record: &str) -> Vec<(Level, String)> {
 /// What was logged in lines that begin so.
 pub fn lines_beginning(begin: &str) -> Vec<(Level, String)> {
     LINES.lock().iter().filter(|(_, line)| line.starts_with(begin)).cloned().collect()
+}
+
+/// What is logged on this thread meanwhile, in lines that begin so; without their beginning.
+pub fn heard_here(begin: &str, run: impl FnOnce()) -> Vec<String> {
+    listen();
+    HERE.set(Some(Vec::new()));
+    run();
+    let lines = HERE.take().unwrap_or_default();
+    lines.iter().filter_map(|line| line.strip_prefix(begin)).map(str::to_owned).collect()
 }
 
 /// How often this record was cause for an error in the log.
