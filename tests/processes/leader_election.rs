@@ -1,5 +1,6 @@
 //! Candidates in processes of their own, ended, killed, stopped and cut off, on both servers: the `leader_election`
-//! example as the user `candidate`, who may do what docs/rbac.yaml grants and no more.
+//! example as the user `candidate`, who may do what docs/rbac.yaml grants and no more, on a Lease. What befalls a process is
+//! tried on a ConfigMap as well.
 //!
 //! Times are asserted where the protocol bounds them, by clock readings that all processes share; everything else is
 //! order.
@@ -15,6 +16,7 @@ use crate::support::wait_until;
 use leasehold::kube::{Client, Kubeconfig, Method};
 use leasehold::testing::{ApiServer, Resource, User};
 use rustix::process::Signal;
+use serde_json::Value;
 
 on_both_servers! {
     the_first_candidate_is_elected_and_everybody_hears_of_it,
@@ -23,6 +25,9 @@ on_both_servers! {
     sigint_hands_the_lease_over,
     a_killed_leader_is_followed_when_its_lease_ran_out,
     a_leader_that_was_stopped_past_its_lease_knows_when_it_wakes,
+    sigterm_hands_a_config_map_over,
+    a_killed_leader_by_a_config_map_is_followed_when_its_lease_ran_out,
+    a_leader_by_a_config_map_that_was_stopped_past_its_lease_knows_when_it_wakes,
     five_candidates_survive_whatever_befalls_their_leaders,
     who_may_nothing_is_told_what_to_grant,
 }
@@ -51,6 +56,20 @@ const WELL_BEFORE: f64 = 30.0;
 
 fn stage(cluster: &Cluster, flags: &[&str]) -> Stage {
     Stage::new(cluster.kubeconfig("candidate"), &cluster.lease, flags)
+}
+
+/// For ConfigMaps, with which `candidate` may do nothing.
+fn stage_of_config_maps(cluster: &Cluster, flags: &[&str]) -> Stage {
+    Stage::new(cluster.kubeconfig("admin"), &cluster.lease, &[flags, &["--lock-type=configmaps"]].concat())
+}
+
+/// Who holds the ConfigMap by this name.
+fn holder_of_config_map(cluster: &Cluster) -> Option<String> {
+    let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps/{}", cluster.lease);
+    let object = request(&cluster.client("admin"), Method::Get, &path, None).expect("a config map");
+    let record = object["metadata"]["annotations"]["control-plane.alpha.kubernetes.io/leader"].as_str();
+    let record: Value = serde_json::from_str(record.expect("a record")).expect("a record in JSON");
+    record["holderIdentity"].as_str().filter(|holder| !holder.is_empty()).map(str::to_owned)
 }
 
 /// A leader and a standby that knows of it.
@@ -103,16 +122,20 @@ fn threads(candidate: &Candidate) -> Vec<String> {
 }
 
 fn sigterm_hands_the_lease_over(cluster: &Cluster) {
-    hands_over(cluster, Signal::TERM);
+    hands_over(&stage(cluster, LONG), Signal::TERM, || cluster.holder());
 }
 
 fn sigint_hands_the_lease_over(cluster: &Cluster) {
-    hands_over(cluster, Signal::INT);
+    hands_over(&stage(cluster, LONG), Signal::INT, || cluster.holder());
 }
 
-fn hands_over(cluster: &Cluster, signal: Signal) {
-    let stage = stage(cluster, LONG);
-    let (leader, first, standby) = leader_and_standby(&stage);
+fn sigterm_hands_a_config_map_over(cluster: &Cluster) {
+    hands_over(&stage_of_config_maps(cluster, LONG), Signal::TERM, || holder_of_config_map(cluster));
+}
+
+fn hands_over(stage: &Stage, signal: Signal, holder: impl Fn() -> Option<String>) {
+    let (leader, first, standby) = leader_and_standby(stage);
+    assert_eq!(holder().as_deref(), Some("a"));
     leader.signal(signal);
     let stopped = leader.wait_for("stopped_leading");
     assert_eq!(stopped.reason.as_deref(), Some("the lease was released"));
@@ -120,7 +143,7 @@ fn hands_over(cluster: &Cluster, signal: Signal) {
     assert_eq!(end.code, Some(0), "{}", end.complaints);
     assert_eq!(end.complaints, "", "nothing to complain of");
     // The process waited for its release: not even now does the record show it.
-    assert_ne!(cluster.holder().as_deref(), Some("a"));
+    assert_ne!(holder().as_deref(), Some("a"));
     let second = standby.wait_for("started_leading");
     assert!(second.token() > first.token(), "{first:?} {second:?}");
     assert!(second.mono > stopped.mono, "{stopped:?} {second:?}");
@@ -130,8 +153,15 @@ fn hands_over(cluster: &Cluster, signal: Signal) {
 }
 
 fn a_killed_leader_is_followed_when_its_lease_ran_out(cluster: &Cluster) {
-    let stage = stage(cluster, SHORT);
-    let (leader, _, standby) = leader_and_standby(&stage);
+    is_followed_when_killed(&stage(cluster, SHORT));
+}
+
+fn a_killed_leader_by_a_config_map_is_followed_when_its_lease_ran_out(cluster: &Cluster) {
+    is_followed_when_killed(&stage_of_config_maps(cluster, SHORT));
+}
+
+fn is_followed_when_killed(stage: &Stage) {
+    let (leader, _, standby) = leader_and_standby(stage);
     leader.wait_for("leading");
     let said = leader.kill();
     let first = said.iter().rfind(|line| line.event == "started_leading").expect("a term");
@@ -143,8 +173,15 @@ fn a_killed_leader_is_followed_when_its_lease_ran_out(cluster: &Cluster) {
 }
 
 fn a_leader_that_was_stopped_past_its_lease_knows_when_it_wakes(cluster: &Cluster) {
-    let stage = stage(cluster, SHORT);
-    let (sleeper, _, standby) = leader_and_standby(&stage);
+    knows_when_it_wakes(&stage(cluster, SHORT));
+}
+
+fn a_leader_by_a_config_map_that_was_stopped_past_its_lease_knows_when_it_wakes(cluster: &Cluster) {
+    knows_when_it_wakes(&stage_of_config_maps(cluster, SHORT));
+}
+
+fn knows_when_it_wakes(stage: &Stage) {
+    let (sleeper, _, standby) = leader_and_standby(stage);
     sleeper.wait_for("leading");
     let asleep_since = sleeper.suspend();
     let second = standby.wait_for("started_leading");

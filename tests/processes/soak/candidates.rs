@@ -58,10 +58,12 @@ pub struct Occupant {
 }
 
 impl<'a> Candidates<'a> {
-    pub fn new(real: &'a Real, seed: u64) -> Candidates<'a> {
+    pub fn new(real: &'a Real, lock_type: &str, seed: u64) -> Candidates<'a> {
         let kubeconfigs = tempfile::tempdir().expect("a scratch directory");
-        let original = &real.ready.kubeconfigs["candidate"];
-        let stage = Stage::new(original, "soak", FLAGS);
+        // The user `candidate` has rights on Leases alone.
+        let user = if lock_type == "leases" { "candidate" } else { "admin" };
+        let original = &real.ready.kubeconfigs[user];
+        let stage = Stage::new(original, "soak", &[FLAGS, &[&format!("--lock-type={lock_type}")]].concat());
         let original = std::fs::read_to_string(original).expect("a kubeconfig");
         let server = real.ready.url.strip_prefix("https://").and_then(|address| address.parse().ok());
         let server = server.expect("an address and a port");

@@ -2,7 +2,8 @@
 //! made to go wrong: with them, with their network, with the API server and with etcd, all at the same time.
 //!
 //! It lasts about a minute, or as long as `LEASEHOLD_SOAK` says (`30m`); `LEASEHOLD_SOAK_SEED` chooses the
-//! same faults again, though no run is the same as another.
+//! same faults again, though no run is the same as another. `LEASEHOLD_SOAK_LOCK=configmaps` (or `endpoints`) has them campaign
+//! for another kind of object than a Lease.
 
 mod candidates;
 mod exclusion;
@@ -32,7 +33,8 @@ fn a_dozen_candidates_outlast_whatever_befalls_them() {
     let Some(real) = Real::own() else { return };
     let seed = chosen("LEASEHOLD_SOAK_SEED", |text| text.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
     let time = chosen("LEASEHOLD_SOAK", |text| humantime::parse_duration(text).ok()).unwrap_or(SHORT_FORM);
-    let candidates = Candidates::new(&real, seed);
+    let lock_type = chosen("LEASEHOLD_SOAK_LOCK", |text| Some(text.to_owned())).unwrap_or_else(|| "leases".to_owned());
+    let candidates = Candidates::new(&real, &lock_type, seed);
     let began = Instant::now();
     candidates.inject_faults(time, &mut fastrand::Rng::with_seed(seed));
 
@@ -59,7 +61,7 @@ fn a_dozen_candidates_outlast_whatever_befalls_them() {
 
     let faults = candidates.journal.faults();
     say_aloud(&format!(
-        "soak (seed {seed}): {} candidates for {:.1} minutes, {} handovers, {} faults, {} heartbeat lines: \
+        "soak on {lock_type} (seed {seed}): {} candidates for {:.1} minutes, {} handovers, {} faults, {} heartbeat lines: \
          {} overlaps, {} late lines\n  a leader {recovered:.1} s after the last fault; faults: {}",
         candidates::COUNT,
         began.elapsed().as_secs_f64() / 60.0,
