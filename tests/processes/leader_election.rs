@@ -1,6 +1,6 @@
 //! Candidates in processes of their own, ended, killed, stopped and cut off, on both servers: the `leader_election`
 //! example as the user `candidate`, who may do what docs/rbac.yaml grants and no more, on a Lease. What befalls a process is
-//! tried on a ConfigMap as well.
+//! tried on a ConfigMap, and on a ConfigMap and a Lease at once, as well.
 //!
 //! Times are asserted where the protocol bounds them, by clock readings that all processes share; everything else is
 //! order.
@@ -10,13 +10,13 @@ use std::path::Path;
 
 use crate::on_both_servers;
 use crate::support::cluster::{Cluster, NAMESPACE, request, version};
+use crate::support::kind::Kind;
 use crate::support::process::{Candidate, Line, Stage, run};
 use crate::support::real::Real;
 use crate::support::wait_until;
 use leasehold::kube::{Client, Kubeconfig, Method};
 use leasehold::testing::{ApiServer, Resource, User};
 use rustix::process::Signal;
-use serde_json::Value;
 
 on_both_servers! {
     the_first_candidate_is_elected_and_everybody_hears_of_it,
@@ -28,6 +28,9 @@ on_both_servers! {
     sigterm_hands_a_config_map_over,
     a_killed_leader_by_a_config_map_is_followed_when_its_lease_ran_out,
     a_leader_by_a_config_map_that_was_stopped_past_its_lease_knows_when_it_wakes,
+    sigterm_hands_both_over,
+    a_killed_leader_by_both_is_followed_when_its_leases_ran_out,
+    a_leader_by_both_that_was_stopped_past_its_leases_knows_when_it_wakes,
     five_candidates_survive_whatever_befalls_their_leaders,
     who_may_nothing_is_told_what_to_grant,
 }
@@ -58,17 +61,17 @@ fn stage(cluster: &Cluster, flags: &[&str]) -> Stage {
     Stage::new(cluster.kubeconfig("candidate"), &cluster.lease, flags)
 }
 
-/// For ConfigMaps, with which `candidate` may do nothing.
-fn stage_of_config_maps(cluster: &Cluster, flags: &[&str]) -> Stage {
-    Stage::new(cluster.kubeconfig("admin"), &cluster.lease, &[flags, &["--lock-type=configmaps"]].concat())
+/// For locks on other objects, with which `candidate` may do nothing.
+fn stage_of(lock_type: &str, cluster: &Cluster, flags: &[&str]) -> Stage {
+    let lock_type = format!("--lock-type={lock_type}");
+    Stage::new(cluster.kubeconfig("admin"), &cluster.lease, &[flags, &[lock_type.as_str()]].concat())
 }
 
 /// Who holds the ConfigMap by this name.
 fn holder_of_config_map(cluster: &Cluster) -> Option<String> {
-    let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps/{}", cluster.lease);
+    let path = format!("{}/{}", Kind::ConfigMap.collection(), cluster.lease);
     let object = request(&cluster.client("admin"), Method::Get, &path, None).expect("a config map");
-    let record = object["metadata"]["annotations"]["control-plane.alpha.kubernetes.io/leader"].as_str();
-    let record: Value = serde_json::from_str(record.expect("a record")).expect("a record in JSON");
+    let record = Kind::ConfigMap.record(&object);
     record["holderIdentity"].as_str().filter(|holder| !holder.is_empty()).map(str::to_owned)
 }
 
@@ -130,7 +133,12 @@ fn sigint_hands_the_lease_over(cluster: &Cluster) {
 }
 
 fn sigterm_hands_a_config_map_over(cluster: &Cluster) {
-    hands_over(&stage_of_config_maps(cluster, LONG), Signal::TERM, || holder_of_config_map(cluster));
+    hands_over(&stage_of("configmaps", cluster, LONG), Signal::TERM, || holder_of_config_map(cluster));
+}
+
+fn sigterm_hands_both_over(cluster: &Cluster) {
+    let holder = || holder_of_config_map(cluster).filter(|holder| cluster.holder().as_ref() == Some(holder));
+    hands_over(&stage_of("configmapsleases", cluster, LONG), Signal::TERM, holder);
 }
 
 fn hands_over(stage: &Stage, signal: Signal, holder: impl Fn() -> Option<String>) {
@@ -157,7 +165,11 @@ fn a_killed_leader_is_followed_when_its_lease_ran_out(cluster: &Cluster) {
 }
 
 fn a_killed_leader_by_a_config_map_is_followed_when_its_lease_ran_out(cluster: &Cluster) {
-    is_followed_when_killed(&stage_of_config_maps(cluster, SHORT));
+    is_followed_when_killed(&stage_of("configmaps", cluster, SHORT));
+}
+
+fn a_killed_leader_by_both_is_followed_when_its_leases_ran_out(cluster: &Cluster) {
+    is_followed_when_killed(&stage_of("configmapsleases", cluster, SHORT));
 }
 
 fn is_followed_when_killed(stage: &Stage) {
@@ -177,7 +189,11 @@ fn a_leader_that_was_stopped_past_its_lease_knows_when_it_wakes(cluster: &Cluste
 }
 
 fn a_leader_by_a_config_map_that_was_stopped_past_its_lease_knows_when_it_wakes(cluster: &Cluster) {
-    knows_when_it_wakes(&stage_of_config_maps(cluster, SHORT));
+    knows_when_it_wakes(&stage_of("configmaps", cluster, SHORT));
+}
+
+fn a_leader_by_both_that_was_stopped_past_its_leases_knows_when_it_wakes(cluster: &Cluster) {
+    knows_when_it_wakes(&stage_of("configmapsleases", cluster, SHORT));
 }
 
 fn knows_when_it_wakes(stage: &Stage) {
