@@ -315,7 +315,7 @@ impl Election {
                 self.repeat(now);
             }
             Response::Failed(error) => {
-                let moved = matches!(error.kind(), StoreErrorKind::Conflict | StoreErrorKind::AlreadyExists);
+                let moved = error.kind().is_beaten();
                 let write = self.open.iter().find(|write| write.id == id && write.progress == Progress::Open);
                 // A renewal that was given up for a release does not hold it up: the release resolves both.
                 let given_up = |write: &OpenWrite| !moved && write.acquisition != 0 && self.owes_release();
@@ -324,6 +324,9 @@ impl Election {
                     |write: &OpenWrite| moved && write.base == 0 && matches!(self.observed, ObservedState::Record(_));
                 if write.is_some_and(|write| !given_up(write) && !explained(write)) {
                     self.write_failed(now, moved);
+                }
+                if error.kind() == StoreErrorKind::NotApplied {
+                    self.open.retain(|write| write.id != id);
                 }
                 self.pause(now, error.retry_after().unwrap_or_default());
                 match (&mut self.phase, error.kind()) {

@@ -36,7 +36,9 @@ use crate::record::{LeaderElectionRecord, Observed};
 /// - [`create`](Store::create) fails when there is a record, and [`update`](Store::update) when it is not at
 ///   `base.version` any more, or is another than `base` (another `uid`), or is gone;
 /// - [`Observed::version`] is above zero and grows with every write to the key, also beyond its deletion and re-creation;
-/// - `Ok` from a write means that it was applied; any error leaves that open;
+/// - `Ok` from a write means that it was applied; any error leaves that open, but for [`StoreErrorKind::NotApplied`];
+/// - where history can be lost (a restored backup, a replica that is promoted without the last writes), `update` compares the
+///   whole record of `base` with what stands there as well: the same version may have been given again;
 /// - what was written is what is read, the times to the last digit: a record that comes back changed is another's.
 ///
 /// A panic in a request ends the elector that made it, and its term with [`StopReason::ElectorPanicked`](crate::StopReason); one
@@ -108,7 +110,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`StoreErrorKind::AlreadyExists`] when there is one.
+    /// [`StoreErrorKind::AlreadyExists`] when there is one, or [`StoreErrorKind::NotApplied`].
     fn create(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError>;
 
     /// Replaces the record if it still stands as `base` was observed, and answers what now stands. `base` came from this
@@ -116,7 +118,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`StoreErrorKind::Conflict`] when it does not.
+    /// [`StoreErrorKind::Conflict`] when it does not, or [`StoreErrorKind::NotApplied`].
     fn update(
         &self,
         key: &str,

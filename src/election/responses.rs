@@ -9,7 +9,6 @@ use crate::config::Settings;
 use crate::election::deadline::Deadline;
 use crate::record::{LeaderElectionRecord, MicroTime, Observed};
 use crate::stop_reason::StopReason;
-use crate::store::StoreErrorKind;
 use crate::sync::Arc;
 
 impl ObservedRecord {
@@ -34,7 +33,7 @@ impl Election {
     pub(super) fn note_round_trip(&mut self, now: Moment, id: u64, answer: &Response) {
         let is_answer = match answer {
             Response::Read(..) | Response::Written(_) => true,
-            Response::Failed(error) => matches!(error.kind(), StoreErrorKind::Conflict | StoreErrorKind::AlreadyExists),
+            Response::Failed(error) => error.kind().is_beaten(),
         };
         if is_answer {
             self.schedule.repeated = false;

@@ -79,14 +79,13 @@ impl Failures {
 
     /// Notes a failure.
     pub(crate) fn failed(&mut self, now: Moment, operation: StoreOperation, error: &StoreError) -> Failed {
-        use StoreErrorKind::{AlreadyExists, Conflict, ConnectionClosed, Interrupted};
+        use StoreErrorKind::{ConnectionClosed, Interrupted};
         let name = operation.name();
         let tracker = &mut self.operations[operation as usize];
         // Servers and what stands before them close connections at any time, and the repetition is under way.
         let is_repeated = error.kind() == ConnectionClosed && !std::mem::replace(&mut tracker.closed, true);
-        if is_repeated || matches!(error.kind(), Conflict | AlreadyExists | Interrupted) {
-            let is_told = matches!(error.kind(), Conflict | AlreadyExists)
-                && tracker.is_refused_for_long(now, self.renew_deadline);
+        if is_repeated || error.kind().is_beaten() || error.kind() == Interrupted {
+            let is_told = error.kind().is_beaten() && tracker.is_refused_for_long(now, self.renew_deadline);
             let notice = is_told.then(|| tracker.log.failed(now, error.kind())).flatten().map(|level| {
                 Notice::of_error(
                     level,

@@ -267,10 +267,9 @@ impl State {
     }
 
     pub(crate) fn answered(&self, operation: StoreOperation, latency: Duration, error: Option<&StoreError>) {
-        use StoreErrorKind::{AlreadyExists, Conflict};
         let failure = error.map(StoreError::kind);
         // Who says that another was faster has answered.
-        if matches!(failure, None | Some(AlreadyExists | Conflict)) {
+        if failure.is_none_or(StoreErrorKind::is_beaten) {
             self.shared.health.contact();
         }
         let is_slow_path = operation == StoreOperation::Get && self.term.as_ref().is_some_and(|term| term.is_valid());

@@ -27,10 +27,14 @@ pub struct StoreError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
-    /// The object moved since its base was observed, or is gone.
+    /// The record moved since its base was observed, or is gone. The write may have been applied all the same: an API server
+    /// says this also of a write of its own that it has sent to etcd twice.
     Conflict,
-    /// The object to be created exists.
+    /// The record to be created exists. It may be the very one that was to be created.
     AlreadyExists,
+    /// The record to be created exists, or that to be replaced does not stand as it was observed, and this write was not applied
+    /// and never will be. Only a store that is certain of that says so.
+    NotApplied,
     /// Who we are is known, and may not do this.
     Forbidden,
     /// Who we are is not accepted.
@@ -59,9 +63,10 @@ pub enum StoreErrorKind {
 }
 
 impl StoreErrorKind {
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::Conflict,
         Self::AlreadyExists,
+        Self::NotApplied,
         Self::Forbidden,
         Self::Unauthorized,
         Self::NotFound,
@@ -76,11 +81,17 @@ impl StoreErrorKind {
         Self::Unavailable,
     ];
 
+    /// Whether somebody else's write came first: the store answers, and answers well.
+    pub(crate) const fn is_beaten(self) -> bool {
+        matches!(self, Self::Conflict | Self::AlreadyExists | Self::NotApplied)
+    }
+
     /// As it is called in metrics.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Conflict => "conflict",
             Self::AlreadyExists => "already_exists",
+            Self::NotApplied => "not_applied",
             Self::Forbidden => "forbidden",
             Self::Unauthorized => "unauthorized",
             Self::NotFound => "not_found",

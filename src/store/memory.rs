@@ -205,7 +205,7 @@ impl Store for MemoryStore {
     fn create(&self, key: &str, record: &LeaderElectionRecord, _: &Call) -> Result<Observed, StoreError> {
         let mut state = self.state.lock();
         if state.records.contains_key(key) {
-            return Err(StoreError::new(StoreErrorKind::AlreadyExists, format!("{} exists", self.describe(key))));
+            return Err(StoreError::new(StoreErrorKind::NotApplied, format!("{} exists", self.describe(key))));
         }
         // Not to be found in any other store either.
         let uid = Some(format!("{:016x}-{}", fastrand::u64(..), state.version + 1));
@@ -225,7 +225,7 @@ impl Store for MemoryStore {
         let stands = current.is_some_and(|it| it.version == base.version && it.record == base.record);
         if !stands {
             let message = format!("{} is not at version {} any more", self.describe(key), base.version);
-            return Err(StoreError::new(StoreErrorKind::Conflict, message));
+            return Err(StoreError::new(StoreErrorKind::NotApplied, message));
         }
         let uid = base.record.uid.clone();
         Ok(state.write(key, LeaderElectionRecord { uid, ..record.clone() }))

@@ -462,3 +462,23 @@ fn open_writes_a_create_that_was_beaten_does_not_keep_a_closed_election() {
     scenario.found(winners, 13);
     assert!(matches!(scenario.next(), Step::Finished));
 }
+
+/// Only the store can know: a record that equals it is somebody else's.
+#[test]
+fn open_writes_one_that_was_certainly_not_applied_is_not_open() {
+    let (mut scenario, _, _) = Scenario::leading();
+    scenario.wait_out();
+    let renewal = scenario.write();
+    scenario.fails(renewal.id, StoreErrorKind::NotApplied);
+    scenario.found(standing(&renewal), 11);
+    assert_eq!(scenario.lost(), Some(StopReason::IdentityConflict));
+
+    let mut scenario = Scenario::new();
+    scenario.election.campaign(false);
+    scenario.found_nothing();
+    let create = scenario.write();
+    scenario.fails(create.id, StoreErrorKind::NotApplied);
+    scenario.election.withdraw();
+    scenario.election.close();
+    assert!(matches!(scenario.next(), Step::Finished), "nothing is left that could land");
+}

@@ -2,8 +2,8 @@
 //! made to go wrong: with them, with their network, with the API server and with etcd, all at the same time.
 //!
 //! It lasts about a minute, or as long as `LEASEHOLD_SOAK` says (`30m`); `LEASEHOLD_SOAK_SEED` chooses the
-//! same faults again, though no run is the same as another. `LEASEHOLD_SOAK_LOCK=configmaps` (or `endpoints`) has them campaign
-//! for another kind of object than a Lease.
+//! same faults again, though no run is the same as another. `LEASEHOLD_SOAK_LOCK=configmaps` (or another of client-go's names)
+//! has them campaign for other objects than a Lease.
 
 mod candidates;
 mod exclusion;

@@ -104,6 +104,9 @@ impl World {
         trace!(self, "the store answers {} of {to:?} with {}", sent.id, trace::result(&result));
         for delay in answers {
             let answer = match (&call, &result) {
+                (_, Err(_)) if self.plan.certain => {
+                    Response::Failed(StoreError::new(StoreErrorKind::NotApplied, "refused"))
+                }
                 (_, Err(kind)) => Response::Failed(StoreError::new(*kind, "refused")),
                 (Call::Get(look), Ok(observed)) => Response::Read(*look, observed.clone()),
                 (_, Ok(Some(observed))) => Response::Written(observed.clone()),

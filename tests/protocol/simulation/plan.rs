@@ -93,6 +93,8 @@ pub struct Plan {
     /// Views are asked after every step, and so latch what they see.
     pub asking: bool,
     pub uid_blind: bool,
+    /// The store is certain of what it has not applied, and no request reaches it twice.
+    pub certain: bool,
     pub reclaim: bool,
     /// Some nodes share an identity while all of them live.
     pub duplicates: bool,
@@ -156,6 +158,8 @@ impl Plan {
         let watches = random.u8(..4) > 0;
         let odds = if steady_network { Odds::default() } else { Odds::new(random) };
         let odds = if watches { odds.of_watches(random) } else { odds };
+        let certain = random.u8(..3) == 0;
+        let odds = if certain { Odds { request_doubled: 0, ..odds } } else { odds };
         let reclaim = suite == Suite::SharedIdentity && random.bool();
         let chaos_every = [2, 5, 15][random.usize(..3)] * SECOND;
         let heal_at = longest * if random.u8(..8) == 0 { random.u64(4..10) } else { random.u64(1..4) };
@@ -186,6 +190,7 @@ impl Plan {
             late_answers: suite != Suite::Restored && random.bool(),
             asking: random.bool(),
             uid_blind: suite == Suite::Operator && random.u8(..3) == 0,
+            certain,
             reclaim,
             duplicates: suite == Suite::SharedIdentity && !reclaim && random.bool(),
             steady_network,

@@ -15,6 +15,16 @@ pub const MUTANTS: &[Mutant] = &[
         caught_by: Simulation("the_promise_holds"),
     },
     Mutant {
+        name: "what was certainly not applied stays open",
+        why: "a record of another process with our identity is taken for ours",
+        edits: &[Edit {
+            file: ELECTION,
+            old: "                    self.open.retain(|write| write.id != id);\n                }\n                self.pause",
+            new: "                }\n                self.pause",
+        }],
+        caught_by: Unit("election::tests::open_writes::open_writes_one_that_was_certainly_not_applied_is_not_open"),
+    },
+    Mutant {
         name: "no uid on the PUT",
         why: "it re-creates a deleted lease",
         edits: &[Edit {
