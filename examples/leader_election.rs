@@ -37,8 +37,6 @@ Usage: leader_election --lease-lock-name NAME [FLAGS]
 
 struct Options {
     kubeconfig: Option<String>,
-    lock_type: ResourceLock,
-    namespace: Option<String>,
     builder: leasehold::LeaderElectorBuilder,
     heartbeat: Option<Duration>,
 }
@@ -167,8 +165,7 @@ fn start(options: Options) -> Result<LeaderElector, Box<dyn std::error::Error>> 
         None => ClientConfig::infer()?,
     };
     let client = Client::new(config)?;
-    let namespace = options.namespace.unwrap_or_else(|| client.default_namespace().to_owned());
-    Ok(options.lock_type.start(options.builder, client, &namespace)?)
+    Ok(options.builder.start_with(client)?)
 }
 
 /// A channel with one message for SIGTERM or SIGINT.
@@ -186,8 +183,7 @@ fn shutdown() -> Result<Receiver<()>, Box<dyn std::error::Error>> {
 
 /// `None` when help was asked for.
 fn options() -> Result<Option<Options>, Box<dyn std::error::Error>> {
-    let (mut kubeconfig, mut name, mut namespace, mut heartbeat) = (None, None, None, None);
-    let mut lock_type = ResourceLock::default();
+    let (mut kubeconfig, mut name, mut heartbeat) = (None, None, None);
     let mut settings: Vec<Box<dyn FnOnce(leasehold::LeaderElectorBuilder) -> leasehold::LeaderElectorBuilder>> =
         Vec::new();
     let mut parser = lexopt::Parser::from_env();
@@ -195,8 +191,14 @@ fn options() -> Result<Option<Options>, Box<dyn std::error::Error>> {
         match flag {
             Long("kubeconfig") => kubeconfig = Some(parser.value()?.string()?),
             Long("lease-lock-name") => name = Some(parser.value()?.string()?),
-            Long("lease-lock-namespace") => namespace = Some(parser.value()?.string()?),
-            Long("lock-type") => lock_type = parser.value()?.string()?.parse()?,
+            Long("lease-lock-namespace") => {
+                let namespace = parser.value()?.string()?;
+                settings.push(Box::new(|builder| builder.namespace(namespace)));
+            }
+            Long("lock-type") => {
+                let lock: ResourceLock = parser.value()?.string()?.parse()?;
+                settings.push(Box::new(move |builder| builder.resource_lock(lock)));
+            }
             Long("id") => {
                 let id = parser.value()?.string()?;
                 settings.push(Box::new(|builder| builder.identity(id)));
@@ -231,7 +233,7 @@ fn options() -> Result<Option<Options>, Box<dyn std::error::Error>> {
     }
     let name = name.ok_or("--lease-lock-name is missing: name the object to campaign for")?;
     let builder = settings.into_iter().fold(LeaderElector::builder(name), |builder, setting| setting(builder));
-    Ok(Some(Options { kubeconfig, lock_type, namespace, builder, heartbeat }))
+    Ok(Some(Options { kubeconfig, builder, heartbeat }))
 }
 
 fn duration(parser: &mut lexopt::Parser, flag: &str) -> Result<Duration, Box<dyn std::error::Error>> {

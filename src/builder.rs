@@ -17,8 +17,8 @@ use crate::store::Store;
 use crate::store::entry::Entry;
 #[cfg(feature = "kube")]
 use crate::store::kubernetes::{
-    lease::LeaseStore,
     metadata::{Metadata, OwnerReference},
+    resource_lock::ResourceLock,
 };
 use crate::sync::Arc;
 
@@ -48,6 +48,8 @@ pub struct LeaderElectorBuilder {
     name: String,
     namespace: Option<String>,
     #[cfg(feature = "kube")]
+    lock: ResourceLock,
+    #[cfg(feature = "kube")]
     metadata: Metadata,
     observers: Vec<Arc<dyn Observer>>,
     #[cfg(feature = "kube")]
@@ -68,6 +70,8 @@ impl LeaderElectorBuilder {
             name,
             namespace: None,
             #[cfg(feature = "kube")]
+            lock: ResourceLock::default(),
+            #[cfg(feature = "kube")]
             metadata: Metadata::default(),
             observers: Vec::new(),
             #[cfg(feature = "kube")]
@@ -82,10 +86,31 @@ impl LeaderElectorBuilder {
         self
     }
 
-    /// A label for the Lease, put there when it is made, and again with each of our writes. Labels of others stay.
+    /// The kind of object that holds the record, or two kinds at once, for [`start`](Self::start) and
+    /// [`start_with`](Self::start_with), as in client-go's `resourcelock.New`. Default: a Lease.
     ///
-    /// It is for the Lease that [`start`](Self::start) and [`start_with`](Self::start_with) elect on: other stores have one of
-    /// their own, such as [`ConfigMapStore::label`](crate::ConfigMapStore::label).
+    /// Two kinds are what [`start_on_both`](Self::start_on_both) is about: read there how a fleet moves from one to another.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::{LeaderElector, ResourceLock};
+    ///
+    /// let builder = LeaderElector::builder("jobs").resource_lock(ResourceLock::ConfigMapsLeases);
+    /// let builder = LeaderElector::builder("jobs").resource_lock("endpoints".parse()?);
+    /// # Ok::<(), leasehold::ConfigError>(())
+    /// ```
+    #[cfg(feature = "kube")]
+    pub fn resource_lock(mut self, lock: ResourceLock) -> Self {
+        self.lock = lock;
+        self
+    }
+
+    /// A label for the Lease (or whatever holds the record), put there when it is made, and again with each of our writes. Labels
+    /// of others stay.
+    ///
+    /// It is for what [`start`](Self::start) and [`start_with`](Self::start_with) elect on: stores have one of their own, such as
+    /// [`ConfigMapStore::label`](crate::ConfigMapStore::label).
     ///
     /// # Examples
     ///
@@ -341,19 +366,23 @@ impl LeaderElectorBuilder {
             None => client.default_namespace().to_owned(),
         };
         let (server, source) = (client.server(), client.source().to_owned());
-        let store = LeaseStore::new(client, &namespace)?.with_metadata(self.metadata);
-        store.check_key(&self.name)?;
+        let (primary, secondary) = self.lock.stores(client, &namespace, self.metadata)?;
         let mut observers = self.observers;
-        if self.events {
-            observers.push(Arc::new(store.event_recorder(&self.name, &settings.identity)?));
+        for store in [Some(&primary), secondary.as_ref()].into_iter().flatten() {
+            store.check_key(&self.name)?;
+            if self.events {
+                observers.push(Arc::new(store.recorder(&self.name, &settings.identity)?));
+            }
         }
-        let entry = Entry::new(Arc::new(store), &self.name);
-        let fields = LogFields::new(&entry, &settings.identity);
+        let primary = Entry::new(primary, &self.name);
+        let secondary = secondary.map(|store| Entry::new(store, &self.name));
+        let fields = LogFields::new(&primary, &settings.identity);
+        let fields = secondary.iter().fold(fields, |fields, entry| fields.and(entry));
         log_with!(
             log::Level::Info, fields, server = server.as_str(), source = source.as_str(), namespace = namespace.as_str();
             "candidate {} at {server} ({source})", fields.identity
         );
-        LeaderElector::spawn(settings, entry, None, &observers)
+        LeaderElector::spawn(settings, primary, secondary, &observers)
     }
 
     /// Starts the elector's thread on any store, which others may share. The builder's name is the key.
@@ -375,7 +404,7 @@ impl LeaderElectorBuilder {
         let settings = self.check_start_on()?;
         let entry = self.entry(store)?;
         let fields = LogFields::new(&entry, &settings.identity);
-        log_with!(log::Level::Info, fields; "candidate {}", fields.identity);
+        log_with!(log::Level::Info, fields; "candidate {}{}", fields.identity, entry.at());
         LeaderElector::spawn(settings, entry, None, &self.observers)
     }
 
@@ -384,11 +413,16 @@ impl LeaderElectorBuilder {
     ///
     /// These are two elections with one guard, for no compare-and-swap spans two objects. It campaigns for the secondary only
     /// while it holds the primary, its term is valid while both are, and the loss of one ends both. The secondary is released
-    /// first. The [fencing token](crate::LeaderGuard::fencing_token) is the secondary's version; it is comparable with those of
+    /// first, and both within one release timeout. The [fencing token](crate::LeaderGuard::fencing_token) is the secondary's version; it is comparable with those of
     /// candidates on the primary alone where both objects are in one etcd, and not where they are in two stores that count
     /// apart. Somebody leads, for [`current_leader`](LeaderElector::current_leader) and
-    /// [`Transition`](crate::Transition), when both records name the same. Each record has its own two threads, and observers
-    /// are told of the requests and watches of both.
+    /// [`Transition`](crate::Transition), when both records name the same. Each record has its own two threads. Observers are told
+    /// of the requests and watches of both, and counters count both; a watch is open when both are, and the last contact is that
+    /// with either.
+    ///
+    /// Every candidate names the two in the same order: of two in opposite orders each can hold one and wait for the other, and
+    /// then nobody leads. Who waits for the secondary says so in the log, at `info`. They are two different records: on one and
+    /// the same it never leads, and says that another process uses its identity.
     ///
     /// Move a fleet in steps, all candidates through each before any begins the next: primary, both, secondary. The pairings
     /// that exclude each other, and what holds beside client-go's `configmapsleases`, are listed in
@@ -416,7 +450,7 @@ impl LeaderElectorBuilder {
         let settings = self.check_start_on()?;
         let (primary, secondary) = (self.entry(primary)?, self.entry(secondary)?);
         let fields = LogFields::new(&primary, &settings.identity).and(&secondary);
-        log_with!(log::Level::Info, fields; "candidate {}", fields.identity);
+        log_with!(log::Level::Info, fields; "candidate {}{}{}", fields.identity, primary.at(), secondary.at());
         LeaderElector::spawn(settings, primary, Some(secondary), &self.observers)
     }
 
@@ -433,9 +467,14 @@ impl LeaderElectorBuilder {
             return Err(ConfigError::new("events", true, rule));
         }
         #[cfg(feature = "kube")]
+        if self.lock != ResourceLock::default() {
+            let rule = "with start_on it is the store that says what holds the record: leave it out here";
+            return Err(ConfigError::new("resource_lock", format_args!("{:?}", self.lock), rule));
+        }
+        #[cfg(feature = "kube")]
         if !self.metadata.is_empty() {
             let rule = "with start_on it is the store that has labels, annotations and owners: set them there";
-            return Err(ConfigError::new("label", format_args!("{:?}", self.metadata), rule));
+            return Err(ConfigError::new("label", "set", rule));
         }
         Ok(settings)
     }
@@ -459,3 +498,27 @@ impl fmt::Debug for LeaderElectorBuilder {
 // An observer is only ever passed on: nothing here is left half-done by a panic.
 impl UnwindSafe for LeaderElectorBuilder {}
 impl RefUnwindSafe for LeaderElectorBuilder {}
+
+#[cfg(all(test, feature = "kube"))]
+mod tests {
+    use super::*;
+    use crate::store::memory::MemoryStore;
+
+    #[test]
+    fn what_a_store_has_itself_is_not_the_builders() {
+        let builder = || LeaderElector::builder("jobs");
+        for (builder, field) in [
+            (builder().namespace("shop"), "namespace"),
+            (builder().events(true), "events"),
+            (builder().resource_lock(ResourceLock::ConfigMaps), "resource_lock"),
+            (builder().label("team", "red"), "label"),
+        ] {
+            let refused = |outcome: Result<LeaderElector, Error>| match outcome {
+                Err(Error::Config(error)) => error.field(),
+                other => panic!("{field}: {other:?}"),
+            };
+            assert_eq!(refused(builder.clone().start_on(MemoryStore::new())), field);
+            assert_eq!(refused(builder.start_on_both(MemoryStore::new(), MemoryStore::new())), field);
+        }
+    }
+}

@@ -214,9 +214,14 @@ impl ConfigError {
         Self { field, value: value.to_string(), rule: rule.to_string() }
     }
 
-    /// The field, by the name of its setter.
+    /// What is wrong: by the name of its setter in the builder, or as it is called in a file or a flag.
     pub fn field(&self) -> &'static str {
         self.field
+    }
+
+    /// The rule that is violated.
+    pub fn rule(&self) -> &str {
+        &self.rule
     }
 }
 

@@ -105,7 +105,7 @@ impl HealthCheck {
         Self { tolerance: Some(tolerance), ..self }
     }
 
-    /// Asks.
+    /// Whether the process is healthy, by the rule above. Without I/O.
     ///
     /// # Errors
     ///
@@ -133,7 +133,7 @@ impl HealthCheck {
     /// Whether the store has told this elector anything within `max_age`: answered a request, otherwise than by a refusal or an
     /// error of its own, or sent something on a watch.
     ///
-    /// A leader asks for something each renew interval. A standby that watches a lease that nobody holds hears of it when the
+    /// Before the first contact it counts from the start. A leader asks for something each renew interval. A standby that watches a lease that nobody holds hears of it when the
     /// API server sends a bookmark, about once a minute: allow three minutes or more. A store that says nothing while nothing
     /// changes, such as [`MemoryStore`](crate::MemoryStore), is silent for as long as nobody leads: this is not for them.
     ///

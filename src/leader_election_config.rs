@@ -1,19 +1,15 @@
 //! Leader election as the components of Kubernetes are configured: by a part of a configuration file, and by flags.
 
-use std::str::FromStr;
 use std::time::Duration;
 
 use serde::de::Error as _;
-use serde::de::value::{self, StrDeserializer};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::builder::LeaderElectorBuilder;
 use crate::config::ConfigError;
 use crate::elector::LeaderElector;
-use crate::error::Error;
 use crate::go_duration;
-use crate::kube::Client;
-use crate::store::kubernetes::{configmap::ConfigMapStore, endpoints::EndpointsStore, lease::LeaseStore};
+use crate::store::kubernetes::resource_lock::ResourceLock;
 
 /// Leader election as the components of Kubernetes are configured, in files and by flags: their
 /// [`LeaderElectionConfiguration`], field by field, with the same names, defaults and durations (`15s`, `1m30s`).
@@ -79,33 +75,6 @@ pub struct LeaderElectionConfig {
     pub resource_namespace: String,
 }
 
-/// The kind of object that holds a record, by the name that client-go has for it.
-///
-/// # Examples
-///
-/// ```
-/// use leasehold::ResourceLock;
-///
-/// assert_eq!("configmaps".parse(), Ok(ResourceLock::ConfigMaps));
-/// ```
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum ResourceLock {
-    /// `leases`; also where it is empty.
-    #[default]
-    #[serde(alias = "")]
-    Leases,
-    /// `configmaps`.
-    ConfigMaps,
-    /// `endpoints`.
-    Endpoints,
-    /// `configmapsleases`: a ConfigMap and a Lease at once, to move from the one to the other.
-    ConfigMapsLeases,
-    /// `endpointsleases`: Endpoints and a Lease at once.
-    EndpointsLeases,
-}
-
 /// A flag: see [`LeaderElectionConfig::FLAGS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -117,8 +86,6 @@ pub struct Flag {
     /// What it is for, in one line.
     pub help: &'static str,
 }
-
-const LOCKS: &str = "there are leases, configmaps, endpoints, configmapsleases and endpointsleases";
 
 impl Default for LeaderElectionConfig {
     fn default() -> Self {
@@ -187,7 +154,7 @@ impl LeaderElectionConfig {
     /// [`ConfigError`], which names the flag, where there is no such flag, or the value is none for it.
     pub fn set(&mut self, flag: &str, value: &str) -> Result<(), ConfigError> {
         let Some(Flag { name, .. }) = Self::FLAGS.iter().find(|known| known.name == flag) else {
-            return Err(ConfigError::new("flag", format_args!("--{flag}"), "it is none of leader election"));
+            return Err(ConfigError::new("flag", format_args!("--{flag}"), "there is no such flag of leader election"));
         };
         let refuse = |rule: &str| ConfigError::new(name, format_args!("{value:?}"), rule);
         let duration = || go_duration::parse(value).map_err(refuse);
@@ -196,27 +163,17 @@ impl LeaderElectionConfig {
             "leader-elect-lease-duration" => self.lease_duration = duration()?,
             "leader-elect-renew-deadline" => self.renew_deadline = duration()?,
             "leader-elect-retry-period" => self.retry_period = duration()?,
-            "leader-elect-resource-lock" => self.resource_lock = value.parse().map_err(|_| refuse(LOCKS))?,
+            "leader-elect-resource-lock" => {
+                self.resource_lock = value.parse().map_err(|error: ConfigError| refuse(error.rule()))?
+            }
             "leader-elect-resource-name" => value.clone_into(&mut self.resource_name),
             _ => value.clone_into(&mut self.resource_namespace),
         }
         Ok(())
     }
 
-    fn builder(&self) -> LeaderElectorBuilder {
-        let default = Self::default();
-        let chosen = |duration: Duration, default| if duration.is_zero() { default } else { duration };
-        LeaderElector::builder(&self.resource_name)
-            .lease_duration(chosen(self.lease_duration, default.lease_duration))
-            .renew_deadline(chosen(self.renew_deadline, default.renew_deadline))
-            .retry_period(chosen(self.retry_period, default.retry_period))
-    }
-
-    /// Starts an elector on the object that this names: of its kind, in its namespace.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Config`] for a violated rule, [`Error::Thread`].
+    /// A candidacy for the object that this names, with its durations; for more to be set, and to be
+    /// [started](LeaderElectorBuilder::start_with). Whether to elect at all is left to the caller.
     ///
     /// # Examples
     ///
@@ -226,73 +183,20 @@ impl LeaderElectionConfig {
     ///
     /// let mut config = LeaderElectionConfig::default();
     /// config.resource_name = "my-controller".to_owned();
-    /// let elector = config.start_with(Client::new(ClientConfig::infer()?)?)?;
+    /// let elector = config.builder().identity("pod-1").start_with(Client::new(ClientConfig::infer()?)?)?;
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn start_with(&self, client: Client) -> Result<LeaderElector, Error> {
-        self.start_and(client, |builder| builder)
-    }
-
-    /// As [`start_with`](Self::start_with), with what `choose` sets beside, such as an identity.
-    ///
-    /// # Errors
-    ///
-    /// As for [`start_with`](Self::start_with).
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// use leasehold::LeaderElectionConfig;
-    /// use leasehold::kube::{Client, ClientConfig};
-    ///
-    /// # let config = LeaderElectionConfig::default();
-    /// let client = Client::new(ClientConfig::infer()?)?;
-    /// let elector = config.start_and(client, |builder| builder.identity("pod-1"))?;
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn start_and(
-        &self,
-        client: Client,
-        choose: impl FnOnce(LeaderElectorBuilder) -> LeaderElectorBuilder,
-    ) -> Result<LeaderElector, Error> {
-        let namespace = match self.resource_namespace.as_str() {
-            "" => client.default_namespace().to_owned(),
-            namespace => namespace.to_owned(),
-        };
-        let builder = choose(self.builder());
-        self.resource_lock.start(builder, client, &namespace)
-    }
-}
-
-impl ResourceLock {
-    /// Starts a candidacy on objects of this kind, or of these two kinds, in `namespace`.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`start_with`](LeaderElectorBuilder::start_with) for Leases, else those of
-    /// [`start_on`](LeaderElectorBuilder::start_on).
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// use leasehold::kube::{Client, ClientConfig};
-    /// use leasehold::{LeaderElector, ResourceLock};
-    ///
-    /// let client = Client::new(ClientConfig::infer()?)?;
-    /// let lock: ResourceLock = "configmapsleases".parse()?;
-    /// let elector = lock.start(LeaderElector::builder("my-controller"), client, "jobs")?;
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn start(self, builder: LeaderElectorBuilder, client: Client, namespace: &str) -> Result<LeaderElector, Error> {
-        let leases = |client| LeaseStore::new(client, namespace);
-        let config_maps = |client| ConfigMapStore::new(client, namespace);
-        let endpoints = |client| EndpointsStore::new(client, namespace);
-        match self {
-            Self::Leases => builder.namespace(namespace).start_with(client),
-            Self::ConfigMaps => builder.start_on(config_maps(client)?),
-            Self::Endpoints => builder.start_on(endpoints(client)?),
-            Self::ConfigMapsLeases => builder.start_on_both(config_maps(client.clone())?, leases(client)?),
-            Self::EndpointsLeases => builder.start_on_both(endpoints(client.clone())?, leases(client)?),
+    pub fn builder(&self) -> LeaderElectorBuilder {
+        let default = Self::default();
+        let chosen = |duration: Duration, default| if duration.is_zero() { default } else { duration };
+        let builder = LeaderElector::builder(&self.resource_name)
+            .lease_duration(chosen(self.lease_duration, default.lease_duration))
+            .renew_deadline(chosen(self.renew_deadline, default.renew_deadline))
+            .retry_period(chosen(self.retry_period, default.retry_period))
+            .resource_lock(self.resource_lock);
+        match self.resource_namespace.as_str() {
+            "" => builder,
+            namespace => builder.namespace(namespace),
         }
     }
 }
@@ -303,15 +207,6 @@ fn truth(text: &str) -> Option<bool> {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
         _ => None,
-    }
-}
-
-impl FromStr for ResourceLock {
-    type Err = ConfigError;
-
-    fn from_str(name: &str) -> Result<Self, ConfigError> {
-        let known = Self::deserialize(StrDeserializer::<value::Error>::new(name));
-        known.map_err(|_| ConfigError::new("resourceLock", format_args!("{name:?}"), LOCKS))
     }
 }
 
@@ -372,21 +267,6 @@ mod tests {
         ] {
             let error = read(text).expect_err(text).to_string();
             assert!(error.contains(named), "{error} should name {named}");
-        }
-    }
-
-    #[test]
-    fn locks_have_the_names_of_client_go() {
-        for (name, lock) in [
-            ("", ResourceLock::Leases),
-            ("leases", ResourceLock::Leases),
-            ("configmaps", ResourceLock::ConfigMaps),
-            ("endpoints", ResourceLock::Endpoints),
-            ("configmapsleases", ResourceLock::ConfigMapsLeases),
-            ("endpointsleases", ResourceLock::EndpointsLeases),
-        ] {
-            assert_eq!(name.parse(), Ok(lock));
-            assert_eq!(read(&format!(r#"{{"resourceLock":"{name}"}}"#)).unwrap().resource_lock, lock);
         }
     }
 

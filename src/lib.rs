@@ -127,7 +127,7 @@ pub use events::EventRecorder;
 pub use guard::{LeaderGuard, Scope};
 pub use health::{HealthCheck, Unhealthy};
 #[cfg(feature = "kube")]
-pub use leader_election_config::{Flag, LeaderElectionConfig, ResourceLock};
+pub use leader_election_config::{Flag, LeaderElectionConfig};
 #[cfg(feature = "metrics")]
 pub use metrics_observer::MetricsObserver;
 pub use observer::{Observer, RequestOutcome};
@@ -137,6 +137,7 @@ pub use stop_reason::StopReason;
 #[cfg(feature = "kube")]
 pub use store::kubernetes::{
     configmap::ConfigMapStore, endpoints::EndpointsStore, lease::LeaseStore, metadata::OwnerReference,
+    resource_lock::ResourceLock,
 };
 pub use store::memory::MemoryStore;
 pub use store::{Call, Cursor, Store, StoreError, StoreErrorKind, StoreOperation, WatchEvent, WatchScope};

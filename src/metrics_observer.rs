@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use metrics::{counter, gauge, histogram};
+use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 
 use crate::observer::{Observer, RequestOutcome};
 use crate::stop_reason::StopReason;
 
-/// Passes on what an elector does to whatever recorder the program has installed for the [`metrics`] crate, each metric with
+/// Passes on what an elector does to whatever recorder the program has installed for the `metrics` crate, each metric with
 /// the label `name`. Names are those of [`Status::write_prometheus`](crate::Status::write_prometheus), as far as they tell of
-/// something that happens. A gauge appears with its first change, and may be stale where an observer has missed something:
-/// the status is exact.
+/// something that happens. A gauge may be stale where an observer has missed something: the status is exact.
+///
+/// Make it when the recorder is installed: that describes the metrics, and sets the gauges of a candidate that does not lead.
 ///
 /// # Examples
 ///
@@ -29,7 +30,19 @@ pub struct MetricsObserver {
 impl MetricsObserver {
     /// One whose metrics are labelled with `name`, which is usually the Lease's.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into() }
+        let observer = Self { name: name.into() };
+        describe_gauge!("leader_election_master_status", "Whether this candidate leads.");
+        describe_gauge!("leasehold_watch_up", "Whether a watch is open.");
+        describe_counter!("leader_election_slowpath_total", "Reads in the middle of a term.");
+        describe_counter!("leasehold_terms_total", "Terms that began.");
+        describe_counter!("leasehold_terms_lost_total", "Terms that ended otherwise than by a release or a step-down.");
+        describe_counter!("leasehold_requests_total", "Requests to the store, answered or not.");
+        describe_counter!("leasehold_request_failures_total", "Requests to the store that failed.");
+        describe_counter!("leasehold_watches_total", "Watches that were opened.");
+        describe_histogram!("leasehold_renewal_duration_seconds", Unit::Seconds, "How long renewals took.");
+        gauge!("leader_election_master_status", "name" => observer.name()).set(0.0);
+        gauge!("leasehold_watch_up", "name" => observer.name()).set(0.0);
+        observer
     }
 
     fn name(&self) -> String {
@@ -159,7 +172,9 @@ mod tests {
     #[test]
     fn what_happens_is_passed_on_by_the_names_of_the_status() {
         let said = Said::default();
-        let observer = MetricsObserver::new("jobs");
+        let observer = metrics::with_local_recorder(&said, || MetricsObserver::new("jobs"));
+        let of_a_standby = [("leader_election_master_status name=jobs", 0.0), ("leasehold_watch_up name=jobs", 0.0)];
+        assert_eq!(*said.0.lock(), of_a_standby.map(|(key, value)| (key.to_owned(), value)).into());
         let outcome = RequestOutcome {
             operation: StoreOperation::Get,
             latency: Duration::ZERO,

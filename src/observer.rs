@@ -41,8 +41,8 @@ pub trait Observer: Send + Sync + 'static {
         let _ = reason;
     }
 
-    /// Another candidate leads than before, which may be this one, or nobody. Of an identity of more than 1,024 bytes it is
-    /// the beginning.
+    /// Another candidate leads than before, which may be this one; `None` when nobody does. Of an identity of more than 1,024
+    /// bytes it is the beginning.
     fn new_leader(&self, leader: Option<&str>) {
         let _ = leader;
     }

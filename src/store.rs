@@ -159,6 +159,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// Names the record of `key` for logs and errors, such as `lease default/my-controller`.
     fn describe(&self, key: &str) -> String;
+
+    /// Says where the records are, such as `https://10.96.0.1:443 (service account of this pod)`, without a secret in it. An
+    /// elector logs it when it starts: two candidates that do not meet are found by it. Default: none.
+    fn location(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Has a type do as the store inside of it.
@@ -204,6 +210,10 @@ macro_rules! delegate_store {
 
             fn describe(&$self, key: &str) -> String {
                 $inside.describe(key)
+            }
+
+            fn location(&$self) -> Option<String> {
+                $inside.location()
             }
         }
     };

@@ -6,10 +6,13 @@
 
 use std::collections::VecDeque;
 
+use log::Level;
+
 use crate::clock::{Moment, Now};
 use crate::config::Settings;
 use crate::election::Step;
 use crate::election::deadline::Deadline;
+use crate::runtime::notice::Notice;
 use crate::runtime::session::{Effect, Input, Session};
 use crate::runtime::side::Side;
 use crate::stop_reason::StopReason;
@@ -273,6 +276,10 @@ impl Pair {
             (Side::Primary, Stage::First(wanted)) if campaign == Some(wanted.id) => {
                 let wanted @ Wanted { id, once } = *wanted;
                 self.stage = Stage::Second(wanted, deadline);
+                if let Some(holder) = &self.leaders[Side::Secondary as usize] {
+                    let line = format!("held, while {holder} holds the secondary, which is waited for");
+                    self.effects.push_back((side, Effect::Log(Notice::new(Level::Info, line))));
+                }
                 self.tell(now, Side::Secondary, Input::Campaign { id, once });
             }
             // The primary has run out, which its session has not noticed yet.

@@ -51,6 +51,11 @@ impl Entry {
         &self.key
     }
 
+    /// For a line in the log: where the record is.
+    pub(crate) fn at(&self) -> String {
+        self.store.location().map_or_else(String::new, |location| format!(" at {location}"))
+    }
+
     pub(crate) fn describe(&self) -> String {
         self.store.describe(&self.key)
     }

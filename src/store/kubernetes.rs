@@ -6,3 +6,4 @@ pub(crate) mod endpoints;
 pub(crate) mod lease;
 pub(crate) mod metadata;
 pub(crate) mod object;
+pub(crate) mod resource_lock;

@@ -83,7 +83,7 @@ impl Drop for Registered<'_> {
 }
 
 impl MemoryStore {
-    /// One without records.
+    /// A store that holds no record yet.
     pub fn new() -> Self {
         Self::default()
     }

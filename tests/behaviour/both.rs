@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use leasehold::kube::Method;
-use leasehold::{LeaderElector, LeaderElectorBuilder, StopReason};
+use leasehold::{LeaderElector, LeaderElectorBuilder, OwnerReference, ResourceLock, StopReason};
 use serde_json::Value;
 
 use crate::on_both_servers;
-use crate::support::cluster::{Cluster, request};
+use crate::support::cluster::{Cluster, NAMESPACE, request};
 use crate::support::kind::Kind;
 use crate::support::{A_WHILE, SOON, wait_until};
 
@@ -16,6 +16,7 @@ on_both_servers! {
     candidates_on_both_and_on_either_alone_exclude_each_other,
     a_fleet_moves_from_one_to_the_other_without_two_leaders,
     a_deletion_of_either_object_ends_the_term,
+    labels_owners_and_events_are_of_every_kind_that_a_lock_names,
 }
 
 /// The two objects that one candidate of a test elects on.
@@ -142,5 +143,35 @@ fn a_deletion_of_either_object_ends_the_term(cluster: &Cluster) {
         let guard = elector.block_until_leader().expect("a term");
         assert!(guard.is_leader());
         assert_eq!(fleet.records().map(|(holder, _)| holder), ["a", "a"]);
+    }
+}
+
+fn labels_owners_and_events_are_of_every_kind_that_a_lock_names(cluster: &Cluster) {
+    let owner = || OwnerReference::new("apps/v1", "Deployment", "jobs", "c2a1a9f0-6a8f-4f4e-9d54-0f1e6b8f7a11");
+    let locks = [
+        (ResourceLock::ConfigMaps, vec![Kind::ConfigMap]),
+        (ResourceLock::EndpointsLeases, vec![Kind::Endpoints, Kind::Lease]),
+    ];
+    for (lock, kinds) in locks {
+        let name = format!("{}-{lock:?}", cluster.lease).to_lowercase();
+        let builder = LeaderElector::builder(&name).namespace(NAMESPACE).identity("a").resource_lock(lock);
+        let builder = builder.label("team", "red").owner_reference(owner()).events(true);
+        let elector = builder.start_with(cluster.client("admin")).expect("an elector");
+        let guard = elector.block_until_leader().expect("a term");
+        for kind in kinds {
+            let path = format!("{}/{name}", kind.collection());
+            let object = request(&cluster.client("admin"), Method::Get, &path, None).expect("the object");
+            assert_eq!(object["metadata"]["labels"]["team"], "red", "{lock:?} {kind:?}");
+            assert_eq!(object["metadata"]["ownerReferences"][0]["kind"], "Deployment", "{lock:?} {kind:?}");
+            wait_until("its event", || {
+                let path = format!("/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events");
+                let events = request(&cluster.client("admin"), Method::Get, &path, None).expect("events");
+                let events = events["items"].as_array().cloned().unwrap_or_default();
+                events.iter().any(|event| {
+                    event["regarding"]["uid"] == object["metadata"]["uid"] && event["note"] == "a became leader"
+                })
+            });
+        }
+        drop(guard);
     }
 }

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::annotation;
-use super::metadata::OwnerReference;
-use super::object::{Codec, Objects, object_store};
+use super::metadata::{Metadata, OwnerReference};
+use super::object::{Codec, ObjectStore, Objects, object_store};
 use crate::cancel::Cancel;
 use crate::config::ConfigError;
 use crate::events::EventRecorder;

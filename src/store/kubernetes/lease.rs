@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::metadata::{Metadata, OwnerReference};
-use super::object::{Codec, Objects, object_store};
+use super::object::{Codec, ObjectStore, Objects, object_store};
 use crate::cancel::Cancel;
 use crate::config::ConfigError;
 use crate::events::EventRecorder;
@@ -34,13 +34,6 @@ object_store! {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub struct LeaseStore(Lease), of "Leases";
-}
-
-impl LeaseStore {
-    pub(crate) fn with_metadata(mut self, metadata: Metadata) -> Self {
-        self.0.metadata = metadata;
-        self
-    }
 }
 
 #[derive(Debug)]

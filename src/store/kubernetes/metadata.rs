@@ -34,7 +34,7 @@ pub struct OwnerReference {
 }
 
 impl OwnerReference {
-    /// An owner of these names.
+    /// The object with this `apiVersion`, `kind`, `name` and `uid`.
     pub fn new(
         api_version: impl Into<String>,
         kind: impl Into<String>,

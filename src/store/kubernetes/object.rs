@@ -13,7 +13,7 @@ use crate::events::{EventRecorder, Subject};
 use crate::kube::json;
 use crate::kube::{Client, Error, ErrorKind, Method, Request, Response, Status};
 use crate::record::{LeaderElectionRecord, Observed, Opaque};
-use crate::store::{Call, Cursor, StoreError, StoreErrorKind, WatchEvent, WatchScope};
+use crate::store::{Call, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 
 /// How long a watch lasts at least, and at most twice that: many watches must not end at one time.
 const WATCH_LASTS: Duration = Duration::from_secs(300);
@@ -130,11 +130,34 @@ macro_rules! object_store {
             }
         }
 
+        impl $store {
+            pub(crate) fn with_metadata(
+                client: Client,
+                namespace: &str,
+                metadata: Metadata,
+            ) -> Result<Self, ConfigError> {
+                let mut objects = Objects::new(client, namespace)?;
+                objects.metadata = metadata;
+                Ok(Self(objects))
+            }
+        }
+
+        impl ObjectStore for $store {
+            fn recorder(&self, key: &str, identity: &str) -> Result<EventRecorder, ConfigError> {
+                self.event_recorder(key, identity)
+            }
+        }
+
         delegate_store!(impl Store for $store { self => self.0 });
     };
 }
 
 pub(super) use object_store;
+
+/// A store on whose objects events can be recorded.
+pub(crate) trait ObjectStore: Store {
+    fn recorder(&self, key: &str, identity: &str) -> Result<EventRecorder, ConfigError>;
+}
 
 /// What a line of a watch says, and the version that it tells of.
 struct Line {
@@ -164,6 +187,10 @@ impl<C: Codec> Objects<C> {
     pub(crate) fn check_key(&self, key: &str) -> Result<(), ConfigError> {
         check_name(key)?;
         self.metadata.check()
+    }
+
+    pub(crate) fn location(&self) -> Option<String> {
+        Some(format!("{} ({})", self.client.server(), self.client.source()))
     }
 
     pub(crate) fn describe(&self, key: &str) -> String {
