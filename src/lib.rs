@@ -49,7 +49,9 @@
 //!   Go and Perl, and a client for an `https` server is made only if that is in force.
 //! - `metrics`: [`MetricsObserver`](https://docs.rs/leasehold/latest/leasehold/struct.MetricsObserver.html), which passes on what
 //!   an elector does to the `metrics` facade.
-//! - `testing`: an in-memory API server with fault injection, for tests.
+//! - `conformance`: [`testing::conformance`](https://docs.rs/leasehold/latest/leasehold/testing/conformance/index.html), whether a
+//!   store of your own does what an election needs of it.
+//! - `testing`: an in-memory API server with fault injection, for tests, and `conformance`.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
@@ -110,7 +112,7 @@ mod stop_reason;
 mod store;
 mod sync;
 mod term;
-#[cfg(feature = "testing")]
+#[cfg(feature = "conformance")]
 pub mod testing;
 mod transition;
 

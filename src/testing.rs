@@ -1,4 +1,4 @@
-//! An in-memory Kubernetes API server with fault injection, for tests.
+//! For tests: an in-memory Kubernetes API server with fault injection, and [`conformance`], what a store owes an election.
 //!
 //! Leader election is easy to get right while everything works. [`ApiServer`] lets a test see the
 //! rest: answers that get lost after the write was applied, servers that hang, watches that fall
@@ -43,13 +43,23 @@
 //! ignored. GETs and LISTs always show the newest state, whatever `resourceVersion` they name.
 //! A test that plays an operator edits an object by [`ApiServer::edit`].
 
+pub mod conformance;
+#[cfg(feature = "testing")]
 pub(crate) mod fault;
+#[cfg(feature = "testing")]
 pub(crate) mod object;
+#[cfg(feature = "testing")]
 pub(crate) mod server;
+#[cfg(feature = "testing")]
 pub(crate) mod store;
+#[cfg(feature = "testing")]
 pub(crate) mod wire;
 
+#[cfg(feature = "testing")]
 pub use fault::{Fault, FaultHandle};
+#[cfg(feature = "testing")]
 pub use object::{Resource, Verb};
+#[cfg(feature = "testing")]
 pub use server::{ApiServer, ApiServerBuilder, ExpiredWatch, RequestLog, User};
+#[cfg(feature = "testing")]
 pub use store::Snapshot;

@@ -30,7 +30,7 @@ const FLOORS: &[&[&str]] = &[
     &["runtime"],
     &["elector"],
     &["builder", "callbacks"],
-    &["leader_election_config"],
+    &["leader_election_config", "testing::conformance"],
     &["fuzzing"],
 ];
 

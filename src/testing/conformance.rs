@@ -1,0 +1,490 @@
+//! What every store owes an election: the duties of [`Store`], as checks that a store of your own can be put to.
+//!
+//! [`check`] runs all of them; where each is to be a test of its own, [`CHECKS`] has their names for [`check_one`].
+//!
+//! # Examples
+//!
+//! A store, whole, and its check:
+//!
+//! ```
+//! use std::collections::BTreeMap;
+//! use std::sync::{Arc, Mutex};
+//! use leasehold::testing::conformance::{Table, check};
+//! use leasehold::{
+//!     Call, ConfigError, LeaderElectionRecord, Observed, Opaque, Store, StoreError, StoreErrorKind,
+//! };
+//!
+//! #[derive(Default)]
+//! struct InMemory(Mutex<(u64, BTreeMap<String, Observed>)>);
+//!
+//! impl InMemory {
+//!     fn write(&self, key: &str, base: Option<&Observed>, record: &LeaderElectionRecord) -> Result<Observed, StoreError> {
+//!         let (version, records) = &mut *self.0.lock().unwrap();
+//!         // Compare-and-swap: on the version and the record that were observed, or onto nothing.
+//!         let current = records.get(key).map(|it| (it.version, &it.record));
+//!         if current != base.map(|it| (it.version, &it.record)) {
+//!             return Err(StoreError::new(StoreErrorKind::NotApplied, format!("{key} has moved")));
+//!         }
+//!         // Of all keys, and beyond deletions: it never falls.
+//!         *version += 1;
+//!         let uid = base.map_or_else(|| Some(version.to_string()), |base| base.record.uid.clone());
+//!         let observed = Observed::new(LeaderElectionRecord { uid, ..record.clone() }, *version, Opaque::none());
+//!         records.insert(key.to_owned(), observed.clone());
+//!         Ok(observed)
+//!     }
+//!
+//!     fn delete(&self, key: &str) {
+//!         let (version, records) = &mut *self.0.lock().unwrap();
+//!         *version += 1;
+//!         records.remove(key);
+//!     }
+//! }
+//!
+//! impl Store for InMemory {
+//!     fn get(&self, key: &str, _: &Call) -> Result<Option<Observed>, StoreError> {
+//!         Ok(self.0.lock().unwrap().1.get(key).cloned())
+//!     }
+//!     fn create(&self, key: &str, record: &LeaderElectionRecord, _: &Call) -> Result<Observed, StoreError> {
+//!         self.write(key, None, record)
+//!     }
+//!     fn update(&self, key: &str, base: &Observed, record: &LeaderElectionRecord, _: &Call) -> Result<Observed, StoreError> {
+//!         self.write(key, Some(base), record)
+//!     }
+//!     fn check_key(&self, _: &str) -> Result<(), ConfigError> {
+//!         Ok(())
+//!     }
+//!     fn describe(&self, key: &str) -> String {
+//!         format!("{key} in a map")
+//!     }
+//! }
+//!
+//! check(|key| {
+//!     let store = Arc::new(InMemory::default());
+//!     let same = Arc::clone(&store);
+//!     Table::new(store, key, move |key| same.delete(key))
+//! });
+//! ```
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::builder::LeaderElectorBuilder;
+use crate::cancel::Cancel;
+use crate::elector::LeaderElector;
+use crate::record::{LeaderElectionRecord, MicroTime, Observed};
+use crate::store::{Call, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
+use crate::sync::Arc;
+use crate::sync::channel::{Receiver, unbounded};
+
+/// Long enough for anything that is to happen soon on a slow and noisy machine.
+const SOON: Duration = Duration::from_secs(30);
+
+/// A store to be checked, and where in it.
+pub struct Table {
+    store: Arc<dyn Store>,
+    key: String,
+    delete: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+/// All checks, by their names.
+pub const CHECKS: [&str; 16] = {
+    let mut names = [""; 16];
+    let mut index = 0;
+    while index < names.len() {
+        names[index] = ALL[index].0;
+        index += 1;
+    }
+    names
+};
+
+type Check = (&'static str, fn(&Table));
+
+const ALL: [Check; 16] = [
+    ("what_was_written_is_read", what_was_written_is_read),
+    ("any_record_is_read_as_it_was_written", any_record_is_read_as_it_was_written),
+    ("what_exists_is_not_created", what_exists_is_not_created),
+    ("what_has_moved_is_not_updated", what_has_moved_is_not_updated),
+    ("what_is_gone_is_not_updated", what_is_gone_is_not_updated),
+    ("versions_grow_over_deletion", versions_grow_over_deletion),
+    ("keys_are_apart", keys_are_apart),
+    ("writes_of_many_are_one_after_another", writes_of_many_are_one_after_another),
+    ("a_call_without_time_ends", a_call_without_time_ends),
+    ("a_cancelled_call_ends_and_disturbs_no_other", a_cancelled_call_ends_and_disturbs_no_other),
+    ("a_watch_tells_what_is_there_and_what_comes", a_watch_tells_what_is_there_and_what_comes),
+    ("a_watch_goes_on_behind_its_cursor", a_watch_goes_on_behind_its_cursor),
+    ("a_watch_of_all_tells_of_all", a_watch_of_all_tells_of_all),
+    ("a_watch_that_was_cancelled_before_it_began_ends", a_watch_that_was_cancelled_before_it_began_ends),
+    ("electors_take_turns", electors_take_turns),
+    ("a_deletion_is_the_end_of_a_term", a_deletion_is_the_end_of_a_term),
+];
+
+/// Puts a store to all checks. `table` is called for each, with a key: that, and what begins with it, must not be there yet.
+///
+/// # Panics
+///
+/// With the names of the checks that failed, and why.
+pub fn check(table: impl Fn(&str) -> Table) {
+    let failed = |(name, run): &Check| {
+        let key = name.replace('_', "-");
+        let panic = catch_unwind(AssertUnwindSafe(|| run(&table(&key)))).err()?;
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref().copied()).unwrap_or("it panicked");
+        Some(format!("{name}: {text}"))
+    };
+    let failed: Vec<_> = ALL.iter().filter_map(failed).collect();
+    assert!(failed.is_empty(), "{} of {} checks failed:\n{}", failed.len(), ALL.len(), failed.join("\n"));
+}
+
+/// Puts a store to the check of this name.
+///
+/// # Panics
+///
+/// When it fails, or there is none of that name.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::Arc;
+/// use leasehold::MemoryStore;
+/// use leasehold::testing::conformance::{Table, check_one};
+///
+/// let store = Arc::new(MemoryStore::new());
+/// let same = Arc::clone(&store);
+/// check_one("versions_grow_over_deletion", &Table::new(store, "jobs", move |key| assert!(same.delete(key))));
+/// ```
+pub fn check_one(name: &str, table: &Table) {
+    let found = ALL.iter().find(|(known, _)| *known == name);
+    let (_, run) = found.unwrap_or_else(|| panic!("there is no check {name:?}"));
+    run(table);
+}
+
+impl Table {
+    /// The records of `store` by the keys that begin with `key`. `delete` deletes one of them past the store, as an operator
+    /// might.
+    pub fn new(store: impl Store, key: impl Into<String>, delete: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self { store: Arc::new(store), key: key.into(), delete: Box::new(delete) }
+    }
+
+    fn get(&self, key: &str) -> Option<Observed> {
+        self.store.get(key, &call()).expect("an answer")
+    }
+
+    fn create(&self, key: &str, record: &LeaderElectionRecord) -> Result<Observed, StoreError> {
+        self.store.create(key, record, &call())
+    }
+
+    fn update(&self, base: &Observed, record: &LeaderElectionRecord) -> Result<Observed, StoreError> {
+        self.store.update(&self.key, base, record, &call())
+    }
+
+    fn delete(&self) {
+        (self.delete)(&self.key);
+    }
+
+    /// What a watch tells, until `see` has returned. `None` from a store that cannot watch.
+    fn watching<T>(
+        &self,
+        scope: WatchScope<'_>,
+        from: Option<&Cursor>,
+        see: impl FnOnce(&Receiver<WatchEvent>) -> T,
+    ) -> Option<T> {
+        let cancel = Cancel::new();
+        let (told, tells) = unbounded();
+        thread::scope(|threads| {
+            let watch = threads.spawn(|| {
+                let told = told;
+                self.store.watch(scope, from, &cancel, &mut |event| drop(told.send(event)))
+            });
+            let Ok(first) = tells.recv_timeout(SOON) else {
+                cancel.cancel();
+                let ended = watch.join().expect("no panic").expect_err("it told nothing");
+                assert_eq!(ended.kind(), StoreErrorKind::Unsupported, "{ended}");
+                return None;
+            };
+            assert!(matches!(first, WatchEvent::Opened), "{first:?} before it is open");
+            let seen = see(&tells);
+            cancel.cancel();
+            let ended = watch.join().expect("no panic").expect_err("it was cancelled");
+            assert_eq!(ended.kind(), StoreErrorKind::Interrupted, "{ended}");
+            Some(seen)
+        })
+    }
+
+    fn elector(&self, identity: &str) -> LeaderElector {
+        LeaderElectorBuilder::new(self.key.clone())
+            .identity(identity)
+            .lease_duration(Duration::from_secs(60))
+            .retry_period(Duration::from_millis(100))
+            .renew_interval(Duration::from_millis(50))
+            .release_timeout(Duration::from_secs(20))
+            .start_on(Arc::clone(&self.store))
+            .expect("an elector")
+    }
+}
+
+fn call() -> Call {
+    Call::new(Duration::from_secs(20), Cancel::new())
+}
+
+fn held_by(identity: &str) -> LeaderElectionRecord {
+    LeaderElectionRecord {
+        uid: None,
+        holder_identity: Some(identity.to_owned()),
+        lease_duration_seconds: Some(15),
+        acquire_time: Some(MicroTime::from_unix_micros(1_700_000_000_000_001)),
+        renew_time: Some(MicroTime::from_unix_micros(1_700_000_000_999_999)),
+        lease_transitions: Some(3),
+    }
+}
+
+/// The next event about a record: its key, what it tells of it, and the version.
+fn next(tells: &Receiver<WatchEvent>) -> (String, Option<Observed>, u64) {
+    loop {
+        match tells.recv_timeout(SOON).expect("an event") {
+            WatchEvent::Changed { key, observed } => {
+                let version = observed.version;
+                return (key.into(), Some(observed), version);
+            }
+            WatchEvent::Deleted { key, version } => return (key.into(), None, version),
+            _ => {}
+        }
+    }
+}
+
+fn cursor(tells: &Receiver<WatchEvent>) -> Cursor {
+    loop {
+        if let WatchEvent::Progress(cursor) = tells.recv_timeout(SOON).expect("a cursor") {
+            return cursor;
+        }
+    }
+}
+
+/// Nothing was created, or replaced, and the store may be certain of that.
+fn assert_beaten(result: Result<Observed, StoreError>, or: StoreErrorKind, why: &str) {
+    let kind = result.expect_err(why).kind();
+    assert!(kind == or || kind == StoreErrorKind::NotApplied, "{why}: {kind:?}");
+}
+
+fn what_was_written_is_read(table: &Table) {
+    assert!(table.get(&table.key).is_none());
+    let created = table.create(&table.key, &held_by("a")).expect("a record");
+    assert!(created.record.uid.is_some());
+    assert_eq!(LeaderElectionRecord { uid: None, ..created.record.clone() }, held_by("a"));
+    let read = table.get(&table.key).expect("a record");
+    assert_eq!((&read.record, read.version), (&created.record, created.version));
+    let written = table.update(&read, &held_by("b")).expect("an update");
+    assert!(written.version > created.version);
+    assert_eq!(written.record, LeaderElectionRecord { uid: created.record.uid, ..held_by("b") });
+    assert_eq!(table.get(&table.key).expect("a record").record, written.record);
+}
+
+/// Those that an election writes: identities are a user's, and clocks may be wrong.
+fn any_record_is_read_as_it_was_written(table: &Table) {
+    let long = "é".repeat(500);
+    let times = [0, 1, 253_402_300_799_999_999].map(|micros| Some(MicroTime::from_unix_micros(micros)));
+    let mut records = vec![LeaderElectionRecord {
+        holder_identity: Some(String::new()),
+        lease_duration_seconds: Some(1),
+        ..held_by("")
+    }];
+    for identity in ["\"quoted\" 'and' \\escaped\\", "a b\tc\nd", "$1; DROP TABLE leasehold; --", "日本 🙂", &long]
+    {
+        records.push(held_by(identity));
+    }
+    for time in times {
+        records.push(LeaderElectionRecord { acquire_time: time.clone(), renew_time: time, ..held_by("a") });
+    }
+    records.push(LeaderElectionRecord {
+        lease_duration_seconds: Some(i32::MAX),
+        lease_transitions: Some(i32::MAX),
+        ..held_by("a")
+    });
+    let mut base = table.create(&table.key, &held_by("first")).expect("a record");
+    for record in records {
+        base = table.update(&base, &record).expect("an update");
+        let expected = LeaderElectionRecord { uid: base.record.uid.clone(), ..record };
+        assert_eq!(base.record, expected, "as the write answered it");
+        assert_eq!(table.get(&table.key).expect("a record").record, expected);
+    }
+}
+
+fn what_exists_is_not_created(table: &Table) {
+    table.create(&table.key, &held_by("a")).expect("a record");
+    assert_beaten(table.create(&table.key, &held_by("b")), StoreErrorKind::AlreadyExists, "it exists");
+    assert_eq!(table.get(&table.key).expect("a record").record.holder(), Some("a"));
+}
+
+fn what_has_moved_is_not_updated(table: &Table) {
+    let base = table.create(&table.key, &held_by("a")).expect("a record");
+    table.update(&base, &held_by("b")).expect("an update");
+    assert_beaten(table.update(&base, &held_by("c")), StoreErrorKind::Conflict, "it has moved");
+    assert_eq!(table.get(&table.key).expect("a record").record.holder(), Some("b"));
+}
+
+fn what_is_gone_is_not_updated(table: &Table) {
+    let base = table.create(&table.key, &held_by("a")).expect("a record");
+    table.delete();
+    assert_beaten(table.update(&base, &held_by("b")), StoreErrorKind::Conflict, "it is gone");
+    assert!(table.get(&table.key).is_none());
+    table.create(&table.key, &held_by("a")).expect("another record");
+    assert_beaten(table.update(&base, &held_by("b")), StoreErrorKind::Conflict, "it has another uid");
+}
+
+fn versions_grow_over_deletion(table: &Table) {
+    let before = table.create(&table.key, &held_by("a")).expect("a record");
+    table.delete();
+    let after = table.create(&table.key, &held_by("a")).expect("another record");
+    assert!(after.version > before.version + 1, "the deletion is a write, too");
+    assert_ne!(after.record.uid, before.record.uid);
+}
+
+fn keys_are_apart(table: &Table) {
+    let other = format!("{}-other", table.key);
+    let base = table.create(&table.key, &held_by("a")).expect("a record");
+    table.create(&other, &held_by("b")).expect("a record of another key");
+    assert_eq!(table.get(&table.key).expect("a record").version, base.version);
+    table.update(&base, &held_by("c")).expect("an update");
+    assert_eq!(table.get(&other).expect("a record").record.holder(), Some("b"));
+}
+
+fn writes_of_many_are_one_after_another(table: &Table) {
+    let first = LeaderElectionRecord { lease_transitions: Some(0), ..held_by("a") };
+    table.create(&table.key, &first).expect("a record");
+    let count_up = |identity: &str| {
+        for _ in 0..10 {
+            loop {
+                let base = table.get(&table.key).expect("a record");
+                let count = base.record.lease_transitions.expect("a count");
+                let record = LeaderElectionRecord { lease_transitions: Some(count + 1), ..held_by(identity) };
+                match table.update(&base, &record) {
+                    Ok(_) => break,
+                    Err(error) => assert!(error.kind().is_beaten(), "{error}"),
+                }
+            }
+        }
+    };
+    thread::scope(|threads| {
+        for identity in ["a", "b", "c", "d"] {
+            threads.spawn(move || count_up(identity));
+        }
+    });
+    assert_eq!(table.get(&table.key).expect("a record").record.lease_transitions, Some(40), "no write was lost");
+}
+
+fn a_call_without_time_ends(table: &Table) {
+    let base = table.create(&table.key, &held_by("a")).expect("a record");
+    let began = Instant::now();
+    for _ in 0..3 {
+        let call = Call::new(Duration::ZERO, Cancel::new());
+        let _ = table.store.get(&table.key, &call);
+        let _ = table.store.update(&table.key, &base, &held_by("b"), &call);
+    }
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    assert!(table.get(&table.key).is_some(), "whoever has the time is answered");
+}
+
+fn a_cancelled_call_ends_and_disturbs_no_other(table: &Table) {
+    table.create(&table.key, &held_by("a")).expect("a record");
+    for _ in 0..20 {
+        let cancel = Cancel::new();
+        let call = Call::new(SOON, cancel.clone());
+        thread::scope(|threads| {
+            let cancelled = threads.spawn(|| table.store.get(&table.key, &call));
+            let other = threads.spawn(|| table.get(&table.key));
+            cancel.cancel();
+            let began = Instant::now();
+            match cancelled.join().expect("no panic") {
+                Ok(found) => assert!(found.is_some()),
+                Err(error) => assert_eq!(error.kind(), StoreErrorKind::Interrupted, "{error}"),
+            }
+            assert!(began.elapsed() < SOON / 2, "{:?}", began.elapsed());
+            assert!(other.join().expect("no panic").is_some());
+        });
+    }
+}
+
+fn a_watch_tells_what_is_there_and_what_comes(table: &Table) {
+    let other = format!("{}-other", table.key);
+    let first = table.create(&table.key, &held_by("a")).expect("a record");
+    table.watching(WatchScope::Key(&table.key), None, |tells| {
+        let (key, told, version) = next(tells);
+        assert_eq!((key, version), (table.key.clone(), first.version));
+        assert_eq!(told.expect("a record").record, first.record);
+        table.create(&other, &held_by("b")).expect("a record that is not asked for");
+        let second = table.update(&first, &held_by("c")).expect("an update");
+        let (key, told, version) = next(tells);
+        assert_eq!((key, version), (table.key.clone(), second.version));
+        // What is told is a base like what is read.
+        let third = table.update(&told.expect("a record"), &held_by("d")).expect("an update");
+        assert_eq!(next(tells).2, third.version);
+        table.delete();
+        let (key, told, version) = next(tells);
+        assert!(key == table.key && told.is_none() && version > third.version, "{key} {told:?} {version}");
+    });
+}
+
+fn a_watch_goes_on_behind_its_cursor(table: &Table) {
+    let first = table.create(&table.key, &held_by("a")).expect("a record");
+    let scope = WatchScope::Key(&table.key);
+    let from = table.watching(scope, None, |tells| {
+        next(tells);
+        cursor(tells)
+    });
+    let Some(from) = from else { return };
+    let second = table.update(&first, &held_by("b")).expect("an update");
+    let third = table.update(&second, &held_by("c")).expect("an update");
+    let again = table.watching(scope, Some(&from), |tells| {
+        // One that stands between two others may be left out.
+        while next(tells).2 < third.version {}
+        cursor(tells)
+    });
+    table.delete();
+    table.watching(scope, again.as_ref(), |tells| assert!(next(tells).1.is_none(), "the deletion"));
+}
+
+fn a_watch_of_all_tells_of_all(table: &Table) {
+    let other = format!("{}-other", table.key);
+    table.create(&table.key, &held_by("a")).expect("a record");
+    table.watching(WatchScope::All, None, |tells| {
+        table.create(&other, &held_by("b")).expect("another record");
+        // A server that others use tells of theirs, too.
+        let mut wanted = vec![other.clone(), table.key.clone()];
+        while !wanted.is_empty() {
+            let (key, _, _) = next(tells);
+            wanted.retain(|it| *it != key);
+        }
+    });
+}
+
+fn a_watch_that_was_cancelled_before_it_began_ends(table: &Table) {
+    let cancel = Cancel::new();
+    cancel.cancel();
+    let ended = table.store.watch(WatchScope::Key(&table.key), None, &cancel, &mut |_| {});
+    let kind = ended.expect_err("it was cancelled").kind();
+    assert!(matches!(kind, StoreErrorKind::Interrupted | StoreErrorKind::Unsupported), "{kind:?}");
+}
+
+fn electors_take_turns(table: &Table) {
+    let electors = ["a", "b", "c"].map(|identity| table.elector(identity));
+    let (mut guard, mut token) = (None, 0);
+    for elector in electors.iter().cycle().take(12) {
+        let campaign = elector.campaign().expect("a campaign");
+        drop(guard.take());
+        let won = campaign.receiver().recv_timeout(SOON).expect("an answer").expect("a term");
+        assert!(won.is_leader() && won.fencing_token() > token, "{} after {token}", won.fencing_token());
+        token = won.fencing_token();
+        let others = electors.iter().filter(|other| other.identity() != elector.identity());
+        others.for_each(|other| assert!(other.try_acquire().expect("an answer").is_none(), "two led at a time"));
+        guard = Some(won);
+    }
+}
+
+fn a_deletion_is_the_end_of_a_term(table: &Table) {
+    let elector = table.elector("a");
+    let guard = elector.block_until_leader().expect("a term");
+    table.delete();
+    assert!(guard.lost().recv_timeout(SOON).is_err_and(|error| error.is_disconnected()), "it ends");
+    drop(guard);
+    assert!(elector.block_until_leader().expect("another term").is_leader());
+}
