@@ -28,7 +28,7 @@ const LARGEST_VALUES: usize = 9 * 1024 * 1024;
 /// [`LeaderElectorBuilder::events`](crate::LeaderElectorBuilder::events) is the short form for a Lease; for other objects their
 /// store has one, such as [`ConfigMapStore::event_recorder`](crate::ConfigMapStore::event_recorder).
 ///
-/// It needs the right to `create` the resource `events` of the API group `events.k8s.io`, and to `get` the object, whose uid
+/// Give it the name and the identity of the elector that it observes: it records under these. It needs the right to `create` the resource `events` of the API group `events.k8s.io`, and to `get` the object, whose uid
 /// an event names. An event that cannot be recorded is lost. The first loss is logged at `warn`, further ones at `debug`, until
 /// an event is recorded again. The end of a term is told on the observer's thread: a process that exits right after it may take it along.
 #[derive(Debug)]

@@ -15,7 +15,9 @@ use crate::store::kubernetes::resource_lock::ResourceLock;
 /// [`LeaderElectionConfiguration`], field by field, with the same names, defaults and durations (`15s`, `1m30s`).
 ///
 /// What a file says that is no field of it is an error. A duration that is absent or zero is the default: unlike a
-/// [`LeaderElectorBuilder`]'s, it does not follow from the others.
+/// [`LeaderElectorBuilder`]'s, it does not follow from the others. The name of the object has no default. It is read by serde from
+/// whatever format the program's files have, YAML as well as JSON; flags are [set](Self::set) after that, and so count more.
+/// [`LeaderElectorBuilder::settings`] of its [builder](Self::builder) checks it without starting anything.
 ///
 /// [`LeaderElectionConfiguration`]: https://pkg.go.dev/k8s.io/component-base/config/v1alpha1#LeaderElectionConfiguration
 ///

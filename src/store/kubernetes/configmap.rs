@@ -19,6 +19,9 @@ object_store! {
     /// (last in v0.23) and as Python's client has it. Data, labels, other annotations and fields of the record that others put
     /// there survive. Each renewal sends the whole ConfigMap, so it should hold little else.
     ///
+    /// It takes the verbs `get`, `create`, `update` and `watch` on `configmaps` of the API group `""`. Behind an `Arc` any number of
+    /// electors may share one.
+    ///
     /// An object without the annotation, or with an empty one, is held by nobody. Any other text that is no record is an error
     /// ([`StoreErrorKind::Malformed`](crate::StoreErrorKind::Malformed)), and is never overwritten.
     ///
