@@ -235,6 +235,11 @@ impl Election {
         }
     }
 
+    /// Whether it is known what stands in the store, be it nothing.
+    pub fn has_observed(&self) -> bool {
+        !matches!(self.observed, ObservedState::Nothing)
+    }
+
     /// How long a request under way is left to finish by itself when something waits behind it.
     pub fn interrupt_after(&self) -> InterruptAfter {
         self.round_trip.interrupt_after(self.settings.release_timeout, self.settings.renew_deadline)

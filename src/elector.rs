@@ -7,7 +7,7 @@ use crate::campaign::slot::{CampaignSlot, Delivery};
 use crate::config::{Settings, random_seed};
 use crate::error::Error;
 use crate::guard::LeaderGuard;
-use crate::handle::{Command, Link};
+use crate::handle::Link;
 use crate::health::HealthCheck;
 use crate::log_fields::LogFields;
 use crate::observer::Observer;
@@ -32,7 +32,8 @@ use crate::transition::{Subscriptions, Transition};
 /// a guard never makes it grab the lease again by itself.
 ///
 /// Dropping the elector ends its campaign with [`Error::Stopped`], without waiting for the thread. A guard that lives on
-/// keeps the thread and the term until it is dropped itself.
+/// keeps the thread and the term until it is dropped itself. On two stores it waits, at most for the release timeout, for a
+/// primary that was held for a campaign to be given back.
 ///
 /// All methods may be called from any thread at any time.
 ///
@@ -55,6 +56,7 @@ pub struct LeaderElector {
     name: String,
     description: String,
     settings: Arc<Settings>,
+    is_on_both: bool,
     shared: Shared,
 }
 
@@ -72,11 +74,11 @@ impl LeaderElector {
             None => Candidacy::One(Box::new(Session::new(Arc::clone(&settings), random_seed()))),
             Some(_) => Candidacy::Both(Box::new(Pair::new(Arc::clone(&settings), [random_seed(), random_seed()]))),
         };
-        let name = primary.key().to_owned();
+        let (name, is_on_both) = (primary.key().to_owned(), secondary.is_some());
         let fields = LogFields::new(&primary, &settings.identity);
         let fields = secondary.iter().fold(fields, |fields, entry| fields.and(entry));
         let link = Arc::new(Link::new(sender, settings.release_timeout, fields.clone()));
-        let health = HealthCheck::new(settings.lease_duration);
+        let health = HealthCheck::new(settings.lease_duration, if is_on_both { 2 } else { 1 });
         let watched = |(entry, side): (Entry, Side)| {
             let watcher = Watcher::spawn(entry.clone(), side, Arc::clone(&link), health.clone(), &settings)?;
             let fields = LogFields::new(&entry, &settings.identity);
@@ -96,12 +98,8 @@ impl LeaderElector {
             .map(|observer| Observing::spawn(Arc::clone(observer), fields.clone()))
             .collect::<Result<_, _>>()
             .map_err(Error::Thread)?;
-        let elector = Self {
-            name,
-            description: fields.described.clone(),
-            settings: Arc::clone(&settings),
-            shared: shared.clone(),
-        };
+        let (description, settings) = (fields.described.clone(), Arc::clone(&settings));
+        let elector = Self { name, description, settings, is_on_both, shared: shared.clone() };
         dedicated::spawn(candidacy, records, commands, observers, shared, fields).map_err(Error::Thread)?;
         Ok(elector)
     }
@@ -262,7 +260,7 @@ impl LeaderElector {
 impl Drop for LeaderElector {
     fn drop(&mut self) {
         self.stop();
-        self.shared.link.tell(Command::Close);
+        self.shared.link.close(self.is_on_both);
     }
 }
 

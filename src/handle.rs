@@ -54,7 +54,10 @@ pub(crate) enum Command {
         ack: Option<Sender<ReleaseAck>>,
         at: Moment,
     },
-    Close,
+    Close {
+        /// Hears when nothing is held any more. `None` where nobody waits.
+        ack: Option<Sender<ReleaseAck>>,
+    },
     /// What a watch told of.
     Watched {
         side: Side,
@@ -164,12 +167,27 @@ impl Link {
             self.release_later();
             return Ok(());
         }
-        // Before anything else: whatever happens here, the elector knows that the guard is gone.
+        let released = self.wait_for(|ack| Command::GuardGone { ack: Some(ack), at: clock::now() });
+        self.free_seat();
+        released
+    }
+
+    /// Tells the elector that no campaign will come any more, and where it may hold what nobody has a guard for, waits until it
+    /// does not.
+    pub(crate) fn close(&self, may_hold: bool) {
+        match may_hold && !IS_RUNTIME.with(Cell::get) {
+            true => drop(self.wait_for(|ack| Command::Close { ack: Some(ack) })),
+            false => self.tell(Command::Close { ack: None }),
+        }
+    }
+
+    fn wait_for(&self, command: impl FnOnce(Sender<ReleaseAck>) -> Command) -> Result<(), Error> {
+        // Before anything else: whatever happens here, the elector knows.
         let began = Instant::now();
         let (ack, acks) = channel::unbounded();
-        self.tell(Command::GuardGone { ack: Some(ack), at: clock::now() });
+        self.tell(command(ack));
         let left = || self.release_timeout.saturating_sub(began.elapsed());
-        let released = loop {
+        loop {
             match acks.recv_timeout(left()) {
                 Ok(ReleaseAck::Behind(cancellation)) => cancellation.carry_out(left()),
                 Ok(ReleaseAck::Released) => break Ok(()),
@@ -178,8 +196,6 @@ impl Link {
                     break Err(Error::ReleaseTimeout { waited: self.release_timeout });
                 }
             }
-        };
-        self.free_seat();
-        released
+        }
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::clock::{self, Moment};
+use crate::runtime::side::Side;
 use crate::stop_reason::StopReason;
 use crate::sync::{Arc, Mutex};
 
@@ -41,8 +42,8 @@ struct State {
     ended: Option<Moment>,
     /// When the record was written last that says that we lead: not after another is found there, or the guard is dropped.
     renewed: Option<Moment>,
-    /// When the store last told anything.
-    contact: Option<Moment>,
+    /// When the store last told anything of each record.
+    contact: Vec<Option<Moment>>,
     started: Moment,
     panicked: bool,
 }
@@ -71,12 +72,13 @@ pub enum Unhealthy {
 }
 
 impl HealthCheck {
-    pub(crate) fn new(lease_duration: Duration) -> Self {
+    /// `records`: how many the elector is about.
+    pub(crate) fn new(lease_duration: Duration, records: usize) -> Self {
         let state = State {
             has_guard: false,
             ended: None,
             renewed: None,
-            contact: None,
+            contact: vec![None; records],
             started: clock::now(),
             panicked: false,
         };
@@ -130,7 +132,7 @@ impl HealthCheck {
         }
     }
 
-    /// Whether the store has told this elector anything within `max_age`: answered a request, otherwise than by a refusal or an
+    /// Whether the store (of two, each) has told this elector anything within `max_age`: answered a request, otherwise than by a refusal or an
     /// error of its own, or sent something on a watch.
     ///
     /// Before the first contact it counts from the start. A leader asks for something each renew interval. A standby that watches a lease that nobody holds hears of it when the
@@ -154,8 +156,8 @@ impl HealthCheck {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn check_contact(&self, max_age: Duration) -> Result<(), Unhealthy> {
-        let State { contact, started, .. } = *self.state.lock();
-        let since = clock::now().since(contact.unwrap_or(started));
+        let state = self.state.lock();
+        let since = clock::now().since(state.oldest_contact().unwrap_or(state.started));
         if since > max_age { Err(Unhealthy::NoContact { since }) } else { Ok(()) }
     }
 
@@ -200,13 +202,20 @@ impl HealthCheck {
     }
 
     /// The store has told something.
-    pub(crate) fn contact(&self) {
-        self.state.lock().contact = Some(clock::now());
+    pub(crate) fn contact(&self, side: Side) {
+        self.state.lock().contact[side as usize] = Some(clock::now());
     }
 
     pub(crate) fn since_contact(&self) -> Option<Duration> {
-        let contact = self.state.lock().contact?;
+        let contact = self.state.lock().oldest_contact()?;
         Some(clock::now().since(contact))
+    }
+}
+
+impl State {
+    /// `None` if there is a record of which nothing was heard yet.
+    fn oldest_contact(&self) -> Option<Moment> {
+        self.contact.iter().copied().min().flatten()
     }
 }
 
@@ -240,7 +249,7 @@ mod tests {
     /// The end of a term may be told after its guard has gone.
     #[test]
     fn who_has_no_guard_does_not_fail_to_drop_it() {
-        let health = HealthCheck::new(Duration::ZERO);
+        let health = HealthCheck::new(Duration::ZERO, 1);
         let check = || {
             std::thread::sleep(Duration::from_millis(1));
             (health.check().is_ok(), health.clone().with_tolerance(Duration::ZERO).check().is_ok())

@@ -56,6 +56,14 @@ impl Candidacy {
         }
     }
 
+    /// Whether a record is held that nobody has a guard for, and nobody waits any more for a term by.
+    pub fn is_giving_back(&self) -> bool {
+        match self {
+            Self::One(_) => false,
+            Self::Both(pair) => pair.is_giving_back(),
+        }
+    }
+
     /// Who this candidate is in the record.
     pub fn identity(&self) -> &str {
         match self {

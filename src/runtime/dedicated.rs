@@ -145,7 +145,7 @@ impl Driver {
         drop(end);
         self.core.work(|state| {
             state.has_sent(self.side, &self.core.commands);
-            state.answered(kind, clock::now().since(began), response.as_ref().err());
+            state.answered(self.side, kind, clock::now().since(began), response.as_ref().err());
             state.handle(self.side, Input::Response(id, response.unwrap_or_else(Response::Failed)));
         });
     }
@@ -217,7 +217,9 @@ impl Drop for Driver {
         state.threads -= 1;
         // The other record may still have to be released.
         if self.has_finished && state.threads > 0 {
-            return;
+            drop(state);
+            // Whoever told something meanwhile has left it lying.
+            return self.core.work_off();
         }
         state.end();
         let shared = state.shared.clone();
@@ -250,7 +252,7 @@ mod tests {
         let session = Session::new(Arc::clone(&settings), 1);
         let entry = entry();
         let (link, commands) = link();
-        let health = HealthCheck::new(settings.lease_duration);
+        let health = HealthCheck::new(settings.lease_duration, 1);
         let (side, watch_link) = (Side::Primary, Arc::clone(&link));
         let watcher = Watcher::spawn(entry.clone(), side, watch_link, health.clone(), &settings).unwrap();
         let shared = Shared {

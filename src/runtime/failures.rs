@@ -16,6 +16,8 @@ pub struct Failures {
     operations: [FailureTracker; StoreOperation::ALL.len()],
     /// The last failure that no success has followed.
     last: Option<StoreError>,
+    /// The last failure, if it is permanent.
+    refusal: Option<StoreError>,
 }
 
 /// What to do about a failure.
@@ -37,6 +39,15 @@ struct FailureTracker {
     log: FailureLog,
     /// Its connection was closed under it, and it is repeated.
     closed: bool,
+    failing: Option<Failing>,
+}
+
+/// Since when an operation has failed, when it did last, and why.
+#[derive(Debug)]
+struct Failing {
+    since: Moment,
+    last: Moment,
+    error: StoreError,
 }
 
 /// Since when something has happened again and again, and when it last did.
@@ -63,14 +74,15 @@ impl FailureTracker {
 
 impl Failures {
     pub(crate) fn new(renew_deadline: Duration) -> Self {
-        Self { renew_deadline, operations: Default::default(), last: None }
+        Self { renew_deadline, operations: Default::default(), last: None, refusal: None }
     }
 
     /// Notes that a request was answered.
     pub(crate) fn succeeded(&mut self, operation: StoreOperation) -> Option<Notice> {
-        self.last = None;
+        (self.last, self.refusal) = (None, None);
         let tracker = &mut self.operations[operation as usize];
         tracker.ever_succeeded = true;
+        tracker.failing = None;
         tracker.permanent = Persistence::default();
         tracker.refused = Persistence::default();
         tracker.closed = false;
@@ -84,6 +96,9 @@ impl Failures {
         let tracker = &mut self.operations[operation as usize];
         // Servers and what stands before them close connections at any time, and the repetition is under way.
         let is_repeated = error.kind() == ConnectionClosed && !std::mem::replace(&mut tracker.closed, true);
+        if error.kind().is_beaten() {
+            tracker.failing = None;
+        }
         if is_repeated || error.kind().is_beaten() || error.kind() == Interrupted {
             let is_told = error.kind().is_beaten() && tracker.is_refused_for_long(now, self.renew_deadline);
             let notice = is_told.then(|| tracker.log.failed(now, error.kind())).flatten().map(|level| {
@@ -101,6 +116,9 @@ impl Failures {
             .failed(now, error.kind())
             .map(|level| Notice::of_error(level, format_args!("{name} fails and will be tried again"), error));
         self.last = Some(error.clone());
+        self.refusal = None;
+        let since = tracker.failing.as_ref().map_or(now, |failing| failing.since);
+        tracker.failing = Some(Failing { since, last: now, error: error.clone() });
         if error.is_transient() || tracker.ever_succeeded {
             tracker.permanent = Persistence::default();
             return Failed { notice, is_permanent: false };
@@ -108,12 +126,35 @@ impl Failures {
         // A restarting API server says 403 to a correctly bound user for a moment, and a pod may be quicker than its
         // RoleBinding: only what persists is believed. What was not tried again for that long has not persisted.
         let lasts = tracker.permanent.note(now, self.renew_deadline);
-        Failed { notice, is_permanent: lasts >= self.renew_deadline }
+        let is_permanent = lasts >= self.renew_deadline;
+        self.refusal = is_permanent.then(|| error.clone());
+        Failed { notice, is_permanent }
     }
 
     /// The last failure, if no success has followed it.
     pub(crate) fn last(&self) -> Option<&StoreError> {
         self.last.as_ref()
+    }
+
+    /// The last failure, if it is permanent.
+    pub(crate) fn refusal(&self) -> Option<&StoreError> {
+        self.refusal.as_ref()
+    }
+
+    /// Why this operation fails, if it does.
+    pub(crate) fn of(&self, operation: StoreOperation) -> Option<&StoreError> {
+        self.operations[operation as usize].failing.as_ref().map(|failing| &failing.error)
+    }
+
+    /// Whether any of the operations has failed for a renew deadline.
+    pub(crate) fn is_failing_for_long(&self) -> bool {
+        let lasts = |failing: &Failing| failing.last.since(failing.since) >= self.renew_deadline;
+        self.operations.iter().filter_map(|it| it.failing.as_ref()).any(lasts)
+    }
+
+    /// What has failed until now is another's affair.
+    pub(crate) fn count_anew(&mut self) {
+        self.operations.iter_mut().for_each(|it| it.failing = None);
     }
 
     /// What a round of requests that is over has failed of, if it has.

@@ -16,6 +16,7 @@ use crate::runtime::notice::Notice;
 use crate::runtime::session::{Effect, Input, Session};
 use crate::runtime::side::Side;
 use crate::stop_reason::StopReason;
+use crate::store::StoreOperation;
 use crate::sync::Arc;
 
 /// A candidacy on two records. It campaigns for the secondary only while it holds the primary, its term is valid while both
@@ -38,6 +39,9 @@ pub struct Pair {
 #[derive(Debug)]
 enum Stage {
     Observing,
+    /// A campaign waits until the secondary can be read, and at least until then: a primary that is held for a secondary that
+    /// cannot be had keeps others from leading by it.
+    Waiting(Wanted, Moment),
     /// It campaigns for the primary.
     First(Wanted),
     /// It holds the primary, and campaigns for the secondary.
@@ -115,7 +119,8 @@ impl Pair {
             Input::NotTaken => self.guard_gone(now, now),
             Input::GuardGone { at } => self.guard_gone(now, at),
             Input::Response(..) | Input::WatchOpened { .. } | Input::Watched { .. } | Input::WatchEnded => {
-                self.session_mut(side).handle(now, input);
+                // A thread of the other side may have taken it.
+                self.tell(now, side, input);
             }
         }
         self.hear(now);
@@ -131,8 +136,8 @@ impl Pair {
         let release_at = |pair: &Self| pair.release.as_ref().and_then(|release| release.primary_at);
         if release_at(self).is_some_and(|at| now.local >= at) {
             self.release_primary(now.local);
-            self.hear(now.local);
         }
+        self.hear(now.local);
         loop {
             self.touched[side as usize] = false;
             let step = self.session_mut(side).next(now);
@@ -140,8 +145,16 @@ impl Pair {
             return match step {
                 // What it has just said of itself has changed what it is to do.
                 Step::Wait(_) | Step::Finished if self.touched[side as usize] => continue,
-                Step::Wait(until) if side == Side::Primary => {
-                    Step::Wait(release_at(self).map_or(until, |at| at.min(until)))
+                Step::Wait(until) => {
+                    let noticed_at = match &self.stage {
+                        Stage::Waiting(_, at) => Some(*at),
+                        // By either thread: the other one may hang in a request.
+                        Stage::Leading(term) if !term.over => Some(now.local + term.both.remaining(now.local)),
+                        _ => None,
+                    };
+                    // What its holder has ended is told by that one.
+                    let noticed_at = noticed_at.filter(|at| now.local < *at);
+                    Step::Wait([release_at(self), noticed_at].into_iter().flatten().fold(until, Moment::min))
                 }
                 step => step,
             };
@@ -157,6 +170,11 @@ impl Pair {
     pub fn leader_until(&self) -> Option<Moment> {
         self.leader.as_ref()?;
         Some(self.primary.leader_until()?.min(self.secondary.leader_until()?))
+    }
+
+    /// Whether a record is ours yet that nobody has a guard for.
+    pub fn is_giving_back(&self) -> bool {
+        self.release.is_some()
     }
 
     /// Who this candidate is in the records.
@@ -179,14 +197,63 @@ impl Pair {
 
     fn wanted(&self) -> Option<Wanted> {
         match &self.stage {
-            Stage::First(wanted) | Stage::Second(wanted, _) => Some(*wanted),
+            Stage::Waiting(wanted, _) | Stage::First(wanted) | Stage::Second(wanted, _) => Some(*wanted),
             Stage::Observing | Stage::Leading(_) => None,
         }
     }
 
-    fn campaign(&mut self, now: Moment, wanted @ Wanted { id, once }: Wanted) {
-        self.stage = Stage::First(wanted);
-        self.tell(now, Side::Primary, Input::Campaign { id, once });
+    fn campaign(&mut self, now: Moment, wanted: Wanted) {
+        self.stage = Stage::Waiting(wanted, now);
+    }
+
+    /// Neither session has noticed, if the one whose term it is hangs, or went on with its own after somebody had found this one
+    /// run out.
+    fn notice_expiry(&mut self, now: Moment) -> bool {
+        let Stage::Leading(Term { both, primary, secondary, over: false }) = &self.stage else { return false };
+        let has_run_out = !both.is_valid(now) && !both.was_ended();
+        if has_run_out {
+            let is_primary = primary.remaining(now) <= secondary.remaining(now);
+            let side = if is_primary { Side::Primary } else { Side::Secondary };
+            self.term_ended(now, side, StopReason::Expired);
+        }
+        has_run_out
+    }
+
+    /// Goes on with a campaign when what it waits for has come, or does not come. True if there was anything to do.
+    fn go_on(&mut self, now: Moment) -> bool {
+        let Some(Wanted { id, once }) = self.wanted() else { return false };
+        let refusal = [&self.primary, &self.secondary].into_iter().find_map(|it| it.failures().refusal());
+        if let Some(error) = refusal.cloned() {
+            self.give_up_campaign(now);
+            self.effects.push_back((Side::Primary, Effect::Refuse { campaign: id, error }));
+            return true;
+        }
+        let failures = self.secondary.failures();
+        match &self.stage {
+            Stage::Waiting(wanted, at) => match failures.of(StoreOperation::Get) {
+                Some(error) if once => {
+                    let over = Effect::RoundOver { campaign: id, error: Some(error.clone()) };
+                    self.stage = Stage::Observing;
+                    self.effects.push_back((Side::Secondary, over));
+                    true
+                }
+                None if now >= *at && self.secondary.has_observed() => {
+                    self.stage = Stage::First(*wanted);
+                    self.tell(now, Side::Primary, Input::Campaign { id, once });
+                    true
+                }
+                _ => false,
+            },
+            Stage::Second(wanted, _) if failures.is_failing_for_long() => {
+                let wanted = *wanted;
+                let line = "given back for a lease duration: the secondary has failed for a renew deadline";
+                self.effects.push_back((Side::Primary, Effect::Log(Notice::new(Level::Warn, line))));
+                self.give_up_campaign(now);
+                self.stage = Stage::Waiting(wanted, now + self.secondary.settings().lease_duration);
+                true
+            }
+            _ => false,
+        }
     }
 
     /// The primary was lost while the secondary was waited for.
@@ -198,10 +265,12 @@ impl Pair {
     /// Whoever waited for a term does so no more.
     fn give_up_campaign(&mut self, now: Moment) {
         match std::mem::replace(&mut self.stage, Stage::Observing) {
+            Stage::Waiting(..) => {}
             Stage::First(Wanted { id, .. }) => self.tell(now, Side::Primary, Input::Withdraw(id)),
             Stage::Second(Wanted { id, .. }, _) => {
                 self.tell(now, Side::Secondary, Input::Withdraw(id));
-                self.tell(now, Side::Primary, Input::NotTaken);
+                self.release = Some(Release { gone_at: now, primary_at: None, owed: [true, false] });
+                self.tell(now, Side::Primary, Input::GuardGone { at: now });
             }
             leading @ (Stage::Observing | Stage::Leading(_)) => self.stage = leading,
         }
@@ -243,7 +312,10 @@ impl Pair {
             let of = |side: Side| move |effect: Effect| (side, effect);
             let told = self.primary.effect().map(of(Side::Primary));
             let Some((side, effect)) = told.or_else(|| self.secondary.effect().map(of(Side::Secondary))) else {
-                return;
+                match self.notice_expiry(now) || self.go_on(now) {
+                    true => continue,
+                    false => return,
+                }
             };
             match effect {
                 Effect::Offer { campaign, deadline, fencing_token } => {
@@ -276,6 +348,7 @@ impl Pair {
             (Side::Primary, Stage::First(wanted)) if campaign == Some(wanted.id) => {
                 let wanted @ Wanted { id, once } = *wanted;
                 self.stage = Stage::Second(wanted, deadline);
+                self.secondary.failures_mut().count_anew();
                 if let Some(holder) = &self.leaders[Side::Secondary as usize] {
                     let line = format!("held, while {holder} holds the secondary, which is waited for");
                     self.effects.push_back((side, Effect::Log(Notice::new(Level::Info, line))));
@@ -309,6 +382,8 @@ impl Pair {
                 self.effects.push_back((side, Effect::TermEnded(reason.clone())));
                 // One that its holder has ended is renewed on both until the guard goes.
                 if !reason.was_asked_for() {
+                    let line = format!("the term on both ends by this: {reason}");
+                    self.effects.push_back((side, Effect::Log(Notice::new(Level::Info, line))));
                     Side::BOTH.into_iter().for_each(|side| self.tell(now, side, Input::Lost(reason.clone())));
                 }
             }

@@ -76,6 +76,15 @@ pub enum Input {
     WatchEnded,
 }
 
+/// What waits behind a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Behind {
+    /// The release of a record.
+    Release,
+    /// What others did to a record.
+    News,
+}
+
 /// What a session wants done, or known.
 #[derive(Debug)]
 pub enum Effect {
@@ -110,7 +119,7 @@ pub enum Effect {
     Released,
     /// A request under way, by its number, is left until then to finish by itself, and then cancelled: what was told waits
     /// behind it. Told again, the earliest counts.
-    CancelAt(u64, Moment),
+    CancelAt(u64, Moment, Behind),
     /// Another leads than before, or nobody.
     Leader(Option<String>),
     /// The watch is to be given up for one that begins with what is there.
@@ -153,7 +162,7 @@ impl Session {
             Input::StepDown => self.election.step_down(now),
             Input::Lost(reason) => self.election.end_term(now, reason),
             Input::GuardGone { at } => {
-                self.cancel_at(now + self.election.interrupt_after().release);
+                self.cancel_at(now + self.election.interrupt_after().release, Behind::Release);
                 self.election.guard_gone(now, at);
             }
             Input::Close => {
@@ -164,7 +173,7 @@ impl Session {
             Input::WatchOpened { from_scratch } => self.election.watch_opened(now, from_scratch),
             Input::Watched { received_at, change } => {
                 if self.is_of_others(&change) {
-                    self.cancel_at(now + self.election.interrupt_after().news);
+                    self.cancel_at(now + self.election.interrupt_after().news, Behind::News);
                 }
                 self.election.on_change(now, received_at, change);
             }
@@ -193,6 +202,20 @@ impl Session {
         self.election.leader_until()
     }
 
+    /// How its requests have fared.
+    pub(crate) fn failures(&self) -> &Failures {
+        &self.failures
+    }
+
+    pub(crate) fn failures_mut(&mut self) -> &mut Failures {
+        &mut self.failures
+    }
+
+    /// Whether it knows what stands in the store, if that is nothing.
+    pub(crate) fn has_observed(&self) -> bool {
+        self.election.has_observed()
+    }
+
     /// What it runs by.
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings
@@ -203,8 +226,8 @@ impl Session {
         &self.settings.identity
     }
 
-    fn cancel_at(&mut self, at: Moment) {
-        self.effects.extend(self.in_flight.map(|(request, _)| Effect::CancelAt(request, at)));
+    fn cancel_at(&mut self, at: Moment, behind: Behind) {
+        self.effects.extend(self.in_flight.map(|(request, _)| Effect::CancelAt(request, at, behind)));
     }
 
     /// Whether a change may end a term or let one begin: what we did ourselves does neither.

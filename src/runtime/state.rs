@@ -17,7 +17,7 @@ use crate::observer::{Fact, RequestOutcome};
 use crate::runtime::candidacy::Candidacy;
 use crate::runtime::notice::{Line, What};
 use crate::runtime::observing::Observing;
-use crate::runtime::session::{Effect, Input};
+use crate::runtime::session::{Behind, Effect, Input};
 use crate::runtime::side::Side;
 use crate::status::Observations;
 use crate::stop_reason::StopReason;
@@ -169,16 +169,10 @@ impl State {
             Command::StepDown => self.handle(of_user, Input::StepDown),
             Command::GuardGone { ack, at } => {
                 self.shared.health.guard_gone();
-                let is_waited_for = ack.is_some();
                 self.releasing = ack;
                 self.handle(of_user, Input::GuardGone { at });
-                if !is_waited_for {
-                    let cancellations = Side::BOTH.into_iter().filter_map(|side| self.cancellation(side));
-                    let cancel: Vec<_> = cancellations.map(|it| it.cancel).collect();
-                    self.deferred.cancel.extend(cancel);
-                }
             }
-            Command::Close => self.handle(of_user, Input::Close),
+            Command::Close { ack } => self.close(ack),
             Command::Watched { side, received_at, change, taken } => {
                 self.handle(side, Input::Watched { received_at, change });
                 let _ = taken.try_send(self.cancellation(side));
@@ -191,6 +185,26 @@ impl State {
                 self.watches(side, false);
                 self.handle(side, Input::WatchEnded);
             }
+        }
+    }
+
+    fn close(&mut self, ack: Option<Sender<ReleaseAck>>) {
+        // Who waits for the release of a guard goes on doing so.
+        let ack = ack.filter(|_| self.releasing.is_none());
+        let waits = ack.is_some();
+        self.releasing = ack.or(self.releasing.take());
+        self.handle(Side::Primary, Input::Close);
+        if !waits {
+            return;
+        }
+        if !self.candidacy.is_giving_back() {
+            self.tell_released();
+        }
+    }
+
+    fn tell_released(&mut self) {
+        if let Some(ack) = self.releasing.take() {
+            let _ = ack.try_send(ReleaseAck::Released);
         }
     }
 
@@ -232,11 +246,9 @@ impl State {
                 Effect::Released => {
                     self.term = None;
                     self.shared.observations.term(None);
-                    if let Some(ack) = self.releasing.take() {
-                        let _ = ack.try_send(ReleaseAck::Released);
-                    }
+                    self.tell_released();
                 }
-                Effect::CancelAt(request, at) => self.cancel_at(side, request, at),
+                Effect::CancelAt(request, at, behind) => self.cancel_at(side, request, at, behind),
                 Effect::Leader(leader) => {
                     if leader.as_deref() != Some(self.candidacy.identity()) {
                         self.shared.health.superseded();
@@ -252,12 +264,15 @@ impl State {
         has_acted
     }
 
-    fn cancel_at(&mut self, side: Side, request: u64, at: Moment) {
+    fn cancel_at(&mut self, side: Side, request: u64, at: Moment, behind: Behind) {
         let in_flight = &mut self.records[side as usize].in_flight;
         let Some(in_flight) = in_flight.as_mut().filter(|in_flight| in_flight.id == request) else { return };
         in_flight.cancel_at = Some(in_flight.cancel_at.map_or(at, |before| before.min(at)));
-        if let (Some(ack), Some(cancellation)) = (&self.releasing, self.cancellation(side)) {
-            let _ = ack.try_send(ReleaseAck::Behind(cancellation));
+        let Some(cancellation) = self.cancellation(side).filter(|_| behind == Behind::Release) else { return };
+        match &self.releasing {
+            Some(ack) => drop(ack.try_send(ReleaseAck::Behind(cancellation))),
+            // Nobody waits who would cancel it when its time has come.
+            None => self.deferred.cancel.push(cancellation.cancel),
         }
     }
 
@@ -266,11 +281,17 @@ impl State {
         self.observers.iter().for_each(|observer| observer.tell(fact));
     }
 
-    pub(crate) fn answered(&self, operation: StoreOperation, latency: Duration, error: Option<&StoreError>) {
+    pub(crate) fn answered(
+        &self,
+        side: Side,
+        operation: StoreOperation,
+        latency: Duration,
+        error: Option<&StoreError>,
+    ) {
         let failure = error.map(StoreError::kind);
         // Who says that another was faster has answered.
         if failure.is_none_or(StoreErrorKind::is_beaten) {
-            self.shared.health.contact();
+            self.shared.health.contact(side);
         }
         let is_slow_path = operation == StoreOperation::Get && self.term.as_ref().is_some_and(|term| term.is_valid());
         self.observe(&Fact::Request(RequestOutcome { operation, latency, failure, is_slow_path }));

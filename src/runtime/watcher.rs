@@ -148,7 +148,7 @@ impl Watching {
         let begin = plan.begin(clock::now());
         entry.watch(begin.as_ref(), stop, &mut |event| {
             let received_at = clock::now();
-            health.contact();
+            health.contact(side);
             if let WatchEvent::Opened = event {
                 return link.tell(Command::WatchOpened { side, from_scratch: begin.is_none() });
             }
@@ -187,7 +187,7 @@ mod tests {
             wake: woken,
             current: Arc::default(),
             plan: WatchPlan::new(Duration::from_secs(2), 1),
-            health: HealthCheck::new(Duration::ZERO),
+            health: HealthCheck::new(Duration::ZERO, 1),
             fields: fields(),
         };
         watching.plan.progress(Cursor::new(7_u64));

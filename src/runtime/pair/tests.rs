@@ -17,6 +17,7 @@ const SECOND: Duration = Duration::from_secs(1);
 struct Table {
     observed: Option<Observed>,
     refuses: Option<StoreErrorKind>,
+    refuses_writes: Option<StoreErrorKind>,
     writes: u64,
 }
 
@@ -111,7 +112,8 @@ impl Scenario {
     fn answer(&mut self, side: Side, Request { id, operation, .. }: Request) {
         let table = &mut self.tables[side as usize];
         let refused = |kind| Response::Failed(StoreError::new(kind, "made up"));
-        let response = match (table.refuses, operation) {
+        let refuses = table.refuses.or(table.refuses_writes.filter(|_| !matches!(operation, Operation::Get(_))));
+        let response = match (refuses, operation) {
             (Some(kind), _) => refused(kind),
             (None, Operation::Get(context)) => Response::Read(context, table.observed.clone()),
             (None, Operation::Create(_)) if table.observed.is_some() => refused(StoreErrorKind::AlreadyExists),
@@ -392,13 +394,139 @@ fn a_round_wins_both_or_gives_the_primary_back() {
     assert_eq!((scenario.count(is_over), scenario.written.len()), (1, 0));
 }
 
+/// Of either, whoever holds the primary meanwhile.
 #[test]
-fn a_refusal_of_the_secondary_refuses_the_campaign_and_gives_the_primary_back() {
+fn a_refusal_refuses_the_campaign_and_leaves_the_primary_to_others() {
+    for (side, holder) in [(Secondary, None), (Secondary, Some("other")), (Primary, None)] {
+        let mut scenario = Scenario::new();
+        holder.inspect(|holder| scenario.give_to(Primary, holder));
+        scenario.tables[side as usize].refuses = Some(StoreErrorKind::Forbidden);
+        scenario.user(Input::Campaign { id: 1, once: false });
+        scenario.pass(60 * SECOND);
+        assert_eq!(scenario.count(|effect| matches!(effect, Effect::Refuse { campaign: 1, .. })), 1);
+        assert_eq!((scenario.holder(Primary), scenario.written.len()), (holder, 0));
+    }
+}
+
+/// It is refused after the primary was taken for it.
+#[test]
+fn a_refusal_of_writes_refuses_the_campaign_and_gives_the_primary_back() {
     let mut scenario = Scenario::campaigning();
-    scenario.tables[1].refuses = Some(StoreErrorKind::Forbidden);
+    scenario.tables[1].refuses_writes = Some(StoreErrorKind::Forbidden);
     scenario.pass(60 * SECOND);
     assert_eq!(scenario.count(|effect| matches!(effect, Effect::Refuse { campaign: 1, .. })), 1);
     assert_eq!(scenario.holder(Primary), None);
+    assert_eq!(scenario.count(|effect| matches!(effect, Effect::Released)), 1);
+}
+
+#[test]
+fn the_primary_is_left_to_others_until_the_secondary_can_be_read() {
+    let mut scenario = Scenario::campaigning();
+    scenario.tables[1].refuses = Some(StoreErrorKind::Unavailable);
+    scenario.pass(600 * SECOND);
+    assert_eq!(scenario.written, []);
+    scenario.tables[1].refuses = None;
+    scenario.pass(10 * SECOND);
+    assert!(scenario.is_valid());
+
+    let mut scenario = Scenario::new();
+    scenario.tables[1].refuses = Some(StoreErrorKind::Unavailable);
+    scenario.user(Input::Campaign { id: 1, once: true });
+    scenario.pass(SECOND);
+    assert_eq!(scenario.count(|effect| matches!(effect, Effect::RoundOver { campaign: 1, error: Some(_) })), 1);
+    assert_eq!(scenario.written, []);
+}
+
+/// For a lease duration each time, so that somebody else may lead by it.
+#[test]
+fn the_primary_is_given_back_when_the_secondary_cannot_be_written_for_a_renew_deadline() {
+    let mut scenario = Scenario::leading();
+    scenario.pass(5 * SECOND);
+    scenario.tables[1].refuses_writes = Some(StoreErrorKind::Forbidden);
+    scenario.pass(15 * SECOND);
+    assert!(!scenario.is_valid());
+    scenario.drop_guard();
+    scenario.user(Input::Campaign { id: 2, once: false });
+    scenario.pass(SECOND);
+    assert_eq!(scenario.holder(Primary), Some("me"));
+    scenario.pass(12 * SECOND);
+    assert_eq!((scenario.holder(Primary), scenario.published(Primary)), (None, Some(15)));
+    let writes = scenario.tables[0].writes;
+    scenario.pass(11 * SECOND);
+    assert_eq!(scenario.tables[0].writes, writes);
+    scenario.pass(5 * SECOND);
+    assert_eq!(scenario.holder(Primary), Some("me"), "it is tried again");
+    scenario.tables[1].refuses_writes = None;
+    scenario.pass(10 * SECOND);
+    assert!(scenario.is_valid());
+}
+
+/// The clock is read, then the holder finds the term run out, and then the answer is heard of.
+#[test]
+fn a_term_that_its_holder_has_found_run_out_is_told_to_be_over() {
+    let mut scenario = Scenario::leading();
+    let deadline = Arc::clone(&scenario.term.as_ref().unwrap().0);
+    scenario.pass(2 * SECOND);
+    let request = loop {
+        match scenario.pair.next(Now { local: scenario.now, wall: SystemTime::UNIX_EPOCH }, Secondary) {
+            Step::Send(request) => break request,
+            Step::Wait(until) => scenario.now = until,
+            Step::Finished => panic!("nobody closed it"),
+        }
+    };
+    scenario.now = scenario.now + deadline.remaining(scenario.now);
+    let late = scenario.now;
+    assert!(!deadline.is_valid(late));
+    scenario.now = Moment::from_nanos(late.as_nanos() - 1);
+    scenario.answer(Secondary, request);
+    scenario.pass(60 * SECOND);
+    assert_eq!(scenario.ended_by(), [&StopReason::Expired]);
+    let writes = scenario.tables.each_ref().map(|table| table.writes);
+    scenario.pass(60 * SECOND);
+    assert_eq!(scenario.tables.each_ref().map(|table| table.writes), writes, "neither is renewed any more");
+}
+
+/// Its store does not return.
+#[test]
+fn the_thread_of_either_side_notices_that_the_term_has_run_out() {
+    for side in Side::BOTH {
+        let mut scenario = Scenario::leading();
+        for _ in 0..100 {
+            scenario.now = scenario.now + SECOND / 5;
+            scenario.drive(side);
+        }
+        assert_eq!(scenario.ended_by(), [&StopReason::Expired]);
+        let writes = scenario.tables[side as usize].writes;
+        scenario.now = scenario.now + 10 * SECOND;
+        scenario.drive(side);
+        assert_eq!(scenario.tables[side as usize].writes, writes);
+    }
+}
+
+/// Whoever has the lock hears of it, and that may be the other side's thread.
+#[test]
+fn the_news_of_a_watch_is_a_reason_for_its_side_to_look_again() {
+    for side in Side::BOTH {
+        let mut scenario = Scenario::new();
+        scenario.pass(SECOND);
+        while scenario.pair.touched().is_some() {}
+        scenario.give_to(side, "other");
+        assert_eq!(scenario.pair.touched(), Some(side));
+    }
+}
+
+#[test]
+fn a_primary_that_was_held_for_a_campaign_is_released_when_it_is_closed() {
+    let mut scenario = Scenario::new();
+    scenario.give_to(Secondary, "other");
+    scenario.user(Input::Campaign { id: 1, once: false });
+    scenario.pass(SECOND);
+    assert!(!scenario.pair.is_giving_back());
+    scenario.user(Input::Close);
+    assert!(scenario.pair.is_giving_back());
+    scenario.pass(SECOND);
+    assert!(!scenario.pair.is_giving_back());
+    assert_eq!(scenario.count(|effect| matches!(effect, Effect::Released)), 1);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The threads of an elector on two stores at once.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
 use leasehold::{
@@ -121,7 +121,7 @@ fn a_secondary_that_refuses_is_told_and_leaves_the_primary_to_others() {
     let elector = two.start(brief);
     let refused = elector.block_until_leader();
     assert!(matches!(&refused, Err(Error::Store(error)) if error.kind() == StoreErrorKind::Forbidden), "{refused:?}");
-    wait_until("the primary is given back", || two.primary.version() > 0 && two.primary.holder().is_none());
+    assert_eq!(two.primary.version(), 0);
 }
 
 #[test]
@@ -182,4 +182,87 @@ fn a_term_begins_and_is_released_at_once() {
     thread::spawn(move || done.send(guard.release()));
     let released = dones.recv_timeout(AT_ONCE);
     assert!(matches!(released, Ok(Ok(()))), "{released:?}");
+}
+
+/// Its end may come at any time, also while it waits for the secondary.
+#[test]
+fn an_elector_that_is_dropped_gives_back_what_it_holds_before_the_process_ends() {
+    let two = Two::default();
+    two.secondary.give_to("other", 3_600);
+    let elector = two.elector("a");
+    let campaign = elector.campaign().unwrap();
+    wait_until("the primary is held", || two.primary.holder().as_deref() == Some("a"));
+    two.primary.on_update(|record| {
+        if record.holder().is_none() {
+            thread::sleep(A_WHILE);
+        }
+        Ok(())
+    });
+    drop(campaign);
+    drop(elector);
+    assert_eq!(two.primary.holder(), None);
+
+    // Nothing is held: nothing is waited for.
+    let began = Instant::now();
+    drop(two.start(builder("b").release_timeout(Duration::from_secs(60))));
+    assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
+}
+
+#[test]
+fn who_cannot_reach_the_secondary_leaves_the_primary_to_others() {
+    let two = Two::default();
+    let cut_off = Connection::named(&two.secondary, "new");
+    cut_off.cord().cut();
+    let primary = Connection::named(&two.primary, "old");
+    let elector = builder("a").start_on_both(primary, cut_off).unwrap();
+    let campaign = elector.campaign().unwrap();
+    assert!(campaign.receiver().recv_timeout(A_WHILE).is_err());
+    assert_eq!(two.primary.version(), 0);
+    assert!(matches!(two.elector("b").try_acquire(), Ok(Some(_))));
+    let contact = elector.health_check().check_contact(A_WHILE / 2);
+    assert!(contact.is_err(), "it has not heard of one of them");
+}
+
+/// Also when the store of one does not keep to the time that it is given.
+#[test]
+fn a_term_is_told_to_be_over_while_a_request_of_either_hangs() {
+    for is_primary in [true, false] {
+        let two = Two::default();
+        let brief = builder("a")
+            .lease_duration(Duration::from_secs(3))
+            .renew_deadline(Duration::from_secs(1))
+            .retry_period(Duration::from_millis(100));
+        let elector = two.start(brief);
+        let guard = elector.block_until_leader().unwrap();
+        let (over, is_over) = bounded::<()>(0);
+        let (hung, other) = if is_primary { (&two.primary, &two.secondary) } else { (&two.secondary, &two.primary) };
+        hung.on_update(move |_| {
+            let _ = is_over.recv_timeout(SOON);
+            Ok(())
+        });
+        assert!(guard.lost().recv_timeout(SOON).is_err_and(|error| error.is_disconnected()));
+        assert_eq!(guard.check().unwrap_err().reason, StopReason::Expired);
+        let version = other.version();
+        thread::sleep(A_WHILE);
+        assert_eq!(other.version(), version, "the other is not renewed any more");
+        drop(over);
+    }
+}
+
+/// A campaign that is dropped with a term in it, for instance.
+#[test]
+fn a_term_on_both_that_nobody_took_is_released_although_a_renewal_of_the_primary_hangs() {
+    let two = Two::default();
+    let elector = two.elector("a");
+    let campaign = elector.campaign().unwrap();
+    wait_until("it is won", || two.secondary.holder().is_some() && !campaign.receiver().is_empty());
+    let (hanging, hangs) = bounded(1);
+    two.primary.hang_next_update(hanging);
+    hangs.recv_timeout(SOON).expect("a renewal hangs");
+    drop(campaign);
+    let until = Instant::now() + AT_ONCE;
+    while two.holders() != [None, None] {
+        assert!(Instant::now() < until, "{:?}", two.holders());
+        thread::sleep(Duration::from_millis(5));
+    }
 }

@@ -6,7 +6,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
-use leasehold::{LeaderGuard, StopReason, StoreError, StoreErrorKind};
+use leasehold::{
+    Call, Cancel, ConfigError, Cursor, LeaderElectionRecord, LeaderGuard, MemoryStore, Observed, StopReason, Store,
+    StoreError, StoreErrorKind, WatchEvent, WatchScope,
+};
 use parking_lot::Mutex;
 
 use crate::elector::builder;
@@ -167,4 +170,63 @@ fn a_logger_that_panics_at_a_drop_does_not_let_the_drop_panic() {
     });
     drop(guard);
     is_logged.try_recv().expect("it was logged, with a panic");
+}
+
+/// Applies writes at once, and answers them late: a release later than others.
+struct LateAnswers {
+    store: MemoryStore,
+    released_at: Arc<Mutex<Option<Instant>>>,
+}
+
+impl Store for LateAnswers {
+    fn get(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
+        self.store.get(key, call)
+    }
+    fn create(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {
+        let written = self.store.create(key, record, call);
+        thread::sleep(Duration::from_secs(2));
+        written
+    }
+    fn update(
+        &self,
+        key: &str,
+        base: &Observed,
+        record: &LeaderElectionRecord,
+        call: &Call,
+    ) -> Result<Observed, StoreError> {
+        let written = self.store.update(key, base, record, call);
+        *self.released_at.lock() = Some(Instant::now());
+        thread::sleep(Duration::from_secs(10));
+        written
+    }
+    fn watch(
+        &self,
+        scope: WatchScope<'_>,
+        from: Option<&Cursor>,
+        cancel: &Cancel,
+        on_event: &mut dyn FnMut(WatchEvent),
+    ) -> Result<(), StoreError> {
+        self.store.watch(scope, from, cancel, on_event)
+    }
+    fn check_key(&self, key: &str) -> Result<(), ConfigError> {
+        self.store.check_key(key)
+    }
+    fn describe(&self, key: &str) -> String {
+        self.store.describe(key)
+    }
+}
+
+#[test]
+fn a_release_that_the_watch_tells_of_is_not_waited_for_any_longer() {
+    let released_at = Arc::default();
+    let store = LateAnswers { store: MemoryStore::new(), released_at: Arc::clone(&released_at) };
+    let elector = builder("a").renew_interval(Duration::from_secs(60)).start_on(store).unwrap();
+    wait_until("it watches", || elector.status().is_watching);
+    // Won by the watch, too; its answer says how long they take.
+    let guard = elector.block_until_leader().unwrap();
+    thread::sleep(Duration::from_millis(2_500));
+    guard.release().expect("a release");
+    let since = released_at.lock().expect("it is applied").elapsed();
+    // Less than a request is left to finish by itself that news waits behind.
+    assert!(since < Duration::from_millis(1_500), "{since:?}");
 }

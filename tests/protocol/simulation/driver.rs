@@ -295,7 +295,7 @@ impl World {
                     node.wants.take_if(|_| campaign == node.campaigns);
                 }
                 Effect::Released => node.release_by = None,
-                Effect::CancelAt(id, at) => {
+                Effect::CancelAt(id, at, _) => {
                     let to = (index, node.incarnation);
                     self.queue.push(node.clock.when(at).max(self.truth), Some(to), What::Interrupt(id));
                 }

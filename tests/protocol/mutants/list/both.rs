@@ -113,8 +113,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "a standby waits with it",
         edits: &[Edit {
             file: STATE,
-            old: "            let _ = ack.try_send(ReleaseAck::Behind(cancellation));\n",
-            new: "            let _ = (ack, cancellation);\n",
+            old: "Some(ack) => drop(ack.try_send(ReleaseAck::Behind(cancellation))),",
+            new: "Some(_) => drop(cancellation),",
         }],
         caught_by: Test("behaviour", "elector::both::a_hanging_request_is_given_up_soon_for_the_release_of_both"),
     },
@@ -127,5 +127,83 @@ pub const MUTANTS: &[Mutant] = &[
             new: "if self.has_finished && state.threads > 1 {",
         }],
         caught_by: Test("behaviour", "elector::both::an_elector_that_is_dropped_releases_both_when_its_guard_goes"),
+    },
+    Mutant {
+        name: "nobody notices that the term on both has run out",
+        why: "who waits for its end waits for ever, and both records are renewed for nobody",
+        edits: &[Edit {
+            file: PAIR,
+            old: "let has_run_out = !both.is_valid(now) && !both.was_ended();",
+            new: "let has_run_out = !both.is_valid(now) && both.was_ended() && !both.was_ended();",
+        }],
+        caught_by: Unit("runtime::pair::tests::a_term_that_its_holder_has_found_run_out_is_told_to_be_over"),
+    },
+    Mutant {
+        name: "the news of a watch is for whoever took it",
+        why: "the thread that is to act by it sleeps on",
+        edits: &[Edit {
+            file: PAIR,
+            old: "                self.tell(now, side, input);\n            }\n        }\n        self.hear(now);",
+            new: "                self.session_mut(side).handle(now, input);\n            }\n        }\n        self.hear(now);",
+        }],
+        caught_by: Unit("runtime::pair::tests::the_news_of_a_watch_is_a_reason_for_its_side_to_look_again"),
+    },
+    Mutant {
+        name: "the primary is taken for a secondary that cannot be read",
+        why: "a candidate without rights keeps everybody from leading by the primary",
+        edits: &[Edit {
+            file: PAIR,
+            old: "None if now >= *at && self.secondary.has_observed() => {",
+            new: "_ if now >= *at => {",
+        }],
+        caught_by: Unit("runtime::pair::tests::the_primary_is_left_to_others_until_the_secondary_can_be_read"),
+    },
+    Mutant {
+        name: "the primary is kept for a secondary that cannot be written",
+        why: "a candidate that lost its rights keeps everybody from leading by the primary",
+        edits: &[Edit {
+            file: PAIR,
+            old: "Stage::Second(wanted, _) if failures.is_failing_for_long() => {",
+            new: "Stage::Second(wanted, _) if wanted.id == 0 && failures.is_failing_for_long() => {",
+        }],
+        caught_by: Unit(
+            "runtime::pair::tests::the_primary_is_given_back_when_the_secondary_cannot_be_written_for_a_renew_deadline",
+        ),
+    },
+    Mutant {
+        name: "a release waits behind the news of itself",
+        why: "whoever drops a guard waits for an answer that says what is known",
+        edits: &[Edit {
+            file: STATE,
+            old: "self.cancellation(side).filter(|_| behind == Behind::Release)",
+            new: "self.cancellation(side).filter(|_| behind == Behind::Release || behind == Behind::News)",
+        }],
+        caught_by: Test(
+            "behaviour",
+            "elector::releases::a_release_that_the_watch_tells_of_is_not_waited_for_any_longer",
+        ),
+    },
+    Mutant {
+        name: "who has heard of one record has heard of both",
+        why: "an alert stays silent while the other cannot be reached",
+        edits: &[Edit {
+            file: HEALTH,
+            old: "self.contact.iter().copied().min().flatten()",
+            new: "self.contact.iter().copied().max().flatten()",
+        }],
+        caught_by: Test("behaviour", "elector::both::who_cannot_reach_the_secondary_leaves_the_primary_to_others"),
+    },
+    Mutant {
+        name: "an elector that is dropped leaves the primary behind",
+        why: "whoever comes next waits a lease duration for a process that has ended",
+        edits: &[Edit {
+            file: ELECTOR,
+            old: "self.shared.link.close(self.is_on_both);",
+            new: "self.shared.link.close(self.name.is_empty());",
+        }],
+        caught_by: Test(
+            "behaviour",
+            "elector::both::an_elector_that_is_dropped_gives_back_what_it_holds_before_the_process_ends",
+        ),
     },
 ];

@@ -9,8 +9,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "a later try is told of it, although nothing failed",
         edits: &[Edit {
             file: FAILURES,
-            old: "        self.last = None;\n        let tracker",
-            new: "        let tracker",
+            old: "        (self.last, self.refusal) = (None, None);\n        let tracker",
+            new: "        self.refusal = None;\n        let tracker",
         }],
         caught_by: Test("behaviour", "elector::stopping::an_error_from_before_is_not_the_answer_of_a_later_try"),
     },
@@ -94,8 +94,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "others wait with it, although nobody leads",
         edits: &[Edit {
             file: STATE,
-            old: "                    self.deferred.cancel.extend(cancel);\n",
-            new: "                    drop(cancel);\n",
+            old: "None => self.deferred.cancel.push(cancellation.cancel),",
+            new: "None => drop(cancellation),",
         }],
         caught_by: Test("behaviour", "elector::releases::a_term_that_nobody_took_is_released_although_a_renewal_hangs"),
     },
@@ -158,7 +158,11 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "what a watch tells is no contact",
         why: "a standby that is told everything, and asks for nothing, is taken for cut off",
-        edits: &[Edit { file: WATCHER, old: "            health.contact();\n", new: "            let _ = &health;\n" }],
+        edits: &[Edit {
+            file: WATCHER,
+            old: "            health.contact(side);\n",
+            new: "            let _ = &health;\n",
+        }],
         caught_by: Test("behaviour", "elector::health::what_a_watch_tells_is_contact"),
     },
     Mutant {

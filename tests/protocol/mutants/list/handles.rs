@@ -171,8 +171,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "each one leaves a thread and a watch behind",
         edits: &[Edit {
             file: ELECTOR,
-            old: "        self.shared.link.tell(Command::Close);\n",
-            new: "        let _ = Command::Close;\n",
+            old: "        self.shared.link.close(self.is_on_both);\n",
+            new: "        let _ = self.is_on_both;\n",
         }],
         caught_by: Test("behaviour", "faults::release::dropping_an_elector_or_a_campaign_is_prompt"),
     },

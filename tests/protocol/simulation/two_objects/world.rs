@@ -462,7 +462,7 @@ impl World {
                 Effect::RoundOver { campaign, .. } | Effect::Refuse { campaign, .. } => {
                     node.wants.take_if(|wants| *wants == campaign);
                 }
-                Effect::CancelAt(id, at) => {
+                Effect::CancelAt(id, at, _) => {
                     let at = node.clock.when(at);
                     let kind = StoreErrorKind::Interrupted;
                     self.push(at, Event::GiveUp(index, incarnation, side, id, kind));
