@@ -34,7 +34,9 @@ fn command() -> Command {
             _ => argument,
         }
     });
+    // As in Go, the last of a flag counts.
     Command::new("component")
+        .args_override_self(true)
         .arg(
             Arg::new("kubeconfig")
                 .long("kubeconfig")

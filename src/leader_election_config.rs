@@ -59,6 +59,7 @@ use crate::store::kubernetes::resource_lock::ResourceLock;
 pub struct LeaderElectionConfig {
     /// Whether to elect a leader before work begins. Whoever asks for none works at once: that is the program's to do.
     /// Default: true.
+    #[serde(deserialize_with = "true_if_null")]
     pub leader_elect: bool,
     /// As [`LeaderElectorBuilder::lease_duration`]. Default: 15 s.
     #[serde(with = "duration")]
@@ -70,10 +71,13 @@ pub struct LeaderElectionConfig {
     #[serde(with = "duration")]
     pub retry_period: Duration,
     /// The kind of object that holds the record. Default: Leases.
+    #[serde(deserialize_with = "default_if_null")]
     pub resource_lock: ResourceLock,
     /// Its name.
+    #[serde(deserialize_with = "default_if_null")]
     pub resource_name: String,
     /// Its namespace. Empty: that of the client.
+    #[serde(deserialize_with = "default_if_null")]
     pub resource_namespace: String,
 }
 
@@ -155,6 +159,8 @@ impl LeaderElectionConfig {
     ///
     /// [`ConfigError`], which names the flag, where there is no such flag, or the value is none for it.
     pub fn set(&mut self, flag: &str, value: &str) -> Result<(), ConfigError> {
+        // Kubernetes' components take either.
+        let flag = flag.replace('_', "-");
         let Some(Flag { name, .. }) = Self::FLAGS.iter().find(|known| known.name == flag) else {
             return Err(ConfigError::new("flag", format_args!("--{flag}"), "there is no such flag of leader election"));
         };
@@ -201,6 +207,15 @@ impl LeaderElectionConfig {
             namespace => builder.namespace(namespace),
         }
     }
+}
+
+/// Go takes a null as if it were absent.
+fn default_if_null<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
+fn true_if_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    Option::deserialize(deserializer).map(|chosen| chosen.unwrap_or(true))
 }
 
 /// As Go's `strconv.ParseBool` reads it.
@@ -273,11 +288,17 @@ mod tests {
     }
 
     #[test]
+    fn a_null_is_absent() {
+        let text = r#"{"leaderElect":null,"resourceLock":null,"resourceName":null,"resourceNamespace":null}"#;
+        assert_eq!(read(text).unwrap(), LeaderElectionConfig::default());
+    }
+
+    #[test]
     fn each_flag_sets_a_field_of_its_own() {
         let mut config = LeaderElectionConfig::default();
         for (flag, value) in [
             ("leader-elect", "false"),
-            ("leader-elect-lease-duration", "1m"),
+            ("leader_elect_lease_duration", "1m"),
             ("leader-elect-renew-deadline", "40s"),
             ("leader-elect-retry-period", "3s"),
             ("leader-elect-resource-lock", "configmaps"),

@@ -42,7 +42,9 @@ impl fmt::Display for Unreadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Unreadable::Malformed(error) => error.fmt(f),
-            Unreadable::TooLarge => f.write_str("it would take too much memory to read"),
+            Unreadable::TooLarge => f.write_str(
+                "its values would take more memory than an answer may: hold less in it, or elect on another object",
+            ),
         }
     }
 }

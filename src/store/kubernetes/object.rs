@@ -399,6 +399,11 @@ impl<C: Codec> Objects<C> {
             ErrorKind::Status(status) => match (status.code, status.reason.as_str()) {
                 (409, "AlreadyExists") => (StoreErrorKind::AlreadyExists, None),
                 (409, _) => (StoreErrorKind::Conflict, None),
+                // Of rights alone the server says that somebody `cannot` do something: quotas, policies and namespaces that are
+                // being deleted forbid as well.
+                (403, _) if !status.message.contains(&format!(" cannot {verb} resource ")) => {
+                    (StoreErrorKind::Forbidden, None)
+                }
                 (403, _) => (
                     StoreErrorKind::Forbidden,
                     Some(format!(

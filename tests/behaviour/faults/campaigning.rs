@@ -61,7 +61,16 @@ fn a_campaign_survives(verb: Verb) {
 fn what_is_permanent_is_said_to_the_caller() {
     let server = server();
     const PERMANENT: &[Case] = &[
-        ("403: grant the verb `get`", |_| Fault::status(403, "Forbidden", "made up")),
+        ("403: grant the verb `get`", |_| {
+            Fault::status(
+                403,
+                "Forbidden",
+                "leases is forbidden: User \"a\" cannot get resource \"leases\" in API group \"x\"",
+            )
+        }),
+        ("being terminated)", |_| {
+            Fault::status(403, "Forbidden", "unable to create new content: it is being terminated")
+        }),
         ("401: credentials", |_| Fault::status(401, "Unauthorized", "made up")),
         ("404: namespace", |_| Fault::replace_bytes(404, "text/html", HTML)),
         ("302: redirects are not followed", |_| redirect(302, "http://127.0.0.1:1/")),
@@ -75,6 +84,7 @@ fn what_is_permanent_is_said_to_the_caller() {
         for word in name.split(": ") {
             assert!(error.to_string().contains(word), "{name}: {error}");
         }
+        assert_eq!(error.to_string().contains("grant"), name.contains("grant"), "{name}: {error}");
         assert_eq!(error.to_string().lines().count(), 1, "{name}: {error}");
         assert!(error.to_string().matches("the credentials").count() <= 1, "{name}: said once: {error}");
     });
