@@ -10,7 +10,7 @@ use crate::clock::{self, Moment};
 use crate::election::Change;
 use crate::error::Error;
 use crate::log_fields::LogFields;
-use crate::runtime::side::Side;
+use crate::side::Side;
 use crate::sync::channel::{self, Receiver, RecvTimeoutError, Sender};
 use crate::sync::{AtomicBool, Instant, OnceLock, Ordering, Weak, thread_local};
 

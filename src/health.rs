@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::clock::{self, Moment};
-use crate::runtime::side::Side;
+use crate::side::Side;
 use crate::stop_reason::StopReason;
 use crate::sync::{Arc, Mutex};
 

@@ -107,6 +107,11 @@ mod record;
 pub mod runtime;
 #[cfg(not(feature = "_internals"))]
 mod runtime;
+#[cfg(feature = "_internals")]
+#[doc(hidden)]
+pub mod side;
+#[cfg(not(feature = "_internals"))]
+mod side;
 mod status;
 mod stop_reason;
 mod store;

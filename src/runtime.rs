@@ -8,7 +8,6 @@ pub(crate) mod notice;
 pub(crate) mod observing;
 pub mod pair;
 pub mod session;
-pub mod side;
 pub(crate) mod state;
 pub mod watch_plan;
 pub(crate) mod watcher;

@@ -4,7 +4,7 @@ use crate::clock::{Moment, Now};
 use crate::election::Step;
 use crate::runtime::pair::Pair;
 use crate::runtime::session::{Effect, Input, Session};
-use crate::runtime::side::Side;
+use crate::side::Side;
 
 /// What a runtime drives: see [`Session`], whose methods these are, and [`Pair`].
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use log::Level;
 
 use crate::log_fields::{LogFields, log_with};
-use crate::runtime::side::Side;
+use crate::side::Side;
 use crate::stop_reason::StopReason;
 use crate::store::StoreError;
 

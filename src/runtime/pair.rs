@@ -14,7 +14,7 @@ use crate::election::Step;
 use crate::election::deadline::Deadline;
 use crate::runtime::notice::Notice;
 use crate::runtime::session::{Effect, Input, Session};
-use crate::runtime::side::Side;
+use crate::side::Side;
 use crate::stop_reason::StopReason;
 use crate::store::StoreOperation;
 use crate::sync::Arc;

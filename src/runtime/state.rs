@@ -18,7 +18,7 @@ use crate::runtime::candidacy::Candidacy;
 use crate::runtime::notice::{Line, What};
 use crate::runtime::observing::Observing;
 use crate::runtime::session::{Behind, Effect, Input};
-use crate::runtime::side::Side;
+use crate::side::Side;
 use crate::status::Observations;
 use crate::stop_reason::StopReason;
 use crate::store::{StoreError, StoreErrorKind, StoreOperation};

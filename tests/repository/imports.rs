@@ -11,14 +11,13 @@ use syn::{Attribute, Item, ItemMod, ItemUse, UseTree, Visibility};
 /// From the ground up. A file belongs to the longest name that it begins with, and may import what stands on its own floor
 /// or below.
 const FLOORS: &[&[&str]] = &[
-    &["clock", "sync", "cancel", "net", "go_duration", "prometheus"],
+    &["clock", "side", "sync", "cancel", "net", "go_duration", "prometheus"],
     &["config", "record", "stop_reason", "fuzzing::target"],
     &["kube", "store", "election::deadline", "health", "transition", "observer", "metrics_observer", "events"],
     &["store::entry", "store::kubernetes", "store::memory", "testing", "error", "log_fields", "term", "election"],
     &[
         "runtime::session",
         "runtime::pair",
-        "runtime::side",
         "runtime::candidacy",
         "runtime::failures",
         "runtime::watch_plan",

@@ -36,6 +36,7 @@ mod leasehold {
     pub(crate) mod prometheus;
     pub(crate) mod record;
     pub(crate) mod runtime;
+    pub(crate) mod side;
     pub(crate) mod status;
     pub(crate) mod stop_reason;
     pub(crate) mod store;
@@ -45,7 +46,7 @@ mod leasehold {
 
 pub(crate) use leasehold::{
     builder, campaign, cancel, config, election, elector, error, events, guard, handle, health, kube, log_fields, net,
-    observer, prometheus, record, runtime, status, stop_reason, store, term, transition,
+    observer, prometheus, record, runtime, side, status, stop_reason, store, term, transition,
 };
 
 pub use builder::LeaderElectorBuilder;

@@ -6,8 +6,8 @@ use crate::channel::{self, Receiver};
 use crate::handle::{Command, Link};
 use crate::health::HealthCheck;
 use crate::log_fields::LogFields;
-use crate::runtime::side::Side;
 use crate::runtime::watcher::Watcher;
+use crate::side::Side;
 use crate::store::entry::Entry;
 use crate::{LeaderElector, Store};
 

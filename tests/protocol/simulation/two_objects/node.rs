@@ -8,7 +8,7 @@ use leasehold::election::deadline::Deadline;
 use leasehold::runtime::candidacy::Candidacy;
 use leasehold::runtime::pair::Pair;
 use leasehold::runtime::session::Session;
-use leasehold::runtime::side::Side;
+use leasehold::side::Side;
 
 use super::multi_lock::MultiLock;
 use super::plan::{Kind, Plan};

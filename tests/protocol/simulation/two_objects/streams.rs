@@ -3,7 +3,7 @@
 use leasehold::StoreErrorKind;
 use leasehold::election::Change;
 use leasehold::runtime::session::Input;
-use leasehold::runtime::side::Side;
+use leasehold::side::Side;
 
 use super::multi_lock::{Ask, Next, Told};
 use super::node::{Mind, Stream};

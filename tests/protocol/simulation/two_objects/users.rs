@@ -2,7 +2,7 @@
 
 use leasehold::StopReason;
 use leasehold::runtime::session::Input;
-use leasehold::runtime::side::Side;
+use leasehold::side::Side;
 
 use super::node::Mind;
 use super::world::{Event, World};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use leasehold::clock::Moment;
 use leasehold::election::{Change, Operation, Response, Step};
 use leasehold::runtime::session::{Effect, Input};
-use leasehold::runtime::side::Side;
+use leasehold::side::Side;
 use leasehold::{StopReason, StoreError, StoreErrorKind};
 
 use super::multi_lock::{Ask, MultiLock, Told};
