@@ -7,6 +7,9 @@
 //!
 //! One JSON object a line on stdout, logs on stderr. SIGTERM or SIGINT stops work, releases the lease and exits with 0.
 
+#[path = "shared/store.rs"]
+mod store;
+
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
@@ -21,6 +24,7 @@ const USAGE: &str = "\
 Usage: leader_election --lease-lock-name NAME [FLAGS]
 
       --kubeconfig FILE            default: KUBECONFIG, else in-cluster, else ~/.kube/config
+      --store URL                  instead of a cluster, such as sqlite://FILE
       --id ID                      this candidate's identity (default: host name and random bits)
       --lease-lock-name NAME       the object to campaign for
       --lock-type TYPE             what it is: leases (default), configmaps, endpoints, or two objects of that name:
@@ -37,6 +41,7 @@ Usage: leader_election --lease-lock-name NAME [FLAGS]
 
 struct Options {
     kubeconfig: Option<String>,
+    store: Option<String>,
     builder: leasehold::LeaderElectorBuilder,
     heartbeat: Option<Duration>,
 }
@@ -160,6 +165,9 @@ fn print(elector: &LeaderElector, event: &str, stamp: Stamp, more: Value) -> io:
 
 fn start(options: Options) -> Result<LeaderElector, Box<dyn std::error::Error>> {
     options.builder.settings()?;
+    if let Some(url) = options.store {
+        return Ok(options.builder.start_on(store::open(&url)?)?);
+    }
     let config = match options.kubeconfig {
         Some(path) => Kubeconfig::from_path(path)?.client_config(None)?,
         None => ClientConfig::infer()?,
@@ -183,13 +191,14 @@ fn shutdown() -> Result<Receiver<()>, Box<dyn std::error::Error>> {
 
 /// `None` when help was asked for.
 fn options() -> Result<Option<Options>, Box<dyn std::error::Error>> {
-    let (mut kubeconfig, mut name, mut heartbeat) = (None, None, None);
+    let (mut kubeconfig, mut store, mut name, mut heartbeat) = (None, None, None, None);
     let mut settings: Vec<Box<dyn FnOnce(leasehold::LeaderElectorBuilder) -> leasehold::LeaderElectorBuilder>> =
         Vec::new();
     let mut parser = lexopt::Parser::from_env();
     while let Some(flag) = parser.next()? {
         match flag {
             Long("kubeconfig") => kubeconfig = Some(parser.value()?.string()?),
+            Long("store") => store = Some(parser.value()?.string()?),
             Long("lease-lock-name") => name = Some(parser.value()?.string()?),
             Long("lease-lock-namespace") => {
                 let namespace = parser.value()?.string()?;
@@ -233,7 +242,7 @@ fn options() -> Result<Option<Options>, Box<dyn std::error::Error>> {
     }
     let name = name.ok_or("--lease-lock-name is missing: name the object to campaign for")?;
     let builder = settings.into_iter().fold(LeaderElector::builder(name), |builder, setting| setting(builder));
-    Ok(Some(Options { kubeconfig, builder, heartbeat }))
+    Ok(Some(Options { kubeconfig, store, builder, heartbeat }))
 }
 
 fn duration(parser: &mut lexopt::Parser, flag: &str) -> Result<Duration, Box<dyn std::error::Error>> {

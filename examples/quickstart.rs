@@ -3,8 +3,12 @@
 //!     cargo run --example quickstart                          # alone, on a server in memory
 //!     cargo run --example quickstart -- --kubeconfig FILE     # on your cluster
 //!     cargo run --example quickstart -- --in-cluster          # in a pod
+//!     cargo run --example quickstart --features sqlite -- --store sqlite://FILE    # on a file, without any server
 //!
 //! On a cluster it uses the Lease `leasehold-quickstart` in the namespace of the context.
+
+#[path = "shared/store.rs"]
+mod store;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -38,23 +42,31 @@ fn run() -> Result<(), Box<dyn Error>> {
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("off")).init();
     let timeline = Timeline::begin();
 
-    let (config, _server) = match std::env::args().nth(1).as_deref() {
+    let (place, _server) = match std::env::args().nth(1).as_deref() {
         None => {
             let server = ApiServer::start()?;
             timeline.tell("", &format!("a Kubernetes API server in memory, at {}", server.url()));
-            (ClientConfig::new(&server.url())?, Some(server))
+            (Place::Cluster(ClientConfig::new(&server.url())?), Some(server))
         }
-        Some("--in-cluster") => (ClientConfig::in_cluster()?, None),
+        Some("--in-cluster") => (Place::Cluster(ClientConfig::in_cluster()?), None),
         Some("--kubeconfig") => {
             let file = std::env::args().nth(2).ok_or("--kubeconfig needs a FILE")?;
-            (Kubeconfig::from_path(file)?.client_config(None)?, None)
+            (Place::Cluster(Kubeconfig::from_path(file)?.client_config(None)?), None)
         }
-        Some(other) => return Err(format!("unknown flag {other}: there are --kubeconfig FILE and --in-cluster").into()),
+        Some("--store") => {
+            let url = std::env::args().nth(2).ok_or("--store needs a URL")?;
+            timeline.tell("", &format!("records in {url}"));
+            (Place::Store(url), None)
+        }
+        Some(other) => {
+            let known = "there are --kubeconfig FILE, --in-cluster and --store URL";
+            return Err(format!("unknown flag {other}: {known}").into());
+        }
     };
     let mut candidates = NAMES
         .iter()
-        // Each has a client of its own, as processes would: a release ends what is under way on its client.
-        .map(|name| Ok(Candidate::new(name, Client::new(config.clone())?)?))
+        // Each has a client or a connection of its own, as processes would.
+        .map(|name| Ok(Candidate::new(name, place.store()?)?))
         .collect::<Result<Vec<_>, Box<dyn Error>>>()?;
 
     for candidate in &mut candidates {
@@ -86,7 +98,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     // A failure: nothing gets through any more, and the leader knows by its own clock when to stop.
     candidates[second].cord.store(true, Ordering::SeqCst);
     let cut_at = Instant::now();
-    timeline.tell(candidates[second].name, "is CUT OFF from the API server, and works on for as long as it may");
+    timeline.tell(candidates[second].name, "is CUT OFF from the store, and works on for as long as it may");
     while guard.is_leader() {
         sleep(Duration::from_millis(1));
     }
@@ -127,6 +139,25 @@ fn next_leader(candidates: &mut [Candidate]) -> Result<(usize, LeaderGuard), Box
     Ok((*index, guard))
 }
 
+enum Place {
+    Cluster(ClientConfig),
+    /// By its URL.
+    Store(String),
+}
+
+impl Place {
+    fn store(&self) -> Result<Box<dyn Store>, Box<dyn Error>> {
+        match self {
+            Self::Cluster(config) => {
+                let client = Client::new(config.clone())?;
+                let namespace = client.default_namespace().to_owned();
+                Ok(Box::new(LeaseStore::new(client, &namespace)?))
+            }
+            Self::Store(url) => store::open(url),
+        }
+    }
+}
+
 struct Candidate {
     name: &'static str,
     elector: LeaderElector,
@@ -135,17 +166,15 @@ struct Candidate {
 }
 
 impl Candidate {
-    fn new(name: &'static str, client: Client) -> Result<Self, leasehold::Error> {
+    fn new(name: &'static str, store: Box<dyn Store>) -> Result<Self, leasehold::Error> {
         let cord = Arc::new(AtomicBool::new(false));
-        let namespace = client.default_namespace().to_owned();
-        let leases = LeaseStore::new(client, &namespace)?;
         // Short, so that nobody has to wait for long. The defaults are client-go's: 15 s, 10 s, 2 s.
         let elector = LeaderElector::builder(LEASE)
             .identity(name)
             .lease_duration(Duration::from_secs(4))
             .renew_deadline(Duration::from_millis(2500))
             .retry_period(Duration::from_millis(250))
-            .start_on(CutStore { leases, cord: Arc::clone(&cord) })?;
+            .start_on(CutStore { store, cord: Arc::clone(&cord) })?;
         Ok(Self { name, elector, campaign: None, cord })
     }
 
@@ -155,17 +184,17 @@ impl Candidate {
     }
 }
 
-/// Leases on a line that can be cut.
+/// A store on a line that can be cut.
 struct CutStore {
-    leases: LeaseStore,
+    store: Box<dyn Store>,
     cord: Arc<AtomicBool>,
 }
 
 impl CutStore {
-    fn line(&self) -> Result<&LeaseStore, StoreError> {
+    fn line(&self) -> Result<&dyn Store, StoreError> {
         match self.cord.load(Ordering::SeqCst) {
             true => Err(StoreError::new(StoreErrorKind::Unavailable, "the line is cut")),
-            false => Ok(&self.leases),
+            false => Ok(&self.store),
         }
     }
 }
@@ -204,11 +233,11 @@ impl Store for CutStore {
     }
 
     fn check_key(&self, key: &str) -> Result<(), ConfigError> {
-        self.leases.check_key(key)
+        self.store.check_key(key)
     }
 
     fn describe(&self, key: &str) -> String {
-        self.leases.describe(key)
+        self.store.describe(key)
     }
 }
 

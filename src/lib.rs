@@ -47,11 +47,15 @@
 //! - `ring` (default), `aws-lc-rs`, `fips`: the cryptography of TLS, of which `kube` needs one. `aws-lc-rs` knows P-521, which
 //!   `ring` does not, and is used when both are there. `fips` is AWS-LC as validated for FIPS 140-3; its build needs CMake,
 //!   Go and Perl, and a client for an `https` server is made only if that is in force.
+//! - `sqlite`: [`SqliteStore`](https://docs.rs/leasehold/latest/leasehold/struct.SqliteStore.html), a table in a file, for processes
+//!   of one host; see [STORES.md]. SQLite itself is compiled from its source, which takes a C compiler and some seconds.
 //! - `metrics`: [`MetricsObserver`](https://docs.rs/leasehold/latest/leasehold/struct.MetricsObserver.html), which passes on what
 //!   an elector does to the `metrics` facade.
 //! - `conformance`: [`testing::conformance`](https://docs.rs/leasehold/latest/leasehold/testing/conformance/index.html), whether a
 //!   store of your own does what an election needs of it.
 //! - `testing`: an in-memory API server with fault injection, for tests, and `conformance`.
+//!
+//! [STORES.md]: https://docs.rs/crate/leasehold/latest/source/docs/STORES.md
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
@@ -147,6 +151,8 @@ pub use store::kubernetes::{
     resource_lock::ResourceLock,
 };
 pub use store::memory::MemoryStore;
+#[cfg(feature = "sqlite")]
+pub use store::sqlite::SqliteStore;
 pub use store::{Call, Cursor, Store, StoreError, StoreErrorKind, StoreOperation, WatchEvent, WatchScope};
 pub use term::{Leadership, LeadershipLost};
 pub use transition::Transition;

@@ -7,6 +7,10 @@ mod error;
 pub(crate) mod kubernetes;
 pub(crate) mod memory;
 mod operation;
+#[cfg(feature = "sqlite")]
+mod sql;
+#[cfg(feature = "sqlite")]
+pub(crate) mod sqlite;
 mod watch;
 
 pub use call::Call;

@@ -1,4 +1,4 @@
-//! What every store owes an election: the public conformance suite on every kind of object on both servers, and on memory.
+//! What every store owes an election: the public conformance suite on every kind of object on both servers, in memory and in a file.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use leasehold::kube::{Method, Request};
 use leasehold::testing::conformance::{self, CHECKS, Table};
-use leasehold::{Call, Cancel, LeaderElector, LeaderGuard, LeaseStore, MemoryStore, Store};
+use leasehold::{Call, Cancel, LeaderElector, LeaderGuard, LeaseStore, MemoryStore, SqliteStore, Store};
+use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::on_both_servers;
@@ -21,6 +22,19 @@ fn of(cluster: &Cluster, kind: Kind) -> Table {
         request(&admin, Method::Delete, &path, None).expect("an object to delete");
     };
     Table::new(kind.store(cluster.client("admin")), &cluster.lease, delete)
+}
+
+/// A file of its own, which goes with the table.
+fn in_sqlite() -> Table {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let path = scratch.path().join("election.db");
+    let store = SqliteStore::open(&path).expect("a store");
+    let operator = Mutex::new(rusqlite::Connection::open(&path).expect("a connection"));
+    Table::new(store, "jobs", move |key| {
+        let _ = &scratch;
+        let deleted = operator.lock().execute("DELETE FROM leasehold WHERE key = ?1", [key]).expect("a deletion");
+        assert_eq!(deleted, 1, "a row to delete");
+    })
 }
 
 fn in_memory() -> Table {
@@ -49,6 +63,10 @@ macro_rules! on_every_store {
         mod memory {
             use super::*;
             $(#[test] fn $test() { conformance::check_one(stringify!($test), &in_memory()); })*
+        }
+        mod sqlite {
+            use super::*;
+            $(#[test] fn $test() { conformance::check_one(stringify!($test), &in_sqlite()); })*
         }
         #[test]
         fn every_check_is_a_test() {

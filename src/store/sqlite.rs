@@ -1,0 +1,220 @@
+//! Records in a table of one SQLite file.
+
+mod database;
+mod file;
+mod signal;
+mod watch;
+
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::cancel::Cancel;
+use crate::config::ConfigError;
+use crate::record::{LeaderElectionRecord, Observed, Opaque};
+use crate::store::{Call, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope, sql};
+
+use database::Database;
+
+/// How long [`SqliteStore::open`] and [`SqliteStore::create_table`] wait for others.
+const SET_UP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Records in a table of one SQLite file: for several processes on one host, without a server.
+///
+/// Every process opens the same path. SQLite's own locks exclude them from each other, each write is on the disk before it is
+/// answered (write-ahead log, `synchronous=FULL`), and a change wakes those who wait for it within about a millisecond on Linux,
+/// where watches are told by inotify; elsewhere they look every 20 ms. Writers that are not this library are noticed within
+/// 250 ms, or 20.
+///
+/// Calls may come from any thread; those of one store take turns, each for the time of one statement. A call that has to wait,
+/// for another process or another thread, ends when its time is over or it is cancelled. What no call can end is the disk: a
+/// statement that hangs in a write or a sync there is waited for, and so is it by a release.
+///
+/// # The table
+///
+/// [`open`](Self::open) makes it. Other tables may stand in the same file.
+///
+/// ```sql
+/// CREATE TABLE IF NOT EXISTS leasehold (
+///     generation INTEGER PRIMARY KEY AUTOINCREMENT,
+///     key TEXT NOT NULL UNIQUE,
+///     writes INTEGER NOT NULL DEFAULT 0 CHECK (writes BETWEEN 0 AND 2147483646),
+///     acquired INTEGER NOT NULL DEFAULT 0,
+///     uid TEXT NOT NULL,
+///     holder_identity TEXT,
+///     lease_duration_seconds INTEGER,
+///     acquire_time TEXT,
+///     renew_time TEXT,
+///     lease_transitions INTEGER
+/// ) STRICT
+/// ```
+///
+/// The version of a record, and so the fencing token, is `(generation << 31) + writes`. It never repeats for a key, also when
+/// its row is deleted and made anew; except after the table was dropped, or the file was deleted or restored from a backup.
+/// `acquired` is the value of `writes` with which the present holder began.
+///
+/// # What must not be
+///
+/// - A network file system: SQLite's locks do not hold there. On Linux it is refused.
+/// - The file deleted, renamed or replaced while it is open: every later call fails and says so, and leaders lose their
+///   terms. Whoever opens the path anew elects on an empty table meanwhile. Back up with SQLite's own backup, or `VACUUM INTO`.
+/// - The file opened and closed past SQLite by a process that has it open, such as to copy it: POSIX locks of the whole
+///   process go with that. A second copy of SQLite in one process does the same.
+/// - A store used in a child after `fork`, where SQLite's connections must not be used. Open it there.
+/// - Two paths for one file, by hard links or by mounting the file itself: each has a log of its own.
+///
+/// # Examples
+///
+/// ```
+/// use leasehold::{LeaderElector, SqliteStore};
+///
+/// # let scratch = tempfile::tempdir().unwrap();
+/// # let path = scratch.path().join("election.db");
+/// let store = SqliteStore::open(path).map_err(leasehold::Error::Store)?;
+/// let elector = LeaderElector::builder("nightly-jobs").start_on(store)?;
+/// let guard = elector.block_until_leader()?;
+/// assert!(guard.is_leader());
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+pub struct SqliteStore {
+    database: Database,
+}
+
+impl SqliteStore {
+    /// Opens the file at `path`, and makes it and its table where they are not there. Its directory must be there, and writable.
+    /// Waits at most ten seconds for others who use the file.
+    ///
+    /// # Errors
+    ///
+    /// - [`StoreErrorKind::Rejected`] for what can be no store: a network file system, no write-ahead log, `:memory:`, or a table
+    ///   of that name that is another.
+    /// - [`StoreErrorKind::NotFound`] when there is no such directory, [`StoreErrorKind::Forbidden`] when the file or its
+    ///   directory is not writable, [`StoreErrorKind::Malformed`] when it is no database.
+    /// - [`StoreErrorKind::Timeout`] when another connection keeps it locked, [`StoreErrorKind::Unavailable`] when its disk
+    ///   fails or is full.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
+        let database = Database::open(path.as_ref(), &set_up_call())?;
+        Ok(Self { database })
+    }
+
+    /// Makes the table if it is not there. [`open`](Self::open) has done so: this is for after it was dropped.
+    ///
+    /// # Errors
+    ///
+    /// As for [`open`](Self::open).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let scratch = tempfile::tempdir().unwrap();
+    /// # let path = scratch.path().join("election.db");
+    /// let store = leasehold::SqliteStore::open(path)?;
+    /// store.create_table()?;
+    /// # Ok::<(), leasehold::StoreError>(())
+    /// ```
+    pub fn create_table(&self) -> Result<(), StoreError> {
+        self.database.create_table(&set_up_call())
+    }
+
+    /// A `SELECT` that has one row for as long as the term with this fencing token has no successor, and else none: for writes
+    /// of a leader in the same file, which a former leader can then not make.
+    ///
+    /// It is a fence only in a transaction that began with `BEGIN IMMEDIATE`, on any connection to the file: from then on to
+    /// the commit no other process can become the leader. Keep it short: it keeps renewals waiting, those of every key. After
+    /// a release there is no row either.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::{LeaderElector, SqliteStore};
+    /// use rusqlite::{Connection, TransactionBehavior};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let scratch = tempfile::tempdir()?;
+    /// # let path = scratch.path().join("app.db");
+    /// let elector = LeaderElector::builder("jobs").start_on(SqliteStore::open(&path)?)?;
+    /// let guard = elector.block_until_leader()?;
+    ///
+    /// let mut connection = Connection::open(&path)?;
+    /// connection.execute_batch("CREATE TABLE runs (number INTEGER)")?;
+    /// let fence = SqliteStore::fence_sql("jobs", guard.fencing_token());
+    /// let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    /// let written = transaction.execute(&format!("INSERT INTO runs SELECT 1 WHERE EXISTS ({fence})"), [])?;
+    /// transaction.commit()?;
+    /// assert_eq!(written, 1, "we led until the commit");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn fence_sql(key: &str, fencing_token: u64) -> String {
+        // The token is the version at which the term was learned of, which may be a renewal. Later terms begin above it.
+        format!(
+            "SELECT 1 FROM leasehold WHERE key = {} AND holder_identity <> '' AND (generation << 31) + acquired <= {}",
+            sql::literal(key),
+            fencing_token.min(i64::MAX.cast_unsigned())
+        )
+    }
+}
+
+fn set_up_call() -> Call {
+    Call::new(SET_UP_TIMEOUT, Cancel::new())
+}
+
+impl Store for SqliteStore {
+    fn get(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
+        self.database.get(key, call)
+    }
+
+    fn create(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {
+        // Not to be found in another file, nor in this one before it was restored.
+        let uid = format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..));
+        let generation = self.database.insert(key, &uid, record, call)?;
+        let generation = generation.ok_or_else(|| sql::exists(&self.describe(key)))?;
+        let version = sql::version(generation, 0).ok_or_else(|| {
+            let message = format!("no more numbers for new rows, after 2^32 of them, for {}", self.describe(key));
+            StoreError::new(StoreErrorKind::Rejected, message)
+        })?;
+        Ok(Observed::new(LeaderElectionRecord { uid: Some(uid), ..record.clone() }, version, Opaque::none()))
+    }
+
+    fn update(
+        &self,
+        key: &str,
+        base: &Observed,
+        record: &LeaderElectionRecord,
+        call: &Call,
+    ) -> Result<Observed, StoreError> {
+        if !self.database.update(key, base, record, call)? {
+            return Err(sql::has_moved(&self.describe(key), base));
+        }
+        let record = LeaderElectionRecord { uid: base.record.uid.clone(), ..record.clone() };
+        Ok(Observed::new(record, base.version + 1, Opaque::none()))
+    }
+
+    fn watch(
+        &self,
+        scope: WatchScope<'_>,
+        from: Option<&Cursor>,
+        cancel: &Cancel,
+        on_event: &mut dyn FnMut(WatchEvent),
+    ) -> Result<(), StoreError> {
+        watch::watch(&self.database, scope, from, cancel, on_event)
+    }
+
+    fn check_key(&self, key: &str) -> Result<(), ConfigError> {
+        sql::check_key(key)
+    }
+
+    fn describe(&self, key: &str) -> String {
+        format!("{key} in {}", self.database.path().display())
+    }
+
+    fn location(&self) -> Option<String> {
+        Some(self.database.path().display().to_string())
+    }
+}
+
+impl fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteStore").field("path", &self.database.path()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,84 @@
+//! What changed in a table, found by comparing it with what was told.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::cancel::Cancel;
+use crate::record::Observed;
+use crate::store::sqlite::database::Database;
+use crate::store::{Call, Cursor, StoreError, StoreErrorKind, WatchEvent, WatchScope, sql};
+use crate::sync::Arc;
+
+/// How long a read may be kept out before the watch ends for that.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What a watch has told: versions are given before they are committed, so that none of them says what came before it.
+type Told = BTreeMap<Box<str>, Observed>;
+
+pub(super) fn watch(
+    database: &Database,
+    scope: WatchScope<'_>,
+    from: Option<&Cursor>,
+    cancel: &Cancel,
+    on_event: &mut dyn FnMut(WatchEvent),
+) -> Result<(), StoreError> {
+    // Before anything is read: nothing falls between.
+    let (signal, _registered) = database.signal();
+    let waker = signal.waker();
+    let _hook = cancel.on_cancel(move || waker.wake());
+    let mut told = from.and_then(Cursor::get::<Arc<Told>>).cloned().unwrap_or_default();
+    let (mut is_open, mut seen) = (false, None);
+    loop {
+        let read = database.read_if_changed(scope, seen, &Call::new(READ_TIMEOUT, cancel.clone()));
+        let (number, current) = match read {
+            Ok(Some((number, current))) => (Some(number), current),
+            Ok(None) => {
+                signal.wait();
+                continue;
+            }
+            // The file or the table is gone, and every record with it. A leader is to know that soon.
+            Err(error) if error.kind() == StoreErrorKind::NotFound && is_open => {
+                changes(&told, &Told::new()).into_iter().for_each(&mut *on_event);
+                return Err(error);
+            }
+            Err(error) => return Err(error),
+        };
+        seen = number;
+        let is_first = !std::mem::replace(&mut is_open, true);
+        if is_first {
+            on_event(WatchEvent::Opened);
+        }
+        let changes = changes(&told, &current);
+        if is_first || !changes.is_empty() {
+            for change in changes {
+                check(cancel)?;
+                on_event(change);
+            }
+            check(cancel)?;
+            told = Arc::new(current);
+            on_event(WatchEvent::Progress(Cursor::new(Arc::clone(&told))));
+        }
+        signal.wait();
+    }
+}
+
+fn check(cancel: &Cancel) -> Result<(), StoreError> {
+    match cancel.is_cancelled() {
+        true => Err(StoreError::new(StoreErrorKind::Interrupted, "the watch was cancelled")),
+        false => Ok(()),
+    }
+}
+
+/// From one state to the next. The record counts beside the version: after the file was restored, that may have been given
+/// again.
+fn changes(told: &Told, current: &Told) -> Vec<WatchEvent> {
+    let is_told = |key: &str, observed: &Observed| {
+        told.get(key).is_some_and(|it| it.version == observed.version && it.record == observed.record)
+    };
+    let gone = told.iter().filter(|(key, _)| !current.contains_key(*key));
+    let gone =
+        gone.map(|(key, last)| WatchEvent::Deleted { key: key.clone(), version: sql::deletion_version(last.version) });
+    let changed = current.iter().filter(|(key, observed)| !is_told(key, observed));
+    let changed = changed.map(|(key, observed)| WatchEvent::Changed { key: key.clone(), observed: observed.clone() });
+    gone.chain(changed).collect()
+}
