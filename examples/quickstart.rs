@@ -42,32 +42,29 @@ fn run() -> Result<(), Box<dyn Error>> {
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("off")).init();
     let timeline = Timeline::begin();
 
-    let (place, _server) = match std::env::args().nth(1).as_deref() {
+    let (stores, _server) = match std::env::args().nth(1).as_deref() {
         None => {
             let server = ApiServer::start()?;
             timeline.tell("", &format!("a Kubernetes API server in memory, at {}", server.url()));
-            (Place::Cluster(ClientConfig::new(&server.url())?), Some(server))
+            (on_cluster(&ClientConfig::new(&server.url())?)?, Some(server))
         }
-        Some("--in-cluster") => (Place::Cluster(ClientConfig::in_cluster()?), None),
+        Some("--in-cluster") => (on_cluster(&ClientConfig::in_cluster()?)?, None),
         Some("--kubeconfig") => {
             let file = std::env::args().nth(2).ok_or("--kubeconfig needs a FILE")?;
-            (Place::Cluster(Kubeconfig::from_path(file)?.client_config(None)?), None)
+            (on_cluster(&Kubeconfig::from_path(file)?.client_config(None)?)?, None)
         }
         Some("--store") => {
             let url = std::env::args().nth(2).ok_or("--store needs a URL")?;
             timeline.tell("", &format!("records in {url}"));
-            (Place::Store(url), None)
+            (NAMES.iter().map(|_| store::open(&url)).collect::<Result<_, _>>()?, None)
         }
         Some(other) => {
             let known = "there are --kubeconfig FILE, --in-cluster and --store URL";
             return Err(format!("unknown flag {other}: {known}").into());
         }
     };
-    let mut candidates = NAMES
-        .iter()
-        // Each has a client or a connection of its own, as processes would.
-        .map(|name| Ok(Candidate::new(name, place.store()?)?))
-        .collect::<Result<Vec<_>, Box<dyn Error>>>()?;
+    let candidates = NAMES.iter().zip(stores).map(|(name, store)| Candidate::new(name, store));
+    let mut candidates = candidates.collect::<Result<Vec<_>, _>>()?;
 
     for candidate in &mut candidates {
         candidate.campaign()?;
@@ -139,23 +136,14 @@ fn next_leader(candidates: &mut [Candidate]) -> Result<(usize, LeaderGuard), Box
     Ok((*index, guard))
 }
 
-enum Place {
-    Cluster(ClientConfig),
-    /// By its URL.
-    Store(String),
-}
-
-impl Place {
-    fn store(&self) -> Result<Box<dyn Store>, Box<dyn Error>> {
-        match self {
-            Self::Cluster(config) => {
-                let client = Client::new(config.clone())?;
-                let namespace = client.default_namespace().to_owned();
-                Ok(Box::new(LeaseStore::new(client, &namespace)?))
-            }
-            Self::Store(url) => store::open(url),
-        }
-    }
+/// Each has a client of its own, as processes would: a release ends what is under way on its client.
+fn on_cluster(config: &ClientConfig) -> Result<Vec<Box<dyn Store>>, Box<dyn Error>> {
+    let store = |_| -> Result<Box<dyn Store>, Box<dyn Error>> {
+        let client = Client::new(config.clone())?;
+        let namespace = client.default_namespace().to_owned();
+        Ok(Box::new(LeaseStore::new(client, &namespace)?))
+    };
+    NAMES.iter().map(store).collect()
 }
 
 struct Candidate {

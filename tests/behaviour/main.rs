@@ -14,6 +14,7 @@ mod faults;
 mod guard_api;
 mod lease_store;
 mod metrics;
+mod sqlite;
 mod stores;
 #[path = "../support/mod.rs"]
 mod support;

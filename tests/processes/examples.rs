@@ -27,6 +27,16 @@ fn quickstart_tells_of_three_terms() {
 }
 
 #[test]
+fn quickstart_on_a_file_tells_of_three_terms() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let url = format!("sqlite://{}/election.db", scratch.path().display());
+    let printed = output_with("quickstart", &["--store", &url]);
+    assert_eq!(printed.matches("fencing token").count(), 3, "{printed}");
+    let output = example("quickstart").args(["--store", "paper://wall"]).output().expect("the example runs");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no such store"), "{output:?}");
+}
+
+#[test]
 fn fenced_writes_refuses_a_leader_that_was_stopped_between_its_check_and_its_write() {
     let printed = output_of("fenced_writes");
     let refused = printed.find("its write is refused: token").unwrap_or_else(|| panic!("{printed}"));

@@ -36,7 +36,7 @@ on_both_servers! {
 }
 
 /// In which a term ends within a test's timeout. Between renew deadline and lease duration lies [`GAP`].
-const SHORT: &[&str] = &[
+pub const SHORT: &[&str] = &[
     "--lease-duration=4s",
     "--renew-deadline=3s",
     "--retry-period=250ms",
@@ -47,7 +47,7 @@ const SHORT: &[&str] = &[
 const GAP: f64 = 1.0;
 
 /// In which nothing runs out during a test.
-const LONG: &[&str] = &[
+pub const LONG: &[&str] = &[
     "--lease-duration=60s",
     "--renew-deadline=50s",
     "--retry-period=250ms",
@@ -141,7 +141,7 @@ fn sigterm_hands_both_over(cluster: &Cluster) {
     hands_over(&stage_of("configmapsleases", cluster, LONG), Signal::TERM, holder);
 }
 
-fn hands_over(stage: &Stage, signal: Signal, holder: impl Fn() -> Option<String>) {
+pub fn hands_over(stage: &Stage, signal: Signal, holder: impl Fn() -> Option<String>) {
     let (leader, first, standby) = leader_and_standby(stage);
     assert_eq!(holder().as_deref(), Some("a"));
     leader.signal(signal);
@@ -172,7 +172,7 @@ fn a_killed_leader_by_both_is_followed_when_its_leases_ran_out(cluster: &Cluster
     is_followed_when_killed(&stage_of("configmapsleases", cluster, SHORT));
 }
 
-fn is_followed_when_killed(stage: &Stage) {
+pub fn is_followed_when_killed(stage: &Stage) {
     let (leader, _, standby) = leader_and_standby(stage);
     leader.wait_for("leading");
     let said = leader.kill();
@@ -196,7 +196,7 @@ fn a_leader_by_both_that_was_stopped_past_its_leases_knows_when_it_wakes(cluster
     knows_when_it_wakes(&stage_of("configmapsleases", cluster, SHORT));
 }
 
-fn knows_when_it_wakes(stage: &Stage) {
+pub fn knows_when_it_wakes(stage: &Stage) {
     let (sleeper, _, standby) = leader_and_standby(stage);
     sleeper.wait_for("leading");
     let asleep_since = sleeper.suspend();

@@ -1,4 +1,5 @@
-//! Processes: the examples as users run them, killed, stopped and beside candidates of client-go and of Python's client.
+//! Processes: the examples as users run them, killed, stopped and beside candidates of client-go and of Python's client,
+//! on clusters and on a file.
 
 mod alternation;
 mod client_go_interop;
@@ -6,5 +7,6 @@ mod deploy;
 mod examples;
 mod leader_election;
 mod python_interop;
+mod sqlite;
 #[path = "../support/mod.rs"]
 mod support;

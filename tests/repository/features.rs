@@ -46,8 +46,10 @@ fn another_store_than_a_cluster_needs_no_http_and_no_tls() {
     };
     let needed = ["rustls", "ureq", "serde_json"].map(str::to_owned);
     assert!(needed.iter().all(|it| tree(&[]).contains(it)));
-    let without = tree(&["--no-default-features"]);
-    assert!(without.contains("leasehold") && !needed.iter().any(|it| without.contains(it)), "{without:?}");
+    for features in [&[][..], &["--features=sqlite"]] {
+        let without = tree(&[&["--no-default-features"], features].concat());
+        assert!(without.contains("leasehold") && !needed.iter().any(|it| without.contains(it)), "{without:?}");
+    }
 }
 
 /// Else most of it is built once more for the threads' checkers, and again for the mutants.

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -44,7 +45,8 @@ pub fn mono() -> f64 {
 
 /// Where candidates for one lease appear, and everything that they said.
 pub struct Stage {
-    kubeconfig: PathBuf,
+    /// Of a cluster, or where else the records are, as flags.
+    place: Vec<OsString>,
     lease: String,
     flags: Vec<String>,
     said: Arc<Said>,
@@ -59,8 +61,17 @@ struct Said {
 
 impl Stage {
     pub fn new(kubeconfig: impl Into<PathBuf>, lease: &str, flags: &[&str]) -> Stage {
+        Stage::at(in_cluster(&kubeconfig.into()), lease, flags)
+    }
+
+    /// On the store with this URL.
+    pub fn on_store(url: &str, lease: &str, flags: &[&str]) -> Stage {
+        Stage::at(vec!["--store".into(), url.into()], lease, flags)
+    }
+
+    fn at(place: Vec<OsString>, lease: &str, flags: &[&str]) -> Stage {
         Stage {
-            kubeconfig: kubeconfig.into(),
+            place,
             lease: lease.to_owned(),
             flags: flags.iter().map(|&flag| flag.to_owned()).collect(),
             said: Arc::default(),
@@ -68,18 +79,23 @@ impl Stage {
     }
 
     pub fn candidate(&self, id: &str) -> Candidate {
-        self.candidate_by_way_of(&self.kubeconfig, id)
+        self.candidate_at(&self.place, id)
     }
 
     /// A candidate that reaches the server in a way of its own.
     pub fn candidate_by_way_of(&self, kubeconfig: &Path, id: &str) -> Candidate {
+        self.candidate_at(&in_cluster(kubeconfig), id)
+    }
+
+    fn candidate_at(&self, place: &[OsString], id: &str) -> Candidate {
         let mut command = example("leader_election");
-        command
-            .args(["--lease-lock-name", &self.lease, "--lease-lock-namespace", NAMESPACE, "--id", id])
-            .arg("--kubeconfig")
-            .arg(kubeconfig)
-            .args(&self.flags);
+        command.args(["--lease-lock-name", &self.lease, "--id", id]).args(place).args(&self.flags);
         self.candidate_of(command, id)
+    }
+
+    /// What a candidate in this process has to say.
+    pub fn say(&self, line: Line) {
+        self.said.say(line);
     }
 
     /// A candidate of another program, which prints the same lines.
@@ -124,6 +140,11 @@ impl Stage {
 }
 
 impl Said {
+    fn say(&self, line: Line) {
+        self.lines.lock().push(line);
+        self.more.notify_all();
+    }
+
     /// The first wanted line at `from` or later, and where it stands. `None` when it does not come.
     fn wait_for(&self, from: usize, wanted: impl Fn(&Line) -> bool) -> Option<(usize, Line)> {
         let until = Instant::now() + SOON;
@@ -139,6 +160,10 @@ impl Said {
             }
         }
     }
+}
+
+fn in_cluster(kubeconfig: &Path) -> Vec<OsString> {
+    vec!["--kubeconfig".into(), kubeconfig.into(), "--lease-lock-namespace".into(), NAMESPACE.into()]
 }
 
 /// For messages: heartbeats say little and are many.
@@ -186,8 +211,7 @@ impl Candidate {
                     // Who is killed may leave half a line behind.
                     for line in stdout.lines().map_while(Result::ok) {
                         let Ok(line) = serde_json::from_str(&line) else { continue };
-                        said.lines.lock().push(line);
-                        said.more.notify_all();
+                        said.say(line);
                     }
                 }
             }),

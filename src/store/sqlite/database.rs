@@ -50,6 +50,9 @@ const UPDATE: &str = "UPDATE leasehold SET writes = writes + 1, acquired = CASE 
                       holder_identity IS ?10 AND lease_duration_seconds IS ?11 AND acquire_time IS ?12 AND \
                       renew_time IS ?13 AND lease_transitions IS ?14";
 
+/// What stands in the table, by its keys.
+pub(super) type Records = BTreeMap<Box<str>, Observed>;
+
 /// One file, and what of this process has to do with it.
 pub(super) struct Database {
     file: File,
@@ -171,7 +174,7 @@ impl Database {
         scope: WatchScope<'_>,
         seen: Option<i64>,
         call: &Call,
-    ) -> Result<Option<(i64, BTreeMap<Box<str>, Observed>)>, StoreError> {
+    ) -> Result<Option<(i64, Records)>, StoreError> {
         self.attempt(&self.watches, call, |connection| {
             // Before what it numbers: what is committed in between is read twice.
             let number = connection.query_row("PRAGMA data_version", [], |row| row.get(0))?;
@@ -251,7 +254,7 @@ fn create_table(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(CREATE_TABLE)
 }
 
-fn select(connection: &Connection, scope: WatchScope<'_>) -> rusqlite::Result<BTreeMap<Box<str>, Observed>> {
+fn select(connection: &Connection, scope: WatchScope<'_>) -> rusqlite::Result<Records> {
     match scope {
         WatchScope::All => connection.prepare(SELECT)?.query_map([], observed)?.collect(),
         WatchScope::Key(key) => {
@@ -327,13 +330,21 @@ fn wait(call: &Call, pause: Duration) {
 }
 
 fn is_busy(error: &rusqlite::Error) -> bool {
-    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+    matches!(code(error), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}
+
+/// `None` for what SQLite has no part in.
+fn code(error: &rusqlite::Error) -> Option<ErrorCode> {
+    match error {
+        rusqlite::Error::SqliteFailure(error, _) | rusqlite::Error::SqlInputError { error, .. } => Some(error.code),
+        _ => None,
+    }
 }
 
 fn failed(file: &File, error: rusqlite::Error) -> StoreError {
     use ErrorCode::*;
     let no_table = error.to_string().contains("no such table");
-    let (kind, what_to_do) = match error.sqlite_error_code() {
+    let (kind, what_to_do) = match code(&error) {
         Some(DiskFull) => (StoreErrorKind::Unavailable, "its disk is full, or the quota is used up: make room there"),
         Some(ReadOnly | PermissionDenied) => (
             StoreErrorKind::Forbidden,

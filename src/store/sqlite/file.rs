@@ -60,6 +60,12 @@ impl File {
         &self.wal
     }
 
+    /// Leaves nothing to watch.
+    #[cfg(test)]
+    pub(super) fn lose_wal(&mut self) {
+        self.wal = PathBuf::from("/no/such/file");
+    }
+
     /// Remembers the files beside the database as well. They stay the same for as long as a connection that has read is open.
     pub(super) fn remember_companions(&mut self) -> Result<(), StoreError> {
         for path in [self.wal.clone(), self.shm.clone()] {

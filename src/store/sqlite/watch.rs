@@ -1,19 +1,15 @@
 //! What changed in a table, found by comparing it with what was told.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::cancel::Cancel;
 use crate::record::Observed;
-use crate::store::sqlite::database::Database;
+use crate::store::sqlite::database::{Database, Records};
 use crate::store::{Call, Cursor, StoreError, StoreErrorKind, WatchEvent, WatchScope, sql};
 use crate::sync::Arc;
 
 /// How long a read may be kept out before the watch ends for that.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// What a watch has told: versions are given before they are committed, so that none of them says what came before it.
-type Told = BTreeMap<Box<str>, Observed>;
 
 pub(super) fn watch(
     database: &Database,
@@ -26,7 +22,8 @@ pub(super) fn watch(
     let (signal, _registered) = database.signal();
     let waker = signal.waker();
     let _hook = cancel.on_cancel(move || waker.wake());
-    let mut told = from.and_then(Cursor::get::<Arc<Told>>).cloned().unwrap_or_default();
+    // The cursor is all that was told: versions are given before they are committed, so that none of them says what came before.
+    let mut told = from.and_then(Cursor::get::<Arc<Records>>).cloned().unwrap_or_default();
     let (mut is_open, mut seen) = (false, None);
     loop {
         let read = database.read_if_changed(scope, seen, &Call::new(READ_TIMEOUT, cancel.clone()));
@@ -38,7 +35,7 @@ pub(super) fn watch(
             }
             // The file or the table is gone, and every record with it. A leader is to know that soon.
             Err(error) if error.kind() == StoreErrorKind::NotFound && is_open => {
-                changes(&told, &Told::new()).into_iter().for_each(&mut *on_event);
+                changes(&told, &Records::new()).into_iter().for_each(&mut *on_event);
                 return Err(error);
             }
             Err(error) => return Err(error),
@@ -71,7 +68,7 @@ fn check(cancel: &Cancel) -> Result<(), StoreError> {
 
 /// From one state to the next. The record counts beside the version: after the file was restored, that may have been given
 /// again.
-fn changes(told: &Told, current: &Told) -> Vec<WatchEvent> {
+fn changes(told: &Records, current: &Records) -> Vec<WatchEvent> {
     let is_told = |key: &str, observed: &Observed| {
         told.get(key).is_some_and(|it| it.version == observed.version && it.record == observed.record)
     };

@@ -18,6 +18,7 @@ mod network;
 mod objects;
 mod order;
 mod schedule;
+mod sqlite;
 mod terms;
 mod threads;
 mod tls;
@@ -44,6 +45,7 @@ pub const MUTANTS: &[&[Mutant]] = &[
     heads::MUTANTS,
     network::MUTANTS,
     objects::MUTANTS,
+    sqlite::MUTANTS,
     tls::MUTANTS,
 ];
 

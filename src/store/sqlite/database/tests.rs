@@ -1,1 +1,122 @@
+use std::path::PathBuf;
 
+use super::*;
+use crate::cancel::Cancel;
+use crate::store::sqlite::watch::watch;
+use crate::store::{Store, WatchEvent};
+
+struct Place {
+    _scratch: tempfile::TempDir,
+    path: PathBuf,
+}
+
+fn place() -> Place {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("election.db");
+    Place { _scratch: scratch, path }
+}
+
+fn call() -> Call {
+    Call::new(Duration::from_secs(30), Cancel::new())
+}
+
+#[test]
+fn a_journal_that_stays_in_another_mode_is_refused() {
+    let mode = write_ahead_log(&Connection::open_in_memory().unwrap()).unwrap();
+    let error = require_write_ahead_log(Path::new("x.db"), &mode).unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Rejected);
+    assert!(error.to_string().contains("\"memory\""), "{error}");
+}
+
+#[test]
+fn each_write_is_on_the_disk_before_it_is_answered() {
+    let place = place();
+    let database = Database::open(&place.path, &call()).unwrap();
+    for connection in [&database.requests, &database.watches] {
+        let connection = connection.lock();
+        let setting = |name: &str| connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i64>(0));
+        assert_eq!(["synchronous", "fullfsync", "busy_timeout"].map(|name| setting(name).unwrap()), [2, 1, 0]);
+    }
+}
+
+#[test]
+fn a_file_that_may_not_grow_is_an_error_that_says_so() {
+    let place = place();
+    let database = Database::open(&place.path, &call()).unwrap();
+    database.requests.lock().query_row("PRAGMA max_page_count = 1", [], |row| row.get::<_, i64>(0)).unwrap();
+    let record = LeaderElectionRecord { holder_identity: Some("x".repeat(100_000)), ..Default::default() };
+    let error = database.insert("jobs", "uid", &record, &call()).unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("make room"), "{error}");
+    assert!(database.get("jobs", &call()).unwrap().is_none(), "reads go on");
+}
+
+#[test]
+fn what_came_too_late_is_no_answer() {
+    let place = place();
+    let database = Database::open(&place.path, &call()).unwrap();
+    let cancel = Cancel::new();
+    let cancelled = Call::new(Duration::from_secs(30), cancel.clone());
+    let done = database.attempt(&database.requests, &cancelled, |_| {
+        cancel.cancel();
+        Ok(())
+    });
+    assert_eq!(done.unwrap_err().kind(), StoreErrorKind::Interrupted);
+    let short = Call::new(Duration::from_millis(20), Cancel::new());
+    let done = database.attempt(&database.requests, &short, |_| {
+        std::thread::sleep(Duration::from_millis(30));
+        Ok(())
+    });
+    assert_eq!(done.unwrap_err().kind(), StoreErrorKind::Timeout);
+}
+
+#[test]
+fn a_file_that_is_replaced_under_a_statement_makes_it_no_answer() {
+    let place = place();
+    let database = Database::open(&place.path, &call()).unwrap();
+    let done = database.attempt(&database.requests, &call(), |_| {
+        std::fs::remove_file(&place.path).unwrap();
+        Ok(())
+    });
+    assert_eq!(done.unwrap_err().kind(), StoreErrorKind::NotFound);
+}
+
+#[test]
+fn a_thread_that_waits_for_another_ends_with_its_call() {
+    let place = place();
+    let database = Database::open(&place.path, &call()).unwrap();
+    let held = database.requests.lock();
+    let short = Call::new(Duration::from_millis(50), Cancel::new());
+    assert_eq!(database.get("jobs", &short).unwrap_err().kind(), StoreErrorKind::Timeout);
+    drop(held);
+    assert!(database.get("jobs", &call()).unwrap().is_none());
+}
+
+/// As on a system without it, or with none of its instances left.
+#[test]
+fn without_inotify_changes_of_this_process_and_of_others_are_told() {
+    let place = place();
+    let mut database = Database::open(&place.path, &call()).unwrap();
+    database.file.lose_wal();
+    assert!(matches!(database.signal().0, Signal::Polling { .. }));
+    let other = crate::store::sqlite::SqliteStore::open(&place.path).unwrap();
+    let record = LeaderElectionRecord::default();
+    let (cancel, (told, tells)) = (Cancel::new(), channel::unbounded());
+    std::thread::scope(|threads| {
+        let watching =
+            threads.spawn(|| watch(&database, WatchScope::All, None, &cancel, &mut |event| drop(told.send(event))));
+        let next = || loop {
+            match tells.recv_timeout(Duration::from_secs(30)).unwrap() {
+                WatchEvent::Changed { key, .. } => return key,
+                _ => continue,
+            }
+        };
+        other.create("theirs", &record, &call()).unwrap();
+        assert_eq!(&*next(), "theirs");
+        database.insert("ours", "uid", &record, &call()).unwrap();
+        assert_eq!(&*next(), "ours");
+        cancel.cancel();
+        assert_eq!(watching.join().unwrap().unwrap_err().kind(), StoreErrorKind::Interrupted);
+    });
+    assert!(database.wakers.lock().of.is_empty());
+}

@@ -1,0 +1,357 @@
+//! A store in a file, and what befalls the file: other writers, an operator, a restored row, a full disk.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use leasehold::crossbeam_channel::{Receiver, unbounded};
+use leasehold::{
+    Call, Cancel, LeaderElectionRecord, LeaderElector, MicroTime, Observed, SqliteStore, Store, StoreError,
+    StoreErrorKind, WatchEvent, WatchScope,
+};
+use rusqlite::{Connection, TransactionBehavior};
+use tempfile::TempDir;
+
+use crate::support::{AT_ONCE, SOON, say_aloud, wait_until};
+
+/// A directory with a file in it, and one that is not this library's connection to that.
+struct Place {
+    _scratch: TempDir,
+    path: PathBuf,
+}
+
+impl Place {
+    fn new() -> Self {
+        let scratch = tempfile::tempdir().expect("a scratch directory");
+        let path = scratch.path().join("election.db");
+        Self { _scratch: scratch, path }
+    }
+
+    fn store(&self) -> SqliteStore {
+        SqliteStore::open(&self.path).expect("a store")
+    }
+
+    fn foreigner(&self) -> Connection {
+        Connection::open(&self.path).expect("a connection")
+    }
+}
+
+fn call() -> Call {
+    Call::new(SOON, Cancel::new())
+}
+
+fn held_by(identity: &str) -> LeaderElectionRecord {
+    LeaderElectionRecord {
+        holder_identity: Some(identity.to_owned()),
+        lease_duration_seconds: Some(15),
+        acquire_time: Some(MicroTime::from_unix_micros(1)),
+        renew_time: Some(MicroTime::from_unix_micros(2)),
+        lease_transitions: Some(3),
+        ..Default::default()
+    }
+}
+
+fn elector(store: SqliteStore, identity: &str) -> LeaderElector {
+    let builder = LeaderElector::builder("jobs").identity(identity).lease_duration(Duration::from_secs(60));
+    builder.retry_period(Duration::from_millis(100)).start_on(store).expect("an elector")
+}
+
+fn renewals(elector: &LeaderElector) -> u64 {
+    elector.status().counters.renewals.counts.iter().sum()
+}
+
+/// What a watch from scratch tells, as long as `see` looks.
+fn watching<T>(store: &SqliteStore, see: impl FnOnce(&Receiver<WatchEvent>) -> T) -> (T, StoreError) {
+    let cancel = Cancel::new();
+    let (told, tells) = unbounded();
+    thread::scope(|threads| {
+        let watch = threads.spawn(|| store.watch(WatchScope::All, None, &cancel, &mut |event| drop(told.send(event))));
+        let seen = see(&tells);
+        cancel.cancel();
+        (seen, watch.join().expect("no panic").expect_err("an end"))
+    })
+}
+
+/// The next that it tells of a record.
+fn next(tells: &Receiver<WatchEvent>, timeout: Duration) -> WatchEvent {
+    loop {
+        match tells.recv_timeout(timeout).expect("an event") {
+            WatchEvent::Opened | WatchEvent::Progress(_) => {}
+            event => return event,
+        }
+    }
+}
+
+#[test]
+fn who_writes_for_longer_than_a_call_lasts_makes_it_a_timeout() {
+    let place = Place::new();
+    let store = place.store();
+    let base = store.create("jobs", &held_by("a"), &call()).expect("a record");
+    let foreigner = place.foreigner();
+    foreigner.execute_batch("BEGIN EXCLUSIVE").expect("a transaction");
+    let short = Duration::from_millis(200);
+    let began = Instant::now();
+    let error = store.update("jobs", &base, &held_by("b"), &Call::new(short, Cancel::new())).unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Timeout, "{error}");
+    assert!(began.elapsed() >= short && began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
+    let error = store.create("other", &held_by("b"), &Call::new(short, Cancel::new())).unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Timeout, "{error}");
+    // Readers are not kept out.
+    assert_eq!(store.get("jobs", &call()).expect("an answer").expect("a record").version, base.version);
+
+    let cancel = Cancel::new();
+    let long = Call::new(SOON, cancel.clone());
+    let ended = thread::scope(|threads| {
+        let update = threads.spawn(|| store.update("jobs", &base, &held_by("b"), &long));
+        thread::sleep(short);
+        let began = Instant::now();
+        cancel.cancel();
+        let ended = update.join().expect("no panic");
+        assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
+        ended
+    });
+    assert_eq!(ended.unwrap_err().kind(), StoreErrorKind::Interrupted);
+
+    thread::scope(|threads| {
+        let update = threads.spawn(|| store.update("jobs", &base, &held_by("c"), &call()));
+        thread::sleep(short);
+        foreigner.execute_batch("COMMIT").expect("a commit");
+        assert_eq!(update.join().expect("no panic").expect("an update").version, base.version + 1);
+    });
+}
+
+#[test]
+fn an_election_outlasts_a_long_transaction_of_others() {
+    let place = Place::new();
+    let elector = elector(place.store(), "a");
+    let guard = elector.block_until_leader().expect("a term");
+    let foreigner = place.foreigner();
+    foreigner.execute_batch("BEGIN IMMEDIATE").expect("a transaction");
+    thread::sleep(Duration::from_millis(500));
+    foreigner.execute_batch("COMMIT").expect("a commit");
+    let before = renewals(&elector);
+    wait_until("it is renewed again", || renewals(&elector) > before);
+    assert!(guard.is_leader());
+}
+
+fn delete(path: &Path) {
+    fs::remove_file(path).expect("a file to delete");
+}
+
+fn replace(path: &Path) {
+    let other = path.with_extension("other");
+    drop(SqliteStore::open(&other).expect("another store"));
+    fs::rename(&other, path).expect("a file to replace");
+}
+
+fn delete_the_log(path: &Path) {
+    delete(&path.with_extension("db-wal"));
+}
+
+#[test]
+fn a_file_that_is_deleted_or_replaced_is_an_error_that_says_so() {
+    for (befall, word) in
+        [(delete as fn(&Path), "was deleted"), (replace, "was replaced"), (delete_the_log, "was deleted")]
+    {
+        let place = Place::new();
+        let store = place.store();
+        let base = store.create("jobs", &held_by("a"), &call()).expect("a record");
+        befall(&place.path);
+        let errors = [
+            store.get("jobs", &call()).map(|_| ()),
+            store.create("more", &held_by("a"), &call()).map(|_| ()),
+            store.update("jobs", &base, &held_by("b"), &call()).map(|_| ()),
+            store.watch(WatchScope::All, None, &Cancel::new(), &mut |event| panic!("{event:?}")),
+        ];
+        for error in errors.map(Result::unwrap_err) {
+            assert_eq!(error.kind(), StoreErrorKind::NotFound, "{error}");
+            assert!(error.to_string().contains(word) && error.to_string().contains("restart"), "{error}");
+        }
+    }
+}
+
+/// Others may lead in another file at that path already.
+#[test]
+fn a_file_that_is_deleted_or_replaced_is_the_end_of_a_term() {
+    for befall in [delete as fn(&Path), replace] {
+        let place = Place::new();
+        let elector = elector(place.store(), "a");
+        let guard = elector.block_until_leader().expect("a term");
+        wait_until("a watch", || elector.status().is_watching);
+        let began = Instant::now();
+        befall(&place.path);
+        assert!(guard.lost().recv_timeout(SOON).is_err_and(|error| error.is_disconnected()), "it ends");
+        assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
+        drop(guard);
+        assert!(elector.try_acquire().map_or(true, |guard| guard.is_none()), "it does not lead there again");
+    }
+}
+
+#[test]
+fn a_table_that_is_dropped_is_an_error_that_says_what_makes_it() {
+    let place = Place::new();
+    let store = place.store();
+    store.create("jobs", &held_by("a"), &call()).expect("a record");
+    place.foreigner().execute_batch("DROP TABLE leasehold").expect("no table");
+    let error = store.get("jobs", &call()).unwrap_err();
+    assert!(error.kind() == StoreErrorKind::NotFound && error.to_string().contains("create_table"), "{error}");
+    store.create_table().expect("a table");
+    assert!(store.get("jobs", &call()).expect("an answer").is_none());
+}
+
+#[test]
+fn a_writer_that_tells_nobody_is_noticed_within_a_second() {
+    let place = Place::new();
+    let (store, foreigner) = (place.store(), place.foreigner());
+    store.create("jobs", &held_by("a"), &call()).expect("a record");
+    let (slowest, ended) = watching(&store, |tells| {
+        next(tells, SOON);
+        let notice = |number: i32| {
+            thread::sleep(Duration::from_millis(37));
+            let write = "UPDATE leasehold SET writes = writes + 1, lease_transitions = ?1";
+            let began = Instant::now();
+            assert_eq!(foreigner.execute(write, [number]).expect("an update"), 1);
+            let WatchEvent::Changed { observed, .. } = next(tells, Duration::from_secs(1)) else { panic!("no change") };
+            assert_eq!(observed.record.lease_transitions, Some(number));
+            began.elapsed()
+        };
+        (0..5).map(notice).max().expect("some")
+    });
+    assert!(slowest < Duration::from_secs(1), "{slowest:?}");
+    assert_eq!(ended.kind(), StoreErrorKind::Interrupted);
+}
+
+#[test]
+fn versions_never_repeat_over_deletion_of_all_and_closing_the_file() {
+    let place = Place::new();
+    let mut last = 0;
+    for _ in 0..5 {
+        let store = place.store();
+        let mut observed = store.create("jobs", &held_by("a"), &call()).expect("a record");
+        assert!(observed.version > last, "{} after {last}", observed.version);
+        for _ in 0..3 {
+            observed = store.update("jobs", &observed, &held_by("b"), &call()).expect("an update");
+        }
+        assert_eq!(store.get("jobs", &call()).expect("an answer").expect("a record").version, observed.version);
+        last = observed.version;
+        drop(store);
+        assert_eq!(place.foreigner().execute("DELETE FROM leasehold", []).expect("a deletion"), 1);
+    }
+}
+
+/// By hand, as from a backup in which the same version was given to another record.
+#[test]
+fn a_row_that_was_put_back_at_the_same_version_with_another_record_is_no_base() {
+    let place = Place::new();
+    let (store, foreigner) = (place.store(), place.foreigner());
+    let mut base = store.create("jobs", &held_by("a"), &call()).expect("a record");
+    for change in [
+        "uid = 'other'",
+        "holder_identity = 'b'",
+        "holder_identity = NULL",
+        "lease_duration_seconds = 16",
+        "acquire_time = NULL",
+        "renew_time = '1970-01-01T00:00:00.000003Z'",
+        "lease_transitions = 4",
+    ] {
+        foreigner.execute_batch("CREATE TEMP TABLE backup AS SELECT * FROM leasehold").expect("a copy");
+        foreigner.execute(&format!("UPDATE leasehold SET {change}"), []).expect("another history");
+        let error = store.update("jobs", &base, &held_by("c"), &call()).expect_err(change);
+        assert_eq!(error.kind(), StoreErrorKind::NotApplied, "{change}: {error}");
+        let found = store.get("jobs", &call()).expect("an answer").expect("a record");
+        assert!(found.version == base.version && found.record != base.record, "{change}");
+        foreigner
+            .execute_batch("REPLACE INTO leasehold SELECT * FROM backup; DROP TABLE backup")
+            .expect("the copy put back");
+        base = store.update("jobs", &base, &held_by("c"), &call()).expect(change);
+    }
+    let (event, _) = watching(&store, |tells| {
+        next(tells, SOON);
+        foreigner.execute("UPDATE leasehold SET holder_identity = 'z'", []).expect("another history");
+        next(tells, SOON)
+    });
+    let is_told = |observed: &Observed| observed.version == base.version && observed.record != base.record;
+    assert!(matches!(&event, WatchEvent::Changed { observed, .. } if is_told(observed)), "{event:?}");
+}
+
+#[test]
+fn a_former_leader_does_not_get_past_the_fence() {
+    let place = Place::new();
+    let mut connection = place.foreigner();
+    connection.execute_batch("CREATE TABLE runs (token INTEGER)").expect("a table of the user's");
+    let mut write = |token: u64| {
+        let fence = SqliteStore::fence_sql("it's", token);
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).expect("a transaction");
+        let insert = format!("INSERT INTO runs SELECT {token} WHERE EXISTS ({fence})");
+        let rows = transaction.execute(&insert, []).expect("an insert");
+        transaction.commit().expect("a commit");
+        rows == 1
+    };
+    let elector = |identity: &str| {
+        let builder = LeaderElector::builder("it's").identity(identity).lease_duration(Duration::from_secs(60));
+        let builder = builder.retry_period(Duration::from_millis(100)).renew_interval(Duration::from_millis(20));
+        builder.start_on(place.store()).expect("an elector")
+    };
+    let (one, other) = (elector("a"), elector("b"));
+    assert!(!write(u64::MAX), "nobody leads yet");
+    let guard = one.block_until_leader().expect("a term");
+    let first = guard.fencing_token();
+    assert!(write(first));
+    let before = renewals(&one);
+    wait_until("it is renewed", || renewals(&one) > before + 1);
+    assert!(write(first), "after renewals");
+    drop(guard);
+    assert!(!write(first), "released");
+    let guard = other.block_until_leader().expect("a term");
+    assert!(!write(first) && write(guard.fencing_token()), "another leads");
+    drop(guard);
+    let guard = one.block_until_leader().expect("a term");
+    assert!(!write(first) && write(guard.fencing_token()), "the same one leads, in another term");
+}
+
+#[test]
+fn what_cannot_be_shared_is_no_store() {
+    let place = Place::new();
+    fs::write(&place.path, "this is no database, and was never meant to be one").expect("a file");
+    let error = SqliteStore::open(&place.path).unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Malformed, "{error}");
+    let place = Place::new();
+    place.foreigner().execute_batch("CREATE TABLE leasehold (name TEXT)").expect("a table of somebody else's");
+    let error = SqliteStore::open(&place.path).unwrap_err();
+    assert!(error.kind() == StoreErrorKind::Rejected && error.to_string().contains("`leasehold`"), "{error}");
+}
+
+/// On a disk of its own, of a quarter of a megabyte.
+#[test]
+fn a_full_disk_is_an_error_that_says_so_until_there_is_room() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let mount = |arguments: &[&str]| Command::new("mount").args(arguments).arg(scratch.path()).output();
+    if !mount(&["-t", "tmpfs", "-o", "size=256k", "tmpfs"]).is_ok_and(|done| done.status.success()) {
+        say_aloud("SKIPPED: a disk that is really full, which only root can make here");
+        return;
+    }
+    struct Unmount<'a>(&'a Path);
+    impl Drop for Unmount<'_> {
+        fn drop(&mut self) {
+            let _ = Command::new("umount").arg("-l").arg(self.0).status();
+        }
+    }
+    let _unmount = Unmount(scratch.path());
+    let store = SqliteStore::open(scratch.path().join("election.db")).expect("a store");
+    let mut base = store.create("jobs", &held_by("a"), &call()).expect("a record");
+    let ballast = scratch.path().join("ballast");
+    let _ = fs::write(&ballast, vec![0; 1 << 20]);
+    let error = loop {
+        match store.update("jobs", &base, &held_by("b"), &call()) {
+            Ok(observed) => base = observed,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("make room"), "{error}");
+    assert_eq!(store.get("jobs", &call()).expect("reads go on").expect("a record").version, base.version);
+    fs::remove_file(ballast).expect("room");
+    store.update("jobs", &base, &held_by("c"), &call()).expect("an update, where there is room");
+}
