@@ -67,6 +67,10 @@ struct Readme;
 #[doc = include_str!("../docs/MIGRATING.md")]
 struct Migrating;
 
+#[cfg(all(doctest, feature = "sqlite"))]
+#[doc = include_str!("../docs/STORES.md")]
+struct Stores;
+
 mod builder;
 mod callbacks;
 mod campaign;

@@ -24,6 +24,7 @@ fn the_tests_that_the_documents_name_are_tests() {
         ("SAFETY", include_str!("../../docs/SAFETY.md")),
         ("LATENCY", include_str!("../../docs/LATENCY.md")),
         ("CLUSTERS", include_str!("../../docs/CLUSTERS.md")),
+        ("STORES", include_str!("../../docs/STORES.md")),
         ("CLIENT-GO", include_str!("../../docs/CLIENT-GO.md")),
     ] {
         let named = text.split('`').skip(1).step_by(2);

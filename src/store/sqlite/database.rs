@@ -185,6 +185,12 @@ impl Database {
         })
     }
 
+    /// What stands in the file that was opened, also where the path leads elsewhere by now; nothing if that cannot be read.
+    pub(super) fn remains(&self, scope: WatchScope<'_>) -> Records {
+        let connection = self.watches.try_lock_for(LOCK_WAIT);
+        connection.and_then(|connection| select(&connection, scope).ok()).unwrap_or_default()
+    }
+
     /// What a watch waits at, and what it is to keep meanwhile.
     pub(super) fn signal(&self) -> (Signal, Registered<'_>) {
         let signal = Signal::new(self.file.path(), self.file.wal());
@@ -330,7 +336,8 @@ fn wait(call: &Call, pause: Duration) {
 }
 
 fn is_busy(error: &rusqlite::Error) -> bool {
-    matches!(code(error), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+    use ErrorCode::{DatabaseBusy, DatabaseLocked, FileLockingProtocolFailed};
+    matches!(code(error), Some(DatabaseBusy | DatabaseLocked | FileLockingProtocolFailed))
 }
 
 /// `None` for what SQLite has no part in.

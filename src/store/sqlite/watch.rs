@@ -35,7 +35,10 @@ pub(super) fn watch(
             }
             // The file or the table is gone, and every record with it. A leader is to know that soon.
             Err(error) if error.kind() == StoreErrorKind::NotFound && is_open => {
-                changes(&told, &Records::new()).into_iter().for_each(&mut *on_event);
+                // A leader's first write may not have been told yet.
+                let mut gone = Arc::unwrap_or_clone(told);
+                gone.extend(database.remains(scope));
+                changes(&gone, &Records::new()).into_iter().for_each(&mut *on_event);
                 return Err(error);
             }
             Err(error) => return Err(error),

@@ -120,3 +120,27 @@ fn without_inotify_changes_of_this_process_and_of_others_are_told() {
     });
     assert!(database.wakers.lock().of.is_empty());
 }
+
+/// Else a term that began just before outlasts its file by a renew deadline.
+#[test]
+fn what_was_not_told_yet_is_told_as_deleted_when_its_file_is() {
+    let place = place();
+    let mut database = Database::open(&place.path, &call()).unwrap();
+    let other = crate::store::sqlite::SqliteStore::open(&place.path).unwrap();
+    database.file.lose_wal();
+    let (cancel, mut told) = (Cancel::new(), Vec::new());
+    let ended = watch(&database, WatchScope::Key("jobs"), None, &cancel, &mut |event| {
+        if let WatchEvent::Progress(_) = event {
+            other.create("jobs", &LeaderElectionRecord::default(), &call()).unwrap();
+            std::fs::remove_file(&place.path).unwrap();
+        }
+        told.push(event);
+    });
+    assert_eq!(ended.unwrap_err().kind(), StoreErrorKind::NotFound);
+    let is_of_first_row = |version: u64| sql::parts(version).0 == 1;
+    assert!(
+        matches!(&told[..], [WatchEvent::Opened, WatchEvent::Progress(_), WatchEvent::Deleted { key, version }]
+            if **key == *"jobs" && is_of_first_row(*version)),
+        "{told:?}"
+    );
+}

@@ -38,7 +38,7 @@ pub const MUTANTS: &[Mutant] = &[
             old: "Ok(identity) if identity == *opened => continue,",
             new: "Ok(_) => continue,\n                #[allow(unreachable_patterns)]",
         }],
-        caught_by: Test("behaviour", "sqlite::a_file_that_is_deleted_or_replaced_is_the_end_of_a_term"),
+        caught_by: Test("behaviour", "sqlite::a_file_that_is_deleted_or_replaced_is_an_error_that_says_so"),
     },
     Mutant {
         name: "what was answered after the call's end counts",
