@@ -1,5 +1,6 @@
 //! A store in a file, and what befalls the file: other writers, an operator, a restored row, a full disk.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -309,6 +310,30 @@ fn a_former_leader_does_not_get_past_the_fence() {
     drop(guard);
     let guard = one.block_until_leader().expect("a term");
     assert!(!write(first) && write(guard.fencing_token()), "the same one leads, in another term");
+}
+
+/// The first of them makes it, sets its mode and makes the table, and nobody waits for that but by trying again.
+#[test]
+fn many_that_open_a_new_file_at_once_share_it() {
+    for _ in 0..10 {
+        let place = Place::new();
+        let created = thread::scope(|threads| {
+            let open = |_| {
+                threads.spawn(|| {
+                    let store = place.store();
+                    let created = store.create("jobs", &held_by("a"), &call());
+                    (store, created.is_ok())
+                })
+            };
+            let opened: Vec<_> = (0..8).map(open).collect();
+            let stores: Vec<_> = opened.into_iter().map(|it| it.join().expect("no panic")).collect();
+            let versions = stores.iter().map(|(store, _)| store.get("jobs", &call()).expect("an answer"));
+            let versions: BTreeSet<_> = versions.map(|found| found.expect("a record").version).collect();
+            assert_eq!(versions.len(), 1, "{versions:?}");
+            stores.iter().filter(|(_, created)| *created).count()
+        });
+        assert_eq!(created, 1);
+    }
 }
 
 #[test]
