@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use crate::kube::json as limited;
 use crate::kube::{Client, Error, Method, Request};
+use crate::net::json as limited;
 use crate::observer::{Observer, beginning};
 use crate::record::MicroTime;
 use crate::stop_reason::StopReason;

@@ -4,10 +4,9 @@ use std::path::PathBuf;
 
 use crate::kube::counters::ClientCounters;
 use crate::kube::error::Error;
-use crate::kube::secret::Secret;
+use crate::net::secret::Secret;
 
 mod credentials;
-mod echo;
 #[cfg(feature = "kubeconfig")]
 pub(crate) mod exec;
 mod impersonation;

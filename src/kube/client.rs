@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use ureq::Agent;
 use ureq::http::{self, HeaderName, HeaderValue, header};
 
 use super::auth::{Auth, Credentials, Limits};
@@ -16,6 +15,7 @@ use super::request::{Method, Request};
 use super::request_log::RequestLog;
 use super::response::{Response, accept};
 use crate::cancel::Cancel;
+use crate::net::agent::{MAX_IDLE, new_agent};
 use crate::net::dial::{Dialer, Network, System};
 use crate::net::endpoint::Endpoint;
 use crate::net::interrupt::{AgentHandle, CurrentCall, Interrupter, interrupted};
@@ -23,11 +23,7 @@ use crate::net::proxy::Proxy;
 use crate::net::redact::Redacted;
 use crate::net::response::{from_ureq, is_framed, read_body};
 use crate::net::tls::ClientTls;
-use crate::net::transport::{HttpConnector, MAX_WAIT, NoResolver, Opening};
-
-/// API servers close idle connections after 90 s and load balancers after 60 s or more. Staying well below makes it
-/// rare that a write goes out on a connection that is just being closed.
-const MAX_IDLE: Duration = Duration::from_secs(30);
+use crate::net::transport::{HttpConnector, MAX_WAIT, Opening};
 
 /// A blocking client for one cluster. Clones share connections and credentials and are cheap.
 ///
@@ -389,34 +385,16 @@ impl Shared {
         opening: Opening,
     ) -> Result<Arc<AgentHandle>, Error> {
         let tls = self.tls.as_ref().map(|tls| tls.parts(credentials.identity.as_ref())).transpose()?;
-        let call = CurrentCall::default();
         let connector = HttpConnector {
             target: self.endpoint.clone(),
             proxy: self.proxy.clone(),
             proxy_tls: self.proxy_tls.as_ref().map(|tls| tls.parts(None)).transpose()?,
             tls,
             dialer: self.dialer.clone(),
-            call: call.clone(),
+            call: CurrentCall::default(),
             opening,
         };
-        let config = Agent::config_builder()
-            .http_status_as_error(false)
-            // An API server does not redirect. Whoever does must not be given the credentials.
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            // The connector sees to proxies; ureq would take one from the environment by other rules than Go's.
-            .proxy(None)
-            .user_agent(self.user_agent.as_str())
-            .accept("application/json")
-            .accept_encoding("identity")
-            .max_idle_age(MAX_IDLE)
-            .max_idle_connections(1)
-            .max_response_header_size(31 * 1024)
-            .input_buffer_size(32 * 1024)
-            // For TLS on its way to the socket; what is written to it or to a socket is not buffered.
-            .output_buffer_size(16 * 1024)
-            .build();
-        let handle = Arc::new(AgentHandle { agent: Agent::with_parts(config, connector, NoResolver), call });
+        let handle = Arc::new(new_agent(connector, &self.user_agent));
         interrupter.register(&handle)?;
         Ok(handle)
     }

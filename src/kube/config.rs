@@ -11,9 +11,9 @@ use base64::prelude::BASE64_STANDARD;
 use super::auth::ExecStderr;
 use super::auth::{AuthConfig, Impersonation};
 use super::error::Error;
-use super::secret::Secret;
 use crate::net::endpoint::Endpoint;
 use crate::net::proxy::Proxy;
+use crate::net::secret::Secret;
 use crate::net::tls::{Identity, IdentitySource, PemSource, TlsSettings, certificates};
 
 mod env;

@@ -7,8 +7,8 @@ use ureq::http::{self, header};
 
 use super::auth::Credentials;
 use super::error::{Error, ErrorKind};
-use super::json::{self, Unreadable};
 use super::status::Status;
+use crate::net::json::{self, Unreadable};
 use crate::net::response::read_body;
 
 /// What the values in an answer may take in memory. With the longest body it stays below 16 MiB.

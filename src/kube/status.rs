@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::json;
+use crate::net::json;
 use crate::net::text::clean;
 
 /// What the values of an answer may take in memory, to be read as a `Status`.

@@ -1,39 +1,22 @@
 //! Answers that do not end: one JSON object a line, as a watch sends them.
 
 use std::fmt;
-use std::io::{self, Read};
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::client::{Client, Opened};
-use super::error::{Error, ErrorKind};
+use super::error::Error;
 use super::request::Request;
-use crate::cancel::{Cancel, Hook};
-use crate::net::interrupt::{AgentHandle, Interrupter, interrupted};
-use crate::net::response::from_ureq;
+use crate::cancel::Cancel;
+use crate::net::interrupt::Interrupter;
+use crate::net::stream::LineStream;
 use crate::net::transport::MAX_WAIT;
-
-pub(crate) mod lines;
-
-use lines::{Lines, TooLong};
-
-/// An object larger than this cannot be in etcd.
-pub(crate) const MAX_LINE: usize = 4 * 1024 * 1024;
-
-const CHUNK: usize = 16 * 1024;
 
 /// An open stream of lines, on a connection of its own.
 ///
 /// Dropping it closes the connection.
 pub struct Stream {
-    reader: ureq::BodyReader<'static>,
-    /// Its agent is what an interrupt shuts down.
-    _handle: Arc<AgentHandle>,
-    interrupter: Interrupter,
-    _hook: Hook,
+    lines: LineStream,
     place: String,
-    lines: Lines,
-    done: bool,
 }
 
 impl Client {
@@ -75,13 +58,8 @@ impl Client {
         let silence = silence.clamp(Duration::from_millis(1), MAX_WAIT);
         let Opened { answer, handle } = self.open(&request, silence, &interrupter)?;
         Ok(Stream {
-            reader: answer.into_body().into_reader(),
-            _handle: handle,
-            interrupter,
-            _hook: hook,
+            lines: LineStream::new(answer.into_body(), handle, interrupter, hook),
             place: format!("{} {} (stream)", request.method, request.path),
-            lines: Lines::new(MAX_LINE),
-            done: false,
         })
     }
 }
@@ -95,54 +73,15 @@ impl Stream {
     /// line of more than 4 MiB, [`ErrorKind::Malformed`] when the stream ends inside a line, or what a broken
     /// connection is. The stream is over after an error, and answers `None` from then on.
     pub fn next_line(&mut self) -> Result<Option<Vec<u8>>, Error> {
-        if self.done {
-            return Ok(None);
-        }
-        // What has been received already is not told after the end.
-        let line = self.interrupter.check().map_err(Error::from).and_then(|()| self.advance());
-        if !matches!(line, Ok(Some(_))) {
-            self.done = true;
-            self.lines = Lines::new(MAX_LINE);
-        }
-        line.map_err(|e| match self.interrupter.is_interrupted() {
-            true => interrupted().sent(true).during(&self.place).into(),
-            false => e.sent(true).during(&self.place),
-        })
-    }
-
-    fn advance(&mut self) -> Result<Option<Vec<u8>>, Error> {
-        loop {
-            let line = self
-                .lines
-                .next()
-                .map_err(|TooLong| Error::new(ErrorKind::BodyTooLarge, "a line of the stream is larger than 4 MiB"))?;
-            if line.is_some() {
-                return Ok(line);
-            }
-            let mut chunk = [0; CHUNK];
-            match self.reader.read(&mut chunk) {
-                // Shutting the connection down looks like its end to a body without a length.
-                Ok(0) if self.interrupter.is_interrupted() => return Err(interrupted().into()),
-                Ok(0) if self.lines.is_empty() => return Ok(None),
-                Ok(0) => {
-                    return Err(Error::new(ErrorKind::Malformed, "the stream ended inside a line"));
-                }
-                Ok(n) => self.lines.push(&chunk[..n]),
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => {
-                    let error = Error::from(from_ureq(e.into()));
-                    return Err(match error.kind() {
-                        ErrorKind::Timeout => Error::new(ErrorKind::Timeout, "the stream was silent for too long"),
-                        _ => error,
-                    });
-                }
-            }
-        }
+        self.lines.next_line().map_err(|e| Error::from(e.during(&self.place)))
     }
 }
 
 impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stream").field("place", &self.place).field("done", &self.done).finish_non_exhaustive()
+        f.debug_struct("Stream")
+            .field("place", &self.place)
+            .field("done", &self.lines.is_done())
+            .finish_non_exhaustive()
     }
 }

@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use ureq::http::HeaderValue;
 
-use super::echo;
+use crate::net::echo;
 use crate::net::interrupt::Interrupter;
 use crate::net::tls::Identity;
 

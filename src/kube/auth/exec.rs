@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::kube::secret::Secret;
+use crate::net::secret::Secret;
 
 mod credential;
 mod redact;

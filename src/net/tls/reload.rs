@@ -142,17 +142,17 @@ impl ClientTls {
             Outcome::Unchanged | Outcome::StillRefused => {}
             Outcome::Refused(why) => {
                 self.refusals.fetch_add(1, Ordering::Relaxed);
-                log::warn!("kube: keeping the {what} that was read before: {why}");
+                log::warn!("tls: keeping the {what} that was read before: {why}");
             }
             Outcome::Changed => match client_config(files.authorities.value(), files.identity.value().as_ref()) {
                 Ok(config) => {
-                    log::info!("kube: using another {what}: its file has changed");
+                    log::info!("tls: using another {what}: its file has changed");
                     let authorities = Arc::clone(files.authorities.value());
                     let mut current = self.current.lock();
                     *current = Current { authorities, config, version: current.version + 1 };
                 }
                 // Each part has been tried before.
-                Err(e) => log::warn!("kube: keeping the {what} that was used before: {e}"),
+                Err(e) => log::warn!("tls: keeping the {what} that was used before: {e}"),
             },
         }
     }

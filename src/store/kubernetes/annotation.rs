@@ -9,7 +9,7 @@ use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 
-use crate::kube::json;
+use crate::net::json;
 use crate::record::{LeaderElectionRecord, MicroTime};
 
 macro_rules! key {

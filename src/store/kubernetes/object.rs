@@ -10,8 +10,8 @@ use crate::cancel::Cancel;
 use crate::config::ConfigError;
 use crate::config::names::{check_name, check_namespace};
 use crate::events::{EventRecorder, Subject};
-use crate::kube::json;
 use crate::kube::{Client, Error, ErrorKind, Method, Request, Response, Status};
+use crate::net::json;
 use crate::record::{LeaderElectionRecord, Observed, Opaque};
 use crate::store::{Call, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 

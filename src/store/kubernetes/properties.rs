@@ -7,8 +7,8 @@ use super::super::lease::Lease;
 use super::*;
 use crate::fuzzing::target::{Target, assert_loggable};
 use crate::kube::ClientConfig;
-use crate::kube::stream::MAX_LINE;
-use crate::kube::stream::lines::{Lines, TooLong};
+use crate::net::lines::{Lines, TooLong};
+use crate::net::stream::MAX_LINE;
 use crate::record::MicroTime;
 
 pub(crate) const LEASE: Target = Target { name: "lease", base: 64 * 1024, read: read_lease, check: check_lease };

@@ -8,7 +8,7 @@ use super::ExecPlugin;
 use crate::kube::auth::credentials::{Credentials, bearer_header};
 use crate::kube::auth::rfc3339;
 use crate::kube::error::{Error, ErrorKind};
-use crate::kube::secret::Secret;
+use crate::net::secret::Secret;
 use crate::net::tls::Identity;
 
 /// Go's zero time, as a plugin writes it that has none to tell. client-go takes it for no expiry at all.

@@ -6,7 +6,7 @@ use super::*;
 use crate::fuzzing::target::{MARKER, Target, holds_marker};
 use crate::kube::auth::Auth;
 use crate::kube::config::AuthConfig;
-use crate::kube::secret::Secret;
+use crate::net::secret::Secret;
 
 mod rewrite;
 

@@ -15,9 +15,9 @@ use crate::kube::config::env::Env;
 use crate::kube::config::in_cluster;
 use crate::kube::config::proxy;
 use crate::kube::error::Error;
-use crate::kube::secret::Secret;
 use crate::net::endpoint::Endpoint;
 use crate::net::proxy::Proxy;
+use crate::net::secret::Secret;
 use crate::net::tls::{Identity, IdentitySource, PemSource, certificates};
 
 /// Under this name a cluster holds what is passed on to credential plugins.

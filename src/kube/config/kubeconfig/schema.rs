@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use crate::kube::secret::Secret;
+use crate::net::secret::Secret;
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "kebab-case", default)]

@@ -131,7 +131,7 @@ pub const MUTANTS: &[Mutant] = &[
         name: "the buffer for escapes is not counted",
         why: "it is as large as the text, or twice as large",
         edits: &[Edit { file: JSON, old: "|| count.left < 2 * count.longest_escaped", new: "" }],
-        caught_by: Unit("kube::json::tests::every_kind_of_value_counts_up_to_the_limit"),
+        caught_by: Unit("net::json::tests::every_kind_of_value_counts_up_to_the_limit"),
     },
     Mutant {
         name: "a refusal is read without a limit",
@@ -153,7 +153,7 @@ pub const MUTANTS: &[Mutant] = &[
         name: "a long line is held twice",
         why: "a watch takes a multiple of what it reads",
         edits: &[Edit { file: LINES, old: "if length <= KEPT {", new: "if length > 0 {" }],
-        caught_by: Unit("kube::stream::lines::tests::a_long_line_is_not_paid_for_ever_after"),
+        caught_by: Unit("net::lines::tests::a_long_line_is_not_paid_for_ever_after"),
     },
     // ---- what is logged of it ----
     Mutant {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::kube::Kubeconfig;
 use crate::kube::config::kubeconfig::Entry;
 use crate::kube::config::kubeconfig::schema::{AuthInfo, Cluster, Context, Exec};
-use crate::kube::secret::Secret;
+use crate::net::secret::Secret;
 
 /// What stands in an entry, under the names of the file format.
 pub(super) trait Members {

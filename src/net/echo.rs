@@ -1,7 +1,7 @@
 //! Finds a secret in what a server or a proxy says, who may not write it as it was sent.
 
 /// Overwrites `secret` wherever it occurs in `text`.
-pub(super) fn redact(secret: &[u8], text: &mut [u8]) {
+pub(crate) fn redact(secret: &[u8], text: &mut [u8]) {
     let mut at = 0;
     while at < text.len() {
         match length_of(secret, &text[at..]) {
