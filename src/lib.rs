@@ -44,7 +44,8 @@
 //! - `kube` (default): Leases, and the client for the Kubernetes API. Without it there is [`MemoryStore`], your own [`Store`], and
 //!   no TLS in the tree.
 //! - `kubeconfig` (default): reads kubeconfig files.
-//! - `ring` (default), `aws-lc-rs`, `fips`: the cryptography of TLS, of which `kube` needs one. `aws-lc-rs` knows P-521, which
+//! - `etcd`: [`EtcdStore`](https://docs.rs/leasehold/latest/leasehold/struct.EtcdStore.html), records in etcd without a cluster.
+//! - `ring` (default), `aws-lc-rs`, `fips`: the cryptography of TLS, of which `kube` and `etcd` need one. `aws-lc-rs` knows P-521, which
 //!   `ring` does not, and is used when both are there. `fips` is AWS-LC as validated for FIPS 140-3; its build needs CMake,
 //!   Go and Perl, and a client for an `https` server is made only if that is in force.
 //! - `sqlite`: [`SqliteStore`](https://docs.rs/leasehold/latest/leasehold/struct.SqliteStore.html), a table in a file, for processes
@@ -88,6 +89,8 @@ pub mod election;
 mod election;
 mod elector;
 mod error;
+#[cfg(feature = "etcd")]
+mod etcd;
 #[cfg(feature = "kube")]
 mod events;
 #[cfg(feature = "_internals")]
@@ -105,7 +108,8 @@ mod leader_election_config;
 mod log_fields;
 #[cfg(feature = "metrics")]
 mod metrics_observer;
-#[cfg(feature = "kube")]
+#[cfg(any(feature = "kube", feature = "etcd"))]
+#[cfg_attr(not(feature = "kube"), expect(dead_code, reason = "proxies, and counts of files, are for clusters alone"))]
 mod net;
 mod observer;
 mod prometheus;
@@ -137,6 +141,8 @@ pub use config::{ConfigError, Settings};
 pub use crossbeam_channel;
 pub use elector::LeaderElector;
 pub use error::Error;
+#[cfg(feature = "etcd")]
+pub use etcd::config::EtcdConfig;
 #[cfg(feature = "kube")]
 pub use events::EventRecorder;
 pub use guard::{LeaderGuard, Scope};
@@ -149,6 +155,8 @@ pub use observer::{Observer, RequestOutcome};
 pub use record::{LeaderElectionRecord, MicroTime, Observed, Opaque};
 pub use status::{Counters, Histogram, Status};
 pub use stop_reason::StopReason;
+#[cfg(feature = "etcd")]
+pub use store::etcd::{EtcdOperation, EtcdStore};
 #[cfg(feature = "kube")]
 pub use store::kubernetes::{
     configmap::ConfigMapStore, endpoints::EndpointsStore, lease::LeaseStore, metadata::OwnerReference,

@@ -2,6 +2,8 @@
 //! Kubernetes nor elections.
 
 pub(crate) mod agent;
+#[cfg(feature = "etcd")]
+pub(crate) mod confidential;
 pub(crate) mod dial;
 pub(crate) mod echo;
 pub(crate) mod endpoint;

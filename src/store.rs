@@ -3,6 +3,8 @@
 mod call;
 pub(crate) mod entry;
 mod error;
+#[cfg(feature = "etcd")]
+pub(crate) mod etcd;
 #[cfg(feature = "kube")]
 pub(crate) mod kubernetes;
 pub(crate) mod memory;

@@ -1,0 +1,112 @@
+//! What can go wrong with a request to etcd.
+
+use std::fmt;
+
+use crate::etcd::message::Refusal;
+use crate::net::error as net;
+use crate::net::text::clean;
+
+/// Why a request failed.
+#[derive(Debug)]
+pub(crate) enum Error {
+    /// On the way.
+    Net(net::Error),
+    /// etcd says so.
+    Refused(Refusal),
+}
+
+/// Of gRPC, which etcd's gateway passes on.
+pub(crate) mod code {
+    pub(crate) const INVALID_ARGUMENT: u32 = 3;
+    pub(crate) const DEADLINE_EXCEEDED: u32 = 4;
+    pub(crate) const NOT_FOUND: u32 = 5;
+    pub(crate) const PERMISSION_DENIED: u32 = 7;
+    pub(crate) const FAILED_PRECONDITION: u32 = 9;
+    pub(crate) const OUT_OF_RANGE: u32 = 11;
+    pub(crate) const UNIMPLEMENTED: u32 = 12;
+    pub(crate) const UNAVAILABLE: u32 = 14;
+    pub(crate) const UNAUTHENTICATED: u32 = 16;
+}
+
+/// etcd's messages are a line; what stands before it may say more.
+const MAX_MESSAGE: usize = 300;
+
+impl Error {
+    /// A refusal in words that fit a log.
+    pub(crate) fn refused(refusal: Refusal) -> Self {
+        Self::Refused(Refusal { message: clean(&refusal.message, MAX_MESSAGE), ..refusal })
+    }
+
+    pub(crate) fn malformed(what: impl fmt::Display) -> Self {
+        let what = clean(&what.to_string(), MAX_MESSAGE);
+        Self::Net(
+            net::Error::new(net::ErrorKind::Malformed, format!("the answer is not what etcd answers: {what}"))
+                .sent(true),
+        )
+    }
+
+    /// Whether etcd may have received the request.
+    pub(crate) fn maybe_sent(&self) -> bool {
+        match self {
+            Self::Net(error) => error.maybe_sent,
+            Self::Refused(_) => true,
+        }
+    }
+
+    pub(crate) fn net_kind(&self) -> Option<net::ErrorKind> {
+        match self {
+            Self::Net(error) => Some(error.kind),
+            Self::Refused(_) => None,
+        }
+    }
+
+    /// Whether another member may do better.
+    pub(crate) fn is_of_the_member(&self) -> bool {
+        use net::ErrorKind::{Connect, Dns, Io, Malformed, Timeout, Tls, TlsVerification};
+        match self {
+            Self::Net(error) => {
+                matches!(error.kind, Timeout | Dns | Connect | Io | Tls | TlsVerification | Malformed)
+            }
+            Self::Refused(refusal) => matches!(refusal.code, code::UNAVAILABLE | code::DEADLINE_EXCEEDED),
+        }
+    }
+
+    /// Whether it is the token that is refused, and another one may do.
+    pub(crate) fn is_of_the_token(&self) -> bool {
+        match self {
+            Self::Net(_) => false,
+            Self::Refused(Refusal { code, message }) => is_of_the_token(*code, message),
+        }
+    }
+}
+
+/// Whether another token may do: this one was revoked or has run out, none was sent to a cluster that wants one by now, or
+/// who may do what has changed since it was given.
+fn is_of_the_token(code: u32, message: &str) -> bool {
+    let is_about = |text: &str| message.contains(text);
+    code == code::UNAUTHENTICATED
+        || code == code::INVALID_ARGUMENT
+            && (is_about("user name is empty") || is_about("auth token") || is_about("revision of auth store is old"))
+}
+
+/// The same of the reason for which a watch was cancelled, which is a text alone.
+pub(crate) fn is_reason_of_the_token(reason: &str) -> bool {
+    is_of_the_token(code::INVALID_ARGUMENT, reason) || reason.contains("code = Unauthenticated")
+}
+
+impl From<net::Error> for Error {
+    fn from(error: net::Error) -> Self {
+        Self::Net(error)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Net(error) => error.fmt(f),
+            Self::Refused(Refusal { code, message }) => write!(f, "etcd says: {message} (code {code})"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

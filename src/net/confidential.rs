@@ -1,0 +1,234 @@
+//! A request whose body and answer are both secret: the HTTP library is not asked, for its log shows them when it is turned up.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustls::{ClientConnection, Stream};
+
+use super::dial::Dialer;
+use super::endpoint::Endpoint;
+use super::error::{Error, ErrorKind};
+use super::interrupt::{Interrupter, interrupted};
+use super::tls::{TlsParts, tls_error};
+use crate::cancel::Cancel;
+
+/// A login and its answer are far shorter.
+const MAX_ANSWER: usize = 64 * 1024;
+
+/// A `POST` of JSON.
+pub(crate) struct Post<'a> {
+    pub(crate) endpoint: &'a Endpoint,
+    /// `None` for plain HTTP.
+    pub(crate) tls: Option<TlsParts>,
+    pub(crate) path: &'a str,
+    pub(crate) body: &'a [u8],
+    pub(crate) deadline: Instant,
+}
+
+/// A connection that keeps to a deadline, however its bytes trickle.
+struct Timed {
+    stream: TcpStream,
+    deadline: Instant,
+}
+
+impl Timed {
+    fn left(&self) -> io::Result<Option<Duration>> {
+        match self.deadline.saturating_duration_since(Instant::now()) {
+            Duration::ZERO => Err(io::ErrorKind::TimedOut.into()),
+            left => Ok(Some(left)),
+        }
+    }
+}
+
+/// Whether to go on with the time that is left: a signal ends a call early, and so may the socket's own time-out.
+fn is_unfinished(e: &io::Error) -> bool {
+    matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+impl Read for Timed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            self.stream.set_read_timeout(self.left()?)?;
+            match self.stream.read(buffer) {
+                Err(e) if is_unfinished(&e) => {}
+                other => return other,
+            }
+        }
+    }
+}
+
+impl Write for Timed {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        loop {
+            self.stream.set_write_timeout(self.left()?)?;
+            match self.stream.write(buffer) {
+                Err(e) if is_unfinished(&e) => {}
+                other => return other,
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+impl Post<'_> {
+    /// Sends it on a connection of its own, and answers the code and the body.
+    pub(crate) fn send(
+        self,
+        dialer: &Dialer,
+        interrupter: &Interrupter,
+        cancel: &Cancel,
+    ) -> Result<(u16, Vec<u8>), Error> {
+        let Self { endpoint, deadline, .. } = &self;
+        let (stream, mut route) = dialer.dial(&endpoint.host_in_zone(), endpoint.port(), *deadline, interrupter)?;
+        let to_shut = stream.try_clone().map_err(explain)?;
+        let _hook = cancel.on_cancel(move || _ = to_shut.shutdown(Shutdown::Both));
+        let timed = Timed { stream, deadline: *deadline };
+        let answer = self.exchange(timed).and_then(|bytes| parse(&bytes));
+        match answer {
+            _ if cancel.is_cancelled() => Err(interrupted().sent(true)),
+            Ok(answer) => {
+                route.answered();
+                Ok(answer)
+            }
+            Err(e) => Err(e.sent(true)),
+        }
+    }
+
+    fn exchange(&self, mut timed: Timed) -> Result<Vec<u8>, Error> {
+        match &self.tls {
+            None => self.talk(&mut timed),
+            Some(parts) => {
+                let mut session =
+                    ClientConnection::new(Arc::clone(&parts.config), parts.name.clone()).map_err(|e| tls_error(&e))?;
+                self.talk(&mut Stream::new(&mut session, &mut timed))
+            }
+        }
+    }
+
+    /// HTTP/1.0, in which nothing comes in chunks, and the connection ends with the answer.
+    fn talk(&self, stream: &mut (impl Read + Write)) -> Result<Vec<u8>, Error> {
+        let target = self.endpoint.uri(self.path, &[])?;
+        let mut request = format!(
+            "POST {} HTTP/1.0\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            target.path(),
+            self.endpoint.host_and_port(),
+            self.body.len(),
+        )
+        .into_bytes();
+        request.extend_from_slice(self.body);
+        stream.write_all(&request).map_err(explain)?;
+        stream.flush().map_err(explain)?;
+        let mut answer = Vec::new();
+        let mut chunk = [0; 4096];
+        loop {
+            match stream.read(&mut chunk) {
+                Ok(0) => return Ok(answer),
+                Ok(n) => answer.extend_from_slice(&chunk[..n]),
+                // A peer that says no TLS goodbye: the length in the head tells whether all is there.
+                Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(answer),
+                Err(e) => return Err(explain(e)),
+            }
+            if answer.len() > MAX_ANSWER {
+                return Err(Error::new(ErrorKind::BodyTooLarge, "the answer is larger than 64 KiB"));
+            }
+            // Not every server closes at once.
+            if is_whole(&answer) {
+                return Ok(answer);
+            }
+        }
+    }
+}
+
+fn explain(e: io::Error) -> Error {
+    if let Some(tls) = e.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>()) {
+        return tls_error(tls);
+    }
+    match e.kind() {
+        io::ErrorKind::TimedOut => Error::new(ErrorKind::Timeout, "the server did not answer in the given time"),
+        _ => Error::new(ErrorKind::Io, "the connection broke").caused_by(e),
+    }
+}
+
+/// The head without its empty line, and what comes after that.
+fn split(answer: &[u8]) -> Option<(&str, &[u8])> {
+    let end = answer.windows(4).position(|window| window == b"\r\n\r\n")?;
+    Some((str::from_utf8(&answer[..end]).ok()?, &answer[end + 4..]))
+}
+
+fn length(head: &str) -> Option<usize> {
+    let mut fields = head.lines().skip(1).filter_map(|line| line.split_once(':'));
+    let (_, length) = fields.find(|(name, _)| name.eq_ignore_ascii_case("content-length"))?;
+    length.trim().parse().ok()
+}
+
+fn is_whole(answer: &[u8]) -> bool {
+    split(answer).is_some_and(|(head, body)| length(head).is_some_and(|length| body.len() >= length))
+}
+
+/// The code and the body of an answer that has come to its end.
+fn parse(answer: &[u8]) -> Result<(u16, Vec<u8>), Error> {
+    let malformed = |what: &str| Error::new(ErrorKind::Malformed, what);
+    let (head, body) = split(answer).ok_or_else(|| malformed("what came back is not HTTP as expected"))?;
+    let code = head.strip_prefix("HTTP/1.").and_then(|rest| rest.get(2..5)).and_then(|code| code.parse().ok());
+    let code = code.ok_or_else(|| malformed("what came back is not HTTP as expected"))?;
+    // Without a length what was cut off would look whole.
+    let length = length(head).ok_or_else(|| malformed("the answer does not say how long it is"))?;
+    let body = body.get(..length).ok_or_else(|| malformed("the server closed the connection inside its answer"))?;
+    Ok((code, body.to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::net::dial::System;
+
+    #[test]
+    fn an_answer_is_taken_apart() {
+        let (code, body) = parse(b"HTTP/1.0 400 Bad Request\r\ncontent-length: 2\r\nA: b\r\n\r\n{}x").unwrap();
+        assert_eq!((code, &body[..]), (400, &b"{}"[..]));
+        let whole = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}";
+        for end in 0..whole.len() {
+            assert!(parse(&whole[..end]).is_err() && !is_whole(&whole[..end]), "cut at {end}");
+        }
+        assert!(is_whole(whole));
+        for bad in
+            ["HTTP/1.1 200 OK\r\n\r\n{}", "HTTP/1.\r\ncontent-length: 0\r\n\r\n", "x\r\n\r\n", "HTTP/1.1 2é0\r\n\r\n"]
+        {
+            assert!(parse(bad.as_bytes()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_does_not_answer_is_left_in_time_and_at_once_when_that_is_cancelled() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let endpoint = Endpoint::parse(&url, "endpoint").unwrap();
+        let dialer = Dialer::new(System);
+        let send = |timeout: Duration, cancel: &Cancel| {
+            let (interrupter, _hook) = Interrupter::hooked(cancel);
+            let deadline = Instant::now() + timeout;
+            Post { endpoint: &endpoint, tls: None, path: "/a", body: b"{}", deadline }
+                .send(&dialer, &interrupter, cancel)
+                .unwrap_err()
+                .kind
+        };
+        assert_eq!(send(Duration::from_millis(100), &Cancel::new()), ErrorKind::Timeout);
+        let cancel = Cancel::new();
+        let later = cancel.clone();
+        let other = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(100));
+            later.cancel();
+        });
+        let began = Instant::now();
+        assert_eq!(send(Duration::from_secs(60), &cancel), ErrorKind::Interrupted);
+        assert!(began.elapsed() < Duration::from_secs(30));
+        other.join().unwrap();
+    }
+}
