@@ -1,4 +1,5 @@
-//! What every store owes an election: the public conformance suite on every kind of object on both servers, in memory and in a file.
+//! What every store owes an election: the public conformance suite on every kind of object on both servers, on etcd, in memory and in
+//! a file.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use serde_json::json;
 use crate::on_both_servers;
 use crate::support::SOON;
 use crate::support::cluster::{Cluster, NAMESPACE, request};
+use crate::support::etcd::Etcd;
 use crate::support::kind::Kind;
 
 fn of(cluster: &Cluster, kind: Kind) -> Table {
@@ -43,6 +45,14 @@ fn in_memory() -> Table {
     Table::new(Box::new(store), "jobs", move |key| assert!(same.delete(key), "a record to delete"))
 }
 
+/// `None` where no etcd is built.
+fn in_etcd(key: &str) -> Option<Table> {
+    let etcd = Etcd::shared()?;
+    let prefix = format!("{key}/");
+    let below = prefix.clone();
+    Some(Table::new(etcd.store(&prefix), "jobs", move |key| etcd.delete(&format!("{below}{key}"))))
+}
+
 macro_rules! on_every_kind {
     ($kind:ident $value:expr; $($test:ident),*) => {
         mod $kind {
@@ -67,6 +77,13 @@ macro_rules! on_every_store {
         mod sqlite {
             use super::*;
             $(#[test] fn $test() { conformance::check_one(stringify!($test), &in_sqlite()); })*
+        }
+        mod etcd {
+            use super::*;
+            $(#[test] fn $test() {
+                let Some(table) = in_etcd(stringify!($test)) else { return };
+                conformance::check_one(stringify!($test), &table);
+            })*
         }
         #[test]
         fn every_check_is_a_test() {

@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 pub mod cluster;
+pub mod etcd;
 pub mod exclusion;
 pub mod far;
 pub mod kind;
