@@ -8,6 +8,7 @@ mod conformance;
 mod credentials;
 mod elections;
 mod elector;
+mod etcd;
 mod events;
 mod far;
 mod faults;

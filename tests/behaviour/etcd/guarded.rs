@@ -1,0 +1,120 @@
+//! Transactions that are applied only while the record is of the guard's term.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::{EtcdOperation, EtcdStore, LeaderElector, MemoryStore, Store, StoreErrorKind};
+
+use super::{builder, call, elector, held_by};
+use crate::support::etcd::Etcd;
+
+fn put(key: &str, value: &str) -> EtcdOperation {
+    EtcdOperation::Put { key: key.into(), value: value.into() }
+}
+
+fn stores(prefix: &str) -> Option<(&'static Etcd, [Arc<EtcdStore>; 2])> {
+    let etcd = Etcd::shared()?;
+    Some((etcd, [(); 2].map(|()| Arc::new(etcd.store(prefix)))))
+}
+
+#[test]
+fn a_leader_writes_between_its_renewals_as_long_as_it_leads() {
+    let Some((etcd, [store, _])) = stores("guarded-renewals/") else { return };
+    let elector = elector(&store, "a");
+    let guard = elector.block_until_leader().expect("a term");
+    for round in 0..100 {
+        let key = format!("guarded-renewals-data/{}", round % 3);
+        let delete = EtcdOperation::Delete { key: b"guarded-renewals-data/other".to_vec() };
+        store.guarded_txn(&guard, &[put(&key, &round.to_string()), delete], &call()).expect("a write");
+        assert_eq!(etcd.value(&key), Some(round.to_string()));
+        std::thread::sleep(Duration::from_millis(3));
+    }
+    drop(guard);
+    let again = elector.block_until_leader().expect("another term");
+    store.guarded_txn(&again, &[put("guarded-renewals-data/0", "again")], &call()).expect("a write");
+    assert_eq!(etcd.value("guarded-renewals-data/0").as_deref(), Some("again"));
+}
+
+/// The elector is none the wiser: it does not renew for twenty seconds, and there is no watch that tells it.
+#[test]
+fn whoever_was_taken_over_from_writes_nothing_even_if_its_guard_does_not_know() {
+    let Some((etcd, [store, other])) = stores("guarded-takeover/") else { return };
+    let slow = builder("a").renew_interval(Duration::from_secs(20)).retry_period(Duration::from_secs(10));
+    let elector = slow.start_on(Silent(Arc::clone(&store))).expect("an elector");
+    let guard = elector.block_until_leader().expect("a term");
+    store.guarded_txn(&guard, &[put("guarded-takeover-data", "a")], &call()).expect("a write");
+    let base = other.get("jobs", &call()).expect("an answer").expect("a record");
+    other.update("jobs", &base, &held_by("b"), &call()).expect("a takeover");
+    assert!(guard.is_leader(), "it does not know");
+    let refused = store.guarded_txn(&guard, &[put("guarded-takeover-data", "late")], &call()).expect_err("it is over");
+    assert_eq!(refused.kind(), StoreErrorKind::NotApplied, "{refused}");
+    assert!(refused.to_string().contains("another term"), "{refused}");
+    etcd.delete("guarded-takeover/jobs");
+    let refused = store.guarded_txn(&guard, &[put("guarded-takeover-data", "late")], &call()).expect_err("it is gone");
+    assert_eq!(refused.kind(), StoreErrorKind::NotApplied, "{refused}");
+    // The same holder with the same times, in another object.
+    other.create("jobs", &base.record, &call()).expect("a record");
+    let refused = store.guarded_txn(&guard, &[put("guarded-takeover-data", "late")], &call()).expect_err("another uid");
+    assert_eq!(refused.kind(), StoreErrorKind::NotApplied, "{refused}");
+    assert_eq!(etcd.value("guarded-takeover-data").as_deref(), Some("a"));
+}
+
+#[test]
+fn what_cannot_be_guarded_is_refused() {
+    let Some((etcd, [store, other])) = stores("guarded-refusals/") else { return };
+    let elector = elector(&store, "a");
+    let guard = elector.block_until_leader().expect("a term");
+    let refusals = [
+        (&other, &guard, put("guarded-refusals-data", "x"), StoreErrorKind::Rejected),
+        (&store, &guard, put("guarded-refusals/jobs", "x"), StoreErrorKind::Rejected),
+        (&store, &guard, put("", "x"), StoreErrorKind::Rejected),
+    ];
+    for (store, guard, operation, expected) in refusals {
+        let refused = store.guarded_txn(guard, &[operation.clone()], &call()).expect_err("a refusal");
+        assert_eq!(refused.kind(), expected, "{operation:?}: {refused}");
+    }
+    let memory = LeaderElector::builder("jobs").start_on(MemoryStore::new()).expect("an elector");
+    let of_another = memory.block_until_leader().expect("a term");
+    let refused = store.guarded_txn(&of_another, &[put("guarded-refusals-data", "x")], &call()).expect_err("a refusal");
+    assert_eq!(refused.kind(), StoreErrorKind::Rejected, "{refused}");
+    guard.step_down();
+    let refused = store.guarded_txn(&guard, &[put("guarded-refusals-data", "x")], &call()).expect_err("it is over");
+    assert_eq!(refused.kind(), StoreErrorKind::NotApplied, "{refused}");
+    assert_eq!(etcd.value("guarded-refusals-data"), None);
+}
+
+/// A store whose watch is never opened.
+struct Silent(Arc<EtcdStore>);
+
+impl Store for Silent {
+    fn get(&self, key: &str, call: &leasehold::Call) -> Result<Option<leasehold::Observed>, leasehold::StoreError> {
+        self.0.get(key, call)
+    }
+
+    fn create(
+        &self,
+        key: &str,
+        record: &leasehold::LeaderElectionRecord,
+        call: &leasehold::Call,
+    ) -> Result<leasehold::Observed, leasehold::StoreError> {
+        self.0.create(key, record, call)
+    }
+
+    fn update(
+        &self,
+        key: &str,
+        base: &leasehold::Observed,
+        record: &leasehold::LeaderElectionRecord,
+        call: &leasehold::Call,
+    ) -> Result<leasehold::Observed, leasehold::StoreError> {
+        self.0.update(key, base, record, call)
+    }
+
+    fn check_key(&self, key: &str) -> Result<(), leasehold::ConfigError> {
+        self.0.check_key(key)
+    }
+
+    fn describe(&self, key: &str) -> String {
+        self.0.describe(key)
+    }
+}

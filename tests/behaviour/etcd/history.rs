@@ -1,0 +1,173 @@
+//! History that is compacted, interrupted or lost.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::{Cancel, Cursor, Store, StoreErrorKind, Transition, WatchEvent, WatchScope};
+use serde_json::json;
+
+use super::{at_last, builder, call, elector, held_by};
+use crate::support::etcd::Etcd;
+use crate::support::{SOON, wait_until};
+
+const JOBS: WatchScope<'_> = WatchScope::Key("jobs");
+
+/// Watches until `is_enough`, and answers how it ended.
+fn watch(store: &impl Store, from: Option<&Cursor>, is_enough: impl Fn(&WatchEvent) -> bool) -> StoreErrorKind {
+    let cancel = Cancel::new();
+    let ended = store.watch(JOBS, from, &cancel, &mut |event| {
+        if is_enough(&event) {
+            cancel.cancel();
+        }
+    });
+    ended.expect_err("it was cancelled, or has failed").kind()
+}
+
+#[test]
+fn a_watch_behind_compacted_history_expires_and_begins_anew() {
+    let Some(etcd) = Etcd::start(1, &[]) else { return };
+    let store = etcd.store("compacted/");
+    let mut base = store.create("jobs", &held_by("a"), &call()).expect("a record");
+    let first = base.version;
+    for _ in 0..5 {
+        base = store.update("jobs", &base, &held_by("a"), &call()).expect("an update");
+    }
+    etcd.post("/v3/kv/compaction", &json!({ "revision": etcd.revision().to_string(), "physical": true }));
+    // etcd says that the watch stands, and then why it does not.
+    assert_eq!(watch(&store, Some(&Cursor::new(first)), |_| false), StoreErrorKind::Expired);
+    let is_newest =
+        |event: &WatchEvent| matches!(event, WatchEvent::Changed { observed, .. } if observed.version == base.version);
+    assert_eq!(watch(&store, None, is_newest), StoreErrorKind::Interrupted, "what is there is told");
+}
+
+#[test]
+fn a_term_outlasts_a_server_that_is_killed_and_restarted_on_its_data() {
+    let Some(mut etcd) = Etcd::start(1, &[]) else { return };
+    let (leads, waits) = (Arc::new(etcd.store("killed/")), Arc::new(etcd.store("killed/")));
+    let leader = elector(&leads, "a");
+    let guard = leader.block_until_leader().expect("a term");
+    let standby = elector(&waits, "b");
+    let campaign = standby.campaign().expect("a campaign");
+    let version = || etcd.value("killed/jobs");
+    let before = version();
+    wait_until("it is renewed", || version() != before);
+    etcd.members[0].kill();
+    std::thread::sleep(Duration::from_millis(500));
+    etcd.members[0].start();
+    let before = etcd.value("killed/jobs");
+    wait_until("it is renewed again", || etcd.value("killed/jobs") != before);
+    assert!(guard.is_leader(), "the same term");
+    let token = guard.fencing_token();
+    drop(guard);
+    let next = campaign.receiver().recv_timeout(SOON).expect("an answer").expect("a term");
+    assert!(next.fencing_token() > token);
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a directory");
+    for entry in fs::read_dir(from).expect("a directory") {
+        let entry = entry.expect("an entry");
+        let to = to.join(entry.file_name());
+        match entry.path().is_dir() {
+            true => copy(&entry.path(), &to),
+            false => drop(fs::copy(entry.path(), to).expect("a copy")),
+        }
+    }
+}
+
+/// Puts the data of the only member back to what they were when this was called first.
+struct Backup {
+    etcd: Etcd,
+    copied: bool,
+}
+
+impl Backup {
+    fn take(mut etcd: Etcd) -> Self {
+        etcd.members[0].kill();
+        copy(&etcd.members[0].data, &etcd.dir.path().join("backup"));
+        etcd.members[0].start();
+        Self { etcd, copied: true }
+    }
+
+    fn restore(&mut self) {
+        assert!(self.copied);
+        let data = self.etcd.members[0].data.clone();
+        self.etcd.members[0].kill();
+        fs::remove_dir_all(&data).expect("it is gone");
+        copy(&self.etcd.dir.path().join("backup"), &data);
+        self.etcd.members[0].start();
+    }
+}
+
+/// The revisions are given again: what A has written last and what B writes now have the same.
+#[test]
+fn after_a_restore_no_record_of_another_is_overwritten_at_equal_revisions() {
+    let Some(etcd) = Etcd::start(1, &[]) else { return };
+    let (a, b) = (etcd.store("restored/"), etcd.store("restored/"));
+    let first = a.create("jobs", &held_by("a"), &call()).expect("a record");
+    let mut backup = Backup::take(etcd);
+    let second = at_last("a renewal", || a.update("jobs", &first, &held_by("a"), &call()));
+    backup.restore();
+    let restored = at_last("a read", || b.get("jobs", &call())).expect("a record");
+    assert_eq!(restored.version, first.version, "it was restored");
+    let taken = b.update("jobs", &restored, &held_by("b"), &call()).expect("a takeover");
+    assert_eq!((taken.version, &taken.record.uid), (second.version, &second.record.uid), "the same revisions");
+    let refused = at_last("a definite answer", || match a.update("jobs", &second, &held_by("a"), &call()) {
+        Ok(observed) => panic!("it has overwritten the record: {observed:?}"),
+        Err(error) if error.kind() == StoreErrorKind::NotApplied => Ok(error),
+        Err(error) => Err(error),
+    });
+    assert!(refused.to_string().contains("it is at"), "{refused}");
+    assert_eq!(a.get("jobs", &call()).expect("an answer").expect("a record").record.holder(), Some("b"));
+}
+
+#[test]
+fn after_a_restore_a_watch_of_the_future_expires_and_the_leader_loses_its_term() {
+    let Some(etcd) = Etcd::start(1, &[]) else { return };
+    let store = Arc::new(etcd.store("future/"));
+    let before = store.create("jobs", &held_by("x"), &call()).expect("a record");
+    etcd.delete("future/jobs");
+    let mut backup = Backup::take(etcd);
+    let brief = builder("a").lease_duration(Duration::from_secs(3)).renew_deadline(Duration::from_secs(2));
+    let leader = brief.start_on(Arc::clone(&store)).expect("an elector");
+    let guard = leader.block_until_leader().expect("a term");
+    let transitions = leader.transitions();
+    let token = guard.fencing_token();
+    wait_until("it goes on", || backup.etcd.revision() > token + 10);
+    let future = backup.etcd.revision();
+    backup.restore();
+    assert!(backup.etcd.revision() <= before.version + 1);
+    assert!(guard.lost().recv_timeout(SOON).is_err_and(|error| error.is_disconnected()), "it ends");
+    let reason = guard.check().expect_err("it is over").reason;
+    drop(guard);
+    let ends = || matches!(transitions.recv_timeout(SOON), Ok(Transition::StoppedLeading { .. }));
+    wait_until("it is told", ends);
+    assert_eq!(watch(&*store, Some(&Cursor::new(future + 1000)), |_| false), StoreErrorKind::Expired, "{reason}");
+    let again = leader.block_until_leader().expect("another term");
+    assert!(again.is_leader());
+}
+
+/// Somebody's value under the key of a record.
+#[test]
+fn what_is_no_record_is_never_overwritten() {
+    let Some(etcd) = Etcd::shared() else { return };
+    let store = Arc::new(etcd.store("strange/"));
+    for value in ["", "text", "{}", r#"{"holderIdentity":7}"#] {
+        etcd.put("strange/jobs", value);
+        let error = store.get("jobs", &call()).expect_err("no record");
+        assert_eq!(error.kind(), StoreErrorKind::Malformed, "{error}");
+        let elector = builder("a").start_on(Arc::clone(&store)).expect("an elector");
+        let won = elector.block_until_leader_timeout(Duration::from_millis(300)).expect("no permanent error");
+        assert!(won.is_none());
+        drop(elector);
+        assert_eq!(etcd.value("strange/jobs").unwrap_or_default(), value);
+    }
+    etcd.put("strange/jobs", r#"{"holderIdentity":"","strategy":"x"}"#);
+    let elector = elector(&store, "a");
+    let guard = elector.block_until_leader().expect("a term");
+    let value = etcd.value("strange/jobs").expect("a record");
+    assert!(value.contains(r#""strategy":"x""#) && value.contains(r#""holderIdentity":"a""#), "{value}");
+    assert!(guard.is_leader());
+}

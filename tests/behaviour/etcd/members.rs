@@ -1,0 +1,114 @@
+//! A cluster of three, of which some stand still.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use leasehold::{Call, Cancel, LeaderElector, LeaderElectorBuilder, StopReason, Store, StoreErrorKind};
+
+use super::{at_last, call, held_by};
+use crate::support::etcd::Etcd;
+use crate::support::{SOON, wait_until};
+
+fn short(identity: &str) -> LeaderElectorBuilder {
+    LeaderElector::builder("jobs")
+        .identity(identity)
+        .lease_duration(Duration::from_secs(12))
+        .renew_deadline(Duration::from_secs(9))
+        .retry_period(Duration::from_millis(500))
+}
+
+/// Two connection refusals cost nothing, and a member that stands still costs half of the time.
+#[test]
+fn what_one_member_does_not_answer_another_does() {
+    let Some(mut etcd) = Etcd::start(3, &[]) else { return };
+    let follower = (0..3).find(|&number| number != etcd.leader()).expect("a follower");
+    etcd.members.swap(0, follower);
+    let store = etcd.store("members/");
+    let base = store.create("jobs", &held_by("a"), &call()).expect("a record");
+    etcd.members[0].pause();
+    let brief = || Call::new(Duration::from_secs(2), Cancel::new());
+    let began = Instant::now();
+    let read = store.get("jobs", &brief()).expect("an answer of another member").expect("a record");
+    assert_eq!(read.version, base.version);
+    assert!(began.elapsed() >= Duration::from_millis(900), "it has tried the first: {:?}", began.elapsed());
+    let began = Instant::now();
+    let base = store.update("jobs", &base, &held_by("a"), &brief()).expect("the member that answered");
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    etcd.members[0].resume();
+    // A write that may have been received goes to no other member.
+    let fresh = etcd.store("members/");
+    etcd.members[0].pause();
+    let error = fresh.update("jobs", &base, &held_by("b"), &brief()).expect_err("it is open");
+    assert_eq!(error.kind(), StoreErrorKind::Timeout, "{error}");
+    let standing = fresh.get("jobs", &brief()).expect("an answer of another member").expect("a record");
+    assert_eq!(standing.version, base.version, "not yet");
+    etcd.members[0].resume();
+    // A member that is gone refuses connections, and the write goes to the next at once.
+    etcd.members[0].kill();
+    let fresh = etcd.store("members/");
+    let began = Instant::now();
+    let current = fresh.get("jobs", &call()).expect("an answer").expect("a record");
+    let written = at_last("a write", || fresh.update("jobs", &current, &held_by("c"), &brief()));
+    assert!(written.version > base.version && began.elapsed() < SOON);
+}
+
+#[test]
+fn a_term_outlasts_a_member_that_stands_still_even_if_it_led_the_others() {
+    let Some(mut etcd) = Etcd::start(3, &[]) else { return };
+    let raft_leader = etcd.leader();
+    etcd.members.swap(0, raft_leader);
+    let store = Arc::new(etcd.store("stopped/"));
+    let elector = short("a").start_on(Arc::clone(&store)).expect("an elector");
+    let guard = elector.block_until_leader().expect("a term");
+    etcd.members[0].pause();
+    let other = EtcdOf(&etcd).without_the_first();
+    let version = || at_last("a read", || other.get("jobs", &call())).expect("a record").version;
+    let before = version();
+    wait_until("it is renewed by another member", || version() > before);
+    // Longer than a term lasts without a renewal.
+    let until = Instant::now() + Duration::from_secs(11);
+    while Instant::now() < until {
+        assert!(guard.is_leader(), "{:?}", guard.check());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    etcd.members[0].resume();
+    drop(guard);
+    assert!(at_last("a read", || other.get("jobs", &call())).is_some_and(|it| it.record.holder().is_none()));
+}
+
+struct EtcdOf<'a>(&'a Etcd);
+
+impl EtcdOf<'_> {
+    fn without_the_first(&self) -> leasehold::EtcdStore {
+        let config = leasehold::EtcdConfig::new(&self.0.urls()[1..]).expect("URLs").with_prefix("stopped/");
+        leasehold::EtcdStore::new(config).expect("a store")
+    }
+}
+
+#[test]
+fn without_a_quorum_nothing_is_ok_and_terms_run_out_and_with_one_they_are_won_again() {
+    let Some(etcd) = Etcd::start(3, &[]) else { return };
+    let store = Arc::new(etcd.store("quorum/"));
+    let elector = short("a").start_on(Arc::clone(&store)).expect("an elector");
+    let guard = elector.block_until_leader().expect("a term");
+    let base = store.get("jobs", &call()).expect("an answer").expect("a record");
+    let began = Instant::now();
+    etcd.members[1].pause();
+    etcd.members[2].pause();
+    let other = etcd.store("quorum/");
+    let brief = || Call::new(Duration::from_millis(1500), Cancel::new());
+    // A read that was confirmed before they stood still.
+    std::thread::sleep(Duration::from_millis(200));
+    while guard.is_leader() {
+        assert!(other.get("jobs", &brief()).is_err(), "a read without a quorum");
+        assert!(other.update("jobs", &base, &held_by("b"), &brief()).is_err(), "a write without a quorum");
+        assert!(began.elapsed() < Duration::from_secs(25));
+    }
+    assert_eq!(guard.check().expect_err("it is over").reason, StopReason::Expired);
+    drop(guard);
+    etcd.members[1].resume();
+    etcd.members[2].resume();
+    // One of the writes above may have been applied by now, and is another's record then.
+    let again = elector.block_until_leader_timeout(Duration::from_secs(60)).expect("an answer").expect("another term");
+    assert!(again.is_leader());
+}

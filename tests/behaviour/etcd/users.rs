@@ -1,0 +1,136 @@
+//! Users, tokens and certificates.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::{Cancel, Error};
+use leasehold::{EtcdConfig, EtcdStore, Store, StoreErrorKind, WatchEvent, WatchScope};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+
+use super::{builder, call, elector, held_by};
+use crate::support::etcd::{Etcd, PASSWORD};
+use crate::support::{SOON, wait_until};
+
+fn with_users() -> Option<Etcd> {
+    let etcd = Etcd::start(1, &[])?;
+    etcd.enable_users("users/");
+    Some(etcd)
+}
+
+fn store(etcd: &Etcd, password: &str) -> EtcdStore {
+    EtcdStore::new(etcd.config("users/").with_user("jobs", password)).expect("a store")
+}
+
+#[test]
+fn who_is_not_accepted_or_may_not_is_told_so() {
+    let Some(etcd) = with_users() else { return };
+    let kind = |store: EtcdStore| {
+        let error = store.get("jobs", &call()).expect_err("a refusal");
+        assert!(!error.is_transient() && !error.to_string().contains("password-of"), "{error}");
+        let watch = store.watch(WatchScope::Key("jobs"), None, &Cancel::new(), &mut |_| {}).expect_err("a refusal");
+        assert_eq!(watch.kind(), error.kind(), "{watch}");
+        error.kind()
+    };
+    assert_eq!(kind(store(&etcd, "password-of-nobody")), StoreErrorKind::Unauthorized);
+    assert_eq!(kind(etcd.store("users/")), StoreErrorKind::Unauthorized, "nobody at all");
+    let elsewhere = etcd.config("elsewhere/").with_user("jobs", PASSWORD);
+    assert_eq!(kind(EtcdStore::new(elsewhere).expect("a store")), StoreErrorKind::Forbidden);
+    let brief = builder("a").lease_duration(Duration::from_secs(3)).renew_deadline(Duration::from_secs(1));
+    let elector = brief.start_on(store(&etcd, "password-of-nobody")).expect("an elector");
+    match elector.block_until_leader() {
+        Err(Error::Store(error)) => assert_eq!(error.kind(), StoreErrorKind::Unauthorized, "{error}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_user_where_there_are_none_is_refused_with_a_hint() {
+    let Some(etcd) = Etcd::shared() else { return };
+    let error = store(etcd, PASSWORD).get("jobs", &call()).expect_err("a refusal");
+    assert_eq!(error.kind(), StoreErrorKind::Rejected, "{error}");
+    assert!(error.to_string().contains("leave the user out"), "{error}");
+}
+
+#[test]
+fn a_term_outlasts_its_tokens_and_so_do_a_watch_and_a_standby() {
+    let Some(mut etcd) = with_users() else { return };
+    let (leads, waits) = (Arc::new(store(&etcd, PASSWORD)), Arc::new(store(&etcd, PASSWORD)));
+    let leader = elector(&leads, "a");
+    let guard = leader.block_until_leader().expect("a term");
+    let standby = elector(&waits, "b");
+    let campaign = standby.campaign().expect("a campaign");
+    let version = || leads.get("jobs", &call()).expect("an answer").expect("a record").version;
+    etcd.revoke_tokens_of_jobs();
+    let before = version();
+    wait_until("it is renewed with another token", || version() > before);
+    // With its process go the tokens that it keeps in memory.
+    etcd.members[0].kill();
+    etcd.members[0].start();
+    let renewed = || leads.get("jobs", &call()).ok().flatten().is_some_and(|it| it.version > before + 5);
+    wait_until("it is renewed after a restart", renewed);
+    assert!(guard.is_leader(), "{:?}", guard.check());
+    drop(guard);
+    let next = campaign.receiver().recv_timeout(SOON).expect("an answer").expect("a term");
+    assert!(next.is_leader());
+    // A watch that begins with a token that is refused gets another one by itself.
+    etcd.revoke_tokens_of_jobs();
+    let cancel = Cancel::new();
+    let from = leasehold::Cursor::new(1_u64);
+    let ended = waits.watch(WatchScope::Key("jobs"), Some(&from), &cancel, &mut |event| {
+        if let WatchEvent::Opened = event {
+            cancel.cancel();
+        }
+    });
+    assert_eq!(ended.expect_err("it was cancelled").kind(), StoreErrorKind::Interrupted);
+}
+
+struct Pair {
+    certificate: String,
+    key: String,
+}
+
+fn pair(issuer: &Issuer<'_, KeyPair>, name: &str) -> Pair {
+    let key = KeyPair::generate().expect("a key");
+    let params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
+    let certificate = params.signed_by(&key, issuer).expect("a certificate").pem();
+    Pair { certificate, key: key.serialize_pem() }
+}
+
+#[test]
+fn a_server_that_wants_a_certificate_gets_it_and_one_that_is_not_known_gets_nothing() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let key = KeyPair::generate().expect("a key");
+    let mut params = CertificateParams::new(Vec::new()).expect("no names");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    let authority = params.self_signed(&key).expect("a certificate").pem();
+    let issuer = Issuer::new(params, key);
+    let (server, client) = (pair(&issuer, "127.0.0.1"), pair(&issuer, "client"));
+    let file = |name: &str, text: &str| {
+        let path = scratch.path().join(name);
+        std::fs::write(&path, text).expect("a file");
+        path.display().to_string()
+    };
+    let (cert, key) = (file("server.crt", &server.certificate), file("server.key", &server.key));
+    let ca = file("ca.crt", &authority);
+    let flags = [
+        format!("--cert-file={cert}"),
+        format!("--key-file={key}"),
+        format!("--trusted-ca-file={ca}"),
+        "--client-cert-auth=true".to_owned(),
+    ];
+    let Some(etcd) = Etcd::start(1, &flags.each_ref().map(String::as_str)) else { return };
+    let config = || EtcdConfig::new(etcd.urls()).expect("URLs").with_ca_file(&ca).expect("an authority");
+    let ours = config().with_client_certificate_pem(client.certificate.clone(), client.key.clone()).expect("a pair");
+    let store = Arc::new(EtcdStore::new(ours).expect("a store"));
+    let elector = elector(&store, "a");
+    let guard = elector.block_until_leader().expect("a term");
+    assert!(guard.is_leader() && store.location().is_some_and(|at| at.starts_with("https://")));
+    drop(guard);
+    let nobody = EtcdStore::new(config()).expect("a store").get("jobs", &call()).expect_err("no certificate");
+    assert_eq!(nobody.kind(), StoreErrorKind::Unavailable, "{nobody}");
+    let system = EtcdConfig::new(etcd.urls()).expect("URLs");
+    let untrusted = EtcdStore::new(system).expect("a store").create("jobs", &held_by("x"), &call());
+    let untrusted = untrusted.expect_err("an unknown authority");
+    assert_eq!(untrusted.kind(), StoreErrorKind::Untrusted, "{untrusted}");
+}
