@@ -361,3 +361,6 @@ fn of_etcd(code: u32, message: &str) -> (StoreErrorKind, &'static str) {
         _ => (StoreErrorKind::Unavailable, ""),
     }
 }
+
+#[cfg(test)]
+mod tests;

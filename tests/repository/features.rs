@@ -46,6 +46,10 @@ fn another_store_than_a_cluster_needs_no_http_and_no_tls() {
     };
     let needed = ["rustls", "ureq", "serde_json"].map(str::to_owned);
     assert!(needed.iter().all(|it| tree(&[]).contains(it)));
+    // By its gateway etcd needs what a cluster does, and nothing else.
+    let (of_kube, of_etcd) =
+        (["kube,ring", "etcd,ring"]).map(|it| tree(&["--no-default-features", "--features", it])).into();
+    assert_eq!(of_kube, of_etcd);
     for features in [&[][..], &["--features=sqlite"]] {
         let without = tree(&[&["--no-default-features"], features].concat());
         assert!(without.contains("leasehold") && !needed.iter().any(|it| without.contains(it)), "{without:?}");

@@ -13,9 +13,10 @@ use syn::{Attribute, Item, ItemMod, ItemUse, UseTree, Visibility};
 const FLOORS: &[&[&str]] = &[
     &["clock", "side", "sync", "cancel", "net", "go_duration", "prometheus"],
     &["config", "record", "stop_reason", "fuzzing::target"],
-    &["kube", "store", "election::deadline", "health", "transition", "observer", "metrics_observer", "events"],
+    &["kube", "etcd", "store", "election::deadline", "health", "transition", "observer", "metrics_observer", "events"],
     &[
         "store::entry",
+        "store::etcd",
         "store::kubernetes",
         "store::memory",
         "store::sql",
@@ -36,7 +37,7 @@ const FLOORS: &[&[&str]] = &[
         "runtime::notice",
         "status",
     ],
-    &["handle", "guard", "campaign"],
+    &["handle", "guard", "campaign", "store::etcd::guarded"],
     &["runtime"],
     &["elector"],
     &["builder", "callbacks"],

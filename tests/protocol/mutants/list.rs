@@ -11,6 +11,7 @@ mod both;
 mod client;
 mod cluster;
 mod elector;
+mod etcd;
 mod exec;
 mod handles;
 mod heads;
@@ -41,6 +42,7 @@ pub const MUTANTS: &[&[Mutant]] = &[
     both::MUTANTS,
     client::MUTANTS,
     cluster::MUTANTS,
+    etcd::MUTANTS,
     exec::MUTANTS,
     heads::MUTANTS,
     network::MUTANTS,
