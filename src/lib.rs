@@ -36,8 +36,8 @@
 //!
 //! # In and out of scope
 //!
-//! In scope: `Lease` objects, ConfigMaps and Endpoints for peers that elect on these, any store behind the [`Store`] trait, and
-//! HTTP/1.1 to the API server by a small client of our own ([`kube`]). Out of scope: async, other uses of the Kubernetes API, electing more than one leader.
+//! In scope: `Lease` objects, ConfigMaps and Endpoints for peers that elect on these, keys of an etcd, any store behind the [`Store`]
+//! trait, and HTTP/1.1 to the API server by a small client of our own ([`kube`]). Out of scope: async, other uses of the Kubernetes API, electing more than one leader.
 //!
 //! # Features
 //!

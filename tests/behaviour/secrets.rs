@@ -16,7 +16,7 @@ use std::time::Duration;
 use base64::prelude::{BASE64_STANDARD, Engine};
 use leasehold::kube::{Client, Kubeconfig};
 use leasehold::testing::{ApiServer, Fault, User, Verb};
-use leasehold::{LeaderElector, LeaseStore};
+use leasehold::{Call, Cancel, EtcdConfig, EtcdStore, LeaderElector, LeaseStore, Store};
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 use support::process::example;
@@ -394,4 +394,51 @@ fn verification_is_turned_off_by_the_kubeconfigs_word_alone_and_that_is_warned_o
     assert!(shown.contains("elected"), "{shown}");
     assert!(shown.contains("WARN leasehold::net::tls::verify: kube: insecure-skip-tls-verify is set"), "{shown}");
     assert_hidden("whomever", &shown, &["token-for-whomever-10"]);
+}
+
+/// Of a gateway that gives a token, and refuses it.
+fn etcd(password: &str, token: &'static str, refusal: String) -> String {
+    let _ = log::set_logger(&Listener);
+    log::set_max_level(log::LevelFilter::Trace);
+    let gateway = tiny_http::Server::http("127.0.0.1:0").expect("a gateway");
+    let url = format!("http://{}", gateway.server_addr().to_ip().expect("an address"));
+    let config = EtcdConfig::new([url]).expect("a URL").with_user("secrets", password);
+    let mut shown = format!("{config:?}");
+    let store = EtcdStore::new(config).expect("a store");
+    let given = std::thread::spawn(move || {
+        let mut given = String::new();
+        for mut request in gateway.incoming_requests().take(4) {
+            let _ = request.as_reader().read_to_string(&mut given);
+            given.extend(request.headers().iter().map(|header| format!(" {header}")));
+            let (status, body) = match request.url() {
+                "/v3/auth/authenticate" => (200, format!("{{\"token\":\"{token}\"}}")),
+                _ => (401, format!("{{\"code\":16,\"message\":\"{refusal}\"}}")),
+            };
+            let _ = request.respond(tiny_http::Response::from_string(body).with_status_code(status));
+        }
+        given
+    });
+    let call = Call::new(SOON, Cancel::new());
+    let error = store.get("secrets", &call).expect_err("a refusal");
+    let _ = write!(shown, "{store:?} {error} {error:?} {:?}", store.location());
+    let given = given.join().expect("no panic");
+    assert!(given.contains(password) && given.contains(token), "the gateway is given both: {given}");
+    format!("{shown}\n{}", LOG.lock())
+}
+
+#[test]
+fn what_an_etcd_is_given_and_gives_is_hidden_also_in_dumps() {
+    let (password, token) = ("password-for-etcd-11", "token-of-etcd-11");
+    let shown = etcd(password, token, "a refusal in a dump".to_owned());
+    let dumped = undumped(&shown);
+    assert!(dumped.contains("dump") && dumped.contains("****"), "the dumps are read");
+    for shown in [shown, dumped + "secrets"] {
+        assert_hidden("etcd", &shown, &[password, token]);
+    }
+}
+
+#[test]
+fn what_an_etcd_sends_back_is_hidden() {
+    let (password, token) = ("password-for-etcd-12", "token-of-etcd-12");
+    assert_hidden("echo", &etcd(password, token, format!("{token} of {password} is none")), &[password, token]);
 }

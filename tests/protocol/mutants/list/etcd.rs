@@ -51,7 +51,7 @@ pub const MUTANTS: &[Mutant] = &[
         caught_by: Unit("store::etcd::tests::a_watch_that_etcd_does_not_begin_ends_with_the_reason"),
     },
     Mutant {
-        name: "a guarded transaction is tried again whosever the record is",
+        name: "a guarded transaction of etcd is tried again whosever the record is",
         why: "a former leader writes under another's term",
         edits: &[Edit {
             file: ETCD_GUARDED,
