@@ -250,7 +250,8 @@ impl Client {
     fn token(&self, member: &Member, attempt: Attempt<'_>) -> Result<Option<Token>, Error> {
         let Some(login) = &self.login else { return Ok(None) };
         let tls = member.parts()?;
-        let Attempt { deadline, interrupter, request, .. } = attempt;
+        // Nothing is sent yet, so another member may do as well.
+        let Attempt { connected_by: deadline, interrupter, request, .. } = attempt;
         let at = At {
             endpoint: &member.endpoint,
             tls: tls.as_ref(),

@@ -153,12 +153,16 @@ impl EtcdStore {
 
     /// What stands under a key, and is remembered for guarded transactions.
     fn observe(&self, key: &str, kv: KeyValue) -> Result<Observed, StoreError> {
-        let observed = parse(kv.clone()).map_err(|what| {
-            let message = format!("{}: not usable as a record: {what}", self.describe(key));
-            StoreError::new(StoreErrorKind::Malformed, message)
-        })?;
+        let observed = self.parse(key, kv.clone())?;
         self.terms.note(key, &observed.record, kv);
         Ok(observed)
+    }
+
+    fn parse(&self, key: &str, kv: KeyValue) -> Result<Observed, StoreError> {
+        parse(kv).map_err(|what| {
+            let message = format!("{}: not usable as a record: {what}", self.describe(key));
+            StoreError::new(StoreErrorKind::Malformed, message)
+        })
     }
 
     fn range(&self, operation: &str, what: &str, keys: Keys<'_>, call: &Call) -> Result<message::Found, StoreError> {
@@ -181,15 +185,18 @@ impl EtcdStore {
         if is_deletion {
             return Ok(Some(WatchEvent::Deleted { key: boxed, version: kv.mod_revision }));
         }
-        match (self.observe(&boxed, kv), scope) {
-            (Ok(observed), _) => Ok(Some(WatchEvent::Changed { key: boxed, observed })),
-            (Err(error), WatchScope::Key(_)) => Err(error),
-            // One value that makes no sense does not keep the others from being told of.
-            (Err(error), WatchScope::All) => {
-                log::debug!("{error}");
-                Ok(None)
-            }
-        }
+        let observed = match scope {
+            WatchScope::Key(_) => self.observe(&boxed, kv)?,
+            // One value that makes no sense does not keep the others from being told of. Nobody is elected by this watch.
+            WatchScope::All => match self.parse(&boxed, kv) {
+                Ok(observed) => observed,
+                Err(error) => {
+                    log::debug!("{error}");
+                    return Ok(None);
+                }
+            },
+        };
+        Ok(Some(WatchEvent::Changed { key: boxed, observed }))
     }
 }
 

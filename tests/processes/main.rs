@@ -4,6 +4,7 @@
 mod alternation;
 mod client_go_interop;
 mod deploy;
+mod etcd;
 mod examples;
 mod leader_election;
 mod python_interop;

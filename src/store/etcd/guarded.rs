@@ -12,11 +12,17 @@ use crate::store::{Call, Store, StoreError, StoreErrorKind};
 #[non_exhaustive]
 pub enum EtcdOperation {
     /// Writes a value, whatever stands there.
-    #[allow(missing_docs, reason = "there is nothing to say")]
-    Put { key: Vec<u8>, value: Vec<u8> },
+    Put {
+        /// The whole key.
+        key: Vec<u8>,
+        /// Any bytes.
+        value: Vec<u8>,
+    },
     /// Deletes a key, if it is there.
-    #[allow(missing_docs, reason = "there is nothing to say")]
-    Delete { key: Vec<u8> },
+    Delete {
+        /// The whole key.
+        key: Vec<u8>,
+    },
 }
 
 impl EtcdOperation {
@@ -43,6 +49,7 @@ impl EtcdStore {
     /// # Errors
     ///
     /// [`StoreErrorKind::NotApplied`] when the term is over, or the record is another's: nothing was written, and never will be.
+    /// [`StoreErrorKind::Conflict`] for the same where it had to be sent twice, for its token was refused: then the first copy is open.
     /// [`StoreErrorKind::Rejected`] for a guard of another store, a key of a record, or what etcd refuses. Any other error, of the kinds
     /// [`StoreErrorKind::Timeout`] and [`StoreErrorKind::Interrupted`] also, leaves open whether it was applied: it may still be, as
     /// long as the record is of this term.

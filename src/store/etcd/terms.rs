@@ -10,6 +10,9 @@ use crate::record::LeaderElectionRecord;
 /// So many terms of a key are remembered.
 const REMEMBERED: usize = 16;
 
+/// So many keys. Whoever has more guards at a time has guarded transactions refused.
+const MAX_KEYS: usize = 4096;
+
 /// What tells a term from every other of the same key: `acquireTime` has random digits.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Term {
@@ -47,6 +50,11 @@ impl Terms {
         let mut all = self.0.lock();
         // No allocation for a key that is known: this is on the way of each renewal.
         if !all.contains_key(key) {
+            if all.len() >= MAX_KEYS {
+                // Of keys that are elected on the revision moves.
+                let oldest = all.iter().min_by_key(|(_, seen)| seen.newest.mod_revision).map(|(key, _)| key.clone());
+                oldest.map(|key| all.remove(&key));
+            }
             all.insert(key.into(), Seen { newest: kv.clone(), terms: VecDeque::new() });
         }
         let Some(seen) = all.get_mut(key) else { return };
@@ -116,5 +124,10 @@ mod tests {
             terms.note("jobs", &record("a", number), kv(number));
         }
         assert!(terms.find(1).is_none() && terms.find(2).is_some());
+        for number in 0..=MAX_KEYS as u64 {
+            terms.note(&format!("key-{number}"), &record("a", 1), kv(100 + number));
+        }
+        assert_eq!(terms.0.lock().len(), MAX_KEYS);
+        assert!(terms.find(2).is_none() && terms.find(100).is_none() && terms.find(101).is_some());
     }
 }

@@ -183,6 +183,16 @@ fn a_write_that_was_not_sent_goes_to_the_next_member() {
     update(&store(&[&gone, &works]), &call()).unwrap();
 }
 
+/// It takes connections and says nothing: TLS is never set up, so nothing of the request has gone out.
+#[test]
+fn a_write_goes_to_the_next_member_when_no_connection_stands_after_half_of_its_time() {
+    let (silent, works) = (Gateway::new(|_, _| None), Gateway::new(well));
+    let urls = [silent.url.replace("http:", "https:"), works.url.clone()];
+    let store = EtcdStore::new(EtcdConfig::new(urls).unwrap()).unwrap();
+    update(&store, &Call::new(Duration::from_secs(2), Cancel::new())).unwrap();
+    assert_eq!(works.paths(), ["/v3/kv/txn"]);
+}
+
 #[test]
 fn a_read_goes_to_the_next_member_when_half_of_its_time_is_over_or_at_once() {
     let (silent, works) = (Gateway::new(|_, _| None), Gateway::new(well));

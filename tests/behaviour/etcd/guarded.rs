@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{EtcdOperation, EtcdStore, LeaderElector, MemoryStore, Store, StoreErrorKind};
+use leasehold::{
+    Call, ConfigError, EtcdOperation, EtcdStore, LeaderElectionRecord, LeaderElector, MemoryStore, Observed, Store,
+    StoreError, StoreErrorKind,
+};
 
 use super::{builder, call, elector, held_by};
 use crate::support::etcd::Etcd;
@@ -70,7 +73,7 @@ fn what_cannot_be_guarded_is_refused() {
         (&store, &guard, put("", "x"), StoreErrorKind::Rejected),
     ];
     for (store, guard, operation, expected) in refusals {
-        let refused = store.guarded_txn(guard, &[operation.clone()], &call()).expect_err("a refusal");
+        let refused = store.guarded_txn(guard, std::slice::from_ref(&operation), &call()).expect_err("a refusal");
         assert_eq!(refused.kind(), expected, "{operation:?}: {refused}");
     }
     let memory = LeaderElector::builder("jobs").start_on(MemoryStore::new()).expect("an elector");
@@ -87,30 +90,25 @@ fn what_cannot_be_guarded_is_refused() {
 struct Silent(Arc<EtcdStore>);
 
 impl Store for Silent {
-    fn get(&self, key: &str, call: &leasehold::Call) -> Result<Option<leasehold::Observed>, leasehold::StoreError> {
+    fn get(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
         self.0.get(key, call)
     }
 
-    fn create(
-        &self,
-        key: &str,
-        record: &leasehold::LeaderElectionRecord,
-        call: &leasehold::Call,
-    ) -> Result<leasehold::Observed, leasehold::StoreError> {
+    fn create(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {
         self.0.create(key, record, call)
     }
 
     fn update(
         &self,
         key: &str,
-        base: &leasehold::Observed,
-        record: &leasehold::LeaderElectionRecord,
-        call: &leasehold::Call,
-    ) -> Result<leasehold::Observed, leasehold::StoreError> {
+        base: &Observed,
+        record: &LeaderElectionRecord,
+        call: &Call,
+    ) -> Result<Observed, StoreError> {
         self.0.update(key, base, record, call)
     }
 
-    fn check_key(&self, key: &str) -> Result<(), leasehold::ConfigError> {
+    fn check_key(&self, key: &str) -> Result<(), ConfigError> {
         self.0.check_key(key)
     }
 
