@@ -24,7 +24,7 @@ impl Client {
     ///
     /// `request.timeout` bounds all that comes before the first line: credentials, name look-up, connect, TLS and the
     /// head of the answer. After that, `silence` is the longest time between two pieces of data; longer is an error
-    /// of the kind [`ErrorKind::Timeout`]. To cancel ends this stream from any thread, also while it is being opened.
+    /// of the kind [`ErrorKind::Timeout`](crate::kube::ErrorKind::Timeout). To cancel ends this stream from any thread, also while it is being opened.
     ///
     /// # Errors
     ///
@@ -69,8 +69,8 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Timeout`] after too long a silence, [`ErrorKind::Interrupted`], [`ErrorKind::BodyTooLarge`] for a
-    /// line of more than 4 MiB, [`ErrorKind::Malformed`] when the stream ends inside a line, or what a broken
+    /// [`ErrorKind::Timeout`](crate::kube::ErrorKind::Timeout) after too long a silence, [`ErrorKind::Interrupted`](crate::kube::ErrorKind::Interrupted), [`ErrorKind::BodyTooLarge`](crate::kube::ErrorKind::BodyTooLarge) for a
+    /// line of more than 4 MiB, [`ErrorKind::Malformed`](crate::kube::ErrorKind::Malformed) when the stream ends inside a line, or what a broken
     /// connection is. The stream is over after an error, and answers `None` from then on.
     pub fn next_line(&mut self) -> Result<Option<Vec<u8>>, Error> {
         self.lines.next_line().map_err(|e| Error::from(e.during(&self.place)))

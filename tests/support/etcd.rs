@@ -60,7 +60,9 @@ impl Etcd {
                 let data = dir.path().join(format!("m{number}"));
                 let (client_url, peer_url) =
                     (format!("{scheme}://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
-                let mut arguments = vec![program.display().to_string(), "etcd".to_owned()];
+                let mut arguments = vec![program.display().to_string()];
+                // One that is built in is a command of the program that it is built into.
+                arguments.extend(program.ends_with("apiserver").then(|| "etcd".to_owned()));
                 arguments.extend([
                     format!("--name=m{number}"),
                     format!("--data-dir={}", data.display()),
@@ -273,6 +275,10 @@ impl Drop for Member {
 }
 
 fn program() -> PathBuf {
+    // The API server is built without one then.
+    if let Some(assets) = std::env::var_os("KUBEBUILDER_ASSETS").filter(|assets| !assets.is_empty()) {
+        return Path::new(&assets).join("etcd");
+    }
     let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
     scratch.parent().expect("a target directory").join("apiserver/apiserver")
 }

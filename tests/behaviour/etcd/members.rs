@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use leasehold::{Call, Cancel, LeaderElector, LeaderElectorBuilder, StopReason, Store, StoreErrorKind};
+use leasehold::{
+    Call, Cancel, EtcdConfig, EtcdStore, LeaderElector, LeaderElectorBuilder, StopReason, Store, StoreErrorKind,
+    WatchEvent, WatchScope,
+};
 
 use super::{at_last, call, held_by};
 use crate::support::etcd::Etcd;
@@ -79,9 +82,9 @@ fn a_term_outlasts_a_member_that_stands_still_even_if_it_led_the_others() {
 struct EtcdOf<'a>(&'a Etcd);
 
 impl EtcdOf<'_> {
-    fn without_the_first(&self) -> leasehold::EtcdStore {
-        let config = leasehold::EtcdConfig::new(&self.0.urls()[1..]).expect("URLs").with_prefix("stopped/");
-        leasehold::EtcdStore::new(config).expect("a store")
+    fn without_the_first(&self) -> EtcdStore {
+        let config = EtcdConfig::new(&self.0.urls()[1..]).expect("URLs").with_prefix("stopped/");
+        EtcdStore::new(config).expect("a store")
     }
 }
 
@@ -92,6 +95,18 @@ fn without_a_quorum_nothing_is_ok_and_terms_run_out_and_with_one_they_are_won_ag
     let elector = short("a").start_on(Arc::clone(&store)).expect("an elector");
     let guard = elector.block_until_leader().expect("a term");
     let base = store.get("jobs", &call()).expect("an answer").expect("a record");
+    // etcd ends it by itself, for it is asked to.
+    let (opened, opens) = leasehold::crossbeam_channel::bounded(1);
+    let alone = EtcdConfig::new(&etcd.urls()[..1]).expect("a URL").with_prefix("quorum/");
+    let alone = EtcdStore::new(alone).expect("a store");
+    let watch = std::thread::spawn(move || {
+        alone.watch(WatchScope::Key("jobs"), None, &Cancel::new(), &mut |event| {
+            if let WatchEvent::Opened = event {
+                let _ = opened.send(());
+            }
+        })
+    });
+    opens.recv_timeout(SOON).expect("a watch");
     let began = Instant::now();
     etcd.members[1].pause();
     etcd.members[2].pause();
@@ -105,6 +120,8 @@ fn without_a_quorum_nothing_is_ok_and_terms_run_out_and_with_one_they_are_won_ag
         assert!(began.elapsed() < Duration::from_secs(25));
     }
     assert_eq!(guard.check().expect_err("it is over").reason, StopReason::Expired);
+    wait_until("the watch ends", || watch.is_finished());
+    assert_eq!(watch.join().expect("no panic").expect_err("no leader").kind(), StoreErrorKind::Unavailable);
     drop(guard);
     etcd.members[1].resume();
     etcd.members[2].resume();

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{Cancel, Error};
-use leasehold::{EtcdConfig, EtcdStore, Store, StoreErrorKind, WatchEvent, WatchScope};
+use leasehold::{Cancel, Cursor, Error, EtcdConfig, EtcdStore, Store, StoreErrorKind, WatchEvent, WatchScope};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 
 use super::{builder, call, elector, held_by};
@@ -75,7 +74,7 @@ fn a_term_outlasts_its_tokens_and_so_do_a_watch_and_a_standby() {
     // A watch that begins with a token that is refused gets another one by itself.
     etcd.revoke_tokens_of_jobs();
     let cancel = Cancel::new();
-    let from = leasehold::Cursor::new(1_u64);
+    let from = Cursor::new(1_u64);
     let ended = waits.watch(WatchScope::Key("jobs"), Some(&from), &cancel, &mut |event| {
         if let WatchEvent::Opened = event {
             cancel.cancel();
