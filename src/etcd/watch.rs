@@ -42,7 +42,8 @@ impl Client {
         for is_last in [false, true] {
             let (interrupter, hook) = Interrupter::hooked(cancel);
             let Opened { body, handle, opening, token } = self.open(request, silence, &interrupter)?;
-            let mut lines = LineStream::new(body, Arc::clone(&handle), interrupter, hook);
+            // The gateway of 3.4 writes no line end after its last word.
+            let mut lines = LineStream::new(body, Arc::clone(&handle), interrupter, hook).with_rest();
             match self.first(&mut lines, &opening, token.as_ref())? {
                 First::Created(revision) => return Ok(Watch { lines, revision }),
                 First::OtherToken if is_last => break,

@@ -75,6 +75,13 @@ impl Lines {
         taken
     }
 
+    /// What is left when all lines with an end have been taken.
+    pub(crate) fn take_rest(&mut self) -> Vec<u8> {
+        let rest = self.buffer.split_off(self.start);
+        *self = Lines::new(self.longest);
+        rest
+    }
+
     /// Whether nothing is left, not even the beginning of a line.
     pub(crate) fn is_empty(&self) -> bool {
         self.start == self.buffer.len()

@@ -378,6 +378,7 @@ fn a_watch_that_etcd_does_not_begin_ends_with_the_reason() {
     let no_leader = "{\"result\":{\"header\":{\"revision\":\"9\"},\"created\":true}}\n\
                      {\"error\":{\"code\":14,\"message\":\"etcdserver: no leader\"}}\n";
     assert_eq!(watched(no_leader, 9), (StoreErrorKind::Unavailable, 1));
+    assert_eq!(watched(no_leader.trim_end(), 9), (StoreErrorKind::Unavailable, 1), "as etcd 3.4 writes it");
     assert_eq!(watched("{\"result\":{\"hea", 9).0, StoreErrorKind::Malformed);
     assert_eq!(watched("nonsense\n", 9).0, StoreErrorKind::Malformed);
 }

@@ -18,11 +18,12 @@ const HANDOVERS: usize = 100;
 fn a_hundred_handovers_and_never_two_leaders() {
     let Some(etcd) = Etcd::shared() else { return };
     let lines = Mutex::new(Vec::new());
-    let terms = AtomicUsize::new(0);
+    let (terms, handovers) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let last = Mutex::new("");
     let until = Instant::now() + Duration::from_secs(240);
     std::thread::scope(|scope| {
         for identity in ["a", "b", "c", "d"] {
-            let (lines, terms) = (&lines, &terms);
+            let (lines, terms, handovers, last) = (&lines, &terms, &handovers, &last);
             scope.spawn(move || {
                 let store = Arc::new(etcd.store("exclusion/"));
                 let elector = builder(identity)
@@ -30,11 +31,14 @@ fn a_hundred_handovers_and_never_two_leaders() {
                     .renew_deadline(Duration::from_secs(1))
                     .start_on(store)
                     .expect("an elector");
-                while terms.load(Ordering::SeqCst) <= HANDOVERS + 10 {
+                while handovers.load(Ordering::SeqCst) <= HANDOVERS {
                     assert!(Instant::now() < until, "too slow");
                     let patience = Duration::from_millis(500);
                     let Some(guard) = elector.block_until_leader_timeout(patience).expect("no error") else { continue };
                     let number = terms.fetch_add(1, Ordering::SeqCst);
+                    if std::mem::replace(&mut *last.lock(), identity) != identity {
+                        handovers.fetch_add(1, Ordering::SeqCst);
+                    }
                     for _ in 0..3 {
                         let stamp = mono();
                         if guard.is_leader() {
