@@ -85,6 +85,7 @@ pub struct Table {
     store: Arc<dyn Store>,
     key: String,
     delete: Box<dyn Fn(&str) + Send + Sync>,
+    tells_every_change: bool,
 }
 
 /// All checks, by their names.
@@ -163,7 +164,23 @@ impl Table {
     /// The records of `store` by the keys that begin with `key`. `delete` deletes one of them past the store, as an operator
     /// might.
     pub fn new(store: impl Store, key: impl Into<String>, delete: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        Self { store: Arc::new(store), key: key.into(), delete: Box::new(delete) }
+        Self { store: Arc::new(store), key: key.into(), delete: Box::new(delete), tells_every_change: false }
+    }
+
+    /// Checks as well that its watches leave no change out, as those do that compare what stands there with what they told.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::MemoryStore;
+    /// use leasehold::testing::conformance::{Table, check_one};
+    ///
+    /// let table = Table::new(MemoryStore::new(), "jobs", |_| {}).tells_every_change();
+    /// check_one("what_was_written_is_read", &table);
+    /// ```
+    #[must_use]
+    pub fn tells_every_change(self) -> Self {
+        Self { tells_every_change: true, ..self }
     }
 
     fn get(&self, key: &str) -> Option<Observed> {
@@ -435,8 +452,11 @@ fn a_watch_goes_on_behind_its_cursor(table: &Table) {
     let second = table.update(&first, &held_by("b")).expect("an update");
     let third = table.update(&second, &held_by("c")).expect("an update");
     let again = table.watching(scope, Some(&from), |tells| {
-        // One that stands between two others may be left out.
-        while next(tells).2 < third.version {}
+        match table.tells_every_change {
+            true => assert_eq!([next(tells).2, next(tells).2], [second.version, third.version]),
+            // One that stands between two others may be left out.
+            false => while next(tells).2 < third.version {},
+        }
         cursor(tells)
     });
     table.delete();

@@ -23,7 +23,7 @@ fn of(cluster: &Cluster, kind: Kind) -> Table {
         let path = format!("{}/{key}", kind.collection());
         request(&admin, Method::Delete, &path, None).expect("an object to delete");
     };
-    Table::new(kind.store(cluster.client("admin")), &cluster.lease, delete)
+    Table::new(kind.store(cluster.client("admin")), &cluster.lease, delete).tells_every_change()
 }
 
 /// A file of its own, which goes with the table.
@@ -42,7 +42,7 @@ fn in_sqlite() -> Table {
 fn in_memory() -> Table {
     let store = Arc::new(MemoryStore::new());
     let same = Arc::clone(&store);
-    Table::new(Box::new(store), "jobs", move |key| assert!(same.delete(key), "a record to delete"))
+    Table::new(Box::new(store), "jobs", move |key| assert!(same.delete(key), "a record to delete")).tells_every_change()
 }
 
 /// `None` where no etcd is built.
@@ -50,7 +50,8 @@ fn in_etcd(key: &str) -> Option<Table> {
     let etcd = Etcd::shared()?;
     let prefix = format!("{key}/");
     let below = prefix.clone();
-    Some(Table::new(etcd.store(&prefix), "jobs", move |key| etcd.delete(&format!("{below}{key}"))))
+    let delete = move |key: &str| etcd.delete(&format!("{below}{key}"));
+    Some(Table::new(etcd.store(&prefix), "jobs", delete).tells_every_change())
 }
 
 macro_rules! on_every_kind {
