@@ -413,12 +413,12 @@ impl LeaderElectorBuilder {
     ///
     /// These are two elections with one guard, for no compare-and-swap spans two objects. It campaigns for the secondary only
     /// while it holds the primary, its term is valid while both are, and the loss of one ends both. The secondary is released
-    /// first, and both within one release timeout. The [fencing token](crate::LeaderGuard::fencing_token) is the secondary's version; it is comparable with those of
-    /// candidates on the primary alone where both objects are in one etcd, and not where they are in two stores that count
-    /// apart. Somebody leads, for [`current_leader`](LeaderElector::current_leader) and
+    /// first, and both within one release timeout. The [fencing token](crate::LeaderGuard::fencing_token) is the secondary's
+    /// version; it is comparable with those of candidates on the primary alone where both objects are in one etcd, and not where
+    /// they are in two stores that count apart. Somebody leads, for [`current_leader`](LeaderElector::current_leader) and
     /// [`Transition`](crate::Transition), when both records name the same. Each record has its own two threads. Observers are told
-    /// of the requests and watches of both, and counters count both; a watch is open when both are, and the last contact is that
-    /// with either.
+    /// of the requests and watches of both, and counters count both; a watch is open when both are, and the last contact is the
+    /// older of those with each.
     ///
     /// Every candidate names the two in the same order: of two in opposite orders each can hold one and wait for the other, and
     /// then nobody leads. Who waits for the secondary says so in the log, at `info`. They are two different records: on one and

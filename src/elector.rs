@@ -100,7 +100,8 @@ impl LeaderElector {
             .map_err(Error::Thread)?;
         let (description, settings) = (fields.described.clone(), Arc::clone(&settings));
         let elector = Self { name, description, settings, is_on_both, shared: shared.clone() };
-        dedicated::spawn(candidacy, records, commands, observers, shared, fields).map_err(Error::Thread)?;
+        let drivers = dedicated::drivers(candidacy, records, commands, observers, shared, fields);
+        dedicated::spawn(drivers).map_err(Error::Thread)?;
         Ok(elector)
     }
 

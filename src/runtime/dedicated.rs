@@ -32,7 +32,7 @@ pub(crate) struct Watched {
 }
 
 /// The thread that sends the requests about one record.
-struct Driver {
+pub(crate) struct Driver {
     core: Arc<Core>,
     side: Side,
     entry: Entry,
@@ -63,15 +63,8 @@ struct OfRecord {
 }
 
 /// Starts the threads. They run until the elector and its last guard are gone.
-pub(crate) fn spawn(
-    candidacy: Candidacy,
-    records: Vec<Watched>,
-    commands: Receiver<Command>,
-    observers: Vec<Observing>,
-    shared: Shared,
-    fields: LogFields,
-) -> io::Result<()> {
-    for (driver, name) in drivers(candidacy, records, commands, observers, shared, fields).into_iter().zip(NAMES) {
+pub(crate) fn spawn(drivers: Vec<Driver>) -> io::Result<()> {
+    for (driver, name) in drivers.into_iter().zip(NAMES) {
         thread::Builder::new().name(name.into()).stack_size(STACK_SIZE).spawn(move || driver.run())?;
     }
     Ok(())
@@ -79,7 +72,8 @@ pub(crate) fn spawn(
 
 const NAMES: [&str; 2] = ["leasehold", "leasehold-2"];
 
-fn drivers(
+/// What the threads of an elector are to run, one for each of its records.
+pub(crate) fn drivers(
     candidacy: Candidacy,
     records: Vec<Watched>,
     commands: Receiver<Command>,
