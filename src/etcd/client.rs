@@ -123,7 +123,8 @@ impl Client {
     /// A write that a member may have received is not sent to another: the second copy would be judged against what the first
     /// one did. After a cancel or a time-out it is an error, whatever was answered, and the connection goes.
     pub(crate) fn request(&self, request: Request<'_>) -> Result<Answer, Error> {
-        let deadline = Instant::now() + request.timeout.min(MAX_WAIT);
+        let began = Instant::now();
+        let deadline = began + request.timeout.min(MAX_WAIT);
         let body = request.body.to_string().into_bytes();
         let (interrupter, hook) = Interrupter::hooked(request.cancel);
         let mut used = None;
@@ -136,6 +137,9 @@ impl Client {
         // Before the agent may be used for another call.
         drop(hook);
         if interrupter.is_interrupted() {
+            for member in &self.members {
+                member.forget_idle_since(began);
+            }
             return Err(interrupted().sent(true).into());
         }
         let answer = answer?;
@@ -392,6 +396,12 @@ impl Member {
             Some(ErrorKind::Tls) => newer(ClientTls::has_newer_identity),
             _ => false,
         }
+    }
+
+    /// What a call was cancelled for waiting for may have befallen all that were open: whoever comes next has a new connection,
+    /// or one that has answered meanwhile.
+    fn forget_idle_since(&self, began: Instant) {
+        self.idle.lock().retain(|idle| idle.since > began);
     }
 
     fn put_back(&self, agent: Idle) {

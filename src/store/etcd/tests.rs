@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Instant;
 
@@ -13,6 +13,7 @@ use super::*;
 /// What a gateway was asked.
 #[derive(Clone, Debug)]
 struct Asked {
+    connection: usize,
     path: String,
     authorization: Option<String>,
     has_leader: bool,
@@ -34,9 +35,9 @@ impl Gateway {
         let asked = Arc::<Mutex<Vec<Asked>>>::default();
         let (script, log): (Arc<Script>, _) = (Arc::new(script), Arc::clone(&asked));
         thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
+            for (connection, stream) in listener.incoming().map_while(Result::ok).enumerate() {
                 let (script, log) = (Arc::clone(&script), Arc::clone(&log));
-                thread::spawn(move || serve(stream, &*script, &log));
+                thread::spawn(move || serve(connection, stream, &*script, &log));
             }
         });
         Self { url, asked }
@@ -51,13 +52,13 @@ impl Gateway {
     }
 }
 
-fn serve(mut stream: TcpStream, script: &Script, log: &Mutex<Vec<Asked>>) -> Option<()> {
+fn serve(connection: usize, mut stream: TcpStream, script: &Script, log: &Mutex<Vec<Asked>>) -> Option<()> {
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     loop {
         let mut line = String::new();
         reader.read_line(&mut line).ok()?;
         let path = line.split(' ').nth(1)?.to_owned();
-        let mut asked = Asked { path, authorization: None, has_leader: false, body: String::new() };
+        let mut asked = Asked { connection, path, authorization: None, has_leader: false, body: String::new() };
         let mut length = 0;
         loop {
             let mut line = String::new();
@@ -309,6 +310,39 @@ fn a_call_that_is_cancelled_or_out_of_time_is_never_ok() {
 }
 
 /// An elector whose record goes through what the gateway makes of it: renewed at first, and then another's.
+#[test]
+fn what_was_open_when_a_cancelled_call_waited_is_not_used_again() {
+    let both = Barrier::new(2);
+    let gateway = Gateway::new(move |number, _| match number {
+        // Neither is answered before both were asked, or the second would come on the first one's connection.
+        0 | 1 => {
+            both.wait();
+            found()
+        }
+        2 => None,
+        _ => found(),
+    });
+    let store = store(&[&gateway]);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| store.get("jobs", &call()).unwrap());
+        }
+    });
+    let cancel = Cancel::new();
+    thread::scope(|scope| {
+        let hanging = scope.spawn(|| store.get("jobs", &Call::new(Duration::from_secs(30), cancel.clone())));
+        while gateway.asked().len() < 3 {
+            thread::yield_now();
+        }
+        cancel.cancel();
+        assert_eq!(hanging.join().unwrap().unwrap_err().kind(), StoreErrorKind::Interrupted);
+    });
+    store.get("jobs", &call()).unwrap();
+    let connections: Vec<_> = gateway.asked().iter().map(|asked| asked.connection).collect();
+    assert!(connections[2] < 2, "it waited on one that was open: {connections:?}");
+    assert_eq!(connections[3..], [2], "the other one that was open is not used again");
+}
+
 #[test]
 fn a_guarded_transaction_is_tried_again_only_within_its_term() {
     use base64::prelude::{BASE64_STANDARD, Engine};

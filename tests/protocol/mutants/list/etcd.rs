@@ -45,6 +45,12 @@ pub const MUTANTS: &[Mutant] = &[
         caught_by: Unit("store::etcd::tests::a_comparison_that_fails_is_definite_but_for_a_second_copy"),
     },
     Mutant {
+        name: "connections to etcd beside one that hung are used again",
+        why: "what has befallen it has mostly befallen all, and a release goes out on one that is as dead",
+        edits: &[Edit { file: ETCD_CLIENT, old: "member.forget_idle_since(began);", new: "let _ = (member, began);" }],
+        caught_by: Unit("store::etcd::tests::what_was_open_when_a_cancelled_call_waited_is_not_used_again"),
+    },
+    Mutant {
         name: "a watch of etcd waits for a revision that it has not come to",
         why: "after a restore it is silent, and then begins in the middle",
         edits: &[Edit { file: ETCD, old: "if watch.revision() < after {", new: "if watch.revision() < 1 {" }],
