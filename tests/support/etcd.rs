@@ -1,43 +1,30 @@
 //! A real etcd, of one member or of three, by itself: the one that is built into the tests' API server.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use leasehold::{EtcdConfig, EtcdStore};
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
-use super::{SOON, is_built, wait_until};
+use super::server::{Scratch, Server, free_port};
+use super::{SOON, is_built};
 
 /// The members of a cluster, which end with this, and with the test process, however that ends.
 pub struct Etcd {
     pub members: Vec<Member>,
-    pub dir: TempDir,
+    pub dir: Scratch,
 }
 
 /// A member, on ports of its own that it keeps.
 pub struct Member {
-    arguments: Vec<String>,
+    server: Server,
     pub data: PathBuf,
+    scheme: &'static str,
     port: u16,
-    log: PathBuf,
-    running: Option<Running>,
 }
-
-/// The shell that waits for the end of its input, and the server that it ends then.
-struct Running {
-    shell: Child,
-    server: Pid,
-}
-
-/// A shell, for it can do what this crate's tests cannot without unsafe code: end a process with the one that began it.
-const UNTIL_THE_END_OF_INPUT: &str = r#"log=$1; shift; "$@" >>"$log" 2>&1 & echo $!; read -r _; kill -9 $!; wait"#;
 
 impl Etcd {
     /// The cluster of one that a test binary's tests share, each below a prefix of its own. `None`, said aloud, where it is not
@@ -51,7 +38,7 @@ impl Etcd {
     pub fn start(members: usize, flags: &[&str]) -> Option<Etcd> {
         let program = program();
         is_built(&program, "every test on a real etcd", "tests/apiserver/build").then(|| {
-            let dir = tempfile::Builder::new().prefix("leasehold-etcd-").tempdir().expect("a scratch directory");
+            let dir = Scratch::new("etcd");
             let ports: Vec<_> = (0..members).map(|_| (free_port(), free_port())).collect();
             let scheme = if flags.iter().any(|flag| flag.starts_with("--cert-file")) { "https" } else { "http" };
             let peers = ports.iter().enumerate().map(|(n, (_, peer))| format!("m{n}=http://127.0.0.1:{peer}"));
@@ -78,10 +65,9 @@ impl Etcd {
                     "--bcrypt-cost=4".to_owned(),
                 ]);
                 arguments.extend(flags.iter().map(|&flag| flag.to_owned()));
-                let log = dir.path().join(format!("m{number}.log"));
-                let mut member = Member { arguments, data, port: client, log, running: None };
-                member.launch();
-                member
+                let mut server = Server::new(&dir, &format!("m{number}.log"), arguments);
+                server.launch();
+                Member { server, data, scheme, port: client }
             };
             let members = ports.into_iter().enumerate().map(|(number, ports)| member(number, ports)).collect();
             let etcd = Etcd { members, dir };
@@ -174,81 +160,43 @@ pub const PASSWORD: &str = "password-of-jobs-1";
 
 impl Member {
     pub fn url(&self) -> String {
-        let scheme = if self.arguments.iter().any(|it| it.starts_with("--cert-file")) { "https" } else { "http" };
-        format!("{scheme}://127.0.0.1:{}", self.port)
-    }
-
-    fn launch(&mut self) {
-        let mut shell = Command::new("sh")
-            .args(["-c", UNTIL_THE_END_OF_INPUT, "sh"])
-            .arg(&self.log)
-            .args(&self.arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("a shell");
-        let mut line = String::new();
-        BufReader::new(shell.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a number");
-        let server = line.trim().parse().ok().and_then(Pid::from_raw).expect("a process");
-        self.running = Some(Running { shell, server });
+        format!("{}://127.0.0.1:{}", self.scheme, self.port)
     }
 
     fn wait_until_ready(&self) {
-        let is_ready = || match self.url().starts_with("https") {
+        self.server.wait_until_ready(|| match self.scheme {
             // It listens when it is ready.
-            true => TcpStream::connect(("127.0.0.1", self.port)).is_ok(),
+            "https" => TcpStream::connect(("127.0.0.1", self.port)).is_ok(),
             // With users it says that it wants one.
-            false => self
+            _ => self
                 .post("/v3/kv/range", &json!({ "key": base64("nothing") }))
                 .is_some_and(|answer| !answer["header"].is_null() || answer["code"] == 3),
-        };
-        let until = Instant::now() + SOON;
-        while !is_ready() {
-            let log = || std::fs::read_to_string(&self.log).unwrap_or_default();
-            assert!(Instant::now() < until, "etcd does not start: {}", log());
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        });
     }
 
     /// Ends it without a chance to do anything about it.
     pub fn kill(&mut self) {
-        if let Some(Running { mut shell, .. }) = self.running.take() {
-            drop(shell.stdin.take());
-            let _ = shell.wait();
-        }
+        self.server.kill();
     }
 
     /// Starts one that was killed, on its data.
     pub fn start(&mut self) {
-        self.launch();
+        self.server.launch();
         self.wait_until_ready();
     }
 
     /// Starts one that was killed, of a cluster that has no quorum yet.
     pub fn start_without_waiting(&mut self) {
-        self.launch();
+        self.server.launch();
     }
 
     /// Connections stay open, and nothing answers.
     pub fn pause(&self) {
-        self.signal(Signal::STOP);
-        wait_until("it stops", || {
-            let status = std::fs::read_to_string(format!("/proc/{}/stat", self.pid().as_raw_nonzero()));
-            status.map_or(true, |status| status.contains(") T "))
-        });
+        self.server.pause();
     }
 
     pub fn resume(&self) {
-        self.signal(Signal::CONT);
-    }
-
-    fn pid(&self) -> Pid {
-        self.running.as_ref().expect("it runs").server
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(self.pid(), signal).expect("a process of ours");
+        self.server.resume();
     }
 
     fn post(&self, path: &str, body: &Value) -> Option<Value> {
@@ -268,12 +216,6 @@ impl Member {
     }
 }
 
-impl Drop for Member {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
 fn program() -> PathBuf {
     // The API server is built without one then.
     if let Some(assets) = std::env::var_os("KUBEBUILDER_ASSETS").filter(|assets| !assets.is_empty()) {
@@ -281,12 +223,6 @@ fn program() -> PathBuf {
     }
     let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
     scratch.parent().expect("a target directory").join("apiserver/apiserver")
-}
-
-/// Below those that a system gives to whoever connects: one that is killed must find its port again.
-fn free_port() -> u16 {
-    let mut some = std::iter::repeat_with(|| fastrand::u16(10_000..32_000));
-    some.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).expect("a port")
 }
 
 fn base64(text: &str) -> String {

@@ -7,8 +7,10 @@ pub mod exclusion;
 pub mod far;
 pub mod kind;
 pub mod memory;
+pub mod postgres;
 pub mod process;
 pub mod real;
+pub mod server;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -32,13 +34,20 @@ pub fn wait_until(what: &str, holds: impl Fn() -> bool) {
 
 /// Whether the program is there. If not, that is said aloud, and with `LEASEHOLD_REAL_SERVER=required` it is a failure.
 pub fn is_built(program: &Path, what_needs_it: &str, what_builds_it: &str) -> bool {
-    if program.exists() {
-        return true;
+    if !program.exists() {
+        skip(
+            &format!("{} is not built", program.display()),
+            what_needs_it,
+            &format!("`tests/run` or `{what_builds_it}` does that"),
+        );
     }
+    program.exists()
+}
+
+fn skip(what_is_missing: &str, what_needs_it: &str, what_helps: &str) {
     let required = std::env::var("LEASEHOLD_REAL_SERVER").is_ok_and(|value| value == "required");
-    assert!(!required, "{} is not built", program.display());
-    say_aloud(&format!("SKIPPED: {what_needs_it}, which is not built: `tests/run` or `{what_builds_it}` does that"));
-    false
+    assert!(!required, "{what_is_missing}");
+    say_aloud(&format!("SKIPPED: {what_needs_it}: {what_is_missing}: {what_helps}"));
 }
 
 /// Says something that shows also when the test passes: the harness shows what is printed only when it fails.

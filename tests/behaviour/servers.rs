@@ -1,0 +1,106 @@
+//! The real database servers that tests start: each does what the tests on it build upon.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+
+use crate::support::postgres::Postgres;
+use crate::support::{A_WHILE, SOON, wait_until};
+
+/// That of a query of one who waits longer than a test.
+fn does_not_answer_until(query: impl FnOnce() -> String + Send, resumed: impl FnOnce()) -> String {
+    thread::scope(|scope| {
+        let (answer, answers) = mpsc::channel();
+        scope.spawn(move || answer.send(query()));
+        assert_eq!(answers.recv_timeout(A_WHILE), Err(mpsc::RecvTimeoutError::Timeout));
+        resumed();
+        answers.recv_timeout(SOON).expect("an answer")
+    })
+}
+
+#[test]
+fn a_postgres_answers_and_each_test_has_a_database() {
+    let Some(postgres) = Postgres::shared() else { return };
+    let database = postgres.database("servers_answers");
+    postgres.execute_in(&database, "CREATE TABLE t (a int, b text); INSERT INTO t VALUES (1, 'x'), (2, 'y');");
+    assert_eq!(postgres.query_in(&database, "SELECT * FROM t ORDER BY a"), "1|x\n2|y");
+    assert_eq!(postgres.query("SELECT to_regclass('t') IS NULL"), "t");
+}
+
+#[test]
+fn a_killed_postgres_starts_again_with_its_data() {
+    let Some(mut postgres) = Postgres::start(&[]) else { return };
+    for n in 0..3 {
+        postgres.execute(&format!("CREATE TABLE t{n} (a int); INSERT INTO t{n} VALUES ({n})"));
+        postgres.kill();
+        postgres.start_again();
+        assert_eq!(postgres.query(&format!("SELECT a FROM t{n}")), n.to_string());
+    }
+}
+
+#[test]
+fn a_paused_postgres_does_not_answer_and_then_does() {
+    let Some(postgres) = Postgres::start(&[]) else { return };
+    postgres.pause();
+    assert_eq!(does_not_answer_until(|| postgres.query("SELECT 1"), || postgres.resume()), "1");
+}
+
+#[test]
+fn a_promoted_postgres_standby_takes_writes() {
+    let Some(mut primary) = Postgres::start(&[]) else { return };
+    primary.execute("CREATE TABLE t (a int)");
+    let standby = primary.standby(&[]);
+    primary.execute("INSERT INTO t VALUES (1)");
+    standby.catch_up(&primary);
+    assert_eq!(standby.query("SELECT pg_is_in_recovery(), a FROM t"), "t|1");
+    primary.kill();
+    standby.promote();
+    standby.execute("INSERT INTO t VALUES (2)");
+    assert_eq!(standby.query("SELECT string_agg(a::text, ',' ORDER BY a) FROM t"), "1,2");
+}
+
+/// Set in the process that [`servers_end_when_the_test_that_started_them_is_killed`] kills.
+const IS_TO_BE_KILLED: &str = "LEASEHOLD_IS_TO_BE_KILLED";
+
+#[test]
+fn servers_end_when_the_test_that_started_them_is_killed() {
+    if std::env::var_os(IS_TO_BE_KILLED).is_some() {
+        return start_servers_and_wait();
+    }
+    let name = "servers::servers_end_when_the_test_that_started_them_is_killed";
+    let mut test = Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", name, "--nocapture", "--quiet"])
+        .env(IS_TO_BE_KILLED, "1")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("this program");
+    let lines = BufReader::new(test.stdout.take().expect("piped")).lines().map(|line| line.expect("text"));
+    let said: Vec<String> = lines.take_while(|line| line != "started").collect();
+    let servers = said.iter().filter_map(|line| line.strip_prefix("server ")?.split_once(' '));
+    let servers: Vec<(&str, &Path)> = servers.map(|(process, data)| (process, Path::new(data))).collect();
+    assert!(servers.iter().all(|(process, data)| is_running(process) && data.exists()), "{servers:?}");
+    test.kill().expect("a process of ours");
+    test.wait().expect("a process of ours");
+    for (process, data) in servers {
+        wait_until("the server ends", || !is_running(process));
+        wait_until("its data goes", || !data.exists());
+    }
+}
+
+fn is_running(process: &str) -> bool {
+    std::fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+fn start_servers_and_wait() {
+    let postgres = [Postgres::start(&[]), Postgres::start(&[])];
+    for postgres in postgres.iter().flatten() {
+        println!("\nserver {} {}", postgres.process(), postgres.data().display());
+    }
+    // One that is stopped ends as well.
+    postgres[0].iter().for_each(Postgres::pause);
+    println!("started");
+    let _ = std::io::stdin().read(&mut [0]);
+}

@@ -1,0 +1,239 @@
+//! What is the same for every server that a test starts: it ends with the test process, it can be killed, stopped and started
+//! again, and who runs it is no root.
+
+use std::fs::{Permissions, set_permissions};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rustix::process::geteuid;
+use tempfile::TempDir;
+
+use super::SOON;
+
+/// A server, which ends with this, and with the test process, however that ends.
+pub struct Server {
+    arguments: Vec<String>,
+    log: PathBuf,
+    scratch: PathBuf,
+    user: Option<User>,
+    running: Option<Mutex<Running>>,
+}
+
+/// The shell that ends the server when its own input ends.
+struct Running {
+    shell: Child,
+    answers: BufReader<ChildStdout>,
+    server: u32,
+}
+
+/// A shell, for it can do what this crate's tests cannot without unsafe code: end a process with the one that began it.
+const UNTIL_THE_END_OF_INPUT: &str = include_str!("server.sh");
+
+impl Server {
+    /// None yet: [`Server::launch`] starts it.
+    pub fn new(scratch: &Scratch, log: &str, arguments: Vec<String>) -> Server {
+        let log = scratch.path().join(log);
+        Server { arguments, log, scratch: scratch.path().to_owned(), user: scratch.user, running: None }
+    }
+
+    pub fn launch(&mut self) {
+        assert!(self.running.is_none(), "it runs already");
+        // A session of its own: what a terminal or a time-out tells the test's group is not for the shell, which outlives the
+        // test. A group alone would not do: a system resumes a stopped server when its group is left by the test.
+        let mut command = Command::new("setsid");
+        command.args(["sh", "-c", UNTIL_THE_END_OF_INPUT, "sh"]);
+        command.arg(&self.log).arg(&self.scratch).args(&self.arguments);
+        let mut shell = run_by(command, self.user)
+            .current_dir(&self.scratch)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("a shell");
+        let mut answers = BufReader::new(shell.stdout.take().expect("piped"));
+        let mut line = String::new();
+        answers.read_line(&mut line).expect("a number");
+        let server = line.trim().parse().expect("a process");
+        self.running = Some(Mutex::new(Running { shell, answers, server }));
+    }
+
+    /// Waits for a server that was launched; says what it logged when it ends instead.
+    pub fn wait_until_ready(&self, is_ready: impl Fn() -> bool) {
+        let until = Instant::now() + SOON;
+        while !is_ready() {
+            let complaint = if self.has_ended() { "it ended" } else { "it is not ready" };
+            let is_hopeless = self.has_ended() || Instant::now() > until;
+            assert!(!is_hopeless, "{}: {complaint}: {}", self.arguments[0], self.log());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    pub fn process(&self) -> u32 {
+        self.running.as_ref().expect("it runs").lock().server
+    }
+
+    pub fn log(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
+    }
+
+    /// Ends it, with all its processes, without a chance to do anything about it.
+    pub fn kill(&mut self) {
+        if let Some(running) = self.running.take() {
+            let mut running = running.into_inner();
+            let _ = writeln!(running.shell.stdin.take().expect("piped"), "kill");
+            let _ = running.shell.wait();
+        }
+    }
+
+    /// Connections stay open, and nothing answers.
+    pub fn pause(&self) {
+        self.ask("pause");
+    }
+
+    pub fn resume(&self) {
+        self.ask("resume");
+    }
+
+    fn ask(&self, request: &str) {
+        let mut running = self.running.as_ref().expect("it runs").lock();
+        writeln!(running.shell.stdin.as_mut().expect("piped"), "{request}").expect("a shell that reads");
+        let mut line = String::new();
+        running.answers.read_line(&mut line).expect("an answer");
+        assert_eq!(line, "done\n");
+    }
+
+    fn has_ended(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process()));
+        // Nothing where it was waited for.
+        stat.map_or(true, |stat| stat.contains(") Z "))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A directory for what a server writes, which belongs to whom the server runs as.
+pub struct Scratch {
+    directory: TempDir,
+    user: Option<User>,
+}
+
+/// Databases refuse to be run by root.
+#[derive(Clone, Copy)]
+struct User {
+    uid: u32,
+    gid: u32,
+}
+
+impl Scratch {
+    /// For a server that whoever runs the test may run.
+    pub fn new(of: &str) -> Scratch {
+        let directory = tempfile::Builder::new().prefix(&format!("leasehold-{of}-")).tempdir().expect("a directory");
+        Scratch { directory, user: None }
+    }
+
+    /// For a server that root may not run.
+    pub fn unprivileged(of: &str) -> Scratch {
+        let user = geteuid().is_root().then(User::nobody);
+        let scratch = Scratch { user, ..Scratch::new(of) };
+        scratch.hand_over(scratch.path());
+        scratch
+    }
+
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// That of a file or directory in it, for a command line.
+    pub fn file(&self, name: &str) -> String {
+        self.path().join(name).display().to_string()
+    }
+
+    /// A file that only the server reads, such as a key.
+    pub fn write(&self, name: &str, text: &str) -> String {
+        let path = self.path().join(name);
+        std::fs::write(&path, text).expect("a file");
+        set_permissions(&path, Permissions::from_mode(0o600)).expect("a file of ours");
+        self.hand_over(&path);
+        self.file(name)
+    }
+
+    /// A program that prepares the server's data, as whom the server runs.
+    pub fn command(&self, program: &Path) -> Command {
+        let mut command = run_by(Command::new(program), self.user);
+        command.current_dir(self.path());
+        command
+    }
+
+    /// All that is below a directory, for [`Scratch::unpack`].
+    pub fn pack(&self, directory: &str) -> Vec<u8> {
+        let mut tar = self.command(Path::new("tar"));
+        output_of(tar.args(["-c", directory]), &[])
+    }
+
+    /// What another packed.
+    pub fn unpack(&self, packed: &[u8]) {
+        output_of(self.command(Path::new("tar")).arg("-x"), packed);
+    }
+
+    fn hand_over(&self, path: &Path) {
+        if let Some(User { uid, gid }) = self.user {
+            chown(path, Some(uid), Some(gid)).expect("root may");
+        }
+    }
+}
+
+impl User {
+    fn nobody() -> User {
+        let users = std::fs::read_to_string("/etc/passwd").expect("the system's users");
+        let nobody = users.lines().find_map(|line| line.strip_prefix("nobody:")).expect("the user nobody");
+        let mut numbers = nobody.split(':').skip(1).map_while(|number| number.parse().ok());
+        let mut number = || numbers.next().expect("a number");
+        User { uid: number(), gid: number() }
+    }
+}
+
+fn run_by(mut command: Command, user: Option<User>) -> Command {
+    if let Some(User { uid, gid }) = user {
+        command.uid(uid).gid(gid);
+    }
+    command
+}
+
+/// What a program prints that is to succeed.
+pub fn output_of(command: &mut Command, input: &[u8]) -> Vec<u8> {
+    let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut child = spawned.unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    // One that fails early does not read all of it, and says why.
+    let _ = child.stdin.take().expect("piped").write_all(input);
+    let output = child.wait_with_output().expect("it ends");
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}, {}: {complaint}", output.status);
+    output.stdout
+}
+
+/// Below those that a system gives to whoever connects: one that is killed must find its port again.
+pub fn free_port() -> u16 {
+    let mut some = std::iter::repeat_with(|| fastrand::u16(10_000..32_000));
+    some.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).expect("a port")
+}
+
+/// A program of one of these directories, or on the `PATH`. Where it is not, that is said aloud as by [`super::is_built`].
+pub fn installed(program: &str, directories: &[PathBuf], what_needs_it: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let places = directories.iter().cloned().chain(std::env::split_paths(&path));
+    let found = places.map(|place| place.join(program)).find(|program| program.is_file());
+    if found.is_none() {
+        super::skip(&format!("{program} is not installed"), what_needs_it, "`tests/run` installs it");
+    }
+    found
+}
