@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
 
+use crate::support::mariadb::MariaDb;
 use crate::support::postgres::Postgres;
 use crate::support::{A_WHILE, SOON, wait_until};
 
@@ -61,6 +62,34 @@ fn a_promoted_postgres_standby_takes_writes() {
     assert_eq!(standby.query("SELECT string_agg(a::text, ',' ORDER BY a) FROM t"), "1,2");
 }
 
+#[test]
+fn a_mariadb_answers_and_each_test_has_a_database() {
+    let Some(mariadb) = MariaDb::shared() else { return };
+    let database = mariadb.database("servers_answers");
+    mariadb.execute_in(&database, "CREATE TABLE t (a int, b text); INSERT INTO t VALUES (1, 'x'), (2, 'y');");
+    assert_eq!(mariadb.query_in(&database, "SELECT * FROM t ORDER BY a"), "1\tx\n2\ty");
+    assert_eq!(mariadb.query("SELECT count(*) FROM information_schema.tables WHERE table_name = 't'"), "1");
+}
+
+#[test]
+fn a_killed_mariadb_starts_again_with_its_data() {
+    let Some(mut mariadb) = MariaDb::start(&[]) else { return };
+    let database = mariadb.database("jobs");
+    for n in 0..3 {
+        mariadb.execute_in(&database, &format!("CREATE TABLE t{n} (a int); INSERT INTO t{n} VALUES ({n});"));
+        mariadb.kill();
+        mariadb.start_again();
+        assert_eq!(mariadb.query_in(&database, &format!("SELECT a FROM t{n}")), n.to_string());
+    }
+}
+
+#[test]
+fn a_paused_mariadb_does_not_answer_and_then_does() {
+    let Some(mariadb) = MariaDb::start(&[]) else { return };
+    mariadb.pause();
+    assert_eq!(does_not_answer_until(|| mariadb.query("SELECT 1"), || mariadb.resume()), "1");
+}
+
 /// Set in the process that [`servers_end_when_the_test_that_started_them_is_killed`] kills.
 const IS_TO_BE_KILLED: &str = "LEASEHOLD_IS_TO_BE_KILLED";
 
@@ -96,11 +125,15 @@ fn is_running(process: &str) -> bool {
 
 fn start_servers_and_wait() {
     let postgres = [Postgres::start(&[]), Postgres::start(&[])];
-    for postgres in postgres.iter().flatten() {
-        println!("\nserver {} {}", postgres.process(), postgres.data().display());
+    let mariadb = [MariaDb::start(&[]), MariaDb::start(&[])];
+    let of_postgres = postgres.iter().flatten().map(|server| (server.process(), server.data()));
+    let of_mariadb = mariadb.iter().flatten().map(|server| (server.process(), server.data()));
+    for (process, data) in of_postgres.chain(of_mariadb) {
+        println!("\nserver {process} {}", data.display());
     }
     // One that is stopped ends as well.
     postgres[0].iter().for_each(Postgres::pause);
+    mariadb[0].iter().for_each(MariaDb::pause);
     println!("started");
     let _ = std::io::stdin().read(&mut [0]);
 }

@@ -6,6 +6,7 @@ pub mod etcd;
 pub mod exclusion;
 pub mod far;
 pub mod kind;
+pub mod mariadb;
 pub mod memory;
 pub mod postgres;
 pub mod process;
