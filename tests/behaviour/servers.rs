@@ -6,8 +6,11 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
 
-use crate::support::mariadb::MariaDb;
+use crate::support::mariadb::{self, MariaDb};
+use crate::support::pgbouncer::PgBouncer;
 use crate::support::postgres::Postgres;
+use crate::support::server::output_of;
+use crate::support::session::Session;
 use crate::support::{A_WHILE, SOON, wait_until};
 
 /// That of a query of one who waits longer than a test.
@@ -31,6 +34,54 @@ fn a_postgres_answers_and_each_test_has_a_database() {
 }
 
 #[test]
+fn a_postgres_asks_for_a_password_over_tcp_and_ends_connections_when_told() {
+    let Some(postgres) = Postgres::shared() else { return };
+    let database = postgres.database("servers_users");
+    postgres.add_user("servers_jobs");
+    let url = postgres.url("servers_jobs", &database);
+    assert_eq!(output_of(postgres.psql(&url).args(["-c", "SELECT current_user"]), &[]), b"servers_jobs\n");
+    let refused = postgres.psql(&url.replace("password-of", "password-not-of")).args(["-c", "SELECT 1"]).output();
+    let complaint = String::from_utf8(refused.expect("psql").stderr).expect("text");
+    assert!(complaint.contains("password authentication failed"), "{complaint}");
+
+    let mut session = postgres.session(&database);
+    assert_eq!(session.query("SELECT 1; SELECT 2;"), "1\n2");
+    assert_eq!(postgres.terminate_backends(&database), 1);
+    let is_over = || postgres.query(&format!("SELECT count(*) FROM pg_stat_activity WHERE datname = '{database}'"));
+    wait_until("the connection ends", || is_over() == "0");
+}
+
+#[test]
+fn a_postgres_speaks_tls_and_holds_clients_to_its_rules() {
+    let key = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
+    let (certificate, key) = (key.cert.pem(), key.signing_key.serialize_pem());
+    let Some(postgres) = Postgres::start_with_tls(&certificate, &key, &[]) else { return };
+    let psql = |tls: &str| {
+        let url = format!("{}?sslmode={tls}", postgres.url("postgres", "postgres"));
+        postgres.psql(&url).args(["-c", "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()"]).output()
+    };
+    assert_eq!(psql("require").expect("psql").stdout, b"t\n");
+    assert_eq!(psql("disable").expect("psql").stdout, b"f\n");
+    postgres.set_hba("hostssl all all 127.0.0.1/32 scram-sha-256");
+    postgres.set("lock_timeout", "7s");
+    assert_eq!(postgres.query("SHOW lock_timeout"), "7s");
+    assert!(!psql("disable").expect("psql").status.success());
+    assert_eq!(psql("require").expect("psql").stdout, b"t\n");
+    assert!(postgres.log().contains("no encryption"), "{}", postgres.log());
+}
+
+#[test]
+fn a_pgbouncer_shares_one_connection_among_transactions() {
+    let Some(postgres) = Postgres::shared() else { return };
+    let Some(pgbouncer) = PgBouncer::start(postgres, &["pool_mode=transaction", "default_pool_size=1"]) else { return };
+    let database = postgres.database("servers_pooled");
+    postgres.add_user("servers_pooled");
+    let url = pgbouncer.url("servers_pooled", &database);
+    let [mut a, mut b] = [(); 2].map(|()| Session::of_psql(&mut postgres.psql(&url)));
+    assert_eq!(a.query("SELECT pg_backend_pid();"), b.query("SELECT pg_backend_pid();"));
+}
+
+#[test]
 fn a_killed_postgres_starts_again_with_its_data() {
     let Some(mut postgres) = Postgres::start(&[]) else { return };
     for n in 0..3 {
@@ -44,8 +95,13 @@ fn a_killed_postgres_starts_again_with_its_data() {
 #[test]
 fn a_paused_postgres_does_not_answer_and_then_does() {
     let Some(postgres) = Postgres::start(&[]) else { return };
+    let mut session = postgres.session("postgres");
+    session.execute("CREATE TEMPORARY TABLE t AS SELECT 1 AS a;");
+    // Neither one who connects nor one who has connected is answered.
     postgres.pause();
     assert_eq!(does_not_answer_until(|| postgres.query("SELECT 1"), || postgres.resume()), "1");
+    postgres.pause();
+    assert_eq!(does_not_answer_until(|| session.query("SELECT a FROM t;"), || postgres.resume()), "1");
 }
 
 #[test]
@@ -72,6 +128,43 @@ fn a_mariadb_answers_and_each_test_has_a_database() {
 }
 
 #[test]
+fn a_mariadb_asks_for_a_password_over_tcp_and_ends_connections_when_told() {
+    let Some(mariadb) = MariaDb::start(&[]) else { return };
+    let database = mariadb.database("jobs");
+    mariadb.add_user("jobs", &database);
+    let as_jobs = |password: &str, sql: &str| {
+        let output = mariadb.client_as("jobs", password, &database).args(["-e", sql]).output().expect("a client");
+        String::from_utf8([output.stdout, output.stderr].concat()).expect("text")
+    };
+    assert_eq!(as_jobs(mariadb::PASSWORD, "SELECT current_user()"), "jobs@%\n");
+    assert!(as_jobs("not-the-password", "SELECT 1").contains("Access denied"));
+
+    mariadb.set_read_only(true);
+    assert!(as_jobs(mariadb::PASSWORD, "CREATE TABLE t (a int)").contains("read-only"));
+    mariadb.set_read_only(false);
+    assert_eq!(as_jobs(mariadb::PASSWORD, "CREATE TABLE t (a int)"), "");
+
+    let mut session = mariadb.session(&database);
+    assert_eq!(session.query("SELECT 1; SELECT 2;"), "1\n2");
+    assert_eq!(mariadb.kill_connections(&database), 1);
+    wait_until("the connection ends", || mariadb.kill_connections(&database) == 0);
+}
+
+#[test]
+fn a_mariadb_speaks_tls() {
+    let key = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
+    let (certificate, key) = (key.cert.pem(), key.signing_key.serialize_pem());
+    let Some(mariadb) = MariaDb::start_with_tls(&certificate, &key, &["require_secure_transport=1"]) else { return };
+    let client = |tls: &str| {
+        let mut client = mariadb.client_as("root", mariadb::PASSWORD, "mysql");
+        client.args([tls, "-e", "SHOW STATUS LIKE 'Ssl_version'"]).output().expect("a client")
+    };
+    let encrypted = String::from_utf8(client("--ssl").stdout).expect("text");
+    assert!(encrypted.starts_with("Ssl_version\tTLSv1."), "{encrypted}");
+    assert!(!client("--skip-ssl").status.success());
+}
+
+#[test]
 fn a_killed_mariadb_starts_again_with_its_data() {
     let Some(mut mariadb) = MariaDb::start(&[]) else { return };
     let database = mariadb.database("jobs");
@@ -86,8 +179,12 @@ fn a_killed_mariadb_starts_again_with_its_data() {
 #[test]
 fn a_paused_mariadb_does_not_answer_and_then_does() {
     let Some(mariadb) = MariaDb::start(&[]) else { return };
+    let mut session = mariadb.session("mysql");
+    session.execute("SET @a = 1;");
     mariadb.pause();
     assert_eq!(does_not_answer_until(|| mariadb.query("SELECT 1"), || mariadb.resume()), "1");
+    mariadb.pause();
+    assert_eq!(does_not_answer_until(|| session.query("SELECT @a;"), || mariadb.resume()), "1");
 }
 
 /// Set in the process that [`servers_end_when_the_test_that_started_them_is_killed`] kills.

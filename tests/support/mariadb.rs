@@ -3,10 +3,12 @@
 use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::OnceLock;
 
 use super::SOON;
 use super::server::{Scratch, Server, free_port, installed, output_of};
+use super::session::Session;
 
 /// That of every user, over TCP. Through the socket root needs none.
 pub const PASSWORD: &str = "password-of-mariadb-1";
@@ -116,20 +118,39 @@ impl MariaDb {
     }
 
     pub fn query_in(&self, database: &str, sql: &str) -> String {
-        let mut client = self.scratch.command(&self.client);
-        client.args(["--no-defaults", "--batch", "--raw", "--skip-column-names", "--user=root", "--socket"]);
-        let output = output_of(client.arg(self.socket()).arg(database), sql.as_bytes());
+        let output = output_of(&mut self.client(database), sql.as_bytes());
         String::from_utf8(output).expect("text").trim_end_matches('\n').to_owned()
+    }
+
+    /// A connection of root that stays open.
+    pub fn session(&self, database: &str) -> Session {
+        Session::of_mariadb(&mut self.client(database))
+    }
+
+    /// The operator's program at this server's port, with no statement yet.
+    pub fn client_as(&self, user: &str, password: &str, database: &str) -> Command {
+        let mut client = self.scratch.command(&self.client);
+        client.args(["--no-defaults", "--batch", "--raw", "--skip-column-names", "--host=127.0.0.1"]);
+        client.args([format!("--port={}", self.port), format!("--user={user}"), format!("--password={password}")]);
+        client.arg(format!("--database={database}"));
+        client
+    }
+
+    fn client(&self, database: &str) -> Command {
+        let mut client = self.scratch.command(&self.client);
+        client.args(["--no-defaults", "--batch", "--raw", "--skip-column-names", "--user=root"]);
+        client.args([format!("--socket={}", self.socket().display()), format!("--database={database}")]);
+        client
     }
 
     /// Ends the connections to a database, and says how many.
     pub fn kill_connections(&self, database: &str) -> usize {
         let sql = format!("SELECT id FROM information_schema.processlist WHERE db = '{database}'");
         let connections = self.query(&sql);
-        // One that ended by itself is not there to be ended.
-        connections.lines().for_each(|id| {
-            self.execute(&format!("BEGIN NOT ATOMIC DECLARE CONTINUE HANDLER FOR 1094 BEGIN END; KILL {id}; END"));
-        });
+        for id in connections.lines() {
+            // One that has ended by itself is not there to be ended.
+            self.client("mysql").args(["-e", &format!("KILL {id}")]).output().expect("a client");
+        }
         connections.lines().count()
     }
 

@@ -8,10 +8,12 @@ pub mod far;
 pub mod kind;
 pub mod mariadb;
 pub mod memory;
+pub mod pgbouncer;
 pub mod postgres;
 pub mod process;
 pub mod real;
 pub mod server;
+pub mod session;
 
 use std::path::Path;
 use std::time::{Duration, Instant};

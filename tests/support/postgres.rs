@@ -1,9 +1,11 @@
 //! A real PostgreSQL, and standbys of it.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::OnceLock;
 
 use super::server::{Scratch, Server, free_port, installed, output_of};
+use super::session::Session;
 use super::wait_until;
 
 /// That of every user, over TCP. Through the socket anybody is who he says.
@@ -101,11 +103,24 @@ impl Postgres {
     }
 
     pub fn query_in(&self, database: &str, sql: &str) -> String {
-        let mut psql = self.scratch.command(&self.bin.join("psql"));
-        psql.args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-f", "-"]);
-        psql.args(["-U", "postgres", "-p", &self.port.to_string(), "-d", database, "-h"]).arg(self.socket_dir());
-        let output = output_of(&mut psql, sql.as_bytes());
+        let output = output_of(self.psql(&self.socket_url(database)).args(["-f", "-"]), sql.as_bytes());
         String::from_utf8(output).expect("text").trim_end_matches('\n').to_owned()
+    }
+
+    /// A connection of the superuser that stays open.
+    pub fn session(&self, database: &str) -> Session {
+        Session::of_psql(&mut self.psql(&self.socket_url(database)))
+    }
+
+    /// The operator's program at this URL, with no statement yet.
+    pub fn psql(&self, url: &str) -> Command {
+        let mut psql = self.scratch.command(&self.bin.join("psql"));
+        psql.args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-d", url]);
+        psql
+    }
+
+    fn socket_url(&self, database: &str) -> String {
+        format!("postgres:///{database}?host={}&port={}&user=postgres", self.socket_dir().display(), self.port)
     }
 
     /// Ends the connections to a database, and says how many.
@@ -115,16 +130,24 @@ impl Postgres {
         self.query(&sql).parse().expect("a number")
     }
 
-    /// Changes a setting for all connections, but none that it was started with.
+    /// Changes a setting, but none that it was started with: at once for new connections, and soon for all.
     pub fn set(&self, name: &str, value: &str) {
-        self.execute(&format!("ALTER SYSTEM SET {name} = '{value}'; SELECT pg_reload_conf();"));
+        self.execute(&format!("ALTER SYSTEM SET {name} = '{value}'"));
+        self.reload();
     }
 
-    /// Who may connect over TCP, and how, in place of anybody with his password.
+    /// Who may connect over TCP from now on, and how, in place of anybody with his password.
     pub fn set_hba(&self, lines: &str) {
         let local = "local all all trust\nlocal replication all trust\n";
         self.scratch.write("data/pg_hba.conf", &format!("{local}{lines}\n"));
+        self.reload();
+    }
+
+    fn reload(&self) {
+        let loaded = || self.query("SELECT pg_conf_load_time()");
+        let before = loaded();
         self.execute("SELECT pg_reload_conf()");
+        wait_until("the settings are read", || loaded() != before);
     }
 
     /// The directory of its data.

@@ -167,10 +167,13 @@ impl Scratch {
         self.file(name)
     }
 
-    /// A program that prepares the server's data, as whom the server runs.
+    /// A program that prepares the server's data or speaks to it, as whom the server runs, with no settings of whoever tests.
     pub fn command(&self, program: &Path) -> Command {
         let mut command = run_by(Command::new(program), self.user);
-        command.current_dir(self.path());
+        command.env_clear().env("HOME", self.path()).current_dir(self.path());
+        if let Some(path) = std::env::var_os("PATH") {
+            command.env("PATH", path);
+        }
         command
     }
 

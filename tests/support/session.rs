@@ -1,0 +1,60 @@
+//! A connection of an operator that stays open: for transactions that hold a lock.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// A client program, which ends with this, and with the end of its input.
+pub struct Session {
+    client: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    mark: &'static str,
+}
+
+/// What stands behind an answer.
+const END: &str = "end of the answer";
+
+impl Session {
+    /// Of a client that answers `mark` with [`END`].
+    fn new(command: &mut Command, mark: &'static str) -> Session {
+        let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn();
+        let mut client = spawned.unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let input = client.stdin.take().expect("piped");
+        let output = BufReader::new(client.stdout.take().expect("piped"));
+        Session { client, input, output, mark }
+    }
+
+    pub fn of_psql(command: &mut Command) -> Session {
+        Session::new(command, "\\echo 'end of the answer'")
+    }
+
+    pub fn of_mariadb(command: &mut Command) -> Session {
+        Session::new(command.arg("--unbuffered"), "SELECT 'end of the answer';")
+    }
+
+    pub fn execute(&mut self, sql: &str) {
+        self.query(sql);
+    }
+
+    /// Rows on lines. The statement ends with a semicolon.
+    pub fn query(&mut self, sql: &str) -> String {
+        writeln!(self.input, "{sql}\n{}", self.mark).expect("a client that reads");
+        let mut answer = String::new();
+        loop {
+            let mut line = String::new();
+            let read = self.output.read_line(&mut line).expect("text");
+            assert!(read > 0, "the client ended: {sql}");
+            if line.trim_end() == END {
+                return answer.trim_end_matches('\n').to_owned();
+            }
+            answer.push_str(&line);
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let _ = self.client.kill();
+        let _ = self.client.wait();
+    }
+}
