@@ -204,9 +204,17 @@ fn servers_end_when_the_test_that_started_them_is_killed() {
         .spawn()
         .expect("this program");
     let lines = BufReader::new(test.stdout.take().expect("piped")).lines().map(|line| line.expect("text"));
-    let said: Vec<String> = lines.take_while(|line| line != "started").collect();
+    let (mut said, mut started) = (Vec::new(), None);
+    for line in lines {
+        started = line.strip_prefix("started ").map(|number| number.parse().expect("a number"));
+        said.push(line);
+        if started.is_some() {
+            break;
+        }
+    }
     let servers = said.iter().filter_map(|line| line.strip_prefix("server ")?.split_once(' '));
     let servers: Vec<(&str, &Path)> = servers.map(|(process, data)| (process, Path::new(data))).collect();
+    assert_eq!(Some(servers.len()), started, "{said:?}");
     assert!(servers.iter().all(|(process, data)| is_running(process) && data.exists()), "{servers:?}");
     test.kill().expect("a process of ours");
     test.wait().expect("a process of ours");
@@ -231,6 +239,6 @@ fn start_servers_and_wait() {
     // One that is stopped ends as well.
     postgres[0].iter().for_each(Postgres::pause);
     mariadb[0].iter().for_each(MariaDb::pause);
-    println!("started");
+    println!("started {}", postgres.iter().flatten().count() + mariadb.iter().flatten().count());
     let _ = std::io::stdin().read(&mut [0]);
 }
