@@ -9,7 +9,9 @@ pub(crate) mod etcd;
 pub(crate) mod kubernetes;
 pub(crate) mod memory;
 mod operation;
-#[cfg(feature = "sqlite")]
+#[cfg(feature = "postgres")]
+pub(crate) mod postgres;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod sql;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;

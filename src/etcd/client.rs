@@ -5,25 +5,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use serde_json::Value;
 use ureq::http::{self, HeaderName, HeaderValue, header};
 
-use super::config::{EtcdConfig, refuse};
+use super::config::EtcdConfig;
 use super::error::Error;
 use super::login::{At, Login, Token, refusal};
 use crate::cancel::Cancel;
 use crate::config::ConfigError;
-use crate::net::USER_AGENT;
-use crate::net::agent::{MAX_IDLE, new_agent};
+use crate::net::agent::{AgentHandle, new_agent};
 use crate::net::dial::{Dialer, System};
 use crate::net::endpoint::Endpoint;
 use crate::net::error::{self as net, ErrorKind};
-use crate::net::interrupt::{AgentHandle, CurrentCall, Interrupter, interrupted};
+use crate::net::interrupt::{Interrupter, interrupted};
+use crate::net::pool::Pool;
 use crate::net::redact::Redacted;
 use crate::net::response::{from_ureq, is_framed, read_body};
 use crate::net::tls::{ClientTls, TlsParts};
-use crate::net::transport::{HttpConnector, MAX_WAIT, Opening};
+use crate::net::transport::{CurrentCall, HttpConnector, Opening};
+use crate::net::{MAX_WAIT, USER_AGENT};
+use crate::tls_config::refuse;
 
 /// More connections to a member than this are not kept open for the calls to come.
 const MAX_IDLE_AGENTS: usize = 4;
@@ -44,15 +45,14 @@ struct Member {
     endpoint: Endpoint,
     /// `None` for plain HTTP.
     tls: Option<ClientTls>,
-    idle: Mutex<Vec<Idle>>,
+    idle: Pool<Pooled>,
 }
 
-/// An agent that no call has.
-struct Idle {
+/// An agent that one call has, or none.
+struct Pooled {
     handle: Arc<AgentHandle>,
     /// Of the certificate files that its connection was opened with.
     files: u64,
-    since: Instant,
 }
 
 /// What is asked, until when, and what ends it sooner.
@@ -99,10 +99,12 @@ impl Client {
         let EtcdConfig { endpoints, tls, user, .. } = config;
         let member = |endpoint: Endpoint| {
             let tls = match endpoint.is_https() {
-                true => Some(ClientTls::new(tls.clone(), endpoint.host()).map_err(|error| refuse("tls", &error))?),
+                true => {
+                    Some(ClientTls::new(tls.settings.clone(), endpoint.host()).map_err(|error| refuse("tls", &error))?)
+                }
                 false => None,
             };
-            Ok(Member { endpoint, tls, idle: Mutex::default() })
+            Ok(Member { endpoint, tls, idle: Pool::new(MAX_IDLE_AGENTS) })
         };
         Ok(Self {
             members: endpoints.into_iter().map(member).collect::<Result<_, ConfigError>>()?,
@@ -130,15 +132,15 @@ impl Client {
         let mut used = None;
         let answer = self.on_some_member(&interrupter, deadline, request.is_read, |number, connected_by, deadline| {
             let attempt = Attempt { request, body: &body, connected_by, deadline, interrupter: &interrupter };
-            let (answer, idle) = self.attempt(&self.members[number], attempt)?;
-            used = Some((number, idle));
+            let (answer, agent) = self.attempt(&self.members[number], attempt)?;
+            used = Some((number, agent));
             Ok(answer)
         });
         // Before the agent may be used for another call.
         drop(hook);
         if interrupter.is_interrupted() {
             for member in &self.members {
-                member.forget_idle_since(began);
+                member.idle.forget_idle_since(began);
             }
             return Err(interrupted().sent(true).into());
         }
@@ -146,8 +148,8 @@ impl Client {
         if Instant::now() >= deadline {
             return Err(late().sent(true).into());
         }
-        if let Some((number, idle)) = used {
-            self.members[number].put_back(idle);
+        if let Some((number, agent)) = used {
+            self.members[number].idle.put_back(agent);
         }
         Ok(answer)
     }
@@ -227,10 +229,10 @@ impl Client {
     }
 
     /// One member's answer, with another token if that is what it wants.
-    fn attempt(&self, member: &Member, attempt: Attempt<'_>) -> Result<(Answer, Idle), Error> {
+    fn attempt(&self, member: &Member, attempt: Attempt<'_>) -> Result<(Answer, Pooled), Error> {
         let token = self.token(member, attempt)?;
         let error = match self.exchange(member, attempt, token.as_ref()) {
-            Ok((body, idle)) => return Ok((Answer { body, is_second: false }, idle)),
+            Ok((body, agent)) => return Ok((Answer { body, is_second: false }, agent)),
             Err(error) => error,
         };
         // A member may wait for ever for the state that it needs to understand a token.
@@ -247,23 +249,16 @@ impl Client {
             other => other,
         };
         let token = self.token(member, attempt).map_err(sent)?;
-        let (body, idle) = self.exchange(member, attempt, token.as_ref()).map_err(sent)?;
-        Ok((Answer { body, is_second: true }, idle))
+        let (body, agent) = self.exchange(member, attempt, token.as_ref()).map_err(sent)?;
+        Ok((Answer { body, is_second: true }, agent))
     }
 
     fn token(&self, member: &Member, attempt: Attempt<'_>) -> Result<Option<Token>, Error> {
         let Some(login) = &self.login else { return Ok(None) };
         let tls = member.parts()?;
         // Nothing is sent yet, so another member may do as well.
-        let Attempt { connected_by: deadline, interrupter, request, .. } = attempt;
-        let at = At {
-            endpoint: &member.endpoint,
-            tls: tls.as_ref(),
-            dialer: &self.dialer,
-            deadline,
-            interrupter,
-            cancel: request.cancel,
-        };
+        let Attempt { connected_by: deadline, interrupter, .. } = attempt;
+        let at = At { endpoint: &member.endpoint, tls: tls.as_ref(), dialer: &self.dialer, deadline, interrupter };
         login.token(at).map(Some).map_err(|error| match error {
             // Of what was asked for nothing has been.
             Error::Net(error) => Error::Net(error.sent(false)),
@@ -271,24 +266,29 @@ impl Client {
         })
     }
 
-    fn exchange(&self, member: &Member, attempt: Attempt<'_>, token: Option<&Token>) -> Result<(Vec<u8>, Idle), Error> {
-        let idle = self.agent(member, attempt)?;
-        match self.exchange_on(&idle.handle, &member.endpoint, attempt, token) {
+    fn exchange(
+        &self,
+        member: &Member,
+        attempt: Attempt<'_>,
+        token: Option<&Token>,
+    ) -> Result<(Vec<u8>, Pooled), Error> {
+        let agent = self.agent(member, attempt)?;
+        match self.exchange_on(&agent.handle, &member.endpoint, attempt, token) {
             // A server may close a connection just when a request goes out on it. A read may go out again.
             Err(error)
                 if attempt.request.is_read
                     && error.net_kind() == Some(ErrorKind::ConnectionClosed)
                     && !attempt.interrupter.is_interrupted() =>
             {
-                let idle = self.new_idle(member, attempt)?;
-                self.exchange_on(&idle.handle, &member.endpoint, attempt, token).map(|body| (body, idle))
+                let agent = self.new_agent(member, attempt)?;
+                self.exchange_on(&agent.handle, &member.endpoint, attempt, token).map(|body| (body, agent))
             }
             // Nothing was sent, and certificates rotate.
-            Err(error) if !error.maybe_sent() && member.has_newer_file(&error, idle.files) => {
-                let idle = self.new_idle(member, attempt)?;
-                self.exchange_on(&idle.handle, &member.endpoint, attempt, token).map(|body| (body, idle))
+            Err(error) if !error.maybe_sent() && member.has_newer_file(&error, agent.files) => {
+                let agent = self.new_agent(member, attempt)?;
+                self.exchange_on(&agent.handle, &member.endpoint, attempt, token).map(|body| (body, agent))
             }
-            other => other.map(|body| (body, idle)),
+            other => other.map(|body| (body, agent)),
         }
     }
 
@@ -343,28 +343,23 @@ impl Client {
     }
 
     /// An agent that no other call has.
-    fn agent(&self, member: &Member, attempt: Attempt<'_>) -> Result<Idle, Error> {
+    fn agent(&self, member: &Member, attempt: Attempt<'_>) -> Result<Pooled, Error> {
         attempt.interrupter.check()?;
         let files = member.tls.as_ref().map_or(0, ClientTls::refresh);
-        let kept = {
-            let mut idle = member.idle.lock();
-            // What was opened with an older certificate is not used again.
-            idle.retain(|idle| idle.files >= files && idle.since.elapsed() < MAX_IDLE);
-            idle.pop()
-        };
-        match kept {
-            Some(idle) => {
-                attempt.interrupter.register(&idle.handle)?;
-                Ok(idle)
+        // What was opened with an older certificate is not used again.
+        match member.idle.take(|agent| agent.files >= files) {
+            Some(agent) => {
+                agent.handle.use_for(attempt.interrupter)?;
+                Ok(agent)
             }
-            None => self.new_idle(member, attempt),
+            None => self.new_agent(member, attempt),
         }
     }
 
-    fn new_idle(&self, member: &Member, attempt: Attempt<'_>) -> Result<Idle, Error> {
+    fn new_agent(&self, member: &Member, attempt: Attempt<'_>) -> Result<Pooled, Error> {
         let files = member.tls.as_ref().map_or(0, ClientTls::version);
         let handle = self.new_handle(member, attempt, Opening::default())?;
-        Ok(Idle { handle, files, since: Instant::now() })
+        Ok(Pooled { handle, files })
     }
 
     fn new_handle(&self, member: &Member, attempt: Attempt<'_>, opening: Opening) -> Result<Arc<AgentHandle>, Error> {
@@ -378,7 +373,7 @@ impl Client {
             opening,
         };
         let handle = Arc::new(new_agent(connector, USER_AGENT));
-        attempt.interrupter.register(&handle)?;
+        handle.use_for(attempt.interrupter)?;
         Ok(handle)
     }
 }
@@ -395,19 +390,6 @@ impl Member {
             Some(ErrorKind::TlsVerification) => newer(ClientTls::has_newer_authorities),
             Some(ErrorKind::Tls) => newer(ClientTls::has_newer_identity),
             _ => false,
-        }
-    }
-
-    /// What a call was cancelled for waiting for may have befallen all that were open: whoever comes next has a new connection,
-    /// or one that has answered meanwhile.
-    fn forget_idle_since(&self, began: Instant) {
-        self.idle.lock().retain(|idle| idle.since > began);
-    }
-
-    fn put_back(&self, agent: Idle) {
-        let mut idle = self.idle.lock();
-        if idle.len() < MAX_IDLE_AGENTS {
-            idle.push(Idle { since: Instant::now(), ..agent });
         }
     }
 }

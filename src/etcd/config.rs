@@ -1,12 +1,9 @@
 //! How etcd is reached, and as whom.
 
-use std::path::Path;
-
 use crate::config::ConfigError;
 use crate::net::endpoint::Endpoint;
-use crate::net::error as net;
 use crate::net::secret::Secret;
-use crate::net::tls::{Identity, IdentitySource, PemSource, TlsSettings, certificates};
+use crate::tls_config::{TlsConfig, refuse};
 
 /// How etcd is reached, as whom, and below which prefix its records are. Passwords and keys in it are not shown by `Debug`.
 ///
@@ -25,7 +22,7 @@ use crate::net::tls::{Identity, IdentitySource, PemSource, TlsSettings, certific
 pub struct EtcdConfig {
     pub(crate) endpoints: Vec<Endpoint>,
     pub(crate) prefix: String,
-    pub(crate) tls: TlsSettings,
+    pub(crate) tls: TlsConfig,
     pub(crate) user: Option<User>,
 }
 
@@ -38,7 +35,7 @@ pub(crate) struct User {
 
 impl EtcdConfig {
     /// The client URLs of the members of one cluster, such as `https://10.0.0.1:2379`; one is enough, and with all of them
-    /// others are tried when one fails. `https` trusts the system's roots unless an authority is given.
+    /// others are tried when one fails. `https` trusts the system's roots unless [`with_tls`](Self::with_tls) says otherwise.
     ///
     /// # Errors
     ///
@@ -49,7 +46,7 @@ impl EtcdConfig {
         if endpoints.is_empty() {
             return Err(ConfigError::new("endpoints", "empty", "name one member at least, as http://127.0.0.1:2379"));
         }
-        Ok(Self { endpoints, prefix: "leasehold/".to_owned(), tls: TlsSettings::default(), user: None })
+        Ok(Self { endpoints, prefix: "leasehold/".to_owned(), tls: TlsConfig::default(), user: None })
     }
 
     /// What the keys of the records begin with: the record `jobs` is under the key `<prefix>jobs`. Default: `leasehold/`.
@@ -60,73 +57,22 @@ impl EtcdConfig {
         self
     }
 
-    /// Trusts these authorities alone: certificates in PEM.
-    ///
-    /// # Errors
-    ///
-    /// [`ConfigError`] when it holds none.
-    pub fn with_ca_pem(self, pem: impl Into<Vec<u8>>) -> Result<Self, ConfigError> {
-        self.with_ca(PemSource::inline(pem))
-    }
-
-    /// Trusts the authorities in this file alone. It is read again while the store is in use.
-    ///
-    /// # Errors
-    ///
-    /// [`ConfigError`] when it cannot be read, or holds no certificate in PEM.
-    pub fn with_ca_file(self, path: impl AsRef<Path>) -> Result<Self, ConfigError> {
-        self.with_ca(read("ca", path.as_ref())?)
-    }
-
-    fn with_ca(mut self, source: PemSource) -> Result<Self, ConfigError> {
-        certificates(source.bytes()).map_err(|rule| ConfigError::new("ca", "unusable", source.breaks(rule)))?;
-        self.tls.ca = Some(source);
-        Ok(self)
-    }
-
-    /// Shows this certificate to servers that ask for one: a chain and its key, in PEM. It is for TLS alone: by its gateway
-    /// etcd takes nobody's name from a certificate, so who has to be somebody needs [`with_user`](Self::with_user), too.
-    ///
-    /// # Errors
-    ///
-    /// [`ConfigError`] when they are not what they should be.
+    /// Whom to trust, and what to show of ourselves, where an endpoint is `https`. A client certificate is for TLS alone: by its
+    /// gateway etcd takes nobody's name from it, so who has to be somebody needs [`with_user`](Self::with_user), too.
     ///
     /// # Examples
     ///
     /// ```no_run
-    /// use leasehold::EtcdConfig;
+    /// use leasehold::{EtcdConfig, TlsConfig};
     ///
-    /// let config = EtcdConfig::new(["https://10.0.0.1:2379"])?
-    ///     .with_ca_file("/etc/etcd/ca.crt")?
-    ///     .with_client_certificate_files("/etc/etcd/client.crt", "/etc/etcd/client.key")?;
+    /// let tls = TlsConfig::new().with_ca_file("/etc/etcd/ca.crt")?;
+    /// let config = EtcdConfig::new(["https://10.0.0.1:2379"])?.with_tls(tls);
     /// # Ok::<(), leasehold::ConfigError>(())
     /// ```
-    pub fn with_client_certificate_pem(
-        self,
-        chain: impl Into<Vec<u8>>,
-        key: impl Into<Vec<u8>>,
-    ) -> Result<Self, ConfigError> {
-        self.with_identity(PemSource::inline(chain), PemSource::inline(key))
-    }
-
-    /// The same from files, which are read again while the store is in use.
-    ///
-    /// # Errors
-    ///
-    /// [`ConfigError`] when they cannot be read, or are not what they should be.
-    pub fn with_client_certificate_files(
-        self,
-        chain: impl AsRef<Path>,
-        key: impl AsRef<Path>,
-    ) -> Result<Self, ConfigError> {
-        let field = "client_certificate";
-        self.with_identity(read(field, chain.as_ref())?, read(field, key.as_ref())?)
-    }
-
-    fn with_identity(mut self, chain: PemSource, key: PemSource) -> Result<Self, ConfigError> {
-        Identity::from_sources(&chain, &key).map_err(|error| refuse("client_certificate", &error))?;
-        self.tls.identity = Some(IdentitySource { chain, key });
-        Ok(self)
+    #[must_use]
+    pub fn with_tls(mut self, tls: TlsConfig) -> Self {
+        self.tls = tls;
+        self
     }
 
     /// Logs in with a user name and a password. What etcd gives for them is used until it is refused, and then asked for
@@ -150,16 +96,6 @@ impl EtcdConfig {
     }
 }
 
-/// What cannot be used, without its value, which may hold a secret.
-pub(crate) fn refuse(field: &'static str, error: &net::Error) -> ConfigError {
-    ConfigError::new(field, "unusable", error)
-}
-
-fn read(field: &'static str, path: &Path) -> Result<PemSource, ConfigError> {
-    PemSource::read(path)
-        .map_err(|error| ConfigError::new(field, path.display(), format!("it cannot be read: {error}")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -178,10 +114,5 @@ mod tests {
             let refusal = EtcdConfig::new([url]).unwrap_err().to_string();
             assert!(!refusal.contains("hunter2"), "{refusal}");
         }
-        let config = || EtcdConfig::new(["https://a"]).unwrap();
-        assert_eq!(config().with_ca_pem("hunter2").unwrap_err().field(), "ca");
-        assert_eq!(config().with_ca_file("/nowhere").unwrap_err().field(), "ca");
-        let refusal = config().with_client_certificate_pem("hunter2", "hunter2").unwrap_err();
-        assert!(refusal.field() == "client_certificate" && !refusal.to_string().contains("hunter2"), "{refusal}");
     }
 }

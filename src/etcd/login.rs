@@ -8,7 +8,6 @@ use ureq::http::HeaderValue;
 use super::config::User;
 use super::error::{Error, code};
 use super::message::{self, Refusal};
-use crate::cancel::Cancel;
 use crate::net::confidential::Post;
 use crate::net::dial::Dialer;
 use crate::net::echo;
@@ -34,7 +33,6 @@ pub(crate) struct At<'a> {
     pub(crate) dialer: &'a Dialer,
     pub(crate) deadline: Instant,
     pub(crate) interrupter: &'a Interrupter,
-    pub(crate) cancel: &'a Cancel,
 }
 
 impl Login {
@@ -64,10 +62,10 @@ impl Login {
     }
 
     fn authenticate(&self, at: At<'_>) -> Result<Token, Error> {
-        let At { endpoint, tls, dialer, deadline, interrupter, cancel } = at;
+        let At { endpoint, tls, dialer, deadline, interrupter } = at;
         let body = message::authenticate(&self.user.name, self.user.password.expose()).to_string();
         let post = Post { endpoint, tls: tls.cloned(), path: "/v3/auth/authenticate", body: body.as_bytes(), deadline };
-        let (status, mut answer) = post.send(dialer, interrupter, cancel)?;
+        let (status, mut answer) = post.send(dialer, interrupter)?;
         if status != 200 {
             self.redact(&mut answer);
             return Err(refusal(status, &answer));

@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use ureq::http::{self, HeaderName, HeaderValue, header};
 
 use super::auth::{Auth, Credentials, Limits};
@@ -15,15 +14,17 @@ use super::request::{Method, Request};
 use super::request_log::RequestLog;
 use super::response::{Response, accept};
 use crate::cancel::Cancel;
-use crate::net::agent::{MAX_IDLE, new_agent};
+use crate::net::MAX_WAIT;
+use crate::net::agent::{AgentHandle, new_agent};
 use crate::net::dial::{Dialer, Network, System};
 use crate::net::endpoint::Endpoint;
-use crate::net::interrupt::{AgentHandle, CurrentCall, Interrupter, interrupted};
+use crate::net::interrupt::{Interrupter, interrupted};
+use crate::net::pool::{MAX_IDLE, Pool};
 use crate::net::proxy::Proxy;
 use crate::net::redact::Redacted;
 use crate::net::response::{from_ureq, is_framed, read_body};
 use crate::net::tls::ClientTls;
-use crate::net::transport::{HttpConnector, MAX_WAIT, Opening};
+use crate::net::transport::{CurrentCall, HttpConnector, Opening};
 
 /// A blocking client for one cluster. Clones share connections and credentials and are cheap.
 ///
@@ -64,14 +65,13 @@ struct Shared {
     impersonation: Vec<(HeaderName, HeaderValue)>,
     dialer: Dialer,
     log: RequestLog,
-    idle: Mutex<Vec<Idle>>,
+    idle: Pool<Pooled>,
 }
 
-/// An agent that no call has, and what its connection was opened with.
-struct Idle {
+/// An agent that one call has, or none, and what its connection was opened with.
+struct Pooled {
     versions: Versions,
     handle: Arc<AgentHandle>,
-    since: Instant,
 }
 
 /// More connections than this are not kept open for the calls to come.
@@ -147,7 +147,7 @@ impl Client {
             proxy_tls,
             dialer: Dialer::new(network),
             log: RequestLog::default(),
-            idle: Mutex::default(),
+            idle: Pool::new(MAX_IDLE_AGENTS),
         };
         Ok(Client { shared: Arc::new(shared) })
     }
@@ -248,8 +248,8 @@ impl Client {
         // Before the agent may be used for another call.
         drop(hook);
         match used {
-            Some(_) if interrupter.is_interrupted() => self.shared.forget_idle_since(began),
-            Some(agent) => self.shared.put_back(agent),
+            Some(_) if interrupter.is_interrupted() => self.shared.idle.forget_idle_since(began),
+            Some(agent) => self.shared.idle.put_back(agent),
             None => {}
         }
         result.map_err(|e| attempt.explain(e, &interrupter))
@@ -337,44 +337,30 @@ impl Shared {
     }
 
     /// An agent for these credentials that no other call has, if it may be the one that this call had `before`.
-    fn agent(&self, credentials: &Credentials, interrupter: &Interrupter, before: Option<Idle>) -> Result<Idle, Error> {
+    fn agent(
+        &self,
+        credentials: &Credentials,
+        interrupter: &Interrupter,
+        before: Option<Pooled>,
+    ) -> Result<Pooled, Error> {
         let wanted =
             Versions { credentials: credentials.identity_version, files: self.files(ClientTls::version).iter().sum() };
         // What was opened with an older certificate is not used again.
         let is_new_enough =
-            |idle: &Idle| idle.versions.credentials >= wanted.credentials && idle.versions.files >= wanted.files;
+            |agent: &Pooled| agent.versions.credentials >= wanted.credentials && agent.versions.files >= wanted.files;
         if let Some(agent) = before.filter(is_new_enough) {
             return Ok(agent);
         }
         interrupter.check()?;
-        let kept = {
-            let mut idle = self.idle.lock();
-            idle.retain(|idle| is_new_enough(idle) && idle.since.elapsed() < MAX_IDLE);
-            // The one that was used last: the others are the likelier to be closed by the server.
-            idle.pop()
-        };
-        match kept {
-            Some(idle) => {
-                interrupter.register(&idle.handle)?;
-                Ok(idle)
+        match self.idle.take(is_new_enough) {
+            Some(agent) => {
+                agent.handle.use_for(interrupter)?;
+                Ok(agent)
             }
             None => {
                 let handle = self.new_handle(credentials, interrupter, Opening::default())?;
-                Ok(Idle { versions: wanted, handle, since: Instant::now() })
+                Ok(Pooled { versions: wanted, handle })
             }
-        }
-    }
-
-    /// What a call was cancelled for waiting for may have befallen all that were open: whoever comes next has a new connection,
-    /// or one that has answered meanwhile.
-    fn forget_idle_since(&self, began: Instant) {
-        self.idle.lock().retain(|idle| idle.since > began);
-    }
-
-    fn put_back(&self, agent: Idle) {
-        let mut idle = self.idle.lock();
-        if idle.len() < MAX_IDLE_AGENTS {
-            idle.push(Idle { since: Instant::now(), ..agent });
         }
     }
 
@@ -395,7 +381,7 @@ impl Shared {
             opening,
         };
         let handle = Arc::new(new_agent(connector, &self.user_agent));
-        interrupter.register(&handle)?;
+        handle.use_for(interrupter)?;
         Ok(handle)
     }
 

@@ -7,9 +7,9 @@ use super::client::{Client, Opened};
 use super::error::Error;
 use super::request::Request;
 use crate::cancel::Cancel;
+use crate::net::MAX_WAIT;
 use crate::net::interrupt::Interrupter;
 use crate::net::stream::LineStream;
-use crate::net::transport::MAX_WAIT;
 
 /// An open stream of lines, on a connection of its own.
 ///

@@ -1,15 +1,34 @@
 //! The HTTP library's agent, as every client here wants it: with one connection, and with nothing from the environment.
 
-use std::time::Duration;
+use std::sync::Arc;
 
 use ureq::Agent;
 
-use super::interrupt::AgentHandle;
-use super::transport::{HttpConnector, NoResolver};
+use super::error::Error;
+use super::interrupt::{Interrupter, Shutdown};
+use super::pool::MAX_IDLE;
+use super::transport::{CurrentCall, HttpConnector, NoResolver};
 
-/// API servers close idle connections after 90 s and load balancers after 60 s or more. Staying well below makes it
-/// rare that a write goes out on a connection that is just being closed.
-pub(crate) const MAX_IDLE: Duration = Duration::from_secs(30);
+/// An HTTP agent with its one connection: what is shut down together. One call has it at a time.
+pub(crate) struct AgentHandle {
+    pub(crate) agent: Agent,
+    /// The call that has it.
+    pub(crate) call: CurrentCall,
+}
+
+impl AgentHandle {
+    /// Uses the agent for this call: it is shut down on the interrupt. An error if that has come already.
+    pub(crate) fn use_for(self: &Arc<Self>, interrupter: &Interrupter) -> Result<(), Error> {
+        self.call.set(interrupter);
+        interrupter.register(self)
+    }
+}
+
+impl Shutdown for AgentHandle {
+    fn shutdown(&self) {
+        self.agent.clone().shutdown();
+    }
+}
 
 /// An agent whose connections come from `connector`.
 pub(crate) fn new_agent(connector: HttpConnector, user_agent: &str) -> AgentHandle {

@@ -1,18 +1,14 @@
 //! A request whose body and answer are both secret: the HTTP library is not asked, for its log shows them when it is turned up.
 
-use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-use rustls::{ClientConnection, Stream};
+use std::io;
+use std::time::Instant;
 
 use super::dial::Dialer;
 use super::endpoint::Endpoint;
 use super::error::{Error, ErrorKind};
 use super::interrupt::{Interrupter, interrupted};
-use super::tls::{TlsParts, tls_error};
-use crate::cancel::Cancel;
+use super::socket::{Socket, explain};
+use super::tls::TlsParts;
 
 /// A login and its answer are far shorter.
 const MAX_ANSWER: usize = 64 * 1024;
@@ -27,70 +23,16 @@ pub(crate) struct Post<'a> {
     pub(crate) deadline: Instant,
 }
 
-/// A connection that keeps to a deadline, however its bytes trickle.
-struct Timed {
-    stream: TcpStream,
-    deadline: Instant,
-}
-
-impl Timed {
-    fn left(&self) -> io::Result<Option<Duration>> {
-        match self.deadline.saturating_duration_since(Instant::now()) {
-            Duration::ZERO => Err(io::ErrorKind::TimedOut.into()),
-            left => Ok(Some(left)),
-        }
-    }
-}
-
-/// Whether to go on with the time that is left: a signal ends a call early, and so may the socket's own time-out.
-fn is_unfinished(e: &io::Error) -> bool {
-    matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
-}
-
-impl Read for Timed {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            self.stream.set_read_timeout(self.left()?)?;
-            match self.stream.read(buffer) {
-                Err(e) if is_unfinished(&e) => {}
-                other => return other,
-            }
-        }
-    }
-}
-
-impl Write for Timed {
-    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        loop {
-            self.stream.set_write_timeout(self.left()?)?;
-            match self.stream.write(buffer) {
-                Err(e) if is_unfinished(&e) => {}
-                other => return other,
-            }
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.stream.flush()
-    }
-}
-
 impl Post<'_> {
     /// Sends it on a connection of its own, and answers the code and the body.
-    pub(crate) fn send(
-        self,
-        dialer: &Dialer,
-        interrupter: &Interrupter,
-        cancel: &Cancel,
-    ) -> Result<(u16, Vec<u8>), Error> {
+    pub(crate) fn send(self, dialer: &Dialer, interrupter: &Interrupter) -> Result<(u16, Vec<u8>), Error> {
         let Self { endpoint, deadline, .. } = &self;
         let (stream, mut route) = dialer.dial(&endpoint.host_in_zone(), endpoint.port(), *deadline, interrupter)?;
-        let to_shut = stream.try_clone().map_err(explain)?;
-        let _hook = cancel.on_cancel(move || _ = to_shut.shutdown(Shutdown::Both));
-        let timed = Timed { stream, deadline: *deadline };
-        let answer = self.exchange(timed).and_then(|bytes| parse(&bytes));
+        let mut socket = Socket::tcp(stream);
+        socket.use_for(interrupter)?;
+        let answer = self.exchange(&mut socket).and_then(|bytes| parse(&bytes));
         match answer {
-            _ if cancel.is_cancelled() => Err(interrupted().sent(true)),
+            _ if interrupter.is_interrupted() => Err(interrupted().sent(true)),
             Ok(answer) => {
                 route.answered();
                 Ok(answer)
@@ -99,19 +41,11 @@ impl Post<'_> {
         }
     }
 
-    fn exchange(&self, mut timed: Timed) -> Result<Vec<u8>, Error> {
-        match &self.tls {
-            None => self.talk(&mut timed),
-            Some(parts) => {
-                let mut session =
-                    ClientConnection::new(Arc::clone(&parts.config), parts.name.clone()).map_err(|e| tls_error(&e))?;
-                self.talk(&mut Stream::new(&mut session, &mut timed))
-            }
-        }
-    }
-
     /// HTTP/1.0, in which nothing comes in chunks, and the connection ends with the answer.
-    fn talk(&self, stream: &mut (impl Read + Write)) -> Result<Vec<u8>, Error> {
+    fn exchange(&self, socket: &mut Socket) -> Result<Vec<u8>, Error> {
+        if let Some(parts) = &self.tls {
+            socket.start_tls(parts, self.deadline)?;
+        }
         let target = self.endpoint.uri(self.path, &[])?;
         let mut request = format!(
             "POST {} HTTP/1.0\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
@@ -121,12 +55,11 @@ impl Post<'_> {
         )
         .into_bytes();
         request.extend_from_slice(self.body);
-        stream.write_all(&request).map_err(explain)?;
-        stream.flush().map_err(explain)?;
+        socket.write_all(&request, self.deadline).map_err(explain)?;
         let mut answer = Vec::new();
         let mut chunk = [0; 4096];
         loop {
-            match stream.read(&mut chunk) {
+            match socket.read(&mut chunk, self.deadline) {
                 Ok(0) => return Ok(answer),
                 Ok(n) => answer.extend_from_slice(&chunk[..n]),
                 // A peer that says no TLS goodbye: the length in the head tells whether all is there.
@@ -141,16 +74,6 @@ impl Post<'_> {
                 return Ok(answer);
             }
         }
-    }
-}
-
-fn explain(e: io::Error) -> Error {
-    if let Some(tls) = e.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>()) {
-        return tls_error(tls);
-    }
-    match e.kind() {
-        io::ErrorKind::TimedOut => Error::new(ErrorKind::Timeout, "the server did not answer in the given time"),
-        _ => Error::new(ErrorKind::Io, "the connection broke").caused_by(e),
     }
 }
 
@@ -185,8 +108,10 @@ fn parse(answer: &[u8]) -> Result<(u16, Vec<u8>), Error> {
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
+    use std::time::Duration;
 
     use super::*;
+    use crate::cancel::Cancel;
     use crate::net::dial::System;
 
     #[test]
@@ -215,7 +140,7 @@ mod tests {
             let (interrupter, _hook) = Interrupter::hooked(cancel);
             let deadline = Instant::now() + timeout;
             Post { endpoint: &endpoint, tls: None, path: "/a", body: b"{}", deadline }
-                .send(&dialer, &interrupter, cancel)
+                .send(&dialer, &interrupter)
                 .unwrap_err()
                 .kind
         };

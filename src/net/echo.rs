@@ -3,7 +3,8 @@
 /// Overwrites `secret` wherever it occurs in `text`.
 pub(crate) fn redact(secret: &[u8], text: &mut [u8]) {
     let mut at = 0;
-    while at < text.len() {
+    // Nothing is everywhere.
+    while at < text.len() && !secret.is_empty() {
         match length_of(secret, &text[at..]) {
             Some(length) => {
                 text[at..at + length].fill(b'*');
@@ -53,6 +54,13 @@ fn number(digits: &[u8], radix: u32) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_empty_password_is_nowhere() {
+        let mut text = *b"user and password";
+        redact(b"", &mut text);
+        assert_eq!(&text, b"user and password");
+    }
 
     fn struck(text: &str) -> String {
         let mut text = text.as_bytes().to_vec();

@@ -6,7 +6,6 @@ use std::sync::{Arc, Weak};
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 use parking_lot::Mutex;
-use ureq::Agent;
 
 use super::error::{Error, ErrorKind};
 use crate::cancel::{Cancel, Hook};
@@ -25,24 +24,13 @@ struct Inner {
 
 struct State {
     trigger: Option<Sender<Infallible>>,
-    handles: Vec<Weak<AgentHandle>>,
+    connections: Vec<Weak<dyn Shutdown>>,
 }
 
-/// An HTTP agent with its one connection: what is shut down together. One call has it at a time.
-pub(crate) struct AgentHandle {
-    pub(crate) agent: Agent,
-    /// The call that has it.
-    pub(crate) call: CurrentCall,
-}
-
-/// The call that an agent is used for, as its connector has to know it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct CurrentCall(Arc<Mutex<Interrupter>>);
-
-impl CurrentCall {
-    pub(crate) fn interrupter(&self) -> Interrupter {
-        self.0.lock().clone()
-    }
+/// A connection that can be ended from another thread.
+pub(crate) trait Shutdown: Send + Sync + 'static {
+    /// Ends the I/O that threads are blocked in, and all that is begun later. Never blocks on the network.
+    fn shutdown(&self);
 }
 
 impl Interrupter {
@@ -50,7 +38,10 @@ impl Interrupter {
     pub(crate) fn new() -> Self {
         let (trigger, signal) = bounded(0);
         Interrupter {
-            inner: Arc::new(Inner { signal, state: Mutex::new(State { trigger: Some(trigger), handles: Vec::new() }) }),
+            inner: Arc::new(Inner {
+                signal,
+                state: Mutex::new(State { trigger: Some(trigger), connections: Vec::new() }),
+            }),
         }
     }
 
@@ -66,14 +57,14 @@ impl Interrupter {
 
     /// Ends all I/O that goes with this, now and in future. Never blocks on the network.
     pub(crate) fn interrupt(&self) {
-        let handles = {
+        let connections = {
             let mut state = self.inner.state.lock();
             state.trigger = None;
-            std::mem::take(&mut state.handles)
+            std::mem::take(&mut state.connections)
         };
         // Outside the lock: shutting down closes sockets, and a request that ends takes the lock.
-        for handle in handles.iter().filter_map(Weak::upgrade) {
-            handle.agent.clone().shutdown();
+        for connection in connections.iter().filter_map(Weak::upgrade) {
+            connection.shutdown();
         }
     }
 
@@ -94,15 +85,15 @@ impl Interrupter {
         }
     }
 
-    /// Uses the agent for this call: it is shut down on the interrupt. An error if that has come already.
-    pub(crate) fn register(&self, handle: &Arc<AgentHandle>) -> Result<(), Error> {
-        *handle.call.0.lock() = self.clone();
+    /// Has it shut down on the interrupt. An error if that has come already.
+    pub(crate) fn register<T: Shutdown>(&self, connection: &Arc<T>) -> Result<(), Error> {
         let mut state = self.inner.state.lock();
         if state.trigger.is_none() {
             return Err(interrupted());
         }
-        state.handles.retain(|w| w.strong_count() > 0);
-        state.handles.push(Arc::downgrade(handle));
+        state.connections.retain(|connection| connection.strong_count() > 0);
+        let connection: Weak<T> = Arc::downgrade(connection);
+        state.connections.push(connection);
         Ok(())
     }
 }

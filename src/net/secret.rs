@@ -2,11 +2,9 @@
 
 use std::fmt;
 
-use serde::Deserialize;
-
 /// Text that `Debug` does not show.
-#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(transparent)]
+#[derive(Clone, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "_http", derive(serde::Deserialize), serde(transparent))]
 pub(crate) struct Secret(String);
 
 impl Secret {

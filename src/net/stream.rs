@@ -3,8 +3,9 @@
 use std::io::{self, Read};
 use std::sync::Arc;
 
+use super::agent::AgentHandle;
 use super::error::{Error, ErrorKind};
-use super::interrupt::{AgentHandle, Interrupter, interrupted};
+use super::interrupt::{Interrupter, interrupted};
 use super::lines::{Lines, TooLong};
 use super::response::from_ureq;
 use crate::cancel::Hook;

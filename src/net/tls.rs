@@ -35,6 +35,8 @@ pub(crate) struct TlsSettings {
     pub(crate) insecure: bool,
     pub(crate) server_name: Option<String>,
     pub(crate) identity: Option<IdentitySource>,
+    /// Whether what goes in it has no name in ALPN, as HTTP has one.
+    pub(crate) without_alpn: bool,
     pub(crate) clock: Clock,
 }
 
@@ -104,24 +106,27 @@ impl TlsSettings {
         }
     }
 
+    /// The configuration of connections to servers that `authorities` accepts, as `identity` or as nobody.
+    fn client_config(
+        &self,
+        authorities: &Arc<dyn ServerCertVerifier>,
+        identity: Option<&Identity>,
+    ) -> Result<Arc<ClientConfig>, Error> {
+        let builder = config_builder()?.dangerous().with_custom_certificate_verifier(Arc::clone(authorities));
+        let mut config = match identity {
+            Some(identity) => identity.shown_by(builder)?,
+            None => builder.with_no_client_auth(),
+        };
+        if !self.without_alpn {
+            config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        }
+        provider::check_fips(cfg!(feature = "fips"), &config)?;
+        Ok(Arc::new(config))
+    }
+
     fn with_ca(&self, ca: Option<&PemSource>) -> Self {
         TlsSettings { ca: ca.cloned(), ..self.clone() }
     }
-}
-
-/// The configuration of connections to servers that `authorities` accepts, as `identity` or as nobody.
-fn client_config(
-    authorities: &Arc<dyn ServerCertVerifier>,
-    identity: Option<&Identity>,
-) -> Result<Arc<ClientConfig>, Error> {
-    let builder = config_builder()?.dangerous().with_custom_certificate_verifier(Arc::clone(authorities));
-    let mut config = match identity {
-        Some(identity) => identity.shown_by(builder)?,
-        None => builder.with_no_client_auth(),
-    };
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    provider::check_fips(cfg!(feature = "fips"), &config)?;
-    Ok(Arc::new(config))
 }
 
 fn config_builder() -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, Error> {

@@ -18,11 +18,12 @@ use ureq::unversioned::transport::{
 use super::dial::Dialer;
 use super::endpoint::Endpoint;
 use super::error::{Error, ErrorKind};
-use super::interrupt::CurrentCall;
+use super::interrupt::Interrupter;
 use super::outgoing::{Channel, Outgoing};
 use super::proxy::Proxy;
 use super::reused::Reused;
 use super::tls::{TlsParts, tls_error};
+use crate::net::MAX_WAIT;
 
 /// Opens the connections of one agent.
 #[derive(Debug)]
@@ -35,6 +36,20 @@ pub(crate) struct HttpConnector {
     pub(crate) dialer: Dialer,
     pub(crate) call: CurrentCall,
     pub(crate) opening: Opening,
+}
+
+/// The call that an agent is used for, as its connector has to know it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CurrentCall(Arc<Mutex<Interrupter>>);
+
+impl CurrentCall {
+    pub(crate) fn set(&self, interrupter: &Interrupter) {
+        *self.0.lock() = interrupter.clone();
+    }
+
+    pub(crate) fn interrupter(&self) -> Interrupter {
+        self.0.lock().clone()
+    }
 }
 
 /// A resolver that does not resolve.
@@ -125,9 +140,6 @@ impl HttpConnector {
         }
     }
 }
-
-/// Long enough for any request, short enough to be added to an `Instant`.
-pub(crate) const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Opening {
     pub(crate) fn until(deadline: Instant) -> Self {

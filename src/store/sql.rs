@@ -1,8 +1,10 @@
 //! What the tables of the SQL stores have in common: the meaning of their columns.
 
+use std::collections::BTreeMap;
+
 use crate::config::ConfigError;
 use crate::record::{LeaderElectionRecord, Observed, Opaque};
-use crate::store::{StoreError, StoreErrorKind};
+use crate::store::{StoreError, StoreErrorKind, WatchEvent};
 
 /// So many bits of a version count the writes to one row. The others number the rows that were ever inserted.
 const WRITES_BITS: u32 = 31;
@@ -25,6 +27,9 @@ impl Row {
         Some((self.key, Observed::new(self.record, version, Opaque::none())))
     }
 }
+
+/// What stands in the table, by its keys.
+pub(crate) type Records = BTreeMap<Box<str>, Observed>;
 
 /// The version of a row. A deleted row's generation is never given again: so versions grow over deletion and re-creation.
 pub(crate) fn version(generation: i64, writes: i64) -> Option<u64> {
@@ -56,6 +61,20 @@ pub(crate) fn check_key(key: &str) -> Result<(), ConfigError> {
     }
 }
 
+/// From one state to the next. The record counts beside the version: after the file was restored, that may have been given
+/// again.
+pub(crate) fn changes(told: &Records, current: &Records) -> Vec<WatchEvent> {
+    let is_told = |key: &str, observed: &Observed| {
+        told.get(key).is_some_and(|it| it.version == observed.version && it.record == observed.record)
+    };
+    let gone = told.iter().filter(|(key, _)| !current.contains_key(*key));
+    let gone =
+        gone.map(|(key, last)| WatchEvent::Deleted { key: key.clone(), version: deletion_version(last.version) });
+    let changed = current.iter().filter(|(key, observed)| !is_told(key, observed));
+    let changed = changed.map(|(key, observed)| WatchEvent::Changed { key: key.clone(), observed: observed.clone() });
+    gone.chain(changed).collect()
+}
+
 /// The statement had no row: it was certainly not applied.
 pub(crate) fn exists(what: &str) -> StoreError {
     StoreError::new(StoreErrorKind::NotApplied, format!("{what} exists"))
@@ -65,11 +84,6 @@ pub(crate) fn exists(what: &str) -> StoreError {
 pub(crate) fn has_moved(what: &str, base: &Observed) -> StoreError {
     let message = format!("{what} is not at version {} any more, or has another record there", base.version);
     StoreError::new(StoreErrorKind::NotApplied, message)
-}
-
-/// A text in SQL.
-pub(crate) fn literal(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
 }
 
 #[cfg(test)]

@@ -149,10 +149,15 @@ impl SqliteStore {
         // The token is the version at which the term was learned of, which may be a renewal. Later terms begin above it.
         format!(
             "SELECT 1 FROM leasehold WHERE key = {} AND holder_identity <> '' AND (generation << 31) + acquired <= {}",
-            sql::literal(key),
+            literal(key),
             fencing_token.min(i64::MAX.cast_unsigned())
         )
     }
+}
+
+/// A text in SQL.
+fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
 }
 
 fn set_up_call() -> Call {

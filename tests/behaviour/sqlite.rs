@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use leasehold::crossbeam_channel::{Receiver, unbounded};
 use leasehold::{
-    Call, Cancel, LeaderElectionRecord, LeaderElector, MicroTime, Observed, SqliteStore, Store, StoreError,
-    StoreErrorKind, WatchEvent, WatchScope,
+    Call, Cancel, LeaderElector, Observed, SqliteStore, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope,
 };
 use rusqlite::{Connection, TransactionBehavior};
 use tempfile::TempDir;
 
+use crate::support::stores::{call, held_by};
 use crate::support::{AT_ONCE, SOON, say_aloud, wait_until};
 
 /// A directory with a file in it, and one that is not this library's connection to that.
@@ -36,21 +36,6 @@ impl Place {
 
     fn foreigner(&self) -> Connection {
         Connection::open(&self.path).expect("a connection")
-    }
-}
-
-fn call() -> Call {
-    Call::new(SOON, Cancel::new())
-}
-
-fn held_by(identity: &str) -> LeaderElectionRecord {
-    LeaderElectionRecord {
-        holder_identity: Some(identity.to_owned()),
-        lease_duration_seconds: Some(15),
-        acquire_time: Some(MicroTime::from_unix_micros(1)),
-        renew_time: Some(MicroTime::from_unix_micros(2)),
-        lease_transitions: Some(3),
-        ..Default::default()
     }
 }
 

@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use leasehold::kube::{Method, Request};
 use leasehold::testing::conformance::{self, CHECKS, Table};
-use leasehold::{Call, Cancel, LeaderElector, LeaderGuard, LeaseStore, MemoryStore, SqliteStore, Store};
+use leasehold::{
+    Call, Cancel, LeaderElector, LeaderGuard, LeaseStore, MemoryStore, PostgresConfig, PostgresStore, SqliteStore,
+    Store,
+};
 use parking_lot::Mutex;
 use serde_json::json;
 
@@ -16,6 +19,7 @@ use crate::support::SOON;
 use crate::support::cluster::{Cluster, NAMESPACE, request};
 use crate::support::etcd::Etcd;
 use crate::support::kind::Kind;
+use crate::support::postgres::Postgres;
 
 fn of(cluster: &Cluster, kind: Kind) -> Table {
     let admin = cluster.client("admin");
@@ -54,6 +58,17 @@ fn in_etcd(key: &str) -> Option<Table> {
     Some(Table::new(etcd.store(&prefix), "jobs", delete).tells_every_change())
 }
 
+/// A database of a test's own; `None` where no PostgreSQL is installed.
+fn in_postgres(database: &str) -> Option<Table> {
+    let postgres = Postgres::shared()?;
+    let database = postgres.database(database);
+    let config = PostgresConfig::new(&postgres.url("postgres", &database)).expect("a URL");
+    let store = PostgresStore::new(config).expect("a store");
+    store.create_table().expect("a table");
+    let delete = move |key: &str| postgres.execute_in(&database, &format!("DELETE FROM leasehold WHERE key = '{key}'"));
+    Some(Table::new(store, "jobs", delete))
+}
+
 macro_rules! on_every_kind {
     ($kind:ident $value:expr; $($test:ident),*) => {
         mod $kind {
@@ -83,6 +98,13 @@ macro_rules! on_every_store {
             use super::*;
             $(#[test] fn $test() {
                 let Some(table) = in_etcd(stringify!($test)) else { return };
+                conformance::check_one(stringify!($test), &table);
+            })*
+        }
+        mod postgres {
+            use super::*;
+            $(#[test] fn $test() {
+                let Some(table) = in_postgres(stringify!($test)) else { return };
                 conformance::check_one(stringify!($test), &table);
             })*
         }

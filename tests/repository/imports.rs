@@ -12,13 +12,25 @@ use syn::{Attribute, Item, ItemMod, ItemUse, UseTree, Visibility};
 /// or below.
 const FLOORS: &[&[&str]] = &[
     &["clock", "side", "sync", "cancel", "net", "go_duration", "prometheus"],
-    &["config", "record", "stop_reason", "fuzzing::target"],
-    &["kube", "etcd", "store", "election::deadline", "health", "transition", "observer", "metrics_observer", "events"],
+    &["config", "record", "stop_reason", "tls_config", "fuzzing::target"],
+    &[
+        "kube",
+        "etcd",
+        "postgres",
+        "store",
+        "election::deadline",
+        "health",
+        "transition",
+        "observer",
+        "metrics_observer",
+        "events",
+    ],
     &[
         "store::entry",
         "store::etcd",
         "store::kubernetes",
         "store::memory",
+        "store::postgres",
         "store::sql",
         "store::sqlite",
         "testing",

@@ -1,6 +1,7 @@
 //! What several test binaries share; each uses a part of it.
 #![allow(dead_code)]
 
+pub mod authority;
 pub mod cluster;
 pub mod etcd;
 pub mod exclusion;
@@ -14,6 +15,7 @@ pub mod process;
 pub mod real;
 pub mod server;
 pub mod session;
+pub mod stores;
 
 use std::path::Path;
 use std::time::{Duration, Instant};

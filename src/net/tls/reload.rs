@@ -13,7 +13,7 @@ use rustls::client::danger::ServerCertVerifier;
 use rustls::pki_types::ServerName;
 
 use super::files::{FromFiles, Outcome, PemSource};
-use super::{Identity, TlsParts, TlsSettings, client_config};
+use super::{Identity, TlsParts, TlsSettings};
 use crate::net::error::Error;
 
 /// What every connection of a client is to start TLS with.
@@ -55,7 +55,7 @@ impl ClientTls {
         let now = settings.clock.now();
         let authorities = settings.verifier()?;
         let identity = settings.identity.as_ref().map(Identity::of).transpose()?;
-        let config = client_config(&authorities, identity.as_ref())?;
+        let config = settings.client_config(&authorities, identity.as_ref())?;
         let current = Current { authorities: Arc::clone(&authorities), config, version: 0 };
         let ca = settings.ca.iter().cloned().collect();
         let pair = settings.identity.iter().flat_map(|pair| [pair.chain.clone(), pair.key.clone()]).collect();
@@ -86,7 +86,7 @@ impl ClientTls {
     pub(crate) fn parts(&self, identity: Option<&Identity>) -> Result<TlsParts, Error> {
         let current = self.current.lock().clone();
         let config = match identity {
-            Some(identity) => client_config(&current.authorities, Some(identity))?,
+            Some(identity) => self.settings.client_config(&current.authorities, Some(identity))?,
             None => current.config,
         };
         Ok(TlsParts { config, name: self.name.clone() })
@@ -132,7 +132,7 @@ impl ClientTls {
                         _ => None,
                     };
                     // Says whether they belong together: half of a rotation is none.
-                    client_config(authorities, identity.as_ref())?;
+                    self.settings.client_config(authorities, identity.as_ref())?;
                     Ok(identity)
                 };
                 ("client certificate", files.identity.read_again(now, make))
@@ -144,16 +144,18 @@ impl ClientTls {
                 self.refusals.fetch_add(1, Ordering::Relaxed);
                 log::warn!("tls: keeping the {what} that was read before: {why}");
             }
-            Outcome::Changed => match client_config(files.authorities.value(), files.identity.value().as_ref()) {
-                Ok(config) => {
-                    log::info!("tls: using another {what}: its file has changed");
-                    let authorities = Arc::clone(files.authorities.value());
-                    let mut current = self.current.lock();
-                    *current = Current { authorities, config, version: current.version + 1 };
+            Outcome::Changed => {
+                match self.settings.client_config(files.authorities.value(), files.identity.value().as_ref()) {
+                    Ok(config) => {
+                        log::info!("tls: using another {what}: its file has changed");
+                        let authorities = Arc::clone(files.authorities.value());
+                        let mut current = self.current.lock();
+                        *current = Current { authorities, config, version: current.version + 1 };
+                    }
+                    // Each part has been tried before.
+                    Err(e) => log::warn!("tls: keeping the {what} that was used before: {e}"),
                 }
-                // Each part has been tried before.
-                Err(e) => log::warn!("tls: keeping the {what} that was used before: {e}"),
-            },
+            }
         }
     }
 }

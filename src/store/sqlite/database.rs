@@ -7,7 +7,7 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Row as SqlRow, params};
 
 use crate::record::{LeaderElectionRecord, MicroTime, Observed};
-use crate::store::sql::{self, Row};
+use crate::store::sql::{self, Records, Row};
 use crate::store::sqlite::file::File;
 use crate::store::sqlite::signal::{Signal, Waker, wake_others};
 use crate::store::{Call, StoreError, StoreErrorKind, WatchScope};
@@ -49,9 +49,6 @@ const UPDATE: &str = "UPDATE leasehold SET writes = writes + 1, acquired = CASE 
                       lease_transitions = ?5 WHERE key = ?6 AND generation = ?7 AND writes = ?8 AND uid IS ?9 AND \
                       holder_identity IS ?10 AND lease_duration_seconds IS ?11 AND acquire_time IS ?12 AND \
                       renew_time IS ?13 AND lease_transitions IS ?14";
-
-/// What stands in the table, by its keys.
-pub(super) type Records = BTreeMap<Box<str>, Observed>;
 
 /// One file, and what of this process has to do with it.
 pub(super) struct Database {

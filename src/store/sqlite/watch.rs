@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::cancel::Cancel;
-use crate::record::Observed;
-use crate::store::sqlite::database::{Database, Records};
-use crate::store::{Call, Cursor, StoreError, StoreErrorKind, WatchEvent, WatchScope, sql};
+use crate::store::sql::{Records, changes};
+use crate::store::sqlite::database::Database;
+use crate::store::{Call, Cursor, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::sync::Arc;
 
 /// How long a read may be kept out before the watch ends for that.
@@ -67,18 +67,4 @@ fn check(cancel: &Cancel) -> Result<(), StoreError> {
         true => Err(StoreError::new(StoreErrorKind::Interrupted, "the watch was cancelled")),
         false => Ok(()),
     }
-}
-
-/// From one state to the next. The record counts beside the version: after the file was restored, that may have been given
-/// again.
-fn changes(told: &Records, current: &Records) -> Vec<WatchEvent> {
-    let is_told = |key: &str, observed: &Observed| {
-        told.get(key).is_some_and(|it| it.version == observed.version && it.record == observed.record)
-    };
-    let gone = told.iter().filter(|(key, _)| !current.contains_key(*key));
-    let gone =
-        gone.map(|(key, last)| WatchEvent::Deleted { key: key.clone(), version: sql::deletion_version(last.version) });
-    let changed = current.iter().filter(|(key, observed)| !is_told(key, observed));
-    let changed = changed.map(|(key, observed)| WatchEvent::Changed { key: key.clone(), observed: observed.clone() });
-    gone.chain(changed).collect()
 }

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::builder;
 use crate::support::etcd::Etcd;
 use crate::support::exclusion::History;
 use crate::support::process::{Line, mono};
+use crate::support::stores::builder;
 
 const HANDOVERS: usize = 100;
 

@@ -8,8 +8,8 @@ use leasehold::{
     StoreError, StoreErrorKind,
 };
 
-use super::{builder, call, elector, held_by};
 use crate::support::etcd::Etcd;
+use crate::support::stores::{builder, call, elector, held_by};
 
 fn put(key: &str, value: &str) -> EtcdOperation {
     EtcdOperation::Put { key: key.into(), value: value.into() }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use leasehold::{Cancel, Cursor, Store, StoreErrorKind, Transition, WatchEvent, WatchScope};
 use serde_json::json;
 
-use super::{at_last, builder, call, elector, held_by};
 use crate::support::etcd::Etcd;
+use crate::support::stores::{at_last, builder, call, elector, held_by};
 use crate::support::{SOON, wait_until};
 
 const JOBS: WatchScope<'_> = WatchScope::Key("jobs");

@@ -8,8 +8,8 @@ use leasehold::{
     WatchEvent, WatchScope,
 };
 
-use super::{at_last, call, held_by};
 use crate::support::etcd::Etcd;
+use crate::support::stores::{at_last, call, held_by};
 use crate::support::{SOON, wait_until};
 
 fn short(identity: &str) -> LeaderElectorBuilder {

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{Cancel, Cursor, Error, EtcdConfig, EtcdStore, Store, StoreErrorKind, WatchEvent, WatchScope};
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use leasehold::{
+    Cancel, Cursor, Error, EtcdConfig, EtcdStore, Store, StoreErrorKind, TlsConfig, WatchEvent, WatchScope,
+};
 
-use super::{builder, call, elector, held_by};
+use crate::support::authority::Authority;
 use crate::support::etcd::{Etcd, PASSWORD};
+use crate::support::stores::{builder, call, elector, held_by};
 use crate::support::{SOON, wait_until};
 
 fn with_users() -> Option<Etcd> {
@@ -83,35 +85,18 @@ fn a_term_outlasts_its_tokens_and_so_do_a_watch_and_a_standby() {
     assert_eq!(ended.expect_err("it was cancelled").kind(), StoreErrorKind::Interrupted);
 }
 
-struct Pair {
-    certificate: String,
-    key: String,
-}
-
-fn pair(issuer: &Issuer<'_, KeyPair>, name: &str) -> Pair {
-    let key = KeyPair::generate().expect("a key");
-    let params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
-    let certificate = params.signed_by(&key, issuer).expect("a certificate").pem();
-    Pair { certificate, key: key.serialize_pem() }
-}
-
 #[test]
 fn a_server_that_wants_a_certificate_gets_it_and_one_that_is_not_known_gets_nothing() {
     let scratch = tempfile::tempdir().expect("a scratch directory");
-    let key = KeyPair::generate().expect("a key");
-    let mut params = CertificateParams::new(Vec::new()).expect("no names");
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-    let authority = params.self_signed(&key).expect("a certificate").pem();
-    let issuer = Issuer::new(params, key);
-    let (server, client) = (pair(&issuer, "127.0.0.1"), pair(&issuer, "client"));
+    let authority = Authority::new();
+    let (server, client) = (authority.issue("127.0.0.1"), authority.issue("client"));
     let file = |name: &str, text: &str| {
         let path = scratch.path().join(name);
         std::fs::write(&path, text).expect("a file");
         path.display().to_string()
     };
     let (cert, key) = (file("server.crt", &server.certificate), file("server.key", &server.key));
-    let ca = file("ca.crt", &authority);
+    let ca = file("ca.crt", &authority.pem);
     let flags = [
         format!("--cert-file={cert}"),
         format!("--key-file={key}"),
@@ -119,14 +104,16 @@ fn a_server_that_wants_a_certificate_gets_it_and_one_that_is_not_known_gets_noth
         "--client-cert-auth=true".to_owned(),
     ];
     let Some(etcd) = Etcd::start(1, &flags.each_ref().map(String::as_str)) else { return };
-    let config = || EtcdConfig::new(etcd.urls()).expect("URLs").with_ca_file(&ca).expect("an authority");
-    let ours = config().with_client_certificate_pem(client.certificate.clone(), client.key.clone()).expect("a pair");
-    let store = Arc::new(EtcdStore::new(ours).expect("a store"));
+    let tls = || TlsConfig::new().with_ca_file(&ca).expect("an authority");
+    let config = |tls| EtcdConfig::new(etcd.urls()).expect("URLs").with_tls(tls);
+    let pair = (client.certificate.clone(), client.key.clone());
+    let ours = tls().with_client_certificate_pem(pair.0, pair.1).expect("a pair");
+    let store = Arc::new(EtcdStore::new(config(ours)).expect("a store"));
     let elector = elector(&store, "a");
     let guard = elector.block_until_leader().expect("a term");
     assert!(guard.is_leader() && store.location().is_some_and(|at| at.starts_with("https://")));
     drop(guard);
-    let nobody = EtcdStore::new(config()).expect("a store").get("jobs", &call()).expect_err("no certificate");
+    let nobody = EtcdStore::new(config(tls())).expect("a store").get("jobs", &call()).expect_err("no certificate");
     assert_eq!(nobody.kind(), StoreErrorKind::Unavailable, "{nobody}");
     let system = EtcdConfig::new(etcd.urls()).expect("URLs");
     let untrusted = EtcdStore::new(system).expect("a store").create("jobs", &held_by("x"), &call());

@@ -18,6 +18,7 @@ mod heads;
 mod network;
 mod objects;
 mod order;
+mod postgres;
 mod schedule;
 mod sqlite;
 mod terms;
@@ -47,6 +48,7 @@ pub const MUTANTS: &[&[Mutant]] = &[
     heads::MUTANTS,
     network::MUTANTS,
     objects::MUTANTS,
+    postgres::MUTANTS,
     sqlite::MUTANTS,
     tls::MUTANTS,
 ];

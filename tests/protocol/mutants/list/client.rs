@@ -111,8 +111,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "whoever calls next gets an error of a call that is over",
         edits: &[Edit {
             file: CLIENT,
-            old: "Some(_) if interrupter.is_interrupted() => self.shared.forget_idle_since(began),",
-            new: "Some(_) if began.elapsed().is_zero() => self.shared.forget_idle_since(began),",
+            old: "Some(_) if interrupter.is_interrupted() => self.shared.idle.forget_idle_since(began),",
+            new: "Some(_) if began.elapsed().is_zero() => self.shared.idle.forget_idle_since(began),",
         }],
         caught_by: Unit("kube::tests::http::to_cancel_ends_the_one_request_and_nothing_else"),
     },
@@ -120,8 +120,8 @@ pub const MUTANTS: &[Mutant] = &[
         name: "connections beside one that hung are used again",
         why: "what has befallen it has mostly befallen all, and a release goes out on one that is as dead",
         edits: &[Edit {
-            file: CLIENT,
-            old: "self.idle.lock().retain(|idle| idle.since > began);",
+            file: "src/net/pool.rs",
+            old: "self.idle.lock().retain(|it| it.since > began);",
             new: "let _ = began;",
         }],
         caught_by: Unit("kube::tests::http::what_was_open_when_a_cancelled_call_waited_is_not_used_again"),

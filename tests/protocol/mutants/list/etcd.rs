@@ -47,7 +47,11 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "connections to etcd beside one that hung are used again",
         why: "what has befallen it has mostly befallen all, and a release goes out on one that is as dead",
-        edits: &[Edit { file: ETCD_CLIENT, old: "member.forget_idle_since(began);", new: "let _ = (member, began);" }],
+        edits: &[Edit {
+            file: ETCD_CLIENT,
+            old: "member.idle.forget_idle_since(began);",
+            new: "let _ = (member, began);",
+        }],
         caught_by: Unit("store::etcd::tests::what_was_open_when_a_cancelled_call_waited_is_not_used_again"),
     },
     Mutant {

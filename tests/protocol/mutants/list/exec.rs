@@ -198,8 +198,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "the old one is shown as long as they are open",
         edits: &[Edit {
             file: CLIENT,
-            old: "idle.versions.credentials >= wanted.credentials",
-            new: "idle.versions.credentials > 0",
+            old: "agent.versions.credentials >= wanted.credentials",
+            new: "agent.versions.credentials > 0",
         }],
         caught_by: Test("exec_plugins", "a_new_certificate_of_a_plugin_is_shown_on_a_new_connection"),
     },

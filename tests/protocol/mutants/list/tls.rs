@@ -206,7 +206,7 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "connections survive a rotation of their certificates",
         why: "the old certificate is used as long as they last",
-        edits: &[Edit { file: CLIENT, old: " && idle.versions.files >= wanted.files", new: "" }],
+        edits: &[Edit { file: CLIENT, old: " && agent.versions.files >= wanted.files", new: "" }],
         caught_by: AFTER_A_MINUTE,
     },
     Mutant {

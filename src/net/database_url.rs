@@ -1,0 +1,220 @@
+//! Where a database is, and as whom, as in `postgres://user:password@host:5432/database?name=value`.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+use std::path::PathBuf;
+use std::time::Instant;
+
+use super::dial::{Dialer, Route};
+use super::error::Error;
+use super::interrupt::Interrupter;
+use super::percent;
+use super::secret::Secret;
+use super::socket::Socket;
+
+/// A URL that was taken apart. `Debug` does not show the password.
+#[derive(Clone, Debug)]
+pub(crate) struct DatabaseUrl {
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<Secret>,
+    /// Without brackets; empty where the URL has none.
+    pub(crate) host: String,
+    pub(crate) port: Option<u16>,
+    pub(crate) database: Option<String>,
+    pub(crate) parameters: Vec<(String, String)>,
+}
+
+/// What is connected to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Address {
+    Tcp {
+        host: String,
+        port: u16,
+    },
+    /// A socket of this machine's file system.
+    Unix(PathBuf),
+}
+
+impl DatabaseUrl {
+    /// Takes a URL with one of these schemes apart. The error is a rule without the URL, for there may be a password in it.
+    pub(crate) fn parse(url: &str, schemes: &[&str]) -> Result<Self, &'static str> {
+        let (scheme, rest) = url.trim().split_once("://").ok_or("is no URL")?;
+        if !schemes.contains(&scheme) {
+            return Err("has another scheme");
+        }
+        if rest.contains('#') {
+            return Err("must have each # of a name or a password written as %23");
+        }
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
+        let (account, place) = match authority.rsplit_once('@') {
+            Some((account, place)) => (Some(account), place),
+            None => (None, authority),
+        };
+        let (user, password) = match account.map(|account| account.split_once(':').unwrap_or((account, ""))) {
+            Some((user, password)) => (decode(user)?, decode(password)?),
+            None => (None, None),
+        };
+        let (host, port) = split_port(place)?;
+        let parameters = query.split('&').filter(|it| !it.is_empty()).map(|parameter| {
+            let (name, value) = parameter.split_once('=').ok_or("has a parameter without a value")?;
+            Ok((decode(name)?.unwrap_or_default(), decode(value)?.unwrap_or_default()))
+        });
+        Ok(Self {
+            user,
+            password: password.map(Secret::new),
+            host: decode(host)?.unwrap_or_default(),
+            port,
+            database: decode(database)?,
+            parameters: parameters.collect::<Result<_, &'static str>>()?,
+        })
+    }
+}
+
+impl Address {
+    /// Whether it is this very machine.
+    pub(crate) fn is_local(&self) -> bool {
+        match self {
+            Self::Unix(_) => true,
+            Self::Tcp { host, .. } => {
+                let is_loopback = |address: IpAddr| address.to_canonical().is_loopback();
+                host.eq_ignore_ascii_case("localhost") || host.parse().is_ok_and(is_loopback)
+            }
+        }
+    }
+
+    /// The host that a certificate is for: without a zone.
+    pub(crate) fn host(&self) -> &str {
+        match self {
+            Self::Tcp { host, .. } => host.split('%').next().unwrap_or_default(),
+            Self::Unix(_) => "localhost",
+        }
+    }
+
+    /// A connection, which is shut down on the interrupt.
+    pub(crate) fn open(
+        &self,
+        dialer: &Dialer,
+        deadline: Instant,
+        interrupter: &Interrupter,
+    ) -> Result<(Socket, Option<Route>), Error> {
+        let (socket, route) = match self {
+            Self::Tcp { host, port } => {
+                let (stream, route) = dialer.dial(host, *port, deadline, interrupter)?;
+                (Socket::tcp(stream), Some(route))
+            }
+            Self::Unix(path) => (Socket::unix(path)?, None),
+        };
+        socket.use_for(interrupter)?;
+        Ok((socket, route))
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp { host, port } => write!(f, "{host}:{port}"),
+            Self::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+fn split_port(place: &str) -> Result<(&str, Option<u16>), &'static str> {
+    let port = |port: &str| {
+        let number = port.parse().ok().filter(|port| *port != 0);
+        number.map(Some).ok_or("has a port that is no number from 1 to 65535")
+    };
+    if let Some((address, rest)) = place.strip_prefix('[').and_then(|place| place.split_once(']')) {
+        // A zone may be written as in a URL, or as it is.
+        if address.split('%').next().unwrap_or_default().parse::<Ipv6Addr>().is_err() {
+            return Err("has brackets around what is no IPv6 address");
+        }
+        return match rest.strip_prefix(':') {
+            Some(number) => Ok((address, port(number)?)),
+            None if rest.is_empty() => Ok((address, None)),
+            None => Err("has something between the host and the port"),
+        };
+    }
+    match place.split_once(':') {
+        Some((_, number)) if number.contains(':') => Err("must have an IPv6 address in brackets"),
+        Some((host, number)) => Ok((host, port(number)?)),
+        None if place.contains(',') => Err("must name one host; a list of them is not supported"),
+        None => Ok((place, None)),
+    }
+}
+
+/// `None` for nothing.
+fn decode(text: &str) -> Result<Option<String>, &'static str> {
+    let text = percent::decode(text).and_then(|bytes| String::from_utf8(bytes).ok());
+    let text = text.ok_or("has a % that is not followed by two digits, or that makes no UTF-8")?;
+    // These servers end a text there.
+    if text.contains('\0') {
+        return Err("must not hold a NUL character");
+    }
+    Ok(Some(text).filter(|text| !text.is_empty()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(url: &str) -> Result<DatabaseUrl, &'static str> {
+        DatabaseUrl::parse(url, &["postgres", "postgresql"])
+    }
+
+    #[test]
+    fn a_url_is_taken_apart() {
+        let url = parse("postgres://jo%40b:p%3Aw%2f@db.test:5433/elections?sslmode=disable&a=b%20c").unwrap();
+        assert_eq!((url.user.as_deref(), url.host.as_str(), url.port), (Some("jo@b"), "db.test", Some(5433)));
+        assert_eq!(url.password.as_ref().map(Secret::expose), Some("p:w/"));
+        assert_eq!(url.database.as_deref(), Some("elections"));
+        let of = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(url.parameters, [of("sslmode", "disable"), of("a", "b c")]);
+        assert!(!format!("{url:?}").contains("p:w/"));
+        let url = parse("postgresql://").unwrap();
+        assert!(url.user.is_none() && url.host.is_empty() && url.port.is_none() && url.database.is_none());
+        assert_eq!(parse("postgres://[fe80::1%25eth0]:1/").unwrap().host, "fe80::1%eth0");
+        assert_eq!(parse("postgres://%2Frun%2Fpg/x").unwrap().host, "/run/pg");
+        assert_eq!(parse("postgres://a@b@c/").unwrap().user.as_deref(), Some("a@b"));
+    }
+
+    #[test]
+    fn what_is_no_such_url_is_refused_without_being_quoted() {
+        for url in [
+            "",
+            "hunter2",
+            "mysql://hunter2",
+            "postgres://a:hunter2@b#c",
+            "postgres://a:hunter2@b:0",
+            "postgres://a:hunter2@b:99999",
+            "postgres://a:hunter2@::1/",
+            "postgres://a:hunter2@[b]/",
+            "postgres://a:hunter2@[::1]x/",
+            "postgres://a:hunter2%@b/",
+            "postgres://a:hunter2%ff@b/",
+            "postgres://a:hunter2%00@b/",
+            "postgres://a:hunter2@b,c/",
+            "postgres://b/?hunter2",
+        ] {
+            let rule = parse(url).unwrap_err();
+            assert!(!rule.contains("hunter2"), "{rule}");
+        }
+    }
+
+    #[test]
+    fn an_address_says_whether_it_is_of_this_machine() {
+        let tcp = |host: &str| Address::Tcp { host: host.to_owned(), port: 5432 };
+        for (address, is_local, shown) in [
+            (tcp("LOCALHOST"), true, "LOCALHOST:5432"),
+            (tcp("127.1.2.3"), true, "127.1.2.3:5432"),
+            (tcp("::1"), true, "[::1]:5432"),
+            (tcp("db.test"), false, "db.test:5432"),
+            (tcp("fe80::1%eth0"), false, "[fe80::1%eth0]:5432"),
+            (Address::Unix("/run/a".into()), true, "/run/a"),
+        ] {
+            assert_eq!((address.is_local(), address.to_string().as_str()), (is_local, shown));
+        }
+        assert_eq!(tcp("fe80::1%eth0").host(), "fe80::1");
+    }
+}

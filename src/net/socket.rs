@@ -1,0 +1,217 @@
+//! A connection as a stream of bytes, in TLS or not, which keeps to deadlines and can be shut down from another thread.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown as How, TcpStream};
+#[cfg(unix)]
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+#[cfg(unix)]
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustls::ClientConnection;
+
+use super::error::{Error, ErrorKind};
+use super::interrupt::{Interrupter, Shutdown};
+use super::tls::{TlsParts, tls_error};
+
+/// A connection that one call has at a time.
+pub(crate) struct Socket {
+    stream: Arc<Stream>,
+    tls: Option<Box<ClientConnection>>,
+}
+
+/// What an interrupt shuts down.
+enum Stream {
+    Tcp(TcpStream),
+    #[cfg(unix)]
+    Unix(UnixStream),
+}
+
+/// A stream that keeps to a deadline, however its bytes trickle.
+struct Timed<'a> {
+    stream: &'a Stream,
+    deadline: Instant,
+}
+
+impl Socket {
+    pub(crate) fn tcp(stream: TcpStream) -> Self {
+        Self { stream: Arc::new(Stream::Tcp(stream)), tls: None }
+    }
+
+    /// A connection to a socket of this machine's file system. It never waits: a server whose queue is full is one that cannot
+    /// be reached.
+    #[cfg(unix)]
+    pub(crate) fn unix(path: &Path) -> Result<Self, Error> {
+        let stream = connect_unix(path).map_err(|e| {
+            Error::new(ErrorKind::Connect, format!("no connection to the socket {}", path.display())).caused_by(e)
+        })?;
+        Ok(Self { stream: Arc::new(Stream::Unix(stream)), tls: None })
+    }
+
+    #[cfg(not(unix))]
+    pub(crate) fn unix(path: &Path) -> Result<Self, Error> {
+        let detail = format!("no connection to the socket {}: this system has none of that kind", path.display());
+        Err(Error::new(ErrorKind::Connect, detail))
+    }
+
+    /// Uses it for this call: it is shut down on the interrupt. An error if that has come already.
+    pub(crate) fn use_for(&self, interrupter: &Interrupter) -> Result<(), Error> {
+        interrupter.register(&self.stream)
+    }
+
+    /// From now on all goes in TLS.
+    pub(crate) fn start_tls(&mut self, parts: &TlsParts, deadline: Instant) -> Result<(), Error> {
+        let mut session =
+            ClientConnection::new(Arc::clone(&parts.config), parts.name.clone()).map_err(|e| tls_error(&e))?;
+        let mut timed = Timed { stream: &self.stream, deadline };
+        while session.is_handshaking() {
+            session.complete_io(&mut timed).map_err(explain)?;
+        }
+        self.tls = Some(Box::new(session));
+        Ok(())
+    }
+
+    pub(crate) fn is_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    pub(crate) fn write_all(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<()> {
+        let mut timed = Timed { stream: &self.stream, deadline };
+        match &mut self.tls {
+            None => timed.write_all(bytes),
+            Some(session) => {
+                let mut stream = rustls::Stream::new(&mut **session, &mut timed);
+                stream.write_all(bytes)?;
+                stream.flush()
+            }
+        }
+    }
+
+    /// Reads what has come, and waits if that is nothing. Zero is the end.
+    pub(crate) fn read(&mut self, buffer: &mut [u8], deadline: Instant) -> io::Result<usize> {
+        let mut timed = Timed { stream: &self.stream, deadline };
+        match &mut self.tls {
+            None => timed.read(buffer),
+            Some(session) => rustls::Stream::new(&mut **session, &mut timed).read(buffer),
+        }
+    }
+
+    /// Whether nothing has come. Between two calls the end of the connection and unasked-for bytes both are a reason not to
+    /// use it again.
+    #[cfg(unix)]
+    pub(crate) fn is_quiet(&self) -> bool {
+        let at_once = Timespec::default();
+        let quiet = match &*self.stream {
+            Stream::Tcp(stream) => poll(&mut [PollFd::new(stream, PollFlags::IN)], Some(&at_once)),
+            Stream::Unix(stream) => poll(&mut [PollFd::new(stream, PollFlags::IN)], Some(&at_once)),
+        };
+        quiet == Ok(0)
+    }
+
+    #[cfg(not(unix))]
+    pub(crate) fn is_quiet(&self) -> bool {
+        let Stream::Tcp(stream) = &*self.stream;
+        let probe = || -> io::Result<bool> {
+            stream.set_nonblocking(true)?;
+            let quiet = matches!(stream.peek(&mut [0]), Err(e) if e.kind() == io::ErrorKind::WouldBlock);
+            stream.set_nonblocking(false)?;
+            Ok(quiet)
+        };
+        probe().unwrap_or(false)
+    }
+}
+
+impl Shutdown for Stream {
+    fn shutdown(&self) {
+        let _ = match self {
+            Stream::Tcp(stream) => stream.shutdown(How::Both),
+            #[cfg(unix)]
+            Stream::Unix(stream) => stream.shutdown(How::Both),
+        };
+    }
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn connect_unix(path: &Path) -> io::Result<UnixStream> {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    connect(&socket, &SocketAddrUnix::new(path)?)?;
+    let stream = UnixStream::from(socket);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
+#[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
+fn connect_unix(path: &Path) -> io::Result<UnixStream> {
+    UnixStream::connect(path)
+}
+
+impl Timed<'_> {
+    fn left(&self) -> io::Result<Option<Duration>> {
+        match self.deadline.saturating_duration_since(Instant::now()) {
+            Duration::ZERO => Err(io::ErrorKind::TimedOut.into()),
+            left => Ok(Some(left)),
+        }
+    }
+}
+
+/// Whether to go on with the time that is left: a signal ends a call early, and so may the socket's own time-out.
+fn is_unfinished(e: &io::Error) -> bool {
+    matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let left = self.left()?;
+            let read = match self.stream {
+                Stream::Tcp(stream) => stream.set_read_timeout(left).and_then(|()| (&mut &*stream).read(buffer)),
+                #[cfg(unix)]
+                Stream::Unix(stream) => stream.set_read_timeout(left).and_then(|()| (&mut &*stream).read(buffer)),
+            };
+            match read {
+                Err(e) if is_unfinished(&e) => {}
+                other => return other,
+            }
+        }
+    }
+}
+
+impl Write for Timed<'_> {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        loop {
+            let left = self.left()?;
+            let written = match self.stream {
+                Stream::Tcp(stream) => stream.set_write_timeout(left).and_then(|()| (&mut &*stream).write(buffer)),
+                #[cfg(unix)]
+                Stream::Unix(stream) => stream.set_write_timeout(left).and_then(|()| (&mut &*stream).write(buffer)),
+            };
+            match written {
+                Err(e) if is_unfinished(&e) => {}
+                other => return other,
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What a failure on the connection means.
+pub(crate) fn explain(e: io::Error) -> Error {
+    if let Some(tls) = e.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>()) {
+        return tls_error(tls);
+    }
+    match e.kind() {
+        io::ErrorKind::TimedOut => Error::new(ErrorKind::Timeout, "the server did not answer in the given time"),
+        io::ErrorKind::UnexpectedEof => {
+            Error::new(ErrorKind::Io, "the server closed the connection before it had answered")
+        }
+        _ => Error::new(ErrorKind::Io, "the connection broke").caused_by(e),
+    }
+}

@@ -1,0 +1,8 @@
+//! A small blocking client for PostgreSQL: the protocol's messages are `postgres-protocol`'s, connections and their time are ours.
+
+pub(crate) mod client;
+pub(crate) mod config;
+pub(crate) mod connection;
+pub(crate) mod error;
+mod login;
+pub(crate) mod wire;

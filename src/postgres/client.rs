@@ -1,0 +1,172 @@
+//! The client: some statements, one answer, on a connection that no other call has.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use super::config::{Encryption, PostgresConfig};
+use super::connection::{Connection, Rows, Statement};
+use super::error::Error;
+use crate::cancel::Cancel;
+use crate::config::ConfigError;
+use crate::net::MAX_WAIT;
+use crate::net::dial::{Dialer, System};
+use crate::net::error::{self as net, ErrorKind};
+use crate::net::interrupt::{Interrupter, interrupted};
+use crate::net::pool::Pool;
+use crate::net::secret::Secret;
+use crate::net::tls::{ClientTls, TlsSettings};
+use crate::tls_config::refuse;
+
+/// More connections than this are not kept open for the calls to come.
+const MAX_IDLE_CONNECTIONS: usize = 4;
+
+/// For one transaction. A statement that waits for a lock ends on the server, too, when nobody waits for it any more; and a
+/// commit is on the disk, and on that of a synchronous standby, whatever settings this user has.
+const SETTINGS: &str = "SELECT set_config('statement_timeout', $1, true), set_config('lock_timeout', $1, true), \
+                        set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') \
+                        IN ('off', 'local', 'remote_write') THEN 'on' ELSE current_setting('synchronous_commit') END, true)";
+
+/// A blocking client for one database.
+pub(crate) struct Client {
+    config: PostgresConfig,
+    /// `None` for connections that are not encrypted.
+    tls: Option<ClientTls>,
+    dialer: Dialer,
+    idle: Pool<Connection>,
+}
+
+/// What is run, until when, and what ends it sooner.
+pub(crate) struct Request<'a> {
+    /// In one transaction.
+    pub(crate) statements: &'a [Statement<'a>],
+    /// It changes nothing, so it may be sent again after it may have been received.
+    pub(crate) is_read: bool,
+    pub(crate) timeout: Duration,
+    pub(crate) cancel: &'a Cancel,
+}
+
+impl Client {
+    /// Makes a client. Nothing is sent yet.
+    pub(crate) fn new(config: PostgresConfig) -> Result<Self, ConfigError> {
+        let settings = TlsSettings {
+            insecure: config.encryption == Encryption::Require,
+            without_alpn: true,
+            ..config.tls.settings.clone()
+        };
+        let tls = match config.encryption {
+            Encryption::Disable => None,
+            Encryption::Require | Encryption::VerifyFull => {
+                Some(ClientTls::new(settings, config.address.host()).map_err(|error| refuse("tls", &error))?)
+            }
+        };
+        Ok(Self { config, tls, dialer: Dialer::new(System), idle: Pool::new(MAX_IDLE_CONNECTIONS) })
+    }
+
+    /// Host, port and database, and nothing secret.
+    pub(crate) fn location(&self) -> String {
+        format!("{}/{}", self.config.address, self.config.database)
+    }
+
+    /// What is to be shown to nobody; empty where there is none.
+    pub(crate) fn password(&self) -> &str {
+        self.config.password.as_ref().map_or("", Secret::expose)
+    }
+
+    pub(crate) fn poll_interval(&self) -> Duration {
+        self.config.poll_interval
+    }
+
+    /// Runs statements, and answers what `read` makes of its rows; a connection whose rows it does not take is not used again.
+    ///
+    /// After a cancel or a time-out it is an error, whatever was answered, and the connection goes.
+    pub(crate) fn run<T>(&self, request: Request<'_>, read: impl FnOnce(Rows) -> Result<T, Error>) -> Result<T, Error> {
+        let began = Instant::now();
+        let deadline = began + request.timeout.min(MAX_WAIT);
+        let (interrupter, hook) = Interrupter::hooked(request.cancel);
+        let attempt = self.attempt(&request, deadline, &interrupter);
+        // Before the connection may be used for another call.
+        drop(hook);
+        if interrupter.is_interrupted() {
+            self.idle.forget_idle_since(began);
+            return Err(interrupted().sent(true).into());
+        }
+        let (connection, answer) = attempt?;
+        if Instant::now() >= deadline {
+            return Err(late().sent(true).into());
+        }
+        match answer.and_then(read) {
+            Err(error) if !error.leaves_it_clean() => Err(error),
+            answer => {
+                self.idle.put_back(connection);
+                answer
+            }
+        }
+    }
+
+    /// A connection of the caller's own.
+    pub(crate) fn connect(&self, deadline: Instant, interrupter: &Interrupter) -> Result<Connection, Error> {
+        interrupter.check()?;
+        let open = || Connection::open(&self.config, self.tls.as_ref(), &self.dialer, deadline, interrupter);
+        let files = self.tls.as_ref().map_or(0, ClientTls::refresh);
+        match open() {
+            // Nothing was sent, and certificates rotate.
+            Err(Error::Net(error)) if self.has_newer_file(&error, files) => open(),
+            other => other,
+        }
+    }
+
+    fn attempt(
+        &self,
+        request: &Request<'_>,
+        deadline: Instant,
+        interrupter: &Interrupter,
+    ) -> Result<(Connection, Result<Rows, Error>), Error> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let milliseconds = left.as_millis().max(1).to_string();
+        let settings = [Some(milliseconds.as_str())];
+        let settings = [Statement { sql: SETTINGS, parameters: &settings }];
+        // A read waits for nobody, and commits nothing.
+        let before: &[_] = if request.is_read { &[] } else { &settings };
+        let statements = [before, request.statements].concat();
+        let mut connection = self.idle_or_new(deadline, interrupter)?;
+        let is_closed = |answer: &Result<Rows, Error>| matches!(answer, Err(Error::Net(error)) if error.kind == ErrorKind::ConnectionClosed);
+        let mut answer = connection.run(&statements, deadline);
+        if request.is_read && is_closed(&answer) && !interrupter.is_interrupted() {
+            connection = self.connect(deadline, interrupter)?;
+            answer = connection.run(&statements, deadline);
+        }
+        Ok((connection, answer))
+    }
+
+    fn idle_or_new(&self, deadline: Instant, interrupter: &Interrupter) -> Result<Connection, Error> {
+        let files = self.tls.as_ref().map_or(0, ClientTls::refresh);
+        // What was opened with an older certificate is not used again.
+        match self.idle.take(|connection| connection.files >= files && connection.is_quiet()) {
+            Some(connection) => {
+                connection.use_for(interrupter)?;
+                Ok(connection)
+            }
+            None => self.connect(deadline, interrupter),
+        }
+    }
+
+    /// Reads the files that this failure may be due to. Whether one holds something else than when they were `used`.
+    fn has_newer_file(&self, error: &net::Error, used: u64) -> bool {
+        let newer = |is_newer: fn(&ClientTls, u64) -> bool| self.tls.as_ref().is_some_and(|tls| is_newer(tls, used));
+        match error.kind {
+            ErrorKind::TlsVerification => newer(ClientTls::has_newer_authorities),
+            ErrorKind::Tls => newer(ClientTls::has_newer_identity),
+            _ => false,
+        }
+    }
+}
+
+fn late() -> net::Error {
+    net::Error::new(ErrorKind::Timeout, "the answer came when no time was left")
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("location", &self.location()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,186 @@
+//! How PostgreSQL is reached, and as whom.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::config::ConfigError;
+use crate::net::database_url::{Address, DatabaseUrl};
+use crate::net::secret::Secret;
+use crate::tls_config::TlsConfig;
+
+const DEFAULT_PORT: u16 = 5432;
+
+/// A watch that has to ask does so this often.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// How PostgreSQL is reached, and as whom. Passwords and keys in it are not shown by `Debug`.
+///
+/// # Examples
+///
+/// ```
+/// use leasehold::{PostgresConfig, PostgresStore};
+///
+/// let config = PostgresConfig::new("postgres://jobs@db.example/elections")?.with_password("sesame");
+/// let store = PostgresStore::new(config)?;
+/// # Ok::<(), leasehold::ConfigError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct PostgresConfig {
+    pub(crate) address: Address,
+    pub(crate) user: String,
+    pub(crate) password: Option<Secret>,
+    pub(crate) database: String,
+    pub(crate) application_name: String,
+    pub(crate) encryption: Encryption,
+    pub(crate) tls: TlsConfig,
+    pub(crate) poll_interval: Duration,
+}
+
+/// libpq's `sslmode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Encryption {
+    Disable,
+    /// Against those who only listen.
+    Require,
+    VerifyFull,
+}
+
+impl PostgresConfig {
+    /// Where it is, and as whom to log in: `postgres://user:password@host:port/database`, with `%`-codes for what is special in
+    /// a URL. The port is 5432 unless it is given, the database has the user's name, and the host is `localhost`. One host is
+    /// named; a name that leads to whichever server is the primary is what a fail-over needs.
+    ///
+    /// Parameters, as libpq calls them: `host` (a directory, such as `/run/postgresql`: the socket in it is used),
+    /// `application_name`, `sslmode` (`disable`, `require` or `verify-full`), `sslrootcert`, `sslcert`, `sslkey`.
+    ///
+    /// Without `sslmode` another machine has to prove by TLS that it is the host that is named, as with `verify-full`; to this
+    /// machine nothing is encrypted. `require` encrypts, and believes anybody.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] when it is no such URL, or has a parameter that is not one of these.
+    pub fn new(url: &str) -> Result<Self, ConfigError> {
+        let refuse = |rule: &str| ConfigError::new("url", "unusable", format!("it {rule}"));
+        let url = DatabaseUrl::parse(url, &["postgres", "postgresql"]).map_err(|rule| {
+            ConfigError::new("url", "unusable", format!("it {rule}; such as postgres://user@host:5432/database"))
+        })?;
+        let (mut host, mut application_name, mut sslmode) = (url.host, "leasehold".to_owned(), None);
+        let (mut tls, mut pair) = (TlsConfig::new(), (None, None));
+        for (name, value) in url.parameters {
+            match name.as_str() {
+                "host" => host = value,
+                "application_name" => application_name = value,
+                "sslmode" => {
+                    sslmode = Some(match value.as_str() {
+                        "disable" => Encryption::Disable,
+                        "require" => Encryption::Require,
+                        "verify-full" => Encryption::VerifyFull,
+                        _ => return Err(refuse("has an sslmode that is not disable, require or verify-full")),
+                    });
+                }
+                "sslrootcert" => tls = tls.with_ca_file(value)?,
+                "sslcert" => pair.0 = Some(value),
+                "sslkey" => pair.1 = Some(value),
+                _ => {
+                    let known = "host, application_name, sslmode, sslrootcert, sslcert, sslkey";
+                    return Err(refuse(&format!("has the parameter {name:?}, which is none of {known}")));
+                }
+            }
+        }
+        tls = match pair {
+            (Some(chain), Some(key)) => tls.with_client_certificate_files(chain, key)?,
+            (None, None) => tls,
+            _ => return Err(refuse("must have both sslcert and sslkey, or neither")),
+        };
+        let port = url.port.unwrap_or(DEFAULT_PORT);
+        let address = match host.as_str() {
+            "" => Address::Tcp { host: "localhost".to_owned(), port },
+            directory if directory.starts_with('/') => {
+                Address::Unix(PathBuf::from(directory).join(format!(".s.PGSQL.{port}")))
+            }
+            _ => Address::Tcp { host, port },
+        };
+        let user = url.user.ok_or_else(|| refuse("must name a user"))?;
+        let is_local = address.is_local();
+        Ok(Self {
+            database: url.database.unwrap_or_else(|| user.clone()),
+            user,
+            password: url.password,
+            application_name,
+            encryption: sslmode.unwrap_or(if is_local { Encryption::Disable } else { Encryption::VerifyFull }),
+            address,
+            tls,
+            poll_interval: POLL_INTERVAL,
+        })
+    }
+
+    /// The password, where it is not to stand in a URL.
+    #[must_use]
+    pub fn with_password(mut self, password: impl Into<String>) -> Self {
+        self.password = Some(Secret::new(password));
+        self
+    }
+
+    /// Whom to trust in TLS, and what to show of ourselves; in place of `sslrootcert`, `sslcert` and `sslkey`.
+    #[must_use]
+    pub fn with_tls(mut self, tls: TlsConfig) -> Self {
+        self.tls = tls;
+        self
+    }
+
+    /// How often a watch reads where notifications are not delivered, as behind PgBouncer in transaction mode. Default: 50 ms.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] when it is zero.
+    pub fn with_poll_interval(mut self, interval: Duration) -> Result<Self, ConfigError> {
+        if interval.is_zero() {
+            return Err(ConfigError::new("poll_interval", "0 s", "it must be more than that"));
+        }
+        self.poll_interval = interval;
+        Ok(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_machine_has_to_prove_who_it_is_unless_the_url_says_otherwise() {
+        for (url, encryption, address) in [
+            ("postgres://me@db.test", Encryption::VerifyFull, "db.test:5432"),
+            ("postgres://me@127.0.0.1", Encryption::Disable, "127.0.0.1:5432"),
+            ("postgres://me@/", Encryption::Disable, "localhost:5432"),
+            ("postgresql://me@db.test:1/x?sslmode=disable", Encryption::Disable, "db.test:1"),
+            ("postgres://me@localhost/x?sslmode=require", Encryption::Require, "localhost:5432"),
+            ("postgres://me@:7/x?host=/run/pg", Encryption::Disable, "/run/pg/.s.PGSQL.7"),
+            ("postgres://me@%2Frun%2Fpg/x", Encryption::Disable, "/run/pg/.s.PGSQL.5432"),
+        ] {
+            let config = PostgresConfig::new(url).unwrap();
+            assert_eq!((config.encryption, &*config.address.to_string()), (encryption, address), "{url}");
+        }
+        let config = PostgresConfig::new("postgres://me:hunter2@h/x?application_name=a").unwrap();
+        assert_eq!((&*config.user, &*config.database, &*config.application_name), ("me", "x", "a"));
+        assert!(!format!("{config:?}").contains("hunter2"));
+        assert_eq!(PostgresConfig::new("postgres://me@h").unwrap().database, "me");
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_refused_and_no_secret_shows() {
+        for url in [
+            "me:hunter2@h",
+            "postgres://h/hunter2",
+            "postgres://me:hunter2@h/x?sslmode=prefer",
+            "postgres://me:hunter2@h/x?options=-c",
+            "postgres://me:hunter2@h/x?sslrootcert=/nowhere",
+            "postgres://me:hunter2@h/x?sslcert=/nowhere",
+            "postgres://me:hunter2@h,i/x",
+        ] {
+            let refusal = PostgresConfig::new(url).unwrap_err().to_string();
+            assert!(!refusal.contains("hunter2"), "{refusal}");
+        }
+        let config = PostgresConfig::new("postgres://me@h").unwrap();
+        assert!(config.with_poll_interval(Duration::ZERO).is_err());
+    }
+}

@@ -1,0 +1,193 @@
+//! One connection: statements, what comes back, and notifications.
+
+use std::io;
+use std::time::Instant;
+
+use bytes::BytesMut;
+use fallible_iterator::FallibleIterator;
+use postgres_protocol::IsNull;
+use postgres_protocol::message::backend::{DataRowBody, Message};
+use postgres_protocol::message::frontend;
+
+use super::config::PostgresConfig;
+use super::error::{Error, Refusal};
+use super::login;
+use super::wire::{Changed, Wire};
+use crate::net::dial::{Dialer, Route};
+use crate::net::error::{self as net, ErrorKind};
+use crate::net::interrupt::Interrupter;
+use crate::net::tls::ClientTls;
+
+/// Of all rows of one answer.
+const MAX_ANSWER: usize = 16 * 1024 * 1024;
+
+/// A connection that one call has at a time.
+pub(crate) struct Connection {
+    wire: Wire,
+    route: Option<Route>,
+    /// It has answered before.
+    is_reused: bool,
+    /// Of the certificate files that it was opened with.
+    pub(super) files: u64,
+}
+
+/// SQL with parameters `$1` and so on: texts, or NULL.
+#[derive(Clone, Copy)]
+pub(crate) struct Statement<'a> {
+    pub(crate) sql: &'a str,
+    pub(crate) parameters: &'a [Option<&'a str>],
+}
+
+/// The columns of a row, as texts.
+pub(crate) type Row = Vec<Option<Box<str>>>;
+
+/// What came back of the last statement.
+pub(crate) type Rows = Vec<Row>;
+
+impl Connection {
+    /// Connects, and logs in. It is shut down on the interrupt.
+    pub(super) fn open(
+        config: &PostgresConfig,
+        tls: Option<&ClientTls>,
+        dialer: &Dialer,
+        deadline: Instant,
+        interrupter: &Interrupter,
+    ) -> Result<Self, Error> {
+        let files = tls.map_or(0, ClientTls::version);
+        let (mut socket, route) = config.address.open(dialer, deadline, interrupter)?;
+        if let Some(tls) = tls {
+            login::encrypt(&mut socket, &tls.parts(None)?, deadline)?;
+        }
+        let mut wire = Wire::new(socket);
+        login::log_in(&mut wire, config, deadline)?;
+        let mut connection = Self { wire, route, is_reused: false, files };
+        if let Some(route) = &mut connection.route {
+            route.answered();
+        }
+        Ok(connection)
+    }
+
+    /// Uses it for this call: it is shut down on the interrupt. An error if that has come already.
+    pub(super) fn use_for(&self, interrupter: &Interrupter) -> Result<(), net::Error> {
+        self.wire.socket.use_for(interrupter)
+    }
+
+    /// Whether nothing has come since the last answer: no end, and no last word.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.wire.is_quiet()
+    }
+
+    /// Runs the statements in one transaction: all of them are applied, or none. Answers the rows of the last one.
+    ///
+    /// They go out at once, and are committed by the server when it has come to the end: an error of one ends the others.
+    pub(crate) fn run(&mut self, statements: &[Statement<'_>], deadline: Instant) -> Result<Rows, Error> {
+        let mut out = BytesMut::new();
+        for statement in statements {
+            // Without a name: behind a pooler connections of the server are others' as well.
+            frontend::parse("", statement.sql, [], &mut out).map_err(Error::malformed)?;
+            let as_texts = [0_i16; 0];
+            let write = |parameter: &Option<&str>, out: &mut BytesMut| match parameter {
+                Some(text) => {
+                    out.extend_from_slice(text.as_bytes());
+                    Ok(IsNull::No)
+                }
+                None => Ok(IsNull::Yes),
+            };
+            frontend::bind("", "", as_texts, statement.parameters, write, as_texts, &mut out)
+                .map_err(|_| Error::malformed("a parameter is too long"))?;
+            frontend::execute("", 0, &mut out).map_err(Error::malformed)?;
+        }
+        frontend::sync(&mut out);
+        self.wire.has_heard = false;
+        let answer = self.wire.send(&out, deadline).and_then(|()| self.answer(statements.len(), deadline));
+        match answer {
+            Err(Error::Net(error)) => Err(Error::Net(self.explain(error))),
+            other => {
+                self.is_reused = true;
+                other
+            }
+        }
+    }
+
+    /// What has been notified until now, and waits if that is nothing; nothing at the deadline.
+    pub(crate) fn notified(&mut self, deadline: Instant) -> Result<Changed, Error> {
+        loop {
+            while let Some(message) = self.wire.parse()? {
+                match message {
+                    Message::NotificationResponse(body) => self.wire.note(&body)?,
+                    Message::ParameterStatus(_) | Message::NoticeResponse(_) => {}
+                    Message::ErrorResponse(body) => return Err(Error::Refused(Refusal::read(body.fields()))),
+                    _ => return Err(Error::malformed("there is an answer without a statement")),
+                }
+            }
+            if self.wire.changed != Changed::default() {
+                return Ok(std::mem::take(&mut self.wire.changed));
+            }
+            match self.wire.fill(deadline) {
+                Err(Error::Net(error)) if error.kind == ErrorKind::Timeout => return Ok(Changed::default()),
+                other => other?,
+            }
+        }
+    }
+
+    fn answer(&mut self, statements: usize, deadline: Instant) -> Result<Rows, Error> {
+        let (mut rows, mut size, mut complete, mut refusal) = (Vec::new(), 0, 0, None);
+        loop {
+            match self.wire.receive(deadline)? {
+                Message::ParseComplete => {}
+                Message::CommandComplete(_) => complete += 1,
+                Message::BindComplete => rows.clear(),
+                Message::DataRow(body) => {
+                    size += body.buffer().len();
+                    if size > MAX_ANSWER {
+                        let detail = "the answer is larger than 16 MiB";
+                        return Err(net::Error::new(ErrorKind::BodyTooLarge, detail).into());
+                    }
+                    rows.push(read_row(&body)?);
+                }
+                Message::NoticeResponse(body) => {
+                    let notice = Refusal::read(body.fields());
+                    // Its commit may be none: so a server tells that it has given up waiting for its standbys.
+                    if notice.sqlstate.starts_with("01") {
+                        refusal.get_or_insert(Refusal { is_fatal: true, ..notice });
+                    }
+                }
+                Message::ErrorResponse(body) => {
+                    let error = Refusal::read(body.fields());
+                    if error.is_fatal {
+                        return Err(Error::Refused(error));
+                    }
+                    refusal.get_or_insert(error);
+                }
+                Message::ReadyForQuery(body) if body.status() == b'I' => {
+                    return match refusal {
+                        Some(refusal) => Err(Error::Refused(refusal)),
+                        None if complete == statements => Ok(rows),
+                        None => Err(Error::malformed("it ends before all statements are answered")),
+                    };
+                }
+                _ => return Err(Error::malformed("there is something else in the answer to a statement")),
+            }
+        }
+    }
+
+    /// A server may close a connection just when a statement goes out on it.
+    fn explain(&self, error: net::Error) -> net::Error {
+        match error.kind {
+            ErrorKind::Io if self.is_reused && !self.wire.has_heard => {
+                let detail = "the server closed a connection that it had answered on before";
+                net::Error { kind: ErrorKind::ConnectionClosed, detail: detail.to_owned(), ..error }
+            }
+            _ => error,
+        }
+    }
+}
+
+fn read_row(body: &DataRowBody) -> Result<Row, Error> {
+    let read = |range: Option<std::ops::Range<usize>>| {
+        let Some(range) = range else { return Ok(None) };
+        let text = body.buffer().get(range).and_then(|bytes| str::from_utf8(bytes).ok());
+        text.map(|text| Some(text.into())).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    };
+    body.ranges().map(read).collect().map_err(Error::malformed)
+}

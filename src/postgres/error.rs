@@ -1,0 +1,90 @@
+//! What can go wrong with a statement.
+
+use std::fmt;
+
+use fallible_iterator::FallibleIterator;
+use postgres_protocol::message::backend::ErrorFields;
+
+use crate::net::error as net;
+use crate::net::text::clean;
+
+/// Why a statement failed.
+#[derive(Debug)]
+pub(crate) enum Error {
+    /// On the way.
+    Net(net::Error),
+    /// PostgreSQL says so.
+    Refused(Refusal),
+}
+
+/// An error message of the server.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    /// Five letters and digits. Source: PostgreSQL's documentation, appendix A.
+    pub(crate) sqlstate: String,
+    pub(crate) message: String,
+    /// The connection is over.
+    pub(crate) is_fatal: bool,
+}
+
+/// PostgreSQL's messages are a line.
+const MAX_MESSAGE: usize = 300;
+
+impl Error {
+    pub(crate) fn malformed(what: impl fmt::Display) -> Self {
+        let what = clean(&what.to_string(), MAX_MESSAGE);
+        let text = format!("the answer is not what PostgreSQL answers: {what}");
+        Self::Net(net::Error::new(net::ErrorKind::Malformed, text))
+    }
+
+    /// Whether the connection may carry on.
+    pub(crate) fn leaves_it_clean(&self) -> bool {
+        matches!(self, Self::Refused(Refusal { is_fatal: false, .. }))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn sqlstate(&self) -> Option<&str> {
+        match self {
+            Self::Net(_) => None,
+            Self::Refused(refusal) => Some(&refusal.sqlstate),
+        }
+    }
+}
+
+impl Refusal {
+    pub(crate) fn read(mut fields: ErrorFields<'_>) -> Self {
+        let (mut severity, mut sqlstate, mut message) = (String::new(), String::new(), String::new());
+        // What cannot be read is left out.
+        while let Ok(Some(field)) = fields.next() {
+            let value = || clean(&String::from_utf8_lossy(field.value_bytes()), MAX_MESSAGE);
+            match field.type_() {
+                // The one in words of the server's language comes first.
+                b'S' if severity.is_empty() => severity = value(),
+                b'V' => severity = value(),
+                b'C' => sqlstate = value(),
+                b'M' => message = value(),
+                _ => {}
+            }
+        }
+        Self { sqlstate, message, is_fatal: matches!(severity.as_str(), "FATAL" | "PANIC") }
+    }
+}
+
+impl From<net::Error> for Error {
+    fn from(error: net::Error) -> Self {
+        Self::Net(error)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Net(error) => error.fmt(f),
+            Self::Refused(Refusal { sqlstate, message, .. }) => {
+                write!(f, "PostgreSQL says: {message} (SQLSTATE {sqlstate})")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {}

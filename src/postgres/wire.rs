@@ -1,0 +1,93 @@
+//! Messages on one connection, and the notifications among them.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::time::Instant;
+
+use bytes::BytesMut;
+use postgres_protocol::message::backend::{Header, Message, NotificationResponseBody};
+
+use super::error::Error;
+use crate::net::error::{self as net, ErrorKind};
+use crate::net::socket::{Socket, explain};
+
+/// A record is far shorter, and so is whatever else comes in one message.
+const MAX_MESSAGE: usize = 1024 * 1024;
+
+/// So many payloads are told apart; beyond them anything may have changed.
+const MAX_CHANGED: usize = 1024;
+
+/// A socket, and what has come of messages on it.
+pub(super) struct Wire {
+    pub(super) socket: Socket,
+    input: BytesMut,
+    /// Whether anything has come since this was last unset.
+    pub(super) has_heard: bool,
+    pub(super) changed: Changed,
+}
+
+/// What notifications have named.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Changed {
+    pub(crate) payloads: BTreeSet<Box<str>>,
+    /// There were more than are kept apart.
+    pub(crate) and_others: bool,
+}
+
+impl Wire {
+    pub(super) fn new(socket: Socket) -> Self {
+        Self { socket, input: BytesMut::new(), has_heard: false, changed: Changed::default() }
+    }
+
+    /// Whether nothing has come since the last answer: no end, and no last word.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.input.is_empty() && self.socket.is_quiet()
+    }
+
+    pub(super) fn send(&mut self, bytes: &[u8], deadline: Instant) -> Result<(), Error> {
+        self.socket.write_all(bytes, deadline).map_err(|e| explain(e).into())
+    }
+
+    /// The next message; notifications and the server's settings are seen to here.
+    pub(super) fn receive(&mut self, deadline: Instant) -> Result<Message, Error> {
+        loop {
+            while let Some(message) = self.parse()? {
+                match message {
+                    Message::NotificationResponse(body) => self.note(&body)?,
+                    Message::ParameterStatus(_) => {}
+                    other => return Ok(other),
+                }
+            }
+            self.fill(deadline)?;
+        }
+    }
+
+    pub(super) fn fill(&mut self, deadline: Instant) -> Result<(), Error> {
+        let mut chunk = [0; 8192];
+        match self.socket.read(&mut chunk, deadline) {
+            Ok(0) => return Err(explain(io::ErrorKind::UnexpectedEof.into()).into()),
+            Ok(count) => self.input.extend_from_slice(&chunk[..count]),
+            Err(e) => return Err(explain(e).into()),
+        }
+        self.has_heard = true;
+        Ok(())
+    }
+
+    pub(super) fn parse(&mut self) -> Result<Option<Message>, Error> {
+        let header = Header::parse(&self.input).map_err(Error::malformed)?;
+        if header.is_some_and(|header| usize::try_from(header.len()).is_ok_and(|length| length > MAX_MESSAGE)) {
+            return Err(net::Error::new(ErrorKind::BodyTooLarge, "a message is larger than 1 MiB").into());
+        }
+        Message::parse(&mut self.input).map_err(Error::malformed)
+    }
+
+    pub(super) fn note(&mut self, body: &NotificationResponseBody) -> Result<(), Error> {
+        let payload = body.message().map_err(Error::malformed)?;
+        if self.changed.payloads.len() < MAX_CHANGED {
+            self.changed.payloads.insert(payload.into());
+        } else if !self.changed.payloads.contains(payload) {
+            self.changed.and_others = true;
+        }
+        Ok(())
+    }
+}

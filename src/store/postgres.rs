@@ -1,0 +1,269 @@
+//! Records in a table of PostgreSQL.
+
+mod table;
+mod watch;
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::cancel::Cancel;
+use crate::config::ConfigError;
+use crate::net::echo::redact;
+use crate::net::error::ErrorKind;
+use crate::postgres::client::{Client, Request};
+use crate::postgres::config::PostgresConfig;
+use crate::postgres::connection::{Rows, Statement};
+use crate::postgres::error::{Error, Refusal};
+use crate::record::{LeaderElectionRecord, Observed, Opaque};
+use crate::store::{Call, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope, sql};
+
+/// How long [`PostgresStore::create_table`] may take.
+const SET_UP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Records in a table of PostgreSQL: for electing where there is such a database and no Kubernetes. PostgreSQL 12 or later.
+///
+/// Every write is one statement that is committed, to the disk and to a synchronous standby if there is one, before it is
+/// answered. It compares the row's version and the whole record that it replaces; where they do not match it is
+/// [`NotApplied`](StoreErrorKind::NotApplied) for certain, and any other error leaves it open. A change wakes those who wait for
+/// it by `NOTIFY`, from a trigger on the table. A read that a standby answers is an error. No clock of a server plays a part.
+///
+/// It has a client of its own, on blocking sockets and without an async runtime: a call ends in its time, and soon after it is
+/// cancelled, also where the server stands still. Each store keeps at most four idle connections, and one for each watch.
+///
+/// Behind a pooler that hands connections from transaction to transaction notifications are not delivered. Each watch finds that
+/// out, with a notification of its own, and reads every [50 ms](PostgresConfig::with_poll_interval) then.
+///
+/// # The table
+///
+/// [`create_table`](Self::create_table) makes it, or somebody who may, by hand:
+///
+/// ```sql
+#[doc = include_str!("postgres/table.sql")]
+/// ```
+///
+/// The store's user needs `SELECT`, `INSERT` and `UPDATE` on the table. The version of a record, and so the fencing token, is
+/// `(generation << 31) + writes`. It never repeats for a key, also when its row is deleted and made anew; except after the table
+/// was dropped, or truncated with `RESTART IDENTITY`, the database was restored from a backup, or a standby was promoted that
+/// lacked the last commits. `acquired` is the value of `writes` with which the present holder began.
+///
+/// All methods may be called from any thread at any time; share it by an `Arc`. docs/STORES.md says when to use it, and on which
+/// settings of the server its promise rests.
+///
+/// # Examples
+///
+/// ```no_run
+/// use leasehold::{LeaderElector, PostgresConfig, PostgresStore};
+///
+/// let config = PostgresConfig::new("postgres://jobs@db.example/elections")?.with_password("sesame");
+/// let store = PostgresStore::new(config)?;
+/// store.create_table().map_err(leasehold::Error::Store)?;
+/// let elector = LeaderElector::builder("nightly-jobs").start_on(store)?;
+/// let guard = elector.block_until_leader()?;
+/// assert!(guard.is_leader());
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+pub struct PostgresStore {
+    client: Client,
+}
+
+impl PostgresStore {
+    /// A store that is reached so. Nothing is sent yet.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] when certificates or keys cannot be used.
+    pub fn new(config: PostgresConfig) -> Result<Self, ConfigError> {
+        Ok(Self { client: Client::new(config)? })
+    }
+
+    /// Makes the table and its triggers if they are not there. Where they are, no rights are needed but those of the store.
+    /// It waits for at most ten seconds.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreErrorKind::Forbidden`] when the user may not make tables, and whatever keeps a store from answering.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use leasehold::{PostgresConfig, PostgresStore};
+    ///
+    /// let store = PostgresStore::new(PostgresConfig::new("postgres://owner:sesame@db.example/elections")?)?;
+    /// store.create_table().map_err(leasehold::Error::Store)?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn create_table(&self) -> Result<(), StoreError> {
+        let call = Call::new(SET_UP_TIMEOUT, Cancel::new());
+        let place = |error: Error| self.explain("make the table", &self.client.location(), &error);
+        let run = |statements: &[Statement<'_>]| self.client.run(request(statements, false, &call), Ok).map_err(place);
+        let statement = |sql| Statement { sql, parameters: &[] };
+        if run(&[statement(table::IS_THERE)])?.is_empty() {
+            let create: Vec<_> = table::create().map(statement).collect();
+            run(&create)?;
+        }
+        Ok(())
+    }
+
+    /// A `SELECT` that has one row for as long as the term with this fencing token has no successor, and else none: for writes
+    /// of a leader in the same database, which a former leader can then not make.
+    ///
+    /// It is a fence only in the transaction of those writes, at an isolation level of `READ COMMITTED` (PostgreSQL's default)
+    /// or above: it locks the record until the commit, so that no other candidate becomes the leader, and none renews. So that
+    /// transaction has to be much shorter than the renew deadline. It needs the right to `UPDATE` the table, as the lock does.
+    /// After a release there is no row either.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::PostgresStore;
+    ///
+    /// let fence = PostgresStore::fence_sql("jobs", 7);
+    /// // BEGIN; INSERT INTO runs SELECT 1 WHERE EXISTS (…fence…); COMMIT; and where no row was inserted, nobody leads here.
+    /// let insert = format!("INSERT INTO runs SELECT 1 WHERE EXISTS ({fence})");
+    /// assert!(insert.ends_with("FOR SHARE)"));
+    /// ```
+    pub fn fence_sql(key: &str, fencing_token: u64) -> String {
+        // The token is the version at which the term was learned of, which may be a renewal. Later terms begin above it.
+        format!(
+            "SELECT 1 FROM leasehold WHERE key = {} AND holder_identity <> '' AND (generation << 31) + acquired <= {} FOR SHARE",
+            table::literal(key),
+            fencing_token.min(i64::MAX.cast_unsigned())
+        )
+    }
+}
+
+impl PostgresStore {
+    fn explain(&self, operation: &str, what: &str, error: &Error) -> StoreError {
+        let (kind, advice) = match error {
+            Error::Net(error) => (of_the_way(error.kind), ""),
+            Error::Refused(Refusal { sqlstate, .. }) => of_postgres(sqlstate),
+        };
+        let mut said = error.to_string().into_bytes();
+        // A server may say anything.
+        redact(self.client.password().as_bytes(), &mut said);
+        let said = String::from_utf8_lossy(&said);
+        StoreError::new(kind, format!("cannot {operation} {what}: {said}{advice}"))
+    }
+}
+
+fn request<'a>(statements: &'a [Statement<'a>], is_read: bool, call: &'a Call) -> Request<'a> {
+    Request { statements, is_read, timeout: call.time_left(), cancel: call.cancel() }
+}
+
+impl Store for PostgresStore {
+    fn get(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
+        let statement = Statement { sql: table::SELECT_ONE, parameters: &[Some(key)] };
+        let found = self.client.run(request(&[statement], true, call), table::read);
+        let mut found = found.map_err(|error| self.explain("get", &self.describe(key), &error))?;
+        Ok(found.pop_first().map(|(_, observed)| observed))
+    }
+
+    fn create(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {
+        // Not to be found in another database, nor in this one before it was restored.
+        let uid = format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..));
+        let what = self.describe(key);
+        let columns = table::Columns::of(record);
+        let [holder, duration, acquired, renewed, transitions] = columns.parameters();
+        let parameters = [Some(key), Some(&uid), holder, duration, acquired, renewed, transitions];
+        let statement = Statement { sql: table::INSERT, parameters: &parameters };
+        let generation = self.client.run(request(&[statement], false, call), |rows| table::number(&rows));
+        let generation = generation.map_err(|error| self.explain("create", &what, &error))?;
+        let generation = generation.ok_or_else(|| sql::exists(&what))?;
+        let version = sql::version(generation, 0).ok_or_else(|| {
+            let message = format!("no more numbers for new rows, after 2^32 of them, for {what}");
+            StoreError::new(StoreErrorKind::Rejected, message)
+        })?;
+        Ok(Observed::new(LeaderElectionRecord { uid: Some(uid), ..record.clone() }, version, Opaque::none()))
+    }
+
+    fn update(
+        &self,
+        key: &str,
+        base: &Observed,
+        record: &LeaderElectionRecord,
+        call: &Call,
+    ) -> Result<Observed, StoreError> {
+        let what = self.describe(key);
+        let (generation, writes) = sql::parts(base.version);
+        let (generation, writes) = (generation.to_string(), writes.to_string());
+        let (new, old) = (table::Columns::of(record), table::Columns::of(&base.record));
+        let at = [Some(key), Some(generation.as_str()), Some(writes.as_str()), base.record.uid.as_deref()];
+        let parameters = [&new.parameters()[..], &at, &old.parameters()].concat();
+        let statement = Statement { sql: table::UPDATE, parameters: &parameters };
+        let applied = self.client.run(request(&[statement], false, call), |rows: Rows| Ok(!rows.is_empty()));
+        if !applied.map_err(|error| self.explain("update", &what, &error))? {
+            return Err(sql::has_moved(&what, base));
+        }
+        let record = LeaderElectionRecord { uid: base.record.uid.clone(), ..record.clone() };
+        Ok(Observed::new(record, base.version + 1, Opaque::none()))
+    }
+
+    fn watch(
+        &self,
+        scope: WatchScope<'_>,
+        from: Option<&Cursor>,
+        cancel: &Cancel,
+        on_event: &mut dyn FnMut(WatchEvent),
+    ) -> Result<(), StoreError> {
+        let what = match scope {
+            WatchScope::Key(key) => self.describe(key),
+            WatchScope::All => format!("all records in {}", self.client.location()),
+        };
+        watch::watch(&self.client, scope, from, cancel, on_event).map_err(|error| self.explain("watch", &what, &error))
+    }
+
+    fn check_key(&self, key: &str) -> Result<(), ConfigError> {
+        sql::check_key(key)
+    }
+
+    fn describe(&self, key: &str) -> String {
+        format!("{key} in {}", self.client.location())
+    }
+
+    fn location(&self) -> Option<String> {
+        Some(self.client.location())
+    }
+}
+
+fn of_the_way(kind: ErrorKind) -> StoreErrorKind {
+    match kind {
+        ErrorKind::Timeout => StoreErrorKind::Timeout,
+        ErrorKind::Interrupted => StoreErrorKind::Interrupted,
+        ErrorKind::ConnectionClosed => StoreErrorKind::ConnectionClosed,
+        ErrorKind::TlsVerification => StoreErrorKind::Untrusted,
+        ErrorKind::BodyTooLarge | ErrorKind::Malformed => StoreErrorKind::Malformed,
+        ErrorKind::Config => StoreErrorKind::Rejected,
+        ErrorKind::Credentials => StoreErrorKind::Unauthorized,
+        ErrorKind::Dns | ErrorKind::Connect | ErrorKind::Io | ErrorKind::Tls => StoreErrorKind::Unavailable,
+    }
+}
+
+/// Source: PostgreSQL's documentation, appendix A.
+fn of_postgres(sqlstate: &str) -> (StoreErrorKind, &'static str) {
+    match sqlstate {
+        "28000" | "28P01" => (StoreErrorKind::Unauthorized, ""),
+        "3D000" => (StoreErrorKind::NotFound, "; create it, or name another one in the URL"),
+        "42P01" => (StoreErrorKind::NotFound, "; PostgresStore::create_table makes the table"),
+        "42501" => (StoreErrorKind::Forbidden, "; grant SELECT, INSERT and UPDATE on the table to this user"),
+        "25006" => (StoreErrorKind::Unavailable, "; this is a standby, or read-only: connect to the primary"),
+        "40001" | "40P01" => (StoreErrorKind::Conflict, ""),
+        "55P03" | "57014" => (StoreErrorKind::Timeout, "; it may be that another transaction has the record locked"),
+        "22021" | "22P05" => (StoreErrorKind::Rejected, "; the database cannot hold such a text: make it with UTF8"),
+        _ if sqlstate.starts_with("22") || sqlstate.starts_with("23") => {
+            (StoreErrorKind::Rejected, "; the table does not take such a record")
+        }
+        _ if sqlstate.starts_with("42") => {
+            (StoreErrorKind::Rejected, "; its table must be the one of PostgresStore's documentation")
+        }
+        _ => (StoreErrorKind::Unavailable, ""),
+    }
+}
+
+impl fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresStore").field("location", &self.client.location()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,426 @@
+//! Against a server that says what a test has it say.
+
+use std::io::{Read, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use super::*;
+
+/// What it says to the n-th thing that it is sent on a connection; `None` to be silent from then on.
+type Script = dyn Fn(Said) -> Option<Vec<u8>> + Send + Sync;
+
+/// What a client has sent.
+struct Said {
+    /// Since the server was made.
+    connection: usize,
+    /// On this connection; the first is the start-up message, or the request for TLS.
+    number: usize,
+    bytes: Vec<u8>,
+}
+
+impl Said {
+    fn is(&self, sql: &str) -> bool {
+        self.bytes.windows(sql.len()).any(|window| window == sql.as_bytes())
+    }
+}
+
+struct Server {
+    url: String,
+    connections: Arc<AtomicUsize>,
+}
+
+impl Server {
+    fn new(script: impl Fn(Said) -> Option<Vec<u8>> + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("postgres://me:hunter2@{}/db", listener.local_addr().unwrap());
+        let connections = Arc::<AtomicUsize>::default();
+        let (script, count): (Arc<Script>, _) = (Arc::new(script), Arc::clone(&connections));
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let (script, connection) = (Arc::clone(&script), count.fetch_add(1, Ordering::SeqCst));
+                thread::spawn(move || serve(connection, stream, &*script));
+            }
+        });
+        Self { url, connections }
+    }
+
+    fn store(&self) -> PostgresStore {
+        PostgresStore::new(PostgresConfig::new(&self.url).unwrap()).unwrap()
+    }
+
+    fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+}
+
+/// Whatever comes in one read is one thing said: each is answered before there is another. An empty answer closes.
+fn serve(connection: usize, mut stream: TcpStream, script: &Script) -> Option<()> {
+    for number in 0.. {
+        let mut bytes = vec![0; 65536];
+        let length = stream.read(&mut bytes).ok().filter(|length| *length > 0)?;
+        bytes.truncate(length);
+        let Some(answer) = script(Said { connection, number, bytes }) else {
+            // Until whoever asked is gone.
+            while stream.read(&mut [0; 1024]).is_ok_and(|length| length > 0) {}
+            return None;
+        };
+        if answer.is_empty() {
+            return None;
+        }
+        stream.write_all(&answer).ok()?;
+    }
+    None
+}
+
+fn message(tag: u8, body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len() + 4).unwrap().to_be_bytes();
+    [&[tag], &length[..], body].concat()
+}
+
+fn ready() -> Vec<u8> {
+    message(b'Z', b"I")
+}
+
+fn logged_in() -> Option<Vec<u8>> {
+    Some([message(b'R', &0_u32.to_be_bytes()), ready()].concat())
+}
+
+fn row(columns: &[Option<&str>]) -> Vec<u8> {
+    let mut body = u16::try_from(columns.len()).unwrap().to_be_bytes().to_vec();
+    for column in columns {
+        let length = column.map_or(-1, |text| i32::try_from(text.len()).unwrap());
+        body.extend(length.to_be_bytes());
+        body.extend(column.unwrap_or_default().as_bytes());
+    }
+    message(b'D', &body)
+}
+
+fn statement(rows: &[Vec<u8>]) -> Vec<u8> {
+    [message(b'1', b""), message(b'2', b""), rows.concat(), message(b'C', b"SELECT 1\0")].concat()
+}
+
+/// To a read, or a notification.
+fn answer(rows: &[Vec<u8>]) -> Option<Vec<u8>> {
+    Some([statement(rows), ready()].concat())
+}
+
+/// To a write, after its settings.
+fn written(rows: &[Vec<u8>]) -> Option<Vec<u8>> {
+    Some([statement(&[row(&[None])]), statement(rows), ready()].concat())
+}
+
+const RECORD: [Option<&str>; 10] =
+    [Some("f"), Some("1"), Some("jobs"), Some("0"), Some("u"), Some("a"), Some("15"), None, None, Some("0")];
+
+fn error(severity: &str, sqlstate: &str) -> Vec<u8> {
+    message(b'E', format!("S{severity}\0V{severity}\0C{sqlstate}\0Mno\0\0").as_bytes())
+}
+
+/// Reads and writes succeed.
+fn well(said: &Said) -> Option<Vec<u8>> {
+    match said.number {
+        0 => logged_in(),
+        _ if said.is("INSERT") => written(&[row(&[Some("1")])]),
+        _ if said.is("UPDATE") => written(&[row(&[Some("1")])]),
+        _ => answer(&[row(&RECORD)]),
+    }
+}
+
+fn call() -> Call {
+    Call::new(Duration::from_secs(30), Cancel::new())
+}
+
+fn brief() -> Call {
+    Call::new(Duration::from_millis(200), Cancel::new())
+}
+
+fn kind<T>(result: Result<T, StoreError>) -> StoreErrorKind {
+    match result {
+        Ok(_) => panic!("it must fail"),
+        Err(error) => {
+            assert!(!error.to_string().contains("hunter2"), "{error}");
+            error.kind()
+        }
+    }
+}
+
+#[test]
+fn a_connection_is_used_again_and_a_new_one_where_it_was_closed() {
+    let server = Server::new(|said| if said.number == 3 { Some(Vec::new()) } else { well(&said) });
+    let store = server.store();
+    let base = store.get("jobs", &call()).unwrap().unwrap();
+    store.update("jobs", &base, &base.record, &call()).unwrap();
+    assert_eq!(server.connections(), 1);
+    // Closed under a read, which is asked again.
+    store.get("jobs", &call()).unwrap();
+    assert_eq!(server.connections(), 2);
+    store.get("jobs", &call()).unwrap();
+    // Closed under a write, which may have been carried out.
+    assert_eq!(kind(store.update("jobs", &base, &base.record, &call())), StoreErrorKind::ConnectionClosed);
+    assert_eq!(server.connections(), 2);
+}
+
+#[test]
+fn a_call_that_is_cancelled_or_out_of_time_is_never_ok_and_its_connection_goes() {
+    for silent_at in [0, 1] {
+        let server = Server::new(move |said| if said.number == silent_at { None } else { well(&said) });
+        let store = server.store();
+        assert_eq!(kind(store.get("jobs", &brief())), StoreErrorKind::Timeout);
+        let cancel = Cancel::new();
+        thread::scope(|scope| {
+            let call = Call::new(Duration::from_secs(60), cancel.clone());
+            let (store, began) = (&store, Instant::now());
+            let called = scope.spawn(move || kind(store.create("jobs", &LeaderElectionRecord::default(), &call)));
+            thread::sleep(Duration::from_millis(50));
+            cancel.cancel();
+            assert_eq!(called.join().unwrap(), StoreErrorKind::Interrupted);
+            assert!(began.elapsed() < Duration::from_secs(30));
+        });
+        assert_eq!(server.connections(), 2, "none is used again");
+    }
+    // It is answered while it is being cancelled.
+    let cancel = Cancel::new();
+    let from_the_server = cancel.clone();
+    let server = Server::new(move |said| {
+        if said.is("INSERT") {
+            from_the_server.cancel();
+        }
+        well(&said)
+    });
+    let call = Call::new(Duration::from_secs(30), cancel);
+    assert_eq!(
+        kind(server.store().create("jobs", &LeaderElectionRecord::default(), &call)),
+        StoreErrorKind::Interrupted
+    );
+}
+
+#[test]
+fn what_was_open_when_a_cancelled_call_waited_is_not_used_again() {
+    let both = Arc::new(std::sync::Barrier::new(2));
+    let at_both = Arc::clone(&both);
+    let server = Server::new(move |said| match said.number {
+        1 => {
+            // Neither of the first two is answered before both were asked.
+            if said.connection < 2 {
+                at_both.wait();
+            }
+            well(&said)
+        }
+        _ if said.is("UPDATE") => None,
+        _ => well(&said),
+    });
+    let store = server.store();
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| store.get("jobs", &call()).unwrap());
+        }
+    });
+    assert_eq!(server.connections(), 2);
+    let base = store.get("jobs", &call()).unwrap().unwrap();
+    assert_eq!(server.connections(), 2);
+    let cancel = Cancel::new();
+    thread::scope(|scope| {
+        let call = Call::new(Duration::from_secs(60), cancel.clone());
+        let (store, base) = (&store, &base);
+        let called = scope.spawn(move || store.update("jobs", base, &base.record, &call).map(drop));
+        thread::sleep(Duration::from_millis(50));
+        cancel.cancel();
+        assert_eq!(kind(called.join().unwrap()), StoreErrorKind::Interrupted);
+    });
+    store.get("jobs", &call()).unwrap();
+    assert_eq!(server.connections(), 3, "and not on the one beside it");
+}
+
+#[test]
+fn no_row_is_a_definite_no_and_every_error_leaves_a_write_open() {
+    let server = Server::new(|said| if said.number == 0 { logged_in() } else { written(&[]) });
+    let store = server.store();
+    let record = LeaderElectionRecord::default();
+    assert_eq!(kind(store.create("jobs", &record, &call())), StoreErrorKind::NotApplied);
+    let base = Observed::new(record.clone(), 1 << 31, Opaque::none());
+    assert_eq!(kind(store.update("jobs", &base, &record, &call())), StoreErrorKind::NotApplied);
+    for (sqlstate, expected) in [
+        ("28P01", StoreErrorKind::Unauthorized),
+        ("3D000", StoreErrorKind::NotFound),
+        ("42P01", StoreErrorKind::NotFound),
+        ("42501", StoreErrorKind::Forbidden),
+        ("25006", StoreErrorKind::Unavailable),
+        ("40001", StoreErrorKind::Conflict),
+        ("57014", StoreErrorKind::Timeout),
+        ("55P03", StoreErrorKind::Timeout),
+        ("22021", StoreErrorKind::Rejected),
+        ("42703", StoreErrorKind::Rejected),
+        ("57P01", StoreErrorKind::Unavailable),
+        ("53300", StoreErrorKind::Unavailable),
+    ] {
+        let server = Server::new(move |said| match said.number {
+            0 => logged_in(),
+            _ => Some([error("ERROR", sqlstate), ready()].concat()),
+        });
+        let store = server.store();
+        assert_eq!(kind(store.update("jobs", &base, &record, &call())), expected, "{sqlstate}");
+        assert_eq!(kind(store.get("jobs", &call())), expected, "{sqlstate}");
+        assert_eq!(server.connections(), 1, "the connection is as good as before");
+    }
+}
+
+/// So a server tells that it has given up waiting for its standbys, in a commit that a restore may take back.
+#[test]
+fn a_warning_on_a_commit_is_no_answer() {
+    let server = Server::new(|said| {
+        let warning = message(b'N', b"SWARNING\0VWARNING\0C01000\0Mcanceling wait for synchronous replication\0\0");
+        let mut answer = well(&said)?;
+        if said.is("UPDATE") {
+            let end = answer.len() - ready().len();
+            answer.splice(end..end, warning);
+        }
+        Some(answer)
+    });
+    let store = server.store();
+    let base = store.get("jobs", &call()).unwrap().unwrap();
+    assert_eq!(kind(store.update("jobs", &base, &base.record, &call())), StoreErrorKind::Unavailable);
+}
+
+#[test]
+fn what_a_standby_says_is_an_error_and_its_connection_goes() {
+    let standby = [&[Some("t")], &RECORD[1..]].concat();
+    let server = Server::new(move |said| match said.number {
+        0 => logged_in(),
+        _ if said.connection == 0 => answer(&[row(&standby)]),
+        _ => well(&said),
+    });
+    let store = server.store();
+    let error = store.get("jobs", &call()).unwrap_err();
+    assert!(error.kind() == StoreErrorKind::Unavailable && error.to_string().contains("primary"), "{error}");
+    store.get("jobs", &call()).expect("another connection");
+    assert_eq!(server.connections(), 2);
+}
+
+#[test]
+fn what_is_no_answer_of_postgres_is_an_error_in_time() {
+    let hostile: [fn() -> Vec<u8>; 13] = [
+        || [row(&RECORD), ready()].concat(),
+        || b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(),
+        || message(b'?', b""),
+        || [b'D', 0, 0, 0, 3].to_vec(),
+        || [b'D', 0x7f, 0xff, 0xff, 0xff].to_vec(),
+        || [b'D', 0xff, 0xff, 0xff, 0xff].to_vec(),
+        || message(b'D', &[0, 1, 0, 0, 0, 9, b'x']),
+        || message(b'D', &[0xff, 0xff]),
+        || [row(&[Some("f")]), ready()].concat(),
+        || [row(&[Some("f"), Some("99999999999999999999")]), ready()].concat(),
+        || message(b'Z', b"T"),
+        || message(b'G', &[0, 0, 0]),
+        || message(b'E', b"C"),
+    ];
+    for hostile in hostile {
+        for at in [0, 1] {
+            let server = Server::new(move |said| if said.number == at { Some(hostile()) } else { logged_in() });
+            let result = server.store().get("jobs", &brief());
+            let kind = kind(result);
+            let is_an_end =
+                matches!(kind, StoreErrorKind::Malformed | StoreErrorKind::Timeout | StoreErrorKind::Unavailable);
+            assert!(is_an_end, "{kind:?}");
+        }
+    }
+}
+
+#[test]
+fn endless_answers_end() {
+    let server = Server::new(|said| match said.number {
+        0 => logged_in(),
+        _ => Some(row(&[Some(&"x".repeat(500_000))]).repeat(40)),
+    });
+    assert_eq!(kind(server.store().get("jobs", &call())), StoreErrorKind::Malformed);
+    let server = Server::new(|_| Some(message(b'N', b"SNOTICE\0VNOTICE\0C00000\0Mx\0\0").repeat(1000)));
+    assert_eq!(kind(server.store().get("jobs", &brief())), StoreErrorKind::Timeout);
+}
+
+#[test]
+fn passwords_are_told_to_nobody_who_should_not_have_them() {
+    for (wanted, expected) in [(7, StoreErrorKind::Unauthorized), (9, StoreErrorKind::Unauthorized)] {
+        let server = Server::new(move |_| Some(message(b'R', &u32::to_be_bytes(wanted))));
+        assert_eq!(kind(server.store().get("jobs", &call())), expected);
+    }
+    let scram = |mechanism: &str| message(b'R', &[&10_u32.to_be_bytes()[..], mechanism.as_bytes(), b"\0\0"].concat());
+    let unknown = scram("SCRAM-SHA-256-PLUS");
+    let server = Server::new(move |_| Some(unknown.clone()));
+    assert_eq!(kind(server.store().get("jobs", &call())), StoreErrorKind::Unauthorized);
+    // More rounds than this machine wants to make.
+    let known = scram("SCRAM-SHA-256");
+    let server = Server::new(move |said| match said.number {
+        0 => Some(known.clone()),
+        _ => {
+            let text = String::from_utf8_lossy(&said.bytes).into_owned();
+            let nonce = text.split("r=").nth(1).unwrap_or_default();
+            let first = format!("r={nonce}x,s=c2FsdA==,i=2000000000");
+            Some(message(b'R', &[&11_u32.to_be_bytes()[..], first.as_bytes()].concat()))
+        }
+    });
+    assert_eq!(kind(server.store().get("jobs", &call())), StoreErrorKind::Unauthorized);
+    let nobody = PostgresConfig::new(&server.url.replace(":hunter2", "")).unwrap();
+    let error = PostgresStore::new(nobody).unwrap().get("jobs", &call()).unwrap_err();
+    assert!(error.to_string().contains("with_password"), "{error}");
+}
+
+/// CVE-2021-23222: what is sent in clear behind the `S` must not pass for what came in TLS.
+#[test]
+fn nothing_in_clear_passes_for_what_came_in_tls() {
+    let server = Server::new(|_| Some([&b"S"[..], &logged_in().unwrap(), &answer(&[]).unwrap()].concat()));
+    for (answer, expected) in [
+        (None, StoreErrorKind::Malformed),
+        (Some(&b"N"[..]), StoreErrorKind::Unavailable),
+        (Some(&b"E"[..]), StoreErrorKind::Malformed),
+        (Some(&b""[..]), StoreErrorKind::Unavailable),
+    ] {
+        let other = answer.map(|answer| Server::new(move |_| Some(answer.to_vec())));
+        let url = format!("{}?sslmode=require", other.as_ref().unwrap_or(&server).url);
+        let store = PostgresStore::new(PostgresConfig::new(&url).unwrap()).unwrap();
+        assert_eq!(kind(store.get("jobs", &call())), expected, "{answer:?}");
+    }
+}
+
+#[test]
+fn a_watch_that_is_told_nothing_reads_again_and_again() {
+    let reads = Arc::<AtomicUsize>::default();
+    let count = Arc::clone(&reads);
+    let server = Server::new(move |said| {
+        if said.number == 0 {
+            return logged_in();
+        }
+        if said.is("LISTEN") {
+            return Some([message(b'1', b""), message(b'2', b""), message(b'C', b"LISTEN\0"), ready()].concat());
+        }
+        if said.is("pg_notify") {
+            return answer(&[row(&[None])]);
+        }
+        // Another record each time.
+        let version = count.fetch_add(1, Ordering::SeqCst).to_string();
+        let mut record = RECORD;
+        record[3] = Some(&version);
+        answer(&[row(&record)])
+    });
+    let config = PostgresConfig::new(&server.url).unwrap().with_poll_interval(Duration::from_millis(1)).unwrap();
+    let (store, cancel, mut told) = (PostgresStore::new(config).unwrap(), Cancel::new(), 0);
+    let end = store.watch(WatchScope::Key("jobs"), None, &cancel, &mut |event| {
+        told += usize::from(matches!(event, WatchEvent::Changed { .. }));
+        if told == 5 {
+            cancel.cancel();
+        }
+    });
+    assert_eq!((kind(end), told), (StoreErrorKind::Interrupted, 5));
+}
+
+#[test]
+fn what_a_server_sends_back_of_the_password_is_hidden() {
+    let server = Server::new(|said| match said.number {
+        0 => logged_in(),
+        _ => Some([message(b'E', b"SERROR\0C42601\0Mno: hunter2, hunter%32\0\0"), ready()].concat()),
+    });
+    let error = server.store().get("jobs", &call()).unwrap_err();
+    let shown = format!("{error} {error:?}");
+    assert!(shown.contains("no: *") && !shown.contains("hunter"), "{shown}");
+}

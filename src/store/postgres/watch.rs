@@ -1,0 +1,158 @@
+//! What changed in the table: by notifications, or by reading it again and again where they are not delivered.
+
+use std::time::{Duration, Instant};
+
+use crate::cancel::Cancel;
+use crate::net::interrupt::{Interrupter, interrupted};
+use crate::postgres::client::{Client, Request};
+use crate::postgres::connection::{Connection, Rows, Statement};
+use crate::postgres::error::Error;
+use crate::postgres::wire::Changed;
+use crate::store::postgres::table;
+use crate::store::sql::{Records, changes};
+use crate::store::{Cursor, WatchEvent, WatchScope};
+use crate::sync::Arc;
+
+/// How long opening a watch may take, and how long a read on it.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a notification to ourselves may take before it counts as not delivered.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Where no notification comes for so long, and at most twice that, the table is read: the connection may be dead. Many watches
+/// do not do so at one time.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// Up to so many records are read one by one, and else all.
+const ONE_BY_ONE: usize = 16;
+
+const LISTEN: &str = "LISTEN leasehold";
+const NOTIFY: &str = "SELECT pg_notify('leasehold', $1)";
+
+pub(super) fn watch(
+    client: &Client,
+    scope: WatchScope<'_>,
+    from: Option<&Cursor>,
+    cancel: &Cancel,
+    on_event: &mut dyn FnMut(WatchEvent),
+) -> Result<(), Error> {
+    let (interrupter, _hook) = Interrupter::hooked(cancel);
+    let source = Source { client, scope, cancel, interrupter: &interrupter };
+    let watched = source.watch(from, on_event);
+    match interrupter.is_interrupted() {
+        true => Err(interrupted().into()),
+        false => watched,
+    }
+}
+
+struct Source<'a> {
+    client: &'a Client,
+    scope: WatchScope<'a>,
+    cancel: &'a Cancel,
+    interrupter: &'a Interrupter,
+}
+
+impl Source<'_> {
+    fn watch(&self, from: Option<&Cursor>, on_event: &mut dyn FnMut(WatchEvent)) -> Result<(), Error> {
+        // The cursor is all that was told: versions are given before they are committed, so that none of them says what came before.
+        let mut told = from.and_then(Cursor::get::<Arc<Records>>).cloned().unwrap_or_default();
+        let mut listener = self.listen()?;
+        // After the notifications have begun: nothing falls between.
+        let mut current = self.read(listener.as_mut())?;
+        on_event(WatchEvent::Opened);
+        let mut is_first = true;
+        loop {
+            let changes = changes(&told, &current);
+            if std::mem::take(&mut is_first) || !changes.is_empty() {
+                for change in changes {
+                    self.interrupter.check()?;
+                    on_event(change);
+                }
+                told = Arc::new(current.clone());
+                on_event(WatchEvent::Progress(Cursor::new(Arc::clone(&told))));
+            }
+            self.wait_for_change(listener.as_mut(), &mut current)?;
+        }
+    }
+
+    /// A connection that is told of changes. `None` where notifications are not delivered: a pooler may hand the connection of
+    /// the server to others between two transactions.
+    fn listen(&self) -> Result<Option<Connection>, Error> {
+        let until = Instant::now() + READ_TIMEOUT;
+        let mut listener = self.client.connect(until, self.interrupter)?;
+        listener.run(&[Statement { sql: LISTEN, parameters: &[] }], until)?;
+        // From another connection: a notification to itself arrives behind a pooler, too.
+        let probe = format!("probe {:016x}", fastrand::u64(..));
+        self.run(Statement { sql: NOTIFY, parameters: &[Some(&probe)] }, |_| Ok(()))?;
+        let until = Instant::now() + PROBE_TIMEOUT;
+        loop {
+            let Changed { payloads, .. } = listener.notified(until)?;
+            if payloads.contains(&*probe) {
+                return Ok(Some(listener));
+            }
+            if Instant::now() >= until {
+                log::debug!("postgres: {} delivers no notifications; asking it", self.client.location());
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Waits until something may have changed, and reads that.
+    fn wait_for_change(&self, listener: Option<&mut Connection>, current: &mut Records) -> Result<(), Error> {
+        let Some(listener) = listener else {
+            let _ = self.interrupter.signal().recv_timeout(self.client.poll_interval());
+            self.interrupter.check()?;
+            *current = self.read(None)?;
+            return Ok(());
+        };
+        let Changed { payloads, and_others } =
+            listener.notified(Instant::now() + SILENCE.mul_f64(1.0 + fastrand::f64()))?;
+        // A truncation names nothing; neither does silence.
+        let is_any = payloads.is_empty() || and_others || payloads.contains("");
+        match self.scope {
+            WatchScope::Key(key) if !is_any && !payloads.contains(key) => Ok(()),
+            WatchScope::All if !is_any && payloads.len() <= ONE_BY_ONE => {
+                for key in payloads {
+                    let mut found = self.read_one(listener, &key)?;
+                    match found.remove(&key) {
+                        Some(observed) => current.insert(key, observed),
+                        None => current.remove(&key),
+                    };
+                }
+                Ok(())
+            }
+            _ => {
+                *current = self.read(Some(listener))?;
+                Ok(())
+            }
+        }
+    }
+
+    /// All that is in scope.
+    fn read(&self, listener: Option<&mut Connection>) -> Result<Records, Error> {
+        let all = Statement { sql: table::SELECT_ALL, parameters: &[] };
+        match (self.scope, listener) {
+            (WatchScope::Key(key), Some(listener)) => self.read_one(listener, key),
+            (WatchScope::All, Some(listener)) => read_on(listener, all),
+            (WatchScope::Key(key), None) => {
+                self.run(Statement { sql: table::SELECT_ONE, parameters: &[Some(key)] }, table::read)
+            }
+            (WatchScope::All, None) => self.run(all, table::read),
+        }
+    }
+
+    fn read_one(&self, listener: &mut Connection, key: &str) -> Result<Records, Error> {
+        read_on(listener, Statement { sql: table::SELECT_ONE, parameters: &[Some(key)] })
+    }
+
+    /// On any connection.
+    fn run<T>(&self, statement: Statement<'_>, read: impl FnOnce(Rows) -> Result<T, Error>) -> Result<T, Error> {
+        let statements = [statement];
+        let request = Request { statements: &statements, is_read: true, timeout: READ_TIMEOUT, cancel: self.cancel };
+        self.client.run(request, read)
+    }
+}
+
+fn read_on(listener: &mut Connection, statement: Statement<'_>) -> Result<Records, Error> {
+    listener.run(&[statement], Instant::now() + READ_TIMEOUT).and_then(table::read)
+}

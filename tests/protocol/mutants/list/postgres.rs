@@ -1,0 +1,88 @@
+//! Records in PostgreSQL.
+
+use super::*;
+
+const POSTGRES_CLIENT: &str = "src/postgres/client.rs";
+const POSTGRES_CONNECTION: &str = "src/postgres/connection.rs";
+const POSTGRES_LOGIN: &str = "src/postgres/login.rs";
+const POSTGRES_STORE: &str = "src/store/postgres.rs";
+const POSTGRES_TABLE: &str = "src/store/postgres/table.rs";
+
+pub const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "an answer of PostgreSQL that comes with the cancel counts",
+        why: "a write that nobody waits for any more is adopted, and its connection is used again while it is shut down",
+        edits: &[Edit {
+            file: POSTGRES_CLIENT,
+            old: "if interrupter.is_interrupted() {\n            self.idle",
+            new: "if attempt.is_err() && interrupter.is_interrupted() {\n            self.idle",
+        }],
+        caught_by: Unit(
+            "store::postgres::tests::a_call_that_is_cancelled_or_out_of_time_is_never_ok_and_its_connection_goes",
+        ),
+    },
+    Mutant {
+        name: "connections to PostgreSQL beside one that hung are used again",
+        why: "what has befallen it has mostly befallen all, and a release goes out on one that is as dead",
+        edits: &[Edit { file: POSTGRES_CLIENT, old: "self.idle.forget_idle_since(began);", new: "let _ = began;" }],
+        caught_by: Unit("store::postgres::tests::what_was_open_when_a_cancelled_call_waited_is_not_used_again"),
+    },
+    Mutant {
+        name: "a write to PostgreSQL goes out again on a new connection",
+        why: "the first copy may have been applied, and the second is certainly not: a term that was won is not known",
+        edits: &[Edit {
+            file: POSTGRES_CLIENT,
+            old: "if request.is_read && is_closed(&answer)",
+            new: "if is_closed(&answer)",
+        }],
+        caught_by: Unit("store::postgres::tests::a_connection_is_used_again_and_a_new_one_where_it_was_closed"),
+    },
+    Mutant {
+        name: "a commit that PostgreSQL warns of is one",
+        why: "it waits for its standby no longer, and a fail-over takes the write back",
+        edits: &[Edit {
+            file: POSTGRES_CONNECTION,
+            old: "notice.sqlstate.starts_with(\"01\")",
+            new: "notice.sqlstate.starts_with(\"99\")",
+        }],
+        caught_by: Unit("store::postgres::tests::a_warning_on_a_commit_is_no_answer"),
+    },
+    Mutant {
+        name: "an answer of PostgreSQL may end early",
+        why: "a statement without a row is certainly not applied, and this one may have been",
+        edits: &[Edit {
+            file: POSTGRES_CONNECTION,
+            old: "None if complete == statements",
+            new: "None if complete <= statements",
+        }],
+        caught_by: Unit("store::postgres::tests::what_is_no_answer_of_postgres_is_an_error_in_time"),
+    },
+    Mutant {
+        name: "a standby's records are read",
+        why: "they are those of some time ago: a read is to be linearizable",
+        edits: &[Edit { file: POSTGRES_TABLE, old: "Some(\"t\") => return Err(standby()),", new: "Some(\"t\") => {}" }],
+        caught_by: Unit("store::postgres::tests::what_a_standby_says_is_an_error_and_its_connection_goes"),
+    },
+    Mutant {
+        name: "what came in clear passes for what came in TLS",
+        why: "whoever is on the way says that a write was applied (CVE-2021-23222)",
+        edits: &[Edit { file: POSTGRES_LOGIN, old: "(_, b'S') if socket.is_quiet() =>", new: "(_, b'S') =>" }],
+        caught_by: Unit("store::postgres::tests::nothing_in_clear_passes_for_what_came_in_tls"),
+    },
+    Mutant {
+        name: "a key may end the text that it stands in",
+        why: "a key in a fence is then SQL",
+        edits: &[Edit { file: POSTGRES_TABLE, old: ".replace('\\\\', r\"\\\\\")", new: "" }],
+        caught_by: Unit("store::postgres::table::tests::a_text_stays_one_text"),
+    },
+    Mutant {
+        name: "what PostgreSQL sends back of the password is shown",
+        why: "logs are read by those who must not know it",
+        edits: &[Edit {
+            file: POSTGRES_STORE,
+            old: "redact(self.client.password().as_bytes(), &mut said);",
+            new: "redact(b\"\", &mut said);",
+        }],
+        caught_by: Unit("store::postgres::tests::what_a_server_sends_back_of_the_password_is_hidden"),
+    },
+];

@@ -1,0 +1,36 @@
+//! Certificates for servers and clients of tests.
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+
+/// Whoever trusts it trusts what it has issued.
+pub struct Authority {
+    pub pem: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+/// A certificate and its key, in PEM.
+pub struct Pair {
+    pub certificate: String,
+    pub key: String,
+}
+
+impl Authority {
+    pub fn new() -> Self {
+        let key = KeyPair::generate().expect("a key");
+        let mut params = CertificateParams::new(Vec::new()).expect("no names");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        params.distinguished_name.push(DnType::CommonName, "an authority of tests");
+        let pem = params.self_signed(&key).expect("a certificate").pem();
+        Self { pem, issuer: Issuer::new(params, key) }
+    }
+
+    /// For a host name or an address, or for a user of this name.
+    pub fn issue(&self, name: &str) -> Pair {
+        let key = KeyPair::generate().expect("a key");
+        let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
+        params.distinguished_name.push(DnType::CommonName, name);
+        let certificate = params.signed_by(&key, &self.issuer).expect("a certificate").pem();
+        Pair { certificate, key: key.serialize_pem() }
+    }
+}
