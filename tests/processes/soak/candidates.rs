@@ -10,10 +10,10 @@ use fastrand::Rng;
 use parking_lot::{Mutex, MutexGuard};
 use rustix::process::Signal;
 
-use crate::journal::Journal;
-use crate::late_write::Suspension;
-use crate::proxy::Proxy;
+use crate::support::journal::Journal;
+use crate::support::late_write::Suspension;
 use crate::support::process::{Candidate, Line, Stage, mono};
+use crate::support::proxy::Proxy;
 use crate::support::real::Real;
 use crate::{network, processes, servers};
 
@@ -81,7 +81,7 @@ impl<'a> Candidates<'a> {
             places: places.collect(),
             stage,
             suspensions: Mutex::default(),
-            journal: Journal::new(seed),
+            journal: Journal::new("soak", seed),
             undisturbed: Mutex::default(),
             failed: AtomicBool::new(false),
             _kubeconfigs: kubeconfigs,

@@ -1,8 +1,8 @@
 //! The check that all of this rests on can fail: made-up lines in which two lead, and in which tokens go back.
 
-use crate::late_write;
-use crate::late_write::Suspension;
 use crate::support::exclusion::{History, Term};
+use crate::support::late_write;
+use crate::support::late_write::Suspension;
 use crate::support::process::Line;
 
 fn leading(identity: &str, token: u64, mono: f64) -> Line {

@@ -7,7 +7,7 @@ use std::thread;
 
 use parking_lot::Mutex;
 
-use crate::proxy::{Faults, Proxy};
+use crate::support::proxy::{Faults, Proxy};
 use crate::support::{A_WHILE, SOON, wait_until};
 
 /// A server that answers every byte with itself, and remembers all of them.
@@ -123,6 +123,25 @@ fn answers_that_are_held_back_were_given() {
     is_silent(&mut stream);
     proxy.set(Faults::Fair);
     expect(&mut stream, 2);
+}
+
+#[test]
+fn what_is_held_back_both_ways_arrives_later_both_ways() {
+    let (proxy, received) = echo();
+    let (mut asks, mut waits) = (connect(&proxy), connect(&proxy));
+    is_answered(&mut asks, 1);
+    is_answered(&mut waits, 2);
+    proxy.set(Faults::AnswersHeldBack);
+    waits.write_all(&[3]).expect("an open connection");
+    wait_until("it arrives", || *received.lock() == [1, 2, 3]);
+    proxy.set(Faults::HeldBack);
+    asks.write_all(&[4]).expect("an open connection");
+    is_silent(&mut asks);
+    is_silent(&mut waits);
+    assert_eq!(*received.lock(), [1, 2, 3]);
+    proxy.set(Faults::Fair);
+    expect(&mut asks, 4);
+    expect(&mut waits, 3);
 }
 
 #[test]

@@ -8,11 +8,8 @@
 mod candidates;
 mod exclusion;
 mod faults;
-mod journal;
-mod late_write;
 mod network;
 mod processes;
-mod proxy;
 mod servers;
 #[path = "../../support/mod.rs"]
 mod support;
@@ -22,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use candidates::Candidates;
 use support::exclusion::History;
+use support::late_write;
 use support::process::{Line, mono};
 use support::real::Real;
 use support::say_aloud;

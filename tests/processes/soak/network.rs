@@ -7,7 +7,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use crate::candidates::{Candidates, Fault, LEASE, Place, drawn};
-use crate::proxy::Faults;
+use crate::support::proxy::Faults;
 
 pub const FAULTS: &[Fault] = &[
     ("cut off", |candidates, rng| one(candidates, rng, Faults::Cut)),

@@ -8,7 +8,7 @@ use fastrand::Rng;
 use rustix::process::Signal;
 
 use crate::candidates::{Candidates, Fault, LEASE, drawn};
-use crate::late_write::Suspension;
+use crate::support::late_write::Suspension;
 use crate::support::process::mono;
 
 pub const FAULTS: &[Fault] = &[

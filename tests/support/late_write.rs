@@ -1,12 +1,12 @@
 //! The limit that the documentation names: work that was past its check when the process was stopped.
 //!
-//! By its stamp such a line is true (see `support::exclusion`), but it comes out after the process was continued, when
+//! By its stamp such a line is true (see [`super::exclusion`]), but it comes out after the process was continued, when
 //! another may lead. No library can keep it back; who receives it refuses it by its token. What a library can do is that
 //! there is never a second one: a process that wakes past its term fails its next check. So a late line is one of a
 //! process that was stopped, stamped before that, heard after it was continued, in another's term.
 
-use crate::support::exclusion::History;
-use crate::support::process::Line;
+use super::exclusion::History;
+use super::process::Line;
 
 /// That a candidate's process was stopped for a while.
 #[derive(Clone, Debug)]

@@ -5,10 +5,11 @@ use std::path::Path;
 
 use parking_lot::Mutex;
 
-use crate::support::process::{Line, mono};
-use crate::support::say_aloud;
+use super::process::{Line, mono};
+use super::say_aloud;
 
 pub struct Journal {
+    test: String,
     seed: u64,
     entries: Mutex<Vec<Entry>>,
 }
@@ -20,8 +21,8 @@ struct Entry {
 }
 
 impl Journal {
-    pub fn new(seed: u64) -> Journal {
-        Journal { seed, entries: Mutex::default() }
+    pub fn new(test: &str, seed: u64) -> Journal {
+        Journal { test: test.to_owned(), seed, entries: Mutex::default() }
     }
 
     pub fn fault(&self, kind: &'static str) {
@@ -49,11 +50,12 @@ impl Journal {
         let mut all: Vec<_> = befell.chain(said).collect();
         all.sort_by(|a, b| a.0.total_cmp(&b.0));
         let text: String = all.iter().map(|(mono, text)| format!("{mono:.6} {text}\n")).collect();
-        let name = if failed { format!("soak-{}.log", self.seed) } else { "soak.log".to_owned() };
+        let Journal { test, seed, .. } = self;
+        let name = if failed { format!("{test}-{seed}.log") } else { format!("{test}.log") };
         let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         let kept = std::fs::write(&file, text);
         if failed {
-            say_aloud(&format!("soak (seed {}): all that happened is in {}: {kept:?}", self.seed, file.display()));
+            say_aloud(&format!("{test} (seed {seed}): all that happened is in {}: {kept:?}", file.display()));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A TCP proxy between one candidate and the API server, which passes bytes, or does what bad networks do. TLS goes
+//! A TCP proxy between one candidate and a server, which passes bytes, or does what bad networks do. TLS goes
 //! through it untouched.
 
 use std::io::{Read, Write};
@@ -22,6 +22,8 @@ pub enum Faults {
     RequestsHeldBack,
     /// The server receives and does everything, but what it answers is held back until afterwards.
     AnswersHeldBack,
+    /// Both, while connections stay open.
+    HeldBack,
 }
 
 pub struct Proxy {
@@ -77,7 +79,7 @@ impl Proxy {
             match faults {
                 Faults::Cut => link.close(),
                 Faults::BlackHole => link.forget(),
-                Faults::Fair | Faults::RequestsHeldBack | Faults::AnswersHeldBack => {}
+                Faults::Fair | Faults::RequestsHeldBack | Faults::AnswersHeldBack | Faults::HeldBack => {}
             }
         }
         self.shared.changed.notify_all();
@@ -153,8 +155,8 @@ impl Shared {
         let mut state = self.state.lock();
         loop {
             let held_back = match direction {
-                Direction::Requests => state.faults == Faults::RequestsHeldBack,
-                Direction::Answers => state.faults == Faults::AnswersHeldBack,
+                Direction::Requests => matches!(state.faults, Faults::RequestsHeldBack | Faults::HeldBack),
+                Direction::Answers => matches!(state.faults, Faults::AnswersHeldBack | Faults::HeldBack),
             };
             if !held_back || state.over {
                 return !link.forgotten.load(Ordering::SeqCst);
