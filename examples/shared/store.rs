@@ -1,11 +1,13 @@
 //! Where the records are, as `--store URL` says.
 
-use leasehold::{EtcdConfig, EtcdStore, SqliteStore, Store};
+use leasehold::{EtcdConfig, EtcdStore, PostgresConfig, PostgresStore, SqliteStore, Store};
+
+const KINDS: &str = "etcd://HOST:PORT,…/PREFIX, sqlite://FILE and postgres://USER:PASSWORD@HOST:PORT/DATABASE";
 
 /// Opens the store that a URL such as `sqlite:///var/lib/app/election.db` names.
 pub fn open(url: &str) -> Result<Box<dyn Store>, Box<dyn std::error::Error>> {
-    let unusable = |why: &str| format!("--store {url}: {why}; there are etcd://HOST:PORT,…/PREFIX and sqlite://FILE");
-    let (scheme, rest) = url.split_once("://").ok_or_else(|| unusable("this is no URL"))?;
+    // The URL may have a password in it, and is not shown.
+    let (scheme, rest) = url.split_once("://").ok_or_else(|| format!("--store: this is no URL; there are {KINDS}"))?;
     match scheme {
         "etcd" => {
             let (members, prefix) = rest.split_once('/').unwrap_or((rest, ""));
@@ -15,6 +17,11 @@ pub fn open(url: &str) -> Result<Box<dyn Store>, Box<dyn std::error::Error>> {
         }
         // With three slashes the path is absolute, with two it is relative.
         "sqlite" => Ok(Box::new(SqliteStore::open(rest)?)),
-        _ => Err(unusable("there is no such store").into()),
+        "postgres" | "postgresql" => {
+            let store = PostgresStore::new(PostgresConfig::new(url)?)?;
+            store.create_table()?;
+            Ok(Box::new(store))
+        }
+        _ => Err(format!("--store: there is no such store as {scheme}://; there are {KINDS}").into()),
     }
 }

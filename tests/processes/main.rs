@@ -1,5 +1,5 @@
 //! Processes: the examples as users run them, killed, stopped and beside candidates of client-go and of Python's client,
-//! on clusters and on a file.
+//! on clusters, on databases and on a file.
 
 mod alternation;
 mod client_go_interop;
@@ -7,6 +7,7 @@ mod deploy;
 mod etcd;
 mod examples;
 mod leader_election;
+mod postgres;
 mod python_interop;
 mod sqlite;
 #[path = "../support/mod.rs"]

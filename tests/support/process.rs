@@ -66,7 +66,7 @@ impl Stage {
 
     /// On the store with this URL.
     pub fn on_store(url: &str, lease: &str, flags: &[&str]) -> Stage {
-        Stage::at(vec!["--store".into(), url.into()], lease, flags)
+        Stage::at(on_store(url), lease, flags)
     }
 
     fn at(place: Vec<OsString>, lease: &str, flags: &[&str]) -> Stage {
@@ -85,6 +85,11 @@ impl Stage {
     /// A candidate that reaches the server in a way of its own.
     pub fn candidate_by_way_of(&self, kubeconfig: &Path, id: &str) -> Candidate {
         self.candidate_at(&in_cluster(kubeconfig), id)
+    }
+
+    /// A candidate that reaches the store in a way of its own.
+    pub fn candidate_on_store(&self, url: &str, id: &str) -> Candidate {
+        self.candidate_at(&on_store(url), id)
     }
 
     fn candidate_at(&self, place: &[OsString], id: &str) -> Candidate {
@@ -164,6 +169,10 @@ impl Said {
 
 fn in_cluster(kubeconfig: &Path) -> Vec<OsString> {
     vec!["--kubeconfig".into(), kubeconfig.into(), "--lease-lock-namespace".into(), NAMESPACE.into()]
+}
+
+fn on_store(url: &str) -> Vec<OsString> {
+    vec!["--store".into(), url.into()]
 }
 
 /// For messages: heartbeats say little and are many.
@@ -348,7 +357,7 @@ fn built_example(name: &str) -> PathBuf {
     let profile_dir = target.join(profile_dir.file_name().expect("a profile"));
     let program = profile_dir.join("examples").join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
     let source = format!("examples/{name}.rs");
-    let sources = ["src", &source, "Cargo.toml"].map(|path| newest(&manifest_dir.join(path)));
+    let sources = ["src", &source, "examples/shared", "Cargo.toml"].map(|path| newest(&manifest_dir.join(path)));
     let built = std::fs::metadata(&program).and_then(|program| program.modified()).ok();
     if built < sources.into_iter().max() {
         let mut cargo = Command::new(env!("CARGO"));
