@@ -10,5 +10,6 @@ mod leader_election;
 mod postgres;
 mod python_interop;
 mod sqlite;
+mod stores;
 #[path = "../support/mod.rs"]
 mod support;

@@ -163,6 +163,10 @@ impl Member {
         format!("{}://127.0.0.1:{}", self.scheme, self.port)
     }
 
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     fn wait_until_ready(&self) {
         self.server.wait_until_ready(|| match self.scheme {
             // It listens when it is ready.

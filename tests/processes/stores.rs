@@ -1,0 +1,143 @@
+//! A hundred handovers on each store, with faults between them: of processes, of connections and of the server, as on a cluster
+//! in `soak`, and judged by the same checker.
+//!
+//! Faults come one at a time. They are drawn by a seed, which each test prints; `LEASEHOLD_FAULTS_SEED` chooses the same ones
+//! again, though no run is the same as another.
+
+mod candidates;
+mod connections;
+mod processes;
+mod servers;
+
+use std::path::PathBuf;
+
+use rusqlite::Connection;
+
+use crate::support::etcd::Etcd;
+use crate::support::postgres::Postgres;
+use candidates::{Candidates, Fault, LEASE};
+use servers::Server;
+
+/// What befalls a store with a server, whichever it is.
+fn faults_around_a_server<S: Server>() -> Vec<Fault<S>> {
+    [processes::faults(), connections::faults(), servers::faults()].concat()
+}
+
+struct OneEtcd(Etcd);
+
+impl Server for OneEtcd {
+    fn port(&self) -> u16 {
+        self.0.members[0].port()
+    }
+
+    fn url(&self, port: u16) -> String {
+        format!("etcd://127.0.0.1:{port}/stores/")
+    }
+
+    fn kill(&mut self) {
+        self.0.members[0].kill();
+    }
+
+    fn start_again(&mut self) {
+        self.0.members[0].start();
+    }
+
+    fn pause(&self) {
+        self.0.members[0].pause();
+    }
+
+    fn resume(&self) {
+        self.0.members[0].resume();
+    }
+}
+
+#[test]
+fn a_hundred_handovers_with_faults_on_an_etcd_are_one_after_another() {
+    let Some(etcd) = Etcd::start(1, &[]) else { return };
+    Candidates::by_way_of_proxies("etcd", OneEtcd(etcd)).outlast(&faults_around_a_server());
+}
+
+/// In its database `postgres`.
+impl Server for Postgres {
+    fn port(&self) -> u16 {
+        Postgres::port(self)
+    }
+
+    fn url(&self, port: u16) -> String {
+        Postgres::url(self, "postgres", "postgres").replace(&format!(":{}/", self.port()), &format!(":{port}/"))
+    }
+
+    fn kill(&mut self) {
+        Postgres::kill(self);
+    }
+
+    fn start_again(&mut self) {
+        Postgres::start_again(self);
+    }
+
+    fn pause(&self) {
+        Postgres::pause(self);
+    }
+
+    fn resume(&self) {
+        Postgres::resume(self);
+    }
+}
+
+#[test]
+fn a_hundred_handovers_with_faults_on_a_postgres_are_one_after_another() {
+    let Some(postgres) = Postgres::start(&[]) else { return };
+    let of_its_own: [Fault<Postgres>; 2] = [
+        ("backends terminated", |candidates, leader| {
+            assert!(candidates.store.terminate_backends("postgres") > 0);
+            candidates.pass(leader, LEASE / 40..LEASE / 2);
+        }),
+        ("row locked", |candidates, _| {
+            let time = candidates.drawn(LEASE / 4..LEASE * 3 / 2).as_secs_f64();
+            let lock = "SELECT FROM leasehold FOR UPDATE";
+            candidates.store.execute(&format!("BEGIN; {lock}; SELECT pg_sleep({time}); COMMIT;"));
+        }),
+    ];
+    let faults = [faults_around_a_server(), of_its_own.into()].concat();
+    Candidates::by_way_of_proxies("postgres", postgres).outlast(&faults);
+}
+
+/// What candidates elect on without a server.
+struct File {
+    _scratch: tempfile::TempDir,
+    path: PathBuf,
+}
+
+impl File {
+    fn operator(&self) -> Connection {
+        Connection::open(&self.path).expect("a connection")
+    }
+}
+
+/// This process is another one than those of the candidates.
+fn hold_writers_lock(candidates: &mut Candidates<File>, leader: usize, for_a: std::ops::Range<std::time::Duration>) {
+    let operator = candidates.store.operator();
+    operator.execute_batch("BEGIN IMMEDIATE").expect("the lock");
+    candidates.pass(leader, for_a);
+    operator.execute_batch("ROLLBACK").expect("it is ours");
+}
+
+#[test]
+fn a_hundred_handovers_with_faults_on_a_file_are_one_after_another() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let path = scratch.path().join("election.db");
+    let url = format!("sqlite://{}", path.display());
+    let of_its_own: [Fault<File>; 3] = [
+        ("writer's lock held for a moment", |it, leader| hold_writers_lock(it, leader, LEASE / 40..LEASE / 2)),
+        ("writer's lock held past a lease", |it, leader| hold_writers_lock(it, leader, LEASE..LEASE * 3 / 2)),
+        ("log truncated", |candidates, leader| {
+            // Whether it can depends on who reads just then.
+            let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
+            let operator = candidates.store.operator();
+            operator.query_row(checkpoint, [], |_| Ok(())).expect("an answer");
+            candidates.pass(leader, LEASE / 40..LEASE / 4);
+        }),
+    ];
+    let faults = [processes::faults(), of_its_own.into()].concat();
+    Candidates::on("file", File { _scratch: scratch, path }, &url).outlast(&faults);
+}

@@ -1,0 +1,54 @@
+//! What befalls the connections between candidates and a server.
+
+use std::thread;
+use std::time::Duration;
+
+use super::candidates::{Candidates, Fault, LEASE};
+use super::servers::Server;
+use crate::support::proxy::Faults;
+
+pub fn faults<S: Server>() -> Vec<Fault<S>> {
+    vec![
+        ("leader cut off", |it, leader| of_leader(it, leader, Faults::Cut)),
+        ("leader half open", |it, leader| of_leader(it, leader, Faults::BlackHole)),
+        ("leader stalled", |it, leader| of_leader(it, leader, Faults::HeldBack)),
+        ("leader's requests held back", |it, leader| of_leader(it, leader, Faults::RequestsHeldBack)),
+        ("leader's answers held back", |it, leader| of_leader(it, leader, Faults::AnswersHeldBack)),
+        ("leader's answers late, then no more", answers_late_then_no_more),
+        ("all cut off", |it, leader| of_all(it, leader, Faults::Cut)),
+        ("all stalled", |it, leader| of_all(it, leader, Faults::HeldBack)),
+    ]
+}
+
+/// Often longer than a term lasts without a renewal.
+const LONG: std::ops::Range<Duration> = Duration::from_millis(50)..Duration::from_millis(3500);
+
+fn of_leader<S: Server>(candidates: &mut Candidates<S>, leader: usize, faults: Faults) {
+    set(candidates, leader, faults);
+    candidates.pass(leader, LONG);
+    set(candidates, leader, Faults::Fair);
+}
+
+/// Seldom so long: while nobody reaches the server, nobody can lead beside the leader.
+fn of_all<S: Server>(candidates: &mut Candidates<S>, leader: usize, faults: Faults) {
+    (0..candidates.places.len()).for_each(|place| set(candidates, place, faults));
+    candidates.pass(leader, LEASE / 40..LEASE);
+    (0..candidates.places.len()).for_each(|place| set(candidates, place, Faults::Fair));
+}
+
+/// An answer comes late, but soon enough to be waited for, and nothing after it: who counts its term from the answer, and
+/// not from the request, leads on while others count from the request.
+fn answers_late_then_no_more<S: Server>(candidates: &mut Candidates<S>, leader: usize) {
+    set(candidates, leader, Faults::AnswersHeldBack);
+    thread::sleep(candidates.drawn(LEASE / 6..LEASE / 3));
+    set(candidates, leader, Faults::RequestsHeldBack);
+    thread::sleep(candidates.drawn(LEASE / 40..LEASE / 20));
+    // Not even the watch tells it that another leads.
+    set(candidates, leader, Faults::BlackHole);
+    thread::sleep(candidates.drawn(LEASE..LEASE * 3 / 2));
+    set(candidates, leader, Faults::Fair);
+}
+
+fn set<S: Server>(candidates: &Candidates<S>, place: usize, faults: Faults) {
+    candidates.places[place].proxy.as_ref().expect("there is a server").set(faults);
+}
