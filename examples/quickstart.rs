@@ -4,6 +4,7 @@
 //!     cargo run --example quickstart -- --kubeconfig FILE     # on your cluster
 //!     cargo run --example quickstart -- --in-cluster          # in a pod
 //!     cargo run --example quickstart --features sqlite -- --store sqlite://FILE    # on a file, without any server
+//!     cargo run --example quickstart --features postgres -- --store postgres://USER@HOST/DATABASE    # or etcd://HOST:2379/
 //!
 //! On a cluster it uses the Lease `leasehold-quickstart` in the namespace of the context.
 
@@ -55,8 +56,12 @@ fn run() -> Result<(), Box<dyn Error>> {
         }
         Some("--store") => {
             let url = std::env::args().nth(2).ok_or("--store needs a URL")?;
-            timeline.tell("", &format!("records in {url}"));
-            (NAMES.iter().map(|_| store::open(&url)).collect::<Result<_, _>>()?, None)
+            let stores = NAMES.iter().map(|_| store::open(&url)).collect::<Result<Vec<_>, _>>()?;
+            // Not the URL, which may have a password in it.
+            if let Some(location) = stores.iter().find_map(|store| store.location()) {
+                timeline.tell("", &format!("records in {location}"));
+            }
+            (stores, None)
         }
         Some(other) => {
             let known = "there are --kubeconfig FILE, --in-cluster and --store URL";

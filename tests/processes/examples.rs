@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Stdio};
 
+use crate::support::postgres::{PASSWORD, Postgres};
 use crate::support::process::example;
 use crate::support::wait_until;
 
@@ -34,6 +35,18 @@ fn quickstart_on_a_file_tells_of_three_terms() {
     assert_eq!(printed.matches("fencing token").count(), 3, "{printed}");
     let output = example("quickstart").args(["--store", "paper://wall"]).output().expect("the example runs");
     assert!(String::from_utf8_lossy(&output.stderr).contains("no such store"), "{output:?}");
+}
+
+#[test]
+fn quickstart_on_a_server_tells_of_three_terms_and_no_password() {
+    let Some(postgres) = Postgres::start(&[]) else { return };
+    let printed = output_with("quickstart", &["--store", &postgres.url("postgres", "postgres")]);
+    assert_eq!(printed.matches("fencing token").count(), 3, "{printed}");
+    assert!(printed.contains("records in 127.0.0.1:") && !printed.contains(PASSWORD), "{printed}");
+    let wrong = postgres.url("postgres", "nowhere");
+    let output = example("quickstart").args(["--store", &wrong]).output().expect("the example runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("nowhere") && !said.contains(PASSWORD), "{said}");
 }
 
 #[test]
