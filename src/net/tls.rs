@@ -234,7 +234,7 @@ pub(crate) fn tls_error(error: &rustls::Error) -> Error {
             | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. }),
         ) => untrusted(format!("the server's certificate is not accepted ({e}){}", provider::hint())),
         E::InvalidCertificate(e) => untrusted(format!(
-            "the server's certificate is not accepted ({e}); check certificate-authority and tls-server-name"
+            "the server's certificate is not accepted ({e}); check the certificate authority and the server name that are configured"
         )),
         E::NoCertificatesPresented => untrusted("the server presented no certificate".to_owned()),
         E::AlertReceived(alert) => failed(format!(

@@ -392,7 +392,7 @@ fn verification_is_turned_off_by_the_kubeconfigs_word_alone_and_that_is_warned_o
     assert_ne!(off, right);
     let shown = everything_shown(&off, ".".as_ref(), SOON);
     assert!(shown.contains("elected"), "{shown}");
-    assert!(shown.contains("WARN leasehold::net::tls::verify: kube: insecure-skip-tls-verify is set"), "{shown}");
+    assert!(shown.contains("WARN leasehold::net::tls::verify: tls: no certificate is verified"), "{shown}");
     assert_hidden("whomever", &shown, &["token-for-whomever-10"]);
 }
 

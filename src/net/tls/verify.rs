@@ -45,12 +45,13 @@ pub(crate) fn trust_the_system() -> Result<Arc<dyn ServerCertVerifier>, Error> {
     Ok(signed_by(store)?)
 }
 
-/// `insecure-skip-tls-verify`.
+/// `insecure-skip-tls-verify`, and `sslmode=require`.
 pub(crate) fn trust_anyone() -> Arc<dyn ServerCertVerifier> {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         log::warn!(
-            "kube: insecure-skip-tls-verify is set: anybody on the way to the API server can read and change requests"
+            "tls: no certificate is verified (insecure-skip-tls-verify or sslmode=require is set): anybody on the way to the \
+             server can read and change what is sent"
         );
     });
     Arc::new(Anyone { provider: provider() })
