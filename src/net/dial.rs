@@ -85,8 +85,15 @@ impl Dialer {
     ) -> Result<(TcpStream, Route), Error> {
         interrupter.check()?;
         let call = Call { host, port, deadline, interrupter };
-        let addresses = self.remembered.order(self.look_up(&call)?);
-        let (address, stream) = self.connect(&call, &addresses)?;
+        // An address is none to be looked up, unless it has a zone.
+        let addresses = match host.parse() {
+            Ok(address) => vec![SocketAddr::new(address, port)],
+            Err(_) => self.remembered.order(self.look_up(&call)?),
+        };
+        let (address, stream) = match addresses[..] {
+            [address] if self.network.is_cancellable() => (address, self.connect_here(&call, address)?),
+            _ => self.connect(&call, &addresses)?,
+        };
         Ok((stream, self.remembered.route(address, interrupter)))
     }
 
@@ -110,6 +117,17 @@ impl Dialer {
             true => Err(Error::new(ErrorKind::Dns, format!("the name {} has no address", call.host))),
             false => Ok(addresses),
         }
+    }
+
+    /// On this thread: to begin another one takes longer than a connection in the same building, and it is on the way of each
+    /// take-over by whoever has waited for long.
+    fn connect_here(&self, call: &Call<'_>, address: SocketAddr) -> Result<TcpStream, Error> {
+        let left = call.left().ok_or_else(|| call.late(0, None))?;
+        let wanted = Arc::new(Cancelled::default());
+        call.interrupter.register(&wanted)?;
+        let stream = self.network.connect(address, left, &wanted).and_then(without_delay);
+        call.interrupter.check()?;
+        stream.map_err(|e| call.failed(1, Some(e)))
     }
 
     fn connect(&self, call: &Call<'_>, addresses: &[SocketAddr]) -> Result<(SocketAddr, TcpStream), Error> {
@@ -163,12 +181,7 @@ impl Dialer {
     ) -> Result<(), Error> {
         let cancelled = attempts.0.clone();
         self.spawn(done, move |network| {
-            let stream = network.connect(address, timeout, &cancelled).and_then(|stream| {
-                // Requests are small and wait for answers: Nagle's algorithm only delays them.
-                stream.set_nodelay(true)?;
-                Ok(stream)
-            });
-            (address, stream)
+            (address, network.connect(address, timeout, &cancelled).and_then(without_delay))
         })
     }
 
@@ -224,6 +237,12 @@ impl Call<'_> {
             }
         }
     }
+}
+
+/// Requests are small and wait for answers: Nagle's algorithm only delays them.
+fn without_delay(stream: TcpStream) -> io::Result<TcpStream> {
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }
 
 fn addresses(tried: usize) -> String {

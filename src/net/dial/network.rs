@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::net::interrupt::Shutdown;
+
 /// A trait, so that tests can put something slow in its place.
 pub(crate) trait Network: Send + Sync + 'static {
     /// The addresses of a host: a name, or an address, which may have a zone (`fe80::1%eth0`).
@@ -13,11 +15,22 @@ pub(crate) trait Network: Send + Sync + 'static {
 
     /// Gives up after `timeout`, and soon after `cancelled`.
     fn connect(&self, address: SocketAddr, timeout: Duration, cancelled: &Cancelled) -> io::Result<TcpStream>;
+
+    /// Whether `connect` gives up so soon after `cancelled` that a caller may wait for it.
+    fn is_cancellable(&self) -> bool {
+        false
+    }
 }
 
 /// Whether a connection is no longer wanted. Clones are the same one.
 #[derive(Clone, Default)]
 pub(crate) struct Cancelled(Arc<AtomicBool>);
+
+impl Shutdown for Cancelled {
+    fn shutdown(&self) {
+        self.cancel();
+    }
+}
 
 impl Cancelled {
     pub(crate) fn cancel(&self) {
@@ -42,6 +55,10 @@ impl Network for System {
         cancellable::connect(address, timeout, cancelled)
     }
 
+    fn is_cancellable(&self) -> bool {
+        cfg!(any(target_os = "linux", target_os = "android"))
+    }
+
     /// An attempt that is no longer wanted lasts until its time-out here.
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     fn connect(&self, address: SocketAddr, timeout: Duration, _: &Cancelled) -> io::Result<TcpStream> {
@@ -62,7 +79,7 @@ mod cancellable {
     use super::Cancelled;
 
     /// How long an attempt may outlive its being wanted.
-    const GLANCE: Duration = Duration::from_millis(100);
+    const GLANCE: Duration = Duration::from_millis(10);
 
     /// As [`TcpStream::connect_timeout`], which cannot be called off.
     pub(crate) fn connect(address: SocketAddr, timeout: Duration, cancelled: &Cancelled) -> io::Result<TcpStream> {

@@ -283,6 +283,37 @@ fn a_connect_that_is_no_longer_wanted_ends() {
     });
 }
 
+#[cfg(any(target_os = "linux", target_os = "android"))]
+#[test]
+fn a_connect_to_an_address_ends_with_the_interrupt_and_takes_no_thread() {
+    use rustix::net::{AddressFamily, SocketType, bind, getsockname, listen, socket};
+    let deaf = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&deaf, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    listen(&deaf, 0).unwrap();
+    let port = SocketAddr::try_from(getsockname(&deaf).unwrap()).unwrap().port();
+    let dialer = Dialer::new(System);
+    let dial = |within, interrupter: &Interrupter| dialer.dial("127.0.0.1", port, Instant::now() + within, interrupter);
+    let mut queue = Vec::new();
+    // Nobody accepts: once the queue is full, whoever comes is kept waiting.
+    let late = loop {
+        match dial(Duration::from_millis(200), &Interrupter::new()) {
+            Ok(waiting) => queue.push(waiting),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(late.kind(), &ErrorKind::Timeout);
+    let interrupter = Interrupter::new();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| dial(LONG / 3, &interrupter).unwrap_err());
+        thread::sleep(Duration::from_millis(50));
+        assert!(!waiting.is_finished() && dialer.pending.load(Ordering::Acquire) == 0);
+        let began = Instant::now();
+        interrupter.interrupt();
+        assert_eq!(waiting.join().unwrap().kind(), &ErrorKind::Interrupted);
+        assert!(began.elapsed() < LONG / 6, "after {:?}", began.elapsed());
+    });
+}
+
 #[test]
 fn refusal_and_unknown_names_are_told_apart() {
     let error = dial(&Addresses::new(&[]).dialer(), far()).unwrap_err();

@@ -58,7 +58,7 @@ impl Source<'_> {
         let mut told = from.and_then(Cursor::get::<Arc<Records>>).cloned().unwrap_or_default();
         let mut listener = self.listen()?;
         // After the notifications have begun: nothing falls between.
-        let mut current = self.read(listener.as_mut())?;
+        let mut current = self.read()?;
         on_event(WatchEvent::Opened);
         let mut is_first = true;
         loop {
@@ -102,57 +102,44 @@ impl Source<'_> {
         let Some(listener) = listener else {
             let _ = self.interrupter.signal().recv_timeout(self.client.poll_interval());
             self.interrupter.check()?;
-            *current = self.read(None)?;
+            *current = self.read()?;
             return Ok(());
         };
-        let Changed { payloads, and_others } =
-            listener.notified(Instant::now() + SILENCE.mul_f64(1.0 + fastrand::f64()))?;
+        let silence = SILENCE.mul_f64(1.0 + fastrand::f64());
+        let Changed { payloads, and_others } = listener.notified(Instant::now() + silence)?;
         // A truncation names nothing; neither does silence.
         let is_any = payloads.is_empty() || and_others || payloads.contains("");
         match self.scope {
-            WatchScope::Key(key) if !is_any && !payloads.contains(key) => Ok(()),
+            WatchScope::Key(key) if !is_any && !payloads.contains(key) => {}
             WatchScope::All if !is_any && payloads.len() <= ONE_BY_ONE => {
                 for key in payloads {
-                    let mut found = self.read_one(listener, &key)?;
-                    match found.remove(&key) {
+                    match self.read_one(&key)?.remove(&key) {
                         Some(observed) => current.insert(key, observed),
                         None => current.remove(&key),
                     };
                 }
-                Ok(())
             }
-            _ => {
-                *current = self.read(Some(listener))?;
-                Ok(())
-            }
+            _ => *current = self.read()?,
         }
+        Ok(())
     }
 
     /// All that is in scope.
-    fn read(&self, listener: Option<&mut Connection>) -> Result<Records, Error> {
-        let all = Statement { sql: table::SELECT_ALL, parameters: &[] };
-        match (self.scope, listener) {
-            (WatchScope::Key(key), Some(listener)) => self.read_one(listener, key),
-            (WatchScope::All, Some(listener)) => read_on(listener, all),
-            (WatchScope::Key(key), None) => {
-                self.run(Statement { sql: table::SELECT_ONE, parameters: &[Some(key)] }, table::read)
-            }
-            (WatchScope::All, None) => self.run(all, table::read),
+    fn read(&self) -> Result<Records, Error> {
+        match self.scope {
+            WatchScope::Key(key) => self.read_one(key),
+            WatchScope::All => self.run(Statement { sql: table::SELECT_ALL, parameters: &[] }, table::read),
         }
     }
 
-    fn read_one(&self, listener: &mut Connection, key: &str) -> Result<Records, Error> {
-        read_on(listener, Statement { sql: table::SELECT_ONE, parameters: &[Some(key)] })
+    fn read_one(&self, key: &str) -> Result<Records, Error> {
+        self.run(Statement { sql: table::SELECT_ONE, parameters: &[Some(key)] }, table::read)
     }
 
-    /// On any connection.
+    /// On a connection for requests: so a candidate that waits has one that is open when its turn comes.
     fn run<T>(&self, statement: Statement<'_>, read: impl FnOnce(Rows) -> Result<T, Error>) -> Result<T, Error> {
         let statements = [statement];
         let request = Request { statements: &statements, is_read: true, timeout: READ_TIMEOUT, cancel: self.cancel };
         self.client.run(request, read)
     }
-}
-
-fn read_on(listener: &mut Connection, statement: Statement<'_>) -> Result<Records, Error> {
-    listener.run(&[statement], Instant::now() + READ_TIMEOUT).and_then(table::read)
 }
