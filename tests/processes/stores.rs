@@ -9,7 +9,9 @@ mod connections;
 mod processes;
 mod servers;
 
+use std::ops::Range;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use rusqlite::Connection;
 
@@ -57,32 +59,39 @@ fn a_hundred_handovers_with_faults_on_an_etcd_are_one_after_another() {
     Candidates::by_way_of_proxies("etcd", OneEtcd(etcd)).outlast(&faults_around_a_server());
 }
 
-/// In its database `postgres`.
-impl Server for Postgres {
-    fn port(&self) -> u16 {
-        Postgres::port(self)
-    }
+/// The servers of databases have the same methods. USER elects in DATABASE.
+macro_rules! is_a_server {
+    ($server:ty, $user:literal, $database:literal) => {
+        impl Server for $server {
+            fn port(&self) -> u16 {
+                <$server>::port(self)
+            }
 
-    fn url(&self, port: u16) -> String {
-        Postgres::url(self, "postgres", "postgres").replace(&format!(":{}/", self.port()), &format!(":{port}/"))
-    }
+            fn url(&self, port: u16) -> String {
+                let url = <$server>::url(self, $user, $database);
+                url.replace(&format!(":{}/", Server::port(self)), &format!(":{port}/"))
+            }
 
-    fn kill(&mut self) {
-        Postgres::kill(self);
-    }
+            fn kill(&mut self) {
+                <$server>::kill(self);
+            }
 
-    fn start_again(&mut self) {
-        Postgres::start_again(self);
-    }
+            fn start_again(&mut self) {
+                <$server>::start_again(self);
+            }
 
-    fn pause(&self) {
-        Postgres::pause(self);
-    }
+            fn pause(&self) {
+                <$server>::pause(self);
+            }
 
-    fn resume(&self) {
-        Postgres::resume(self);
-    }
+            fn resume(&self) {
+                <$server>::resume(self);
+            }
+        }
+    };
 }
+
+is_a_server!(Postgres, "postgres", "postgres");
 
 #[test]
 fn a_hundred_handovers_with_faults_on_a_postgres_are_one_after_another() {
@@ -115,10 +124,10 @@ impl File {
 }
 
 /// This process is another one than those of the candidates.
-fn hold_writers_lock(candidates: &mut Candidates<File>, leader: usize, for_a: std::ops::Range<std::time::Duration>) {
+fn hold_writers_lock(candidates: &mut Candidates<File>, leader: usize, between: Range<Duration>) {
     let operator = candidates.store.operator();
     operator.execute_batch("BEGIN IMMEDIATE").expect("the lock");
-    candidates.pass(leader, for_a);
+    candidates.pass(leader, between);
     operator.execute_batch("ROLLBACK").expect("it is ours");
 }
 

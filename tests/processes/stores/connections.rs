@@ -1,7 +1,6 @@
 //! What befalls the connections between candidates and a server.
 
 use std::thread;
-use std::time::Duration;
 
 use super::candidates::{Candidates, Fault, LEASE};
 use super::servers::Server;
@@ -21,11 +20,9 @@ pub fn faults<S: Server>() -> Vec<Fault<S>> {
 }
 
 /// Often longer than a term lasts without a renewal.
-const LONG: std::ops::Range<Duration> = Duration::from_millis(50)..Duration::from_millis(3500);
-
 fn of_leader<S: Server>(candidates: &mut Candidates<S>, leader: usize, faults: Faults) {
     set(candidates, leader, faults);
-    candidates.pass(leader, LONG);
+    candidates.pass(leader, LEASE / 40..LEASE * 7 / 4);
     set(candidates, leader, Faults::Fair);
 }
 

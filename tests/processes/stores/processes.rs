@@ -13,7 +13,7 @@ pub fn faults<S>() -> Vec<Fault<S>> {
     vec![
         ("killed", Candidates::kill),
         ("stopped past the lease", stop_past_the_lease),
-        ("everybody stopped past the lease", stop_everybody),
+        ("everybody stopped", stop_everybody),
     ]
 }
 
