@@ -17,6 +17,9 @@ ROOT = HERE.parent.parent
 BEGIN = "<!-- measured by benches/compare/run -->"
 END = "<!-- end -->"
 
+# From here on results.md is written by report_stores.py.
+OTHER_STORES = "## Other stores\n"
+
 COLOURS = {
     "leasehold": "#2f81f7",
     "client-go": "#d29922",
@@ -322,9 +325,20 @@ def write(results, directory):
     (directory / "handover.svg").write_text(plot(results))
 
 
+def split(text):
+    """results.md: what is about a cluster, and what is not."""
+    ours, heading, theirs = text.partition(OTHER_STORES)
+    return ours.rstrip() + "\n", heading + theirs
+
+
+def join(ours, theirs):
+    return f"{ours}\n{theirs}" if theirs else ours
+
+
 def publish(results):
     """Into the tree, the README included."""
-    (HERE / "results.md").write_text(markdown(results))
+    path = HERE / "results.md"
+    path.write_text(join(markdown(results), split(path.read_text())[1]))
     (ROOT / "docs/handover.svg").write_text(plot(results))
     readme = ROOT / "README.md"
     before, rest = readme.read_text().split(BEGIN)

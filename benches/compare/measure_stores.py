@@ -1,0 +1,261 @@
+#!/usr/bin/env python3
+"""Measures elections on other stores than a cluster, each beside what people use there; see `run`, which builds them all."""
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import datetime
+from pathlib import Path
+
+import report_stores
+from cluster import Lines
+from servers import Etcd, MySql, Postgres, Sqlite
+from store_contenders import ELECT_SECONDS, candidate, contenders, is_there
+
+ROOT = Path(__file__).parent.parent.parent
+
+# client-go's defaults, and what the table of the cluster has.
+HANDOVER = {"--lease-duration": "15s", "--renew-deadline": "10s", "--retry-period": "2s"}
+FAILOVER = {"--lease-duration": "5s", "--renew-deadline": "3s", "--retry-period": "500ms"}
+DURATION = 5
+
+STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d\.\d+)")
+
+
+def say(text):
+    print(f"compare: {text}", flush=True)
+
+
+class Bench:
+    def __init__(self, arguments, servers, taking_part, scratch, processes):
+        self.arguments = arguments
+        self.servers = servers
+        self.contenders = taking_part
+        self.processes = processes
+        self.log = processes.enter_context(open(scratch / "stderr.log", "a"))
+        self.serial = 0
+
+    def candidate(self, contender, lease, timings):
+        self.serial += 1
+        # Not to be found in any other record.
+        identity = f"{lease}-{self.serial:05}"
+        server = self.servers[contender.store]
+        return self.processes.enter_context(candidate(contender, server, lease, identity, timings, self.log))
+
+    def pair(self, contender, lease, timings):
+        """One that leads, and one that stands by."""
+        leader = self.candidate(contender, lease, timings)
+        leader.started_leading()
+        return leader, self.candidate(contender, lease, timings)
+
+    def limit(self, server):
+        """Does a handover by bare clients at each call."""
+        process = self.processes.enter_context(subprocess.Popen(
+            [self.arguments.peers / "stores", "limit", server.key, server.where],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, bufsize=0,
+        ))
+        # Ends it: its input is what it waits for.
+        self.processes.callback(process.stdin.close)
+        lines = Lines(process.stdout)
+        lines.next()
+
+        def once():
+            process.stdin.write(b"\n")
+            return lines.next()
+        return once
+
+    # ---- what is measured ----
+
+    def handover(self):
+        """Seconds to the standby's first word as leader, from SIGTERM and from the leader's last word; and the limits."""
+        limit = {key: self.limit(server) for key, server in self.servers.items()}
+        pairs = {c.key: self.pair(c, f"handover-{c.key}", HANDOVER) for c in self.contenders}
+        signalled = {c.key: [] for c in self.contenders}
+        released = {c.key: [] for c in self.contenders if c.key != "etcdctl"}
+        limits = {key: [] for key in self.servers}
+        for number in range(1, self.arguments.rounds + 1):
+            # A standby of the field has waited for days: long enough for its idle connections to be closed, and at
+            # random over a lease's duration, so that no moment of anybody's polling is favoured.
+            time.sleep(random.uniform(31, 46))
+            at = {}
+            turns = [*self.contenders, *self.servers]
+            for turn in random.sample(turns, len(turns)):
+                # What has just been done is faster when it is done again: so nobody comes right after another.
+                time.sleep(1)
+                if turn in limits:
+                    limits[turn].append(limit[turn]())
+                else:
+                    leader, _ = pairs[turn.key]
+                    at[turn.key] = leader.end(signal.SIGTERM)
+            time.sleep(1)
+            for contender in self.contenders:
+                leader, standby = pairs[contender.key]
+                started = standby.started_leading()
+                signalled[contender.key].append(started - at[contender.key])
+                if contender.key in released:
+                    released[contender.key].append(started - stopped_leading(leader))
+                leader.process.wait(30)
+                pairs[contender.key] = standby, self.candidate(contender, f"handover-{contender.key}", HANDOVER)
+            say(f"handover {number}/{self.arguments.rounds}: {last(signalled)} ms, limits "
+                f"{last({key: [one['total'] for one in some] for key, some in limits.items()})} ms")
+        return signalled, released, limits
+
+    def failover(self):
+        """Seconds to the standby's first word as leader, from the leader's death and from the expiry of its lease."""
+        leases = {c.key: f"failover-{c.key}" for c in self.contenders}
+        pairs = {c.key: self.pair(c, leases[c.key], FAILOVER) for c in self.contenders if c.key != "etcdctl"}
+        killed = {c.key: [] for c in self.contenders}
+        past = {c.key: [] for c in self.contenders if c.has_lease}
+        # An etcdctl takes over after a minute: others are measured meanwhile.
+        waiting = []
+
+        def collect(before):
+            while waiting and waiting[0][1] < before:
+                standby, expiry, death = waiting.pop(0)
+                started = standby.started_leading(2 * ELECT_SECONDS)
+                killed["etcdctl"].append(started - death)
+                past["etcdctl"].append(started - expiry)
+                standby.end(signal.SIGKILL)
+
+        for number in range(1, self.arguments.rounds + 1):
+            fresh = {}
+            for contender in self.contenders:
+                if contender.key == "etcdctl":
+                    # It renews at its start and then every twenty seconds, and tells nobody when.
+                    lease = f"{leases[contender.key]}-{number}"
+                    leader = self.candidate(contender, lease, FAILOVER)
+                    fresh[contender.key] = leader, leader.started_leading() + ELECT_SECONDS
+                    pairs[contender.key] = leader, self.candidate(contender, lease, FAILOVER)
+            time.sleep(random.uniform(3, 6))
+            expiries, deaths = {}, {}
+            for contender in random.sample(self.contenders, len(self.contenders)):
+                leader, standby = pairs[contender.key]
+                deaths[contender.key] = leader.end(signal.SIGKILL)
+                leader.process.wait()
+                # A last write may still be on its way, and no two are killed at one moment.
+                time.sleep(random.uniform(0.3, 0.8))
+                if contender.key in fresh:
+                    waiting.append((standby, fresh[contender.key][1], deaths[contender.key]))
+                elif contender.has_lease:
+                    expiries[contender.key] = self.renewed(contender, leader) + DURATION
+            for contender in self.contenders:
+                if contender.key in fresh:
+                    continue
+                _, standby = pairs[contender.key]
+                started = standby.started_leading()
+                killed[contender.key].append(started - deaths[contender.key])
+                if contender.has_lease:
+                    past[contender.key].append(started - expiries[contender.key])
+                pairs[contender.key] = standby, self.candidate(contender, leases[contender.key], FAILOVER)
+            collect(time.monotonic() - 2)
+            say(f"fail-over {number}/{self.arguments.rounds}: {last(past)} ms past the expiry; {last(killed)} after the kill")
+        collect(float("inf"))
+        return killed, past
+
+    def renewed(self, contender, leader):
+        """When a dead leader began its last renewal, which its record says in the wall clock's time."""
+        rows = [row for row in self.servers[contender.store].rows() if leader.identity in row]
+        if len(rows) != 1 or not (stamps := STAMP.findall(rows[0])):
+            raise SystemExit(f"{contender.store} has no record of {leader.identity} with a time: {rows}")
+        times = [datetime.fromisoformat(f"{day}T{hour[:15]:0<15}+00:00").timestamp() for day, hour in stamps]
+        return max(times) - time.time() + time.monotonic()
+
+
+def stopped_leading(leader):
+    while True:
+        line = leader.lines.next()
+        if line["event"] == "stopped_leading":
+            return line["mono"]
+
+
+def last(measured):
+    return ", ".join(f"{key} {values[-1] * 1000:.1f}" for key, values in measured.items() if values)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, required=True)
+    parser.add_argument("--target", type=Path, required=True)
+    parser.add_argument("--apiserver", type=Path, required=True)
+    parser.add_argument("--publish", action="store_true")
+    arguments = parser.parse_args()
+    arguments.peers = arguments.target / "peers/release"
+
+    load = os.getloadavg()[0]
+    # On a disk, which /tmp is not everywhere, and not in anybody's home, which others may not enter.
+    scratch = Path(tempfile.mkdtemp(prefix="leasehold-compare-", dir="/var/tmp"))
+    scratch.chmod(0o755)
+    # However this ends, what was started ends with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    with contextlib.ExitStack() as running:
+        servers = {server.key: running.enter_context(server) for server in (
+            Etcd(scratch, arguments.peers, arguments.apiserver), Sqlite(scratch, arguments.peers),
+            Postgres(scratch, arguments.peers), MySql(scratch, arguments.peers),
+        )}
+        everybody = contenders(arguments.target / "home/release/examples", arguments.peers)
+        taking_part = [c for c in everybody if c.name != "leasehold" or is_there(c, servers[c.store])]
+        left_out = [c for c in everybody if c not in taking_part]
+        for contender in left_out:
+            say(f"left out: {contender.name} on {servers[contender.store].name()}: it says that there is no such store")
+
+        def stage(measure):
+            with contextlib.ExitStack() as processes:
+                return measure(Bench(arguments, servers, taking_part, scratch, processes))
+        signalled, released, limits = stage(Bench.handover)
+        killed, past = stage(Bench.failover)
+        names = {key: server.name() for key, server in servers.items()}
+    shutil.rmtree(scratch)
+
+    version = re.search(r'^version = "(.*)"', (ROOT / "Cargo.toml").read_text(), re.M)[1]
+    etcdctl = subprocess.run(["etcdctl", "version"], check=True, capture_output=True, text=True).stdout.split()[2]
+    versions = {"leasehold": f" {version}", "etcdctl elect": f" {etcdctl}"}
+    results = {
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "machine": {"cpus": os.cpu_count(), "load_before": round(load, 2)},
+        "rounds": arguments.rounds,
+        "timings": {"handover": HANDOVER, "failover": FAILOVER},
+        "stores": {
+            key: {
+                "name": names[key],
+                "notifies": server.notifies,
+                "limit": {"name": server.limit, **{
+                    part: [one[part] for one in limits[key]] for part in ("total", "heard_after", "write")
+                }},
+                "left_out": [c.name for c in left_out if c.store == key],
+                "contenders": {
+                    c.key: {
+                        "name": c.name + versions.get(c.name, ""),
+                        "handover_from_sigterm": signalled[c.key],
+                        "handover_from_release": released.get(c.key),
+                        "failover_after_kill": killed[c.key],
+                        "failover_past_expiry": past.get(c.key),
+                    }
+                    for c in taking_part if c.store == key
+                },
+            }
+            for key, server in servers.items()
+        },
+    }
+    path = arguments.target / "stores.json"
+    path.write_text(json.dumps(results, indent=1) + "\n")
+    say(f"each value is in {path}")
+    if arguments.publish:
+        report_stores.publish(results)
+    else:
+        (arguments.target / "results-stores.md").write_text(report_stores.markdown(results))
+    print(report_stores.markdown(results))
+    for claim, holds in report_stores.claims(results):
+        say(f"{'holds' if holds else 'DOES NOT HOLD'}: {claim}")
+
+
+if __name__ == "__main__":
+    main()

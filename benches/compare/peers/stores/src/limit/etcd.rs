@@ -1,0 +1,71 @@
+//! Put, event, transaction: by the JSON gateway, as leasehold does it.
+
+use base64::prelude::{BASE64_STANDARD, Engine};
+use serde_json::{Value, json};
+
+use super::{FREE, HELD, Releaser, Taker, rounds};
+use crate::Error;
+use crate::client::http::{Connection, Lines};
+
+const KEY: &str = "limit";
+
+struct A {
+    requests: Connection,
+}
+
+struct B {
+    requests: Connection,
+    events: Lines,
+    revision: String,
+}
+
+pub fn measure(address: &str) -> Result<(), Error> {
+    let mut requests = Connection::open(address)?;
+    let put = requests.post("/v3/kv/put", &put(HELD))?;
+    let next = put["header"]["revision"].as_str().ok_or("no revision")?.parse::<u64>()? + 1;
+    let watch = json!({ "create_request": { "key": encode(KEY), "start_revision": next.to_string() } });
+    let mut events = Connection::open(address)?.lines("/v3/watch", &watch.to_string())?;
+    // That it is made.
+    events.next()?;
+    let mut b = B { requests: Connection::open(address)?, events, revision: String::new() };
+    // On an open connection from now on.
+    b.requests.post("/v3/kv/range", &json!({ "key": encode(KEY) }).to_string())?;
+    rounds(A { requests }, b)
+}
+
+impl Releaser for A {
+    fn release(&mut self) -> Result<(), Error> {
+        self.requests.post("/v3/kv/put", &put(FREE)).map(drop)
+    }
+}
+
+impl Taker for B {
+    fn wait(&mut self) -> Result<(), Error> {
+        let line = self.events.next()?;
+        let revision = line["result"]["events"][0]["kv"]["mod_revision"].as_str();
+        self.revision = revision.ok_or("no event")?.to_owned();
+        Ok(())
+    }
+
+    fn take(&mut self) -> Result<(), Error> {
+        let compare = json!({ "key": encode(KEY), "target": "MOD", "result": "EQUAL", "mod_revision": self.revision });
+        let put = json!({ "request_put": { "key": encode(KEY), "value": encode(HELD) } });
+        let txn = json!({ "compare": [compare], "success": [put] });
+        match self.requests.post("/v3/kv/txn", &txn.to_string())?["succeeded"] {
+            Value::Bool(true) => Ok(()),
+            _ => Err("somebody else has written".into()),
+        }
+    }
+
+    fn settle(&mut self) -> Result<(), Error> {
+        self.events.next().map(drop)
+    }
+}
+
+fn put(value: &str) -> String {
+    json!({ "key": encode(KEY), "value": encode(value) }).to_string()
+}
+
+fn encode(text: &str) -> String {
+    BASE64_STANDARD.encode(text)
+}
