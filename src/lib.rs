@@ -36,7 +36,7 @@
 //!
 //! # In and out of scope
 //!
-//! In scope: `Lease` objects, ConfigMaps and Endpoints for peers that elect on these, keys of an etcd, tables of SQLite and PostgreSQL, any store behind the [`Store`]
+//! In scope: `Lease` objects, ConfigMaps and Endpoints for peers that elect on these, keys of an etcd, tables of SQLite, PostgreSQL and MySQL, any store behind the [`Store`]
 //! trait, and HTTP/1.1 to the API server by a small client of our own ([`kube`]). Out of scope: async, other uses of the Kubernetes API, electing more than one leader.
 //!
 //! # Features
@@ -45,8 +45,11 @@
 //!   no TLS in the tree.
 //! - `kubeconfig` (default): reads kubeconfig files.
 //! - `etcd`: [`EtcdStore`](https://docs.rs/leasehold/latest/leasehold/struct.EtcdStore.html), records in etcd without a cluster.
-//! - `postgres`: [`PostgresStore`](https://docs.rs/leasehold/latest/leasehold/struct.PostgresStore.html), a table in PostgreSQL.
-//! - `ring` (default), `aws-lc-rs`, `fips`: the cryptography of TLS, of which `kube`, `etcd` and `postgres` need one. `aws-lc-rs` knows P-521, which
+//! - `postgres`: [`PostgresStore`](https://docs.rs/leasehold/latest/leasehold/struct.PostgresStore.html), a table in PostgreSQL, by a
+//!   small client of our own.
+//! - `mysql`: [`MySqlStore`](https://docs.rs/leasehold/latest/leasehold/struct.MySqlStore.html), a table in MySQL or MariaDB, by a
+//!   small client of our own.
+//! - `ring` (default), `aws-lc-rs`, `fips`: the cryptography of TLS, of which `kube`, `etcd`, `postgres` and `mysql` need one. `aws-lc-rs` knows P-521, which
 //!   `ring` does not, and is used when both are there. `fips` is AWS-LC as validated for FIPS 140-3; its build needs CMake,
 //!   Go and Perl, and a client for an `https` server is made only if that is in force.
 //! - `sqlite`: [`SqliteStore`](https://docs.rs/leasehold/latest/leasehold/struct.SqliteStore.html), a table in a file, for processes
@@ -109,6 +112,8 @@ mod leader_election_config;
 mod log_fields;
 #[cfg(feature = "metrics")]
 mod metrics_observer;
+#[cfg(feature = "mysql")]
+mod mysql;
 #[cfg(feature = "_tls")]
 #[cfg_attr(not(feature = "kube"), expect(dead_code, reason = "proxies, and counts of files, are for clusters alone"))]
 mod net;
@@ -134,7 +139,7 @@ mod sync;
 mod term;
 #[cfg(feature = "conformance")]
 pub mod testing;
-#[cfg(any(feature = "etcd", feature = "postgres"))]
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
 mod tls_config;
 mod transition;
 
@@ -156,6 +161,8 @@ pub use health::{HealthCheck, Unhealthy};
 pub use leader_election_config::{Flag, LeaderElectionConfig};
 #[cfg(feature = "metrics")]
 pub use metrics_observer::MetricsObserver;
+#[cfg(feature = "mysql")]
+pub use mysql::config::MySqlConfig;
 pub use observer::{Observer, RequestOutcome};
 #[cfg(feature = "postgres")]
 pub use postgres::config::PostgresConfig;
@@ -170,12 +177,14 @@ pub use store::kubernetes::{
     resource_lock::ResourceLock,
 };
 pub use store::memory::MemoryStore;
+#[cfg(feature = "mysql")]
+pub use store::mysql::MySqlStore;
 #[cfg(feature = "postgres")]
 pub use store::postgres::PostgresStore;
 #[cfg(feature = "sqlite")]
 pub use store::sqlite::SqliteStore;
 pub use store::{Call, Cursor, Store, StoreError, StoreErrorKind, StoreOperation, WatchEvent, WatchScope};
 pub use term::{Leadership, LeadershipLost};
-#[cfg(any(feature = "etcd", feature = "postgres"))]
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
 pub use tls_config::TlsConfig;
 pub use transition::Transition;

@@ -5,7 +5,7 @@
 pub(crate) mod agent;
 #[cfg(feature = "etcd")]
 pub(crate) mod confidential;
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) mod database_url;
 pub(crate) mod dial;
 pub(crate) mod echo;
@@ -31,7 +31,7 @@ pub(crate) mod response;
 #[cfg(feature = "_http")]
 mod reused;
 pub(crate) mod secret;
-#[cfg(any(feature = "etcd", feature = "postgres"))]
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
 pub(crate) mod socket;
 #[cfg(feature = "_http")]
 pub(crate) mod stream;

@@ -8,10 +8,12 @@ pub(crate) mod etcd;
 #[cfg(feature = "kube")]
 pub(crate) mod kubernetes;
 pub(crate) mod memory;
+#[cfg(feature = "mysql")]
+pub(crate) mod mysql;
 mod operation;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod sql;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;

@@ -5,6 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(any(feature = "etcd", feature = "mysql"))]
+use crate::net::error as net;
+
 /// Why a [`Store`](crate::Store) did not do what it was asked.
 ///
 /// # Examples
@@ -84,6 +87,22 @@ impl StoreErrorKind {
     /// Whether somebody else's write came first: the store answers, and answers well.
     pub(crate) const fn is_beaten(self) -> bool {
         matches!(self, Self::Conflict | Self::AlreadyExists | Self::NotApplied)
+    }
+
+    /// What a failure on the way to a store's server is to an election.
+    #[cfg(any(feature = "etcd", feature = "mysql"))]
+    pub(crate) const fn of_the_way(kind: net::ErrorKind) -> Self {
+        use net::ErrorKind as E;
+        match kind {
+            E::Timeout => Self::Timeout,
+            E::Interrupted => Self::Interrupted,
+            E::ConnectionClosed => Self::ConnectionClosed,
+            E::TlsVerification => Self::Untrusted,
+            E::BodyTooLarge | E::Malformed => Self::Malformed,
+            E::Config => Self::Rejected,
+            E::Credentials => Self::Unauthorized,
+            E::Dns | E::Connect | E::Io | E::Tls => Self::Unavailable,
+        }
     }
 
     /// As it is called in metrics.

@@ -9,7 +9,6 @@ use crate::etcd::client::{Answer, Client, Request};
 use crate::etcd::config::EtcdConfig;
 use crate::etcd::error::{Error, code};
 use crate::etcd::message::{self, Event, Expected, KeyValue, Keys, Malformed, Refusal, Txn, Write};
-use crate::net::error::ErrorKind;
 use crate::record::{LeaderElectionRecord, Observed, Opaque};
 use crate::store::{Call, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 
@@ -323,23 +322,10 @@ impl fmt::Debug for EtcdStore {
 /// Says which operation on what has failed, and what kind of failure that is to an election.
 fn explain(operation: &str, what: &str, error: &Error) -> StoreError {
     let (kind, advice) = match error {
-        Error::Net(error) => (of_the_way(error.kind), ""),
+        Error::Net(error) => (StoreErrorKind::of_the_way(error.kind), ""),
         Error::Refused(Refusal { code, message }) => of_etcd(*code, message),
     };
     StoreError::new(kind, format!("cannot {operation} {what}: {error}{advice}"))
-}
-
-fn of_the_way(kind: ErrorKind) -> StoreErrorKind {
-    match kind {
-        ErrorKind::Timeout => StoreErrorKind::Timeout,
-        ErrorKind::Interrupted => StoreErrorKind::Interrupted,
-        ErrorKind::ConnectionClosed => StoreErrorKind::ConnectionClosed,
-        ErrorKind::TlsVerification => StoreErrorKind::Untrusted,
-        ErrorKind::BodyTooLarge | ErrorKind::Malformed => StoreErrorKind::Malformed,
-        ErrorKind::Config => StoreErrorKind::Rejected,
-        ErrorKind::Credentials => StoreErrorKind::Unauthorized,
-        ErrorKind::Dns | ErrorKind::Connect | ErrorKind::Io | ErrorKind::Tls => StoreErrorKind::Unavailable,
-    }
 }
 
 fn of_etcd(code: u32, message: &str) -> (StoreErrorKind, &'static str) {

@@ -9,12 +9,11 @@ use std::time::Duration;
 use crate::cancel::Cancel;
 use crate::config::ConfigError;
 use crate::net::echo::redact;
-use crate::net::error::ErrorKind;
 use crate::postgres::client::{Client, Request};
 use crate::postgres::config::PostgresConfig;
 use crate::postgres::connection::{Rows, Statement};
 use crate::postgres::error::{Error, Refusal};
-use crate::record::{LeaderElectionRecord, Observed, Opaque};
+use crate::record::{LeaderElectionRecord, Observed};
 use crate::store::{Call, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope, sql};
 
 /// How long [`PostgresStore::create_table`] may take.
@@ -135,7 +134,7 @@ impl PostgresStore {
 impl PostgresStore {
     fn explain(&self, operation: &str, what: &str, error: &Error) -> StoreError {
         let (kind, advice) = match error {
-            Error::Net(error) => (of_the_way(error.kind), ""),
+            Error::Net(error) => (StoreErrorKind::of_the_way(error.kind), ""),
             Error::Refused(Refusal { sqlstate, .. }) => of_postgres(sqlstate),
         };
         let mut said = error.to_string().into_bytes();
@@ -159,8 +158,7 @@ impl Store for PostgresStore {
     }
 
     fn create(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {
-        // Not to be found in another database, nor in this one before it was restored.
-        let uid = format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..));
+        let uid = sql::new_uid();
         let what = self.describe(key);
         let columns = table::Columns::of(record);
         let [holder, duration, acquired, renewed, transitions] = columns.parameters();
@@ -169,11 +167,7 @@ impl Store for PostgresStore {
         let generation = self.client.run(request(&[statement], false, call), |rows| table::number(&rows));
         let generation = generation.map_err(|error| self.explain("create", &what, &error))?;
         let generation = generation.ok_or_else(|| sql::exists(&what))?;
-        let version = sql::version(generation, 0).ok_or_else(|| {
-            let message = format!("no more numbers for new rows, after 2^32 of them, for {what}");
-            StoreError::new(StoreErrorKind::Rejected, message)
-        })?;
-        Ok(Observed::new(LeaderElectionRecord { uid: Some(uid), ..record.clone() }, version, Opaque::none()))
+        sql::inserted(&what, generation, uid, record)
     }
 
     fn update(
@@ -194,8 +188,7 @@ impl Store for PostgresStore {
         if !applied.map_err(|error| self.explain("update", &what, &error))? {
             return Err(sql::has_moved(&what, base));
         }
-        let record = LeaderElectionRecord { uid: base.record.uid.clone(), ..record.clone() };
-        Ok(Observed::new(record, base.version + 1, Opaque::none()))
+        Ok(sql::updated(base, record))
     }
 
     fn watch(
@@ -222,19 +215,6 @@ impl Store for PostgresStore {
 
     fn location(&self) -> Option<String> {
         Some(self.client.location())
-    }
-}
-
-fn of_the_way(kind: ErrorKind) -> StoreErrorKind {
-    match kind {
-        ErrorKind::Timeout => StoreErrorKind::Timeout,
-        ErrorKind::Interrupted => StoreErrorKind::Interrupted,
-        ErrorKind::ConnectionClosed => StoreErrorKind::ConnectionClosed,
-        ErrorKind::TlsVerification => StoreErrorKind::Untrusted,
-        ErrorKind::BodyTooLarge | ErrorKind::Malformed => StoreErrorKind::Malformed,
-        ErrorKind::Config => StoreErrorKind::Rejected,
-        ErrorKind::Credentials => StoreErrorKind::Unauthorized,
-        ErrorKind::Dns | ErrorKind::Connect | ErrorKind::Io | ErrorKind::Tls => StoreErrorKind::Unavailable,
     }
 }
 

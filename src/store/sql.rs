@@ -12,6 +12,9 @@ const WRITES_BITS: u32 = 31;
 /// In bytes: what a VARBINARY or a B-tree key holds in every database.
 const LONGEST_KEY: usize = 253;
 
+/// What stands in the table, by its keys.
+pub(crate) type Records = BTreeMap<Box<str>, Observed>;
+
 /// A row of the table.
 pub(crate) struct Row {
     pub(crate) key: Box<str>,
@@ -27,9 +30,6 @@ impl Row {
         Some((self.key, Observed::new(self.record, version, Opaque::none())))
     }
 }
-
-/// What stands in the table, by its keys.
-pub(crate) type Records = BTreeMap<Box<str>, Observed>;
 
 /// The version of a row. A deleted row's generation is never given again: so versions grow over deletion and re-creation.
 pub(crate) fn version(generation: i64, writes: i64) -> Option<u64> {
@@ -61,8 +61,32 @@ pub(crate) fn check_key(key: &str) -> Result<(), ConfigError> {
     }
 }
 
-/// From one state to the next. The record counts beside the version: after the file was restored, that may have been given
-/// again.
+/// Not to be found in another table, nor in this one before it was restored.
+pub(crate) fn new_uid() -> String {
+    format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..))
+}
+
+/// What stands where a row was inserted.
+pub(crate) fn inserted(
+    what: &str,
+    generation: i64,
+    uid: String,
+    record: &LeaderElectionRecord,
+) -> Result<Observed, StoreError> {
+    let version = version(generation, 0).ok_or_else(|| {
+        let message = format!("no more numbers for new rows, after 2^32 of them, for {what}");
+        StoreError::new(StoreErrorKind::Rejected, message)
+    })?;
+    Ok(Observed::new(LeaderElectionRecord { uid: Some(uid), ..record.clone() }, version, Opaque::none()))
+}
+
+/// What stands where the row of `base` was updated.
+pub(crate) fn updated(base: &Observed, record: &LeaderElectionRecord) -> Observed {
+    let record = LeaderElectionRecord { uid: base.record.uid.clone(), ..record.clone() };
+    Observed::new(record, base.version + 1, Opaque::none())
+}
+
+/// From one state to the next. The record counts beside the version: after a restore that may have been given again.
 pub(crate) fn changes(told: &Records, current: &Records) -> Vec<WatchEvent> {
     let is_told = |key: &str, observed: &Observed| {
         told.get(key).is_some_and(|it| it.version == observed.version && it.record == observed.record)

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use crate::cancel::Cancel;
 use crate::config::ConfigError;
-use crate::record::{LeaderElectionRecord, Observed, Opaque};
-use crate::store::{Call, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope, sql};
+use crate::record::{LeaderElectionRecord, Observed};
+use crate::store::{Call, Cursor, Store, StoreError, WatchEvent, WatchScope, sql};
 
 use database::Database;
 
@@ -86,11 +86,11 @@ impl SqliteStore {
     ///
     /// # Errors
     ///
-    /// - [`StoreErrorKind::Rejected`] for what can be no store: a network file system, no write-ahead log, `:memory:`, or a table
+    /// - [`Rejected`](crate::StoreErrorKind::Rejected) for what can be no store: a network file system, no write-ahead log, `:memory:`, or a table
     ///   of that name that is another.
-    /// - [`StoreErrorKind::NotFound`] when there is no such directory, [`StoreErrorKind::Forbidden`] when the file or its
-    ///   directory is not writable, [`StoreErrorKind::Malformed`] when it is no database.
-    /// - [`StoreErrorKind::Timeout`] when another connection keeps it locked, [`StoreErrorKind::Unavailable`] when its disk
+    /// - [`NotFound`](crate::StoreErrorKind::NotFound) when there is no such directory, [`Forbidden`](crate::StoreErrorKind::Forbidden) when the file or its
+    ///   directory is not writable, [`Malformed`](crate::StoreErrorKind::Malformed) when it is no database.
+    /// - [`Timeout`](crate::StoreErrorKind::Timeout) when another connection keeps it locked, [`Unavailable`](crate::StoreErrorKind::Unavailable) when its disk
     ///   fails or is full.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         let database = Database::open(path.as_ref(), &set_up_call())?;
@@ -170,15 +170,10 @@ impl Store for SqliteStore {
     }
 
     fn create(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {
-        // Not to be found in another file, nor in this one before it was restored.
-        let uid = format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..));
+        let uid = sql::new_uid();
         let generation = self.database.insert(key, &uid, record, call)?;
-        let generation = generation.ok_or_else(|| sql::exists(&self.describe(key)))?;
-        let version = sql::version(generation, 0).ok_or_else(|| {
-            let message = format!("no more numbers for new rows, after 2^32 of them, for {}", self.describe(key));
-            StoreError::new(StoreErrorKind::Rejected, message)
-        })?;
-        Ok(Observed::new(LeaderElectionRecord { uid: Some(uid), ..record.clone() }, version, Opaque::none()))
+        let what = self.describe(key);
+        sql::inserted(&what, generation.ok_or_else(|| sql::exists(&what))?, uid, record)
     }
 
     fn update(
@@ -191,8 +186,7 @@ impl Store for SqliteStore {
         if !self.database.update(key, base, record, call)? {
             return Err(sql::has_moved(&self.describe(key), base));
         }
-        let record = LeaderElectionRecord { uid: base.record.uid.clone(), ..record.clone() };
-        Ok(Observed::new(record, base.version + 1, Opaque::none()))
+        Ok(sql::updated(base, record))
     }
 
     fn watch(

@@ -1,5 +1,5 @@
-//! What every store owes an election: the public conformance suite on every kind of object on both servers, on etcd, in memory and in
-//! a file.
+//! What every store owes an election: the public conformance suite on every kind of object on both servers, on etcd, in MariaDB, in
+//! memory and in a file.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use std::time::Duration;
 use leasehold::kube::{Method, Request};
 use leasehold::testing::conformance::{self, CHECKS, Table};
 use leasehold::{
-    Call, Cancel, LeaderElector, LeaderGuard, LeaseStore, MemoryStore, PostgresConfig, PostgresStore, SqliteStore,
-    Store,
+    Call, Cancel, LeaderElector, LeaderGuard, LeaseStore, MemoryStore, MySqlConfig, MySqlStore, PostgresConfig,
+    PostgresStore, SqliteStore, Store,
 };
 use parking_lot::Mutex;
 use serde_json::json;
@@ -19,6 +19,7 @@ use crate::support::SOON;
 use crate::support::cluster::{Cluster, NAMESPACE, request};
 use crate::support::etcd::Etcd;
 use crate::support::kind::Kind;
+use crate::support::mariadb::MariaDb;
 use crate::support::postgres::Postgres;
 
 fn of(cluster: &Cluster, kind: Kind) -> Table {
@@ -47,6 +48,22 @@ fn in_memory() -> Table {
     let store = Arc::new(MemoryStore::new());
     let same = Arc::clone(&store);
     Table::new(Box::new(store), "jobs", move |key| assert!(same.delete(key), "a record to delete")).tells_every_change()
+}
+
+/// `None` where no MariaDB is installed.
+fn in_mysql(name: &str) -> Option<Table> {
+    let mariadb = MariaDb::shared()?;
+    // Names of databases have 64 characters at most.
+    let database = mariadb.database(&format!("conformance_{}", &name[..name.len().min(50)]));
+    let user = format!("u{}", CHECKS.iter().position(|it| *it == name).expect("a check"));
+    mariadb.add_user(&user, &database);
+    let config = MySqlConfig::new(&mariadb.url(&user, &database)).expect("a URL");
+    let store = MySqlStore::new(config.with_poll_interval(Duration::from_millis(10))).expect("a store");
+    store.create_table().expect("a table");
+    Some(Table::new(store, "jobs", move |key| {
+        let delete = format!("DELETE FROM leasehold WHERE name = '{key}'; SELECT ROW_COUNT()");
+        assert_eq!(mariadb.query_in(&database, &delete).trim(), "1", "a row to delete");
+    }))
 }
 
 /// `None` where no etcd is built.
@@ -93,6 +110,13 @@ macro_rules! on_every_store {
         mod sqlite {
             use super::*;
             $(#[test] fn $test() { conformance::check_one(stringify!($test), &in_sqlite()); })*
+        }
+        mod mysql {
+            use super::*;
+            $(#[test] fn $test() {
+                let Some(table) = in_mysql(stringify!($test)) else { return };
+                conformance::check_one(stringify!($test), &table);
+            })*
         }
         mod etcd {
             use super::*;

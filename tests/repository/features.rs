@@ -50,6 +50,9 @@ fn another_store_than_a_cluster_needs_no_http_and_no_tls() {
     let (of_kube, of_etcd) =
         (["kube,ring", "etcd,ring"]).map(|it| tree(&["--no-default-features", "--features", it])).into();
     assert_eq!(of_kube, of_etcd);
+    // MySQL has a protocol of its own.
+    let of_mysql = tree(&["--no-default-features", "--features", "mysql,ring"]);
+    assert!(of_mysql.contains("rustls") && !of_mysql.contains("ureq") && !of_mysql.contains("serde_json"));
     for features in [&[][..], &["--features=sqlite"]] {
         let without = tree(&[&["--no-default-features"], features].concat());
         assert!(without.contains("leasehold") && !needed.iter().any(|it| without.contains(it)), "{without:?}");

@@ -16,6 +16,7 @@ const FLOORS: &[&[&str]] = &[
     &[
         "kube",
         "etcd",
+        "mysql",
         "postgres",
         "store",
         "election::deadline",
@@ -30,6 +31,7 @@ const FLOORS: &[&[&str]] = &[
         "store::etcd",
         "store::kubernetes",
         "store::memory",
+        "store::mysql",
         "store::postgres",
         "store::sql",
         "store::sqlite",

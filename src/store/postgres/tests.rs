@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Instant;
 
 use super::*;
+use crate::record::Opaque;
 
 /// What it says to the n-th thing that it is sent on a connection; `None` to be silent from then on.
 type Script = dyn Fn(Said) -> Option<Vec<u8>> + Send + Sync;

@@ -1,0 +1,162 @@
+//! What proves who we are, by the method that the server names.
+
+use sha1::Sha1;
+use sha2::{Digest, Sha256};
+
+use crate::net::error::{Error, ErrorKind};
+use crate::net::text::clean;
+
+/// The length of what a server sends to be answered.
+pub(super) const SCRAMBLE: usize = 20;
+
+/// Names of methods are shorter, and may be anything.
+const MAX_NAME: usize = 40;
+
+/// How a user's password is shown to be known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Method {
+    Native,
+    CachingSha2,
+    /// The password as it is.
+    Clear,
+}
+
+impl Method {
+    pub(super) fn of(name: &[u8]) -> Option<Self> {
+        match name {
+            b"mysql_native_password" => Some(Self::Native),
+            b"caching_sha2_password" => Some(Self::CachingSha2),
+            b"mysql_clear_password" => Some(Self::Clear),
+            _ => None,
+        }
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Native => "mysql_native_password",
+            Self::CachingSha2 => "caching_sha2_password",
+            Self::Clear => "mysql_clear_password",
+        }
+    }
+
+    /// What is sent, where nobody else can read it if that `is_confidential`.
+    pub(super) fn answer(self, password: &str, scramble: &[u8], is_confidential: bool) -> Result<Vec<u8>, Error> {
+        match self {
+            Self::Clear if is_confidential => Ok(clear(password)),
+            Self::Clear => Err(in_clear(self)),
+            _ if password.is_empty() => Ok(Vec::new()),
+            Self::Native => Ok(native(password, scramble)),
+            Self::CachingSha2 => Ok(caching_sha2(password, scramble)),
+        }
+    }
+}
+
+/// The password itself, for a server that does not have what it needs to check the other form.
+pub(super) fn full(password: &str, is_confidential: bool) -> Result<Vec<u8>, Error> {
+    match is_confidential {
+        true => Ok(clear(password)),
+        false => Err(in_clear(Method::CachingSha2)),
+    }
+}
+
+/// Says which method it is that we do not know.
+pub(super) fn unknown(name: &[u8]) -> Error {
+    let name = clean(&String::from_utf8_lossy(name), MAX_NAME);
+    let rule = format!(
+        "the server wants the authentication method {name:?}, which is not supported; give the user one of \
+         mysql_native_password and caching_sha2_password"
+    );
+    Error::new(ErrorKind::Credentials, rule)
+}
+
+fn in_clear(method: Method) -> Error {
+    let rule = format!(
+        "the server wants the password itself (by {}), which is not sent without TLS; use ssl-mode=VERIFY_IDENTITY or \
+         REQUIRED, or a socket of this machine",
+        method.name()
+    );
+    Error::new(ErrorKind::Credentials, rule)
+}
+
+fn clear(password: &str) -> Vec<u8> {
+    [password.as_bytes(), &[0]].concat()
+}
+
+/// SHA1(password) XOR SHA1(scramble + SHA1(SHA1(password)))
+fn native(password: &str, scramble: &[u8]) -> Vec<u8> {
+    let once = Sha1::digest(password);
+    let mask = Sha1::new().chain_update(scramble).chain_update(Sha1::digest(once)).finalize();
+    xor(&once, &mask)
+}
+
+/// SHA256(password) XOR SHA256(SHA256(SHA256(password)) + scramble)
+fn caching_sha2(password: &str, scramble: &[u8]) -> Vec<u8> {
+    let once = Sha256::digest(password);
+    let mask = Sha256::new().chain_update(Sha256::digest(once)).chain_update(scramble).finalize();
+    xor(&once, &mask)
+}
+
+fn xor(a: &[u8], b: &[u8]) -> Vec<u8> {
+    a.iter().zip(b).map(|(a, b)| a ^ b).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Computed with Python's hashlib.
+    #[test]
+    fn what_is_sent_is_what_the_documentation_says() {
+        let scramble = b"abcdefghijklmnopqrst";
+        let sent = |method: Method| hex(&method.answer("sesame", scramble, false).unwrap());
+        assert_eq!(sent(Method::Native), "613e55086a4cff7ee5e72155de2dc8f9a411472c");
+        let expected = "1ec72bde06563fbbd3b7ca9429446f15fe7322aa5823c6f9ca21771ce4206c1e";
+        assert_eq!(sent(Method::CachingSha2), expected);
+    }
+
+    /// As the server checks it, who has SHA1(SHA1(password)) alone.
+    #[test]
+    fn a_server_that_has_only_the_hash_of_a_hash_finds_the_hash() {
+        let scramble = *b"0123456789abcdefghij";
+        let stored = Sha1::digest(Sha1::digest("secret"));
+        let answer = Method::Native.answer("secret", &scramble, false).unwrap();
+        let mask = Sha1::new().chain_update(scramble).chain_update(stored).finalize();
+        assert_eq!(Sha1::digest(xor(&answer, &mask)), stored);
+        let stored = Sha256::digest(Sha256::digest("secret"));
+        let answer = Method::CachingSha2.answer("secret", &scramble, false).unwrap();
+        let mask = Sha256::new().chain_update(stored).chain_update(scramble).finalize();
+        assert_eq!(Sha256::digest(xor(&answer, &mask)), stored);
+    }
+
+    #[test]
+    fn an_empty_password_is_an_empty_answer() {
+        for method in [Method::Native, Method::CachingSha2] {
+            assert_eq!(method.answer("", &[7; SCRAMBLE], false).unwrap(), b"");
+        }
+    }
+
+    #[test]
+    fn the_password_itself_is_sent_only_where_nobody_else_reads_it() {
+        assert_eq!(Method::Clear.answer("hunter2", &[], true).unwrap(), b"hunter2\0");
+        assert_eq!(full("hunter2", true).unwrap(), b"hunter2\0");
+        for refused in [Method::Clear.answer("hunter2", &[], false), full("hunter2", false)] {
+            let error = refused.unwrap_err();
+            assert_eq!(*error.kind(), ErrorKind::Credentials);
+            assert!(error.to_string().contains("TLS") && !error.to_string().contains("hunter2"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_named() {
+        for method in [Method::Native, Method::CachingSha2, Method::Clear] {
+            assert_eq!(Method::of(method.name().as_bytes()), Some(method));
+        }
+        assert_eq!(Method::of(b"client_ed25519"), None);
+        assert!(unknown(b"client_ed25519").to_string().contains("\"client_ed25519\""));
+        assert!(unknown(&[b'x'; 1000]).to_string().len() < 300);
+    }
+}

@@ -1,0 +1,212 @@
+//! The client: one statement, one answer.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+pub(crate) use super::connection::{Answer, Row};
+pub(crate) use super::session::{READ_ONLY, check_writable};
+
+use super::config::MySqlConfig;
+use super::connection::Connection;
+use super::error::Error;
+use super::handshake::{Login, shake_hands};
+use super::session::{self, Session};
+use crate::cancel::Cancel;
+use crate::config::ConfigError;
+use crate::net::database_url::Address;
+use crate::net::dial::{Dialer, System};
+use crate::net::error::{self as net, ErrorKind};
+use crate::net::interrupt::{Interrupter, interrupted};
+use crate::net::pool::Pool;
+use crate::net::secret::Secret;
+use crate::net::tls::ClientTls;
+use crate::tls_config::refuse;
+
+/// More connections than this are not kept open for the calls to come.
+const MAX_IDLE: usize = 4;
+
+/// Nobody waits for longer.
+const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Exists, lock wait, deadlock: refusals after which a session is what it was before.
+const TO_KEEP_AFTER: [u16; 3] = [1062, 1205, 1213];
+
+/// A blocking client for one server.
+pub(crate) struct Client {
+    address: Address,
+    user: String,
+    password: Secret,
+    database: String,
+    /// What the statements are about.
+    table: &'static str,
+    /// `None` for plain text.
+    tls: Option<ClientTls>,
+    dialer: Dialer,
+    idle: Pool<Pooled>,
+}
+
+/// A session that one call has, or none.
+struct Pooled {
+    connection: Connection,
+    session: Session,
+    /// Of the certificate files that it was opened with.
+    files: u64,
+}
+
+/// What is to be carried out, until when, and what ends it sooner.
+#[derive(Clone, Copy)]
+pub(crate) struct Request<'a> {
+    pub(crate) sql: &'a str,
+    /// It changes nothing, so it may be sent again after it may have been received.
+    pub(crate) is_read: bool,
+    pub(crate) timeout: Duration,
+    pub(crate) cancel: &'a Cancel,
+}
+
+/// How one request goes on its way.
+#[derive(Clone, Copy)]
+struct Attempt<'a> {
+    request: Request<'a>,
+    deadline: Instant,
+    interrupter: &'a Interrupter,
+}
+
+impl Client {
+    /// Makes a client. Nothing is sent yet.
+    pub(crate) fn new(config: MySqlConfig, table: &'static str) -> Result<Self, ConfigError> {
+        let tls = config.tls()?;
+        let MySqlConfig { address, user, password, database, .. } = config;
+        let user = user.ok_or_else(|| ConfigError::new("user", "missing", "name one, in the URL or by with_user"))?;
+        for (field, text) in [("user", &*user), ("password", password.expose()), ("database", &*database)] {
+            if text.contains('\0') {
+                return Err(ConfigError::new(field, "unusable", "it must not hold a NUL character"));
+            }
+        }
+        let tls = tls.map(|tls| ClientTls::new(tls.settings, address.host())).transpose();
+        let tls = tls.map_err(|error| refuse("tls", &error))?;
+        let (dialer, idle) = (Dialer::new(System), Pool::new(MAX_IDLE));
+        Ok(Self { address, user, password, database, table, tls, dialer, idle })
+    }
+
+    /// The server and the database.
+    pub(crate) fn location(&self) -> String {
+        match &self.address {
+            Address::Tcp { .. } => format!("{}/{}", self.address, self.database),
+            Address::Unix(path) => format!("{}, database {}", path.display(), self.database),
+        }
+    }
+
+    /// Sends a statement, and answers what it has done.
+    ///
+    /// After a cancel or a time-out it is an error, whatever was answered, and the connection goes.
+    pub(crate) fn query(&self, request: Request<'_>) -> Result<Answer, Error> {
+        let began = Instant::now();
+        let deadline = began + request.timeout.min(MAX_WAIT);
+        let (interrupter, hook) = Interrupter::hooked(request.cancel);
+        let done = self.attempt(Attempt { request, deadline, interrupter: &interrupter });
+        // Before the connection may be used for another call.
+        drop(hook);
+        let is_late = Instant::now() >= deadline;
+        if interrupter.is_interrupted() || is_late {
+            self.idle.forget_idle_since(began);
+            return Err(if interrupter.is_interrupted() { interrupted() } else { late() }.at(self.location()).into());
+        }
+        let (answer, pooled) = done.map_err(|error| error.at(self.location()))?;
+        let keep = match &answer {
+            Ok(_) => true,
+            Err(error) => error.code().is_some_and(|code| TO_KEEP_AFTER.contains(&code)),
+        };
+        if keep {
+            self.idle.put_back(pooled);
+        }
+        answer
+    }
+
+    /// What the server answers, and the connection that it came by.
+    fn attempt(&self, attempt: Attempt<'_>) -> Result<(Result<Answer, Error>, Pooled), Error> {
+        attempt.interrupter.check()?;
+        if attempt.deadline <= Instant::now() {
+            return Err(late().into());
+        }
+        let files = self.tls.as_ref().map_or(0, ClientTls::refresh);
+        // What was opened with an older certificate is not used again.
+        if let Some(mut pooled) = self.idle.take(|it| it.files >= files && it.connection.is_quiet()) {
+            pooled.connection.use_for(attempt.interrupter)?;
+            let answer = pooled.carry_out(attempt);
+            match answer {
+                // A server may close a connection just when a statement goes out on it.
+                Err(error) if pooled.connection.is_closed_unanswered(&error) => {
+                    if !attempt.request.is_read || attempt.interrupter.is_interrupted() {
+                        let closed = "the connection was closed before it had answered";
+                        return Err(net::Error::new(ErrorKind::ConnectionClosed, closed).sent(true).into());
+                    }
+                }
+                answer => return Ok((answer, pooled)),
+            }
+        }
+        let mut pooled = self.open(attempt)?;
+        let answer = pooled.carry_out(attempt);
+        Ok((answer, pooled))
+    }
+
+    /// A new session, for this call.
+    fn open(&self, attempt: Attempt<'_>) -> Result<Pooled, Error> {
+        let files = self.tls.as_ref().map_or(0, ClientTls::version);
+        match self.open_with_present_files(attempt) {
+            // Nothing was sent, and certificates rotate.
+            Err(error) if self.has_newer_file(&error, files) => self.open_with_present_files(attempt),
+            other => other,
+        }
+    }
+
+    fn open_with_present_files(&self, attempt: Attempt<'_>) -> Result<Pooled, Error> {
+        let Attempt { deadline, interrupter, .. } = attempt;
+        let files = self.tls.as_ref().map_or(0, ClientTls::version);
+        let parts = self.tls.as_ref().map(|tls| tls.parts(None)).transpose()?;
+        let (socket, mut route) = self.address.open(&self.dialer, deadline, interrupter)?;
+        let mut connection = Connection::new(socket);
+        let login = Login {
+            user: &self.user,
+            password: self.password.expose(),
+            database: &self.database,
+            is_unix: matches!(self.address, Address::Unix(_)),
+        };
+        shake_hands(&mut connection, login, parts.as_ref(), deadline)?;
+        if let Some(route) = &mut route {
+            route.answered();
+        }
+        let session = session::set_up(&mut connection, self.table, deadline)?;
+        Ok(Pooled { connection, session, files })
+    }
+
+    /// Reads the files that this failure may be due to. Whether one holds something else than when they were `used`.
+    fn has_newer_file(&self, error: &Error, used: u64) -> bool {
+        let newer = |is_newer: fn(&ClientTls, u64) -> bool| self.tls.as_ref().is_some_and(|tls| is_newer(tls, used));
+        match error.net_kind() {
+            Some(ErrorKind::TlsVerification) => newer(ClientTls::has_newer_authorities),
+            Some(ErrorKind::Tls) => newer(ClientTls::has_newer_identity),
+            _ => false,
+        }
+    }
+}
+
+impl Pooled {
+    fn carry_out(&mut self, attempt: Attempt<'_>) -> Result<Answer, Error> {
+        let Attempt { request, deadline, .. } = attempt;
+        // The server itself would not refuse it.
+        if !request.is_read && self.session.writes_on_read_only {
+            session::check_writable_by(&mut self.connection, deadline)?;
+        }
+        self.connection.query(request.sql, deadline)
+    }
+}
+
+fn late() -> net::Error {
+    net::Error::new(ErrorKind::Timeout, "the server did not answer in the given time")
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("location", &self.location()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,224 @@
+//! From the first byte of a connection to a session: who the server is, TLS, who we are.
+
+use std::time::Instant;
+
+use super::auth::{self, Method, SCRAMBLE};
+use super::connection::Connection;
+use super::error::Error;
+use super::packet::{self, EOF, ERR, MORE_AUTH, OK, Reader, capability, malformed};
+use crate::net::error::{self as net, ErrorKind};
+use crate::net::tls::TlsParts;
+
+/// The only one there has been since 1998.
+const PROTOCOL: u8 = 10;
+
+/// utf8mb4_general_ci, which both have.
+const UTF8MB4: u8 = 45;
+
+/// What follows the password in these words of caching_sha2_password.
+const IS_KNOWN: u8 = 3;
+const IS_NOT_KNOWN: u8 = 4;
+
+/// A server that asks for more than these has asked for the same twice.
+const MOST_QUESTIONS: usize = 5;
+
+const WANTED: u32 = capability::LONG_PASSWORD
+    | capability::LONG_FLAG
+    | capability::CONNECT_WITH_DB
+    | capability::PROTOCOL_41
+    | capability::TRANSACTIONS
+    | capability::SECURE_CONNECTION
+    | capability::PLUGIN_AUTH;
+
+/// Without these there is no understanding.
+const NEEDED: u32 = capability::PROTOCOL_41 | capability::SECURE_CONNECTION | capability::PLUGIN_AUTH;
+
+/// As whom, and for what.
+#[derive(Clone, Copy)]
+pub(super) struct Login<'a> {
+    pub(super) user: &'a str,
+    pub(super) password: &'a str,
+    pub(super) database: &'a str,
+    /// Whether it goes through a socket of this machine.
+    pub(super) is_unix: bool,
+}
+
+/// What a server says first.
+#[derive(Debug)]
+struct Greeting {
+    capabilities: u32,
+    scramble: Vec<u8>,
+    method: Vec<u8>,
+}
+
+impl Greeting {
+    fn parse(packet: &[u8]) -> Result<Self, Error> {
+        let mut reader = Reader::new(packet);
+        match reader.u8()? {
+            PROTOCOL => {}
+            // Too many connections, or this host is not let in.
+            ERR => return Err(Error::refused(packet::refusal(packet)?, "")),
+            _ => return Err(malformed("it greets in another protocol").into()),
+        }
+        let _version = reader.until_zero()?;
+        let _thread = reader.take(4)?;
+        let mut scramble = reader.take(8)?.to_vec();
+        reader.take(1)?;
+        let lower = reader.u16()?;
+        let _character_set = reader.u8()?;
+        let _status = reader.u16()?;
+        let capabilities = (u32::from(reader.u16()?) << 16) | u32::from(lower);
+        if capabilities & NEEDED != NEEDED {
+            return Err(malformed("it is older than MySQL 5.5").into());
+        }
+        let _length = reader.u8()?;
+        let _reserved = reader.take(10)?;
+        scramble.extend_from_slice(reader.take(SCRAMBLE - 8)?);
+        reader.take(1)?;
+        // One that ends with the packet has been seen, too.
+        let rest = reader.rest();
+        let method = rest.split(|byte| *byte == 0).next().unwrap_or_default().to_vec();
+        Ok(Self { capabilities, scramble, method })
+    }
+}
+
+/// Makes a session of a connection, in TLS if there are parts for it.
+pub(super) fn shake_hands(
+    connection: &mut Connection,
+    login: Login<'_>,
+    tls: Option<&TlsParts>,
+    deadline: Instant,
+) -> Result<(), Error> {
+    let greeting = Greeting::parse(&connection.receive(deadline)?)?;
+    let mut capabilities = WANTED;
+    if let Some(parts) = tls {
+        if greeting.capabilities & capability::SSL == 0 {
+            let rule =
+                "the server offers no TLS; set it up there, or use ssl-mode=DISABLED on a network that is trusted";
+            return Err(net::Error::new(ErrorKind::TlsVerification, rule).into());
+        }
+        capabilities |= capability::SSL;
+        connection.send(&head(capabilities), deadline)?;
+        connection.start_tls(parts, deadline)?;
+    }
+    let is_confidential = connection.is_tls() || login.is_unix;
+    // The default of a server may be one that this user does not have: then it asks for another.
+    let method = Method::of(&greeting.method).filter(|method| *method != Method::Clear).unwrap_or(Method::Native);
+    let answer = method.answer(login.password, &greeting.scramble, is_confidential)?;
+    connection.send(&response(capabilities, login, &answer, method)?, deadline)?;
+    convince(connection, login, method, is_confidential, deadline)
+}
+
+/// Answers what the server asks for until it is content.
+fn convince(
+    connection: &mut Connection,
+    login: Login<'_>,
+    mut method: Method,
+    is_confidential: bool,
+    deadline: Instant,
+) -> Result<(), Error> {
+    for _ in 0..MOST_QUESTIONS {
+        let packet = connection.receive(deadline)?;
+        let mut reader = Reader::new(&packet);
+        match reader.u8()? {
+            OK => return Ok(()),
+            ERR => return Err(Error::refused(packet::refusal(&packet)?, login.password)),
+            EOF => {
+                let name = match reader.is_empty() {
+                    true => &b"mysql_old_password"[..],
+                    false => reader.until_zero()?,
+                };
+                method = Method::of(name).ok_or_else(|| auth::unknown(name))?;
+                let scramble = reader.rest();
+                let scramble = scramble.strip_suffix(&[0]).unwrap_or(scramble);
+                connection.send(&method.answer(login.password, scramble, is_confidential)?, deadline)?;
+            }
+            MORE_AUTH if method == Method::CachingSha2 => match reader.rest() {
+                [IS_KNOWN] => {}
+                [IS_NOT_KNOWN] => connection.send(&auth::full(login.password, is_confidential)?, deadline)?,
+                _ => return Err(malformed("it asks for what caching_sha2_password does not have").into()),
+            },
+            _ => return Err(malformed("it is no part of a login").into()),
+        }
+    }
+    Err(malformed("it asks for ever").into())
+}
+
+/// What both a request for TLS and a response begin with.
+fn head(capabilities: u32) -> Vec<u8> {
+    let mut head = capabilities.to_le_bytes().to_vec();
+    head.extend((packet::LONGEST as u32).to_le_bytes());
+    head.push(UTF8MB4);
+    head.extend([0; 23]);
+    head
+}
+
+fn response(capabilities: u32, login: Login<'_>, answer: &[u8], method: Method) -> Result<Vec<u8>, Error> {
+    let too_long = || net::Error::new(ErrorKind::Config, "the password is too long for this server's method");
+    let mut response = head(capabilities);
+    response.extend(login.user.as_bytes());
+    response.push(0);
+    response.push(u8::try_from(answer.len()).map_err(|_| too_long())?);
+    response.extend(answer);
+    for text in [login.database, method.name()] {
+        response.extend(text.as_bytes());
+        response.push(0);
+    }
+    Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of MariaDB 10.11.
+    fn greeting() -> Vec<u8> {
+        let mut packet = vec![PROTOCOL];
+        packet.extend(b"5.5.5-10.11.19-MariaDB\0");
+        packet.extend([31, 0, 0, 0]);
+        packet.extend(b"abcdefgh\0");
+        packet.extend([0xfe, 0xf7, 45, 2, 0, 0xff, 0x81, 21]);
+        packet.extend([0; 10]);
+        packet.extend(b"ijklmnopqrst\0mysql_native_password\0");
+        packet
+    }
+
+    #[test]
+    fn a_greeting_is_taken_apart() {
+        let found = Greeting::parse(&greeting()).unwrap();
+        assert_eq!((&*found.scramble, &*found.method), (&b"abcdefghijklmnopqrst"[..], &b"mysql_native_password"[..]));
+        assert_eq!(found.capabilities, 0x81ff_f7fe);
+        let whole = greeting();
+        let least = whole.len() - b"mysql_native_password\0".len();
+        for end in 0..least {
+            assert!(Greeting::parse(&whole[..end]).is_err(), "cut at {end}");
+        }
+    }
+
+    #[test]
+    fn a_server_of_another_age_is_refused() {
+        let mut old = greeting();
+        old[0] = 9;
+        assert!(Greeting::parse(&old).unwrap_err().to_string().contains("another protocol"));
+        let mut old = greeting();
+        let upper = old.windows(3).position(|window| window == [0xff, 0x81, 21]).unwrap();
+        old[upper] = 0;
+        assert!(Greeting::parse(&old).unwrap_err().to_string().contains("older than"));
+        let refused = Greeting::parse(b"\xff\x10\x04Too many connections").unwrap_err();
+        assert_eq!(refused.code(), Some(1040));
+    }
+
+    #[test]
+    fn a_response_names_user_database_and_method() {
+        let login = Login { user: "jobs", password: "hunter2", database: "app", is_unix: false };
+        let response = response(WANTED, login, &[7; SCRAMBLE], Method::Native).unwrap();
+        let mut rest = Reader::new(&response);
+        assert_eq!(rest.take(32).unwrap(), head(WANTED));
+        assert_eq!(rest.until_zero().unwrap(), b"jobs");
+        assert_eq!(rest.text().unwrap(), [7; SCRAMBLE]);
+        assert_eq!(rest.rest(), b"app\0mysql_native_password\0");
+        let file = 1 << 7;
+        let statements = 1 << 16;
+        assert_eq!(WANTED & (file | statements), 0, "no files, and one statement at a time");
+    }
+}

@@ -1,0 +1,159 @@
+//! What a session is set to, and what a server must be.
+
+use std::time::Instant;
+
+use super::connection::{Answer, Connection, Row};
+use super::error::Error;
+use crate::net::error::{self as net, ErrorKind};
+
+/// Two columns, for [`check_writable`].
+pub(crate) const READ_ONLY: &str = "@@global.read_only, @@global.innodb_read_only";
+
+/// Each statement is a transaction of its own, nothing is cut off to fit a column, no other engine stands in for InnoDB, all
+/// rows come, and what waits for a lock gives up soon: nobody may be there any more who wants it.
+const SETTINGS: &str = "SET SESSION autocommit = 1, NAMES utf8mb4, \
+                        sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', \
+                        sql_select_limit = 18446744073709551615, innodb_lock_wait_timeout = 1, lock_wait_timeout = 2";
+
+/// At this level a statement that found no row keeps others from making one until it is over.
+const ISOLATION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE";
+
+const VARIABLES: &str = "SHOW VARIABLES WHERE Variable_name IN \
+                         ('version', 'version_comment', 'wsrep_on', 'group_replication_group_name')";
+
+/// On Galera and in a replication group a member may be behind what others have answered.
+const CAUSAL_GALERA: &str = "SET SESSION wsrep_sync_wait = 15";
+const CAUSAL_GROUP: &str = "SET SESSION group_replication_consistency = 'BEFORE'";
+
+/// What is known of a session.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Session {
+    /// Whether this user's writes are carried out on a server that is read-only.
+    pub(super) writes_on_read_only: bool,
+}
+
+/// Sets a session up that is to work on this table.
+pub(super) fn set_up(connection: &mut Connection, table: &str, deadline: Instant) -> Result<Session, Error> {
+    connection.query(SETTINGS, deadline)?;
+    connection.query(ISOLATION, deadline)?;
+    let variables = connection.query(VARIABLES, deadline)?;
+    let variable = |name: &str| find(&variables, name).next().unwrap_or_default();
+    check_version(&variable("version"), &variable("version_comment")).map_err(refuse)?;
+    if variable("wsrep_on") == "ON" {
+        connection.query(CAUSAL_GALERA, deadline)?;
+    }
+    if !variable("group_replication_group_name").is_empty() {
+        connection.query(CAUSAL_GROUP, deadline)?;
+    }
+    let about = format!(
+        "SELECT 'engine', ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = '{table}' \
+         UNION ALL SELECT 'privilege', PRIVILEGE_TYPE FROM information_schema.USER_PRIVILEGES WHERE PRIVILEGE_TYPE IN \
+         ('SUPER', 'READ ONLY ADMIN', 'READ_ONLY ADMIN', 'CONNECTION_ADMIN')"
+    );
+    let about = connection.query(&about, deadline)?;
+    if let Some(engine) = find(&about, "engine").find(|engine| !engine.eq_ignore_ascii_case("InnoDB")) {
+        return Err(refuse(format!(
+            "the table {table} is of the engine {engine:?}; it must be InnoDB, which keeps what it says"
+        )));
+    }
+    Ok(Session { writes_on_read_only: find(&about, "privilege").next().is_some() })
+}
+
+fn refuse(rule: String) -> Error {
+    net::Error::new(ErrorKind::Config, rule).into()
+}
+
+/// The second columns of rows whose first one is this.
+fn find<'a>(answer: &'a Answer, name: &'a str) -> impl Iterator<Item = String> + 'a {
+    let text =
+        |column: Option<Option<&[u8]>>| String::from_utf8_lossy(column.flatten().unwrap_or_default()).into_owned();
+    answer.rows.iter().filter_map(move |row| {
+        let mut columns = row.columns();
+        let is_it = text(columns.next()).eq_ignore_ascii_case(name);
+        is_it.then(|| text(columns.next()))
+    })
+}
+
+/// Whether a server keeps what its clients rely on: numbers that are never given twice.
+fn check_version(version: &str, comment: &str) -> Result<(), String> {
+    let says = |name: &str| [version, comment].iter().any(|text| text.to_ascii_lowercase().contains(name));
+    if says("tidb") {
+        return Err("TiDB gives numbers of new rows out of order, so that fencing tokens could go back".to_owned());
+    }
+    let is_mariadb = says("mariadb");
+    // For the sake of old replicas MariaDB used to say that it is a 5.5.5.
+    let text = version.strip_prefix("5.5.5-").filter(|_| is_mariadb).unwrap_or(version);
+    let mut numbers = text.split(|c: char| !c.is_ascii_digit()).map_while(|number| number.parse::<u32>().ok());
+    let mut number = || numbers.next().unwrap_or(0);
+    let found = (number(), number(), number());
+    let needed = if is_mariadb { (10, 2, 4) } else { (8, 0, 0) };
+    match found >= needed {
+        true => Ok(()),
+        false => Err(format!(
+            "the server is {version:?}: before MySQL 8.0 and MariaDB 10.2.4 a restart forgets which numbers were given to \
+             rows that are deleted by now, so that fencing tokens could go back"
+        )),
+    }
+}
+
+/// That the server is one whose reads are of the present: the next two columns are those of [`READ_ONLY`].
+pub(crate) fn check_writable<'a>(columns: &mut impl Iterator<Item = Option<&'a [u8]>>) -> Result<(), Error> {
+    // MariaDB 12 has words for it.
+    let is_off = |column: Option<Option<&[u8]>>| matches!(column, Some(Some(b"0" | b"OFF")));
+    match is_off(columns.next()) && is_off(columns.next()) {
+        true => Ok(()),
+        false => Err(Error::ReadOnly),
+    }
+}
+
+/// The same of an answer that is nothing else.
+pub(super) fn check_writable_by(connection: &mut Connection, deadline: Instant) -> Result<(), Error> {
+    let answer = connection.query(&format!("SELECT {READ_ONLY}"), deadline)?;
+    let mut columns = answer.rows.first().into_iter().flat_map(Row::columns);
+    check_writable(&mut columns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_that_forget_numbers_are_refused() {
+        for version in [
+            "8.0.11",
+            "8.4.3-0ubuntu1",
+            "9.1.0",
+            "10.2.4-MariaDB",
+            "10.11.19-MariaDB-0+deb12u1",
+            "5.5.5-10.3.39-MariaDB-log",
+            "11.8.2-MariaDB",
+            "8.0.mysql_aurora.3.04.0",
+        ] {
+            assert_eq!(check_version(version, ""), Ok(()), "{version}");
+        }
+        for version in
+            ["5.7.44-log", "5.5.5-10.1.48-MariaDB", "10.2.3-MariaDB", "5.6", "", "x", "99999999999.1", "5.5.5-8.0"]
+        {
+            assert!(check_version(version, "").unwrap_err().contains("fencing tokens"), "{version}");
+        }
+        assert_eq!(check_version("10.6.1", "mariadb.org binary distribution"), Ok(()));
+        assert!(check_version("8.0.11-TiDB-v7.5.1", "").unwrap_err().contains("TiDB"));
+    }
+
+    #[test]
+    fn what_may_be_read_only_is_not_read() {
+        let check = |columns: &[Option<&'static [u8]>]| check_writable(&mut columns.iter().copied()).is_ok();
+        assert!(check(&[Some(b"0"), Some(b"0")]) && check(&[Some(b"OFF"), Some(b"0")]));
+        for columns in [
+            &[Some(&b"1"[..]), Some(&b"0"[..])][..],
+            &[Some(b"0"), Some(b"1")],
+            &[Some(b"ON"), Some(b"0")],
+            &[Some(b"NO_LOCK"), Some(b"0")],
+            &[None, Some(b"0")],
+            &[Some(b"0")],
+            &[],
+        ] {
+            assert!(!check(columns), "{columns:?}");
+        }
+    }
+}

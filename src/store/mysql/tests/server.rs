@@ -1,0 +1,213 @@
+//! A server that says what a test has it say.
+
+use std::io::{Read, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread;
+
+use parking_lot::Mutex;
+
+use crate::mysql::config::MySqlConfig;
+use crate::store::mysql::MySqlStore;
+
+/// What a server was asked: a phase, or a statement.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    connection: usize,
+    pub(super) what: String,
+}
+
+pub(super) const GREETING: &str = "greeting";
+pub(super) const LOGIN: &str = "login";
+/// The first statement of a session.
+pub(super) const SET_UP: &str = "SET SESSION autocommit";
+
+pub(super) enum Say {
+    /// One after the other, numbered as they should be.
+    Packets(Vec<Vec<u8>>),
+    /// As they are.
+    Bytes(Vec<u8>),
+    /// The same packet for ever.
+    Endless(Vec<Vec<u8>>, Vec<u8>),
+    Silence,
+    Close,
+}
+
+/// What it answers; `None` for what a server answers that does well.
+type Script = dyn Fn(&Asked) -> Option<Say> + Send + Sync;
+
+pub(super) struct Server {
+    pub(super) port: u16,
+    pub(super) asked: Arc<Mutex<Vec<Asked>>>,
+}
+
+impl Server {
+    pub(super) fn new(script: impl Fn(&Asked) -> Option<Say> + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let asked = Arc::<Mutex<Vec<Asked>>>::default();
+        let (script, log): (Arc<Script>, _) = (Arc::new(script), Arc::clone(&asked));
+        thread::spawn(move || {
+            for (connection, stream) in listener.incoming().map_while(Result::ok).enumerate() {
+                let (script, log) = (Arc::clone(&script), Arc::clone(&log));
+                thread::spawn(move || serve(connection, stream, &*script, &log));
+            }
+        });
+        Self { port, asked }
+    }
+
+    pub(super) fn well() -> Self {
+        Self::new(|_| None)
+    }
+
+    /// Statements about the table, with the connections that they came by.
+    pub(super) fn statements(&self) -> Vec<(usize, String)> {
+        let is_about = |asked: &Asked| asked.what.contains("leasehold") && !asked.what.contains("information_schema");
+        let asked = self.asked.lock();
+        asked.iter().filter(|it| is_about(it)).map(|it| (it.connection, it.what.clone())).collect()
+    }
+
+    pub(super) fn was_asked(&self, what: &str) -> bool {
+        self.asked.lock().iter().any(|asked| asked.what.contains(what))
+    }
+
+    pub(super) fn config(&self) -> MySqlConfig {
+        MySqlConfig::new(&format!("mysql://jobs:hunter2@127.0.0.1:{}/app", self.port)).unwrap()
+    }
+
+    pub(super) fn store(&self) -> MySqlStore {
+        MySqlStore::new(self.config()).unwrap()
+    }
+}
+
+fn serve(connection: usize, mut stream: TcpStream, script: &Script, log: &Mutex<Vec<Asked>>) -> Option<()> {
+    let say = |stream: &mut TcpStream, sequence: u8, what: &str| {
+        let asked = Asked { connection, what: what.to_owned() };
+        log.lock().push(asked.clone());
+        let said = script(&asked).unwrap_or_else(|| Say::Packets(well(what)));
+        match said {
+            Say::Packets(packets) => stream.write_all(&framed(&packets, sequence)).ok(),
+            Say::Bytes(bytes) => stream.write_all(&bytes).ok(),
+            Say::Endless(first, packet) => {
+                stream.write_all(&framed(&first, sequence)).ok()?;
+                // After so many the numbers begin anew.
+                let many = framed(&vec![packet; 256], sequence.wrapping_add(first.len() as u8));
+                loop {
+                    stream.write_all(&many).ok()?;
+                }
+            }
+            Say::Silence => {
+                // Until whoever asked is gone.
+                let _ = stream.read(&mut [0]);
+                None
+            }
+            Say::Close => None,
+        }
+    };
+    say(&mut stream, 0, GREETING)?;
+    let (sequence, response) = packet(&mut stream)?;
+    assert!(!String::from_utf8_lossy(&response).contains("hunter2"));
+    say(&mut stream, sequence + 1, LOGIN)?;
+    loop {
+        let (sequence, command) = packet(&mut stream)?;
+        let sql = match command.split_first() {
+            Some((3, sql)) => String::from_utf8(sql.to_vec()).unwrap(),
+            // What a login was asked for once more.
+            _ => format!("answer {}", String::from_utf8_lossy(&command)),
+        };
+        say(&mut stream, sequence + 1, &sql)?;
+    }
+}
+
+fn packet(stream: &mut TcpStream) -> Option<(u8, Vec<u8>)> {
+    let mut header = [0; 4];
+    stream.read_exact(&mut header).ok()?;
+    let mut packet = vec![0; u32::from_le_bytes([header[0], header[1], header[2], 0]) as usize];
+    stream.read_exact(&mut packet).ok()?;
+    Some((header[3], packet))
+}
+
+pub(super) fn framed(packets: &[Vec<u8>], mut sequence: u8) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for packet in packets {
+        bytes.extend(&(packet.len() as u32).to_le_bytes()[..3]);
+        bytes.push(sequence);
+        bytes.extend(packet);
+        sequence = sequence.wrapping_add(1);
+    }
+    bytes
+}
+
+pub(super) fn greeting(method: &str) -> Vec<u8> {
+    let mut packet = b"\x0a8.0.36\0\x01\0\0\0abcdefgh\0\xff\xf7\x2d\x02\0\xff\x81\x15".to_vec();
+    packet.extend([0; 10]);
+    packet.extend(format!("ijklmnopqrst\0{method}\0").bytes());
+    packet
+}
+
+pub(super) fn ok(affected: u8, last_insert_id: u8) -> Vec<u8> {
+    vec![0, affected, last_insert_id, 2, 0, 0, 0]
+}
+
+pub(super) fn error(code: u16, message: &str) -> Say {
+    let [low, high] = code.to_le_bytes();
+    Say::Packets(vec![[&[0xff, low, high], &b"#HY000"[..], message.as_bytes()].concat()])
+}
+
+pub(super) const END: [u8; 5] = [0xfe, 0, 0, 2, 0];
+
+pub(super) fn row(columns: &[Option<&str>]) -> Vec<u8> {
+    let column = |column: &Option<&str>| match column {
+        Some(text) => [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat(),
+        None => vec![0xfb],
+    };
+    columns.iter().flat_map(column).collect()
+}
+
+pub(super) fn rows(columns: u8, rows: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    let mut packets = vec![vec![columns]];
+    packets.extend((0..columns).map(|_| b"a column".to_vec()));
+    packets.push(END.to_vec());
+    packets.extend(rows);
+    packets.push(END.to_vec());
+    packets
+}
+
+pub(super) fn pairs(pairs: &[(&str, &str)]) -> Vec<Vec<u8>> {
+    rows(2, pairs.iter().map(|(name, value)| row(&[Some(name), Some(value)])).collect())
+}
+
+pub(super) const RECORD: [Option<&str>; 11] = [
+    Some("0"),
+    Some("0"),
+    Some("3"),
+    Some("jobs"),
+    Some("4"),
+    Some("u"),
+    Some("a"),
+    Some("15"),
+    Some("t"),
+    None,
+    Some("7"),
+];
+
+pub(super) fn found() -> Vec<Vec<u8>> {
+    rows(11, vec![row(&RECORD)])
+}
+
+pub(super) fn well(what: &str) -> Vec<Vec<u8>> {
+    match what {
+        GREETING => vec![greeting("mysql_native_password")],
+        _ if what.starts_with("SHOW VARIABLES") => pairs(&[("version", "8.0.36"), ("version_comment", "MySQL")]),
+        _ if what.contains("information_schema") => pairs(&[("engine", "InnoDB")]),
+        _ if what.starts_with("SELECT @@global.read_only, @@global.innodb_read_only, r.") => found(),
+        _ if what.starts_with("INSERT") => vec![ok(1, 9)],
+        _ if what.starts_with("UPDATE") => vec![ok(1, 0)],
+        _ => vec![ok(0, 0)],
+    }
+}
+
+/// Does well but for what begins like this.
+pub(super) fn but(begin: &'static str, say: impl Fn() -> Say + Send + Sync + 'static) -> Server {
+    Server::new(move |asked| asked.what.starts_with(begin).then(&say))
+}
