@@ -25,8 +25,8 @@ const USAGE: &str = "\
 Usage: leader_election --lease-lock-name NAME [FLAGS]
 
       --kubeconfig FILE            default: KUBECONFIG, else in-cluster, else ~/.kube/config
-      --store URL                  instead of a cluster: etcd://HOST:PORT,…/PREFIX, sqlite://FILE or
-                                   postgres://USER:PASSWORD@HOST:PORT/DATABASE
+      --store URL                  instead of a cluster: etcd://HOST:PORT,…/PREFIX, sqlite://FILE,
+                                   postgres://USER:PASSWORD@HOST:PORT/DATABASE or mysql://USER:PASSWORD@HOST:PORT/DATABASE
       --id ID                      this candidate's identity (default: host name and random bits)
       --lease-lock-name NAME       the object to campaign for
       --lock-type TYPE             what it is: leases (default), configmaps, endpoints, or two objects of that name:

@@ -3,5 +3,6 @@
 use leasehold::Store;
 
 pub fn open(url: &str) -> Result<Box<dyn Store>, Box<dyn std::error::Error>> {
-    Err(format!("--store {url}: there is no such store; this program is built for a cluster alone").into())
+    let scheme = url.split("://").next().unwrap_or_default();
+    Err(format!("--store: there is no such store as {scheme}://; this program is built for a cluster alone").into())
 }

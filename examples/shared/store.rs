@@ -1,8 +1,9 @@
 //! Where the records are, as `--store URL` says.
 
-use leasehold::{EtcdConfig, EtcdStore, PostgresConfig, PostgresStore, SqliteStore, Store};
+use leasehold::{EtcdConfig, EtcdStore, MySqlConfig, MySqlStore, PostgresConfig, PostgresStore, SqliteStore, Store};
 
-const KINDS: &str = "etcd://HOST:PORT,…/PREFIX, sqlite://FILE and postgres://USER:PASSWORD@HOST:PORT/DATABASE";
+const KINDS: &str = "etcd://HOST:PORT,…/PREFIX, sqlite://FILE, postgres://USER:PASSWORD@HOST:PORT/DATABASE and \
+                     mysql://USER:PASSWORD@HOST:PORT/DATABASE";
 
 /// Opens the store that a URL such as `sqlite:///var/lib/app/election.db` names.
 pub fn open(url: &str) -> Result<Box<dyn Store>, Box<dyn std::error::Error>> {
@@ -14,6 +15,14 @@ pub fn open(url: &str) -> Result<Box<dyn Store>, Box<dyn std::error::Error>> {
             let config = EtcdConfig::new(members.split(',').map(|member| format!("http://{member}")))?;
             let config = if prefix.is_empty() { config } else { config.with_prefix(prefix) };
             Ok(Box::new(EtcdStore::new(config)?))
+        }
+        "mysql" => {
+            let store = MySqlStore::new(MySqlConfig::new(url)?)?;
+            // A user without the right to make it needs a table that is there.
+            if let Err(error) = store.create_table() {
+                log::info!("{error}");
+            }
+            Ok(Box::new(store))
         }
         // With three slashes the path is absolute, with two it is relative.
         "sqlite" => Ok(Box::new(SqliteStore::open(rest)?)),

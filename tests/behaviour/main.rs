@@ -15,6 +15,7 @@ mod faults;
 mod guard_api;
 mod lease_store;
 mod metrics;
+mod mysql;
 mod postgres;
 mod servers;
 mod sqlite;

@@ -16,9 +16,12 @@ use std::time::Duration;
 use base64::prelude::{BASE64_STANDARD, Engine};
 use leasehold::kube::{Client, Kubeconfig};
 use leasehold::testing::{ApiServer, Fault, User, Verb};
-use leasehold::{Call, Cancel, EtcdConfig, EtcdStore, LeaderElector, LeaseStore, Store};
+use leasehold::{
+    Call, Cancel, EtcdConfig, EtcdStore, LeaderElector, LeaseStore, MySqlConfig, MySqlStore, Store, TlsConfig,
+};
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
+use support::mariadb::{self, MariaDb};
 use support::process::example;
 use support::{SOON, wait_until};
 
@@ -441,4 +444,27 @@ fn what_an_etcd_is_given_and_gives_is_hidden_also_in_dumps() {
 fn what_an_etcd_sends_back_is_hidden() {
     let (password, token) = ("password-for-etcd-12", "token-of-etcd-12");
     assert_hidden("echo", &etcd(password, token, format!("{token} of {password} is none")), &[password, token]);
+}
+
+/// In TLS and not, let in and not.
+#[test]
+fn what_a_mariadb_is_given_is_hidden() {
+    let _ = log::set_logger(&Listener);
+    log::set_max_level(log::LevelFilter::Trace);
+    let key = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
+    let (certificate, key) = (key.cert.pem(), key.signing_key.serialize_pem());
+    let Some(mariadb) = MariaDb::start_with_tls(&certificate, &key, &[]) else { return };
+    mariadb.add_user("secrets", &mariadb.database("secrets"));
+    let config = || MySqlConfig::new(&mariadb.url("secrets", "secrets")).expect("a URL");
+    let tls = TlsConfig::new().with_ca_pem(certificate).expect("an authority");
+    let mut shown = String::new();
+    for config in [config(), config().with_tls(tls), config().with_password("password-of-nobody-13")] {
+        let _ = write!(shown, "{config:?}");
+        let store = MySqlStore::new(config).expect("a store");
+        let _ = write!(shown, "{store:?} {:?} {:?}", store.create_table(), store.location());
+        let elector = LeaderElector::builder("secrets").start_on(store).expect("an elector");
+        let _ = write!(shown, "{:?}", elector.block_until_leader_timeout(REFUSED));
+    }
+    assert!(shown.contains("LeaderGuard") && shown.contains("Access denied"), "{shown}");
+    assert_hidden("mariadb", &format!("{shown}\n{}", LOG.lock()), &[mariadb::PASSWORD, "password-of-nobody-13"]);
 }

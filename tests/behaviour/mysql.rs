@@ -1,0 +1,460 @@
+//! Records in a real MariaDB, and what befalls it: restarts, cut connections, a server that stands still or is read-only, others'
+//! locks, users, TLS.
+
+mod exclusion;
+mod users;
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use leasehold::{
+    Call, Cancel, LeaderElectionRecord, LeaderElector, LeaderElectorBuilder, MicroTime, MySqlConfig, MySqlStore, Store,
+    StoreErrorKind, WatchEvent, WatchScope,
+};
+
+use crate::support::mariadb::{MariaDb, PASSWORD};
+use crate::support::{AT_ONCE, SOON, wait_until};
+
+fn call() -> Call {
+    Call::new(SOON, Cancel::new())
+}
+
+fn held_by(identity: &str) -> LeaderElectionRecord {
+    LeaderElectionRecord {
+        uid: None,
+        holder_identity: Some(identity.to_owned()),
+        lease_duration_seconds: Some(15),
+        acquire_time: Some(MicroTime::from_unix_micros(1_700_000_000_000_001)),
+        renew_time: Some(MicroTime::from_unix_micros(1_700_000_000_999_999)),
+        lease_transitions: Some(3),
+    }
+}
+
+/// One that nothing runs out of.
+fn builder(identity: &str) -> LeaderElectorBuilder {
+    LeaderElector::builder("jobs")
+        .identity(identity)
+        .lease_duration(Duration::from_secs(60))
+        .retry_period(Duration::from_millis(100))
+        .renew_interval(Duration::from_millis(50))
+        .release_timeout(Duration::from_secs(20))
+}
+
+/// A database of a test's own, with a user of the same name.
+struct Place<'a> {
+    mariadb: &'a MariaDb,
+    database: String,
+}
+
+impl<'a> Place<'a> {
+    fn new(mariadb: &'a MariaDb, name: &str) -> Self {
+        let database = mariadb.database(name);
+        mariadb.add_user(name, &database);
+        let place = Self { mariadb, database };
+        place.store().create_table().expect("a table");
+        place
+    }
+
+    fn shared(name: &str) -> Option<Place<'static>> {
+        MariaDb::shared().map(|mariadb| Place::new(mariadb, name))
+    }
+
+    fn config(&self) -> MySqlConfig {
+        MySqlConfig::new(&self.mariadb.url(&self.database, &self.database)).expect("a URL")
+    }
+
+    fn store(&self) -> MySqlStore {
+        MySqlStore::new(self.config()).expect("a store")
+    }
+
+    fn execute(&self, sql: &str) {
+        self.mariadb.execute_in(&self.database, sql);
+    }
+
+    fn query(&self, sql: &str) -> String {
+        self.mariadb.query_in(&self.database, sql)
+    }
+
+    fn elector(&self, identity: &str) -> LeaderElector {
+        builder(identity).start_on(self.store()).expect("an elector")
+    }
+
+    /// Of the record `jobs`.
+    fn writes(&self) -> u64 {
+        self.query("SELECT writes FROM leasehold WHERE name = 'jobs'").parse().expect("a number")
+    }
+
+    fn is_renewed(&self, what: &str) {
+        let before = self.writes();
+        wait_until(what, || self.writes() > before + 1);
+    }
+}
+
+#[test]
+fn a_term_outlasts_its_connections_and_a_standby_does() {
+    let Some(place) = Place::shared("cut") else { return };
+    let (leader, standby) = (place.elector("a"), place.elector("b"));
+    let guard = leader.block_until_leader().expect("a term");
+    let campaign = standby.campaign().expect("a campaign");
+    for _ in 0..5 {
+        place.is_renewed("it is renewed");
+        assert!(place.mariadb.kill_connections(&place.database) > 0);
+    }
+    place.is_renewed("it is renewed");
+    assert!(guard.is_leader(), "{:?}", guard.check());
+    let token = guard.fencing_token();
+    drop(guard);
+    let next = campaign.receiver().recv_timeout(SOON).expect("an answer").expect("a term");
+    assert!(next.fencing_token() > token);
+}
+
+#[test]
+fn a_term_outlasts_a_server_that_is_killed_and_restarted() {
+    let Some(mut mariadb) = MariaDb::start(&[]) else { return };
+    let (url, database) = {
+        let place = Place::new(&mariadb, "killed");
+        (mariadb.url("killed", "killed"), place.database)
+    };
+    let store = || MySqlStore::new(MySqlConfig::new(&url).expect("a URL")).expect("a store");
+    let leader = builder("a").start_on(store()).expect("an elector");
+    let guard = leader.block_until_leader().expect("a term");
+    let standby = builder("b").start_on(store()).expect("an elector");
+    let campaign = standby.campaign().expect("a campaign");
+    for _ in 0..2 {
+        mariadb.kill();
+        let refused = store().get("jobs", &call()).expect_err("nobody listens");
+        assert_eq!(refused.kind(), StoreErrorKind::Unavailable, "{refused}");
+        mariadb.start_again();
+        Place { mariadb: &mariadb, database: database.clone() }.is_renewed("it is renewed again");
+    }
+    assert!(guard.is_leader(), "the same term: {:?}", guard.check());
+    let token = guard.fencing_token();
+    drop(guard);
+    let next = campaign.receiver().recv_timeout(SOON).expect("an answer").expect("a term");
+    assert!(next.fencing_token() > token);
+}
+
+/// The rows are gone, and then the server that has counted them.
+#[test]
+fn versions_never_repeat_over_deletion_of_all_and_a_restart() {
+    let Some(mut mariadb) = MariaDb::start(&[]) else { return };
+    let url = mariadb.url("again", "again");
+    drop(Place::new(&mariadb, "again"));
+    let mut last = 0;
+    for _ in 0..3 {
+        let store = MySqlStore::new(MySqlConfig::new(&url).expect("a URL")).expect("a store");
+        let mut observed = store.create("jobs", &held_by("a"), &call()).expect("a record");
+        assert!(observed.version > last, "{} after {last}", observed.version);
+        for _ in 0..3 {
+            observed = store.update("jobs", &observed, &held_by("b"), &call()).expect("an update");
+        }
+        assert_eq!(store.get("jobs", &call()).expect("an answer").expect("a record").version, observed.version);
+        last = observed.version;
+        mariadb.execute_in("again", "DELETE FROM leasehold");
+        mariadb.kill();
+        mariadb.start_again();
+    }
+}
+
+#[test]
+fn while_the_server_stands_still_nothing_is_ok_and_calls_end_in_time() {
+    let Some(mariadb) = MariaDb::start(&[]) else { return };
+    let place = Place::new(&mariadb, "still");
+    let (warm, cold) = (place.store(), place.store());
+    let base = warm.create("jobs", &held_by("a"), &call()).expect("a record");
+    let elector = LeaderElector::builder("mine")
+        .identity("a")
+        .lease_duration(Duration::from_secs(3))
+        .renew_deadline(Duration::from_secs(1))
+        .retry_period(Duration::from_millis(100))
+        .start_on(place.store())
+        .expect("an elector");
+    let guard = elector.block_until_leader().expect("a term");
+    mariadb.pause();
+    let began = Instant::now();
+    let briefly = || Call::new(Duration::from_millis(300), Cancel::new());
+    for store in [&warm, &cold] {
+        assert_eq!(store.get("jobs", &briefly()).expect_err("silence").kind(), StoreErrorKind::Timeout);
+        let written = store.update("jobs", &base, &held_by("b"), &briefly());
+        assert_eq!(written.expect_err("silence").kind(), StoreErrorKind::Timeout);
+    }
+    assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
+    let cancel = Cancel::new();
+    thread::scope(|scope| {
+        let hanging = scope.spawn(|| cold.get("jobs", &Call::new(SOON * 2, cancel.clone())));
+        thread::sleep(Duration::from_millis(100));
+        cancel.cancel();
+        let ended = hanging.join().expect("no panic").expect_err("cancelled");
+        assert_eq!(ended.kind(), StoreErrorKind::Interrupted);
+    });
+    assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
+    assert!(guard.lost().recv_timeout(SOON).is_err_and(|error| error.is_disconnected()), "the term runs out");
+    mariadb.resume();
+    drop(guard);
+    assert!(elector.block_until_leader().expect("another term").is_leader());
+}
+
+/// As before a fail-over. Root is not bound by it, so he has to ask.
+#[test]
+fn a_server_that_becomes_read_only_has_no_leader_until_it_is_none_any_more() {
+    let Some(mariadb) = MariaDb::start(&[]) else { return };
+    let place = Place::new(&mariadb, "replica");
+    let store = place.store();
+    let as_root = place.config().with_user("root");
+    let as_root = MySqlStore::new(as_root).expect("a store");
+    let base = as_root.create("other", &held_by("a"), &call()).expect("a record");
+    let elector = builder("a").lease_duration(Duration::from_secs(3)).renew_deadline(Duration::from_secs(1));
+    let elector = elector.start_on(place.store()).expect("an elector");
+    let guard = elector.block_until_leader().expect("a term");
+    mariadb.set_read_only(true);
+    for store in [&store, &as_root] {
+        for error in [
+            store.get("jobs", &call()).expect_err("a replica"),
+            store.update("other", &base, &held_by("b"), &call()).expect_err("a replica"),
+            store.create("new", &held_by("b"), &call()).expect_err("a replica"),
+            store.watch(WatchScope::All, None, &Cancel::new(), &mut |_| {}).expect_err("a replica"),
+        ] {
+            assert!(error.kind() == StoreErrorKind::Unavailable && error.to_string().contains("primary"), "{error}");
+        }
+    }
+    assert!(guard.lost().recv_timeout(SOON).is_err_and(|error| error.is_disconnected()), "the term runs out");
+    mariadb.set_read_only(false);
+    drop(guard);
+    assert!(elector.block_until_leader().expect("another term").is_leader());
+    as_root.update("other", &base, &held_by("b"), &call()).expect("an update");
+}
+
+/// By hand, as by a fail-over after which the same version was given to another record.
+#[test]
+fn a_row_that_was_put_back_at_the_same_version_with_another_record_is_no_base() {
+    let Some(place) = Place::shared("put_back") else { return };
+    let store = place.store();
+    let mut base = store.create("jobs", &held_by("a"), &call()).expect("a record");
+    for change in [
+        "uid = 'other'",
+        "holder_identity = 'b'",
+        "holder_identity = 'c '",
+        "holder_identity = 'C'",
+        "holder_identity = NULL",
+        "lease_duration_seconds = 16",
+        "acquire_time = NULL",
+        "renew_time = '1970-01-01T00:00:00.000003Z'",
+        "lease_transitions = 4",
+    ] {
+        place.execute("CREATE TABLE backup AS SELECT * FROM leasehold");
+        place.execute(&format!("UPDATE leasehold SET {change}"));
+        let error = store.update("jobs", &base, &held_by("c"), &call()).expect_err(change);
+        assert_eq!(error.kind(), StoreErrorKind::NotApplied, "{change}: {error}");
+        let found = store.get("jobs", &call()).expect("an answer").expect("a record");
+        assert!(found.version == base.version && found.record != base.record, "{change}");
+        place.execute("REPLACE INTO leasehold SELECT * FROM backup; DROP TABLE backup");
+        base = store.update("jobs", &base, &held_by("c"), &call()).expect(change);
+    }
+}
+
+/// Names that a collation would take for one.
+#[test]
+fn keys_that_look_alike_are_apart() {
+    let Some(place) = Place::shared("alike") else { return };
+    let store = place.store();
+    let keys = ["jobs", "Jobs", "jobs ", "jöbs", "jo\u{308}bs", "it's", "a\\b", "%"];
+    for key in keys {
+        store.create(key, &held_by(key), &call()).expect("a record");
+    }
+    for key in keys {
+        let found = store.get(key, &call()).expect("an answer").expect("a record");
+        assert_eq!(found.record.holder(), Some(key));
+    }
+}
+
+/// Who creates waits for who deletes, and others come between.
+#[test]
+fn a_later_row_has_a_greater_version_however_creations_and_deletions_meet() {
+    let Some(place) = Place::shared("meet") else { return };
+    let until = Instant::now() + Duration::from_secs(3);
+    let mut all: Vec<_> = thread::scope(|scope| {
+        let create = |_| {
+            scope.spawn(|| {
+                let (store, mut created) = (place.store(), Vec::new());
+                while Instant::now() < until {
+                    let sent = Instant::now();
+                    match store.create("jobs", &held_by("a"), &call()) {
+                        Ok(observed) => created.push((sent, Instant::now(), observed.version)),
+                        Err(error) if error.kind() == StoreErrorKind::NotApplied => {}
+                        // Too many deadlocks in a row, and waits for locks.
+                        Err(error) => assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}"),
+                    }
+                }
+                created
+            })
+        };
+        let threads: Vec<_> = (0..4).map(create).collect();
+        // One that ended in a deadlock is followed by the next.
+        let deletions = "DELETE FROM leasehold;".repeat(100);
+        while Instant::now() < until {
+            let mut operator = place.mariadb.client_as(&place.database, PASSWORD, &place.database);
+            operator.args(["--force", "-e", &deletions]).output().expect("a client");
+        }
+        threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
+    });
+    assert!(all.len() > 20, "{}", all.len());
+    all.sort_by_key(|(_, _, version)| *version);
+    for pair in all.windows(2) {
+        assert!(pair[0].2 < pair[1].2, "a version was given twice");
+        assert!(pair[0].0 < pair[1].1, "a lower version came after a greater one");
+    }
+}
+
+/// A transaction of an operator's, which is longer than a call, and shorter.
+#[test]
+fn who_holds_the_lock_on_a_record_keeps_writes_waiting_and_reads_not() {
+    let Some(place) = Place::shared("held") else { return };
+    let store = place.store();
+    let base = store.create("jobs", &held_by("a"), &call()).expect("a record");
+    let mut operator = place.mariadb.session(&place.database);
+    operator.execute("START TRANSACTION; SELECT * FROM leasehold FOR UPDATE;");
+    assert!(store.get("jobs", &call()).expect("an answer").is_some());
+    let briefly = Call::new(Duration::from_millis(200), Cancel::new());
+    assert_eq!(
+        store.update("jobs", &base, &held_by("b"), &briefly).expect_err("it waits").kind(),
+        StoreErrorKind::Timeout
+    );
+    let error = store.update("jobs", &base, &held_by("b"), &call()).expect_err("it waits");
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+    operator.execute("COMMIT;");
+    let (kind, stands) = match store.update("jobs", &base, &held_by("c"), &call()) {
+        Ok(observed) => (None, observed),
+        // The first one was carried out after all: nobody was told that it was not.
+        Err(error) => (Some(error.kind()), store.get("jobs", &call()).expect("an answer").expect("a record")),
+    };
+    assert!(
+        kind.is_none() || (kind == Some(StoreErrorKind::NotApplied) && stands.record.holder() == Some("b")),
+        "{kind:?}"
+    );
+    // A deletion that is not committed yet.
+    operator.execute("START TRANSACTION; DELETE FROM leasehold;");
+    let error = store.create("jobs", &held_by("d"), &call()).expect_err("it waits");
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+    operator.execute("ROLLBACK;");
+    let error = store.create("jobs", &held_by("d"), &call()).expect_err("it exists");
+    assert_eq!(error.kind(), StoreErrorKind::NotApplied, "{error}");
+}
+
+#[test]
+fn a_table_that_is_dropped_is_the_end_of_a_term_and_can_be_made_again() {
+    let Some(place) = Place::shared("dropped") else { return };
+    let store = Arc::new(place.store());
+    // With numbers that begin anew, a whole lease is waited for.
+    let brief = builder("a").lease_duration(Duration::from_secs(10)).renew_deadline(Duration::from_secs(8));
+    let elector = brief.start_on(Arc::clone(&store)).expect("an elector");
+    let guard = elector.block_until_leader().expect("a term");
+    place.is_renewed("it is renewed");
+    place.execute("DROP TABLE leasehold");
+    let soon = Duration::from_secs(4);
+    assert!(guard.lost().recv_timeout(soon).is_err_and(|error| error.is_disconnected()), "long before it runs out");
+    let error = store.get("jobs", &call()).expect_err("no table");
+    assert!(error.kind() == StoreErrorKind::NotFound && error.to_string().contains("create_table"), "{error}");
+    drop(guard);
+    store.create_table().expect("a table");
+    store.create_table().expect("it is there");
+    assert!(elector.block_until_leader().expect("another term").is_leader());
+}
+
+/// What an operator does by hand is told, too.
+#[test]
+fn what_others_write_and_delete_is_told() {
+    let Some(place) = Place::shared("told") else { return };
+    let store = place.store();
+    store.create("jobs", &held_by("a"), &call()).expect("a record");
+    let (cancel, (tell, tells)) = (Cancel::new(), std::sync::mpsc::channel());
+    thread::scope(|scope| {
+        let watch = scope.spawn(|| {
+            store.watch(WatchScope::All, None, &cancel, &mut |event| match event {
+                WatchEvent::Changed { observed, .. } => tell.send(observed.record.holder_identity).expect("a listener"),
+                WatchEvent::Deleted { .. } => tell.send(None).expect("a listener"),
+                _ => {}
+            })
+        });
+        let next = || tells.recv_timeout(SOON).expect("news");
+        assert_eq!(next().as_deref(), Some("a"));
+        // The same version with another record is one, too.
+        place.execute("UPDATE leasehold SET holder_identity = 'b'");
+        assert_eq!(next().as_deref(), Some("b"));
+        place.execute("DELETE FROM leasehold");
+        assert_eq!(next(), None);
+        cancel.cancel();
+        assert_eq!(watch.join().expect("no panic").expect_err("cancelled").kind(), StoreErrorKind::Interrupted);
+    });
+}
+
+#[test]
+fn a_table_of_another_engine_or_of_others_is_no_store() {
+    let Some(place) = Place::shared("engines") else { return };
+    place.execute("DROP TABLE leasehold; CREATE TABLE leasehold (generation INT) ENGINE=MyISAM");
+    let error = place.store().create_table().expect_err("another engine");
+    assert!(error.kind() == StoreErrorKind::Rejected && error.to_string().contains("InnoDB"), "{error}");
+    place.execute("DROP TABLE leasehold; CREATE TABLE leasehold (generation INT) ENGINE=InnoDB");
+    let error = place.store().create_table().expect_err("other columns");
+    assert!(error.kind() == StoreErrorKind::Rejected && error.to_string().contains("documentation"), "{error}");
+    place.execute("DROP TABLE leasehold");
+    place.store().create_table().expect("a table");
+    let create = place.query("SHOW CREATE TABLE leasehold");
+    assert!(create.contains("ENGINE=InnoDB"), "{create}");
+}
+
+#[test]
+fn a_former_leader_does_not_get_past_the_fence() {
+    let Some(place) = Place::shared("fence") else { return };
+    place.execute("CREATE TABLE runs (token BIGINT UNSIGNED) ENGINE=InnoDB");
+    let write = |token: u64| {
+        let fence = MySqlStore::fence_sql("jobs", token);
+        let before = place.query("SELECT COUNT(*) FROM runs");
+        place.execute(&format!("INSERT INTO runs SELECT {token} FROM (SELECT 1) AS one WHERE EXISTS ({fence})"));
+        place.query("SELECT COUNT(*) FROM runs") != before
+    };
+    let (one, other) = (place.elector("a"), place.elector("b"));
+    assert!(!write(u64::MAX), "nobody leads yet");
+    let guard = one.block_until_leader().expect("a term");
+    let first = guard.fencing_token();
+    assert!(write(first));
+    place.is_renewed("it is renewed");
+    assert!(write(first), "after renewals");
+    drop(guard);
+    assert!(!write(first), "released");
+    let guard = other.block_until_leader().expect("a term");
+    assert!(!write(first) && write(guard.fencing_token()), "another leads");
+    drop(guard);
+    let guard = one.block_until_leader().expect("a term");
+    assert!(!write(first) && write(guard.fencing_token()), "the same one leads, in another term");
+}
+
+/// A late writer, which is past its check and commits at last.
+#[test]
+fn who_has_passed_the_fence_keeps_others_from_taking_over_until_its_commit() {
+    let Some(place) = Place::shared("fenced") else { return };
+    let store = place.store();
+    let base = store.create("jobs", &held_by("a"), &call()).expect("a record");
+    let fence = MySqlStore::fence_sql("jobs", base.version);
+    let mut writer = place.mariadb.session(&place.database);
+    assert_eq!(writer.query(&format!("START TRANSACTION; {fence};")), "1");
+    let taken = thread::scope(|scope| {
+        let taking = scope.spawn(|| {
+            let give_up = Instant::now() + SOON;
+            loop {
+                match store.update("jobs", &base, &held_by("b"), &call()) {
+                    Err(error) if error.kind() == StoreErrorKind::Unavailable => assert!(Instant::now() < give_up),
+                    other => return other,
+                }
+            }
+        });
+        thread::sleep(Duration::from_millis(300));
+        assert!(!taking.is_finished(), "it waits");
+        assert_eq!(writer.query("SELECT holder_identity FROM leasehold;"), "a");
+        writer.execute("COMMIT;");
+        taking.join().expect("no panic").expect("a takeover")
+    });
+    assert_eq!(writer.query(&format!("START TRANSACTION; {fence};")), "", "it is over");
+    writer.execute("ROLLBACK;");
+    assert!(taken.version > base.version);
+}
