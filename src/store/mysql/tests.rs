@@ -74,6 +74,26 @@ fn no_text_can_end_its_literal() {
 }
 
 #[test]
+fn a_row_is_replaced_only_where_all_of_it_stands_as_it_was_observed() {
+    let server = Server::well();
+    update(&server.store(), &call()).unwrap();
+    let statements = server.statements();
+    let (_, compared) = statements[0].1.split_once(" WHERE ").unwrap();
+    let expected = [
+        "name = X'6a6f6273'",
+        "generation = 3",
+        "writes = 4",
+        "uid <=> X'75'",
+        "holder_identity <=> X'61'",
+        "lease_duration_seconds <=> 15",
+        "acquire_time <=> X'74'",
+        "renew_time <=> NULL",
+        "lease_transitions <=> 7",
+    ];
+    assert_eq!(compared.split(" AND ").collect::<Vec<_>>(), expected);
+}
+
+#[test]
 fn a_statement_that_changed_no_row_was_certainly_not_applied() {
     let none = Server::new(|asked| {
         let is_write = asked.what.starts_with("INSERT") || asked.what.starts_with("UPDATE");
@@ -403,6 +423,26 @@ fn a_password_is_never_sent_as_it_is_without_tls() {
     assert!(!server.was_asked("hunter2"));
     let old = Server::new(|asked| (asked.what == LOGIN).then(|| Say::Packets(vec![vec![0xfe]])));
     assert!(old.store().get("jobs", &call()).unwrap_err().to_string().contains("mysql_old_password"));
+}
+
+/// Nobody else reads what goes through it.
+#[cfg(unix)]
+#[test]
+fn through_a_socket_of_this_machine_the_password_itself_is_sent_to_who_asks_for_it() {
+    for method in ["caching_sha2_password", "mysql_clear_password"] {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("socket");
+        let server = Server::on_socket(&path, move |asked| match asked.what.as_str() {
+            LOGIN => Some(switch(method)),
+            "answer hunter2\0" => None,
+            what if what.starts_with("answer") => Some(Say::Packets(vec![vec![1, 4]])),
+            _ => None,
+        });
+        let url = format!("mysql://jobs:hunter2@localhost/app?socket={}", path.display());
+        let store = MySqlStore::new(MySqlConfig::new(&url).unwrap()).unwrap();
+        assert!(store.get("jobs", &call()).unwrap().is_some(), "{method}");
+        assert!(server.was_asked("answer hunter2\0"), "{method}");
+    }
 }
 
 #[test]

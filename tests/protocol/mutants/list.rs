@@ -15,6 +15,7 @@ mod etcd;
 mod exec;
 mod handles;
 mod heads;
+mod mysql;
 mod network;
 mod objects;
 mod order;
@@ -46,6 +47,7 @@ pub const MUTANTS: &[&[Mutant]] = &[
     etcd::MUTANTS,
     exec::MUTANTS,
     heads::MUTANTS,
+    mysql::MUTANTS,
     network::MUTANTS,
     objects::MUTANTS,
     postgres::MUTANTS,

@@ -1,7 +1,7 @@
 //! A server that says what a test has it say.
 
-use std::io::{Read, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::thread;
 
@@ -56,6 +56,19 @@ impl Server {
         Self { port, asked }
     }
 
+    /// One connection, through a socket of this machine.
+    #[cfg(unix)]
+    pub(super) fn on_socket(
+        path: &std::path::Path,
+        script: impl Fn(&Asked) -> Option<Say> + Send + Sync + 'static,
+    ) -> Self {
+        let listener = std::os::unix::net::UnixListener::bind(path).unwrap();
+        let asked = Arc::<Mutex<Vec<Asked>>>::default();
+        let log = Arc::clone(&asked);
+        thread::spawn(move || serve(0, listener.accept().unwrap().0, &script, &log));
+        Self { port: 0, asked }
+    }
+
     pub(super) fn well() -> Self {
         Self::new(|_| None)
     }
@@ -80,8 +93,8 @@ impl Server {
     }
 }
 
-fn serve(connection: usize, mut stream: TcpStream, script: &Script, log: &Mutex<Vec<Asked>>) -> Option<()> {
-    let say = |stream: &mut TcpStream, sequence: u8, what: &str| {
+fn serve<S: Read + Write>(connection: usize, mut stream: S, script: &Script, log: &Mutex<Vec<Asked>>) -> Option<()> {
+    let say = |stream: &mut S, sequence: u8, what: &str| {
         let asked = Asked { connection, what: what.to_owned() };
         log.lock().push(asked.clone());
         let said = script(&asked).unwrap_or_else(|| Say::Packets(well(what)));
@@ -119,7 +132,7 @@ fn serve(connection: usize, mut stream: TcpStream, script: &Script, log: &Mutex<
     }
 }
 
-fn packet(stream: &mut TcpStream) -> Option<(u8, Vec<u8>)> {
+fn packet(stream: &mut impl Read) -> Option<(u8, Vec<u8>)> {
     let mut header = [0; 4];
     stream.read_exact(&mut header).ok()?;
     let mut packet = vec![0; u32::from_le_bytes([header[0], header[1], header[2], 0]) as usize];
