@@ -72,7 +72,7 @@ struct Readme;
 #[doc = include_str!("../docs/MIGRATING.md")]
 struct Migrating;
 
-#[cfg(all(doctest, feature = "postgres", feature = "sqlite"))]
+#[cfg(all(doctest, feature = "mysql", feature = "postgres", feature = "sqlite"))]
 #[doc = include_str!("../docs/STORES.md")]
 struct Stores;
 
