@@ -16,6 +16,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 
 use crate::support::etcd::Etcd;
+use crate::support::mariadb::MariaDb;
 use crate::support::postgres::Postgres;
 use candidates::{Candidates, Fault, LEASE};
 use servers::Server;
@@ -109,6 +110,28 @@ fn a_hundred_handovers_with_faults_on_a_postgres_are_one_after_another() {
     ];
     let faults = [faults_around_a_server(), of_its_own.into()].concat();
     Candidates::by_way_of_proxies("postgres", postgres).outlast(&faults);
+}
+
+is_a_server!(MariaDb, "faults", "faults");
+
+#[test]
+fn a_hundred_handovers_with_faults_on_a_mariadb_are_one_after_another() {
+    let Some(mariadb) = MariaDb::start(&[]) else { return };
+    mariadb.database("faults");
+    mariadb.add_user("faults", "faults");
+    let of_its_own: [Fault<MariaDb>; 2] = [
+        ("connections ended", |candidates, leader| {
+            assert!(candidates.store.kill_connections("faults") > 0);
+            candidates.pass(leader, LEASE / 40..LEASE / 2);
+        }),
+        ("row locked", |candidates, _| {
+            let time = candidates.drawn(LEASE / 4..LEASE * 3 / 2).as_secs_f64();
+            let lock = "SELECT 1 FROM leasehold FOR UPDATE";
+            candidates.store.execute_in("faults", &format!("BEGIN; {lock}; SELECT SLEEP({time}); COMMIT;"));
+        }),
+    ];
+    let faults = [faults_around_a_server(), of_its_own.into()].concat();
+    Candidates::by_way_of_proxies("mariadb", mariadb).outlast(&faults);
 }
 
 /// What candidates elect on without a server.
