@@ -13,6 +13,7 @@ use super::handshake::{Login, shake_hands};
 use super::session::{self, Session};
 use crate::cancel::Cancel;
 use crate::config::ConfigError;
+use crate::net::MAX_WAIT;
 use crate::net::database_url::Address;
 use crate::net::dial::{Dialer, System};
 use crate::net::error::{self as net, ErrorKind};
@@ -24,9 +25,6 @@ use crate::tls_config::refuse;
 
 /// More connections than this are not kept open for the calls to come.
 const MAX_IDLE: usize = 4;
-
-/// Nobody waits for longer.
-const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Exists, lock wait, deadlock: refusals after which a session is what it was before.
 const TO_KEEP_AFTER: [u16; 3] = [1062, 1205, 1213];

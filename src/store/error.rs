@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(any(feature = "etcd", feature = "mysql"))]
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
 use crate::net::error as net;
 
 /// Why a [`Store`](crate::Store) did not do what it was asked.
@@ -90,7 +90,7 @@ impl StoreErrorKind {
     }
 
     /// What a failure on the way to a store's server is to an election.
-    #[cfg(any(feature = "etcd", feature = "mysql"))]
+    #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
     pub(crate) const fn of_the_way(kind: net::ErrorKind) -> Self {
         use net::ErrorKind as E;
         match kind {

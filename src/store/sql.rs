@@ -1,5 +1,8 @@
 //! What the tables of the SQL stores have in common: the meaning of their columns.
 
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+pub(crate) mod polling;
+
 use std::collections::BTreeMap;
 
 use crate::config::ConfigError;

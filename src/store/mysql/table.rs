@@ -7,9 +7,8 @@ use crate::mysql::client::{Answer, Client, READ_ONLY, Request, Row as SqlRow, ch
 use crate::mysql::config::MySqlConfig;
 use crate::mysql::error::Error;
 use crate::record::{LeaderElectionRecord, MicroTime, Observed};
-use crate::store::sql::{self, Records, Row};
+use crate::store::sql::{self, Records, Row, polling};
 use crate::store::{Call, StoreError, StoreErrorKind, WatchScope};
-use crate::sync::channel;
 
 const NAME: &str = "leasehold";
 
@@ -177,17 +176,10 @@ impl Table {
                 Err(error) if error.code() == Some(DEADLOCK) => log::debug!("{operation} {key}: once more: {error}"),
                 other => return other,
             }
-            wait(call, PAUSE.mul_f64(fastrand::f64()));
+            polling::wait(call, PAUSE.mul_f64(fastrand::f64()));
         }
         self.client.query(Request { sql, is_read: false, timeout: call.time_left(), cancel: call.cancel() })
     }
-}
-
-/// At most until the call is cancelled or over.
-pub(super) fn wait(call: &Call, pause: Duration) {
-    let (end, ended) = channel::bounded::<()>(0);
-    let _hook = call.cancel().on_cancel(move || drop(end));
-    let _ = ended.recv_timeout(pause.min(call.time_left()));
 }
 
 /// A text in SQL that nothing in it can end.

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::table::{Table, wait};
+use super::table::Table;
 use crate::cancel::Cancel;
-use crate::store::sql::{Records, changes};
+use crate::store::sql::{Records, changes, polling};
 use crate::store::{Call, Cursor, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::sync::Arc;
 
@@ -39,21 +39,14 @@ pub(super) fn watch(
         let changes = changes(&told, &current);
         if is_first || !changes.is_empty() {
             for change in changes {
-                check(cancel)?;
+                polling::check(cancel)?;
                 on_event(change);
             }
-            check(cancel)?;
+            polling::check(cancel)?;
             told = Arc::new(current);
             on_event(WatchEvent::Progress(Cursor::new(Arc::clone(&told))));
         }
-        wait(&Call::new(interval, cancel.clone()), interval);
-        check(cancel)?;
-    }
-}
-
-fn check(cancel: &Cancel) -> Result<(), StoreError> {
-    match cancel.is_cancelled() {
-        true => Err(StoreError::new(StoreErrorKind::Interrupted, "the watch was cancelled")),
-        false => Ok(()),
+        polling::wait(&Call::new(interval, cancel.clone()), interval);
+        polling::check(cancel)?;
     }
 }

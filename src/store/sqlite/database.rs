@@ -7,11 +7,11 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Row as SqlRow, params};
 
 use crate::record::{LeaderElectionRecord, MicroTime, Observed};
-use crate::store::sql::{self, Records, Row};
+use crate::store::sql::{self, Records, Row, polling};
 use crate::store::sqlite::file::File;
 use crate::store::sqlite::signal::{Signal, Waker, wake_others};
 use crate::store::{Call, StoreError, StoreErrorKind, WatchScope};
-use crate::sync::{Mutex, channel};
+use crate::sync::Mutex;
 
 /// How long a connection of this process, which does no more than a statement at a time, is waited for before it is asked
 /// again whether the call goes on.
@@ -306,7 +306,7 @@ fn retry<T>(
             }
         }
         // Two that wait for each other's writes do not do so in step.
-        wait(call, pause.mul_f64(0.5 + fastrand::f64()));
+        polling::wait(call, pause.mul_f64(0.5 + fastrand::f64()));
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
@@ -323,13 +323,6 @@ fn check(file: &File, call: &Call) -> Result<(), StoreError> {
         return Err(StoreError::new(StoreErrorKind::Timeout, message));
     }
     Ok(())
-}
-
-/// At most until the call is cancelled or over.
-fn wait(call: &Call, pause: Duration) {
-    let (end, ended) = channel::bounded::<()>(0);
-    let _hook = call.cancel().on_cancel(move || drop(end));
-    let _ = ended.recv_timeout(pause.min(call.time_left()));
 }
 
 fn is_busy(error: &rusqlite::Error) -> bool {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::cancel::Cancel;
-use crate::store::sql::{Records, changes};
+use crate::store::sql::{Records, changes, polling};
 use crate::store::sqlite::database::Database;
 use crate::store::{Call, Cursor, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::sync::Arc;
@@ -51,20 +51,13 @@ pub(super) fn watch(
         let changes = changes(&told, &current);
         if is_first || !changes.is_empty() {
             for change in changes {
-                check(cancel)?;
+                polling::check(cancel)?;
                 on_event(change);
             }
-            check(cancel)?;
+            polling::check(cancel)?;
             told = Arc::new(current);
             on_event(WatchEvent::Progress(Cursor::new(Arc::clone(&told))));
         }
         signal.wait();
-    }
-}
-
-fn check(cancel: &Cancel) -> Result<(), StoreError> {
-    match cancel.is_cancelled() {
-        true => Err(StoreError::new(StoreErrorKind::Interrupted, "the watch was cancelled")),
-        false => Ok(()),
     }
 }

@@ -4,6 +4,7 @@ use super::*;
 use crate::cancel::Cancel;
 use crate::store::sqlite::watch::watch;
 use crate::store::{Store, WatchEvent};
+use crate::sync::channel;
 
 struct Place {
     _scratch: tempfile::TempDir,
