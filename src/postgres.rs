@@ -1,5 +1,6 @@
 //! A small blocking client for PostgreSQL: the protocol's messages are `postgres-protocol`'s, connections and their time are ours.
 
+mod abandoned;
 pub(crate) mod client;
 pub(crate) mod config;
 pub(crate) mod connection;

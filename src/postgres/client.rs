@@ -1,8 +1,11 @@
 //! The client: some statements, one answer, on a connection that no other call has.
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
+use super::abandoned::Place;
 use super::config::{Encryption, PostgresConfig};
 use super::connection::{Connection, Rows, Statement};
 use super::error::Error;
@@ -20,11 +23,18 @@ use crate::tls_config::refuse;
 /// More connections than this are not kept open for the calls to come.
 const MAX_IDLE_CONNECTIONS: usize = 4;
 
-/// For one transaction. A statement that waits for a lock ends on the server, too, when nobody waits for it any more; and a
-/// commit is on the disk, and on that of a synchronous standby, whatever settings this user has.
+/// For one transaction, whatever settings this user has.
+///
+/// What waits for a lock ends on the server, too, when nobody waits for it any more. A commit is on the disk, and on that of a
+/// synchronous standby; and it is told when that is not so. A transaction that only reads waits for the standby as well: PostgreSQL
+/// shows it commits that have not got there, after a crash or when whoever waited was told not to. So where there is such a
+/// standby, it writes a message to the log that nobody reads, and is committed behind all that it has seen.
 const SETTINGS: &str = "SELECT set_config('statement_timeout', $1, true), set_config('lock_timeout', $1, true), \
+                        set_config('client_min_messages', 'warning', true), \
                         set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') \
-                        IN ('off', 'local', 'remote_write') THEN 'on' ELSE current_setting('synchronous_commit') END, true)";
+                        IN ('off', 'local', 'remote_write') THEN 'on' ELSE current_setting('synchronous_commit') END, true), \
+                        CASE WHEN current_setting('synchronous_standby_names') <> '' AND NOT pg_is_in_recovery() \
+                        THEN pg_logical_emit_message(true, 'leasehold', '') END";
 
 /// A blocking client for one database.
 pub(crate) struct Client {
@@ -33,6 +43,8 @@ pub(crate) struct Client {
     tls: Option<ClientTls>,
     dialer: Dialer,
     idle: Pool<Connection>,
+    /// How many calls that were given up the server is being asked to end.
+    ending: Arc<AtomicUsize>,
 }
 
 /// What is run, until when, and what ends it sooner.
@@ -59,7 +71,8 @@ impl Client {
                 Some(ClientTls::new(settings, config.address.host()).map_err(|error| refuse("tls", &error))?)
             }
         };
-        Ok(Self { config, tls, dialer: Dialer::new(System), idle: Pool::new(MAX_IDLE_CONNECTIONS) })
+        let (dialer, idle) = (Dialer::new(System), Pool::new(MAX_IDLE_CONNECTIONS));
+        Ok(Self { config, tls, dialer, idle, ending: Arc::default() })
     }
 
     /// Host, port and database, and nothing secret.
@@ -106,7 +119,16 @@ impl Client {
     /// A connection of the caller's own.
     pub(crate) fn connect(&self, deadline: Instant, interrupter: &Interrupter) -> Result<Connection, Error> {
         interrupter.check()?;
-        let open = || Connection::open(&self.config, self.tls.as_ref(), &self.dialer, deadline, interrupter);
+        let open = || {
+            let files = self.tls.as_ref().map_or(0, ClientTls::version);
+            let place = Place {
+                address: self.config.address.clone(),
+                tls: self.tls.as_ref().map(|tls| tls.parts(None)).transpose()?,
+                dialer: self.dialer.clone(),
+                under_way: Arc::clone(&self.ending),
+            };
+            Connection::open(&self.config, place, files, deadline, interrupter)
+        };
         let files = self.tls.as_ref().map_or(0, ClientTls::refresh);
         match open() {
             // Nothing was sent, and certificates rotate.
@@ -125,9 +147,7 @@ impl Client {
         let milliseconds = left.as_millis().max(1).to_string();
         let settings = [Some(milliseconds.as_str())];
         let settings = [Statement { sql: SETTINGS, parameters: &settings }];
-        // A read waits for nobody, and commits nothing.
-        let before: &[_] = if request.is_read { &[] } else { &settings };
-        let statements = [before, request.statements].concat();
+        let statements = [&settings, request.statements].concat();
         let mut connection = self.idle_or_new(deadline, interrupter)?;
         let is_closed = |answer: &Result<Rows, Error>| matches!(answer, Err(Error::Net(error)) if error.kind == ErrorKind::ConnectionClosed);
         let mut answer = connection.run(&statements, deadline);

@@ -9,17 +9,20 @@ use postgres_protocol::IsNull;
 use postgres_protocol::message::backend::{DataRowBody, Message};
 use postgres_protocol::message::frontend;
 
+use super::abandoned::Place;
 use super::config::PostgresConfig;
 use super::error::{Error, Refusal};
 use super::login;
-use super::wire::{Changed, Wire};
-use crate::net::dial::{Dialer, Route};
+use super::wire::{Changed, Key, Wire};
+use crate::net::dial::Route;
 use crate::net::error::{self as net, ErrorKind};
 use crate::net::interrupt::Interrupter;
-use crate::net::tls::ClientTls;
 
 /// Of all rows of one answer.
 const MAX_ANSWER: usize = 16 * 1024 * 1024;
+
+/// What it takes to keep a row, which may be empty.
+const ROW_OVERHEAD: usize = 64;
 
 /// A connection that one call has at a time.
 pub(crate) struct Connection {
@@ -29,6 +32,10 @@ pub(crate) struct Connection {
     is_reused: bool,
     /// Of the certificate files that it was opened with.
     pub(super) files: u64,
+    place: Place,
+    key: Option<Key>,
+    /// Whether the server may still be at a statement.
+    is_busy: bool,
 }
 
 /// SQL with parameters `$1` and so on: texts, or NULL.
@@ -48,19 +55,18 @@ impl Connection {
     /// Connects, and logs in. It is shut down on the interrupt.
     pub(super) fn open(
         config: &PostgresConfig,
-        tls: Option<&ClientTls>,
-        dialer: &Dialer,
+        place: Place,
+        files: u64,
         deadline: Instant,
         interrupter: &Interrupter,
     ) -> Result<Self, Error> {
-        let files = tls.map_or(0, ClientTls::version);
-        let (mut socket, route) = config.address.open(dialer, deadline, interrupter)?;
-        if let Some(tls) = tls {
-            login::encrypt(&mut socket, &tls.parts(None)?, deadline)?;
+        let (mut socket, route) = place.address.open(&place.dialer, deadline, interrupter)?;
+        if let Some(parts) = &place.tls {
+            login::encrypt(&mut socket, parts, deadline)?;
         }
         let mut wire = Wire::new(socket);
-        login::log_in(&mut wire, config, deadline)?;
-        let mut connection = Self { wire, route, is_reused: false, files };
+        let key = login::log_in(&mut wire, config, deadline)?;
+        let mut connection = Self { wire, route, is_reused: false, files, place, key, is_busy: false };
         if let Some(route) = &mut connection.route {
             route.answered();
         }
@@ -99,14 +105,21 @@ impl Connection {
         }
         frontend::sync(&mut out);
         self.wire.has_heard = false;
+        self.is_busy = true;
         let answer = self.wire.send(&out, deadline).and_then(|()| self.answer(statements.len(), deadline));
         match answer {
             Err(Error::Net(error)) => Err(Error::Net(self.explain(error))),
             other => {
-                self.is_reused = true;
+                (self.is_reused, self.is_busy) = (true, false);
                 other
             }
         }
+    }
+
+    /// From now on it is told what is notified.
+    pub(crate) fn listen(&mut self, statement: Statement<'_>, deadline: Instant) -> Result<(), Error> {
+        self.wire.listens = true;
+        self.run(&[statement], deadline).map(drop)
     }
 
     /// What has been notified until now, and waits if that is nothing; nothing at the deadline.
@@ -138,7 +151,7 @@ impl Connection {
                 Message::CommandComplete(_) => complete += 1,
                 Message::BindComplete => rows.clear(),
                 Message::DataRow(body) => {
-                    size += body.buffer().len();
+                    size += body.buffer().len() + ROW_OVERHEAD;
                     if size > MAX_ANSWER {
                         let detail = "the answer is larger than 16 MiB";
                         return Err(net::Error::new(ErrorKind::BodyTooLarge, detail).into());
@@ -179,6 +192,14 @@ impl Connection {
                 net::Error { kind: ErrorKind::ConnectionClosed, detail: detail.to_owned(), ..error }
             }
             _ => error,
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let Some(key) = self.key.filter(|_| self.is_busy) {
+            self.place.end(key);
         }
     }
 }

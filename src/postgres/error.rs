@@ -56,7 +56,8 @@ impl Refusal {
         let (mut severity, mut sqlstate, mut message) = (String::new(), String::new(), String::new());
         // What cannot be read is left out.
         while let Ok(Some(field)) = fields.next() {
-            let value = || clean(&String::from_utf8_lossy(field.value_bytes()), MAX_MESSAGE);
+            // As it came: what is secret in it is looked for before anything is cut off.
+            let value = || String::from_utf8_lossy(field.value_bytes()).into_owned();
             match field.type_() {
                 // The one in words of the server's language comes first.
                 b'S' if severity.is_empty() => severity = value(),

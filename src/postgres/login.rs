@@ -12,7 +12,7 @@ use fallible_iterator::FallibleIterator;
 
 use super::config::PostgresConfig;
 use super::error::{Error, Refusal};
-use super::wire::Wire;
+use super::wire::{Key, Wire};
 use crate::net::error::{self as net, ErrorKind};
 use crate::net::secret::Secret;
 use crate::net::socket::{Socket, explain};
@@ -40,8 +40,8 @@ pub(super) fn encrypt(socket: &mut Socket, parts: &TlsParts, deadline: Instant) 
     }
 }
 
-/// Says who we are, and proves it, until statements may be sent.
-pub(super) fn log_in(wire: &mut Wire, config: &PostgresConfig, deadline: Instant) -> Result<(), Error> {
+/// Says who we are, and proves it, until statements may be sent. Answers what the server calls the session.
+pub(super) fn log_in(wire: &mut Wire, config: &PostgresConfig, deadline: Instant) -> Result<Option<Key>, Error> {
     let mut out = BytesMut::new();
     let parameters = [
         ("user", config.user.as_str()),
@@ -51,15 +51,18 @@ pub(super) fn log_in(wire: &mut Wire, config: &PostgresConfig, deadline: Instant
     ];
     frontend::startup_message(parameters, &mut out).map_err(Error::malformed)?;
     wire.send(&out, deadline)?;
-    let mut scram = None;
+    let (mut scram, mut key) = (None, None);
     loop {
         out.clear();
         match wire.receive(deadline)? {
-            Message::AuthenticationOk | Message::BackendKeyData(_) | Message::NoticeResponse(_) => {}
+            Message::AuthenticationOk | Message::NoticeResponse(_) => {}
+            Message::BackendKeyData(body) => {
+                key = Some(Key { process: body.process_id(), secret: body.secret_key() });
+            }
             Message::ErrorResponse(body) => {
                 return Err(Error::Refused(Refusal { is_fatal: true, ..Refusal::read(body.fields()) }));
             }
-            Message::ReadyForQuery(_) => return Ok(()),
+            Message::ReadyForQuery(_) => return Ok(key),
             Message::AuthenticationCleartextPassword => {
                 // Only to whom it may be told: SCRAM tells it to nobody.
                 if !wire.socket.is_tls() && !config.address.is_local() {

@@ -17,6 +17,9 @@ const MAX_MESSAGE: usize = 1024 * 1024;
 /// So many payloads are told apart; beyond them anything may have changed.
 const MAX_CHANGED: usize = 1024;
 
+/// In bytes. No key is longer, so that what is longer is not about one.
+const MAX_PAYLOAD: usize = 256;
+
 /// A socket, and what has come of messages on it.
 pub(super) struct Wire {
     pub(super) socket: Socket,
@@ -24,6 +27,8 @@ pub(super) struct Wire {
     /// Whether anything has come since this was last unset.
     pub(super) has_heard: bool,
     pub(super) changed: Changed,
+    /// Behind a pooler it may be sent what another has asked for.
+    pub(super) listens: bool,
 }
 
 /// What notifications have named.
@@ -34,9 +39,16 @@ pub(crate) struct Changed {
     pub(crate) and_others: bool,
 }
 
+/// What a server calls the session of a connection, for those alone who have it.
+#[derive(Clone, Copy)]
+pub(super) struct Key {
+    pub(super) process: i32,
+    pub(super) secret: i32,
+}
+
 impl Wire {
     pub(super) fn new(socket: Socket) -> Self {
-        Self { socket, input: BytesMut::new(), has_heard: false, changed: Changed::default() }
+        Self { socket, input: BytesMut::new(), has_heard: false, changed: Changed::default(), listens: false }
     }
 
     /// Whether nothing has come since the last answer: no end, and no last word.
@@ -83,6 +95,9 @@ impl Wire {
 
     pub(super) fn note(&mut self, body: &NotificationResponseBody) -> Result<(), Error> {
         let payload = body.message().map_err(Error::malformed)?;
+        if !self.listens || payload.len() > MAX_PAYLOAD {
+            return Ok(());
+        }
         if self.changed.payloads.len() < MAX_CHANGED {
             self.changed.payloads.insert(payload.into());
         } else if !self.changed.payloads.contains(payload) {

@@ -9,12 +9,16 @@ use std::time::Duration;
 use crate::cancel::Cancel;
 use crate::config::ConfigError;
 use crate::net::echo::redact;
+use crate::net::text::clean;
 use crate::postgres::client::{Client, Request};
 use crate::postgres::config::PostgresConfig;
 use crate::postgres::connection::{Rows, Statement};
 use crate::postgres::error::{Error, Refusal};
 use crate::record::{LeaderElectionRecord, Observed};
 use crate::store::{Call, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope, sql};
+
+/// Of an error, in characters: what a server says is a line.
+const MAX_SAID: usize = 600;
 
 /// How long [`PostgresStore::create_table`] may take.
 const SET_UP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -45,7 +49,8 @@ const SET_UP_TIMEOUT: Duration = Duration::from_secs(10);
 /// was dropped, or truncated with `RESTART IDENTITY`, the database was restored from a backup, or a standby was promoted that
 /// lacked the last commits. `acquired` is the value of `writes` with which the present holder began.
 ///
-/// All methods may be called from any thread at any time; share it by an `Arc`. docs/STORES.md says when to use it, and on which
+/// All methods may be called from any thread at any time; share it by an `Arc`, but not with a child after `fork`, where both would
+/// read from the same connections. docs/STORES.md says when to use it, and on which
 /// settings of the server its promise rests.
 ///
 /// # Examples
@@ -140,7 +145,7 @@ impl PostgresStore {
         let mut said = error.to_string().into_bytes();
         // A server may say anything.
         redact(self.client.password().as_bytes(), &mut said);
-        let said = String::from_utf8_lossy(&said);
+        let said = clean(&String::from_utf8_lossy(&said), MAX_SAID);
         StoreError::new(kind, format!("cannot {operation} {what}: {said}{advice}"))
     }
 }
@@ -153,8 +158,8 @@ impl Store for PostgresStore {
     fn get(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
         let statement = Statement { sql: table::SELECT_ONE, parameters: &[Some(key)] };
         let found = self.client.run(request(&[statement], true, call), table::read);
-        let mut found = found.map_err(|error| self.explain("get", &self.describe(key), &error))?;
-        Ok(found.pop_first().map(|(_, observed)| observed))
+        let found = found.and_then(|found| table::only(key, found));
+        found.map_err(|error| self.explain("get", &self.describe(key), &error))
     }
 
     fn create(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {

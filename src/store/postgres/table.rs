@@ -2,7 +2,7 @@
 
 use crate::postgres::connection::{Row as SqlRow, Rows};
 use crate::postgres::error::{Error, Refusal};
-use crate::record::{LeaderElectionRecord, MicroTime};
+use crate::record::{LeaderElectionRecord, MicroTime, Observed};
 use crate::store::sql::{Records, Row};
 
 /// Has a row where there is nothing to make.
@@ -91,6 +91,14 @@ pub(super) fn read(rows: Rows) -> Result<Records, Error> {
         records.insert(key, observed);
     }
     Ok(records)
+}
+
+/// The record of this key, if it is there.
+pub(super) fn only(key: &str, mut found: Records) -> Result<Option<Observed>, Error> {
+    match (found.remove(key), found.is_empty()) {
+        (found, true) => Ok(found),
+        (_, false) => Err(not_ours()),
+    }
 }
 
 fn row_of(generation: &str, mut columns: std::vec::IntoIter<Option<Box<str>>>) -> Option<Row> {

@@ -1,13 +1,13 @@
 CREATE TABLE IF NOT EXISTS leasehold (
     generation bigint GENERATED ALWAYS AS IDENTITY,
-    key text COLLATE "C" PRIMARY KEY,
+    key text COLLATE "C" PRIMARY KEY CHECK (octet_length(key) <= 253),
     writes bigint NOT NULL DEFAULT 0 CHECK (writes BETWEEN 0 AND 2147483646),
     acquired bigint NOT NULL DEFAULT 0,
-    uid text NOT NULL,
-    holder_identity text,
+    uid text NOT NULL CHECK (octet_length(uid) <= 64),
+    holder_identity text CHECK (octet_length(holder_identity) <= 65535),
     lease_duration_seconds integer,
-    acquire_time text,
-    renew_time text,
+    acquire_time text CHECK (octet_length(acquire_time) <= 64),
+    renew_time text CHECK (octet_length(renew_time) <= 64),
     lease_transitions integer
 );
 

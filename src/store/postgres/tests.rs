@@ -103,13 +103,8 @@ fn statement(rows: &[Vec<u8>]) -> Vec<u8> {
     [message(b'1', b""), message(b'2', b""), rows.concat(), message(b'C', b"SELECT 1\0")].concat()
 }
 
-/// To a read, or a notification.
+/// To a statement, after its settings.
 fn answer(rows: &[Vec<u8>]) -> Option<Vec<u8>> {
-    Some([statement(rows), ready()].concat())
-}
-
-/// To a write, after its settings.
-fn written(rows: &[Vec<u8>]) -> Option<Vec<u8>> {
     Some([statement(&[row(&[None])]), statement(rows), ready()].concat())
 }
 
@@ -124,8 +119,8 @@ fn error(severity: &str, sqlstate: &str) -> Vec<u8> {
 fn well(said: &Said) -> Option<Vec<u8>> {
     match said.number {
         0 => logged_in(),
-        _ if said.is("INSERT") => written(&[row(&[Some("1")])]),
-        _ if said.is("UPDATE") => written(&[row(&[Some("1")])]),
+        _ if said.is("INSERT") => answer(&[row(&[Some("1")])]),
+        _ if said.is("UPDATE") => answer(&[row(&[Some("1")])]),
         _ => answer(&[row(&RECORD)]),
     }
 }
@@ -237,7 +232,7 @@ fn what_was_open_when_a_cancelled_call_waited_is_not_used_again() {
 
 #[test]
 fn no_row_is_a_definite_no_and_every_error_leaves_a_write_open() {
-    let server = Server::new(|said| if said.number == 0 { logged_in() } else { written(&[]) });
+    let server = Server::new(|said| if said.number == 0 { logged_in() } else { answer(&[]) });
     let store = server.store();
     let record = LeaderElectionRecord::default();
     assert_eq!(kind(store.create("jobs", &record, &call())), StoreErrorKind::NotApplied);
@@ -331,6 +326,12 @@ fn what_is_no_answer_of_postgres_is_an_error_in_time() {
 
 #[test]
 fn endless_answers_end() {
+    // Rows of no columns have no length.
+    let server = Server::new(|said| match said.number {
+        0 => logged_in(),
+        _ => Some(message(b'D', &[0, 0]).repeat(300_000)),
+    });
+    assert_eq!(kind(server.store().get("jobs", &call())), StoreErrorKind::Malformed);
     let server = Server::new(|said| match said.number {
         0 => logged_in(),
         _ => Some(row(&[Some(&"x".repeat(500_000))]).repeat(40)),
@@ -419,9 +420,51 @@ fn a_watch_that_is_told_nothing_reads_again_and_again() {
 fn what_a_server_sends_back_of_the_password_is_hidden() {
     let server = Server::new(|said| match said.number {
         0 => logged_in(),
-        _ => Some([message(b'E', b"SERROR\0C42601\0Mno: hunter2, hunter%32\0\0"), ready()].concat()),
+        _ => {
+            // Where it is cut off, too.
+            let padding = "x".repeat(MAX_SAID - 120);
+            let said = format!("SERROR\0C42601\0Mno: hunter2, hunter%32 {padding} hunter2\0\0");
+            Some([message(b'E', said.as_bytes()), ready()].concat())
+        }
     });
     let error = server.store().get("jobs", &call()).unwrap_err();
     let shown = format!("{error} {error:?}");
     assert!(shown.contains("no: *") && !shown.contains("hunter"), "{shown}");
+}
+
+/// A session that waits for a lock, or for a standby, does not notice that nobody waits for it.
+#[test]
+fn the_server_is_asked_to_end_what_nobody_waits_for_any_more() {
+    let (tell, told) = crossbeam_channel::unbounded();
+    let server = Server::new(move |said| {
+        if said.bytes.len() == 16 && said.bytes[4..8] == 80_877_102_u32.to_be_bytes() {
+            tell.send(said.bytes[8..].to_vec()).unwrap();
+            return Some(Vec::new());
+        }
+        match said.number {
+            0 => {
+                let key = message(b'K', &[0, 0, 0, 7, 0, 0, 0, 9]);
+                Some([message(b'R', &0_u32.to_be_bytes()), key, ready()].concat())
+            }
+            _ if said.is("INSERT") => None,
+            _ => well(&said),
+        }
+    });
+    let store = server.store();
+    let key = [0, 0, 0, 7, 0, 0, 0, 9];
+    assert_eq!(kind(store.create("jobs", &LeaderElectionRecord::default(), &brief())), StoreErrorKind::Timeout);
+    assert_eq!(told.recv_timeout(Duration::from_secs(30)).unwrap(), key);
+    let cancel = Cancel::new();
+    thread::scope(|scope| {
+        let call = Call::new(Duration::from_secs(60), cancel.clone());
+        let store = &store;
+        let called = scope.spawn(move || kind(store.create("jobs", &LeaderElectionRecord::default(), &call)));
+        thread::sleep(Duration::from_millis(50));
+        cancel.cancel();
+        assert_eq!(called.join().unwrap(), StoreErrorKind::Interrupted);
+    });
+    assert_eq!(told.recv_timeout(Duration::from_secs(30)).unwrap(), key);
+    store.get("jobs", &call()).unwrap();
+    drop(store);
+    assert!(told.recv_timeout(Duration::from_millis(100)).is_err(), "a session that is idle is left alone");
 }

@@ -80,7 +80,7 @@ impl Source<'_> {
     fn listen(&self) -> Result<Option<Connection>, Error> {
         let until = Instant::now() + READ_TIMEOUT;
         let mut listener = self.client.connect(until, self.interrupter)?;
-        listener.run(&[Statement { sql: LISTEN, parameters: &[] }], until)?;
+        listener.listen(Statement { sql: LISTEN, parameters: &[] }, until)?;
         // From another connection: a notification to itself arrives behind a pooler, too.
         let probe = format!("probe {:016x}", fastrand::u64(..));
         self.run(Statement { sql: NOTIFY, parameters: &[Some(&probe)] }, |_| Ok(()))?;

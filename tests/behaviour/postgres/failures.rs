@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use leasehold::{Call, Cancel, Store, StoreErrorKind};
+use leasehold::{Call, Cancel, Store, StoreErrorKind, WatchScope};
 
 use super::{store, with_table};
 use crate::support::postgres::Postgres;
 use crate::support::stores::{at_last, builder, call, elector, held_by};
-use crate::support::{SOON, wait_until};
+use crate::support::{A_WHILE, SOON, wait_until};
 
 fn brief() -> Call {
     Call::new(Duration::from_millis(300), Cancel::new())
@@ -107,9 +107,7 @@ fn a_standby_neither_answers_nor_takes_part() {
         on_standby.get("jobs", &call()).expect_err("stale"),
         on_standby.update("jobs", &base, &held_by("b"), &call()).expect_err("read-only"),
         on_standby.create("other", &held_by("b"), &call()).expect_err("read-only"),
-        on_standby
-            .watch(leasehold::WatchScope::Key("jobs"), None, &Cancel::new(), &mut |_| {})
-            .expect_err("no notifications"),
+        on_standby.watch(WatchScope::Key("jobs"), None, &Cancel::new(), &mut |_| {}).expect_err("no notifications"),
     ];
     for error in errors {
         assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
@@ -143,4 +141,89 @@ fn a_commit_that_has_not_reached_its_synchronous_standby_is_no_answer() {
     });
     let error = store.update("jobs", &base, &held_by("c"), &brief()).expect_err("nobody ends this one's waiting");
     assert!(matches!(error.kind(), StoreErrorKind::Timeout | StoreErrorKind::NotApplied), "{error}");
+}
+
+/// PostgreSQL shows such a commit, whether an operator has ended its waiting or the server has crashed meanwhile; and when the
+/// standby is promoted it has never been.
+#[test]
+fn what_no_standby_has_is_not_read() {
+    for crashes in [false, true] {
+        let Some(mut postgres) = Postgres::start(&[]) else { return };
+        let store = with_table(&postgres, "shown");
+        postgres.set("synchronous_standby_names", "elsewhere");
+        let waits = "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+        let store_of_a = Arc::clone(&store);
+        let writes = thread::spawn(move || store_of_a.create("jobs", &held_by("a"), &call()).map(drop));
+        wait_until("its commit waits", || postgres.query(waits).trim() == "t");
+        if crashes {
+            postgres.kill();
+            postgres.start_again();
+        } else {
+            let cancel = "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+            postgres.query(cancel);
+        }
+        assert!(writes.join().expect("no panic").is_err());
+        assert_eq!(postgres.query_in("shown", "SELECT count(*) FROM leasehold").trim(), "1", "it is shown");
+        let error = store.get("jobs", &brief()).expect_err("it waits for the standby");
+        assert_eq!(error.kind(), StoreErrorKind::Timeout, "{error}");
+        let cancel = Cancel::new();
+        thread::scope(|scope| {
+            let (store, cancel) = (&store, &cancel);
+            let watches = scope.spawn(move || {
+                let mut told = 0;
+                let _ = store.watch(WatchScope::Key("jobs"), None, cancel, &mut |_| told += 1);
+                told
+            });
+            thread::sleep(A_WHILE);
+            cancel.cancel();
+            assert_eq!(watches.join().expect("no panic"), 0, "nor is it told");
+        });
+        postgres.set("synchronous_standby_names", "");
+        let found = at_last("it is there", || store.get("jobs", &call())).expect("a record");
+        assert_eq!(found.record.holder(), Some("a"));
+    }
+}
+
+/// The warning is all that tells it.
+#[test]
+fn a_user_who_wants_to_see_no_warnings_has_them_all_the_same() {
+    let Some(postgres) = Postgres::start(&[]) else { return };
+    let store = with_table(&postgres, "quiet");
+    let base = store.create("jobs", &held_by("a"), &call()).expect("a record");
+    postgres.execute("ALTER DATABASE quiet SET client_min_messages = error");
+    postgres.terminate_backends("quiet");
+    postgres.set("synchronous_standby_names", "elsewhere");
+    let cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+    thread::scope(|scope| {
+        let (store, base) = (Arc::clone(&store), &base);
+        let writes = scope.spawn(move || store.update("jobs", base, &held_by("b"), &call()));
+        wait_until("the operator ends its waiting", || postgres.query(cancel).trim() == "t");
+        let error = writes.join().expect("no panic").expect_err("it is not replicated");
+        assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+    });
+}
+
+/// A server has a hundred connections by default, for everybody.
+#[test]
+fn calls_that_are_given_up_leave_nobody_behind_whatever_they_waited_for() {
+    let Some(postgres) = Postgres::start(&["max_connections=20"]) else { return };
+    let store = with_table(&postgres, "behind");
+    let base = store.create("jobs", &held_by("a"), &call()).expect("a record");
+    let mut session = postgres.session("behind");
+    session.execute("BEGIN;");
+    session.execute("LOCK TABLE leasehold IN ACCESS EXCLUSIVE MODE;");
+    let soon = || Call::new(Duration::from_millis(100), Cancel::new());
+    for _ in 0..30 {
+        assert_eq!(store.get("jobs", &soon()).expect_err("it is locked").kind(), StoreErrorKind::Timeout);
+    }
+    session.execute("ROLLBACK;");
+    // `statement_timeout` does not end a commit that waits for a standby.
+    postgres.set("synchronous_standby_names", "elsewhere");
+    for _ in 0..30 {
+        let error = store.update("jobs", &base, &held_by("b"), &soon()).expect_err("there is no standby");
+        assert_eq!(error.kind(), StoreErrorKind::Timeout, "{error}");
+    }
+    wait_until("nobody waits", || {
+        postgres.query("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'").trim() == "0"
+    });
 }
