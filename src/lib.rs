@@ -41,8 +41,8 @@
 //!
 //! # Features
 //!
-//! - `kube` (default): Leases, and the client for the Kubernetes API. Without it there is [`MemoryStore`], your own [`Store`], and
-//!   no TLS in the tree.
+//! - `kube` (default): Leases, and the client for the Kubernetes API. Without it there is [`MemoryStore`], your own [`Store`],
+//!   and those of the features below, of which `sqlite` alone has no TLS in its tree.
 //! - `kubeconfig` (default): reads kubeconfig files.
 //! - `etcd`: [`EtcdStore`](https://docs.rs/leasehold/latest/leasehold/struct.EtcdStore.html), records in etcd without a cluster.
 //! - `postgres`: [`PostgresStore`](https://docs.rs/leasehold/latest/leasehold/struct.PostgresStore.html), a table in PostgreSQL, by a

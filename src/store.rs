@@ -45,7 +45,8 @@ use crate::record::{LeaderElectionRecord, Observed};
 /// - [`get`](Store::get) is a linearizable read (for Kubernetes: a GET without `resourceVersion`);
 /// - [`create`](Store::create) fails when there is a record, and [`update`](Store::update) when it is not at
 ///   `base.version` any more, or is another than `base` (another `uid`), or is gone;
-/// - [`Observed::version`] is above zero and grows with every write to the key, also beyond its deletion and re-creation;
+/// - [`Observed::version`] is above zero and grows with every write to the key, of which its deletion is one: a record that is
+///   made anew has a greater one than that;
 /// - `Ok` from a write means that it was applied; any error leaves that open, but for [`StoreErrorKind::NotApplied`];
 /// - where history can be lost (a restored backup, a replica that is promoted without the last writes), `update` compares the
 ///   whole record of `base` with what stands there as well: the same version may have been given again;
@@ -54,7 +55,10 @@ use crate::record::{LeaderElectionRecord, Observed};
 /// A panic in a request ends the elector that made it, and its term with [`StopReason::ElectorPanicked`](crate::StopReason); one
 /// in a watch ends the watch, and the key is polled from then on.
 ///
-/// `Arc<S>` and `Box<dyn Store>` are stores too. [`MemoryStore`](crate::MemoryStore) is one to start from, or for tests.
+/// `Arc<S>` and `Box<dyn Store>` are stores too. [`MemoryStore`](crate::MemoryStore) is one to start from, or for tests. Whether
+/// one of your own does all this is checked by [`testing::conformance`], which has a whole store as its example.
+///
+/// [`testing::conformance`]: https://docs.rs/leasehold/latest/leasehold/testing/conformance/index.html
 ///
 /// # Examples
 ///

@@ -31,7 +31,7 @@ impl Endpoint {
             return Err(Error::config(place, "must be a URL with a host, such as https://10.0.0.1:6443"));
         };
         if authority.as_str().contains('@') {
-            return Err(Error::config(place, "must not hold a user name or password; put them under users"));
+            return Err(Error::config(place, "must not hold a user name or password; they are given apart from it"));
         }
         let rule = "must begin with https://, or with http:// for a server without TLS";
         let scheme = parts.scheme.ok_or_else(|| Error::config(place, rule))?;

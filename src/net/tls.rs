@@ -233,6 +233,11 @@ pub(crate) fn tls_error(error: &rustls::Error) -> Error {
             e @ (CertificateError::UnsupportedSignatureAlgorithmContext { .. }
             | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. }),
         ) => untrusted(format!("the server's certificate is not accepted ({e}){}", provider::hint())),
+        E::InvalidCertificate(e) if e.to_string().contains("CaUsedAsEndEntity") => untrusted(
+            "the server's certificate is not accepted: it is an authority's own, and signed by itself; trust it as an \
+             authority, or give the server one that an authority has issued"
+                .to_owned(),
+        ),
         E::InvalidCertificate(e) => untrusted(format!(
             "the server's certificate is not accepted ({e}); check the certificate authority and the server name that are configured"
         )),

@@ -104,7 +104,7 @@ impl Client {
             return Err(interrupted().sent(true).into());
         }
         let (connection, answer) = attempt?;
-        if Instant::now() >= deadline {
+        if answer.is_ok() && Instant::now() >= deadline {
             return Err(late().sent(true).into());
         }
         match answer.and_then(read) {

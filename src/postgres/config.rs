@@ -51,7 +51,9 @@ impl PostgresConfig {
     /// named; a name that leads to whichever server is the primary is what a fail-over needs.
     ///
     /// Parameters, as libpq calls them: `host` (a directory, such as `/run/postgresql`: the socket in it is used),
-    /// `application_name`, `sslmode` (`disable`, `require` or `verify-full`), `sslrootcert`, `sslcert`, `sslkey`.
+    /// `application_name`, `sslmode` (`disable`, `require` or `verify-full`; through a socket it says nothing), `sslrootcert`, `sslcert`,
+    /// `sslkey`. `connect_timeout` says nothing, for every call has its own time, and neither does `target_session_attrs`, for the
+    /// server has to be a primary.
     ///
     /// Without `sslmode` another machine has to prove by TLS that it is the host that is named, as with `verify-full`; to this
     /// machine nothing is encrypted. `require` encrypts, and believes anybody.
@@ -70,6 +72,9 @@ impl PostgresConfig {
             match name.as_str() {
                 "host" => host = value,
                 "application_name" => application_name = value,
+                // Every call has its own time, and every server has to be a primary.
+                "connect_timeout" => {}
+                "target_session_attrs" if ["any", "primary", "read-write"].contains(&&*value) => {}
                 "sslmode" => {
                     sslmode = Some(match value.as_str() {
                         "disable" => Encryption::Disable,
@@ -101,13 +106,24 @@ impl PostgresConfig {
             _ => Address::Tcp { host, port },
         };
         let user = url.user.ok_or_else(|| refuse("must name a user"))?;
-        let is_local = address.is_local();
+        let encryption = match (&address, sslmode) {
+            // As libpq has it: nobody else is on the way.
+            (Address::Unix(_), _) => Encryption::Disable,
+            (_, Some(mode)) => mode,
+            (address, None) => {
+                if address.is_local() {
+                    Encryption::Disable
+                } else {
+                    Encryption::VerifyFull
+                }
+            }
+        };
         Ok(Self {
             database: url.database.unwrap_or_else(|| user.clone()),
             user,
             password: url.password,
             application_name,
-            encryption: sslmode.unwrap_or(if is_local { Encryption::Disable } else { Encryption::VerifyFull }),
+            encryption,
             address,
             tls,
             poll_interval: POLL_INTERVAL,
@@ -128,17 +144,12 @@ impl PostgresConfig {
         self
     }
 
-    /// How often a watch reads where notifications are not delivered, as behind PgBouncer in transaction mode. Default: 50 ms.
-    ///
-    /// # Errors
-    ///
-    /// [`ConfigError`] when it is zero.
-    pub fn with_poll_interval(mut self, interval: Duration) -> Result<Self, ConfigError> {
-        if interval.is_zero() {
-            return Err(ConfigError::new("poll_interval", "0 s", "it must be more than that"));
-        }
-        self.poll_interval = interval;
-        Ok(self)
+    /// How often a watch reads where notifications are not delivered, as behind PgBouncer in transaction mode. Default: 50 ms. At
+    /// least 1 ms.
+    #[must_use]
+    pub fn with_poll_interval(mut self, interval: Duration) -> Self {
+        self.poll_interval = interval.max(Duration::from_millis(1));
+        self
     }
 }
 
@@ -155,6 +166,8 @@ mod tests {
             ("postgresql://me@db.test:1/x?sslmode=disable", Encryption::Disable, "db.test:1"),
             ("postgres://me@localhost/x?sslmode=require", Encryption::Require, "localhost:5432"),
             ("postgres://me@:7/x?host=/run/pg", Encryption::Disable, "/run/pg/.s.PGSQL.7"),
+            ("postgres://me@/x?host=/run/pg&sslmode=require", Encryption::Disable, "/run/pg/.s.PGSQL.5432"),
+            ("postgres://me@h/x?connect_timeout=5&target_session_attrs=primary", Encryption::VerifyFull, "h:5432"),
             ("postgres://me@%2Frun%2Fpg/x", Encryption::Disable, "/run/pg/.s.PGSQL.5432"),
         ] {
             let config = PostgresConfig::new(url).unwrap();
@@ -175,12 +188,11 @@ mod tests {
             "postgres://me:hunter2@h/x?options=-c",
             "postgres://me:hunter2@h/x?sslrootcert=/nowhere",
             "postgres://me:hunter2@h/x?sslcert=/nowhere",
+            "postgres://me:hunter2@h/x?target_session_attrs=standby",
             "postgres://me:hunter2@h,i/x",
         ] {
             let refusal = PostgresConfig::new(url).unwrap_err().to_string();
             assert!(!refusal.contains("hunter2"), "{refusal}");
         }
-        let config = PostgresConfig::new("postgres://me@h").unwrap();
-        assert!(config.with_poll_interval(Duration::ZERO).is_err());
     }
 }

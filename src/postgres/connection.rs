@@ -161,7 +161,7 @@ impl Connection {
                 Message::NoticeResponse(body) => {
                     let notice = Refusal::read(body.fields());
                     // Its commit may be none: so a server tells that it has given up waiting for its standbys.
-                    if notice.sqlstate.starts_with("01") {
+                    if notice.is_warning {
                         refusal.get_or_insert(Refusal { is_fatal: true, ..notice });
                     }
                 }

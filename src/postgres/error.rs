@@ -25,6 +25,7 @@ pub(crate) struct Refusal {
     pub(crate) message: String,
     /// The connection is over.
     pub(crate) is_fatal: bool,
+    pub(crate) is_warning: bool,
 }
 
 /// PostgreSQL's messages are a line.
@@ -67,7 +68,8 @@ impl Refusal {
                 _ => {}
             }
         }
-        Self { sqlstate, message, is_fatal: matches!(severity.as_str(), "FATAL" | "PANIC") }
+        let (is_fatal, is_warning) = (matches!(severity.as_str(), "FATAL" | "PANIC"), severity == "WARNING");
+        Self { sqlstate, message, is_fatal, is_warning }
     }
 }
 

@@ -45,8 +45,10 @@ const LONGEST_KEY: usize = 1024;
 /// next one, which is then asked first. A write that may have been received is never sent to another member: it ends with its
 /// error, and the next attempt goes elsewhere.
 ///
-/// All methods may be called from any thread at any time; share it by an `Arc`. docs/STORES.md says when to use it, and what a
+/// All methods may be called from any thread at any time; share it by an `Arc`. [STORES.md] says when to use it, and what a
 /// restored etcd does.
+///
+/// [STORES.md]: https://docs.rs/crate/leasehold/latest/source/docs/STORES.md
 ///
 /// # Examples
 ///

@@ -28,8 +28,10 @@ const SET_UP_TIMEOUT: Duration = Duration::from_secs(10);
 /// There is nothing to listen to in MySQL: a watch reads what it watches every 50 ms
 /// ([`MySqlConfig::with_poll_interval`]).
 ///
-/// All methods may be called from any thread at any time; share it by an `Arc`, but not with a child after `fork`. docs/STORES.md
+/// All methods may be called from any thread at any time; share it by an `Arc`, but not with a child after `fork`. [STORES.md]
 /// says on which settings of the server the promises rest, and what a lossy fail-over does.
+///
+/// [STORES.md]: https://docs.rs/crate/leasehold/latest/source/docs/STORES.md
 ///
 /// # The table
 ///
@@ -111,7 +113,8 @@ impl MySqlStore {
     ///
     /// It is a fence only inside the transaction that writes, on any connection to the same server and database: it locks the
     /// record, so that until the commit nobody else can become the leader. Select it first, and write only if there is a row. Keep the
-    /// transaction short: it keeps renewals of this record waiting. After a release there is no row either. It needs the right to
+    /// transaction short: it keeps renewals of this record waiting. After a release there is no row either.
+    /// The token is to be of a term by this very table: with `start_on_both` it is the second store's. It needs the right to
     /// `SELECT`, and in MySQL one more on the table, such as `UPDATE`.
     ///
     /// # Examples

@@ -50,8 +50,10 @@ const SET_UP_TIMEOUT: Duration = Duration::from_secs(10);
 /// lacked the last commits. `acquired` is the value of `writes` with which the present holder began.
 ///
 /// All methods may be called from any thread at any time; share it by an `Arc`, but not with a child after `fork`, where both would
-/// read from the same connections. docs/STORES.md says when to use it, and on which
+/// read from the same connections. [STORES.md] says when to use it, and on which
 /// settings of the server its promise rests.
+///
+/// [STORES.md]: https://docs.rs/crate/leasehold/latest/source/docs/STORES.md
 ///
 /// # Examples
 ///
@@ -98,12 +100,23 @@ impl PostgresStore {
     /// ```
     pub fn create_table(&self) -> Result<(), StoreError> {
         let call = Call::new(SET_UP_TIMEOUT, Cancel::new());
-        let place = |error: Error| self.explain("make the table", &self.client.location(), &error);
+        let what = format!("the table leasehold in {}", self.client.location());
+        let place = |error: Error| match &error {
+            Error::Refused(Refusal { sqlstate, .. }) if sqlstate == "42501" => {
+                let advice = "; have its owner make it, or grant this user CREATE on the schema";
+                self.explain_with("make", &what, &error, StoreErrorKind::Forbidden, advice)
+            }
+            _ => self.explain("make", &what, &error),
+        };
         let run = |statements: &[Statement<'_>]| self.client.run(request(statements, false, &call), Ok).map_err(place);
         let statement = |sql| Statement { sql, parameters: &[] };
         if run(&[statement(table::IS_THERE)])?.is_empty() {
             let create: Vec<_> = table::create().map(statement).collect();
             run(&create)?;
+            if run(&[statement(table::IS_THERE)])?.is_empty() {
+                let why = "it is UNLOGGED or TEMPORARY, so that a crash empties it; ALTER TABLE leasehold SET LOGGED";
+                return Err(StoreError::new(StoreErrorKind::Rejected, format!("cannot use {what}: {why}")));
+            }
         }
         Ok(())
     }
@@ -114,7 +127,8 @@ impl PostgresStore {
     /// It is a fence only in the transaction of those writes, at an isolation level of `READ COMMITTED` (PostgreSQL's default)
     /// or above: it locks the record until the commit, so that no other candidate becomes the leader, and none renews. So that
     /// transaction has to be much shorter than the renew deadline. It needs the right to `UPDATE` the table, as the lock does.
-    /// After a release there is no row either.
+    /// After a release there is no row either. The table is the one in the `search_path` of the connection that it is used on.
+    /// The token is to be of a term by this very table: with `start_on_both` it is the second store's.
     ///
     /// # Examples
     ///
@@ -140,8 +154,20 @@ impl PostgresStore {
     fn explain(&self, operation: &str, what: &str, error: &Error) -> StoreError {
         let (kind, advice) = match error {
             Error::Net(error) => (StoreErrorKind::of_the_way(error.kind), ""),
+            Error::Refused(Refusal { is_warning: true, .. }) => (StoreErrorKind::Unavailable, WARNED),
             Error::Refused(Refusal { sqlstate, .. }) => of_postgres(sqlstate),
         };
+        self.explain_with(operation, what, error, kind, advice)
+    }
+
+    fn explain_with(
+        &self,
+        operation: &str,
+        what: &str,
+        error: &Error,
+        kind: StoreErrorKind,
+        advice: &str,
+    ) -> StoreError {
         let mut said = error.to_string().into_bytes();
         // A server may say anything.
         redact(self.client.password().as_bytes(), &mut said);
@@ -223,12 +249,16 @@ impl Store for PostgresStore {
     }
 }
 
+const WARNED: &str = "; a warning with a commit counts as no answer, for so the server tells that a standby may not have it: no trigger \
+                      on the table should warn";
+
 /// Source: PostgreSQL's documentation, appendix A.
 fn of_postgres(sqlstate: &str) -> (StoreErrorKind, &'static str) {
     match sqlstate {
         "28000" | "28P01" => (StoreErrorKind::Unauthorized, ""),
         "3D000" => (StoreErrorKind::NotFound, "; create it, or name another one in the URL"),
         "42P01" => (StoreErrorKind::NotFound, "; PostgresStore::create_table makes the table"),
+        "3F000" => (StoreErrorKind::NotFound, "; the user's search_path has to name a schema that is there"),
         "42501" => (StoreErrorKind::Forbidden, "; grant SELECT, INSERT and UPDATE on the table to this user"),
         "25006" => (StoreErrorKind::Unavailable, "; this is a standby, or read-only: connect to the primary"),
         "40001" | "40P01" => (StoreErrorKind::Conflict, ""),

@@ -121,7 +121,8 @@ impl SqliteStore {
     ///
     /// It is a fence only in a transaction that began with `BEGIN IMMEDIATE`, on any connection to the file: from then on to
     /// the commit no other process can become the leader. Keep it short: it keeps renewals waiting, those of every key. After
-    /// a release there is no row either.
+    /// a release there is no row either. The token is to be of a term by this very file: with `start_on_both` it is the second
+    /// store's.
     ///
     /// # Examples
     ///

@@ -5,9 +5,10 @@ use crate::postgres::error::{Error, Refusal};
 use crate::record::{LeaderElectionRecord, MicroTime, Observed};
 use crate::store::sql::{Records, Row};
 
-/// Has a row where there is nothing to make.
-pub(super) const IS_THERE: &str = "SELECT 1 FROM pg_trigger WHERE tgrelid = to_regclass('leasehold') AND \
-                                   tgname = 'leasehold_notify_truncate'";
+/// Has a row where the table is there, is kept over a crash, and tells of changes.
+pub(super) const IS_THERE: &str = "SELECT 1 FROM pg_class AS c JOIN pg_trigger AS t ON t.tgrelid = c.oid \
+    WHERE c.oid = to_regclass('leasehold') AND c.relpersistence = 'p' AND t.tgenabled IN ('O', 'A') AND \
+    t.tgname IN ('leasehold_notify', 'leasehold_notify_truncate') GROUP BY c.oid HAVING count(*) = 2";
 
 /// Two that make it at a time are one after the other.
 const ONE_AT_A_TIME: &str = "SELECT pg_advisory_xact_lock(hashtextextended('leasehold', 0))";
@@ -38,9 +39,15 @@ pub(super) const UPDATE: &str = "UPDATE leasehold SET writes = writes + 1, acqui
     acquire_time IS NOT DISTINCT FROM $12 AND renew_time IS NOT DISTINCT FROM $13 AND \
     lease_transitions IS NOT DISTINCT FROM $14::integer RETURNING writes";
 
+/// Fails where a table of that name is another: nothing is done to it then.
+const HAS_ITS_COLUMNS: &str = "SELECT generation, key, writes, acquired, uid, holder_identity, lease_duration_seconds, \
+    acquire_time, renew_time, lease_transitions FROM leasehold LIMIT 0";
+
 /// What makes the table, for one transaction.
 pub(super) fn create() -> impl Iterator<Item = &'static str> {
-    std::iter::once(ONE_AT_A_TIME).chain(include_str!("table.sql").split("\n\n"))
+    let mut parts = include_str!("table.sql").split("\n\n");
+    let table = parts.next();
+    std::iter::once(ONE_AT_A_TIME).chain(table).chain([HAS_ITS_COLUMNS]).chain(parts)
 }
 
 /// The columns of a record that are written, as texts.
@@ -127,7 +134,7 @@ pub(super) fn number(rows: &[SqlRow]) -> Result<Option<i64>, Error> {
 fn standby() -> Error {
     // As it says of writes itself.
     let message = "a standby has answered, which may be behind".to_owned();
-    Error::Refused(Refusal { sqlstate: "25006".to_owned(), message, is_fatal: true })
+    Error::Refused(Refusal { sqlstate: "25006".to_owned(), message, is_fatal: true, is_warning: false })
 }
 
 fn not_ours() -> Error {
@@ -151,7 +158,7 @@ mod tests {
     #[test]
     fn each_statement_that_makes_the_table_is_one() {
         let all: Vec<_> = create().collect();
-        assert_eq!(all.len(), 7);
+        assert_eq!(all.len(), 8);
         assert!(all.iter().all(|sql| !sql.trim().is_empty()));
     }
 

@@ -393,7 +393,7 @@ fn a_watch_that_is_told_nothing_reads_again_and_again() {
         if said.number == 0 {
             return logged_in();
         }
-        if said.is("LISTEN") {
+        if said.is("LISTEN leasehold") {
             return Some([message(b'1', b""), message(b'2', b""), message(b'C', b"LISTEN\0"), ready()].concat());
         }
         if said.is("pg_notify") {
@@ -405,7 +405,7 @@ fn a_watch_that_is_told_nothing_reads_again_and_again() {
         record[3] = Some(&version);
         answer(&[row(&record)])
     });
-    let config = PostgresConfig::new(&server.url).unwrap().with_poll_interval(Duration::from_millis(1)).unwrap();
+    let config = PostgresConfig::new(&server.url).unwrap().with_poll_interval(Duration::from_millis(1));
     let (store, cancel, mut told) = (PostgresStore::new(config).unwrap(), Cancel::new(), 0);
     let end = store.watch(WatchScope::Key("jobs"), None, &cancel, &mut |event| {
         told += usize::from(matches!(event, WatchEvent::Changed { .. }));

@@ -27,6 +27,7 @@ const SILENCE: Duration = Duration::from_secs(60);
 const ONE_BY_ONE: usize = 16;
 
 const LISTEN: &str = "LISTEN leasehold";
+const UNLISTEN: &str = "UNLISTEN leasehold";
 const NOTIFY: &str = "SELECT pg_notify('leasehold', $1)";
 
 pub(super) fn watch(
@@ -91,6 +92,9 @@ impl Source<'_> {
                 return Ok(Some(listener));
             }
             if Instant::now() >= until {
+                // Behind a pooler it may be another's connection by now, who has no use for it either.
+                let unlisten = Statement { sql: UNLISTEN, parameters: &[] };
+                let _ = listener.run(&[unlisten], Instant::now() + PROBE_TIMEOUT);
                 log::debug!("postgres: {} delivers no notifications; asking it", self.client.location());
                 return Ok(None);
             }

@@ -69,6 +69,14 @@ fn a_table_is_made_once_by_many_at_a_time() {
         makers.into_iter().for_each(|maker| maker.join().expect("no panic").expect("a table"));
     });
     at(&url).create("jobs", &held_by("a"), &call()).expect("a record");
+    // What it lacks is made, and what it must not be is said.
+    postgres.execute_in(&database, "DROP TRIGGER leasehold_notify ON leasehold");
+    at(&url).create_table().expect("its trigger");
+    let triggers = "SELECT count(*) FROM pg_trigger WHERE tgrelid = to_regclass('leasehold')";
+    assert_eq!(postgres.query_in(&database, triggers).trim(), "2");
+    postgres.execute_in(&database, "ALTER TABLE leasehold SET UNLOGGED");
+    let error = at(&url).create_table().expect_err("a crash empties it");
+    assert!(error.kind() == StoreErrorKind::Rejected && error.to_string().contains("SET LOGGED"), "{error}");
 }
 
 #[test]
@@ -152,4 +160,18 @@ fn a_certificate_proves_who_we_are() {
     let began = std::time::Instant::now();
     assert_eq!(kind(get(&with(tls))), StoreErrorKind::Unauthorized);
     assert!(began.elapsed() < SOON);
+}
+
+#[test]
+fn a_table_of_somebody_else_is_left_alone() {
+    let Some(postgres) = Postgres::shared() else { return };
+    let database = postgres.database("somebody_elses");
+    postgres.execute_in(&database, "CREATE TABLE leasehold (a int)");
+    let error = at(&postgres.url("postgres", &database)).create_table().expect_err("it is another");
+    assert_eq!(error.kind(), StoreErrorKind::Rejected, "{error}");
+    postgres.execute_in(&database, "INSERT INTO leasehold VALUES (1)");
+    postgres.add_user("may_make_nothing");
+    let database = postgres.database("of_others");
+    let error = at(&postgres.url("may_make_nothing", &database)).create_table().expect_err("he may not");
+    assert!(error.kind() == StoreErrorKind::Forbidden && error.to_string().contains("CREATE on the schema"), "{error}");
 }

@@ -134,7 +134,7 @@ fn behind_a_pooler_that_keeps_sessions_apart_notifications_are_delivered() {
     with_table(postgres, "sessions");
     let config = PostgresConfig::new(&pooler.url("postgres", "sessions")).expect("a URL");
     // Whoever is told nothing would wait for the whole of this.
-    let config = config.with_poll_interval(std::time::Duration::from_secs(3600)).expect("an interval");
+    let config = config.with_poll_interval(std::time::Duration::from_secs(3600));
     let store = Arc::new(PostgresStore::new(config).expect("a store"));
     watching(&store, |told| {
         super::store(postgres, "sessions").create("other", &held_by("a"), &call()).expect("a record");

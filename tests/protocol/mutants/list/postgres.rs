@@ -40,11 +40,7 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a commit that PostgreSQL warns of is one",
         why: "it waits for its standby no longer, and a fail-over takes the write back",
-        edits: &[Edit {
-            file: POSTGRES_CONNECTION,
-            old: "notice.sqlstate.starts_with(\"01\")",
-            new: "notice.sqlstate.starts_with(\"99\")",
-        }],
+        edits: &[Edit { file: POSTGRES_CONNECTION, old: "if notice.is_warning {", new: "if notice.is_fatal {" }],
         caught_by: Unit("store::postgres::tests::a_warning_on_a_commit_is_no_answer"),
     },
     Mutant {
