@@ -94,6 +94,11 @@ impl Client {
         }
     }
 
+    /// What is to be shown to nobody; empty where there is none.
+    pub(crate) fn password(&self) -> &str {
+        self.password.expose()
+    }
+
     /// Sends a statement, and answers what it has done.
     ///
     /// After a cancel or a time-out it is an error, whatever was answered, and the connection goes.
@@ -107,9 +112,9 @@ impl Client {
         let is_late = Instant::now() >= deadline;
         if interrupter.is_interrupted() || is_late {
             self.idle.forget_idle_since(began);
-            return Err(if interrupter.is_interrupted() { interrupted() } else { late() }.at(self.location()).into());
+            return Err(if interrupter.is_interrupted() { interrupted() } else { late() }.into());
         }
-        let (answer, pooled) = done.map_err(|error| error.at(self.location()))?;
+        let (answer, pooled) = done?;
         let keep = match &answer {
             Ok(_) => true,
             Err(error) => error.code().is_some_and(|code| TO_KEEP_AFTER.contains(&code)),

@@ -136,7 +136,7 @@ impl Connection {
                 let Done { affected, last_insert_id, status } = Done::parse(&packet)?;
                 (Answer { affected, last_insert_id, rows: Vec::new() }, status)
             }
-            Some(&ERR) => return Err(Error::refused(packet::refusal(&packet)?, "")),
+            Some(&ERR) => return Err(Error::refused(packet::refusal(&packet)?)),
             Some(&LOCAL_FILE) => return Err(malformed("it asks for a file of this machine").into()),
             Some(&EOF) | None => return Err(malformed("it is neither a result nor an error").into()),
             Some(_) => {
@@ -182,7 +182,7 @@ impl Connection {
     fn part(&mut self, deadline: Instant) -> Result<Vec<u8>, Error> {
         let packet = self.receive(deadline)?;
         match packet.first() {
-            Some(&ERR) => Err(Error::refused(packet::refusal(&packet)?, "")),
+            Some(&ERR) => Err(Error::refused(packet::refusal(&packet)?)),
             _ => Ok(packet),
         }
     }

@@ -3,7 +3,6 @@
 use std::fmt;
 
 use crate::net::error as net;
-use crate::net::text::clean;
 
 /// Why a statement failed.
 #[derive(Debug)]
@@ -16,17 +15,9 @@ pub(crate) enum Error {
     ReadOnly,
 }
 
-/// Messages are a line; what stands before a server may say more.
-const MAX_MESSAGE: usize = 300;
-
 impl Error {
-    /// A refusal in words that fit a log, and without this text, if there is any.
-    pub(super) fn refused((code, message): (u16, String), secret: &str) -> Self {
-        let message = match secret {
-            "" => message,
-            secret => message.replace(secret, "[redacted]"),
-        };
-        Self::Refused { code, message: clean(&message, MAX_MESSAGE) }
+    pub(super) fn refused((code, message): (u16, String)) -> Self {
+        Self::Refused { code, message }
     }
 
     pub(super) fn net_kind(&self) -> Option<net::ErrorKind> {
@@ -41,14 +32,6 @@ impl Error {
         match self {
             Self::Refused { code, .. } => Some(*code),
             Self::Net(_) | Self::ReadOnly => None,
-        }
-    }
-
-    /// Names the place, but for a refusal: that is an answer.
-    pub(super) fn at(self, place: impl fmt::Display) -> Self {
-        match self {
-            Self::Net(error) => Self::Net(error.at(place.to_string())),
-            other => other,
         }
     }
 }

@@ -13,7 +13,8 @@ pub(crate) const READ_ONLY: &str = "@@global.read_only, @@global.innodb_read_onl
 /// rows come, and what waits for a lock gives up soon: nobody may be there any more who wants it.
 const SETTINGS: &str = "SET SESSION autocommit = 1, NAMES utf8mb4, \
                         sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', \
-                        sql_select_limit = 18446744073709551615, innodb_lock_wait_timeout = 1, lock_wait_timeout = 2";
+                        sql_select_limit = 18446744073709551615, innodb_lock_wait_timeout = 1, \
+                        lock_wait_timeout = 2, sql_big_selects = 1";
 
 /// At this level a statement that found no row keeps others from making one until it is over.
 const ISOLATION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE";
@@ -52,9 +53,8 @@ pub(super) fn set_up(connection: &mut Connection, table: &str, deadline: Instant
     );
     let about = connection.query(&about, deadline)?;
     if let Some(engine) = find(&about, "engine").find(|engine| !engine.eq_ignore_ascii_case("InnoDB")) {
-        return Err(refuse(format!(
-            "the table {table} is of the engine {engine:?}; it must be InnoDB, which keeps what it says"
-        )));
+        let is = if engine.is_empty() { "a view".to_owned() } else { format!("of the engine {engine}") };
+        return Err(refuse(format!("{table} is {is}; it must be a table of InnoDB, which keeps what it says")));
     }
     Ok(Session { writes_on_read_only: find(&about, "privilege").next().is_some() })
 }

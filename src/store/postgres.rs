@@ -8,17 +8,13 @@ use std::time::Duration;
 
 use crate::cancel::Cancel;
 use crate::config::ConfigError;
-use crate::net::echo::redact;
-use crate::net::text::clean;
 use crate::postgres::client::{Client, Request};
 use crate::postgres::config::PostgresConfig;
 use crate::postgres::connection::{Rows, Statement};
 use crate::postgres::error::{Error, Refusal};
 use crate::record::{LeaderElectionRecord, Observed};
+use crate::store::sql::said::said;
 use crate::store::{Call, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope, sql};
-
-/// Of an error, in characters: what a server says is a line.
-const MAX_SAID: usize = 600;
 
 /// How long [`PostgresStore::create_table`] may take.
 const SET_UP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -168,10 +164,7 @@ impl PostgresStore {
         kind: StoreErrorKind,
         advice: &str,
     ) -> StoreError {
-        let mut said = error.to_string().into_bytes();
-        // A server may say anything.
-        redact(self.client.password().as_bytes(), &mut said);
-        let said = clean(&String::from_utf8_lossy(&said), MAX_SAID);
+        let said = said(error, self.client.password());
         StoreError::new(kind, format!("cannot {operation} {what}: {said}{advice}"))
     }
 }

@@ -2,6 +2,8 @@
 
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 pub(crate) mod polling;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) mod said;
 
 use std::collections::BTreeMap;
 

@@ -45,12 +45,12 @@ pub(crate) fn trust_the_system() -> Result<Arc<dyn ServerCertVerifier>, Error> {
     Ok(signed_by(store)?)
 }
 
-/// `insecure-skip-tls-verify`, and `sslmode=require`.
+/// `insecure-skip-tls-verify`, `sslmode=require` and `ssl-mode=REQUIRED`.
 pub(crate) fn trust_anyone() -> Arc<dyn ServerCertVerifier> {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         log::warn!(
-            "tls: no certificate is verified (insecure-skip-tls-verify or sslmode=require is set): anybody on the way to the \
+            "tls: no certificate is verified (by insecure-skip-tls-verify, sslmode=require or ssl-mode=REQUIRED): anybody on the way to the \
              server can read and change what is sent"
         );
     });

@@ -39,7 +39,8 @@ fn parse(text: &[u8]) -> Result<Document, &'static str> {
     if text.len() > LARGEST {
         return Err("it is longer than 64 KiB");
     }
-    json::read(text, LARGEST_VALUES).map_err(|_| "it is no record in JSON")
+    json::read(text, LARGEST_VALUES)
+        .map_err(|_| "it is no record, which is JSON with a holderIdentity; delete it, or choose another prefix")
 }
 
 /// The record in a value, without its uid; or what is wrong with it.

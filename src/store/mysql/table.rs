@@ -7,6 +7,7 @@ use crate::mysql::client::{Answer, Client, READ_ONLY, Request, Row as SqlRow, ch
 use crate::mysql::config::MySqlConfig;
 use crate::mysql::error::Error;
 use crate::record::{LeaderElectionRecord, MicroTime, Observed};
+use crate::store::sql::said::said;
 use crate::store::sql::{self, Records, Row, polling};
 use crate::store::{Call, StoreError, StoreErrorKind, WatchScope};
 
@@ -52,6 +53,7 @@ impl Table {
 
     pub(super) fn describe(&self, scope: WatchScope<'_>) -> String {
         match scope {
+            WatchScope::Key("") => self.describe(WatchScope::All),
             WatchScope::Key(key) => format!("{key} in {NAME} of {}", self.location()),
             WatchScope::All => format!("{NAME} of {}", self.location()),
         }
@@ -60,14 +62,23 @@ impl Table {
     pub(super) fn create(&self, call: &Call) -> Result<(), StoreError> {
         let (timeout, cancel) = (call.time_left(), call.cancel());
         let request = Request { sql: CREATE_TABLE, is_read: false, timeout, cancel };
-        self.client.query(request).map_err(|error| explain("create", &self.describe(WatchScope::All), &error))?;
+        let what = self.describe(WatchScope::All);
+        self.client.query(request).map_err(|error| match error.code() {
+            // Who may not CREATE may yet take part, where somebody has made it.
+            Some(1044 | 1142) => {
+                let advice = "; have its owner make it, or grant this user CREATE";
+                let said = said(&error, self.client.password());
+                StoreError::new(StoreErrorKind::Forbidden, format!("cannot create {what}: {said}{advice}"))
+            }
+            _ => self.explain("create", &what, &error),
+        })?;
         // One that was there may be another.
         self.select("read", WatchScope::Key(""), call).map(drop)
     }
 
     /// What stands in the table of a primary.
     pub(super) fn select(&self, operation: &str, scope: WatchScope<'_>, call: &Call) -> Result<Records, StoreError> {
-        let place = |error: &Error| explain(operation, &self.describe(scope), error);
+        let place = |error: &Error| self.explain(operation, &self.describe(scope), error);
         let which = match scope {
             WatchScope::Key(key) => format!("r.name = {}", text(Some(key))),
             WatchScope::All => "1 = 1".to_owned(),
@@ -128,7 +139,7 @@ impl Table {
             Ok(Answer { affected: 0, .. }) => Ok(None),
             Ok(answer) => Ok(Some(answer.last_insert_id.try_into().unwrap_or(i64::MAX))),
             Err(error) if error.code() == Some(EXISTS) => Ok(None),
-            Err(error) => Err(explain("create", &self.describe(WatchScope::Key(key)), &error)),
+            Err(error) => Err(self.explain("create", &self.describe(WatchScope::Key(key)), &error)),
         }
     }
 
@@ -164,8 +175,19 @@ impl Table {
             number(old.lease_transitions),
         );
         let answer = self.write("update", key, &update, call);
-        let answer = answer.map_err(|error| explain("update", &self.describe(WatchScope::Key(key)), &error))?;
+        let answer = answer.map_err(|error| self.explain("update", &self.describe(WatchScope::Key(key)), &error))?;
         Ok(answer.affected > 0)
+    }
+
+    /// Says which operation on what has failed, and what kind of failure that is to an election.
+    fn explain(&self, operation: &str, what: &str, error: &Error) -> StoreError {
+        let (kind, advice) = match error {
+            Error::Net(error) => (StoreErrorKind::of_the_way(error.kind), ""),
+            Error::Refused { code, .. } => of_mysql(*code),
+            Error::ReadOnly => (StoreErrorKind::Unavailable, PRIMARY),
+        };
+        let said = said(error, self.client.password());
+        StoreError::new(kind, format!("cannot {operation} {what}: {said}{advice}"))
     }
 
     /// One that ended in a deadlock was rolled back, and is sent again.
@@ -226,16 +248,6 @@ fn observed(row: &SqlRow) -> Option<Option<(Box<str>, Observed)>> {
     row.observed().map(Some)
 }
 
-/// Says which operation on what has failed, and what kind of failure that is to an election.
-fn explain(operation: &str, what: &str, error: &Error) -> StoreError {
-    let (kind, advice) = match error {
-        Error::Net(error) => (StoreErrorKind::of_the_way(error.kind), ""),
-        Error::Refused { code, .. } => of_mysql(*code),
-        Error::ReadOnly => (StoreErrorKind::Unavailable, PRIMARY),
-    };
-    StoreError::new(kind, format!("cannot {operation} {what}: {error}{advice}"))
-}
-
 const PRIMARY: &str = "; name the primary, or wait until this server is one";
 
 /// The numbers are the same in both, where both have them.
@@ -245,9 +257,10 @@ fn of_mysql(code: u16) -> (StoreErrorKind, &'static str) {
         1290 | 1792 | 1836 => (Unavailable, PRIMARY),
         1146 => (NotFound, "; MySqlStore::create_table makes the table"),
         1049 => (NotFound, "; create the database"),
-        1044 | 1142 | 1143 | 1227 | 1370 => {
-            (Forbidden, "; grant the user SELECT, INSERT and UPDATE on the table leasehold")
-        }
+        1044 => (Forbidden, "; name a database that is there, and that this user may use"),
+        // The user, or the whole server, is for TLS alone.
+        3159 => (Unauthorized, "; say ssl-mode=VERIFY_IDENTITY in the URL"),
+        1142 | 1143 | 1227 | 1370 => (Forbidden, "; grant the user SELECT, INSERT and UPDATE on the table leasehold"),
         // Not let in: user, password, host, method, locked, run out.
         1045 | 1130 | 1131 | 1132 | 1133 | 1251 | 1275 | 1524 | 1698 | 1820 | 1862 | 3118 | 4151 => (Unauthorized, ""),
         1040 | 1203 | 1226 => (Unavailable, "; raise max_connections, or the user's share"),

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use super::*;
 use crate::record::Opaque;
+use crate::store::sql::said::MAX_SAID;
 
 /// What it says to the n-th thing that it is sent on a connection; `None` to be silent from then on.
 type Script = dyn Fn(Said) -> Option<Vec<u8>> + Send + Sync;

@@ -38,6 +38,12 @@ impl File {
             let message = format!("{path:?} is no file that processes could share: MemoryStore is for one process");
             return Err(StoreError::new(StoreErrorKind::Rejected, message));
         }
+        let is_url = path.to_str().is_some_and(|path| path.starts_with("sqlite:") || path.starts_with("file:"));
+        if is_url || path.is_dir() {
+            let what =
+                if is_url { "is a URL, and a path is wanted" } else { "is a directory, and a file in it is wanted" };
+            return Err(StoreError::new(StoreErrorKind::Rejected, format!("{} {what}", path.display())));
+        }
         let path = std::path::absolute(path).map_err(failed)?;
         // One that exists is not opened by this: to close it would drop the locks of every connection to it in this process.
         match OpenOptions::new().write(true).create_new(true).open(&path) {
