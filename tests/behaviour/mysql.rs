@@ -8,38 +8,11 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use leasehold::{
-    Call, Cancel, LeaderElectionRecord, LeaderElector, LeaderElectorBuilder, MicroTime, MySqlConfig, MySqlStore, Store,
-    StoreErrorKind, WatchEvent, WatchScope,
-};
+use leasehold::{Call, Cancel, LeaderElector, MySqlConfig, MySqlStore, Store, StoreErrorKind, WatchEvent, WatchScope};
 
 use crate::support::mariadb::{MariaDb, PASSWORD};
+use crate::support::stores::{builder, call, held_by};
 use crate::support::{AT_ONCE, SOON, wait_until};
-
-fn call() -> Call {
-    Call::new(SOON, Cancel::new())
-}
-
-fn held_by(identity: &str) -> LeaderElectionRecord {
-    LeaderElectionRecord {
-        uid: None,
-        holder_identity: Some(identity.to_owned()),
-        lease_duration_seconds: Some(15),
-        acquire_time: Some(MicroTime::from_unix_micros(1_700_000_000_000_001)),
-        renew_time: Some(MicroTime::from_unix_micros(1_700_000_000_999_999)),
-        lease_transitions: Some(3),
-    }
-}
-
-/// One that nothing runs out of.
-fn builder(identity: &str) -> LeaderElectorBuilder {
-    LeaderElector::builder("jobs")
-        .identity(identity)
-        .lease_duration(Duration::from_secs(60))
-        .retry_period(Duration::from_millis(100))
-        .renew_interval(Duration::from_millis(50))
-        .release_timeout(Duration::from_secs(20))
-}
 
 /// A database of a test's own, with a user of the same name.
 struct Place<'a> {

@@ -1,68 +1,19 @@
 //! A hundred handovers, and never two leaders.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
-
-use parking_lot::Mutex;
-
 use crate::support::etcd::Etcd;
-use crate::support::exclusion::History;
-use crate::support::process::{Line, mono};
-use crate::support::stores::builder;
-
-const HANDOVERS: usize = 100;
+use crate::support::turns::a_hundred_handovers;
 
 /// Each with a client of its own. Some leave as they should, some are gone without a word: their leases run out.
 #[test]
 fn a_hundred_handovers_and_never_two_leaders() {
     let Some(etcd) = Etcd::shared() else { return };
-    let lines = Mutex::new(Vec::new());
-    let (terms, handovers) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let last = Mutex::new("");
-    let until = Instant::now() + Duration::from_secs(240);
-    std::thread::scope(|scope| {
-        for identity in ["a", "b", "c", "d"] {
-            let (lines, terms, handovers, last) = (&lines, &terms, &handovers, &last);
-            scope.spawn(move || {
-                let store = Arc::new(etcd.store("exclusion/"));
-                let elector = builder(identity)
-                    .lease_duration(Duration::from_secs(2))
-                    .renew_deadline(Duration::from_secs(1))
-                    .start_on(store)
-                    .expect("an elector");
-                while handovers.load(Ordering::SeqCst) <= HANDOVERS {
-                    assert!(Instant::now() < until, "too slow");
-                    let patience = Duration::from_millis(500);
-                    let Some(guard) = elector.block_until_leader_timeout(patience).expect("no error") else { continue };
-                    let number = terms.fetch_add(1, Ordering::SeqCst);
-                    if std::mem::replace(&mut *last.lock(), identity) != identity {
-                        handovers.fetch_add(1, Ordering::SeqCst);
-                    }
-                    for _ in 0..3 {
-                        let stamp = mono();
-                        if guard.is_leader() {
-                            lines.lock().push(Line {
-                                event: "leading".to_owned(),
-                                identity: identity.to_owned(),
-                                mono: stamp,
-                                fencing_token: Some(guard.fencing_token()),
-                                leader: None,
-                                reason: None,
-                            });
-                        }
-                        std::thread::sleep(Duration::from_millis(2));
-                    }
-                    if number % 10 == 9 {
-                        etcd.delete("exclusion/jobs");
-                        let _ = guard.lost().recv();
-                    }
-                }
-            });
-        }
-    });
-    let history = History::of(&lines.lock());
-    assert!(history.handovers() >= HANDOVERS, "{} handovers", history.handovers());
-    assert!(history.overlaps.is_empty(), "two lead at a time: {:?}", history.overlaps);
-    assert!(history.disorder.is_empty(), "tokens do not grow: {:?}", history.disorder);
+    a_hundred_handovers(
+        || etcd.store("exclusion/"),
+        |number, guard| {
+            if number % 10 == 9 {
+                etcd.delete("exclusion/jobs");
+                let _ = guard.lost().recv();
+            }
+        },
+    );
 }

@@ -5,8 +5,9 @@ use std::time::Duration;
 use leasehold::{Error, MySqlConfig, MySqlStore, Store, StoreErrorKind, TlsConfig};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 
-use super::{Place, builder, call, held_by};
+use super::Place;
 use crate::support::mariadb::{MariaDb, PASSWORD};
+use crate::support::stores::{builder, call, held_by};
 
 #[test]
 fn rights_on_the_table_alone_are_enough() {
