@@ -9,9 +9,9 @@ use crate::postgres::connection::{Connection, Rows, Statement};
 use crate::postgres::error::Error;
 use crate::postgres::wire::Changed;
 use crate::store::postgres::table;
-use crate::store::sql::{Records, changes};
-use crate::store::{Cursor, WatchEvent, WatchScope};
-use crate::sync::Arc;
+use crate::store::sql::told::Told;
+use crate::store::sql::{Records, polling};
+use crate::store::{Call, Cursor, WatchEvent, WatchScope};
 
 /// How long opening a watch may take, and how long a read on it.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
@@ -57,24 +57,14 @@ struct Source<'a> {
 
 impl Source<'_> {
     fn watch(&self, from: Option<&Cursor>, on_event: &mut dyn FnMut(WatchEvent)) -> Result<(), Error> {
-        // The cursor is all that was told: versions are given before they are committed, so that none of them says what came before.
-        let mut told = from.and_then(Cursor::get::<Arc<Records>>).cloned().unwrap_or_default();
+        let mut told = Told::new(from);
         let mut listener = self.listen()?;
         // After the notifications have begun: nothing falls between.
         self.warm_up();
         let mut current = self.read()?;
-        on_event(WatchEvent::Opened);
-        let mut is_first = true;
         loop {
-            let changes = changes(&told, &current);
-            if std::mem::take(&mut is_first) || !changes.is_empty() {
-                for change in changes {
-                    self.interrupter.check()?;
-                    on_event(change);
-                }
-                told = Arc::new(current.clone());
-                on_event(WatchEvent::Progress(Cursor::new(Arc::clone(&told))));
-            }
+            // It fails only when it is cancelled.
+            told.tell(&current, self.cancel, on_event).map_err(|_| interrupted())?;
             self.wait_for_change(listener.as_mut(), &mut current)?;
         }
     }
@@ -116,7 +106,8 @@ impl Source<'_> {
     /// Waits until something may have changed, and reads that.
     fn wait_for_change(&self, listener: Option<&mut Connection>, current: &mut Records) -> Result<(), Error> {
         let Some(listener) = listener else {
-            let _ = self.interrupter.signal().recv_timeout(self.client.poll_interval());
+            let interval = self.client.poll_interval();
+            polling::wait(&Call::new(interval, self.cancel.clone()), interval);
             self.interrupter.check()?;
             *current = self.read()?;
             return Ok(());
