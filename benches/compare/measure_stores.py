@@ -28,6 +28,9 @@ HANDOVER = {"--lease-duration": "15s", "--renew-deadline": "10s", "--retry-perio
 FAILOVER = {"--lease-duration": "5s", "--renew-deadline": "3s", "--retry-period": "500ms"}
 DURATION = 5
 
+# What turns are taken in without a store.
+MEMORY = "memory"
+
 STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d\.\d+)")
 
 
@@ -59,8 +62,15 @@ class Bench:
 
     def limit(self, server):
         """Does a handover by bare clients at each call."""
+        return self.rounds([self.arguments.peers / "stores", "limit", server.key, server.where])
+
+    def turns(self, url):
+        """Does a handover between two candidates of one process at each call."""
+        return self.rounds([self.arguments.examples / "turns", "--store", url, "--lease", "turns"])
+
+    def rounds(self, command):
         process = self.processes.enter_context(subprocess.Popen(
-            [self.arguments.peers / "stores", "limit", server.key, server.where],
+            command,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, bufsize=0,
         ))
         # Ends it: its input is what it waits for.
@@ -77,25 +87,38 @@ class Bench:
 
     def handover(self):
         """Seconds to the standby's first word as leader, from SIGTERM and from the leader's last word; and the limits."""
+        # In one process, which ends nothing, as the limit is.
         limit = {key: self.limit(server) for key, server in self.servers.items()}
+        urls = {MEMORY: MEMORY, **{c.store: self.servers[c.store].url for c in self.contenders if c.name == "leasehold"}}
+        in_turns = {key: self.turns(url) for key, url in urls.items()}
         pairs = {c.key: self.pair(c, f"handover-{c.key}", HANDOVER) for c in self.contenders}
         signalled = {c.key: [] for c in self.contenders}
         released = {c.key: [] for c in self.contenders if c.key != "etcdctl"}
         limits = {key: [] for key in self.servers}
+        turns = {key: [] for key in in_turns}
         for number in range(1, self.arguments.rounds + 1):
             # A standby of the field has waited for days: long enough for its idle connections to be closed, and at
             # random over a lease's duration, so that no moment of anybody's polling is favoured.
             time.sleep(random.uniform(31, 46))
             at = {}
-            turns = [*self.contenders, *self.servers]
-            for turn in random.sample(turns, len(turns)):
+
+            def measure_limit(key):
+                limits[key].append(limit[key]())
+
+            def take_turns(key):
+                turns[key].append(in_turns[key]()["total"])
+
+            def end_leader(key):
+                at[key] = pairs[key][0].end(signal.SIGTERM)
+
+            steps = [
+                *((measure_limit, key) for key in limit), *((take_turns, key) for key in in_turns),
+                *((end_leader, contender.key) for contender in self.contenders),
+            ]
+            for step, key in random.sample(steps, len(steps)):
                 # What has just been done is faster when it is done again: so nobody comes right after another.
                 time.sleep(1)
-                if turn in limits:
-                    limits[turn].append(limit[turn]())
-                else:
-                    leader, _ = pairs[turn.key]
-                    at[turn.key] = leader.end(signal.SIGTERM)
+                step(key)
             time.sleep(1)
             for contender in self.contenders:
                 leader, standby = pairs[contender.key]
@@ -105,9 +128,9 @@ class Bench:
                     released[contender.key].append(started - stopped_leading(leader))
                 leader.process.wait(30)
                 pairs[contender.key] = standby, self.candidate(contender, f"handover-{contender.key}", HANDOVER)
-            say(f"handover {number}/{self.arguments.rounds}: {last(signalled)} ms, limits "
+            say(f"handover {number}/{self.arguments.rounds}: {last(signalled)} ms, in one process {last(turns)} ms, limits "
                 f"{last({key: [one['total'] for one in some] for key, some in limits.items()})} ms")
-        return signalled, released, limits
+        return signalled, released, turns, limits
 
     def failover(self):
         """Seconds to the standby's first word as leader, from the leader's death and from the expiry of its lease."""
@@ -189,6 +212,7 @@ def main():
     parser.add_argument("--publish", action="store_true")
     arguments = parser.parse_args()
     arguments.peers = arguments.target / "peers/release"
+    arguments.examples = arguments.target / "home/release/examples"
 
     load = os.getloadavg()[0]
     # On a disk, which /tmp is not everywhere, and not in anybody's home, which others may not enter.
@@ -201,7 +225,7 @@ def main():
             Etcd(scratch, arguments.peers, arguments.apiserver), Sqlite(scratch, arguments.peers),
             Postgres(scratch, arguments.peers), MySql(scratch, arguments.peers),
         )}
-        everybody = contenders(arguments.target / "home/release/examples", arguments.peers)
+        everybody = contenders(arguments.examples, arguments.peers)
         taking_part = [c for c in everybody if c.name != "leasehold" or is_there(c, servers[c.store])]
         left_out = [c for c in everybody if c not in taking_part]
         for contender in left_out:
@@ -210,7 +234,7 @@ def main():
         def stage(measure):
             with contextlib.ExitStack() as processes:
                 return measure(Bench(arguments, servers, taking_part, scratch, processes))
-        signalled, released, limits = stage(Bench.handover)
+        signalled, released, turns, limits = stage(Bench.handover)
         killed, past = stage(Bench.failover)
         names = {key: server.name() for key, server in servers.items()}
     shutil.rmtree(scratch)
@@ -223,6 +247,7 @@ def main():
         "machine": {"cpus": os.cpu_count(), "load_before": round(load, 2)},
         "rounds": arguments.rounds,
         "timings": {"handover": HANDOVER, "failover": FAILOVER},
+        "in_memory": turns[MEMORY],
         "stores": {
             key: {
                 "name": names[key],
@@ -230,6 +255,7 @@ def main():
                 "limit": {"name": server.limit, **{
                     part: [one[part] for one in limits[key]] for part in ("total", "heard_after", "write")
                 }},
+                "in_turns": turns.get(key),
                 "left_out": [c.name for c in left_out if c.store == key],
                 "contenders": {
                     c.key: {

@@ -102,7 +102,7 @@ class Etcd(Server):
     key = "etcd"
     # Its program is where this repository is, where others may not be let in.
     user = None
-    limit = "a put, its event, a transaction, by the JSON gateway"
+    limit = "a transaction, its event, a transaction, by the JSON gateway"
 
     def __init__(self, scratch, programs, apiserver):
         super().__init__(scratch, programs)
@@ -142,7 +142,7 @@ class Etcd(Server):
 
 class Postgres(Server):
     key = "postgres"
-    limit = "an UPDATE with NOTIFY, a SELECT, an UPDATE"
+    limit = "an UPDATE with NOTIFY, a SELECT, an UPDATE with NOTIFY"
     # A fast shutdown: it waits for no client.
     stop_signal = signal.SIGINT
 
@@ -202,7 +202,7 @@ class Sqlite:
     """No server: a file."""
 
     key = "sqlite"
-    limit = "an UPDATE and a touch, inotify, a SELECT, an UPDATE"
+    limit = "an UPDATE and a touch, inotify, a SELECT, an UPDATE and a touch"
     notifies = True
 
     def __init__(self, scratch, programs):

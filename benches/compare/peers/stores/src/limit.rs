@@ -27,6 +27,10 @@ const FREE: &str = concat!(
 
 /// Whoever has it. With connections of its own, as if in a process of its own.
 trait Releaser: Send + 'static {
+    /// Learns what its next write is to replace, which whoever has it knows.
+    fn learn(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
     fn release(&mut self) -> Result<(), Error>;
 }
 
@@ -45,12 +49,16 @@ fn rounds(mut releaser: impl Releaser, mut taker: impl Taker) -> Result<(), Erro
     let (release, releases) = mpsc::channel::<()>();
     let (released, answers) = mpsc::channel();
     thread::spawn(move || {
+        let mut learned = releaser.learn();
         for () in releases {
             // At no moment that a poller knows. The clock's last digits are as good as random.
             thread::sleep(Duration::from_secs_f64(mono() * 1e4 % 1.0 / 10.0));
             let sent = mono();
-            let answer = releaser.release();
+            let answer = learned.and_then(|()| releaser.release());
             let _ = released.send((sent, mono(), answer));
+            // What the other has written meanwhile, long before the next round.
+            thread::sleep(Duration::from_millis(100));
+            learned = releaser.learn();
         }
     });
     for line in io::stdin().lock().lines() {

@@ -1,4 +1,4 @@
-//! Put, event, transaction: by the JSON gateway, as leasehold does it.
+//! Transaction, event, transaction: by the JSON gateway, as leasehold does it.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use serde_json::{Value, json};
@@ -11,6 +11,7 @@ const KEY: &str = "limit";
 
 struct A {
     requests: Connection,
+    revision: String,
 }
 
 struct B {
@@ -30,12 +31,18 @@ pub fn measure(address: &str) -> Result<(), Error> {
     let mut b = B { requests: Connection::open(address)?, events, revision: String::new() };
     // On an open connection from now on.
     b.requests.post("/v3/kv/range", &json!({ "key": encode(KEY) }).to_string())?;
-    rounds(A { requests }, b)
+    rounds(A { requests, revision: String::new() }, b)
 }
 
 impl Releaser for A {
+    fn learn(&mut self) -> Result<(), Error> {
+        let found = self.requests.post("/v3/kv/range", &json!({ "key": encode(KEY) }).to_string())?;
+        self.revision = found["kvs"][0]["mod_revision"].as_str().ok_or("no record")?.to_owned();
+        Ok(())
+    }
+
     fn release(&mut self) -> Result<(), Error> {
-        self.requests.post("/v3/kv/put", &put(FREE)).map(drop)
+        replace(&mut self.requests, &self.revision, FREE)
     }
 }
 
@@ -48,17 +55,22 @@ impl Taker for B {
     }
 
     fn take(&mut self) -> Result<(), Error> {
-        let compare = json!({ "key": encode(KEY), "target": "MOD", "result": "EQUAL", "mod_revision": self.revision });
-        let put = json!({ "request_put": { "key": encode(KEY), "value": encode(HELD) } });
-        let txn = json!({ "compare": [compare], "success": [put] });
-        match self.requests.post("/v3/kv/txn", &txn.to_string())?["succeeded"] {
-            Value::Bool(true) => Ok(()),
-            _ => Err("somebody else has written".into()),
-        }
+        replace(&mut self.requests, &self.revision, HELD)
     }
 
     fn settle(&mut self) -> Result<(), Error> {
         self.events.next().map(drop)
+    }
+}
+
+/// What stands at that revision, and nothing else.
+fn replace(requests: &mut Connection, revision: &str, value: &str) -> Result<(), Error> {
+    let compare = json!({ "key": encode(KEY), "target": "MOD", "result": "EQUAL", "mod_revision": revision });
+    let put = json!({ "request_put": { "key": encode(KEY), "value": encode(value) } });
+    let txn = json!({ "compare": [compare], "success": [put] });
+    match requests.post("/v3/kv/txn", &txn.to_string())?["succeeded"] {
+        Value::Bool(true) => Ok(()),
+        _ => Err("somebody else has written".into()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! UPDATE with NOTIFY, SELECT, UPDATE: all statements prepared, listening and writing on one connection.
+//! UPDATE with NOTIFY, SELECT, UPDATE with NOTIFY: all statements prepared, listening and writing on one connection.
 
 use super::{FREE, HELD, Releaser, Taker, rounds};
 use crate::Error;
@@ -28,7 +28,8 @@ pub fn measure(address: &str) -> Result<(), Error> {
     b.prepare("read", "SELECT writes, record FROM bare_limit WHERE key = 'limit'")?;
     b.prepare(
         "take",
-        "UPDATE bare_limit SET writes = writes + 1, record = $1 WHERE key = 'limit' AND writes = $2 RETURNING writes",
+        "WITH u AS (UPDATE bare_limit SET writes = writes + 1, record = $1 WHERE key = 'limit' AND writes = $2 RETURNING key) \
+         SELECT pg_notify('bare_limit', key) FROM u",
     )?;
     rounds(A { client: a }, B { client: b, writes: String::new() })
 }
@@ -56,9 +57,8 @@ impl Taker for B {
         }
     }
 
-    /// It tells nobody.
     fn settle(&mut self) -> Result<(), Error> {
-        Ok(())
+        self.client.notified()
     }
 }
 

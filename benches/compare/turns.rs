@@ -1,0 +1,70 @@
+//! leasehold's handover as its limit is measured: by two candidates of one process that end nothing.
+//!
+//! `turns --store URL --lease NAME`: for each line on standard input the one that leads drops its guard, and the other takes
+//! over. Each has a store of its own. In the store `memory` they share one, and what it takes is what their threads take.
+
+#[path = "../../examples/shared/store.rs"]
+mod store;
+
+use std::error::Error;
+use std::io::{self, BufRead};
+use std::mem;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use leasehold::{LeaderElector, LeaderGuard, MemoryStore};
+use lexopt::prelude::*;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let (mut url, mut lease) = (String::new(), String::new());
+    let mut arguments = lexopt::Parser::from_env();
+    while let Some(flag) = arguments.next()? {
+        match flag {
+            Long("store") => url = arguments.value()?.string()?,
+            Long("lease") => lease = arguments.value()?.string()?,
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    let memory = Arc::new(MemoryStore::new());
+    let candidate = |identity: &str| -> Result<LeaderElector, Box<dyn Error>> {
+        let builder = LeaderElector::builder(&lease).identity(identity).lease_duration(Duration::from_secs(15));
+        let builder = builder.renew_deadline(Duration::from_secs(10)).retry_period(Duration::from_secs(2));
+        Ok(match url.as_str() {
+            "memory" => builder.start_on(Arc::clone(&memory))?,
+            url => builder.start_on(store::open(url)?)?,
+        })
+    };
+    let (mut leader, mut standby) = (candidate("a")?, candidate("b")?);
+    let mut guard = leader.block_until_leader()?;
+    let mut campaign = standby.campaign()?;
+    let (release, releases) = mpsc::channel::<LeaderGuard>();
+    let (released, answers) = mpsc::channel();
+    thread::spawn(move || {
+        for guard in releases {
+            // At no moment that a poller knows. The clock's last digits are as good as random.
+            thread::sleep(Duration::from_secs_f64(mono() * 1e4 % 1.0 / 10.0));
+            let sent = mono();
+            drop(guard);
+            let _ = released.send(sent);
+        }
+    });
+    println!(r#"{{"event":"ready"}}"#);
+    for line in io::stdin().lock().lines() {
+        line?;
+        release.send(guard)?;
+        guard = campaign.receiver().recv()??;
+        let taken = mono();
+        println!(r#"{{"event":"turn","total":{}}}"#, taken - answers.recv()?);
+        // The one that led stands by from now on.
+        mem::swap(&mut leader, &mut standby);
+        campaign = standby.campaign()?;
+    }
+    Ok(())
+}
+
+/// Seconds on the clock that all processes of a machine share.
+fn mono() -> f64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
+}
