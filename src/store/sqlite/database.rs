@@ -124,7 +124,7 @@ impl Database {
         self.attempt(&self.requests, call, |connection| {
             // In a transaction of its own, which is over, or has failed, when this returns. No RETURNING: with a row in hand a
             // commit that fails is silent.
-            let rows = connection.execute(INSERT, values)?;
+            let rows = connection.prepare_cached(INSERT)?.execute(values)?;
             let generation = (rows > 0).then(|| connection.last_insert_rowid());
             self.announce(rows);
             Ok(generation)
@@ -159,7 +159,7 @@ impl Database {
             old.lease_transitions
         ];
         self.attempt(&self.requests, call, |connection| {
-            let rows = connection.execute(UPDATE, values)?;
+            let rows = connection.prepare_cached(UPDATE)?.execute(values)?;
             self.announce(rows);
             Ok(rows > 0)
         })
@@ -174,7 +174,7 @@ impl Database {
     ) -> Result<Option<(i64, Records)>, StoreError> {
         self.attempt(&self.watches, call, |connection| {
             // Before what it numbers: what is committed in between is read twice.
-            let number = connection.query_row("PRAGMA data_version", [], |row| row.get(0))?;
+            let number = connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?;
             if seen == Some(number) {
                 return Ok(None);
             }
@@ -259,9 +259,9 @@ fn create_table(connection: &Connection) -> rusqlite::Result<()> {
 
 fn select(connection: &Connection, scope: WatchScope<'_>) -> rusqlite::Result<Records> {
     match scope {
-        WatchScope::All => connection.prepare(SELECT)?.query_map([], observed)?.collect(),
+        WatchScope::All => connection.prepare_cached(SELECT)?.query_map([], observed)?.collect(),
         WatchScope::Key(key) => {
-            connection.prepare(&format!("{SELECT} WHERE key = ?1"))?.query_map([key], observed)?.collect()
+            connection.prepare_cached(&format!("{SELECT} WHERE key = ?1"))?.query_map([key], observed)?.collect()
         }
     }
 }

@@ -12,8 +12,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "after the file was restored, a leader renews onto another's record, and both lead",
         edits: &[Edit {
             file: DATABASE,
-            old: "connection.execute(UPDATE, values)?",
-            new: "connection.execute(&UPDATE.replace(\"AND holder_identity IS ?10\", \"AND ?10 IS ?10\"), values)?",
+            old: "connection.prepare_cached(UPDATE)?",
+            new: "connection.prepare_cached(&UPDATE.replace(\"AND holder_identity IS ?10\", \"AND ?10 IS ?10\"))?",
         }],
         caught_by: Test(
             "behaviour",
