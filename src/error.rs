@@ -82,6 +82,12 @@ impl From<ConfigError> for Error {
     }
 }
 
+impl From<StoreError> for Error {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
 #[cfg(feature = "kube")]
 impl From<kube::Error> for Error {
     fn from(error: kube::Error) -> Self {

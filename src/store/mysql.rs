@@ -60,10 +60,10 @@ const SET_UP_TIMEOUT: Duration = Duration::from_secs(10);
 /// # Examples
 ///
 /// ```no_run
-/// use leasehold::{Error, LeaderElector, MySqlConfig, MySqlStore};
+/// use leasehold::{LeaderElector, MySqlConfig, MySqlStore};
 ///
 /// let store = MySqlStore::new(MySqlConfig::new("mysql://jobs:sesame@db.example.com/app")?)?;
-/// store.create_table().map_err(Error::Store)?;
+/// store.create_table()?;
 /// let elector = LeaderElector::builder("nightly-jobs").start_on(store)?;
 /// let guard = elector.block_until_leader()?;
 /// assert!(guard.is_leader());

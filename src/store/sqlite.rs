@@ -70,7 +70,7 @@ const SET_UP_TIMEOUT: Duration = Duration::from_secs(10);
 ///
 /// # let scratch = tempfile::tempdir().unwrap();
 /// # let path = scratch.path().join("election.db");
-/// let store = SqliteStore::open(path).map_err(leasehold::Error::Store)?;
+/// let store = SqliteStore::open(path)?;
 /// let elector = LeaderElector::builder("nightly-jobs").start_on(store)?;
 /// let guard = elector.block_until_leader()?;
 /// assert!(guard.is_leader());
