@@ -147,7 +147,7 @@ impl Client {
             proxy_tls,
             dialer: Dialer::new(network),
             log: RequestLog::default(),
-            idle: Pool::new(MAX_IDLE_AGENTS),
+            idle: Pool::new(MAX_IDLE_AGENTS, MAX_IDLE),
         };
         Ok(Client { shared: Arc::new(shared) })
     }

@@ -20,11 +20,12 @@ use crate::net::error::{self as net, ErrorKind};
 use crate::net::interrupt::{Interrupter, interrupted};
 use crate::net::pool::Pool;
 use crate::net::secret::Secret;
+use crate::net::socket::MAX_IDLE;
 use crate::net::tls::ClientTls;
 use crate::tls_config::refuse;
 
 /// More connections than this are not kept open for the calls to come.
-const MAX_IDLE: usize = 4;
+const MAX_IDLE_CONNECTIONS: usize = 4;
 
 /// Exists, lock wait, deadlock: refusals after which a session is what it was before.
 const TO_KEEP_AFTER: [u16; 3] = [1062, 1205, 1213];
@@ -82,7 +83,7 @@ impl Client {
         }
         let tls = tls.map(|tls| ClientTls::new(tls.settings, address.host())).transpose();
         let tls = tls.map_err(|error| refuse("tls", &error))?;
-        let (dialer, idle) = (Dialer::new(System), Pool::new(MAX_IDLE));
+        let (dialer, idle) = (Dialer::new(System), Pool::new(MAX_IDLE_CONNECTIONS, MAX_IDLE));
         Ok(Self { address, user, password, database, table, tls, dialer, idle })
     }
 

@@ -11,6 +11,7 @@ pub(crate) const MAX_IDLE: Duration = Duration::from_secs(30);
 /// Connections that no call has, and how many are kept for the calls to come.
 pub(crate) struct Pool<T> {
     most: usize,
+    max_idle: Duration,
     idle: Mutex<Vec<Idle<T>>>,
 }
 
@@ -20,15 +21,15 @@ struct Idle<T> {
 }
 
 impl<T> Pool<T> {
-    pub(crate) fn new(most: usize) -> Self {
-        Self { most, idle: Mutex::default() }
+    pub(crate) fn new(most: usize, max_idle: Duration) -> Self {
+        Self { most, max_idle, idle: Mutex::default() }
     }
 
     /// The connection that was used last: the others are the likelier to be closed by the server. Those that are too old, or of
     /// no use any more, are closed.
     pub(crate) fn take(&self, is_of_use: impl Fn(&T) -> bool) -> Option<T> {
         let mut idle = self.idle.lock();
-        idle.retain(|it| is_of_use(&it.connection) && it.since.elapsed() < MAX_IDLE);
+        idle.retain(|it| is_of_use(&it.connection) && it.since.elapsed() < self.max_idle);
         idle.pop().map(|it| it.connection)
     }
 
@@ -53,7 +54,7 @@ mod tests {
 
     #[test]
     fn the_last_one_is_taken_first_and_what_is_of_no_use_is_closed() {
-        let pool = Pool::new(3);
+        let pool = Pool::new(3, MAX_IDLE);
         for connection in 1..=4 {
             pool.put_back(connection);
         }
@@ -64,7 +65,7 @@ mod tests {
 
     #[test]
     fn what_was_idle_when_a_call_began_is_forgotten() {
-        let pool = Pool::new(3);
+        let pool = Pool::new(3, MAX_IDLE);
         pool.put_back(1);
         let began = Instant::now();
         while Instant::now() == began {}

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::abandoned::Place;
@@ -17,24 +17,25 @@ use crate::net::error::{self as net, ErrorKind};
 use crate::net::interrupt::{Interrupter, interrupted};
 use crate::net::pool::Pool;
 use crate::net::secret::Secret;
+use crate::net::socket::MAX_IDLE;
 use crate::net::tls::{ClientTls, TlsSettings};
 use crate::tls_config::refuse;
+
+/// What is given up may go on for so many times as long on a server that cannot be told.
+const MOST_TIME: u32 = 10;
 
 /// More connections than this are not kept open for the calls to come.
 const MAX_IDLE_CONNECTIONS: usize = 4;
 
-/// For one transaction, whatever settings this user has.
+/// Whatever settings this user has. For one transaction, or for all to come.
 ///
 /// What waits for a lock ends on the server, too, when nobody waits for it any more. A commit is on the disk, and on that of a
-/// synchronous standby; and it is told when that is not so. A transaction that only reads waits for the standby as well: PostgreSQL
-/// shows it commits that have not got there, after a crash or when whoever waited was told not to. So where there is such a
-/// standby, it writes a message to the log that nobody reads, and is committed behind all that it has seen.
-const SETTINGS: &str = "SELECT set_config('statement_timeout', $1, true), set_config('lock_timeout', $1, true), \
-                        set_config('client_min_messages', 'warning', true), \
+/// synchronous standby; and it is told when that is not so.
+const SETTINGS: &str = "SELECT set_config('statement_timeout', $1, $2::boolean), set_config('lock_timeout', $1, $2::boolean), \
+                        set_config('client_min_messages', 'warning', $2::boolean), \
+                        set_config('plan_cache_mode', 'force_generic_plan', $2::boolean), \
                         set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') \
-                        IN ('off', 'local', 'remote_write') THEN 'on' ELSE current_setting('synchronous_commit') END, true), \
-                        CASE WHEN current_setting('synchronous_standby_names') <> '' AND NOT pg_is_in_recovery() \
-                        THEN pg_logical_emit_message(true, 'leasehold', '') END";
+                        IN ('off', 'local', 'remote_write') THEN 'on' ELSE current_setting('synchronous_commit') END, $2::boolean)";
 
 /// A blocking client for one database.
 pub(crate) struct Client {
@@ -43,6 +44,8 @@ pub(crate) struct Client {
     tls: Option<ClientTls>,
     dialer: Dialer,
     idle: Pool<Connection>,
+    /// Whether each connection is known to have a session of the server to itself.
+    has_sessions: AtomicBool,
     /// How many calls that were given up the server is being asked to end.
     ending: Arc<AtomicUsize>,
 }
@@ -71,8 +74,8 @@ impl Client {
                 Some(ClientTls::new(settings, config.address.host()).map_err(|error| refuse("tls", &error))?)
             }
         };
-        let (dialer, idle) = (Dialer::new(System), Pool::new(MAX_IDLE_CONNECTIONS));
-        Ok(Self { config, tls, dialer, idle, ending: Arc::default() })
+        let (dialer, idle) = (Dialer::new(System), Pool::new(MAX_IDLE_CONNECTIONS, MAX_IDLE));
+        Ok(Self { config, tls, dialer, idle, has_sessions: AtomicBool::new(false), ending: Arc::default() })
     }
 
     /// Host, port and database, and nothing secret.
@@ -116,6 +119,27 @@ impl Client {
         }
     }
 
+    /// As [`run`](Self::run), on a connection of the caller's own, which is shut down when the request is cancelled.
+    pub(crate) fn run_on<T>(
+        &self,
+        connection: &mut Connection,
+        request: &Request<'_>,
+        read: impl FnOnce(Rows) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let deadline = Instant::now() + request.timeout.min(MAX_WAIT);
+        let mut answer = self.ask(connection, request, deadline);
+        if self.keeps_nothing(connection, &answer) {
+            answer = self.ask(connection, request, deadline);
+        }
+        answer.and_then(read)
+    }
+
+    /// Says whether each connection has a session of the server to itself. Behind a pooler it may be another one in each
+    /// transaction; until it is said statements are sent as if that were so.
+    pub(crate) fn set_has_sessions(&self, has_sessions: bool) {
+        self.has_sessions.store(has_sessions, Ordering::Release);
+    }
+
     /// A connection of the caller's own.
     pub(crate) fn connect(&self, deadline: Instant, interrupter: &Interrupter) -> Result<Connection, Error> {
         interrupter.check()?;
@@ -143,19 +167,43 @@ impl Client {
         deadline: Instant,
         interrupter: &Interrupter,
     ) -> Result<(Connection, Result<Rows, Error>), Error> {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let milliseconds = left.as_millis().max(1).to_string();
-        let settings = [Some(milliseconds.as_str())];
-        let settings = [Statement { sql: SETTINGS, parameters: &settings }];
-        let statements = [&settings, request.statements].concat();
         let mut connection = self.idle_or_new(deadline, interrupter)?;
+        let mut answer = self.ask(&mut connection, request, deadline);
         let is_closed = |answer: &Result<Rows, Error>| matches!(answer, Err(Error::Net(error)) if error.kind == ErrorKind::ConnectionClosed);
-        let mut answer = connection.run(&statements, deadline);
-        if request.is_read && is_closed(&answer) && !interrupter.is_interrupted() {
+        let again = self.keeps_nothing(&connection, &answer) || (request.is_read && is_closed(&answer));
+        if again && !interrupter.is_interrupted() {
             connection = self.connect(deadline, interrupter)?;
-            answer = connection.run(&statements, deadline);
+            answer = self.ask(&mut connection, request, deadline);
         }
         Ok((connection, answer))
+    }
+
+    /// Whether this failed for a statement that was to be kept: then certainly nothing was done. From then on nothing is.
+    fn keeps_nothing(&self, connection: &Connection, answer: &Result<Rows, Error>) -> bool {
+        let is_so =
+            connection.has_kept && matches!(answer, Err(Error::Refused(refusal)) if refusal.is_of_what_is_kept());
+        if is_so {
+            self.set_has_sessions(false);
+            self.idle.forget_idle_since(Instant::now());
+        }
+        is_so
+    }
+
+    fn ask(&self, connection: &mut Connection, request: &Request<'_>, deadline: Instant) -> Result<Rows, Error> {
+        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        let kept = self.has_sessions.load(Ordering::Acquire);
+        // What was prepared is there only where these settings are, too: in the session of this connection.
+        if kept && connection.settings.is_some_and(|set| left <= set && set <= left * MOST_TIME) {
+            return connection.run(request.statements, kept, deadline);
+        }
+        let milliseconds = left.as_millis().to_string();
+        let settings = [Some(milliseconds.as_str()), Some(if kept { "false" } else { "true" })];
+        let settings = [Statement { sql: SETTINGS, parameters: &settings }];
+        let statements = [&settings, request.statements].concat();
+        connection.settings = None;
+        let answer = connection.run(&statements, kept, deadline)?;
+        connection.settings = kept.then_some(left);
+        Ok(answer)
     }
 
     fn idle_or_new(&self, deadline: Instant, interrupter: &Interrupter) -> Result<Connection, Error> {

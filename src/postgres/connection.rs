@@ -1,7 +1,9 @@
 //! One connection: statements, what comes back, and notifications.
 
+use std::collections::{HashSet, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use fallible_iterator::FallibleIterator;
@@ -36,6 +38,12 @@ pub(crate) struct Connection {
     key: Option<Key>,
     /// Whether the server may still be at a statement.
     is_busy: bool,
+    /// What the server keeps.
+    prepared: HashSet<u64>,
+    /// Whether it was ever to keep a statement.
+    pub(super) has_kept: bool,
+    /// The time for a statement that is set for all to come, beside the other settings.
+    pub(super) settings: Option<Duration>,
 }
 
 /// SQL with parameters `$1` and so on: texts, or NULL.
@@ -66,7 +74,18 @@ impl Connection {
         }
         let mut wire = Wire::new(socket);
         let key = login::log_in(&mut wire, config, deadline)?;
-        let mut connection = Self { wire, route, is_reused: false, files, place, key, is_busy: false };
+        let mut connection = Self {
+            wire,
+            route,
+            is_reused: false,
+            files,
+            place,
+            key,
+            is_busy: false,
+            prepared: HashSet::new(),
+            has_kept: false,
+            settings: None,
+        };
         if let Some(route) = &mut connection.route {
             route.answered();
         }
@@ -85,12 +104,18 @@ impl Connection {
 
     /// Runs the statements in one transaction: all of them are applied, or none. Answers the rows of the last one.
     ///
-    /// They go out at once, and are committed by the server when it has come to the end: an error of one ends the others.
-    pub(crate) fn run(&mut self, statements: &[Statement<'_>], deadline: Instant) -> Result<Rows, Error> {
+    /// They go out at once, and are committed by the server when it has come to the end: an error of one ends the others. What is
+    /// to be `kept` the server parses once for all times, which it can where no other client has its session between two calls.
+    pub(crate) fn run(&mut self, statements: &[Statement<'_>], kept: bool, deadline: Instant) -> Result<Rows, Error> {
         let mut out = BytesMut::new();
+        let mut parsed = VecDeque::new();
         for statement in statements {
-            // Without a name: behind a pooler connections of the server are others' as well.
-            frontend::parse("", statement.sql, [], &mut out).map_err(Error::malformed)?;
+            let number = statement.number();
+            let name = if kept { format!("leasehold_{number:016x}") } else { String::new() };
+            if !kept || !self.prepared.contains(&number) {
+                frontend::parse(&name, statement.sql, [], &mut out).map_err(Error::malformed)?;
+                parsed.extend(kept.then_some(number));
+            }
             let as_texts = [0_i16; 0];
             let write = |parameter: &Option<&str>, out: &mut BytesMut| match parameter {
                 Some(text) => {
@@ -99,14 +124,15 @@ impl Connection {
                 }
                 None => Ok(IsNull::Yes),
             };
-            frontend::bind("", "", as_texts, statement.parameters, write, as_texts, &mut out)
+            frontend::bind("", &name, as_texts, statement.parameters, write, as_texts, &mut out)
                 .map_err(|_| Error::malformed("a parameter is too long"))?;
             frontend::execute("", 0, &mut out).map_err(Error::malformed)?;
         }
         frontend::sync(&mut out);
         self.wire.has_heard = false;
         self.is_busy = true;
-        let answer = self.wire.send(&out, deadline).and_then(|()| self.answer(statements.len(), deadline));
+        self.has_kept |= kept;
+        let answer = self.wire.send(&out, deadline).and_then(|()| self.answer(statements.len(), parsed, deadline));
         match answer {
             Err(Error::Net(error)) => Err(Error::Net(self.explain(error))),
             other => {
@@ -119,7 +145,7 @@ impl Connection {
     /// From now on it is told what is notified.
     pub(crate) fn listen(&mut self, statement: Statement<'_>, deadline: Instant) -> Result<(), Error> {
         self.wire.listens = true;
-        self.run(&[statement], deadline).map(drop)
+        self.run(&[statement], false, deadline).map(drop)
     }
 
     /// What has been notified until now, and waits if that is nothing; nothing at the deadline.
@@ -143,11 +169,11 @@ impl Connection {
         }
     }
 
-    fn answer(&mut self, statements: usize, deadline: Instant) -> Result<Rows, Error> {
+    fn answer(&mut self, statements: usize, mut parsed: VecDeque<u64>, deadline: Instant) -> Result<Rows, Error> {
         let (mut rows, mut size, mut complete, mut refusal) = (Vec::new(), 0, 0, None);
         loop {
             match self.wire.receive(deadline)? {
-                Message::ParseComplete => {}
+                Message::ParseComplete => self.prepared.extend(parsed.pop_front()),
                 Message::CommandComplete(_) => complete += 1,
                 Message::BindComplete => rows.clear(),
                 Message::DataRow(body) => {
@@ -193,6 +219,15 @@ impl Connection {
             }
             _ => error,
         }
+    }
+}
+
+impl Statement<'_> {
+    /// Of another statement it is another one.
+    fn number(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.sql.hash(&mut hasher);
+        hasher.finish()
     }
 }
 

@@ -53,6 +53,11 @@ impl Error {
 }
 
 impl Refusal {
+    /// A statement that was to be kept is not there, or is there already; or it has to be parsed anew, as the table has changed.
+    pub(crate) fn is_of_what_is_kept(&self) -> bool {
+        matches!(self.sqlstate.as_str(), "26000" | "42P05" | "0A000")
+    }
+
     pub(crate) fn read(mut fields: ErrorFields<'_>) -> Self {
         let (mut severity, mut sqlstate, mut message) = (String::new(), String::new(), String::new());
         // What cannot be read is left out.

@@ -58,7 +58,7 @@ const SET_UP_TIMEOUT: Duration = Duration::from_secs(10);
 ///
 /// let config = PostgresConfig::new("postgres://jobs@db.example/elections")?.with_password("sesame");
 /// let store = PostgresStore::new(config)?;
-/// store.create_table().map_err(leasehold::Error::Store)?;
+/// store.create_table()?;
 /// let elector = LeaderElector::builder("nightly-jobs").start_on(store)?;
 /// let guard = elector.block_until_leader()?;
 /// assert!(guard.is_leader());
@@ -91,7 +91,7 @@ impl PostgresStore {
     /// use leasehold::{PostgresConfig, PostgresStore};
     ///
     /// let store = PostgresStore::new(PostgresConfig::new("postgres://owner:sesame@db.example/elections")?)?;
-    /// store.create_table().map_err(leasehold::Error::Store)?;
+    /// store.create_table()?;
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn create_table(&self) -> Result<(), StoreError> {

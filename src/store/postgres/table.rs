@@ -13,14 +13,26 @@ pub(super) const IS_THERE: &str = "SELECT 1 FROM pg_class AS c JOIN pg_trigger A
 /// Two that make it at a time are one after the other.
 const ONE_AT_A_TIME: &str = "SELECT pg_advisory_xact_lock(hashtextextended('leasehold', 0))";
 
-/// A standby answers what was so some time ago.
-pub(super) const SELECT_ONE: &str = "SELECT pg_is_in_recovery(), l.generation, l.key, l.writes, l.uid, \
-    l.holder_identity, l.lease_duration_seconds, l.acquire_time, l.renew_time, l.lease_transitions \
-    FROM (SELECT 1) AS one LEFT JOIN leasehold AS l ON l.key = $1";
+/// What precedes a record: whether it is a standby that answers, which is behind.
+///
+/// Whoever only reads is shown commits that have not got to a synchronous standby, after a crash or when whoever waited was told
+/// not to. So where there is such a standby, a message that nobody reads is written to the log, and committed behind all that was
+/// seen.
+macro_rules! select {
+    ($condition:literal) => {
+        concat!(
+            "SELECT one.recovers, l.generation, l.key, l.writes, l.uid, l.holder_identity, l.lease_duration_seconds, ",
+            "l.acquire_time, l.renew_time, l.lease_transitions FROM (SELECT CASE WHEN pg_is_in_recovery() THEN true ",
+            "WHEN current_setting('synchronous_standby_names') = '' THEN false ",
+            "ELSE pg_logical_emit_message(true, 'leasehold', '') IS NULL END AS recovers) AS one ",
+            "LEFT JOIN leasehold AS l ON ",
+            $condition
+        )
+    };
+}
 
-pub(super) const SELECT_ALL: &str = "SELECT pg_is_in_recovery(), l.generation, l.key, l.writes, l.uid, \
-    l.holder_identity, l.lease_duration_seconds, l.acquire_time, l.renew_time, l.lease_transitions \
-    FROM (SELECT 1) AS one LEFT JOIN leasehold AS l ON true";
+pub(super) const SELECT_ONE: &str = select!("l.key = $1");
+pub(super) const SELECT_ALL: &str = select!("true");
 
 /// The lock has rows of one key numbered in the order in which they are committed: a number is taken before a row waits for
 /// another of its key.

@@ -17,7 +17,7 @@ BEGIN
         PERFORM pg_notify('leasehold', '');
         RETURN NULL;
     END IF;
-    IF TG_OP <> 'INSERT' THEN
+    IF TG_OP = 'DELETE' OR TG_OP = 'UPDATE' AND OLD.key <> NEW.key THEN
         PERFORM pg_notify('leasehold', OLD.key);
     END IF;
     IF TG_OP <> 'DELETE' THEN

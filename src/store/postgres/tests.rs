@@ -386,6 +386,52 @@ fn nothing_in_clear_passes_for_what_came_in_tls() {
     }
 }
 
+/// A pooler that was restarted with other settings, or an operator who has a session forget.
+#[test]
+fn where_a_session_does_not_keep_statements_they_are_sent_as_to_one_that_is_shared() {
+    let server = Server::new(|said| match (said.connection, said.number) {
+        (_, 0) => logged_in(),
+        (0, 1) => answer(&[row(&RECORD)]),
+        (0, _) => {
+            assert!(said.is("leasehold_") && !said.is("set_config"));
+            Some([error("ERROR", "26000"), ready()].concat())
+        }
+        _ => {
+            assert!(!said.is("leasehold_"));
+            well(&said)
+        }
+    });
+    let store = server.store();
+    store.client.set_has_sessions(true);
+    let base = store.get("jobs", &call()).unwrap().unwrap();
+    store.update("jobs", &base, &base.record, &call()).unwrap();
+    assert_eq!(server.connections(), 2);
+}
+
+#[test]
+fn in_a_session_of_ours_settings_stand_until_a_call_has_another_time() {
+    let (tell, told) = crossbeam_channel::unbounded();
+    let server = Server::new(move |said| {
+        if said.number == 0 {
+            return logged_in();
+        }
+        // For all to come: not local to a transaction.
+        let are_set = said.is("false");
+        tell.send(are_set).unwrap();
+        match are_set {
+            true => answer(&[row(&RECORD)]),
+            false => Some([statement(&[row(&RECORD)]), ready()].concat()),
+        }
+    });
+    let store = server.store();
+    store.client.set_has_sessions(true);
+    for (seconds, are_set) in [(30, true), (20, false), (60, true), (30, false), (2, true), (1, false), (3, true)] {
+        store.get("jobs", &Call::new(Duration::from_secs(seconds), Cancel::new())).unwrap();
+        assert_eq!(told.recv().unwrap(), are_set, "{seconds} s");
+    }
+    assert_eq!(server.connections(), 1);
+}
+
 #[test]
 fn a_watch_that_is_told_nothing_reads_again_and_again() {
     let reads = Arc::<AtomicUsize>::default();

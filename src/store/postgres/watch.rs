@@ -59,9 +59,10 @@ impl Source<'_> {
     fn watch(&self, from: Option<&Cursor>, on_event: &mut dyn FnMut(WatchEvent)) -> Result<(), Error> {
         let mut told = Told::new(from);
         let mut listener = self.listen()?;
+        self.client.set_has_sessions(listener.is_some());
         // After the notifications have begun: nothing falls between.
         self.warm_up();
-        let mut current = self.read()?;
+        let mut current = self.read(listener.as_mut())?;
         loop {
             // It fails only when it is cancelled.
             told.tell(&current, self.cancel, on_event).map_err(|_| interrupted())?;
@@ -69,13 +70,14 @@ impl Source<'_> {
         }
     }
 
-    /// A server process that has not written to the table yet has to load what that takes, which is a fifth of the time of the
-    /// first take-over. This writes nothing, and nothing rests on it.
+    /// A candidate that waits has a connection open when its turn comes. A server process that has not written to the table yet
+    /// has to load what that takes, which is a fifth of the time of the first take-over: so it does that now. This writes nothing,
+    /// and nothing rests on it.
     fn warm_up(&self) {
         let load = Statement { sql: LOAD, parameters: &[] };
-        let _ = self.run(load, |_| Ok(()));
+        let _ = self.run(None, load, |_| Ok(()));
         let onto_nothing = Statement { sql: table::UPDATE, parameters: &[None; 14] };
-        let _ = self.run(onto_nothing, |_| Ok(()));
+        let _ = self.run(None, onto_nothing, |_| Ok(()));
     }
 
     /// A connection that is told of changes. `None` where notifications are not delivered: a pooler may hand the connection of
@@ -86,7 +88,7 @@ impl Source<'_> {
         listener.listen(Statement { sql: LISTEN, parameters: &[] }, until)?;
         // From another connection: a notification to itself arrives behind a pooler, too.
         let probe = format!("probe {:016x}", fastrand::u64(..));
-        self.run(Statement { sql: NOTIFY, parameters: &[Some(&probe)] }, |_| Ok(()))?;
+        self.run(None, Statement { sql: NOTIFY, parameters: &[Some(&probe)] }, |_| Ok(()))?;
         let until = Instant::now() + PROBE_TIMEOUT;
         loop {
             let Changed { payloads, .. } = listener.notified(until)?;
@@ -96,7 +98,7 @@ impl Source<'_> {
             if Instant::now() >= until {
                 // Behind a pooler it may be another's connection by now, who has no use for it either.
                 let unlisten = Statement { sql: UNLISTEN, parameters: &[] };
-                let _ = listener.run(&[unlisten], Instant::now() + PROBE_TIMEOUT);
+                let _ = listener.run(&[unlisten], false, Instant::now() + PROBE_TIMEOUT);
                 log::debug!("postgres: {} delivers no notifications; asking it", self.client.location());
                 return Ok(None);
             }
@@ -109,7 +111,7 @@ impl Source<'_> {
             let interval = self.client.poll_interval();
             polling::wait(&Call::new(interval, self.cancel.clone()), interval);
             self.interrupter.check()?;
-            *current = self.read()?;
+            *current = self.read(None)?;
             return Ok(());
         };
         let silence = SILENCE.mul_f64(1.0 + fastrand::f64());
@@ -120,33 +122,41 @@ impl Source<'_> {
             WatchScope::Key(key) if !is_any && !payloads.contains(key) => {}
             WatchScope::All if !is_any && payloads.len() <= ONE_BY_ONE => {
                 for key in payloads {
-                    match self.read_one(&key)?.remove(&key) {
+                    match self.read_one(Some(&mut *listener), &key)?.remove(&key) {
                         Some(observed) => current.insert(key, observed),
                         None => current.remove(&key),
                     };
                 }
             }
-            _ => *current = self.read()?,
+            _ => *current = self.read(Some(listener))?,
         }
         Ok(())
     }
 
     /// All that is in scope.
-    fn read(&self) -> Result<Records, Error> {
+    fn read(&self, listener: Option<&mut Connection>) -> Result<Records, Error> {
         match self.scope {
-            WatchScope::Key(key) => self.read_one(key),
-            WatchScope::All => self.run(Statement { sql: table::SELECT_ALL, parameters: &[] }, table::read),
+            WatchScope::Key(key) => self.read_one(listener, key),
+            WatchScope::All => self.run(listener, Statement { sql: table::SELECT_ALL, parameters: &[] }, table::read),
         }
     }
 
-    fn read_one(&self, key: &str) -> Result<Records, Error> {
-        self.run(Statement { sql: table::SELECT_ONE, parameters: &[Some(key)] }, table::read)
+    fn read_one(&self, listener: Option<&mut Connection>, key: &str) -> Result<Records, Error> {
+        self.run(listener, Statement { sql: table::SELECT_ONE, parameters: &[Some(key)] }, table::read)
     }
 
-    /// On a connection for requests: so a candidate that waits has one that is open when its turn comes.
-    fn run<T>(&self, statement: Statement<'_>, read: impl FnOnce(Rows) -> Result<T, Error>) -> Result<T, Error> {
+    /// On the connection that is told of changes, if there is one: the others are left to those who write.
+    fn run<T>(
+        &self,
+        listener: Option<&mut Connection>,
+        statement: Statement<'_>,
+        read: impl FnOnce(Rows) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let statements = [statement];
         let request = Request { statements: &statements, is_read: true, timeout: READ_TIMEOUT, cancel: self.cancel };
-        self.client.run(request, read)
+        match listener {
+            Some(listener) => self.client.run_on(listener, &request, read),
+            None => self.client.run(request, read),
+        }
     }
 }

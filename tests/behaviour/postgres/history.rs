@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use leasehold::{Call, Cancel, PostgresStore, StopReason, Store, StoreErrorKind};
 
+use super::watching::watching;
 use super::{store, with_table};
 use crate::support::postgres::Postgres;
 use crate::support::stores::{at_last, builder, call, elector, held_by};
@@ -169,11 +170,16 @@ fn a_commit_is_synchronous_whatever_the_user_has_set_and_a_stronger_setting_stay
     {
         postgres.execute(&format!("ALTER DATABASE synchronous SET synchronous_commit = {own}"));
         postgres.terminate_backends("synchronous");
-        postgres.execute_in("synchronous", "DELETE FROM seen; DELETE FROM leasehold");
-        let base = at_last("a record", || store.create("jobs", &held_by("a"), &call()));
-        store.update("jobs", &base, &held_by("b"), &call()).expect("an update");
-        let seen = postgres.query_in("synchronous", "SELECT DISTINCT setting FROM seen");
-        assert_eq!(seen.trim(), expected, "{own}");
+        let writes = || {
+            postgres.execute_in("synchronous", "DELETE FROM seen; DELETE FROM leasehold");
+            let base = at_last("a record", || store.create("jobs", &held_by("a"), &call()));
+            store.update("jobs", &base, &held_by("b"), &call()).expect("an update");
+            let seen = postgres.query_in("synchronous", "SELECT DISTINCT setting FROM seen");
+            assert_eq!(seen.trim(), expected, "{own}");
+        };
+        writes();
+        // A watch has found out that sessions are our own, where settings stand from then on.
+        watching(&store, |_| writes());
     }
 }
 

@@ -22,7 +22,7 @@ impl Drop for Ends {
 }
 
 /// Runs a watch of all keys beside `test`, which is given what it tells.
-fn watching(store: &Arc<PostgresStore>, test: impl FnOnce(&Receiver<WatchEvent>)) {
+pub(super) fn watching(store: &Arc<PostgresStore>, test: impl FnOnce(&Receiver<WatchEvent>)) {
     let cancel = Cancel::new();
     thread::scope(|scope| {
         let (tell, told) = unbounded();
@@ -139,5 +139,24 @@ fn behind_a_pooler_that_keeps_sessions_apart_notifications_are_delivered() {
     watching(&store, |told| {
         super::store(postgres, "sessions").create("other", &held_by("a"), &call()).expect("a record");
         assert_eq!(next(told), ("other".to_owned(), Some("a".to_owned())));
+    });
+}
+
+/// What a session has parsed before is of no use then, and that is no fault of ours.
+#[test]
+fn a_table_may_be_altered_under_those_who_use_it() {
+    let Some(postgres) = Postgres::shared() else { return };
+    let store = with_table(postgres, "altered");
+    watching(&store, |_| {
+        let base = store.create("jobs", &held_by("a"), &call()).expect("a record");
+        let base = store.update("jobs", &base, &held_by("b"), &call()).expect("an update");
+        store.get("jobs", &call()).expect("a read");
+        // No write of the row: it is made anew, with another type.
+        postgres.execute_in("altered", "ALTER TABLE leasehold ALTER COLUMN lease_duration_seconds TYPE smallint");
+        let found = store.get("jobs", &call()).expect("a read").expect("a record");
+        assert_eq!((found.version, &found.record), (base.version, &base.record));
+        postgres.execute_in("altered", "ALTER TABLE leasehold ALTER COLUMN writes TYPE integer");
+        let base = store.update("jobs", &base, &held_by("c"), &call()).expect("an update");
+        assert_eq!(store.get("jobs", &call()).expect("a read").expect("a record").version, base.version);
     });
 }

@@ -31,10 +31,28 @@ pub const MUTANTS: &[Mutant] = &[
         why: "the first copy may have been applied, and the second is certainly not: a term that was won is not known",
         edits: &[Edit {
             file: POSTGRES_CLIENT,
-            old: "if request.is_read && is_closed(&answer)",
-            new: "if is_closed(&answer)",
+            old: "(request.is_read && is_closed(&answer))",
+            new: "is_closed(&answer)",
         }],
         caught_by: Unit("store::postgres::tests::a_connection_is_used_again_and_a_new_one_where_it_was_closed"),
+    },
+    Mutant {
+        name: "a statement of PostgreSQL's has as little time as the ones before it",
+        why: "a write of a leader that has time is ended, because an earlier call of its session had less",
+        edits: &[Edit {
+            file: POSTGRES_CLIENT,
+            old: "left <= set && set <= left * MOST_TIME",
+            new: "set <= left * MOST_TIME",
+        }],
+        caught_by: Unit("store::postgres::tests::in_a_session_of_ours_settings_stand_until_a_call_has_another_time"),
+    },
+    Mutant {
+        name: "a session of PostgreSQL is believed to keep what it has lost",
+        why: "behind a pooler that was restarted with other settings each write fails, for as long as the watch stands",
+        edits: &[Edit { file: POSTGRES_CLIENT, old: "self.set_has_sessions(false);", new: "" }],
+        caught_by: Unit(
+            "store::postgres::tests::where_a_session_does_not_keep_statements_they_are_sent_as_to_one_that_is_shared",
+        ),
     },
     Mutant {
         name: "a commit that PostgreSQL warns of is one",
