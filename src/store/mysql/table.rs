@@ -195,7 +195,9 @@ impl Table {
         for _ in 0..MOST_DEADLOCKS {
             let request = Request { sql, is_read: false, timeout: call.time_left(), cancel: call.cancel() };
             match self.client.query(request) {
-                Err(error) if error.code() == Some(DEADLOCK) => log::debug!("{operation} {key}: once more: {error}"),
+                Err(error) if error.code() == Some(DEADLOCK) => {
+                    log::debug!("{operation} {key}: once more: {}", said(&error, self.client.password()));
+                }
                 other => return other,
             }
             polling::wait(call, PAUSE.mul_f64(fastrand::f64()));

@@ -124,6 +124,37 @@ fn what_a_deadlock_has_rolled_back_is_sent_again_and_nothing_else_is() {
     }
 }
 
+/// A server may say anything, and what goes on after a deadlock is in nobody's error.
+#[test]
+fn what_a_deadlock_says_is_logged_without_the_password() {
+    static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+    struct Listener;
+
+    impl log::Log for Listener {
+        fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+            true
+        }
+
+        fn log(&self, record: &log::Record<'_>) {
+            let line = record.args().to_string();
+            if line.contains("once more") && line.contains("1213") {
+                LINES.lock().push(line);
+            }
+        }
+
+        fn flush(&self) {}
+    }
+
+    log::set_logger(&Listener).expect("the only logger");
+    log::set_max_level(log::LevelFilter::Debug);
+    let server = but("UPDATE", || error(1213, "Deadlock of hunter2\nnext line"));
+    update(&server.store(), &call()).unwrap_err();
+    let lines = LINES.lock().clone();
+    assert!(lines.len() >= 10, "{lines:?}");
+    assert!(lines.iter().all(|line| !line.contains("hunter2") && !line.contains('\n')), "{lines:?}");
+}
+
 #[test]
 fn a_server_that_is_read_only_is_neither_read_nor_believed() {
     for at in [0, 1] {
