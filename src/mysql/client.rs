@@ -10,6 +10,7 @@ use super::config::MySqlConfig;
 use super::connection::Connection;
 use super::error::Error;
 use super::handshake::{Login, shake_hands};
+use super::packet::malformed;
 use super::session::{self, Session};
 use crate::cancel::Cancel;
 use crate::config::ConfigError;
@@ -201,7 +202,12 @@ impl Pooled {
         if !request.is_read && self.session.writes_on_read_only {
             session::check_writable_by(&mut self.connection, deadline)?;
         }
-        self.connection.query(request.sql, deadline)
+        let answer = self.connection.query(request.sql, deadline)?;
+        // They are another statement's, and do not say that this one has changed nothing.
+        if !request.is_read && answer.is_rows {
+            return Err(malformed("a write has rows").into());
+        }
+        Ok(answer)
     }
 }
 

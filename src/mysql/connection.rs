@@ -36,6 +36,8 @@ pub(super) struct Connection {
 pub(crate) struct Answer {
     pub(crate) affected: u64,
     pub(crate) last_insert_id: u64,
+    /// Whether it was answered by rows, be they none.
+    pub(crate) is_rows: bool,
     pub(crate) rows: Vec<Row>,
 }
 
@@ -127,6 +129,10 @@ impl Connection {
 
     /// Sends a statement, and reads the whole answer.
     pub(super) fn query(&mut self, sql: &str, deadline: Instant) -> Result<Answer, Error> {
+        // It would be taken for the answer to this statement.
+        if !self.received.is_empty() {
+            return Err(malformed("more follows than was asked for").into());
+        }
         self.sequence = 0;
         self.has_answered = false;
         self.send(&[&[COM_QUERY], sql.as_bytes()].concat(), deadline)?;
@@ -134,14 +140,14 @@ impl Connection {
         let (answer, status) = match packet.first() {
             Some(&OK) => {
                 let Done { affected, last_insert_id, status } = Done::parse(&packet)?;
-                (Answer { affected, last_insert_id, rows: Vec::new() }, status)
+                (Answer { affected, last_insert_id, ..Answer::default() }, status)
             }
             Some(&ERR) => return Err(Error::refused(packet::refusal(&packet)?)),
             Some(&LOCAL_FILE) => return Err(malformed("it asks for a file of this machine").into()),
             Some(&EOF) | None => return Err(malformed("it is neither a result nor an error").into()),
             Some(_) => {
                 let (rows, status) = self.rows(&packet, deadline)?;
-                (Answer { rows, ..Answer::default() }, status)
+                (Answer { rows, is_rows: true, ..Answer::default() }, status)
             }
         };
         // Of a write it would not say that it stands.

@@ -101,6 +101,13 @@ fn a_statement_that_changed_no_row_was_certainly_not_applied() {
     });
     assert_eq!(update(&none.store(), &call()).unwrap_err(), StoreErrorKind::NotApplied);
     assert_eq!(create(&none.store(), &call()).unwrap_err(), StoreErrorKind::NotApplied);
+    // Rows do not say what a write has done.
+    let rows = Server::new(|asked| {
+        let is_write = asked.what.starts_with("INSERT") || asked.what.starts_with("UPDATE");
+        is_write.then(|| Say::Packets(found()))
+    });
+    assert_eq!(update(&rows.store(), &call()).unwrap_err(), StoreErrorKind::Malformed);
+    assert_eq!(create(&rows.store(), &call()).unwrap_err(), StoreErrorKind::Malformed);
     let exists = but("INSERT", || error(1062, "Duplicate entry"));
     assert_eq!(create(&exists.store(), &call()).unwrap_err(), StoreErrorKind::NotApplied);
 }
