@@ -1,6 +1,7 @@
 //! Records in a table of MySQL or MariaDB.
 
 mod table;
+mod unproven;
 mod watch;
 
 use std::fmt;

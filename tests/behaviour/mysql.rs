@@ -314,6 +314,42 @@ fn who_holds_the_lock_on_a_record_keeps_writes_waiting_and_reads_not() {
     assert_eq!(error.kind(), StoreErrorKind::NotApplied, "{error}");
 }
 
+/// A user of the elections has the right to do what it takes, and nobody is told of the row that it takes.
+#[test]
+fn after_a_write_without_an_answer_what_is_read_is_on_disk() {
+    let Some(place) = Place::shared("flushed") else { return };
+    let grant = "GRANT SELECT, INSERT, UPDATE ON flushed.leasehold TO flushed_alone@'%'";
+    place.execute(&format!("CREATE USER flushed_alone@'%' IDENTIFIED BY '{PASSWORD}'; {grant};"));
+    let store = MySqlStore::new(place.config().with_user("flushed_alone")).expect("a store");
+    let mut base = store.create("jobs", &held_by("a"), &call()).expect("a record");
+    let flushes = || place.query("SELECT acquired FROM leasehold WHERE name = ''");
+    // The first makes the row.
+    for expected in ["0", "1"] {
+        let before = flushes();
+        let mut operator = place.mariadb.session(&place.database);
+        operator.execute("START TRANSACTION; UPDATE leasehold SET writes = writes + 1 WHERE name = 'jobs';");
+        let briefly = Call::new(Duration::from_millis(200), Cancel::new());
+        let unanswered = store.update("jobs", &base, &held_by("b"), &briefly).expect_err("it waits");
+        assert_eq!(unanswered.kind(), StoreErrorKind::Timeout);
+        assert_eq!(store.get("jobs", &call()).expect("an answer").expect("a record").version, base.version);
+        assert_eq!(flushes(), before, "no write of ours stands there");
+        operator.execute("COMMIT;");
+        base = store.get("jobs", &call()).expect("an answer").expect("a record");
+        assert_eq!(flushes(), expected);
+        store.get("jobs", &call()).expect("an answer");
+        assert_eq!(flushes(), expected, "once is enough");
+    }
+    assert!(store.get("", &call()).expect("an answer").is_none());
+    let (cancel, mut told) = (Cancel::new(), Vec::new());
+    let ended = store.watch(WatchScope::All, None, &cancel, &mut |event| match event {
+        WatchEvent::Changed { key, .. } => told.push(key),
+        WatchEvent::Progress(_) => cancel.cancel(),
+        _ => {}
+    });
+    assert_eq!(ended.expect_err("cancelled").kind(), StoreErrorKind::Interrupted);
+    assert_eq!(told, ["jobs".into()]);
+}
+
 #[test]
 fn a_table_that_is_dropped_is_the_end_of_a_term_and_can_be_made_again() {
     let Some(place) = Place::shared("dropped") else { return };

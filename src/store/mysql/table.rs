@@ -6,10 +6,13 @@ use crate::config::ConfigError;
 use crate::mysql::client::{Answer, Client, READ_ONLY, Request, Row as SqlRow, check_writable};
 use crate::mysql::config::MySqlConfig;
 use crate::mysql::error::Error;
+use crate::net::error::{self as net, ErrorKind};
 use crate::record::{LeaderElectionRecord, MicroTime, Observed};
 use crate::store::sql::said::said;
 use crate::store::sql::{self, Records, Row, polling};
 use crate::store::{Call, StoreError, StoreErrorKind, WatchScope};
+
+use super::unproven::{End, Unproven};
 
 const NAME: &str = "leasehold";
 
@@ -37,14 +40,19 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// After so many the election itself is to wait.
 const MOST_DEADLOCKS: usize = 10;
 
+/// Its answer comes when all that was seen before it is on disk. No record has this name.
+const FLUSH: &str = "UPDATE leasehold SET acquired = 1 - acquired WHERE name = X''";
+const MAKE_FLUSHABLE: &str = "INSERT IGNORE INTO leasehold (name, uid) VALUES (X'', X'')";
+
 /// The table of one database.
 pub(super) struct Table {
     client: Client,
+    unproven: Unproven,
 }
 
 impl Table {
     pub(super) fn new(config: MySqlConfig) -> Result<Self, ConfigError> {
-        Ok(Self { client: Client::new(config, NAME)? })
+        Ok(Self { client: Client::new(config, NAME)?, unproven: Unproven::default() })
     }
 
     pub(super) fn location(&self) -> String {
@@ -107,10 +115,32 @@ impl Table {
                 if scope != WatchScope::All && scope != WatchScope::Key(&key) {
                     return Err(malformed());
                 }
-                records.insert(key, observed);
+                if !key.is_empty() {
+                    records.insert(key, observed);
+                }
             }
         }
+        self.prove(&records, call).map_err(|error| place(&error))?;
         Ok(records)
+    }
+
+    /// Makes what was read stay, where it may be our own and a crash could take it back: or we would lead, and another after
+    /// the crash, by the same version.
+    fn prove(&self, records: &Records, call: &Call) -> Result<(), Error> {
+        let in_doubt = records.iter().map(|(key, observed)| (&**key, observed.version));
+        let in_doubt: Vec<_> =
+            in_doubt.filter(|(key, version)| self.unproven.may_be_taken_back(key, *version)).collect();
+        if in_doubt.is_empty() {
+            return Ok(());
+        }
+        // Twice: another may have made the row at the same time, and its answer is not ours.
+        for sql in [FLUSH, MAKE_FLUSHABLE, FLUSH] {
+            if self.write("flush", NAME, sql, call)?.affected > 0 {
+                in_doubt.iter().for_each(|(key, version)| self.unproven.is_proven(key, *version));
+                return Ok(());
+            }
+        }
+        Err(net::Error::new(ErrorKind::Malformed, "a row is neither there nor can be made").into())
     }
 
     /// The generation of the new row, or `None` if there is one of that key.
@@ -135,12 +165,15 @@ impl Table {
             time(&record.renew_time),
             number(record.lease_transitions),
         );
-        match self.write("create", key, &insert, call) {
-            Ok(Answer { affected: 0, .. }) => Ok(None),
-            Ok(answer) => Ok(Some(answer.last_insert_id.try_into().unwrap_or(i64::MAX))),
-            Err(error) if error.code() == Some(EXISTS) => Ok(None),
-            Err(error) => Err(self.explain("create", &self.describe(WatchScope::Key(key)), &error)),
-        }
+        self.unproven.watch_over(key, 0, || match self.write("create", key, &insert, call) {
+            Ok(Answer { affected: 0, .. }) => (End::NotApplied, Ok(None)),
+            Ok(answer) => {
+                let generation = answer.last_insert_id.try_into().unwrap_or(i64::MAX);
+                (sql::version(generation, 0).map_or(End::Open, End::Applied), Ok(Some(generation)))
+            }
+            Err(error) if error.code() == Some(EXISTS) => (End::NotApplied, Ok(None)),
+            Err(error) => (End::Open, Err(self.explain("create", &self.describe(WatchScope::Key(key)), &error))),
+        })
     }
 
     /// Whether the row still stood as it was observed, and was changed.
@@ -174,9 +207,11 @@ impl Table {
             time(&old.renew_time),
             number(old.lease_transitions),
         );
-        let answer = self.write("update", key, &update, call);
-        let answer = answer.map_err(|error| self.explain("update", &self.describe(WatchScope::Key(key)), &error))?;
-        Ok(answer.affected > 0)
+        self.unproven.watch_over(key, base.version, || match self.write("update", key, &update, call) {
+            Ok(Answer { affected: 0, .. }) => (End::NotApplied, Ok(false)),
+            Ok(_) => (End::Applied(base.version + 1), Ok(true)),
+            Err(error) => (End::Open, Err(self.explain("update", &self.describe(WatchScope::Key(key)), &error))),
+        })
     }
 
     /// Says which operation on what has failed, and what kind of failure that is to an election.

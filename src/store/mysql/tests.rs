@@ -131,6 +131,40 @@ fn what_a_deadlock_has_rolled_back_is_sent_again_and_nothing_else_is() {
     }
 }
 
+/// InnoDB shows what a crash may yet take back. What does not stay is not told, or its writer would lead.
+#[test]
+fn a_write_of_our_own_that_was_not_answered_is_read_only_when_it_stays() {
+    let later = || {
+        let mut columns = RECORD;
+        columns[4] = Some("5");
+        Say::Packets(rows(11, vec![row(&columns)]))
+    };
+    let server = Server::new(move |asked| match asked.what.as_str() {
+        what if what.contains("holder_identity = ") => Some(Say::Silence),
+        what if what.starts_with("SELECT @@") => Some(later()),
+        _ => None,
+    });
+    let store = server.store();
+    store.get("jobs", &call()).unwrap();
+    assert_eq!(server.statements().len(), 1, "it is not ours");
+    assert_eq!(update(&store, &brief()).unwrap_err(), StoreErrorKind::Timeout);
+    for _ in 0..2 {
+        assert_eq!(get(&store, &call()).unwrap().unwrap().version, (3 << 31) + 5);
+    }
+    let statements: Vec<_> = server.statements().into_iter().map(|(_, statement)| statement).collect();
+    let flushes = |statement: &String| statement.contains("SET acquired = 1 - acquired WHERE name = X''");
+    assert_eq!(statements.iter().map(flushes).collect::<Vec<_>>(), [false, false, false, true, false]);
+    // It does not answer either.
+    let stalled = Server::new(move |asked| match asked.what.as_str() {
+        what if what.starts_with("UPDATE") => Some(Say::Silence),
+        what if what.starts_with("SELECT @@") => Some(later()),
+        _ => None,
+    });
+    let store = stalled.store();
+    assert_eq!(update(&store, &brief()).unwrap_err(), StoreErrorKind::Timeout);
+    assert_eq!(get(&store, &brief()).unwrap_err(), StoreErrorKind::Timeout);
+}
+
 /// A server may say anything, and what goes on after a deadlock is in nobody's error.
 #[test]
 fn what_a_deadlock_says_is_logged_without_the_password() {
