@@ -301,6 +301,9 @@ fn of_mysql(code: u16) -> (StoreErrorKind, &'static str) {
         // Not let in: user, password, host, method, locked, run out.
         1045 | 1130 | 1131 | 1132 | 1133 | 1251 | 1275 | 1524 | 1698 | 1820 | 1862 | 3118 | 4151 => (Unauthorized, ""),
         1040 | 1203 | 1226 => (Unavailable, "; raise max_connections, or the user's share"),
+        // A statement is a few hundred bytes and twice the identity, and the next one is no shorter.
+        1153 => (Rejected, "; raise max_allowed_packet, or shorten the identity"),
+        1129 => (Unavailable, "; FLUSH HOSTS there lets this machine in again"),
         // Too long, out of range, against a CHECK.
         1264 | 1366 | 1406 | 3819 | 4025 => (Rejected, "; the table does not take such a record"),
         1054 | 1064 | 1136 | 1193 | 1231 | 1364 => {

@@ -572,6 +572,8 @@ fn what_the_server_refuses_says_what_to_do() {
         (1290, Unavailable, "primary"),
         (1054, Rejected, "leasehold"),
         (1406, Rejected, "record"),
+        (1153, Rejected, "max_allowed_packet"),
+        (1129, Unavailable, "FLUSH HOSTS"),
         (65_535, Unavailable, ""),
     ] {
         let server = but("SELECT @@", move || error(code, "no"));
