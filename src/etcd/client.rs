@@ -18,7 +18,7 @@ use crate::net::dial::{Dialer, System};
 use crate::net::endpoint::Endpoint;
 use crate::net::error::{self as net, ErrorKind};
 use crate::net::interrupt::{Interrupter, interrupted};
-use crate::net::pool::{MAX_IDLE, Pool};
+use crate::net::pool::{MAX_IDLE_DIRECT, Pool};
 use crate::net::redact::Redacted;
 use crate::net::response::{from_ureq, is_framed, read_body};
 use crate::net::tls::{ClientTls, TlsParts};
@@ -104,7 +104,7 @@ impl Client {
                 }
                 false => None,
             };
-            Ok(Member { endpoint, tls, idle: Pool::new(MAX_IDLE_AGENTS, MAX_IDLE) })
+            Ok(Member { endpoint, tls, idle: Pool::new(MAX_IDLE_AGENTS, MAX_IDLE_DIRECT) })
         };
         Ok(Self {
             members: endpoints.into_iter().map(member).collect::<Result<_, ConfigError>>()?,
@@ -372,7 +372,7 @@ impl Client {
             call: CurrentCall::default(),
             opening,
         };
-        let handle = Arc::new(new_agent(connector, USER_AGENT));
+        let handle = Arc::new(new_agent(connector, USER_AGENT, MAX_IDLE_DIRECT));
         handle.use_for(attempt.interrupter)?;
         Ok(handle)
     }

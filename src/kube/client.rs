@@ -380,7 +380,7 @@ impl Shared {
             call: CurrentCall::default(),
             opening,
         };
-        let handle = Arc::new(new_agent(connector, &self.user_agent));
+        let handle = Arc::new(new_agent(connector, &self.user_agent, MAX_IDLE));
         handle.use_for(interrupter)?;
         Ok(handle)
     }

@@ -19,9 +19,8 @@ use crate::net::database_url::Address;
 use crate::net::dial::{Dialer, System};
 use crate::net::error::{self as net, ErrorKind};
 use crate::net::interrupt::{Interrupter, interrupted};
-use crate::net::pool::Pool;
+use crate::net::pool::{MAX_IDLE_DIRECT, Pool};
 use crate::net::secret::Secret;
-use crate::net::socket::MAX_IDLE;
 use crate::net::tls::ClientTls;
 use crate::tls_config::refuse;
 
@@ -84,7 +83,7 @@ impl Client {
         }
         let tls = tls.map(|tls| ClientTls::new(tls.settings, address.host())).transpose();
         let tls = tls.map_err(|error| refuse("tls", &error))?;
-        let (dialer, idle) = (Dialer::new(System), Pool::new(MAX_IDLE_CONNECTIONS, MAX_IDLE));
+        let (dialer, idle) = (Dialer::new(System), Pool::new(MAX_IDLE_CONNECTIONS, MAX_IDLE_DIRECT));
         Ok(Self { address, user, password, database, table, tls, dialer, idle })
     }
 

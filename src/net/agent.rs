@@ -1,12 +1,12 @@
 //! The HTTP library's agent, as every client here wants it: with one connection, and with nothing from the environment.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ureq::Agent;
 
 use super::error::Error;
 use super::interrupt::{Interrupter, Shutdown};
-use super::pool::MAX_IDLE;
 use super::transport::{CurrentCall, HttpConnector, NoResolver};
 
 /// An HTTP agent with its one connection: what is shut down together. One call has it at a time.
@@ -30,8 +30,8 @@ impl Shutdown for AgentHandle {
     }
 }
 
-/// An agent whose connections come from `connector`.
-pub(crate) fn new_agent(connector: HttpConnector, user_agent: &str) -> AgentHandle {
+/// An agent whose connections come from `connector`, and are used again after at most `max_idle`.
+pub(crate) fn new_agent(connector: HttpConnector, user_agent: &str, max_idle: Duration) -> AgentHandle {
     let config = Agent::config_builder()
         .http_status_as_error(false)
         // None of the servers redirects. Whoever does must not be given the credentials.
@@ -42,7 +42,7 @@ pub(crate) fn new_agent(connector: HttpConnector, user_agent: &str) -> AgentHand
         .user_agent(user_agent)
         .accept("application/json")
         .accept_encoding("identity")
-        .max_idle_age(MAX_IDLE)
+        .max_idle_age(max_idle)
         .max_idle_connections(1)
         .max_response_header_size(31 * 1024)
         .input_buffer_size(32 * 1024)

@@ -125,7 +125,7 @@ impl Dialer {
         let left = call.left().ok_or_else(|| call.late(0, None))?;
         let wanted = Arc::new(Cancelled::default());
         call.interrupter.register(&wanted)?;
-        let stream = self.network.connect(address, left, &wanted).and_then(without_delay);
+        let stream = self.network.connect(address, left, &wanted).and_then(set_up);
         call.interrupter.check()?;
         stream.map_err(|e| call.failed(1, Some(e)))
     }
@@ -180,9 +180,7 @@ impl Dialer {
         done: Sender<(SocketAddr, io::Result<TcpStream>)>,
     ) -> Result<(), Error> {
         let cancelled = attempts.0.clone();
-        self.spawn(done, move |network| {
-            (address, network.connect(address, timeout, &cancelled).and_then(without_delay))
-        })
+        self.spawn(done, move |network| (address, network.connect(address, timeout, &cancelled).and_then(set_up)))
     }
 
     fn spawn<T: Send + 'static>(
@@ -240,9 +238,24 @@ impl Call<'_> {
 }
 
 /// Requests are small and wait for answers: Nagle's algorithm only delays them.
-fn without_delay(stream: TcpStream) -> io::Result<TcpStream> {
+fn set_up(stream: TcpStream) -> io::Result<TcpStream> {
     stream.set_nodelay(true)?;
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    if let Err(error) = keep_alive(&stream) {
+        log::debug!("no keep-alive on a connection: {error}");
+    }
     Ok(stream)
+}
+
+/// A connection without an answer for half a minute is over.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn keep_alive(stream: &TcpStream) -> rustix::io::Result<()> {
+    use rustix::net::sockopt;
+
+    sockopt::set_tcp_keepidle(stream, Duration::from_secs(15))?;
+    sockopt::set_tcp_keepintvl(stream, Duration::from_secs(5))?;
+    sockopt::set_tcp_keepcnt(stream, 3)?;
+    sockopt::set_socket_keepalive(stream, true)
 }
 
 fn addresses(tried: usize) -> String {

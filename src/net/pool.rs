@@ -8,6 +8,16 @@ use parking_lot::Mutex;
 /// write goes out on a connection that is just being closed.
 pub(crate) const MAX_IDLE: Duration = Duration::from_secs(30);
 
+/// The same for a server that is reached directly: it keeps its connections. The system finds out by itself where one leads to
+/// nowhere by now, and its probes are traffic to what forgets connections that have none: see [`super::dial`].
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(crate) const MAX_IDLE_DIRECT: Duration = Duration::MAX;
+
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(crate) const MAX_IDLE_DIRECT: Duration = MAX_IDLE;
+
 /// Connections that no call has, and how many are kept for the calls to come.
 pub(crate) struct Pool<T> {
     most: usize,

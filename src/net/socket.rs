@@ -16,14 +16,6 @@ use super::error::{Error, ErrorKind};
 use super::interrupt::{Interrupter, Shutdown};
 use super::tls::{TlsParts, tls_error};
 
-/// How long one may be idle and be used again. The system finds out by itself where one leads to nowhere by now, and its probes
-/// are traffic to what forgets connections that have none.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-pub(crate) const MAX_IDLE: Duration = Duration::MAX;
-
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-pub(crate) const MAX_IDLE: Duration = super::pool::MAX_IDLE;
-
 /// A connection that one call has at a time.
 pub(crate) struct Socket {
     stream: Arc<Stream>,
@@ -45,10 +37,6 @@ struct Timed<'a> {
 
 impl Socket {
     pub(crate) fn tcp(stream: TcpStream) -> Self {
-        #[cfg(any(target_os = "linux", target_os = "android"))]
-        if let Err(error) = keep_alive(&stream) {
-            log::debug!("no keep-alive on a connection: {error}");
-        }
         Self { stream: Arc::new(Stream::Tcp(stream)), tls: None }
     }
 
@@ -133,17 +121,6 @@ impl Socket {
         };
         probe().unwrap_or(false)
     }
-}
-
-/// A connection without an answer for half a minute is over.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-fn keep_alive(stream: &TcpStream) -> rustix::io::Result<()> {
-    use rustix::net::sockopt;
-
-    sockopt::set_tcp_keepidle(stream, Duration::from_secs(15))?;
-    sockopt::set_tcp_keepintvl(stream, Duration::from_secs(5))?;
-    sockopt::set_tcp_keepcnt(stream, 3)?;
-    sockopt::set_socket_keepalive(stream, true)
 }
 
 impl Shutdown for Stream {
@@ -236,23 +213,5 @@ pub(crate) fn explain(e: io::Error) -> Error {
             Error::new(ErrorKind::Io, "the server closed the connection before it had answered")
         }
         _ => Error::new(ErrorKind::Io, "the connection broke").caused_by(e),
-    }
-}
-
-#[cfg(test)]
-#[cfg(any(target_os = "linux", target_os = "android"))]
-mod tests {
-    use std::net::TcpListener;
-
-    use super::*;
-
-    #[test]
-    fn the_system_asks_whether_an_idle_connection_still_leads_anywhere() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let socket = Socket::tcp(stream);
-        let Stream::Tcp(stream) = &*socket.stream else { panic!("it is one of TCP") };
-        assert!(rustix::net::sockopt::socket_keepalive(stream).unwrap());
-        assert_eq!(rustix::net::sockopt::tcp_keepidle(stream).unwrap(), Duration::from_secs(15));
     }
 }

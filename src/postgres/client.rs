@@ -15,9 +15,8 @@ use crate::net::MAX_WAIT;
 use crate::net::dial::{Dialer, System};
 use crate::net::error::{self as net, ErrorKind};
 use crate::net::interrupt::{Interrupter, interrupted};
-use crate::net::pool::Pool;
+use crate::net::pool::{MAX_IDLE_DIRECT, Pool};
 use crate::net::secret::Secret;
-use crate::net::socket::MAX_IDLE;
 use crate::net::tls::{ClientTls, TlsSettings};
 use crate::tls_config::refuse;
 
@@ -74,7 +73,7 @@ impl Client {
                 Some(ClientTls::new(settings, config.address.host()).map_err(|error| refuse("tls", &error))?)
             }
         };
-        let (dialer, idle) = (Dialer::new(System), Pool::new(MAX_IDLE_CONNECTIONS, MAX_IDLE));
+        let (dialer, idle) = (Dialer::new(System), Pool::new(MAX_IDLE_CONNECTIONS, MAX_IDLE_DIRECT));
         Ok(Self { config, tls, dialer, idle, has_sessions: AtomicBool::new(false), ending: Arc::default() })
     }
 

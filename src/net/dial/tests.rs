@@ -340,3 +340,16 @@ fn the_zone_of_an_address_is_looked_up_by_name_and_by_number() {
     }
     assert!(System.look_up("fe80::1%no-such", 1).is_err());
 }
+
+#[test]
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn the_system_asks_whether_an_idle_connection_still_leads_anywhere() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    for host in ["127.0.0.1", "localhost"] {
+        let (stream, _) = Dialer::new(System).dial(host, port, far(), &Interrupter::new()).unwrap();
+        assert!(rustix::net::sockopt::socket_keepalive(&stream).unwrap());
+        assert_eq!(rustix::net::sockopt::tcp_keepidle(&stream).unwrap(), Duration::from_secs(15));
+        assert!(stream.nodelay().unwrap());
+    }
+}
