@@ -201,8 +201,9 @@ impl Database {
 
     fn announce(&self, rows: usize) {
         if rows > 0 {
-            wake_others(self.file.wal());
-            self.wakers.lock().of.values().for_each(Waker::wake);
+            let is_told = wake_others(self.file.wal());
+            let wakers = self.wakers.lock();
+            wakers.of.values().filter(|waker| !is_told || !waker.hears_of_all()).for_each(Waker::wake);
         }
     }
 

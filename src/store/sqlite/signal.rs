@@ -104,6 +104,15 @@ fn wait_for_either(changes: &OwnedFd, own: &OwnedFd) {
 }
 
 impl Waker {
+    /// Whether its watch is told by the system, of what this process does as of what others do.
+    pub(super) fn hears_of_all(&self) -> bool {
+        match self {
+            #[cfg(target_os = "linux")]
+            Self::Own(_) => true,
+            Self::Channel(_) => false,
+        }
+    }
+
     pub(super) fn wake(&self) {
         match self {
             #[cfg(target_os = "linux")]
@@ -113,18 +122,23 @@ impl Waker {
     }
 }
 
-/// Wakes the watches of other processes. After the commit: what inotify says of the writes themselves comes before they can
-/// be read.
-pub(super) fn wake_others(wal: &Path) {
+/// Wakes the watches that inotify tells. After the commit: what it says of the writes themselves comes before they can be
+/// read. Whether that was possible.
+pub(super) fn wake_others(wal: &Path) -> bool {
     #[cfg(target_os = "linux")]
     {
         use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, utimensat};
         let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
         let times = Timestamps { last_access: now, last_modification: now };
-        if let Err(error) = utimensat(CWD, wal, &times, AtFlags::empty()) {
+        let touched = utimensat(CWD, wal, &times, AtFlags::empty());
+        if let Err(error) = touched {
             log::debug!("cannot touch {}, so others notice later: {error}", wal.display());
         }
+        touched.is_ok()
     }
     #[cfg(not(target_os = "linux"))]
-    let _ = wal;
+    {
+        let _ = wal;
+        false
+    }
 }
