@@ -177,6 +177,9 @@ fn a_watch_stands_when_both_do() {
 fn a_term_begins_and_is_released_at_once() {
     let two = Two::default();
     let elector = two.start(builder("a").retry_period(Duration::from_secs(60)));
+    // Both have nothing to do by then.
+    wait_until("it watches both", || elector.status().is_watching);
+    thread::sleep(A_WHILE);
     let guard = elector.block_until_leader_timeout(AT_ONCE).unwrap().expect("a term");
     let (done, dones) = bounded(1);
     thread::spawn(move || done.send(guard.release()));
