@@ -133,6 +133,7 @@ fn lead(
 fn tell(elector: &LeaderElector, transition: Transition) -> io::Result<()> {
     match transition {
         Transition::NewLeader { identity } => print(elector, "new_leader", Stamp::now(), json!({ "leader": identity })),
+        Transition::NoLeader { previous } => print(elector, "no_leader", Stamp::now(), json!({ "previous": previous })),
         _ => Ok(()),
     }
 }

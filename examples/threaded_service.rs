@@ -170,6 +170,7 @@ fn work(number: u32, queue: &Receiver<Job>, leadership: &Leadership) {
 fn report(transition: &Transition) {
     match transition {
         Transition::NewLeader { identity } => println!("{identity} leads"),
+        Transition::NoLeader { previous } => println!("nobody leads; {previous} did"),
         Transition::StartedLeading { fencing_token } => println!("this replica leads, fencing token {fencing_token}"),
         Transition::StoppedLeading { reason } => println!("this replica does not lead any more: {reason}"),
         _ => {}

@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
+#[cfg(feature = "kube")]
+use std::path::PathBuf;
 use std::time::Duration;
 
 #[cfg(feature = "kube")]
@@ -10,7 +12,9 @@ use crate::config::{Config, ConfigError, Settings};
 use crate::elector::LeaderElector;
 use crate::error::Error;
 #[cfg(feature = "kube")]
-use crate::kube::{Client, ClientConfig};
+use crate::kube::Client;
+#[cfg(feature = "kube")]
+use crate::kube::config::choice::Choice;
 use crate::log_fields::{LogFields, log_with};
 use crate::observer::Observer;
 use crate::store::Store;
@@ -48,6 +52,8 @@ pub struct LeaderElectorBuilder {
     name: String,
     namespace: Option<String>,
     #[cfg(feature = "kube")]
+    cluster: Choice,
+    #[cfg(feature = "kube")]
     lock: ResourceLock,
     #[cfg(feature = "kube")]
     metadata: Metadata,
@@ -70,6 +76,8 @@ impl LeaderElectorBuilder {
             name,
             namespace: None,
             #[cfg(feature = "kube")]
+            cluster: Choice::default(),
+            #[cfg(feature = "kube")]
             lock: ResourceLock::default(),
             #[cfg(feature = "kube")]
             metadata: Metadata::default(),
@@ -83,6 +91,32 @@ impl LeaderElectorBuilder {
     /// The Lease's namespace. Default: that of the kubeconfig's context or of the pod, else `default`.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = Some(namespace.into());
+        self
+    }
+
+    /// The kubeconfig file that names the cluster, for [`start`](Self::start). Default: as
+    /// [`ClientConfig::infer`](crate::kube::ClientConfig::infer) finds it. It takes
+    /// the feature `kubeconfig`; without that `start` says so.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use leasehold::LeaderElector;
+    ///
+    /// let elector = LeaderElector::builder("jobs").kubeconfig("/etc/jobs/kubeconfig").context("production").start()?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    #[cfg(feature = "kube")]
+    pub fn kubeconfig(mut self, path: impl Into<PathBuf>) -> Self {
+        self.cluster.kubeconfig = Some(path.into());
+        self
+    }
+
+    /// The context of the kubeconfig file, for [`start`](Self::start): of [`kubeconfig`](Self::kubeconfig), or else of `KUBECONFIG`
+    /// or `~/.kube/config`, also in a pod. Default: the current one. It takes the feature `kubeconfig`, too.
+    #[cfg(feature = "kube")]
+    pub fn context(mut self, name: impl Into<String>) -> Self {
+        self.cluster.context = Some(name.into());
         self
     }
 
@@ -313,7 +347,7 @@ impl LeaderElectorBuilder {
         self.config.validate()
     }
 
-    /// Finds the cluster ([`ClientConfig::infer`]: `KUBECONFIG`, else in-cluster, else `~/.kube/config`) and starts the
+    /// Finds the cluster ([`ClientConfig::infer`](crate::kube::ClientConfig::infer): `KUBECONFIG`, else in-cluster, else `~/.kube/config`) and starts the
     /// elector's thread. It reads files and environment; it does not talk to the API server.
     ///
     /// # Errors
@@ -332,12 +366,12 @@ impl LeaderElectorBuilder {
     /// # }
     /// ```
     #[cfg(feature = "kube")]
-    pub fn start(self) -> Result<LeaderElector, Error> {
+    pub fn start(mut self) -> Result<LeaderElector, Error> {
         self.settings()?;
         check_name(&self.name)?;
         self.metadata.check()?;
         self.namespace.as_deref().map_or(Ok(()), check_namespace)?;
-        let config = ClientConfig::infer()?;
+        let config = std::mem::take(&mut self.cluster).client_config()?;
         self.start_with(Client::new(config)?)
     }
 
@@ -361,6 +395,7 @@ impl LeaderElectorBuilder {
     #[cfg(feature = "kube")]
     pub fn start_with(self, client: Client) -> Result<LeaderElector, Error> {
         let settings = self.settings()?;
+        self.check_no_choice("start_with", "client")?;
         let namespace = match self.namespace {
             Some(namespace) => namespace,
             None => client.default_namespace().to_owned(),
@@ -454,6 +489,18 @@ impl LeaderElectorBuilder {
         LeaderElector::spawn(settings, primary, Some(secondary), &self.observers)
     }
 
+    /// What is given has a cluster, if any.
+    #[cfg(feature = "kube")]
+    fn check_no_choice(&self, start: &str, given: &str) -> Result<(), ConfigError> {
+        match self.cluster.field() {
+            Some((field, value)) => {
+                let rule = format!("with {start} it is the {given} that says which cluster: leave it out here");
+                Err(ConfigError::new(field, format_args!("{value:?}"), rule))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// What a store has itself, if it has any, is not the builder's.
     fn check_start_on(&self) -> Result<Settings, ConfigError> {
         let settings = self.settings()?;
@@ -461,6 +508,8 @@ impl LeaderElectorBuilder {
             let rule = "with start_on it is the store that has a namespace, if any: leave it out here";
             return Err(ConfigError::new("namespace", format_args!("{namespace:?}"), rule));
         }
+        #[cfg(feature = "kube")]
+        self.check_no_choice("start_on", "store")?;
         #[cfg(feature = "kube")]
         if self.events {
             let rule = "with start_on, give the builder an observer: the event_recorder of the store";

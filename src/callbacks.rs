@@ -3,7 +3,9 @@
 use crate::elector::LeaderElector;
 use crate::error::Error;
 use crate::guard::LeaderGuard;
+use crate::stop_reason::StopReason;
 use crate::sync::channel::{self, Receiver};
+use crate::sync::{Instant, Mutex};
 use crate::transition::Transition;
 
 /// What to do when leadership changes, for [`LeaderElector::run`].
@@ -41,8 +43,37 @@ pub trait Callbacks: Sync {
     }
 }
 
+/// How [`LeaderElector::run`] ended.
+///
+/// # Examples
+///
+/// ```
+/// # fn example(elector: &leasehold::LeaderElector, callbacks: &impl leasehold::Callbacks) -> Result<(), leasehold::Error> {
+/// use leasehold::RunEnd;
+///
+/// # let (_stop, stopped) = leasehold::crossbeam_channel::bounded::<()>(1);
+/// match elector.run(&stopped, callbacks)? {
+///     RunEnd::Stopped => println!("told to stop"),
+///     RunEnd::Lost(reason) => println!("the term was lost: {reason}"),
+///     RunEnd::WorkReturned => println!("there is nothing left to do"),
+///     _ => {}
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RunEnd {
+    /// There was a message on the stop channel, or its senders are gone.
+    Stopped,
+    /// The term was lost.
+    Lost(StopReason),
+    /// The work returned, while its term was valid.
+    WorkReturned,
+}
+
 impl LeaderElector {
-    /// Campaigns for one term, and runs `callbacks` through it. Returns when the term is over, or when there is a
+    /// Campaigns for one term, and runs `callbacks` through it. Returns how that ended, when the term is over, or when there is a
     /// message on `stop` or its senders are gone: then the campaign is withdrawn, or the term stepped down and its work
     /// waited for.
     ///
@@ -76,20 +107,20 @@ impl LeaderElector {
     /// # drop(stop);
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn run<T>(&self, stop: &Receiver<T>, callbacks: &impl Callbacks) -> Result<(), Error> {
+    pub fn run<T>(&self, stop: &Receiver<T>, callbacks: &impl Callbacks) -> Result<RunEnd, Error> {
         let transitions = self.transitions();
         let campaign = self.campaign()?;
         let guard = loop {
             channel::select! {
                 recv(campaign.receiver()) -> won => break won.unwrap_or(Err(Error::Stopped))?,
-                recv(stop) -> _ => return Ok(()),
+                recv(stop) -> _ => return Ok(RunEnd::Stopped),
                 recv(transitions) -> transition => match transition {
                     Ok(transition) => tell(callbacks, &transition),
                     Err(_) => return Err(Error::Stopped),
                 },
             }
         };
-        guard.scope(|scope| {
+        let end = guard.scope(|scope| {
             let (working, done) = channel::bounded::<()>(0);
             let worker = scope.spawn(|| {
                 // Dropped also when the work panics.
@@ -97,10 +128,12 @@ impl LeaderElector {
                 callbacks.on_started_leading(&guard);
             });
             let (mut stop, mut transitions) = (stop.clone(), transitions.clone());
+            let mut is_stopped = false;
             loop {
                 channel::select! {
                     recv(done) -> _ => break,
                     recv(stop) -> _ => {
+                        is_stopped = true;
                         guard.step_down();
                         // A channel without senders is always ready: listen to it once.
                         stop = channel::never();
@@ -115,10 +148,74 @@ impl LeaderElector {
             if let Err(panic) = worker.join() {
                 std::panic::resume_unwind(panic);
             }
+            match guard.check() {
+                _ if is_stopped => RunEnd::Stopped,
+                Ok(()) => RunEnd::WorkReturned,
+                // By the work itself, which had nothing left to do.
+                Err(lost) if lost.reason == StopReason::SteppedDown => RunEnd::WorkReturned,
+                Err(lost) => RunEnd::Lost(lost.reason),
+            }
         });
         drop(guard);
         callbacks.on_stopped_leading();
-        Ok(())
+        Ok(end)
+    }
+
+    /// Does `work` in each term that this candidate wins, one after another, until there is a message on `stop` or its senders
+    /// are gone. A term ends when it is lost, when the work returns, and when it is to stop: the work is to return soon after
+    /// [`is_leader`](LeaderGuard::is_leader) turns false, and is waited for. After a term that was shorter than the retry period
+    /// it waits for that long, so that work that fails at once does not lead again and again without a pause.
+    ///
+    /// The work runs on a thread of its own, inside [`LeaderGuard::scope`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`block_until_leader`](Self::block_until_leader).
+    ///
+    /// # Panics
+    ///
+    /// With the panic of the work; the term is released then.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use leasehold::LeaderElector;
+    ///
+    /// let (stop, stopped) = leasehold::crossbeam_channel::bounded::<()>(1);
+    /// // and have a handler of SIGTERM send a message there
+    /// let elector = LeaderElector::builder("my-controller").start()?;
+    /// elector.run_until(&stopped, |guard| {
+    ///     while guard.is_leader() { /* one unit of work */ }
+    /// })?;
+    /// # drop(stop);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn run_until<T>(&self, stop: &Receiver<T>, work: impl Fn(&LeaderGuard) + Sync) -> Result<(), Error> {
+        let retry_period = self.settings().retry_period;
+        let began = Mutex::new(None);
+        let work = Work(|guard: &LeaderGuard| {
+            *began.lock() = Some(Instant::now());
+            work(guard);
+        });
+        loop {
+            if self.run(stop, &work)? == RunEnd::Stopped {
+                return Ok(());
+            }
+            let took = began.lock().take().map_or(retry_period, |began| began.elapsed());
+            channel::select! {
+                recv(stop) -> _ => return Ok(()),
+                default(retry_period.saturating_sub(took)) => {}
+            }
+        }
+    }
+}
+
+/// Callbacks of which one is of interest.
+struct Work<F>(F);
+
+impl<F: Fn(&LeaderGuard) + Sync> Callbacks for Work<F> {
+    fn on_started_leading(&self, guard: &LeaderGuard) {
+        (self.0)(guard);
     }
 }
 

@@ -23,6 +23,7 @@ use crate::status::Status;
 use crate::store::entry::Entry;
 use crate::sync::channel::{self, Receiver};
 use crate::sync::{Arc, Instant};
+use crate::term::Leadership;
 use crate::transition::{Subscriptions, Transition};
 
 /// A candidate for one lease, on threads of its own: one decides and talks to the store, another reads the watch. (The
@@ -54,6 +55,7 @@ use crate::transition::{Subscriptions, Transition};
 /// ```
 pub struct LeaderElector {
     name: String,
+    namespace: Option<String>,
     description: String,
     settings: Arc<Settings>,
     is_on_both: bool,
@@ -74,7 +76,7 @@ impl LeaderElector {
             None => Candidacy::One(Box::new(Session::new(Arc::clone(&settings), random_seed()))),
             Some(_) => Candidacy::Both(Box::new(Pair::new(Arc::clone(&settings), [random_seed(), random_seed()]))),
         };
-        let (name, is_on_both) = (primary.key().to_owned(), secondary.is_some());
+        let (name, namespace, is_on_both) = (primary.key().to_owned(), primary.namespace(), secondary.is_some());
         let fields = LogFields::new(&primary, &settings.identity);
         let fields = secondary.iter().fold(fields, |fields, entry| fields.and(entry));
         let link = Arc::new(Link::new(sender, settings.release_timeout, fields.clone()));
@@ -99,7 +101,7 @@ impl LeaderElector {
             .collect::<Result<_, _>>()
             .map_err(Error::Thread)?;
         let (description, settings) = (fields.described.clone(), Arc::clone(&settings));
-        let elector = Self { name, description, settings, is_on_both, shared: shared.clone() };
+        let elector = Self { name, namespace, description, settings, is_on_both, shared: shared.clone() };
         let drivers = dedicated::drivers(candidacy, records, commands, observers, shared, fields);
         dedicated::spawn(drivers).map_err(Error::Thread)?;
         Ok(elector)
@@ -108,6 +110,39 @@ impl LeaderElector {
     /// Who this candidate is in the record.
     pub fn identity(&self) -> &str {
         &self.settings.identity
+    }
+
+    /// The key of its record: the name of the Lease.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The namespace of its record. `None` where the store is not of a Kubernetes cluster.
+    pub fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+
+    /// What the election runs by, with what was not set filled in.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// A view of the present term, as [`LeaderGuard::leadership`] gives it: for those who do not have the guard. `None` where
+    /// this candidate has no valid term.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::{LeaderElector, MemoryStore};
+    ///
+    /// let elector = LeaderElector::builder("jobs").start_on(MemoryStore::new())?;
+    /// assert!(elector.leadership().is_none());
+    /// let guard = elector.block_until_leader()?;
+    /// assert!(elector.leadership().is_some_and(|term| term.fencing_token() == guard.fencing_token()));
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn leadership(&self) -> Option<Leadership> {
+        self.shared.observations.valid_term().map(Leadership::of)
     }
 
     /// Asks for one term. The answer comes through [`Campaign::receiver`].
@@ -157,11 +192,13 @@ impl LeaderElector {
         campaign.receiver().recv().unwrap_or(Err(Error::Stopped))
     }
 
-    /// Blocks until this candidate leads, at most for `timeout`. `None` when that passed.
+    /// Blocks until this candidate leads, at most for `timeout`. `None` when that passed, and the store answers.
     ///
     /// # Errors
     ///
-    /// As for [`block_until_leader`](Self::block_until_leader).
+    /// As for [`block_until_leader`](Self::block_until_leader); and [`Error::Store`] with what the last request failed with,
+    /// when the time has passed and it did. (A server that does not answer at all is known as such only after a request has
+    /// taken half of the renew deadline.)
     ///
     /// # Examples
     ///
@@ -182,7 +219,10 @@ impl LeaderElector {
             Some(until) => campaign.receiver().recv_deadline(until).ok(),
             None => campaign.receiver().recv().ok(),
         };
-        answer.transpose()
+        match (answer, self.shared.observations.last_error()) {
+            (None, Some(error)) => Err(Error::Store(error)),
+            (answer, _) => answer.transpose(),
+        }
     }
 
     /// Tries once: reads the record, and writes it if it may be taken over. `None` when it may not, or when somebody
@@ -232,14 +272,15 @@ impl LeaderElector {
         self.shared.pending.stop(&self.shared.link);
     }
 
-    /// Who leads, as last observed; without I/O. It may be this candidate itself.
+    /// Who leads, as last observed, unless the lease has run out on this process's clock; without I/O. It may be this candidate
+    /// itself, also for the time between the end of its validity and that of its lease. [`status`](Self::status) tells both.
     pub fn current_leader(&self) -> Option<String> {
-        self.shared.subscriptions.leader()
+        self.shared.subscriptions.leader().filter(|_| !self.shared.observations.leader_has_run_out())
     }
 
-    /// A subscription of the caller's own to every [`Transition`], opening with the present state. It is unbounded (keep
-    /// reading or drop it) and disconnects after the elector's last one. That nobody leads is none: ask
-    /// [`current_leader`](Self::current_leader). See [`Transition`] for a loop over it.
+    /// A subscription of the caller's own to every [`Transition`], opening with the present state (with nothing where nobody
+    /// leads). It is unbounded (keep reading or drop it) and disconnects after the elector's last one. See [`Transition`] for a
+    /// loop over it.
     #[must_use = "each call is a new subscription: keep it outside the loop"]
     pub fn transitions(&self) -> Receiver<Transition> {
         self.shared.subscriptions.subscribe()
@@ -249,7 +290,7 @@ impl LeaderElector {
     pub fn status(&self) -> Status {
         let Shared { observations, health, .. } = &self.shared;
         let names = (self.name.as_str(), self.description.as_str());
-        observations.status(names, &self.settings, self.current_leader(), health.since_contact())
+        observations.status(names, &self.settings, self.shared.subscriptions.leader(), health.since_contact())
     }
 
     /// A handle for a liveness probe, as [`HealthCheck`] shows it.

@@ -42,6 +42,30 @@ pub enum Error {
     Thread(std::io::Error),
 }
 
+impl Error {
+    /// A number for callers in other languages. It never changes, and none is given twice; zero is none of them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::Error;
+    ///
+    /// assert_eq!((Error::Busy.code(), Error::Stopped.code()), (4, 5));
+    /// ```
+    pub fn code(&self) -> i32 {
+        match self {
+            Self::Config(_) => 1,
+            #[cfg(feature = "kube")]
+            Self::Cluster(_) => 2,
+            Self::Store(_) => 3,
+            Self::Busy => 4,
+            Self::Stopped => 5,
+            Self::ReleaseTimeout { .. } => 6,
+            Self::Thread(_) => 7,
+        }
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

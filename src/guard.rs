@@ -9,13 +9,15 @@ use crate::error::Error;
 use crate::handle::{Command, Link};
 use crate::log_fields::log_with;
 use crate::stop_reason::StopReason;
+use crate::sync::Arc;
 use crate::sync::channel::Receiver;
-use crate::sync::{Arc, AtomicBool, Ordering};
 use crate::term::{Leadership, LeadershipLost, Term};
 
 mod scope;
+mod worker;
 
 pub use scope::Scope;
+pub use worker::Worker;
 
 /// The lease is ours for as long as this lives and [`is_leader`](Self::is_leader) says so.
 ///
@@ -66,12 +68,11 @@ pub use scope::Scope;
 pub struct LeaderGuard {
     term: Arc<Term>,
     link: Option<Arc<Link>>,
-    stepped_down: AtomicBool,
 }
 
 impl LeaderGuard {
     pub(crate) fn new(term: Arc<Term>, link: Arc<Link>) -> Self {
-        Self { term, link: Some(link), stepped_down: AtomicBool::new(false) }
+        Self { term, link: Some(link) }
     }
 
     /// Whether the term is valid now. Final once false.
@@ -146,10 +147,8 @@ impl LeaderGuard {
     /// # }
     /// ```
     pub fn step_down(&self) {
-        self.term.end(StopReason::SteppedDown);
-        // Once is enough, however often it is called.
-        if let Some(link) = self.link.as_ref().filter(|_| !self.stepped_down.swap(true, Ordering::SeqCst)) {
-            link.tell(Command::StepDown);
+        if let Some(link) = &self.link {
+            step_down(&self.term, link);
         }
     }
 
@@ -171,6 +170,7 @@ impl LeaderGuard {
     /// ```
     pub fn release(mut self) -> Result<(), Error> {
         self.term.end(StopReason::Released);
+        self.term.close();
         match self.link.take() {
             Some(link) => link.release(),
             None => Ok(()),
@@ -185,15 +185,24 @@ impl LeaderGuard {
     /// Releases the lease without waiting for it.
     pub(crate) fn abandon(mut self) {
         self.term.end(StopReason::Released);
+        self.term.close();
         if let Some(link) = self.link.take() {
             link.release_later();
         }
     }
 }
 
+/// Of whoever has a hand on the term.
+pub(crate) fn step_down(term: &Term, link: &Link) {
+    if term.step_down(|| link.leave(Command::StepDown)) {
+        link.work_off();
+    }
+}
+
 impl Drop for LeaderGuard {
     fn drop(&mut self) {
         self.term.end(StopReason::Released);
+        self.term.close();
         if let Some(link) = self.link.take()
             && let Err(error) = link.release()
         {

@@ -62,6 +62,7 @@
 //!
 //! [STORES.md]: https://docs.rs/crate/leasehold/latest/source/docs/STORES.md
 #![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(missing_docs)]
 
 #[cfg(doctest)]
@@ -144,7 +145,7 @@ mod tls_config;
 mod transition;
 
 pub use builder::LeaderElectorBuilder;
-pub use callbacks::Callbacks;
+pub use callbacks::{Callbacks, RunEnd};
 pub use campaign::Campaign;
 pub use cancel::{Cancel, Hook};
 pub use config::{ConfigError, Settings};
@@ -155,7 +156,7 @@ pub use error::Error;
 pub use etcd::config::EtcdConfig;
 #[cfg(feature = "kube")]
 pub use events::EventRecorder;
-pub use guard::{LeaderGuard, Scope};
+pub use guard::{LeaderGuard, Scope, Worker};
 pub use health::{HealthCheck, Unhealthy};
 #[cfg(feature = "kube")]
 pub use leader_election_config::{Flag, LeaderElectionConfig};

@@ -5,10 +5,12 @@ use std::time::Duration;
 use crate::clock::{self, Moment};
 use crate::config::Settings;
 use crate::observer::Fact;
-use crate::store::{StoreErrorKind, StoreOperation};
+use crate::side::Side;
+use crate::store::{StoreError, StoreErrorKind, StoreOperation};
 use crate::sync::{Arc, Mutex};
 use crate::term::Term;
 
+mod display;
 mod prometheus;
 
 /// What an elector is about and how it fares, at the moment that [`LeaderElector::status`](crate::LeaderElector::status) was
@@ -52,6 +54,8 @@ pub struct Status {
     /// How long ago the store last told this elector anything, as
     /// [`HealthCheck::check_contact`](crate::HealthCheck::check_contact) says. `None` before the first time.
     pub last_contact: Option<Duration>,
+    /// What the last request failed with. `None` after one that was answered.
+    pub last_error: Option<StoreError>,
     /// Whether a watch is open. Without one the record is polled.
     pub is_watching: bool,
     /// Whether the elector is at work: not after its end, or a panic of its thread.
@@ -149,6 +153,14 @@ struct State {
     leader_until: Option<Moment>,
     is_watching: bool,
     has_ended: bool,
+    /// Of each record.
+    errors: [Option<StoreError>; 2],
+}
+
+impl State {
+    fn leader_has_run_out(&self, now: Moment) -> bool {
+        self.leader_until.is_some_and(|until| until <= now)
+    }
 }
 
 impl Observations {
@@ -170,8 +182,26 @@ impl Observations {
         self.0.lock().leader_until = until;
     }
 
+    /// How the last request about a record has ended.
+    pub(crate) fn answered(&self, side: Side, error: Option<&StoreError>) {
+        self.0.lock().errors[side as usize] = error.cloned();
+    }
+
+    pub(crate) fn last_error(&self) -> Option<StoreError> {
+        self.0.lock().errors.iter().flatten().next().cloned()
+    }
+
+    pub(crate) fn valid_term(&self) -> Option<Arc<Term>> {
+        self.0.lock().term.clone().filter(|term| term.is_valid())
+    }
+
     pub(crate) fn ended(&self) {
         self.0.lock().has_ended = true;
+    }
+
+    /// Whether the lease of whom the record names has run out.
+    pub(crate) fn leader_has_run_out(&self) -> bool {
+        self.0.lock().leader_has_run_out(clock::now())
     }
 
     /// With what others note: who leads, and when the store was last heard of.
@@ -190,11 +220,12 @@ impl Observations {
             record: record.to_owned(),
             settings: settings.clone(),
             leader,
-            leader_has_run_out: state.leader_until.is_some_and(|until| until <= now),
+            leader_has_run_out: state.leader_has_run_out(now),
             is_leader: !remaining.is_zero(),
             remaining,
             fencing_token: state.term.as_ref().map(|term| term.fencing_token()),
             last_contact,
+            last_error: state.errors.iter().flatten().next().cloned(),
             is_watching: state.is_watching && !state.has_ended,
             is_running: !state.has_ended,
             counters: state.counters.clone(),

@@ -179,6 +179,11 @@ pub trait Store: Send + Sync + 'static {
     fn location(&self) -> Option<String> {
         None
     }
+
+    /// The namespace of the records, where the store is of a Kubernetes cluster. Default: none.
+    fn namespace(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Has a type do as the store inside of it.
@@ -228,6 +233,10 @@ macro_rules! delegate_store {
 
             fn location(&$self) -> Option<String> {
                 $inside.location()
+            }
+
+            fn namespace(&$self) -> Option<String> {
+                $inside.namespace()
             }
         }
     };

@@ -67,12 +67,14 @@ pub(crate) struct Term {
     lost: Receiver<Infallible>,
     /// Dropped at the end of the term, which is what disconnects `lost`.
     end: Mutex<Option<Sender<Infallible>>>,
+    /// Whether the elector has been told of a step-down, or is not to be told of one any more.
+    told: Mutex<bool>,
 }
 
 impl Term {
     pub(crate) fn new(deadline: Arc<Deadline>, fencing_token: u64) -> Self {
         let (sender, lost) = channel::bounded(0);
-        Self { deadline, fencing_token, lost, end: Mutex::new(Some(sender)) }
+        Self { deadline, fencing_token, lost, end: Mutex::new(Some(sender)), told: Mutex::new(false) }
     }
 
     /// Ends the term for every view, and wakes who waits for that. The first reason stands, and is given back; a term
@@ -81,6 +83,23 @@ impl Term {
         let reason = self.deadline.end(clock::now(), reason);
         *self.end.lock() = None;
         reason
+    }
+
+    /// Ends the term while its record stays ours. Has the elector left word of it once, and never after the guard is gone: it
+    /// would take it for the end of the next term. True if it was.
+    pub(crate) fn step_down(&self, leave_word: impl FnOnce()) -> bool {
+        self.end(StopReason::SteppedDown);
+        let mut told = self.told.lock();
+        let is_news = !std::mem::replace(&mut *told, true);
+        if is_news {
+            leave_word();
+        }
+        is_news
+    }
+
+    /// Before the guard goes.
+    pub(crate) fn close(&self) {
+        *self.told.lock() = true;
     }
 
     pub(crate) fn is_valid(&self) -> bool {

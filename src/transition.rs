@@ -17,6 +17,7 @@ use crate::sync::channel::{self, Receiver, Sender};
 /// for transition in elector.transitions() {
 ///     match transition {
 ///         Transition::NewLeader { identity } => println!("{identity} leads"),
+///         Transition::NoLeader { previous } => println!("nobody leads; {previous} did"),
 ///         Transition::StartedLeading { fencing_token } => println!("we lead, with token {fencing_token}"),
 ///         Transition::StoppedLeading { reason } => println!("we do not lead any more: {reason}"),
 ///         _ => {}
@@ -31,6 +32,12 @@ pub enum Transition {
     NewLeader {
         /// Who leads.
         identity: String,
+    },
+    /// Nobody leads any more: the record was released or deleted, or its lease has run out on this process's clock. A leader
+    /// that renews it after all is a [`NewLeader`](Self::NewLeader) again.
+    NoLeader {
+        /// Who has led; it may be ourselves.
+        previous: String,
     },
     /// A term of ours began.
     StartedLeading {
@@ -50,7 +57,9 @@ pub(crate) struct Subscriptions(Mutex<State>);
 
 #[derive(Default)]
 struct State {
+    /// Whom the record names.
     leader: Option<String>,
+    has_run_out: bool,
     leading: Option<u64>,
     subscribers: Vec<Sender<Transition>>,
     closed: bool,
@@ -61,7 +70,8 @@ impl Subscriptions {
     pub(crate) fn subscribe(&self) -> Receiver<Transition> {
         let (sender, receiver) = channel::unbounded();
         let mut state = self.0.lock();
-        let leader = state.leader.clone().map(|identity| Transition::NewLeader { identity });
+        let leader = state.leader.clone().filter(|_| !state.has_run_out);
+        let leader = leader.map(|identity| Transition::NewLeader { identity });
         let leading = state.leading.map(|fencing_token| Transition::StartedLeading { fencing_token });
         for transition in leader.into_iter().chain(leading) {
             let _ = sender.send(transition);
@@ -72,15 +82,29 @@ impl Subscriptions {
         receiver
     }
 
+    /// Whom the record names, also after its lease has run out.
     pub(crate) fn leader(&self) -> Option<String> {
         self.0.lock().leader.clone()
     }
 
     pub(crate) fn new_leader(&self, leader: Option<String>) {
         let mut state = self.0.lock();
-        state.leader.clone_from(&leader);
-        if let Some(identity) = leader {
-            state.publish(Transition::NewLeader { identity });
+        let previous = std::mem::replace(&mut state.leader, leader.clone());
+        let had_run_out = std::mem::take(&mut state.has_run_out);
+        match (leader, previous) {
+            (Some(identity), _) => state.publish(Transition::NewLeader { identity }),
+            (None, Some(previous)) if !had_run_out => state.publish(Transition::NoLeader { previous }),
+            (None, _) => {}
+        }
+    }
+
+    /// The lease of whom the record names.
+    pub(crate) fn leader_has_run_out(&self) {
+        let mut state = self.0.lock();
+        if let Some(previous) = state.leader.clone()
+            && !std::mem::replace(&mut state.has_run_out, true)
+        {
+            state.publish(Transition::NoLeader { previous });
         }
     }
 
@@ -141,6 +165,24 @@ mod tests {
         let subscriptions = Subscriptions::default();
         subscriptions.close();
         assert_eq!(subscriptions.subscribe().iter().count(), 0);
+    }
+
+    #[test]
+    fn that_nobody_leads_is_told_once_and_with_who_has_led() {
+        let subscriptions = Subscriptions::default();
+        let told = subscriptions.subscribe();
+        let new_leader = |identity: &str| Transition::NewLeader { identity: identity.into() };
+        let no_leader = |previous: &str| Transition::NoLeader { previous: previous.into() };
+        subscriptions.new_leader(None);
+        subscriptions.new_leader(Some("a".into()));
+        subscriptions.leader_has_run_out();
+        assert_eq!(subscriptions.subscribe().try_iter().count(), 0);
+        subscriptions.new_leader(None);
+        subscriptions.new_leader(Some("b".into()));
+        subscriptions.new_leader(None);
+        subscriptions.leader_has_run_out();
+        let expected = [new_leader("a"), no_leader("a"), new_leader("b"), no_leader("b")];
+        assert_eq!(told.try_iter().collect::<Vec<_>>(), expected);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::net::proxy::Proxy;
 use crate::net::secret::Secret;
 use crate::net::tls::{Identity, IdentitySource, PemSource, TlsSettings, certificates};
 
+pub(crate) mod choice;
 mod env;
 pub(crate) mod in_cluster;
 mod infer;

@@ -43,6 +43,7 @@ pub(crate) struct Line {
 
 pub(crate) enum What {
     Leader(Option<String>),
+    LeaderHasRunOut,
     Started,
     Stopped(StopReason),
     Notice(Notice),
@@ -55,6 +56,7 @@ impl Line {
             What::Leader(Some(leader)) => {
                 log_with!(Level::Info, fields, leader = leader.as_str(); "{leader} leads");
             }
+            What::LeaderHasRunOut => log_with!(Level::Info, fields; "nobody leads: the lease has run out"),
             What::Leader(None) => log_with!(Level::Info, fields; "nobody leads"),
             What::Started => {
                 let token = self.token.unwrap_or_default();

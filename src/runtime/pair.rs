@@ -329,6 +329,7 @@ impl Pair {
                 }
                 Effect::Released => self.released(now, side),
                 Effect::Leader(leader) => self.leads(side, leader),
+                Effect::LeaderHasRunOut => self.leader_has_run_out(side),
                 Effect::Refuse { campaign, .. } | Effect::RoundOver { campaign, .. } => {
                     if self.wanted().is_some_and(|wanted| wanted.id == campaign) {
                         self.give_up_campaign(now);
@@ -411,6 +412,13 @@ impl Pair {
             self.effects.push_back((side, Effect::Released));
         } else if side == Side::Secondary {
             self.release_primary(now);
+        }
+    }
+
+    fn leader_has_run_out(&mut self, side: Side) {
+        self.leaders[side as usize] = None;
+        if self.leader.take().is_some() {
+            self.effects.push_back((side, Effect::LeaderHasRunOut));
         }
     }
 

@@ -30,6 +30,10 @@ pub struct Session {
     campaign: Option<u64>,
     /// The request under way, by its number.
     in_flight: Option<(u64, StoreOperation)>,
+    /// Whom the record names.
+    leader: Option<String>,
+    /// Whether it was told that its lease has run out.
+    has_run_out: bool,
     effects: VecDeque<Effect>,
 }
 
@@ -120,8 +124,10 @@ pub enum Effect {
     /// A request under way, by its number, is left until then to finish by itself, and then cancelled: what was told waits
     /// behind it. Told again, the earliest counts.
     CancelAt(u64, Moment, Behind),
-    /// Another leads than before, or nobody.
+    /// The record names another than before, or nobody; or it is renewed after its lease had run out.
     Leader(Option<String>),
+    /// The lease of whoever leads has run out on our clock.
+    LeaderHasRunOut,
     /// The watch is to be given up for one that begins with what is there.
     RestartWatch,
     /// A line for the log: another process uses our identity.
@@ -142,6 +148,8 @@ impl Session {
             settings,
             campaign: None,
             in_flight: None,
+            leader: None,
+            has_run_out: false,
             effects: VecDeque::new(),
         }
     }
@@ -189,9 +197,13 @@ impl Session {
 
     /// What to do now, when no request is under way.
     pub fn next(&mut self, now: Now) -> Step {
-        let step = self.election.next(now);
-        if let Step::Send(request) = &step {
-            self.in_flight = Some((request.id, request.operation.kind()));
+        let mut step = self.election.next(now);
+        match &mut step {
+            Step::Send(request) => self.in_flight = Some((request.id, request.operation.kind())),
+            Step::Wait(until) if !self.has_run_out => {
+                *until = self.leader_until().map_or(*until, |runs_out| runs_out.max(now.local).min(*until));
+            }
+            Step::Wait(_) | Step::Finished => {}
         }
         self.hear(now.local);
         step
@@ -262,7 +274,11 @@ impl Session {
     fn hear(&mut self, now: Moment) {
         while let Some(event) = self.election.event() {
             let effect = match event {
-                Event::Leader(leader) => Effect::Leader(leader),
+                Event::Leader(leader) => {
+                    self.has_run_out = false;
+                    self.leader.clone_from(&leader);
+                    Effect::Leader(leader)
+                }
                 Event::Elected { deadline, fencing_token } => {
                     Effect::Offer { campaign: self.campaign.take(), deadline, fencing_token }
                 }
@@ -306,6 +322,14 @@ impl Session {
             };
             self.effects.push_back(effect);
         }
+        let has_run_out = self.leader_until().is_some_and(|until| until <= now);
+        if has_run_out != self.has_run_out && self.leader.is_some() {
+            self.has_run_out = has_run_out;
+            self.effects.push_back(match has_run_out {
+                true => Effect::LeaderHasRunOut,
+                false => Effect::Leader(self.leader.clone()),
+            });
+        }
     }
 }
 
@@ -316,7 +340,7 @@ mod tests {
     use super::*;
     use crate::builder::LeaderElectorBuilder;
     use crate::election::{Operation, Request};
-    use crate::record::{Observed, Opaque};
+    use crate::record::{LeaderElectionRecord, Observed, Opaque};
 
     /// A session, and its clock.
     struct Scenario {
@@ -386,6 +410,39 @@ mod tests {
         scenario.handle(Input::Response(renewal.id, Response::Written(observed)));
         assert!(matches!(scenario.wants()[..], [Effect::Renewed(took)] if took == Duration::from_millis(30)));
         assert!(scenario.session.leader_until().is_some_and(|until| until == scenario.now + Duration::from_secs(15)));
+    }
+
+    /// Who only watches has nothing else to wake up for.
+    #[test]
+    fn that_a_lease_has_run_out_is_told_at_that_moment_and_that_it_is_renewed_as_well() {
+        let mut scenario = Scenario::new();
+        scenario.handle(Input::WatchOpened { from_scratch: true });
+        let mut record = LeaderElectionRecord {
+            uid: Some("u".to_owned()),
+            holder_identity: Some("other".to_owned()),
+            lease_duration_seconds: Some(15),
+            ..LeaderElectionRecord::default()
+        };
+        for version in 1..=2 {
+            record.lease_transitions = Some(version);
+            let observed = Observed::new(record.clone(), version.unsigned_abs().into(), Opaque::none());
+            let change = Change::Written(observed);
+            scenario.handle(Input::Watched { received_at: scenario.now, change });
+            assert!(matches!(&scenario.wants()[..], [Effect::Leader(Some(leader))] if leader == "other"));
+            let runs_out = scenario.now + Duration::from_secs(15);
+            while !scenario.wants().iter().any(|effect| matches!(effect, Effect::LeaderHasRunOut)) {
+                assert!(scenario.now <= runs_out, "it is not told");
+                match scenario.session.next(Now { local: scenario.now, wall: SystemTime::UNIX_EPOCH }) {
+                    Step::Wait(until) => scenario.now = until,
+                    Step::Send(request) => {
+                        let error = StoreError::new(StoreErrorKind::Unavailable, "made up");
+                        scenario.handle(Input::Response(request.id, Response::Failed(error)));
+                    }
+                    Step::Finished => panic!("nobody closed it"),
+                }
+            }
+            assert_eq!(scenario.now, runs_out);
+        }
     }
 
     #[test]

@@ -257,6 +257,12 @@ impl State {
                     self.observe(&Fact::new_leader(leader.as_deref()));
                     self.shared.subscriptions.new_leader(leader);
                 }
+                Effect::LeaderHasRunOut => {
+                    // Of our own, too: what is unhealthy about that stays so.
+                    self.shared.subscriptions.leader_has_run_out();
+                    self.log(None, What::LeaderHasRunOut);
+                    self.observe(&Fact::new_leader(None));
+                }
                 Effect::RestartWatch => self.deferred.restart_watch.push(side),
                 Effect::Log(notice) | Effect::IdentityConflict(notice) => self.log(Some(side), What::Notice(notice)),
             }
@@ -290,8 +296,13 @@ impl State {
     ) {
         let failure = error.map(StoreError::kind);
         // Who says that another was faster has answered.
-        if failure.is_none_or(StoreErrorKind::is_beaten) {
+        let is_answer = failure.is_none_or(StoreErrorKind::is_beaten);
+        if is_answer {
             self.shared.health.contact(side);
+        }
+        // What we interrupt ourselves says nothing of the store.
+        if failure != Some(StoreErrorKind::Interrupted) {
+            self.shared.observations.answered(side, error.filter(|_| !is_answer));
         }
         let is_slow_path = operation == StoreOperation::Get && self.term.as_ref().is_some_and(|term| term.is_valid());
         self.observe(&Fact::Request(RequestOutcome { operation, latency, failure, is_slow_path }));

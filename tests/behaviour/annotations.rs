@@ -180,8 +180,8 @@ fn what_is_no_record_is_never_overwritten(cluster: &Cluster) {
             let elector = object.elector("a");
             let error = elector.try_acquire().expect_err("it is no record").to_string();
             assert!(error.contains(KEY) && error.contains(&object.name), "{error}");
-            let waited = elector.block_until_leader_timeout(Duration::from_secs(1)).expect("no error");
-            assert!(waited.is_none());
+            let waited = elector.block_until_leader_timeout(Duration::from_secs(1)).expect_err("what it waits for");
+            assert!(waited.to_string().contains(KEY), "{waited}");
             assert_eq!(object.get()["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"]);
             // What is written by compare-and-swap is not written over it either.
             let store = object.store("admin");

@@ -286,6 +286,7 @@ fn transitions_tell_of_other_leaders(cluster: &Cluster) {
     assert_eq!(told, Transition::NewLeader { identity: "a".into() });
     drop(guard);
     let guard = b.block_until_leader().unwrap();
+    assert_eq!(transitions.recv_timeout(SOON).unwrap(), Transition::NoLeader { previous: "a".into() });
     assert_eq!(transitions.recv_timeout(SOON).unwrap(), Transition::NewLeader { identity: "b".into() });
     let started = Transition::StartedLeading { fencing_token: guard.fencing_token() };
     assert_eq!(transitions.recv_timeout(SOON).unwrap(), started);

@@ -10,7 +10,7 @@ use crate::support::{A_WHILE, AT_ONCE, SOON, wait_until};
 use crossbeam_channel::{RecvTimeoutError, TryRecvError, bounded, never, select};
 use leasehold::{
     Campaign, Error, HealthCheck, LeaderElector, LeaderElectorBuilder, LeaderGuard, Leadership, StopReason, StoreError,
-    StoreErrorKind, Transition, Unhealthy,
+    StoreErrorKind, Transition, Unhealthy, Worker,
 };
 
 fn builder(identity: &str) -> LeaderElectorBuilder {
@@ -34,6 +34,7 @@ fn guard_and_elector_are_send_sync_static_and_unwind_safe() {
     everywhere::<LeaderGuard>();
     everywhere::<Leadership>();
     everywhere::<Campaign>();
+    everywhere::<Worker<()>>();
     everywhere::<HealthCheck>();
     everywhere::<Transition>();
     everywhere::<Error>();
@@ -399,8 +400,9 @@ fn dropping_the_elector_ends_its_campaign_but_not_a_guard() {
     drop(guard);
     assert_eq!(store.holder(), None);
     assert!(transitions.recv_timeout(SOON).is_ok());
-    let last = transitions.iter().last();
-    assert_eq!(last, Some(Transition::StoppedLeading { reason: StopReason::Released }), "and then it disconnects");
+    let told: Vec<_> = transitions.iter().collect();
+    let stopped = Transition::StoppedLeading { reason: StopReason::Released };
+    assert!(told.ends_with(&[stopped, Transition::NoLeader { previous: "a".into() }]), "and then it disconnects");
 }
 
 #[test]
@@ -424,7 +426,9 @@ fn transitions_pair_each_start_with_one_stop() {
                 assert_eq!(reason, StopReason::Released);
                 assert!(leading.take().is_some());
             }
-            Transition::NewLeader { identity } => assert_eq!(identity, "a"),
+            Transition::NewLeader { identity: leader } | Transition::NoLeader { previous: leader } => {
+                assert_eq!(leader, "a");
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -584,8 +588,76 @@ fn nothing_is_fatal_after_a_first_success() {
     drop(elector.block_until_leader().unwrap());
     store.on_get(|| Err(StoreError::new(StoreErrorKind::Forbidden, "made up")));
     store.on_update(|_| Err(StoreError::new(StoreErrorKind::Forbidden, "made up")));
-    assert!(elector.block_until_leader_timeout(Duration::from_secs(3)).unwrap().is_none());
+    let campaign = elector.campaign().unwrap();
+    assert!(campaign.receiver().recv_timeout(Duration::from_secs(3)).is_err(), "it waits");
+    drop(campaign);
+    // Who does not wait for ever is told what is wrong meanwhile.
+    let error = elector.block_until_leader_timeout(Duration::from_millis(500)).unwrap_err();
+    assert!(matches!(&error, Error::Store(error) if error.kind() == StoreErrorKind::Forbidden), "{error}");
+    assert!(elector.status().last_error.is_some_and(|error| error.kind() == StoreErrorKind::Forbidden));
     store.on_get(|| Ok(()));
     store.on_update(|_| Ok(()));
     assert!(elector.block_until_leader_timeout(SOON).unwrap().is_some());
+}
+
+#[test]
+fn a_guard_may_move_into_its_work_and_goes_when_that_ends() {
+    let store = Memory::default();
+    let elector = elector(&store, "a");
+    let worker = elector.block_until_leader().unwrap().spawn(|guard| {
+        guard.lost().recv_timeout(SOON).unwrap_err();
+        guard.check().unwrap_err().reason
+    });
+    let worker = worker.expect("a thread");
+    assert!(worker.leadership().is_leader() && matches!(elector.campaign(), Err(Error::Busy)));
+    assert!(worker.ended().try_recv().is_err_and(|e| e == TryRecvError::Empty));
+    worker.step_down();
+    worker.step_down();
+    assert!(worker.ended().recv_timeout(SOON).is_err_and(|e| e == RecvTimeoutError::Disconnected));
+    assert_eq!(store.holder(), None, "released before that is told");
+    assert_eq!(worker.join().expect("no panic"), StopReason::SteppedDown);
+}
+
+#[test]
+fn a_step_down_is_of_its_own_term() {
+    let store = Memory::default();
+    let elector = elector(&store, "a");
+    let worker = elector.block_until_leader().unwrap().spawn(|_| {}).expect("a thread");
+    assert!(worker.ended().recv_timeout(SOON).is_err_and(|e| e == RecvTimeoutError::Disconnected));
+    let transitions = elector.transitions();
+    let guard = elector.block_until_leader().unwrap();
+    worker.step_down();
+    assert!(guard.is_leader() && !worker.leadership().is_leader());
+    let version = store.version();
+    wait_until("it renews", || store.version() > version + 2);
+    drop(guard);
+    drop(elector);
+    let stops: Vec<_> = transitions.iter().filter(|it| matches!(it, Transition::StoppedLeading { .. })).collect();
+    assert_eq!(stops, [Transition::StoppedLeading { reason: StopReason::Released }]);
+}
+
+#[test]
+fn work_that_panics_releases_the_lease() {
+    let store = Memory::default();
+    let elector = elector(&store, "a");
+    let guard = elector.block_until_leader().unwrap();
+    let worker = guard.spawn(|_| std::panic::resume_unwind(Box::new("as planned"))).expect("a thread");
+    assert!(worker.ended().recv_timeout(SOON).is_err_and(|e| e == RecvTimeoutError::Disconnected));
+    assert_eq!(store.holder(), None);
+    let worker: Worker<()> = worker;
+    assert!(worker.join().is_err());
+}
+
+#[test]
+fn whoever_has_the_elector_sees_its_term() {
+    let store = Memory::default();
+    let elector = elector(&store, "a");
+    assert!(elector.leadership().is_none());
+    assert_eq!((elector.name(), elector.namespace()), ("test", None));
+    assert_eq!(elector.settings().identity, elector.identity());
+    let guard = elector.block_until_leader().unwrap();
+    let view = elector.leadership().expect("a term");
+    assert_eq!(view.fencing_token(), guard.fencing_token());
+    drop(guard);
+    assert!(!view.is_leader() && elector.leadership().is_none());
 }

@@ -32,7 +32,12 @@ pub fn a_hundred_handovers<S: Store>(store: impl Fn() -> S + Sync, befalls: impl
                 while handovers.load(Ordering::SeqCst) <= HANDOVERS {
                     assert!(Instant::now() < until, "too slow");
                     let patience = Duration::from_millis(500);
-                    let Some(guard) = elector.block_until_leader_timeout(patience).expect("no error") else { continue };
+                    let guard = match elector.block_until_leader_timeout(patience) {
+                        Ok(Some(guard)) => guard,
+                        // What befalls the store is no reason to give up.
+                        Ok(None) | Err(leasehold::Error::Store(_)) => continue,
+                        Err(error) => panic!("{error}"),
+                    };
                     let number = terms.fetch_add(1, Ordering::SeqCst);
                     if std::mem::replace(&mut *last.lock(), identity) != identity {
                         handovers.fetch_add(1, Ordering::SeqCst);

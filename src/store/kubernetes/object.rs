@@ -193,6 +193,10 @@ impl<C: Codec> Objects<C> {
         Some(format!("{} ({})", self.client.server(), self.client.source()))
     }
 
+    pub(crate) fn namespace(&self) -> Option<String> {
+        Some(self.namespace.clone())
+    }
+
     pub(crate) fn describe(&self, key: &str) -> String {
         format!("{} {}/{key}", C::NAME, self.namespace)
     }

@@ -2,10 +2,10 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Sender, bounded, never};
-use leasehold::{Callbacks, LeaderGuard, StopReason, Transition};
+use leasehold::{Callbacks, LeaderGuard, RunEnd, StopReason, Transition};
 use parking_lot::Mutex;
 
 use crate::elector::{elector, time_on_processor};
@@ -100,8 +100,9 @@ fn a_panic_of_the_work_ends_the_term_and_is_passed_on() {
     assert_eq!(*broken.seen.lock(), Some((Some("a".to_owned()), true)), "not before the work has ended");
     assert_eq!(store.holder(), None, "released on the way");
     drop(elector);
-    let last = transitions.iter().last();
-    assert_eq!(last, Some(Transition::StoppedLeading { reason: StopReason::SteppedDown }));
+    let told: Vec<_> = transitions.iter().collect();
+    let stopped = Transition::StoppedLeading { reason: StopReason::SteppedDown };
+    assert!(told.ends_with(&[stopped, Transition::NoLeader { previous: "a".into() }]), "{told:?}");
 }
 
 #[test]
@@ -155,5 +156,62 @@ fn a_stop_channel_that_is_gone_is_heard_once_and_does_not_spin() {
         running.join().unwrap()
     });
     assert!(used < Duration::from_millis(200), "{used:?} on a processor, to wait for two seconds");
+    wait_until("it is released", || store.holder().is_none());
+}
+
+#[test]
+fn a_run_says_how_it_ended() {
+    struct Work<F>(F);
+    impl<F: Fn(&LeaderGuard) + Sync> Callbacks for Work<F> {
+        fn on_started_leading(&self, guard: &LeaderGuard) {
+            (self.0)(guard);
+        }
+    }
+    let store = Memory::default();
+    let elector = elector(&store, "a");
+    let (stop, stopped) = bounded::<()>(1);
+    assert_eq!(elector.run(&stopped, &Work(|_: &LeaderGuard| {})).unwrap(), RunEnd::WorkReturned);
+    assert_eq!(elector.run(&stopped, &Work(LeaderGuard::step_down)).unwrap(), RunEnd::WorkReturned);
+    let lose = |guard: &LeaderGuard| {
+        store.give_to("b", 1);
+        guard.lost().recv_timeout(SOON).unwrap_err();
+    };
+    assert_eq!(
+        elector.run(&stopped, &Work(lose)).unwrap(),
+        RunEnd::Lost(StopReason::Superseded { by: Some("b".to_owned()) })
+    );
+    let until_told = |guard: &LeaderGuard| {
+        stop.send(()).unwrap();
+        guard.lost().recv_timeout(SOON).unwrap_err();
+    };
+    assert_eq!(elector.run(&stopped, &Work(until_told)).unwrap(), RunEnd::Stopped);
+    stop.send(()).unwrap();
+    store.give_to("b", 300);
+    assert_eq!(elector.run(&stopped, &Work(|_: &LeaderGuard| {})).unwrap(), RunEnd::Stopped);
+}
+
+#[test]
+fn work_is_done_in_one_term_after_another_until_it_is_to_stop() {
+    let store = Memory::default();
+    let elector = elector(&store, "a");
+    let (stop, stopped) = bounded::<()>(1);
+    let terms = Mutex::new(Vec::new());
+    let began = Instant::now();
+    let used = time_on_processor();
+    elector
+        .run_until(&stopped, |guard| {
+            let mut terms = terms.lock();
+            terms.push(guard.fencing_token());
+            if terms.len() == 3 {
+                stop.send(()).unwrap();
+            }
+        })
+        .unwrap();
+    let terms = terms.into_inner();
+    assert!(terms.len() == 3 && terms.is_sorted(), "{terms:?}");
+    assert!(began.elapsed() >= 2 * elector.settings().retry_period, "it pauses after work that does nothing");
+    drop(stop);
+    elector.run_until(&stopped, |_| panic!("it was to stop before")).unwrap();
+    assert!(time_on_processor() - used < Duration::from_millis(200));
     wait_until("it is released", || store.holder().is_none());
 }

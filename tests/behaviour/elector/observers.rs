@@ -6,10 +6,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
-use leasehold::{MemoryStore, Observer, RequestOutcome, StopReason, StoreError, StoreErrorKind, StoreOperation};
+use leasehold::{
+    MemoryStore, Observer, RequestOutcome, StopReason, StoreError, StoreErrorKind, StoreOperation, Transition,
+};
 
-use crate::elector::builder;
 use crate::elector::panics::panic_quietly;
+use crate::elector::{builder, elector};
 use crate::support::memory::{Connection, Memory};
 use crate::support::{SOON, wait_until};
 
@@ -210,9 +212,51 @@ fn a_status_says_that_the_lease_of_the_leader_has_run_out() {
     let elector = builder("a").retry_period(Duration::from_millis(50)).start_on(Connection::new(&store)).unwrap();
     wait_until("it is seen", || elector.status().leader.as_deref() == Some("gone"));
     wait_until("it runs out", || elector.status().leader_has_run_out);
-    assert_eq!(elector.status().leader.as_deref(), Some("gone"));
+    assert_eq!((elector.status().leader.as_deref(), elector.current_leader()), (Some("gone"), None));
     store.edit(|record| record.renew_time = Some(leasehold::MicroTime::from_unix_micros(7)));
     wait_until("it is renewed", || !elector.status().leader_has_run_out);
+}
+
+/// By whoever does not campaign, too.
+#[test]
+fn nobody_leads_when_the_lease_of_the_leader_has_run_out() {
+    let store = Memory::default();
+    let elector = elector(&store, "a");
+    let transitions = elector.transitions();
+    let next = || transitions.recv_timeout(SOON).expect("a transition");
+    let new_leader = |identity: &str| Transition::NewLeader { identity: identity.to_owned() };
+    let no_leader = |previous: &str| Transition::NoLeader { previous: previous.to_owned() };
+    for second in 0..2 {
+        store.edit(|record| record.renew_time = Some(leasehold::MicroTime::from_unix_micros(second)));
+        store.give_to("gone", 1);
+        assert_eq!(next(), new_leader("gone"));
+        assert_eq!(next(), no_leader("gone"));
+        assert_eq!(elector.current_leader(), None);
+    }
+    assert_eq!(elector.transitions().try_iter().count(), 0, "a subscription opens with what is so");
+    // Deleted after it has run out, it is no news.
+    store.give_to("", 1);
+    store.give_to("b", 300);
+    assert_eq!(next(), new_leader("b"));
+    store.give_to("", 1);
+    assert_eq!(next(), no_leader("b"));
+}
+
+/// Who cannot renew is not named by itself either, once others may take over.
+#[test]
+fn an_elector_that_cannot_renew_does_not_name_itself_for_ever() {
+    let store = Memory::default();
+    let builder = builder("a").lease_duration(Duration::from_secs(3)).renew_deadline(Duration::from_secs(1));
+    let elector = builder.retry_period(Duration::from_millis(100)).start_on(Connection::new(&store)).unwrap();
+    let transitions = elector.transitions();
+    let guard = elector.block_until_leader().expect("a term");
+    store.on_update(|_| Err(StoreError::new(StoreErrorKind::Unavailable, "away")));
+    store.on_get(|| Err(StoreError::new(StoreErrorKind::Unavailable, "away")));
+    let told: Vec<_> = std::iter::from_fn(|| transitions.recv_timeout(SOON).ok()).take(4).collect();
+    assert_eq!(told[2], Transition::StoppedLeading { reason: StopReason::Expired });
+    assert_eq!(told[3], Transition::NoLeader { previous: "a".to_owned() });
+    assert_eq!((elector.current_leader(), elector.status().leader.as_deref()), (None, Some("a")));
+    drop(guard);
 }
 
 #[test]

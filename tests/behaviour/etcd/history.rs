@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{Cancel, Cursor, Store, StoreErrorKind, Transition, WatchEvent, WatchScope};
+use leasehold::{Cancel, Cursor, Error, Store, StoreErrorKind, Transition, WatchEvent, WatchScope};
 use serde_json::json;
 
 use crate::support::etcd::Etcd;
@@ -159,8 +159,8 @@ fn what_is_no_record_is_never_overwritten() {
         let error = store.get("jobs", &call()).expect_err("no record");
         assert_eq!(error.kind(), StoreErrorKind::Malformed, "{error}");
         let elector = builder("a").start_on(Arc::clone(&store)).expect("an elector");
-        let won = elector.block_until_leader_timeout(Duration::from_millis(300)).expect("no permanent error");
-        assert!(won.is_none());
+        let waited = elector.block_until_leader_timeout(Duration::from_millis(300)).expect_err("what it waits for");
+        assert!(matches!(&waited, Error::Store(error) if error.kind() == StoreErrorKind::Malformed), "{waited}");
         drop(elector);
         assert_eq!(etcd.value("strange/jobs").unwrap_or_default(), value);
     }

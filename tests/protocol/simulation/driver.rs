@@ -303,7 +303,11 @@ impl World {
                 Effect::IdentityConflict(_) if knows_its_writes => {
                     return Err(format!("{} does not know its own writes", node.identity).into());
                 }
-                Effect::IdentityConflict(_) | Effect::Log(_) | Effect::Leader(_) | Effect::Renewed(_) => {}
+                Effect::IdentityConflict(_)
+                | Effect::Log(_)
+                | Effect::Leader(_)
+                | Effect::LeaderHasRunOut
+                | Effect::Renewed(_) => {}
             }
         }
         self.nodes[index].refresh();

@@ -84,12 +84,26 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a step-down stays with the guard",
         why: "nobody is told, and the probe sees nothing",
-        edits: &[Edit {
-            file: GUARD,
-            old: "            link.tell(Command::StepDown);\n",
-            new: "            let _ = (link, Command::StepDown);\n",
-        }],
+        edits: &[Edit { file: GUARD, old: "link.leave(Command::StepDown)", new: "_ = (link, Command::StepDown)" }],
         caught_by: Test("behaviour", "elector::reasons::a_term_that_has_just_ended_is_healthy"),
+    },
+    Mutant {
+        name: "a step-down is heard after its guard has gone",
+        why: "it is taken for one of the next term, which is not renewed and not known to be over",
+        edits: &[Edit { file: TERM, old: "*self.told.lock() = true;", new: "" }],
+        caught_by: Test("behaviour", "guard_api::a_step_down_is_of_its_own_term"),
+    },
+    Mutant {
+        name: "that a lease has run out is noticed when something else happens",
+        why: "who only watches is told of a dead leader for ever",
+        edits: &[Edit {
+            file: SESSION,
+            old: "runs_out.max(now.local).min(*until)",
+            new: "(*until).max(runs_out.min(*until))",
+        }],
+        caught_by: Unit(
+            "runtime::session::tests::that_a_lease_has_run_out_is_told_at_that_moment_and_that_it_is_renewed_as_well",
+        ),
     },
     // ---- health and transitions ----
     Mutant {

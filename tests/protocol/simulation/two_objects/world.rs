@@ -469,7 +469,11 @@ impl World {
                 }
                 Effect::RestartWatch => self.end_stream(index, side),
                 Effect::IdentityConflict(_) => return Err(format!("{name} does not know its own writes").into()),
-                Effect::Released | Effect::Log(_) | Effect::Leader(_) | Effect::Renewed(_) => {}
+                Effect::Released
+                | Effect::Log(_)
+                | Effect::Leader(_)
+                | Effect::LeaderHasRunOut
+                | Effect::Renewed(_) => {}
             }
         }
         Ok(told)

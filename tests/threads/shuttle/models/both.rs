@@ -92,7 +92,9 @@ fn views_on_both_are_false_before_either_release_is_sent() {
         viewer.join().unwrap();
         dropped_elsewhere.join().unwrap();
         two.end(elector);
-        let told: Vec<_> = transitions.iter().filter(|it| !matches!(it, Transition::NewLeader { .. })).collect();
+        let is_of_the_term =
+            |it: &Transition| matches!(it, Transition::StartedLeading { .. } | Transition::StoppedLeading { .. });
+        let told: Vec<_> = transitions.iter().filter(is_of_the_term).collect();
         assert!(matches!(told[..], [Transition::StartedLeading { .. }, Transition::StoppedLeading { .. }]), "{told:?}");
     });
 }

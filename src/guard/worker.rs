@@ -1,0 +1,104 @@
+//! Work that the guard moves into.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::thread::{Builder, JoinHandle};
+
+use crate::error::Error;
+use crate::guard::{LeaderGuard, step_down};
+use crate::handle::Link;
+use crate::sync::Arc;
+use crate::sync::channel::{self, Receiver};
+use crate::term::{Leadership, Term};
+
+/// A thread that does the leader's work and has its guard, made by [`LeaderGuard::spawn`].
+///
+/// Dropping this neither ends the thread nor the term.
+///
+/// # Examples
+///
+/// ```
+/// use leasehold::crossbeam_channel::select;
+/// use leasehold::{LeaderElector, MemoryStore};
+///
+/// let elector = LeaderElector::builder("jobs").start_on(MemoryStore::new())?;
+/// let worker = elector.block_until_leader()?.spawn(|guard| {
+///     while guard.is_leader() {
+///         // one unit of work
+///         # std::thread::yield_now();
+///     }
+///     "done"
+/// })?;
+/// worker.step_down();
+/// select! {
+///     recv(worker.ended()) -> _ => println!("released"),
+/// }
+/// assert_eq!(worker.join().unwrap(), "done");
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[must_use = "nobody else knows when the work has ended"]
+pub struct Worker<T> {
+    term: Arc<Term>,
+    link: Option<Arc<Link>>,
+    ended: Receiver<Infallible>,
+    thread: JoinHandle<T>,
+}
+
+impl LeaderGuard {
+    /// Moves this guard into a thread of its own, which does `work` and releases the lease when that returns or panics: for
+    /// work that is not to end within a [`scope`](Self::scope). Also when it panics the lease is released only after what it had
+    /// on its stack has been dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Thread`] when the system gives no thread; the lease is released then.
+    pub fn spawn<T: Send + 'static>(
+        self,
+        work: impl FnOnce(&LeaderGuard) -> T + Send + 'static,
+    ) -> Result<Worker<T>, Error> {
+        let (ending, ended) = channel::bounded(0);
+        let (term, link) = (Arc::clone(&self.term), self.link.clone());
+        let run = move || {
+            // Dropped last, also when the work panics.
+            let _ending = ending;
+            let guard = self;
+            work(&guard)
+        };
+        let thread = Builder::new().name("leasehold-work".to_owned()).spawn(run).map_err(Error::Thread)?;
+        Ok(Worker { term, link, ended, thread })
+    }
+}
+
+impl<T> Worker<T> {
+    /// Ends the term, as [`LeaderGuard::step_down`] does: the work is to notice it and return. Nothing after its end.
+    pub fn step_down(&self) {
+        if let Some(link) = &self.link {
+            step_down(&self.term, link);
+        }
+    }
+
+    /// A view of the term.
+    pub fn leadership(&self) -> Leadership {
+        Leadership::of(Arc::clone(&self.term))
+    }
+
+    /// A channel that never yields and disconnects when the work has ended and the lease is released: for a `select!`.
+    pub fn ended(&self) -> &Receiver<Infallible> {
+        &self.ended
+    }
+
+    /// Waits for the work and the release, and gives what the work returned.
+    ///
+    /// # Errors
+    ///
+    /// The panic of the work.
+    pub fn join(self) -> std::thread::Result<T> {
+        self.thread.join()
+    }
+}
+
+impl<T> fmt::Debug for Worker<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker").field("leadership", &self.leadership()).finish_non_exhaustive()
+    }
+}

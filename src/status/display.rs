@@ -1,0 +1,82 @@
+//! A status in one line, for people.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::Status;
+
+impl fmt::Display for Status {
+    /// One line, such as `lease default/jobs: pod-1 leads, which is this candidate, for another 9s, with fencing token 7; heard
+    /// of the store 1s ago`. For people: it may change.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let identity = &self.settings.identity;
+        write!(f, "{}: ", self.record)?;
+        match &self.leader {
+            _ if self.is_leader => {
+                write!(f, "{identity} leads, which is this candidate, for another {}", Seconds(self.remaining))?;
+                if let Some(token) = self.fencing_token {
+                    write!(f, ", with fencing token {token}")?;
+                }
+            }
+            Some(leader) if self.leader_has_run_out => write!(f, "nobody leads; the lease of {leader} has run out")?,
+            Some(leader) if leader == identity => {
+                write!(f, "{leader} holds it, which is this candidate, without a term")?
+            }
+            Some(leader) => write!(f, "{leader} leads; this candidate is {identity}")?,
+            None => write!(f, "nobody leads; this candidate is {identity}")?,
+        }
+        match self.last_contact {
+            Some(since) => write!(f, "; heard of the store {} ago", Seconds(since))?,
+            None => f.write_str("; not heard of the store yet")?,
+        }
+        if let Some(error) = &self.last_error {
+            write!(f, "; the last request failed: {error}")?;
+        }
+        match (self.is_running, self.is_watching) {
+            (false, _) => f.write_str("; it has ended"),
+            (true, false) => f.write_str("; without a watch"),
+            (true, true) => Ok(()),
+        }
+    }
+}
+
+/// In whole seconds: what is less is over before it is read.
+struct Seconds(Duration);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        humantime::format_duration(Duration::from_secs(self.0.as_secs())).fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::store::{StoreError, StoreErrorKind};
+    use crate::{LeaderElector, MemoryStore};
+
+    #[test]
+    fn a_status_is_a_line_that_says_who_leads_and_what_is_wrong() {
+        let elector = LeaderElector::builder("jobs").identity("me").start_on(MemoryStore::new()).unwrap();
+        let guard = elector.block_until_leader().unwrap();
+        let mut status = elector.status();
+        status.is_watching = true;
+        let token = guard.fencing_token();
+        let shown = status.to_string();
+        assert!(shown.starts_with("jobs in memory: me leads, which is this candidate, for another "), "{shown}");
+        assert!(shown.ends_with(&format!("s, with fencing token {token}; heard of the store 0s ago")), "{shown}");
+        status.is_leader = false;
+        assert!(status.to_string().contains("me holds it, which is this candidate, without a term"));
+        status.leader = Some("other".to_owned());
+        assert!(status.to_string().starts_with("jobs in memory: other leads; this candidate is me; heard"));
+        status.leader_has_run_out = true;
+        status.last_contact = None;
+        let expected = "jobs in memory: nobody leads; the lease of other has run out; not heard of the store yet";
+        assert_eq!(status.to_string(), expected);
+        (status.leader, status.is_watching) = (None, false);
+        status.last_error = Some(StoreError::new(StoreErrorKind::Unavailable, "it is away"));
+        let expected = "nobody leads; this candidate is me; not heard of the store yet; the last request failed: it is away; without a watch";
+        assert!(status.to_string().ends_with(expected), "{status}");
+        status.is_running = false;
+        assert!(status.to_string().ends_with("it is away; it has ended"));
+    }
+}
