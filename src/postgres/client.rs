@@ -20,21 +20,19 @@ use crate::net::secret::Secret;
 use crate::net::tls::{ClientTls, TlsSettings};
 use crate::tls_config::refuse;
 
-/// What is given up may go on for so many times as long on a server that cannot be told.
-const MOST_TIME: u32 = 10;
-
 /// More connections than this are not kept open for the calls to come.
 const MAX_IDLE_CONNECTIONS: usize = 4;
 
-/// Whatever settings this user has. For one transaction, or for all to come.
+/// For one transaction, whatever settings this user has. Not for a session: that it is one of our own is only a watch's finding
+/// about its connection, and a pooler may do otherwise with the next.
 ///
 /// What waits for a lock ends on the server, too, when nobody waits for it any more. A commit is on the disk, and on that of a
 /// synchronous standby; and it is told when that is not so.
-const SETTINGS: &str = "SELECT set_config('statement_timeout', $1, $2::boolean), set_config('lock_timeout', $1, $2::boolean), \
-                        set_config('client_min_messages', 'warning', $2::boolean), \
-                        set_config('plan_cache_mode', 'force_generic_plan', $2::boolean), \
+const SETTINGS: &str = "SELECT set_config('statement_timeout', $1, true), set_config('lock_timeout', $1, true), \
+                        set_config('client_min_messages', 'warning', true), \
+                        set_config('plan_cache_mode', 'force_generic_plan', true), \
                         set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') \
-                        IN ('off', 'local', 'remote_write') THEN 'on' ELSE current_setting('synchronous_commit') END, $2::boolean)";
+                        IN ('off', 'local', 'remote_write') THEN 'on' ELSE current_setting('synchronous_commit') END, true)";
 
 /// A blocking client for one database.
 pub(crate) struct Client {
@@ -189,20 +187,12 @@ impl Client {
     }
 
     fn ask(&self, connection: &mut Connection, request: &Request<'_>, deadline: Instant) -> Result<Rows, Error> {
-        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-        let kept = self.has_sessions.load(Ordering::Acquire);
-        // What was prepared is there only where these settings are, too: in the session of this connection.
-        if kept && connection.settings.is_some_and(|set| left <= set && set <= left * MOST_TIME) {
-            return connection.run(request.statements, kept, deadline);
-        }
-        let milliseconds = left.as_millis().to_string();
-        let settings = [Some(milliseconds.as_str()), Some(if kept { "false" } else { "true" })];
+        let left = deadline.saturating_duration_since(Instant::now());
+        let milliseconds = left.as_millis().max(1).to_string();
+        let settings = [Some(milliseconds.as_str())];
         let settings = [Statement { sql: SETTINGS, parameters: &settings }];
         let statements = [&settings, request.statements].concat();
-        connection.settings = None;
-        let answer = connection.run(&statements, kept, deadline)?;
-        connection.settings = kept.then_some(left);
-        Ok(answer)
+        connection.run(&statements, self.has_sessions.load(Ordering::Acquire), deadline)
     }
 
     fn idle_or_new(&self, deadline: Instant, interrupter: &Interrupter) -> Result<Connection, Error> {

@@ -54,8 +54,9 @@ impl Error {
 
 impl Refusal {
     /// A statement that was to be kept is not there, or is there already; or it has to be parsed anew, as the table has changed.
+    /// Nothing has been done then. A warning may come with a commit, and after a fatal error nobody knows.
     pub(crate) fn is_of_what_is_kept(&self) -> bool {
-        matches!(self.sqlstate.as_str(), "26000" | "42P05" | "0A000")
+        !self.is_fatal && matches!(self.sqlstate.as_str(), "26000" | "42P05" | "0A000")
     }
 
     pub(crate) fn read(mut fields: ErrorFields<'_>) -> Self {

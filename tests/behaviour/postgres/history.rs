@@ -178,7 +178,7 @@ fn a_commit_is_synchronous_whatever_the_user_has_set_and_a_stronger_setting_stay
             assert_eq!(seen.trim(), expected, "{own}");
         };
         writes();
-        // A watch has found out that sessions are our own, where settings stand from then on.
+        // A watch has found out that sessions are our own, where statements are prepared from then on.
         watching(&store, |_| writes());
     }
 }
