@@ -180,7 +180,7 @@ fn a_term_begins_and_is_released_at_once() {
     let two = Two::default();
     let elector = two.start(builder("a").retry_period(Duration::from_secs(60)));
     // Both have nothing to do by then.
-    wait_until("it watches both", || elector.status().is_watching);
+    wait_until("it has heard of both", || elector.status().last_contact.is_some());
     thread::sleep(A_WHILE);
     let guard = elector.block_until_leader_timeout(AT_ONCE).unwrap().expect("a term");
     let (done, dones) = bounded(1);
