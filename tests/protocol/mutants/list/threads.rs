@@ -17,7 +17,7 @@ pub const MUTANTS: &[Mutant] = &[
         name: "what is told while the thread decides is left lying",
         why: "nobody hears of it before the request is answered that it was about to send",
         edits: &[Edit { file: DEDICATED, old: "        self.core.work_off();\n", new: "" }],
-        caught_by: Threads("guard::a_hanging_renewal_does_not_hold_up_a_release"),
+        caught_by: Threads("both::a_hanging_renewal_of_either_does_not_hold_up_the_release_of_both"),
     },
     Mutant {
         name: "a term that nobody waits for any more is kept",
