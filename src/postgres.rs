@@ -6,4 +6,5 @@ pub(crate) mod config;
 pub(crate) mod connection;
 pub(crate) mod error;
 mod login;
+pub(crate) mod settings;
 pub(crate) mod wire;

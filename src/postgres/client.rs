@@ -9,6 +9,7 @@ use super::abandoned::Place;
 use super::config::{Encryption, PostgresConfig};
 use super::connection::{Connection, Rows, Statement};
 use super::error::Error;
+use super::settings::{self, SETTINGS};
 use crate::cancel::Cancel;
 use crate::config::ConfigError;
 use crate::net::MAX_WAIT;
@@ -23,16 +24,8 @@ use crate::tls_config::refuse;
 /// More connections than this are not kept open for the calls to come.
 const MAX_IDLE_CONNECTIONS: usize = 4;
 
-/// For one transaction, whatever settings this user has. Not for a session: that it is one of our own is only a watch's finding
-/// about its connection, and a pooler may do otherwise with the next.
-///
-/// What waits for a lock ends on the server, too, when nobody waits for it any more. A commit is on the disk, and on that of a
-/// synchronous standby; and it is told when that is not so.
-const SETTINGS: &str = "SELECT set_config('statement_timeout', $1, true), set_config('lock_timeout', $1, true), \
-                        set_config('client_min_messages', 'warning', true), \
-                        set_config('plan_cache_mode', 'force_generic_plan', true), \
-                        set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') \
-                        IN ('off', 'local', 'remote_write') THEN 'on' ELSE current_setting('synchronous_commit') END, true)";
+/// What is given up may go on for so many times as long on a server that cannot be told.
+const MOST_TIME: u32 = 10;
 
 /// A blocking client for one database.
 pub(crate) struct Client {
@@ -43,6 +36,8 @@ pub(crate) struct Client {
     idle: Pool<Connection>,
     /// Whether each connection is known to have a session of the server to itself.
     has_sessions: AtomicBool,
+    /// Whether a transaction was without the settings of its session. Then no watch's finding counts any more.
+    has_lost_settings: AtomicBool,
     /// How many calls that were given up the server is being asked to end.
     ending: Arc<AtomicUsize>,
 }
@@ -72,7 +67,15 @@ impl Client {
             }
         };
         let (dialer, idle) = (Dialer::new(System), Pool::new(MAX_IDLE_CONNECTIONS, MAX_IDLE_DIRECT));
-        Ok(Self { config, tls, dialer, idle, has_sessions: AtomicBool::new(false), ending: Arc::default() })
+        Ok(Self {
+            config,
+            tls,
+            dialer,
+            idle,
+            has_sessions: AtomicBool::new(false),
+            has_lost_settings: AtomicBool::new(false),
+            ending: Arc::default(),
+        })
     }
 
     /// Host, port and database, and nothing secret.
@@ -186,13 +189,47 @@ impl Client {
         is_so
     }
 
+    /// Answers rows whose settings are proved, without the proof.
     fn ask(&self, connection: &mut Connection, request: &Request<'_>, deadline: Instant) -> Result<Rows, Error> {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let milliseconds = left.as_millis().max(1).to_string();
-        let settings = [Some(milliseconds.as_str())];
+        let kept = self.has_sessions.load(Ordering::Acquire) && !self.has_lost_settings.load(Ordering::Acquire);
+        let are_proved = settings::are_proved_by(request.statements);
+        let mut rows = self.ask_with_settings(connection, request, kept, kept && are_proved, deadline)?;
+        if !are_proved || settings::take_proof(&mut rows) {
+            return Ok(rows);
+        }
+        self.has_lost_settings.store(true, Ordering::Release);
+        match kept && request.is_read {
+            true => self.ask(connection, request, deadline),
+            // It may be committed, and lost in a crash.
+            false => Err(without_settings().sent(true).into()),
+        }
+    }
+
+    fn ask_with_settings(
+        &self,
+        connection: &mut Connection,
+        request: &Request<'_>,
+        kept: bool,
+        for_session: bool,
+        deadline: Instant,
+    ) -> Result<Rows, Error> {
+        // Zero would be for ever.
+        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        if for_session && connection.settings.is_some_and(|set| left <= set && set <= left * MOST_TIME) {
+            return connection.run(request.statements, kept, deadline);
+        }
+        // The next call may have a little more.
+        let time = if for_session { left + left / 4 } else { left };
+        let milliseconds = time.as_millis().to_string();
+        let settings = [Some(milliseconds.as_str()), Some(if for_session { "false" } else { "true" })];
         let settings = [Statement { sql: SETTINGS, parameters: &settings }];
         let statements = [&settings, request.statements].concat();
-        connection.run(&statements, self.has_sessions.load(Ordering::Acquire), deadline)
+        let rows = connection.run(&statements, kept, deadline)?;
+        if for_session {
+            // What failed has taken its settings back, to those that stood before.
+            connection.settings = Some(time);
+        }
+        Ok(rows)
     }
 
     fn idle_or_new(&self, deadline: Instant, interrupter: &Interrupter) -> Result<Connection, Error> {
@@ -216,6 +253,12 @@ impl Client {
             _ => false,
         }
     }
+}
+
+fn without_settings() -> net::Error {
+    let detail = "the transaction was without the settings that this library makes: a pooler, or a trigger on the table, has \
+                  changed synchronous_commit, client_min_messages or lock_timeout";
+    net::Error::new(ErrorKind::Io, detail)
 }
 
 fn late() -> net::Error {

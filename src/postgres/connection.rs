@@ -3,7 +3,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use fallible_iterator::FallibleIterator;
@@ -42,6 +42,8 @@ pub(crate) struct Connection {
     prepared: HashSet<u64>,
     /// Whether it was ever to keep a statement.
     pub(super) has_kept: bool,
+    /// The time for a statement that is set for all to come, beside the other settings.
+    pub(super) settings: Option<Duration>,
 }
 
 /// SQL with parameters `$1` and so on: texts, or NULL.
@@ -82,6 +84,7 @@ impl Connection {
             is_busy: false,
             prepared: HashSet::new(),
             has_kept: false,
+            settings: None,
         };
         if let Some(route) = &mut connection.route {
             route.answered();

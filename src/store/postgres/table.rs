@@ -2,6 +2,7 @@
 
 use crate::postgres::connection::{Row as SqlRow, Rows};
 use crate::postgres::error::{Error, Refusal};
+use crate::postgres::settings::proof;
 use crate::record::{LeaderElectionRecord, MicroTime, Observed};
 use crate::store::sql::{Records, Row};
 
@@ -22,9 +23,11 @@ macro_rules! select {
     ($condition:literal) => {
         concat!(
             "SELECT one.recovers, l.generation, l.key, l.writes, l.uid, l.holder_identity, l.lease_duration_seconds, ",
-            "l.acquire_time, l.renew_time, l.lease_transitions FROM (SELECT CASE WHEN pg_is_in_recovery() THEN true ",
+            "l.acquire_time, l.renew_time, l.lease_transitions, one.is_set FROM (SELECT CASE WHEN pg_is_in_recovery() THEN true ",
             "WHEN current_setting('synchronous_standby_names') = '' THEN false ",
-            "ELSE pg_logical_emit_message(true, 'leasehold', '') IS NULL END AS recovers) AS one ",
+            "ELSE pg_logical_emit_message(true, 'leasehold', '') IS NULL END AS recovers, ",
+            proof!(),
+            " AS is_set) AS one ",
             "LEFT JOIN leasehold AS l ON ",
             $condition
         )
@@ -36,20 +39,26 @@ pub(super) const SELECT_ALL: &str = select!("true");
 
 /// The lock has rows of one key numbered in the order in which they are committed: a number is taken before a row waits for
 /// another of its key.
-pub(super) const INSERT: &str = "INSERT INTO leasehold (key, uid, holder_identity, lease_duration_seconds, acquire_time, \
+pub(super) const INSERT: &str = concat!(
+    "INSERT INTO leasehold (key, uid, holder_identity, lease_duration_seconds, acquire_time, \
     renew_time, lease_transitions) SELECT $1, $2, $3, $4::integer, $5, $6, $7::integer \
     FROM (SELECT pg_advisory_xact_lock(hashtextextended($1, 0))) AS one_at_a_time \
-    ON CONFLICT (key) DO NOTHING RETURNING generation";
+    ON CONFLICT (key) DO NOTHING RETURNING generation, ",
+    proof!()
+);
 
 /// Compares the whole record: after a fail-over that lost commits, a version may have been given again.
-pub(super) const UPDATE: &str = "UPDATE leasehold SET writes = writes + 1, acquired = CASE WHEN \
+pub(super) const UPDATE: &str = concat!(
+    "UPDATE leasehold SET writes = writes + 1, acquired = CASE WHEN \
     holder_identity IS NOT DISTINCT FROM $1 AND acquire_time IS NOT DISTINCT FROM $3 AND \
     lease_transitions IS NOT DISTINCT FROM $5::integer THEN acquired ELSE writes + 1 END, holder_identity = $1, \
     lease_duration_seconds = $2::integer, acquire_time = $3, renew_time = $4, lease_transitions = $5::integer \
     WHERE key = $6 AND generation = $7::bigint AND writes = $8::bigint AND uid IS NOT DISTINCT FROM $9 AND \
     holder_identity IS NOT DISTINCT FROM $10 AND lease_duration_seconds IS NOT DISTINCT FROM $11::integer AND \
     acquire_time IS NOT DISTINCT FROM $12 AND renew_time IS NOT DISTINCT FROM $13 AND \
-    lease_transitions IS NOT DISTINCT FROM $14::integer RETURNING writes";
+    lease_transitions IS NOT DISTINCT FROM $14::integer RETURNING writes, ",
+    proof!()
+);
 
 /// Fails where a table of that name is another: nothing is done to it then.
 const HAS_ITS_COLUMNS: &str = "SELECT generation, key, writes, acquired, uid, holder_identity, lease_duration_seconds, \

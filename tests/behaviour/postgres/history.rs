@@ -178,8 +178,47 @@ fn a_commit_is_synchronous_whatever_the_user_has_set_and_a_stronger_setting_stay
             assert_eq!(seen.trim(), expected, "{own}");
         };
         writes();
-        // A watch has found out that sessions are our own, where statements are prepared from then on.
+        // A watch has found out that sessions are our own, where settings stand from then on.
         watching(&store, |_| writes());
+    }
+}
+
+/// As when a pooler that passes on notifications runs the next transaction in another session: there, settings are others.
+#[test]
+fn what_is_committed_in_a_session_that_has_lost_its_settings_is_no_answer_and_the_next_write_has_them() {
+    let Some(postgres) = Postgres::shared() else { return };
+    postgres.database("forgets");
+    for (name, value) in [("synchronous_commit", "off"), ("client_min_messages", "error"), ("lock_timeout", "0")] {
+        // Settings that were lost are so for good, to this store.
+        let store = store(postgres, "forgets");
+        store.create_table().expect("a table");
+        postgres.execute_in(
+            "forgets",
+            &format!(
+                "CREATE TABLE seen (setting text);
+                 CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                     IF NEW.holder_identity = 'forgets' THEN PERFORM set_config('{name}', '{value}', false); END IF;
+                     INSERT INTO seen VALUES (current_setting('{name}')); RETURN NULL; END $$;
+                 CREATE TRIGGER note AFTER INSERT OR UPDATE ON leasehold FOR EACH ROW EXECUTE FUNCTION note();"
+            ),
+        );
+        watching(&store, |_| {
+            let base = store.create("jobs", &held_by("a"), &call()).expect("a record");
+            let base = store.update("jobs", &base, &held_by("forgets"), &call()).expect("an update, for the last time");
+            let seen = || postgres.query_in("forgets", &format!("SELECT '{value}' IN (TABLE seen)"));
+            assert_eq!(seen().trim(), "t", "{name}");
+            let error = store.update("jobs", &base, &held_by("b"), &call()).expect_err("its commit may be lost");
+            assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+            assert!(error.to_string().contains(name), "{error}");
+            postgres.execute_in("forgets", "DELETE FROM seen");
+            let base = store.get("jobs", &call()).expect("an answer").expect("a record");
+            assert_eq!(base.record.holder(), Some("b"), "it was open");
+            let base = store.update("jobs", &base, &held_by("forgets"), &call()).expect("an update");
+            postgres.execute_in("forgets", "DELETE FROM seen");
+            store.update("jobs", &base, &held_by("c"), &call()).expect("with settings of its own");
+            assert_eq!(seen().trim(), "f", "{name}");
+        });
+        postgres.execute_in("forgets", "DROP TABLE leasehold, seen; DROP FUNCTION note");
     }
 }
 

@@ -53,6 +53,18 @@ pub const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
+        name: "an answer of PostgreSQL is believed without the proof of its settings",
+        why: "behind a pooler another session has committed it, with synchronous_commit off: a crash takes it back",
+        edits: &[Edit {
+            file: "src/postgres/settings.rs",
+            old: "row.pop().flatten().as_deref() == Some(\"t\")",
+            new: "row.pop().is_some()",
+        }],
+        caught_by: Unit(
+            "store::postgres::tests::sessions::a_write_that_was_without_its_settings_stays_open_and_from_then_on_each_transaction_makes_them",
+        ),
+    },
+    Mutant {
         name: "a commit that PostgreSQL warns of is one",
         why: "it waits for its standby no longer, and a fail-over takes the write back",
         edits: &[Edit { file: POSTGRES_CONNECTION, old: "if notice.is_warning {", new: "if notice.is_fatal {" }],

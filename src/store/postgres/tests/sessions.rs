@@ -1,0 +1,187 @@
+//! Settings that are made once for a session, and transactions that turn out to have been without them.
+
+use super::*;
+use crate::net::interrupt::Interrupter;
+
+impl Said {
+    /// How many statements are to be answered.
+    fn statements(&self) -> usize {
+        let (mut at, mut count) = (0, 0);
+        while let Some(&[tag, a, b, c, d]) = self.bytes.get(at..at + 5) {
+            count += usize::from(tag == b'E');
+            at += 1 + u32::from_be_bytes([a, b, c, d]) as usize;
+        }
+        count
+    }
+
+    /// As a parameter, with its length before it.
+    fn sets_for_a_transaction(&self) -> bool {
+        self.is("\0\0\0\u{4}true")
+    }
+
+    fn sets_for_all_to_come(&self) -> bool {
+        self.is("\0\0\0\u{5}false")
+    }
+
+    fn answer(&self, rows: &[Vec<u8>]) -> Option<Vec<u8>> {
+        let settings = (1..self.statements()).map(|_| statement(&[row(&[None])])).collect::<Vec<_>>().concat();
+        Some([settings, statement(rows), ready()].concat())
+    }
+}
+
+const UNPROVED: Option<&str> = Some("f");
+
+/// Answers with the record or the number of a row that was written, and that proof.
+fn with_proof(said: &Said, proof: Option<&str>) -> Option<Vec<u8>> {
+    let mut record = RECORD;
+    record[10] = proof;
+    match said.number {
+        0 => logged_in(),
+        _ if said.is("INSERT") || said.is("UPDATE") => said.answer(&[row(&[Some("1"), proof])]),
+        _ => said.answer(&[row(&record)]),
+    }
+}
+
+fn base() -> Observed {
+    Observed::new(LeaderElectionRecord::default(), 1 << 31, Opaque::none())
+}
+
+#[test]
+fn in_a_session_of_ours_settings_stand_until_a_call_has_another_time() {
+    let (tell, told) = crossbeam_channel::unbounded();
+    let server = Server::new(move |said| {
+        if said.number > 0 {
+            tell.send((said.statements(), said.sets_for_all_to_come())).unwrap();
+        }
+        with_proof(&said, PROVED)
+    });
+    let store = server.store();
+    store.get("jobs", &Call::new(Duration::from_secs(60), Cancel::new())).unwrap();
+    assert_eq!(told.recv().unwrap(), (2, false), "for one transaction");
+    store.client.set_has_sessions(true);
+    let (set, stands) = ((2, true), (1, false));
+    for (seconds, expected) in [
+        // A watch that warms up; an attempt to take over; a release.
+        (10, set),
+        (5, stands),
+        (2, stands),
+        (10, stands),
+        (30, set),
+        (36, stands),
+        (90, set),
+        (30, stands),
+        (2, set),
+        (1, stands),
+        (3, set),
+    ] {
+        store.get("jobs", &Call::new(Duration::from_secs(seconds), Cancel::new())).unwrap();
+        assert_eq!(told.recv().unwrap(), expected, "{seconds} s");
+    }
+    assert_eq!(server.connections(), 1);
+}
+
+#[test]
+fn settings_that_were_made_in_a_transaction_that_failed_are_made_again() {
+    let (tell, told) = crossbeam_channel::unbounded();
+    let server = Server::new(move |said| match said.number {
+        0 => logged_in(),
+        1 => Some([error("ERROR", "40001"), ready()].concat()),
+        _ => {
+            tell.send(said.sets_for_all_to_come()).unwrap();
+            with_proof(&said, PROVED)
+        }
+    });
+    let store = server.store();
+    store.client.set_has_sessions(true);
+    assert_eq!(kind(store.get("jobs", &call())), StoreErrorKind::Conflict);
+    store.get("jobs", &call()).unwrap();
+    assert!(told.recv().unwrap());
+    assert_eq!(server.connections(), 1);
+}
+
+/// Another session's `synchronous_commit` may be off. A pooler that does so once does so again, whatever a later watch finds.
+#[test]
+fn a_write_that_was_without_its_settings_stays_open_and_from_then_on_each_transaction_makes_them() {
+    type Write = fn(&PostgresStore) -> Result<Observed, StoreError>;
+    let writes: [Write; 2] = [
+        |store| store.create("jobs", &LeaderElectionRecord::default(), &call()),
+        |store| store.update("jobs", &base(), &LeaderElectionRecord::default(), &call()),
+    ];
+    for write in writes {
+        let server = Server::new(move |said| match said.connection {
+            0 if said.number == 1 => with_proof(&said, PROVED),
+            0 => {
+                assert!(said.number == 0 || said.statements() == 1, "the settings are believed to stand");
+                with_proof(&said, UNPROVED)
+            }
+            _ => {
+                let makes_them = said.statements() == 2 && said.sets_for_a_transaction() && !said.is("leasehold_");
+                with_proof(&said, makes_them.then_some("t"))
+            }
+        });
+        let store = server.store();
+        store.client.set_has_sessions(true);
+        store.get("jobs", &call()).unwrap();
+        let error = write(&store).unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+        for _ in 0..2 {
+            write(&store).expect("with settings of its own");
+            assert_eq!(server.connections(), 2, "and not on the connection that was without them");
+            store.client.set_has_sessions(true);
+        }
+    }
+}
+
+/// The proof is wanted of each row.
+#[test]
+fn a_read_that_was_without_its_settings_is_asked_again_also_on_a_connection_of_the_callers_own() {
+    let server = Server::new(move |said| {
+        let mut other = RECORD;
+        other[2] = Some("other");
+        if !said.sets_for_a_transaction() {
+            (other[5], other[10]) = (Some("b"), UNPROVED);
+        }
+        match said.number {
+            0 => logged_in(),
+            _ => said.answer(&[row(&RECORD), row(&other)]),
+        }
+    });
+    let all = [Statement { sql: table::SELECT_ALL, parameters: &[] }];
+    for on_its_own in [false, true] {
+        let store = server.store();
+        store.client.set_has_sessions(true);
+        let call = call();
+        let request = request(&all, true, &call);
+        let found = match on_its_own {
+            true => {
+                let (interrupter, _hook) = Interrupter::hooked(call.cancel());
+                let mut connection = store.client.connect(Instant::now() + call.time_left(), &interrupter).unwrap();
+                store.client.run_on(&mut connection, &request, table::read)
+            }
+            false => store.client.run(request, table::read),
+        };
+        assert_eq!(found.unwrap()["other"].record.holder(), Some("a"));
+    }
+    // Where that does not help it is an error, and is not asked for ever.
+    let server = Server::new(|said| with_proof(&said, UNPROVED));
+    let store = server.store();
+    store.client.set_has_sessions(true);
+    assert_eq!(kind(store.get("jobs", &call())), StoreErrorKind::Unavailable);
+}
+
+/// It cannot say what it was committed with.
+#[test]
+fn what_has_no_proof_makes_its_settings_for_itself() {
+    let server = Server::new(|said| match said.number {
+        0 => logged_in(),
+        _ => {
+            assert!(said.sets_for_a_transaction() && !said.sets_for_all_to_come());
+            said.answer(&[row(&[Some("1")])])
+        }
+    });
+    let store = server.store();
+    store.client.set_has_sessions(true);
+    store.create_table().unwrap();
+    store.create_table().unwrap();
+    assert_eq!(server.connections(), 1);
+}
