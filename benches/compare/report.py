@@ -305,8 +305,8 @@ def summary(results):
     text = (
         f"{results['rounds']} interleaved rounds on one kube-apiserver {results['kube_apiserver']} with its etcd, on a "
         f"machine with {results['machine']['cpus']} CPUs, {results['date']}: compare the columns, not the milliseconds "
-        f"with yours. The least that any handover takes, a write, its event and a write, took {time(limit)} there in the "
-        f"same minutes. With {results['herd']['standbys']} standbys of ours on one Lease the longest handover took "
+        f"with yours. A bare write, its event and a bare write, without which there is no handover, took {time(limit)} in "
+        f"rounds of their own. With {results['herd']['standbys']} standbys of ours on one Lease the longest handover took "
         f"{time(herd)}. [Everything measured](benches/compare/results.md), by `benches/compare/run`."
     )
     return f"{table(head, rows)}\n\n{text}\n"
