@@ -347,8 +347,11 @@ impl LeaderElectorBuilder {
         self.config.validate()
     }
 
-    /// Finds the cluster ([`ClientConfig::infer`](crate::kube::ClientConfig::infer): `KUBECONFIG`, else in-cluster, else `~/.kube/config`) and starts the
-    /// elector's thread. It reads files and environment; it does not talk to the API server.
+    /// Finds the cluster ([`ClientConfig::infer`](crate::kube::ClientConfig::infer): `KUBECONFIG`, else in-cluster, else
+    /// `~/.kube/config`) and starts the elector's thread. It reads files and environment; it does not talk to the API server.
+    ///
+    /// So an API server that cannot be reached is no error here: it is tried again and again, and the `log` crate is told why.
+    /// Without a logger, such as `env_logger`, that is silent.
     ///
     /// # Errors
     ///
@@ -361,18 +364,21 @@ impl LeaderElectorBuilder {
     /// # fn example() -> Result<(), leasehold::Error> {
     /// use leasehold::LeaderElector;
     ///
+    /// // RUST_LOG says how much: `info` by default here.
+    /// env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info")).init();
     /// let elector = LeaderElector::builder("jobs").start()?;
+    /// println!("{}", elector.status());
     /// # Ok(())
     /// # }
     /// ```
     #[cfg(feature = "kube")]
-    pub fn start(mut self) -> Result<LeaderElector, Error> {
-        self.settings()?;
+    pub fn start(self) -> Result<LeaderElector, Error> {
+        let settings = self.settings()?;
         check_name(&self.name)?;
         self.metadata.check()?;
         self.namespace.as_deref().map_or(Ok(()), check_namespace)?;
-        let config = std::mem::take(&mut self.cluster).client_config()?;
-        self.start_with(Client::new(config)?)
+        let client = Client::new(self.cluster.client_config()?)?;
+        self.start_by(client, settings)
     }
 
     /// Starts the elector's thread on a client of the caller's, which others may share. (Clones of a client are the same
@@ -396,6 +402,11 @@ impl LeaderElectorBuilder {
     pub fn start_with(self, client: Client) -> Result<LeaderElector, Error> {
         let settings = self.settings()?;
         self.check_no_choice("start_with", "client")?;
+        self.start_by(client, settings)
+    }
+
+    #[cfg(feature = "kube")]
+    fn start_by(self, client: Client, settings: Settings) -> Result<LeaderElector, Error> {
         let namespace = match self.namespace {
             Some(namespace) => namespace,
             None => client.default_namespace().to_owned(),

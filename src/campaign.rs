@@ -1,10 +1,14 @@
 //! A request for one term.
 
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use crate::error::Error;
 use crate::guard::LeaderGuard;
 use crate::handle::Link;
-use crate::sync::Arc;
-use crate::sync::channel::{Receiver, Sender};
+use crate::log_fields::log_with;
+use crate::sync::channel::{self, Receiver, Sender};
+use crate::sync::{Arc, thread};
 
 pub(crate) mod slot;
 
@@ -14,7 +18,10 @@ use slot::{CampaignSlot, Won};
 ///
 /// Its [receiver](Self::receiver) delivers one message, the guard or why there is none, and then stays silent: it
 /// never reads as disconnected, which would spin a `select!`. Dropping the campaign withdraws it, without waiting for
-/// anything; a term that is won all the same, and by nobody taken, is released at once.
+/// anything; a term that is won all the same, and by nobody taken, is released at once. A clone of its receiver delivers
+/// [`Error::Withdrawn`] then, and is silent after that while the elector lives, for sixteen campaigns more.
+///
+/// For many campaigns at a time there is [`LeaderElector::campaign_to`](crate::LeaderElector::campaign_to).
 ///
 /// # Examples
 ///
@@ -40,7 +47,7 @@ pub struct Campaign {
     id: u64,
     receiver: Receiver<Won>,
     /// Keeps the channel connected after its one message.
-    _sender: Sender<Won>,
+    sender: Sender<Won>,
     slot: Arc<CampaignSlot>,
     link: Arc<Link>,
 }
@@ -52,23 +59,81 @@ impl Campaign {
         slot: Arc<CampaignSlot>,
         link: Arc<Link>,
     ) -> Self {
-        Self { id, receiver, _sender: sender, slot, link }
+        Self { id, receiver, sender, slot, link }
     }
 
     /// Delivers the guard, or an error that is permanent, or [`Error::Stopped`]; once.
     pub fn receiver(&self) -> &Receiver<Result<LeaderGuard, Error>> {
         &self.receiver
     }
+
+    /// Calls `wake` when the campaign is decided: when its [receiver](Self::receiver) has its message, or it is withdrawn. Once,
+    /// at once if that has happened; and also if another waits on the receiver.
+    ///
+    /// For a host with an event loop of its own, such as one of `epoll`, `asyncio` or a window system: `wake` writes to an
+    /// `eventfd`, say, and the loop then takes the message by `try_recv`.
+    ///
+    /// It runs on a thread of its own, so that it may block; if it panics, that is logged.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Thread`] when the system gives no thread; [`Error::Forked`] in a forked child.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::{LeaderElector, MemoryStore};
+    ///
+    /// let (events, event_loop) = std::sync::mpsc::channel();
+    /// let elector = LeaderElector::builder("jobs").start_on(MemoryStore::new())?;
+    /// let campaign = elector.campaign()?;
+    /// campaign.on_decided(move || {
+    ///     let _ = events.send("the campaign is decided");
+    /// })?;
+    /// assert_eq!(event_loop.recv(), Ok("the campaign is decided"));
+    /// let guard = campaign.receiver().try_recv().expect("its one message")?;
+    /// # drop(guard);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn on_decided(&self, wake: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+        if self.link.is_forked() {
+            return Err(Error::Forked);
+        }
+        let decided = self.slot.decided(self.id);
+        let fields = self.link.log_fields(None);
+        let run = move || {
+            let Err(_) = decided.recv();
+            if catch_unwind(AssertUnwindSafe(wake)).is_err() {
+                log_with!(log::Level::Error, fields; "what was to be called when a campaign is decided has panicked");
+            }
+        };
+        thread::Builder::new().name("leasehold-wake".to_owned()).spawn(run).map(drop).map_err(Error::Thread)
+    }
 }
 
 impl Drop for Campaign {
     fn drop(&mut self) {
-        if self.slot.withdraw(self.id, &self.link) {
+        if self.link.is_forked() {
             return;
         }
-        // The answer was quicker than the withdrawal. Nobody will take it any more.
-        if let Ok(Ok(guard)) = self.receiver.try_recv() {
-            guard.abandon();
+        // Whoever waits for the decision is woken when all is done.
+        let withdrawn = self.slot.withdraw(self.id, &self.link);
+        let last = match withdrawn {
+            Some(_) => Some(Err(Error::Withdrawn)),
+            // The answer was quicker than the withdrawal. Nobody will take it any more.
+            None => match self.receiver.try_recv() {
+                Ok(Ok(guard)) => {
+                    guard.abandon();
+                    Some(Err(Error::Withdrawn))
+                }
+                Ok(Err(error)) => Some(Err(error)),
+                Err(_) => None,
+            },
+        };
+        // From now on whoever hears of it has a clone.
+        drop(mem::replace(&mut self.receiver, channel::never()));
+        if last.is_none_or(|last| self.sender.try_send(last).is_ok()) {
+            self.slot.keep(self.sender.clone());
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::runtime::watcher::Watcher;
 use crate::side::Side;
 use crate::status::Status;
 use crate::store::entry::Entry;
-use crate::sync::channel::{self, Receiver};
+use crate::sync::channel::{self, Receiver, Sender};
 use crate::sync::{Arc, Instant};
 use crate::term::Leadership;
 use crate::transition::{Subscriptions, Transition};
@@ -36,7 +36,8 @@ use crate::transition::{Subscriptions, Transition};
 /// keeps the thread and the term until it is dropped itself. On two stores it waits, at most for the release timeout, for a
 /// primary that was held for a campaign to be given back.
 ///
-/// All methods may be called from any thread at any time.
+/// All methods may be called from any thread at any time. In a child made by `fork` it has no threads: to campaign there is
+/// [`Error::Forked`], dropping it does nothing, and what it is asked otherwise (its status, who leads) may wait for ever.
 ///
 /// # Examples
 ///
@@ -149,7 +150,8 @@ impl LeaderElector {
     ///
     /// # Errors
     ///
-    /// [`Error::Busy`] when there is a campaign or a guard already, [`Error::Stopped`] after [`stop`](Self::stop).
+    /// [`Error::Busy`] when there is a campaign or a guard already, [`Error::Stopped`] after [`stop`](Self::stop),
+    /// [`Error::Forked`] in a child of the process that started the elector.
     ///
     /// # Examples
     ///
@@ -165,6 +167,68 @@ impl LeaderElector {
         let (sender, receiver) = channel::bounded(1);
         let id = self.shared.pending.enter(Delivery::Term(sender.clone()), &self.shared.link)?;
         Ok(Campaign::new(id, (sender, receiver), Arc::clone(&self.shared.pending), Arc::clone(&self.shared.link)))
+    }
+
+    /// Asks for one term, as [`campaign`](Self::campaign) does, and has the answer sent to `sender` with `key`: many campaigns may
+    /// share one channel. [`withdraw`](Self::withdraw) withdraws it.
+    ///
+    /// The channel is to have room, as an unbounded one always has: a term that finds it full or without a receiver is released
+    /// at once, and an error lost. A guard that is in the channel when the last receiver is dropped is dropped with it, and so
+    /// released.
+    ///
+    /// # Errors
+    ///
+    /// As for [`campaign`](Self::campaign). What `sender` is sent are those of [`block_until_leader`](Self::block_until_leader),
+    /// and [`Error::Withdrawn`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::crossbeam_channel::unbounded;
+    /// use leasehold::{LeaderElector, MemoryStore};
+    /// use std::sync::Arc;
+    ///
+    /// let store = Arc::new(MemoryStore::new());
+    /// let (sender, won) = unbounded();
+    /// let mut electors = Vec::new();
+    /// for shard in 0..8 {
+    ///     let elector = LeaderElector::builder(format!("shard-{shard}")).start_on(Arc::clone(&store))?;
+    ///     elector.campaign_to(shard, &sender)?;
+    ///     electors.push(elector);
+    /// }
+    /// let mut guards = Vec::new();
+    /// for (shard, guard) in won.iter().take(8) {
+    ///     let guard = guard?;
+    ///     println!("shard {shard} is ours, with token {}", guard.fencing_token());
+    ///     guards.push(guard); // for as long as it is to be ours
+    /// }
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn campaign_to<K: Send + 'static>(
+        &self,
+        key: K,
+        sender: &Sender<(K, Result<LeaderGuard, Error>)>,
+    ) -> Result<(), Error> {
+        self.shared.pending.enter(Delivery::to(key, sender.clone()), &self.shared.link).map(drop)
+    }
+
+    /// Ends the pending campaign with [`Error::Withdrawn`], without waiting for anything. False if there is none, also because it
+    /// has been answered. Other than after [`stop`](Self::stop) there may be another.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn example(elector: &leasehold::LeaderElector) -> Result<(), leasehold::Error> {
+    /// let (sender, won) = leasehold::crossbeam_channel::unbounded();
+    /// elector.campaign_to("jobs", &sender)?;
+    /// if elector.withdraw() {
+    ///     assert!(matches!(won.recv(), Ok(("jobs", Err(leasehold::Error::Withdrawn)))));
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn withdraw(&self) -> bool {
+        self.shared.pending.withdraw_any(&self.shared.link)
     }
 
     /// Blocks until this candidate leads.
@@ -257,7 +321,7 @@ impl LeaderElector {
     }
 
     /// Ends the pending campaign, and every later one, with [`Error::Stopped`]. For another thread that shuts the
-    /// program down. A guard is not affected.
+    /// program down. A guard is not affected. In a forked child it does nothing.
     ///
     /// # Examples
     ///
@@ -275,7 +339,7 @@ impl LeaderElector {
     /// Who leads, as last observed, unless the lease has run out on this process's clock; without I/O. It may be this candidate
     /// itself, also for the time between the end of its validity and that of its lease. [`status`](Self::status) tells both.
     pub fn current_leader(&self) -> Option<String> {
-        self.shared.subscriptions.leader().filter(|_| !self.shared.observations.leader_has_run_out())
+        self.shared.observations.current_leader()
     }
 
     /// A subscription of the caller's own to every [`Transition`], opening with the present state (with nothing where nobody
@@ -290,7 +354,7 @@ impl LeaderElector {
     pub fn status(&self) -> Status {
         let Shared { observations, health, .. } = &self.shared;
         let names = (self.name.as_str(), self.description.as_str());
-        observations.status(names, &self.settings, self.shared.subscriptions.leader(), health.since_contact())
+        observations.status(names, &self.settings, health.since_contact())
     }
 
     /// A handle for a liveness probe, as [`HealthCheck`] shows it.
@@ -301,6 +365,9 @@ impl LeaderElector {
 
 impl Drop for LeaderElector {
     fn drop(&mut self) {
+        if self.shared.link.is_forked() {
+            return;
+        }
         self.stop();
         self.shared.link.close(self.is_on_both);
     }

@@ -32,6 +32,10 @@ pub enum Error {
     Busy,
     /// The elector was stopped or dropped.
     Stopped,
+    /// The campaign was withdrawn.
+    Withdrawn,
+    /// This process is a child that was forked from the elector's: its threads, and the lease, are its parent's.
+    Forked,
     /// The release was not confirmed within the release timeout. It may still happen; if not, others take over when
     /// the lease runs out.
     ReleaseTimeout {
@@ -62,6 +66,8 @@ impl Error {
             Self::Stopped => 5,
             Self::ReleaseTimeout { .. } => 6,
             Self::Thread(_) => 7,
+            Self::Withdrawn => 8,
+            Self::Forked => 9,
         }
     }
 }
@@ -77,6 +83,10 @@ impl fmt::Display for Error {
                 "this elector has a campaign or a guard already: drop that first, or use an elector for each",
             ),
             Self::Stopped => f.write_str("this elector was stopped"),
+            Self::Withdrawn => f.write_str("this campaign was withdrawn"),
+            Self::Forked => f.write_str(
+                "this process was forked after the elector was started, which belongs to its parent: start one of its own here",
+            ),
             Self::ReleaseTimeout { waited } => write!(
                 f,
                 "the release of the lease was not confirmed within {}: others may have to wait until it runs out",
@@ -95,7 +105,7 @@ impl std::error::Error for Error {
             Self::Cluster(error) => Some(error),
             Self::Store(error) => std::error::Error::source(error),
             Self::Thread(error) => Some(error),
-            Self::Busy | Self::Stopped | Self::ReleaseTimeout { .. } => None,
+            Self::Busy | Self::Stopped | Self::Withdrawn | Self::Forked | Self::ReleaseTimeout { .. } => None,
         }
     }
 }

@@ -31,6 +31,10 @@ pub use worker::Worker;
 ///
 /// A guard that is leaked (`std::mem::forget`) leads until the process ends.
 ///
+/// A child made by `fork` has a copy of the guard and none of the threads that renew the lease: to release or step down there is
+/// refused, at once, and dropping it does nothing. What [`is_leader`](Self::is_leader) says there is not covered by any promise:
+/// it knows of no term that its parent has lost since. A program that forks and works on in the child is to end its terms before.
+///
 /// All methods may be called from any thread at any time.
 ///
 /// # Examples
@@ -157,7 +161,8 @@ impl LeaderGuard {
     /// # Errors
     ///
     /// [`Error::ReleaseTimeout`] when the release timeout passed before the store had confirmed it; [`Error::Stopped`] when
-    /// the elector's thread has panicked. Either way others take over when the lease runs out.
+    /// the elector's thread has panicked. Either way others take over when the lease runs out. [`Error::Forked`], at once, in a
+    /// forked child: the lease stays its parent's.
     ///
     /// # Examples
     ///
@@ -169,12 +174,19 @@ impl LeaderGuard {
     /// # }
     /// ```
     pub fn release(mut self) -> Result<(), Error> {
+        if self.is_forked() {
+            return Err(Error::Forked);
+        }
         self.term.end(StopReason::Released);
         self.term.close();
         match self.link.take() {
             Some(link) => link.release(),
             None => Ok(()),
         }
+    }
+
+    fn is_forked(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| link.is_forked())
     }
 
     /// Ends the term and leaves its release to the caller.
@@ -194,6 +206,9 @@ impl LeaderGuard {
 
 /// Of whoever has a hand on the term.
 pub(crate) fn step_down(term: &Term, link: &Link) {
+    if link.is_forked() {
+        return;
+    }
     if term.step_down(|| link.leave(Command::StepDown)) {
         link.work_off();
     }
@@ -201,12 +216,15 @@ pub(crate) fn step_down(term: &Term, link: &Link) {
 
 impl Drop for LeaderGuard {
     fn drop(&mut self) {
+        if self.is_forked() {
+            return;
+        }
         self.term.end(StopReason::Released);
         self.term.close();
         if let Some(link) = self.link.take()
             && let Err(error) = link.release()
         {
-            let fields = link.log_fields(self.term.fencing_token());
+            let fields = link.log_fields(Some(self.term.fencing_token()));
             // A second panic on this thread would end the process.
             let _ = catch_unwind(AssertUnwindSafe(|| {
                 log_with!(log::Level::Warn, fields, reason = error.to_string().as_str(); "{error}");

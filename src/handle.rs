@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process;
 use std::time::Duration;
 
 use crate::cancel::Cancel;
@@ -107,12 +108,20 @@ pub(crate) struct Link {
     release_timeout: Duration,
     busy: AtomicBool,
     fields: LogFields,
+    /// Whose threads run the elector.
+    process: u32,
 }
 
 impl Link {
     pub(crate) fn new(commands: Sender<Command>, release_timeout: Duration, fields: LogFields) -> Self {
         let (inbox, busy) = (OnceLock::new(), AtomicBool::new(false));
-        Self { commands, inbox, release_timeout, busy, fields }
+        Self { commands, inbox, release_timeout, busy, fields, process: process::id() }
+    }
+
+    /// Whether this is a child of the elector's process, made by `fork`. It has none of its threads, and the locks as they were
+    /// then, of which another thread may have had any: nothing here is to take one.
+    pub(crate) fn is_forked(&self) -> bool {
+        self.process != process::id()
     }
 
     /// From now on what is told is worked off at once, also while a request is under way.
@@ -120,9 +129,9 @@ impl Link {
         let _ = self.inbox.set(inbox);
     }
 
-    /// What is said about a guard has these.
-    pub(crate) fn log_fields(&self, token: u64) -> LogFields {
-        LogFields { token: Some(token), ..self.fields.clone() }
+    /// What is said about a campaign has these, and about a guard its token as well.
+    pub(crate) fn log_fields(&self, token: Option<u64>) -> LogFields {
+        LogFields { token, ..self.fields.clone() }
     }
 
     /// Takes the elector's one seat, for a campaign or a guard; false if it is taken.
@@ -145,8 +154,11 @@ impl Link {
         let _ = self.commands.send(command);
     }
 
-    /// Has the elector hear what was left for it.
+    /// Has the elector hear what was left for it. Not in a forked child, where it would be done a second time.
     pub(crate) fn work_off(&self) {
+        if self.is_forked() {
+            return;
+        }
         if let Some(inbox) = self.inbox.get().and_then(Weak::upgrade) {
             // Guards that are dropped when a request is cancelled, for instance.
             let _as_runtime = AsRuntime::begin();

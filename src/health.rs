@@ -48,7 +48,7 @@ struct State {
     panicked: bool,
 }
 
-/// Why a process should be restarted.
+/// What is wrong with a process: but for [`NoContact`](Self::NoContact), why it should be restarted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unhealthy {

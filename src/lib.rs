@@ -70,6 +70,10 @@
 struct Readme;
 
 #[cfg(doctest)]
+#[doc = include_str!("../docs/GUIDE.md")]
+struct Guide;
+
+#[cfg(doctest)]
 #[doc = include_str!("../docs/MIGRATING.md")]
 struct Migrating;
 
@@ -119,6 +123,7 @@ mod mysql;
 #[cfg_attr(not(feature = "kube"), expect(dead_code, reason = "proxies, and counts of files, are for clusters alone"))]
 mod net;
 mod observer;
+mod one_line;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod prometheus;

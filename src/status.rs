@@ -54,7 +54,8 @@ pub struct Status {
     /// How long ago the store last told this elector anything, as
     /// [`HealthCheck::check_contact`](crate::HealthCheck::check_contact) says. `None` before the first time.
     pub last_contact: Option<Duration>,
-    /// What the last request failed with. `None` after one that was answered.
+    /// What the last request failed with. `None` after one that was answered, and after news of a watch; but a write that is
+    /// refused for lack of rights, say, is told until a write is answered, whatever is read meanwhile.
     pub last_error: Option<StoreError>,
     /// Whether a watch is open. Without one the record is polled.
     pub is_watching: bool,
@@ -150,16 +151,22 @@ pub(crate) struct Observations(Mutex<State>);
 struct State {
     counters: Counters,
     term: Option<Arc<Term>>,
+    /// Whom the record names, and when that lease runs out: of one moment.
+    leader: Option<String>,
     leader_until: Option<Moment>,
     is_watching: bool,
     has_ended: bool,
-    /// Of each record.
-    errors: [Option<StoreError>; 2],
+    /// What the last request about each record failed with.
+    errors: [Option<(StoreOperation, StoreError)>; 2],
 }
 
 impl State {
     fn leader_has_run_out(&self, now: Moment) -> bool {
         self.leader_until.is_some_and(|until| until <= now)
+    }
+
+    fn last_error(&self) -> Option<StoreError> {
+        self.errors.iter().flatten().next().map(|(_, error)| error.clone())
     }
 }
 
@@ -182,13 +189,32 @@ impl Observations {
         self.0.lock().leader_until = until;
     }
 
+    /// The record names another than before, or nobody.
+    pub(crate) fn leader(&self, leader: Option<String>, until: Option<Moment>) {
+        let mut state = self.0.lock();
+        (state.leader, state.leader_until) = (leader, until);
+    }
+
     /// How the last request about a record has ended.
-    pub(crate) fn answered(&self, side: Side, error: Option<&StoreError>) {
-        self.0.lock().errors[side as usize] = error.cloned();
+    pub(crate) fn answered(&self, side: Side, operation: StoreOperation, error: Option<&StoreError>) {
+        let last = &mut self.0.lock().errors[side as usize];
+        match error {
+            Some(error) => *last = Some((operation, error.clone())),
+            // To be allowed to read does not refute that writing is not.
+            None if operation == StoreOperation::Get => {
+                last.take_if(|(failed, error)| *failed == StoreOperation::Get || error.is_transient());
+            }
+            None => *last = None,
+        }
+    }
+
+    /// A watch has told of a record.
+    pub(crate) fn heard(&self, side: Side) {
+        self.0.lock().errors[side as usize] = None;
     }
 
     pub(crate) fn last_error(&self) -> Option<StoreError> {
-        self.0.lock().errors.iter().flatten().next().cloned()
+        self.0.lock().last_error()
     }
 
     pub(crate) fn valid_term(&self) -> Option<Arc<Term>> {
@@ -199,17 +225,17 @@ impl Observations {
         self.0.lock().has_ended = true;
     }
 
-    /// Whether the lease of whom the record names has run out.
-    pub(crate) fn leader_has_run_out(&self) -> bool {
-        self.0.lock().leader_has_run_out(clock::now())
+    /// Whom the record names, if that lease has not run out.
+    pub(crate) fn current_leader(&self) -> Option<String> {
+        let state = self.0.lock();
+        state.leader.clone().filter(|_| !state.leader_has_run_out(clock::now()))
     }
 
-    /// With what others note: who leads, and when the store was last heard of.
+    /// With what another notes: when the store was last heard of.
     pub(crate) fn status(
         &self,
         (name, record): (&str, &str),
         settings: &Settings,
-        leader: Option<String>,
         last_contact: Option<Duration>,
     ) -> Status {
         let now = clock::now();
@@ -219,13 +245,13 @@ impl Observations {
             name: name.to_owned(),
             record: record.to_owned(),
             settings: settings.clone(),
-            leader,
+            leader: state.leader.clone(),
             leader_has_run_out: state.leader_has_run_out(now),
             is_leader: !remaining.is_zero(),
             remaining,
             fencing_token: state.term.as_ref().map(|term| term.fencing_token()),
             last_contact,
-            last_error: state.errors.iter().flatten().next().cloned(),
+            last_error: state.last_error(),
             is_watching: state.is_watching && !state.has_ended,
             is_running: !state.has_ended,
             counters: state.counters.clone(),
@@ -248,6 +274,33 @@ mod tests {
             (2, 2, 1, 1)
         );
         assert_eq!((histogram.count(), histogram.sum), (6, Duration::from_micros(10_007_002)));
+    }
+
+    #[test]
+    fn a_refusal_to_write_is_told_while_reads_are_answered() {
+        use StoreErrorKind::{Forbidden, Malformed, Unavailable};
+        use StoreOperation::{Get, Update};
+        let observations = Observations::default();
+        let after = |operation, failed: Option<StoreErrorKind>| {
+            let error = failed.map(|kind| StoreError::new(kind, "made up"));
+            observations.answered(Side::Primary, operation, error.as_ref());
+            observations.last_error().map(|error| error.kind())
+        };
+        assert_eq!(after(Update, Some(Forbidden)), Some(Forbidden));
+        assert_eq!(after(Get, None), Some(Forbidden));
+        assert_eq!(after(Get, Some(Unavailable)), Some(Unavailable));
+        assert_eq!(after(Get, None), None);
+        assert_eq!(after(Update, Some(Unavailable)), Some(Unavailable));
+        assert_eq!(after(Get, None), None);
+        for of_read in [Malformed, Forbidden] {
+            assert_eq!(after(Get, Some(of_read)), Some(of_read));
+            assert_eq!(after(Get, None), None);
+        }
+        assert_eq!(after(Update, Some(Forbidden)), Some(Forbidden));
+        assert_eq!(after(Update, None), None);
+        assert_eq!(after(Update, Some(Forbidden)), Some(Forbidden));
+        observations.heard(Side::Primary);
+        assert!(observations.last_error().is_none());
     }
 
     #[test]

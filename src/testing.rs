@@ -8,8 +8,7 @@
 //! with all of its threads when it is dropped.
 //!
 //! ```
-//! use leasehold::testing::{ApiServer, Fault, Resource, Verb};
-//! use serde_json::json;
+//! use leasehold::testing::{ApiServer, Fault, Resource, Verb, json};
 //!
 //! let server = ApiServer::start()?;
 //! server.put(
@@ -63,3 +62,7 @@ pub use object::{Resource, Verb};
 pub use server::{ApiServer, ApiServerBuilder, ExpiredWatch, RequestLog, User};
 #[cfg(feature = "testing")]
 pub use store::Snapshot;
+
+/// Of the crate `serde_json`: for what [`ApiServer::put`] and its like are given.
+#[cfg(feature = "testing")]
+pub use serde_json::json;

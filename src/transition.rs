@@ -34,7 +34,8 @@ pub enum Transition {
         identity: String,
     },
     /// Nobody leads any more: the record was released or deleted, or its lease has run out on this process's clock. A leader
-    /// that renews it after all is a [`NewLeader`](Self::NewLeader) again.
+    /// that renews it after all is a [`NewLeader`](Self::NewLeader) again. It is told by the elector's thread, which may be waiting
+    /// for an answer: [`current_leader`](crate::LeaderElector::current_leader) knows at the very moment.
     NoLeader {
         /// Who has led; it may be ourselves.
         previous: String,
@@ -80,11 +81,6 @@ impl Subscriptions {
             state.subscribers.push(sender);
         }
         receiver
-    }
-
-    /// Whom the record names, also after its lease has run out.
-    pub(crate) fn leader(&self) -> Option<String> {
-        self.0.lock().leader.clone()
     }
 
     pub(crate) fn new_leader(&self, leader: Option<String>) {

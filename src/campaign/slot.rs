@@ -1,12 +1,21 @@
 //! How the elector's thread answers a campaign.
 
+use std::any::Any;
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread::Builder;
+
 use crate::error::Error;
 use crate::guard::LeaderGuard;
 use crate::handle::{Command, Link};
 use crate::sync::Mutex;
-use crate::sync::channel::Sender;
+use crate::sync::channel::{self, Receiver, Sender};
 
 pub(crate) type Won = Result<LeaderGuard, Error>;
+
+/// A receiver outlives its campaign where it was cloned, which nobody can see. So the channels of so many campaigns are kept.
+const MAX_KEPT: usize = 16;
 
 /// The one campaign of an elector that waits for an answer, if there is one. Whoever takes it out answers it.
 #[derive(Default)]
@@ -16,7 +25,17 @@ pub(crate) struct CampaignSlot(Mutex<State>);
 struct State {
     last_id: u64,
     stopped: bool,
-    waiting: Option<(u64, Delivery)>,
+    waiting: Option<Waiting>,
+    /// Of campaigns that are gone, for the clones of their receivers: a channel without senders is always ready.
+    kept: VecDeque<Sender<Won>>,
+}
+
+/// A campaign that waits for its answer.
+pub(crate) struct Waiting {
+    id: u64,
+    delivery: Delivery,
+    /// Dropped after the answer was sent: whoever waits for that is woken.
+    decided: Vec<Sender<Infallible>>,
 }
 
 /// How a campaign wants to be answered.
@@ -25,11 +44,49 @@ pub(crate) enum Delivery {
     Term(Sender<Won>),
     /// With what one round of requests came to.
     Round(Sender<Result<Option<LeaderGuard>, Error>>),
+    /// With a term, into a channel of the caller's.
+    To(Box<dyn FnOnce(Won) -> Result<(), Unsent> + Send>),
+}
+
+impl Delivery {
+    /// Answers by `sender`, with `key`.
+    pub(crate) fn to<K: Send + 'static>(key: K, sender: Sender<(K, Won)>) -> Self {
+        Self::To(Box::new(move |won| {
+            sender.try_send((key, won)).map_err(|unsent| {
+                let (key, won) = unsent.into_inner();
+                Unsent { guard: won.ok(), key: Some(Key(Some(Box::new(key)))) }
+            })
+        }))
+    }
+}
+
+/// What nobody takes. It is dropped where no lock is held: of a guard and of a caller's key the drop may do anything.
+pub(crate) struct Unsent {
+    pub(crate) guard: Option<LeaderGuard>,
+    pub(crate) key: Option<Key>,
+}
+
+/// What a caller named its campaign by.
+pub(crate) struct Key(Option<Box<dyn Any + Send>>);
+
+impl Drop for Key {
+    /// On a thread of its own: it may wait for the elector's, and fail.
+    fn drop(&mut self) {
+        let key = self.0.take();
+        let drop_it = move || {
+            let _ = catch_unwind(AssertUnwindSafe(|| drop(key)));
+        };
+        // Where there is no thread it goes as what the thread was to have.
+        let _ = Builder::new().name("leasehold-wake".to_owned()).spawn(drop_it);
+    }
 }
 
 impl CampaignSlot {
     /// Enters a campaign, if the elector has neither one nor a guard.
     pub(crate) fn enter(&self, delivery: Delivery, link: &Link) -> Result<u64, Error> {
+        if link.is_forked() {
+            return Err(Error::Forked);
+        }
         let mut state = self.0.lock();
         if state.stopped {
             return Err(Error::Stopped);
@@ -40,7 +97,7 @@ impl CampaignSlot {
         state.last_id += 1;
         let id = state.last_id;
         let once = matches!(delivery, Delivery::Round(_));
-        state.waiting = Some((id, delivery));
+        state.waiting = Some(Waiting { id, delivery, decided: Vec::new() });
         // In the order in which they come here: what ends a campaign is not to be heard before it.
         link.leave(Command::Campaign { id, once });
         drop(state);
@@ -48,81 +105,110 @@ impl CampaignSlot {
         Ok(id)
     }
 
-    /// Takes campaign `id` out, unanswered. False if it was answered before.
-    pub(crate) fn withdraw(&self, id: u64, link: &Link) -> bool {
-        let waits = self.0.lock().end(id, link).inspect(|_| link.leave(Command::Withdraw(id))).is_some();
-        if waits {
+    /// Takes campaign `id` out, unanswered. `None` if it was answered before.
+    pub(crate) fn withdraw(&self, id: u64, link: &Link) -> Option<Waiting> {
+        let waiting = self.0.lock().end(id, link).inspect(|_| link.leave(Command::Withdraw(id)));
+        if waiting.is_some() {
             link.work_off();
         }
-        waits
+        waiting
     }
 
-    /// Answers campaign `id` with a guard; gives it back when nobody asks for one any more.
-    pub(crate) fn win(&self, id: u64, guard: LeaderGuard, link: &Link) -> Option<LeaderGuard> {
+    /// Answers the campaign with [`Error::Withdrawn`], if there is one.
+    pub(crate) fn withdraw_any(&self, link: &Link) -> bool {
+        self.end(link, Error::Withdrawn, |_| {})
+    }
+
+    /// Keeps the channel of a campaign that is gone connected.
+    pub(crate) fn keep(&self, sender: Sender<Won>) {
+        let kept = &mut self.0.lock().kept;
+        kept.truncate(MAX_KEPT - 1);
+        kept.push_front(sender);
+    }
+
+    /// Disconnects when campaign `id` has been answered or withdrawn.
+    pub(crate) fn decided(&self, id: u64) -> Receiver<Infallible> {
+        let (sender, receiver) = channel::bounded(0);
+        if let Some(waiting) = self.0.lock().waiting.as_mut().filter(|waiting| waiting.id == id) {
+            waiting.decided.push(sender);
+        }
+        receiver
+    }
+
+    /// Answers campaign `id` with a guard; gives it back when nobody takes it.
+    pub(crate) fn win(&self, id: u64, guard: LeaderGuard, link: &Link) -> Result<(), Unsent> {
         // Sent under the lock: a campaign that is dropped meanwhile finds either itself or its guard.
         let mut state = self.0.lock();
-        let Some(delivery) = state.take(id) else { return Some(guard) };
+        let Some(waiting) = state.take(id) else { return Err(Unsent { guard: Some(guard), key: None }) };
         // Where it is taken the seat stays taken, by the guard.
-        let unsent = match delivery {
-            Delivery::Term(sender) => sender.try_send(Ok(guard)).err()?.into_inner().ok(),
-            Delivery::Round(sender) => sender.try_send(Ok(Some(guard))).err()?.into_inner().ok().flatten(),
-        };
-        link.free_seat();
-        unsent
+        waiting.answer(Ok(guard)).inspect_err(|_| link.free_seat())
     }
 
-    /// Answers campaign `id` with an error.
-    pub(crate) fn fail(&self, id: u64, error: Error, link: &Link) {
-        let delivery = self.0.lock().end(id, link);
-        if let Some(delivery) = delivery {
-            delivery.fail(error);
-        }
+    /// Answers campaign `id` with an error. What nobody takes is for the caller to drop.
+    pub(crate) fn fail(&self, id: u64, error: Error, link: &Link) -> Option<Unsent> {
+        // Answered under the lock, as in `win`: who asks whether it is decided hears of that after its answer is there.
+        self.0.lock().end(id, link).and_then(|waiting| waiting.answer(Err(error)).err())
     }
 
     /// Answers campaign `id`, which was for one round and did not win.
     pub(crate) fn round_over(&self, id: u64, error: Option<Error>, link: &Link) {
-        let delivery = self.0.lock().end(id, link);
-        if let Some(Delivery::Round(sender)) = delivery {
+        let waiting = self.0.lock().end(id, link);
+        // Which nobody but its campaigner knows of.
+        if let Some(Waiting { delivery: Delivery::Round(sender), .. }) = waiting {
             let _ = sender.try_send(error.map_or(Ok(None), Err));
         }
     }
 
     /// Answers the campaign with [`Error::Stopped`], and every later one.
     pub(crate) fn stop(&self, link: &Link) {
-        let waiting = {
+        self.end(link, Error::Stopped, |state| state.stopped = true);
+    }
+
+    /// Answers the campaign with `error`, if there is one.
+    fn end(&self, link: &Link, error: Error, before: impl FnOnce(&mut State)) -> bool {
+        if link.is_forked() {
+            return false;
+        }
+        let answered = {
             let mut state = self.0.lock();
-            state.stopped = true;
+            before(&mut state);
             let id = state.last_id;
-            state.end(id, link).inspect(|_| link.leave(Command::Withdraw(id)))
+            let waiting = state.end(id, link).inspect(|_| link.leave(Command::Withdraw(id)));
+            waiting.map(|waiting| waiting.answer(Err(error)))
         };
-        if let Some(delivery) = waiting {
-            delivery.fail(Error::Stopped);
+        if answered.is_some() {
             link.work_off();
         }
+        answered.is_some()
     }
 
     /// Whether campaign `id` waits for an answer.
     pub(crate) fn is_waiting(&self, id: u64) -> bool {
-        matches!(self.0.lock().waiting, Some((waiting, _)) if waiting == id)
+        self.0.lock().waiting.as_ref().is_some_and(|waiting| waiting.id == id)
     }
 }
 
 impl State {
-    fn take(&mut self, id: u64) -> Option<Delivery> {
-        self.waiting.take_if(|(waiting, _)| *waiting == id).map(|(_, delivery)| delivery)
+    fn take(&mut self, id: u64) -> Option<Waiting> {
+        self.waiting.take_if(|waiting| waiting.id == id)
     }
 
     /// Takes campaign `id` out, for another to be entered.
-    fn end(&mut self, id: u64, link: &Link) -> Option<Delivery> {
+    fn end(&mut self, id: u64, link: &Link) -> Option<Waiting> {
         self.take(id).inspect(|_| link.free_seat())
     }
 }
 
-impl Delivery {
-    fn fail(self, error: Error) {
-        match self {
-            Self::Term(sender) => drop(sender.try_send(Err(error))),
-            Self::Round(sender) => drop(sender.try_send(Err(error))),
+impl Waiting {
+    fn answer(self, won: Won) -> Result<(), Unsent> {
+        let Self { delivery, decided: _decided, .. } = self;
+        let unsent = |guard| Unsent { guard, key: None };
+        match delivery {
+            Delivery::Term(sender) => sender.try_send(won).map_err(|error| unsent(error.into_inner().ok())),
+            Delivery::Round(sender) => {
+                sender.try_send(won.map(Some)).map_err(|error| unsent(error.into_inner().ok().flatten()))
+            }
+            Delivery::To(send) => send(won),
         }
     }
 }
@@ -139,11 +225,11 @@ mod tests {
         let slot = CampaignSlot::default();
         let (sender, receiver) = channel::bounded(1);
         let first = slot.enter(Delivery::Round(sender.clone()), &link).unwrap();
-        assert!(slot.withdraw(first, &link));
+        assert!(slot.withdraw(first, &link).is_some());
         let second = slot.enter(Delivery::Round(sender), &link).unwrap();
         slot.round_over(first, None, &link);
         slot.fail(first, Error::Busy, &link);
-        assert!(!slot.withdraw(first, &link));
+        assert!(slot.withdraw(first, &link).is_none());
         assert!(receiver.try_recv().is_err() && slot.is_waiting(second) && !slot.is_waiting(first));
         slot.round_over(second, None, &link);
         assert!(matches!(receiver.try_recv(), Ok(Ok(None))));

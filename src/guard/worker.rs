@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::guard::{LeaderGuard, step_down};
 use crate::handle::Link;
 use crate::sync::Arc;
-use crate::sync::channel::{self, Receiver};
+use crate::sync::channel::{self, Receiver, TryRecvError};
 use crate::term::{Leadership, Term};
 
 /// A thread that does the leader's work and has its guard, made by [`LeaderGuard::spawn`].
@@ -85,6 +85,11 @@ impl<T> Worker<T> {
     /// A channel that never yields and disconnects when the work has ended and the lease is released: for a `select!`.
     pub fn ended(&self) -> &Receiver<Infallible> {
         &self.ended
+    }
+
+    /// Whether the work has ended and the lease is released: [`join`](Self::join) does not wait then.
+    pub fn has_ended(&self) -> bool {
+        self.ended.try_recv() == Err(TryRecvError::Disconnected)
     }
 
     /// Waits for the work and the release, and gives what the work returned.

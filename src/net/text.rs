@@ -1,5 +1,7 @@
 //! Text of others, for people.
 
+use crate::one_line::is_invisible;
+
 /// One line of at most `max` characters, and an ellipsis where there were more, with runs of white space and control characters made one space.
 pub(crate) fn clean(text: &str, max: usize) -> String {
     let mut out = String::new();
@@ -23,11 +25,6 @@ pub(crate) fn clean(text: &str, max: usize) -> String {
         count += width;
     }
     out
-}
-
-/// Characters that reorder or hide text in a terminal or a log viewer.
-pub(crate) fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
 #[cfg(test)]

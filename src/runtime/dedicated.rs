@@ -157,7 +157,7 @@ impl Core {
     }
 
     /// A hook is the store's: its panic is not one of whoever tells something.
-    fn carry_out(&self, Deferred { cancel, restart_watch, wake }: Deferred) {
+    fn carry_out(&self, Deferred { cancel, restart_watch, wake, keys }: Deferred) {
         for cancel in cancel {
             let _ = catch_unwind(AssertUnwindSafe(|| cancel.cancel()));
         }
@@ -167,6 +167,7 @@ impl Core {
         for side in wake {
             let _ = self.records[side as usize].wake.try_send(());
         }
+        drop(keys);
     }
 
     fn wake_all(&self) {

@@ -18,11 +18,23 @@ pub(crate) struct FailureLog {
     is_announced: bool,
     /// When it was last told at `warn` that it fails.
     told_at: Option<Moment>,
+    failed_at: Option<Moment>,
+}
+
+/// What has failed works again.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Works {
+    /// At which that is told.
+    pub(crate) level: Level,
+    /// Of what it failed last, and how long ago.
+    pub(crate) failed: StoreErrorKind,
+    pub(crate) ago: Duration,
 }
 
 impl FailureLog {
     /// At which level to tell that it fails; `None` if that has been told.
     pub(crate) fn failed(&mut self, now: Moment, kind: StoreErrorKind) -> Option<Level> {
+        self.failed_at = Some(now);
         let is_seldom = self.told_at.is_none_or(|at| now.since(at) >= SELDOM);
         let level = if is_seldom { Level::Warn } else { Level::Debug };
         match self.fails {
@@ -38,11 +50,12 @@ impl FailureLog {
         Some(level)
     }
 
-    /// At which level to tell that it works again; `None` if it has not failed.
-    pub(crate) fn works(&mut self) -> Option<Level> {
-        self.fails.take()?;
+    /// That it works again; `None` if it has not failed.
+    pub(crate) fn works(&mut self, now: Moment) -> Option<Works> {
+        let (failed, _) = self.fails.take()?;
         // A line that it fails is not left standing, also when it went on to fail for another reason.
-        Some(if std::mem::take(&mut self.is_announced) { Level::Info } else { Level::Debug })
+        let level = if std::mem::take(&mut self.is_announced) { Level::Info } else { Level::Debug };
+        Some(Works { level, failed, ago: self.failed_at.map_or(Duration::ZERO, |at| now.since(at)) })
     }
 }
 
@@ -57,13 +70,14 @@ mod tests {
     #[test]
     fn what_goes_on_is_told_once_and_what_ends_once_more() {
         let mut log = FailureLog::default();
-        assert_eq!(log.works(), None, "nothing has failed");
+        assert_eq!(log.works(at(0)), None, "nothing has failed");
         assert_eq!(log.failed(at(0), StoreErrorKind::Unavailable), Some(Level::Warn));
         for second in 1..1_000 {
             assert_eq!(log.failed(at(second), StoreErrorKind::Unavailable), None);
         }
-        assert_eq!(log.works(), Some(Level::Info));
-        assert_eq!(log.works(), None);
+        let (level, failed, ago) = (Level::Info, StoreErrorKind::Unavailable, Duration::from_secs(61));
+        assert_eq!(log.works(at(1_060)), Some(Works { level, failed, ago }));
+        assert_eq!(log.works(at(1_060)), None);
     }
 
     #[test]
@@ -72,9 +86,10 @@ mod tests {
         // A server that was away, and says 403 while it starts.
         assert_eq!(log.failed(at(0), StoreErrorKind::Unavailable), Some(Level::Warn));
         assert_eq!(log.failed(at(20), StoreErrorKind::Forbidden), Some(Level::Debug));
-        assert_eq!(log.works(), Some(Level::Info));
+        let works = log.works(at(20)).expect("it has failed");
+        assert_eq!((works.level, works.failed), (Level::Info, StoreErrorKind::Forbidden));
         assert_eq!(log.failed(at(21), StoreErrorKind::Unavailable), Some(Level::Debug));
-        assert_eq!(log.works(), Some(Level::Debug));
+        assert_eq!(log.works(at(21)).map(|works| works.level), Some(Level::Debug));
     }
 
     #[test]
@@ -84,7 +99,11 @@ mod tests {
         for second in 0..600 {
             // Every other second it works, and it does not always fail for one reason.
             let kind = if second % 3 == 0 { StoreErrorKind::Timeout } else { StoreErrorKind::Unavailable };
-            let told = if second % 2 == 0 { log.failed(at(second), kind) } else { log.works() };
+            let told = if second % 2 == 0 {
+                log.failed(at(second), kind)
+            } else {
+                log.works(at(second)).map(|works| works.level)
+            };
             lines += usize::from(told.is_some_and(|level| level <= Level::Info));
         }
         assert!((18..=20).contains(&lines), "two lines a minute: {lines}");
@@ -94,7 +113,7 @@ mod tests {
     fn what_was_told_in_a_low_voice_and_goes_on_is_told_aloud() {
         let mut log = FailureLog::default();
         log.failed(at(0), StoreErrorKind::Timeout);
-        log.works();
+        log.works(at(0));
         assert_eq!(log.failed(at(1), StoreErrorKind::Timeout), Some(Level::Debug));
         assert_eq!(log.failed(at(59), StoreErrorKind::Timeout), None);
         assert_eq!(log.failed(at(60), StoreErrorKind::Timeout), Some(Level::Warn));

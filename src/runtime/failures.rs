@@ -78,7 +78,7 @@ impl Failures {
     }
 
     /// Notes that a request was answered.
-    pub(crate) fn succeeded(&mut self, operation: StoreOperation) -> Option<Notice> {
+    pub(crate) fn succeeded(&mut self, now: Moment, operation: StoreOperation) -> Option<Notice> {
         (self.last, self.refusal) = (None, None);
         let tracker = &mut self.operations[operation as usize];
         tracker.ever_succeeded = true;
@@ -86,7 +86,7 @@ impl Failures {
         tracker.permanent = Persistence::default();
         tracker.refused = Persistence::default();
         tracker.closed = false;
-        tracker.log.works().map(|level| Notice::new(level, format!("{} works again", operation.name())))
+        tracker.log.works(now).map(|works| Notice::works_again(operation.name(), &works))
     }
 
     /// Notes a failure.
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn what_has_worked_once_is_never_permanent() {
         let mut failures = Failures::new(RENEW_DEADLINE);
-        failures.succeeded(StoreOperation::Get);
+        failures.succeeded(at(0), StoreOperation::Get);
         let forbidden = error(StoreErrorKind::Forbidden);
         assert!((0..100).all(|second| !failures.failed(at(second), StoreOperation::Get, &forbidden).is_permanent));
         assert!(
@@ -223,7 +223,7 @@ mod tests {
         failures.failed(at(1), StoreOperation::Get, &error(StoreErrorKind::Conflict));
         assert_eq!(failures.take_last().map(|error| error.kind()), Some(StoreErrorKind::Unavailable));
         failures.failed(at(2), StoreOperation::Get, &error(StoreErrorKind::Timeout));
-        failures.succeeded(StoreOperation::Update);
+        failures.succeeded(at(3), StoreOperation::Update);
         assert!(failures.take_last().is_none());
     }
 }

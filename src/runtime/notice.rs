@@ -1,8 +1,11 @@
 //! What is worth a line in the log, before it is written.
 
+use std::time::Duration;
+
 use log::Level;
 
 use crate::log_fields::{LogFields, log_with};
+use crate::runtime::failure_log::Works;
 use crate::side::Side;
 use crate::stop_reason::StopReason;
 use crate::store::StoreError;
@@ -23,6 +26,12 @@ impl Notice {
     /// `text`, a colon, and the error, which is a field of the line as well.
     pub(crate) fn of_error(level: Level, text: impl std::fmt::Display, error: &StoreError) -> Self {
         Self { level, text: format!("{text}: {error}"), reason: Some(error.to_string()) }
+    }
+
+    /// That `what` works again, which had failed, perhaps long ago: who only watches asks for nothing.
+    pub(crate) fn works_again(what: &str, Works { level, failed, ago }: &Works) -> Self {
+        let ago = humantime::format_duration(Duration::from_millis(ago.as_millis().try_into().unwrap_or(u64::MAX)));
+        Self::new(*level, format!("{what} works again: it last failed {ago} ago, with `{}`", failed.name()))
     }
 
     pub(crate) fn log(&self, fields: &LogFields) {
@@ -54,7 +63,8 @@ impl Line {
         let fields = LogFields { token: self.token, ..fields.clone() };
         match &self.what {
             What::Leader(Some(leader)) => {
-                log_with!(Level::Info, fields, leader = leader.as_str(); "{leader} leads");
+                let which = if *leader == fields.identity { ", which is this candidate" } else { "" };
+                log_with!(Level::Info, fields, leader = leader.as_str(); "{leader} leads{which}");
             }
             What::LeaderHasRunOut => log_with!(Level::Info, fields; "nobody leads: the lease has run out"),
             What::Leader(None) => log_with!(Level::Info, fields; "nobody leads"),

@@ -28,12 +28,16 @@ pub struct Session {
     settings: Arc<Settings>,
     /// The campaign that waits for a term.
     campaign: Option<u64>,
+    /// Whether that is for one round, and nothing is waited for.
+    is_round: bool,
     /// The request under way, by its number.
     in_flight: Option<(u64, StoreOperation)>,
     /// Whom the record names.
     leader: Option<String>,
     /// Whether it was told that its lease has run out.
     has_run_out: bool,
+    /// Whether it was told that it is waited for.
+    is_awaited: bool,
     effects: VecDeque<Effect>,
 }
 
@@ -147,9 +151,11 @@ impl Session {
             conflicts: FailureLog::default(),
             settings,
             campaign: None,
+            is_round: false,
             in_flight: None,
             leader: None,
             has_run_out: false,
+            is_awaited: false,
             effects: VecDeque::new(),
         }
     }
@@ -159,6 +165,7 @@ impl Session {
         match input {
             Input::Campaign { id, once } => {
                 self.campaign = Some(id);
+                self.is_round = once;
                 self.election.campaign(once);
             }
             Input::Withdraw(id) => {
@@ -255,7 +262,7 @@ impl Session {
         if let Some((_, operation)) = self.in_flight.take_if(|(in_flight, _)| *in_flight == id) {
             let failed = match &response {
                 Response::Failed(error) => self.failures.failed(now, operation, error),
-                _ => Failed { notice: self.failures.succeeded(operation), is_permanent: false },
+                _ => Failed { notice: self.failures.succeeded(now, operation), is_permanent: false },
             };
             self.effects.extend(failed.notice.map(Effect::Log));
             if let Response::Failed(error) = &response
@@ -275,7 +282,7 @@ impl Session {
         while let Some(event) = self.election.event() {
             let effect = match event {
                 Event::Leader(leader) => {
-                    self.has_run_out = false;
+                    (self.has_run_out, self.is_awaited) = (false, false);
                     self.leader.clone_from(&leader);
                     Effect::Leader(leader)
                 }
@@ -303,7 +310,7 @@ impl Session {
                     Effect::RestartWatch
                 }
                 Event::IdentityConflict => {
-                    self.conflicts.works();
+                    self.conflicts.works(now);
                     let told = self.conflicts.failed(now, StoreErrorKind::Conflict);
                     let level = if told == Some(Level::Warn) { Level::Error } else { Level::Debug };
                     let line = "another process uses our identity: every candidate needs its own";
@@ -324,11 +331,20 @@ impl Session {
         }
         let has_run_out = self.leader_until().is_some_and(|until| until <= now);
         if has_run_out != self.has_run_out && self.leader.is_some() {
-            self.has_run_out = has_run_out;
+            (self.has_run_out, self.is_awaited) = (has_run_out, false);
             self.effects.push_back(match has_run_out {
                 true => Effect::LeaderHasRunOut,
                 false => Effect::Leader(self.leader.clone()),
             });
+        }
+        let leader = self.leader.as_ref().filter(|leader| !has_run_out && **leader != self.settings.identity);
+        if let Some(leader) = leader.filter(|_| self.campaign.is_some() && !self.is_round && !self.is_awaited) {
+            self.is_awaited = true;
+            let left = self.leader_until().map_or(Duration::ZERO, |until| until.since(now));
+            let left = humantime::format_duration(Duration::from_secs(left.as_secs_f64().ceil() as u64));
+            let line =
+                format!("waiting until {leader} releases the lease, or it runs out, in {left} if it is not renewed");
+            self.effects.push_back(Effect::Log(Notice::new(Level::Info, line)));
         }
     }
 }
@@ -390,6 +406,19 @@ mod tests {
             Input::Response(create.id, Response::Written(Observed::new(record, 7, Opaque::none())))
         }
 
+        /// The watch tells of a write of another's.
+        fn hears_of_another(&mut self, version: u64) {
+            let record = LeaderElectionRecord {
+                uid: Some("u".to_owned()),
+                holder_identity: Some("other".to_owned()),
+                lease_duration_seconds: Some(15),
+                lease_transitions: i32::try_from(version).ok(),
+                ..LeaderElectionRecord::default()
+            };
+            let change = Change::Written(Observed::new(record, version, Opaque::none()));
+            self.handle(Input::Watched { received_at: self.now, change });
+        }
+
         /// What is wanted, but for lines in the log.
         fn wants(&mut self) -> Vec<Effect> {
             let effects = std::iter::from_fn(|| self.session.effect());
@@ -417,17 +446,8 @@ mod tests {
     fn that_a_lease_has_run_out_is_told_at_that_moment_and_that_it_is_renewed_as_well() {
         let mut scenario = Scenario::new();
         scenario.handle(Input::WatchOpened { from_scratch: true });
-        let mut record = LeaderElectionRecord {
-            uid: Some("u".to_owned()),
-            holder_identity: Some("other".to_owned()),
-            lease_duration_seconds: Some(15),
-            ..LeaderElectionRecord::default()
-        };
         for version in 1..=2 {
-            record.lease_transitions = Some(version);
-            let observed = Observed::new(record.clone(), version.unsigned_abs().into(), Opaque::none());
-            let change = Change::Written(observed);
-            scenario.handle(Input::Watched { received_at: scenario.now, change });
+            scenario.hears_of_another(version);
             assert!(matches!(&scenario.wants()[..], [Effect::Leader(Some(leader))] if leader == "other"));
             let runs_out = scenario.now + Duration::from_secs(15);
             while !scenario.wants().iter().any(|effect| matches!(effect, Effect::LeaderHasRunOut)) {
@@ -442,6 +462,39 @@ mod tests {
                 }
             }
             assert_eq!(scenario.now, runs_out);
+        }
+    }
+
+    #[test]
+    fn whom_a_campaign_waits_for_is_told_once_and_again_when_that_one_is_back() {
+        for (once, lines) in [(false, [1, 0, 0, 1, 0, 1]), (true, [0; 6])] {
+            let mut scenario = Scenario::campaigning(5, once);
+            let told = |scenario: &mut Scenario| {
+                let lines = std::iter::from_fn(|| scenario.session.effect());
+                lines.filter(|effect| format!("{effect:?}").contains("waiting until other releases")).count()
+            };
+            scenario.handle(Input::WatchOpened { from_scratch: true });
+            let mut counts = Vec::new();
+            for version in 1..=2 {
+                scenario.hears_of_another(version);
+                counts.push(told(&mut scenario));
+            }
+            scenario.now = scenario.now + Duration::from_secs(16);
+            scenario.handle(Input::WatchEnded);
+            counts.push(told(&mut scenario));
+            scenario.hears_of_another(3);
+            counts.push(told(&mut scenario));
+            // The same one: a program that asks again and again does not fill the log.
+            for id in 6..9 {
+                scenario.handle(Input::Withdraw(id - 1));
+                scenario.handle(Input::Campaign { id, once });
+            }
+            counts.push(told(&mut scenario));
+            scenario.now = scenario.now + Duration::from_secs(16);
+            scenario.handle(Input::WatchEnded);
+            scenario.hears_of_another(4);
+            counts.push(told(&mut scenario));
+            assert_eq!(counts, lines);
         }
     }
 

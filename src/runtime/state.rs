@@ -4,7 +4,9 @@ use std::convert::Infallible;
 use std::mem;
 use std::time::Duration;
 
-use crate::campaign::slot::CampaignSlot;
+use log::Level;
+
+use crate::campaign::slot::{CampaignSlot, Key, Unsent};
 use crate::cancel::Cancel;
 use crate::clock::{self, Moment, Now};
 use crate::election::Step;
@@ -15,7 +17,7 @@ use crate::handle::{Cancellation, Command, Link, ReleaseAck};
 use crate::health::HealthCheck;
 use crate::observer::{Fact, RequestOutcome};
 use crate::runtime::candidacy::Candidacy;
-use crate::runtime::notice::{Line, What};
+use crate::runtime::notice::{Line, Notice, What};
 use crate::runtime::observing::Observing;
 use crate::runtime::session::{Behind, Effect, Input};
 use crate::side::Side;
@@ -76,6 +78,8 @@ pub(crate) struct Deferred {
     pub(crate) restart_watch: Vec<Side>,
     /// Their threads look again what to do.
     pub(crate) wake: Vec<Side>,
+    /// Of answers that nobody took: to be dropped.
+    pub(crate) keys: Vec<Key>,
 }
 
 /// The request that a thread is sending.
@@ -174,6 +178,7 @@ impl State {
             }
             Command::Close { ack } => self.close(ack),
             Command::Watched { side, received_at, change, taken } => {
+                self.shared.observations.heard(side);
                 self.handle(side, Input::Watched { received_at, change });
                 let _ = taken.try_send(self.cancellation(side));
             }
@@ -233,7 +238,8 @@ impl State {
             match effect {
                 Effect::Offer { campaign, deadline, fencing_token } => self.offer(campaign, deadline, fencing_token),
                 Effect::Refuse { campaign, error } => {
-                    self.shared.pending.fail(campaign, Error::Store(error), &self.shared.link);
+                    let unsent = self.shared.pending.fail(campaign, Error::Store(error), &self.shared.link);
+                    self.deferred.keys.extend(unsent.and_then(|unsent| unsent.key));
                 }
                 Effect::RoundOver { campaign, error } => {
                     self.shared.pending.round_over(campaign, error.map(Error::Store), &self.shared.link);
@@ -253,6 +259,7 @@ impl State {
                     if leader.as_deref() != Some(self.candidacy.identity()) {
                         self.shared.health.superseded();
                     }
+                    self.shared.observations.leader(leader.clone(), self.candidacy.leader_until());
                     self.log(None, What::Leader(leader.clone()));
                     self.observe(&Fact::new_leader(leader.as_deref()));
                     self.shared.subscriptions.new_leader(leader);
@@ -302,7 +309,7 @@ impl State {
         }
         // What we interrupt ourselves says nothing of the store.
         if failure != Some(StoreErrorKind::Interrupted) {
-            self.shared.observations.answered(side, error.filter(|_| !is_answer));
+            self.shared.observations.answered(side, operation, error.filter(|_| !is_answer));
         }
         let is_slow_path = operation == StoreOperation::Get && self.term.as_ref().is_some_and(|term| term.is_valid());
         self.observe(&Fact::Request(RequestOutcome { operation, latency, failure, is_slow_path }));
@@ -329,9 +336,14 @@ impl State {
         self.shared.subscriptions.started(fencing_token);
         let guard = LeaderGuard::new(term, Arc::clone(&self.shared.link));
         // Between the question above and here the campaign may have been withdrawn.
-        if let Some(unwanted) = self.shared.pending.win(campaign, guard, &self.shared.link) {
+        if let Err(Unsent { guard, key }) = self.shared.pending.win(campaign, guard, &self.shared.link) {
             self.shared.health.guard_gone();
-            unwanted.forget();
+            guard.into_iter().for_each(LeaderGuard::forget);
+            if key.is_some() {
+                let text = "the term is released: the channel that it was to be sent to is full, or has no receiver";
+                self.log(None, What::Notice(Notice::new(Level::Warn, text)));
+            }
+            self.deferred.keys.extend(key);
             self.candidacy.handle(clock::now(), Side::Primary, Input::NotTaken);
         }
     }

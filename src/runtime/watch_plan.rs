@@ -62,7 +62,7 @@ impl WatchPlan {
     /// It has told something. One that opens and tells nothing does not work.
     pub fn told(&mut self) -> Option<Notice> {
         self.told = true;
-        self.log.works().map(|level| Notice::new(level, "watch works again"))
+        self.log.works(self.began).map(|works| Notice::works_again("the watch", &works))
     }
 
     /// The next one may begin there.

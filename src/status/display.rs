@@ -4,35 +4,46 @@ use std::fmt;
 use std::time::Duration;
 
 use super::Status;
+use crate::one_line::OneLine;
 
 impl fmt::Display for Status {
-    /// One line, such as `lease default/jobs: pod-1 leads, which is this candidate, for another 9s, with fencing token 7; heard
-    /// of the store 1s ago`. For people: it may change.
+    /// One line, whatever others have written into the record, such as `lease default/jobs: pod-1 leads, which is this candidate,
+    /// for another 9s, with fencing token 7; heard of the store 1s ago`. For people: it may change.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let identity = &self.settings.identity;
-        write!(f, "{}: ", self.record)?;
-        match &self.leader {
-            _ if self.is_leader => {
-                write!(f, "{identity} leads, which is this candidate, for another {}", Seconds(self.remaining))?;
-                if let Some(token) = self.fencing_token {
+        OneLine(format_args!("{}", Text(self))).fmt(f)
+    }
+}
+
+/// As it is.
+struct Text<'a>(&'a Status);
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(status) = self;
+        let identity = &status.settings.identity;
+        write!(f, "{}: ", status.record)?;
+        match &status.leader {
+            _ if status.is_leader => {
+                write!(f, "{identity} leads, which is this candidate, for another {}", Seconds(status.remaining))?;
+                if let Some(token) = status.fencing_token {
                     write!(f, ", with fencing token {token}")?;
                 }
             }
-            Some(leader) if self.leader_has_run_out => write!(f, "nobody leads; the lease of {leader} has run out")?,
+            Some(leader) if status.leader_has_run_out => write!(f, "nobody leads; the lease of {leader} has run out")?,
             Some(leader) if leader == identity => {
-                write!(f, "{leader} holds it, which is this candidate, without a term")?
+                write!(f, "{leader} holds it, which is this candidate, whose term is over")?
             }
             Some(leader) => write!(f, "{leader} leads; this candidate is {identity}")?,
             None => write!(f, "nobody leads; this candidate is {identity}")?,
         }
-        match self.last_contact {
+        match status.last_contact {
             Some(since) => write!(f, "; heard of the store {} ago", Seconds(since))?,
             None => f.write_str("; not heard of the store yet")?,
         }
-        if let Some(error) = &self.last_error {
+        if let Some(error) = &status.last_error {
             write!(f, "; the last request failed: {error}")?;
         }
-        match (self.is_running, self.is_watching) {
+        match (status.is_running, status.is_watching) {
             (false, _) => f.write_str("; it has ended"),
             (true, false) => f.write_str("; without a watch"),
             (true, true) => Ok(()),
@@ -65,13 +76,15 @@ mod tests {
         assert!(shown.starts_with("jobs in memory: me leads, which is this candidate, for another "), "{shown}");
         assert!(shown.ends_with(&format!("s, with fencing token {token}; heard of the store 0s ago")), "{shown}");
         status.is_leader = false;
-        assert!(status.to_string().contains("me holds it, which is this candidate, without a term"));
+        assert!(status.to_string().contains("me holds it, which is this candidate, whose term is over"));
         status.leader = Some("other".to_owned());
         assert!(status.to_string().starts_with("jobs in memory: other leads; this candidate is me; heard"));
         status.leader_has_run_out = true;
         status.last_contact = None;
         let expected = "jobs in memory: nobody leads; the lease of other has run out; not heard of the store yet";
         assert_eq!(status.to_string(), expected);
+        status.leader = Some("x\n[INFO] y".to_owned());
+        assert!(status.to_string().contains(r"the lease of x\n[INFO] y has"), "{status}");
         (status.leader, status.is_watching) = (None, false);
         status.last_error = Some(StoreError::new(StoreErrorKind::Unavailable, "it is away"));
         let expected = "nobody leads; this candidate is me; not heard of the store yet; the last request failed: it is away; without a watch";

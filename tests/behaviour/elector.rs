@@ -7,6 +7,7 @@
 
 mod both;
 mod callbacks;
+mod campaigns;
 mod connections;
 mod durations;
 mod health;
@@ -19,6 +20,7 @@ mod shared_identity;
 mod stopping;
 mod watched;
 mod watches;
+mod workers;
 
 use std::time::Duration;
 

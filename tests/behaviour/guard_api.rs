@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::memory::{Connection, Memory};
 use crate::support::{A_WHILE, AT_ONCE, SOON, wait_until};
-use crossbeam_channel::{RecvTimeoutError, TryRecvError, bounded, never, select};
+use crossbeam_channel::{RecvTimeoutError, TryRecvError, bounded};
 use leasehold::{
     Campaign, Error, HealthCheck, LeaderElector, LeaderElectorBuilder, LeaderGuard, Leadership, StopReason, StoreError,
     StoreErrorKind, Transition, Unhealthy, Worker,
@@ -448,30 +448,6 @@ fn the_current_leader_is_known_without_io() {
 }
 
 #[test]
-fn select_over_campaign_transitions_and_shutdown() {
-    let store = Memory::default();
-    let elector = elector(&store, "a");
-    let transitions = elector.transitions();
-    let campaign = elector.campaign().unwrap();
-    let shutdown = never::<()>();
-    let (mut guard, mut started) = (None, false);
-    while guard.is_none() || !started {
-        select! {
-            recv(campaign.receiver()) -> won => guard = Some(won.expect("connected").expect("a term")),
-            recv(transitions) -> transition => {
-                started |= matches!(transition, Ok(Transition::StartedLeading { .. }));
-            }
-            recv(shutdown) -> _ => unreachable!("nobody shuts down"),
-            default(SOON) => panic!("nothing happens"),
-        }
-    }
-    select! {
-        recv(guard.as_ref().unwrap().lost()) -> _ => panic!("not lost"),
-        default(A_WHILE) => {}
-    }
-}
-
-#[test]
 fn a_panic_drops_the_guard_and_so_releases() {
     let store = Memory::default();
     let elector = elector(&store, "a");
@@ -598,66 +574,4 @@ fn nothing_is_fatal_after_a_first_success() {
     store.on_get(|| Ok(()));
     store.on_update(|_| Ok(()));
     assert!(elector.block_until_leader_timeout(SOON).unwrap().is_some());
-}
-
-#[test]
-fn a_guard_may_move_into_its_work_and_goes_when_that_ends() {
-    let store = Memory::default();
-    let elector = elector(&store, "a");
-    let worker = elector.block_until_leader().unwrap().spawn(|guard| {
-        guard.lost().recv_timeout(SOON).unwrap_err();
-        guard.check().unwrap_err().reason
-    });
-    let worker = worker.expect("a thread");
-    assert!(worker.leadership().is_leader() && matches!(elector.campaign(), Err(Error::Busy)));
-    assert!(worker.ended().try_recv().is_err_and(|e| e == TryRecvError::Empty));
-    worker.step_down();
-    worker.step_down();
-    assert!(worker.ended().recv_timeout(SOON).is_err_and(|e| e == RecvTimeoutError::Disconnected));
-    assert_eq!(store.holder(), None, "released before that is told");
-    assert_eq!(worker.join().expect("no panic"), StopReason::SteppedDown);
-}
-
-#[test]
-fn a_step_down_is_of_its_own_term() {
-    let store = Memory::default();
-    let elector = elector(&store, "a");
-    let worker = elector.block_until_leader().unwrap().spawn(|_| {}).expect("a thread");
-    assert!(worker.ended().recv_timeout(SOON).is_err_and(|e| e == RecvTimeoutError::Disconnected));
-    let transitions = elector.transitions();
-    let guard = elector.block_until_leader().unwrap();
-    worker.step_down();
-    assert!(guard.is_leader() && !worker.leadership().is_leader());
-    let version = store.version();
-    wait_until("it renews", || store.version() > version + 2);
-    drop(guard);
-    drop(elector);
-    let stops: Vec<_> = transitions.iter().filter(|it| matches!(it, Transition::StoppedLeading { .. })).collect();
-    assert_eq!(stops, [Transition::StoppedLeading { reason: StopReason::Released }]);
-}
-
-#[test]
-fn work_that_panics_releases_the_lease() {
-    let store = Memory::default();
-    let elector = elector(&store, "a");
-    let guard = elector.block_until_leader().unwrap();
-    let worker = guard.spawn(|_| std::panic::resume_unwind(Box::new("as planned"))).expect("a thread");
-    assert!(worker.ended().recv_timeout(SOON).is_err_and(|e| e == RecvTimeoutError::Disconnected));
-    assert_eq!(store.holder(), None);
-    let worker: Worker<()> = worker;
-    assert!(worker.join().is_err());
-}
-
-#[test]
-fn whoever_has_the_elector_sees_its_term() {
-    let store = Memory::default();
-    let elector = elector(&store, "a");
-    assert!(elector.leadership().is_none());
-    assert_eq!((elector.name(), elector.namespace()), ("test", None));
-    assert_eq!(elector.settings().identity, elector.identity());
-    let guard = elector.block_until_leader().unwrap();
-    let view = elector.leadership().expect("a term");
-    assert_eq!(view.fencing_token(), guard.fencing_token());
-    drop(guard);
-    assert!(!view.is_leader() && elector.leadership().is_none());
 }

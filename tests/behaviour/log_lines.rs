@@ -110,6 +110,9 @@ fn each_line_of_an_election_has_its_fields() {
 
     let second = elector("b");
     let campaign = second.campaign().expect("a campaign");
+    let line = COLLECTOR.line("waiting until a releases the lease");
+    assert_eq!(line.level, Level::Info);
+    has(&line, &[("identity", "b")]);
     drop(guard);
     let line = COLLECTOR.line("stopped leading");
     assert_eq!(line.level, Level::Info);

@@ -33,7 +33,7 @@ pub const AT_ONCE: Duration = Duration::from_secs(5);
 /// Long enough to see that something does not happen.
 pub const A_WHILE: Duration = Duration::from_millis(300);
 
-pub fn wait_until(what: &str, holds: impl Fn() -> bool) {
+pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let until = Instant::now() + SOON;
     while !holds() {
         assert!(Instant::now() < until, "{what}");
@@ -53,7 +53,7 @@ pub fn is_built(program: &Path, what_needs_it: &str, what_builds_it: &str) -> bo
     program.exists()
 }
 
-fn skip(what_is_missing: &str, what_needs_it: &str, what_helps: &str) {
+pub fn skip(what_is_missing: &str, what_needs_it: &str, what_helps: &str) {
     let required = std::env::var("LEASEHOLD_REAL_SERVER").is_ok_and(|value| value == "required");
     assert!(!required, "{what_is_missing}");
     say_aloud(&format!("SKIPPED: {what_needs_it}: {what_is_missing}: {what_helps}"));

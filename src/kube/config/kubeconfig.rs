@@ -71,7 +71,14 @@ impl Kubeconfig {
     pub(crate) fn load_from(env: Env<'_>) -> Result<Self, Error> {
         let (origin, files, remedy) = match env("KUBECONFIG").filter(|list| !list.is_empty()) {
             // It comes before the service account, so that to run in a pod is no remedy.
-            Some(list) => ("KUBECONFIG".to_owned(), split_paths(&list), "correct it, or unset it"),
+            Some(list) => {
+                let files = split_paths(&list);
+                let origin = match &files[..] {
+                    [file] => format!("{} in KUBECONFIG", file.display()),
+                    _ => "KUBECONFIG".to_owned(),
+                };
+                (origin, files, "correct it, or unset it")
+            }
             None => {
                 let file = file_at_home(env)
                     .ok_or_else(|| Error::config("HOME", format!("is not set, and neither is KUBECONFIG; {SET_IT}")))?;

@@ -37,6 +37,7 @@ impl Cancelled {
         self.0.store(true, Ordering::Release);
     }
 
+    #[cfg(any(target_os = "linux", target_os = "android", test))]
     pub(crate) fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }

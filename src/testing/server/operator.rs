@@ -31,7 +31,7 @@ impl ApiServer {
     ///
     /// ```
     /// use leasehold::testing::{ApiServer, Resource};
-    /// use serde_json::json;
+    /// use leasehold::testing::json;
     ///
     /// let server = ApiServer::start()?;
     /// let spec = json!({"holderIdentity": "them"});
@@ -56,7 +56,7 @@ impl ApiServer {
     ///
     /// ```
     /// use leasehold::testing::{ApiServer, Resource};
-    /// use serde_json::json;
+    /// use leasehold::testing::json;
     ///
     /// let server = ApiServer::start()?;
     /// server.put(Resource::Leases, "default", "x", json!({"spec": {}}));
@@ -123,7 +123,7 @@ impl ApiServer {
     ///
     /// ```
     /// use leasehold::testing::{ApiServer, Resource};
-    /// use serde_json::json;
+    /// use leasehold::testing::json;
     ///
     /// let server = ApiServer::start()?;
     /// let before = server.snapshot();

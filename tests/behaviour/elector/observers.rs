@@ -8,12 +8,14 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use leasehold::{
     MemoryStore, Observer, RequestOutcome, StopReason, StoreError, StoreErrorKind, StoreOperation, Transition,
+    WatchEvent,
 };
 
 use crate::elector::panics::panic_quietly;
+use crate::elector::watched::{Watched, changed, silence};
 use crate::elector::{builder, elector};
 use crate::support::memory::{Connection, Memory};
-use crate::support::{SOON, wait_until};
+use crate::support::{A_WHILE, SOON, wait_until};
 
 /// What an observer was told.
 #[derive(Debug, Clone, PartialEq)]
@@ -274,4 +276,60 @@ fn after_a_panic_the_status_says_so() {
     assert_eq!(end.iter().filter(|it| matches!(it, Told::Stopped(_))).count(), 1, "{end:?}");
     assert!(end.contains(&Told::Stopped(StopReason::ElectorPanicked)));
     drop(guard);
+}
+
+/// The end of the lease before is not that of the new leader's.
+#[test]
+fn whoever_has_a_guard_is_the_leader_also_after_a_lease_that_ran_out() {
+    let electors: Vec<_> = (0..50)
+        .map(|_| {
+            let store = Memory::default();
+            store.give_to("gone", 1);
+            builder("a").start_on(Connection::new(&store)).unwrap()
+        })
+        .collect();
+    for elector in &electors {
+        wait_until("it runs out", || elector.status().leader_has_run_out);
+        let campaign = elector.campaign().unwrap();
+        let guard = loop {
+            if let Ok(won) = campaign.receiver().try_recv() {
+                break won.unwrap();
+            }
+        };
+        let (leader, status) = (elector.current_leader(), elector.status());
+        assert_eq!(leader.as_deref(), Some("a"));
+        assert!(!status.leader_has_run_out && guard.is_leader());
+    }
+}
+
+#[test]
+fn an_error_is_no_longer_the_last_when_the_watch_has_told_something_since() {
+    let store = Memory::default();
+    store.give_to("b", 300);
+    let (tell, tells) = unbounded::<()>();
+    let watched = store.clone();
+    let elector = builder("a").start_on(Watched::new(&store, move |_, cancel, on_event| {
+        on_event(WatchEvent::Opened);
+        for () in &tells {
+            on_event(changed(&watched));
+        }
+        silence(cancel)
+    }));
+    let elector = elector.unwrap();
+    tell.send(()).unwrap();
+    wait_until("it is seen", || elector.current_leader().as_deref() == Some("b"));
+    let campaign = elector.campaign().unwrap();
+    let away = || Err(StoreError::new(StoreErrorKind::Unavailable, "made up"));
+    store.on_get(away);
+    store.on_update(move |_| away());
+    store.give_to("", 1);
+    tell.send(()).unwrap();
+    wait_until("its write fails", || elector.status().last_error.is_some());
+    drop(campaign);
+    store.give_to("c", 300);
+    tell.send(()).unwrap();
+    wait_until("it has failed no more", || elector.status().last_error.is_none());
+    assert_eq!(elector.current_leader().as_deref(), Some("c"));
+    assert!(matches!(elector.block_until_leader_timeout(A_WHILE), Ok(None)));
+    drop(tell);
 }

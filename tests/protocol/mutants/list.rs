@@ -56,6 +56,7 @@ pub const MUTANTS: &[&[Mutant]] = &[
 ];
 
 const CALLBACKS: &str = "src/callbacks.rs";
+const CAMPAIGN: &str = "src/campaign.rs";
 const CLIENT: &str = "src/kube/client.rs";
 const CONFIG: &str = "src/config.rs";
 const CONNECT: &str = "src/net/proxy/connect.rs";

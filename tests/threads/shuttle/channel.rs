@@ -36,6 +36,12 @@ pub fn bounded<T: 'static>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     (Sender(Arc::clone(&channel)), Receiver(channel))
 }
 
+pub fn never<T: 'static>() -> Receiver<T> {
+    let (sender, receiver) = bounded(0);
+    std::mem::forget(sender);
+    receiver
+}
+
 impl<T> Sender<T> {
     /// Only for channels without bound: no sender of the library ever blocks.
     pub fn send(&self, message: T) -> Result<(), SendError<T>> {

@@ -33,6 +33,7 @@ mod leasehold {
     pub(crate) mod log_fields;
     pub(crate) mod net;
     pub(crate) mod observer;
+    pub(crate) mod one_line;
     pub(crate) mod prometheus;
     pub(crate) mod record;
     pub(crate) mod runtime;
@@ -46,7 +47,7 @@ mod leasehold {
 
 pub(crate) use leasehold::{
     builder, campaign, cancel, config, election, elector, error, events, guard, handle, health, kube, log_fields, net,
-    observer, prometheus, record, runtime, side, status, stop_reason, store, term, transition,
+    observer, one_line, prometheus, record, runtime, side, status, stop_reason, store, term, transition,
 };
 
 pub use builder::LeaderElectorBuilder;

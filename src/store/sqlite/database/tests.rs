@@ -71,6 +71,8 @@ fn what_came_too_late_is_no_answer() {
     assert_eq!(done.unwrap_err().kind(), StoreErrorKind::Timeout);
 }
 
+/// Elsewhere nobody can, while it is open.
+#[cfg(unix)]
 #[test]
 fn a_file_that_is_replaced_under_a_statement_makes_it_no_answer() {
     let place = place();
@@ -123,6 +125,7 @@ fn without_inotify_changes_of_this_process_and_of_others_are_told() {
 }
 
 /// Else a term that began just before outlasts its file by a renew deadline.
+#[cfg(unix)]
 #[test]
 fn what_was_not_told_yet_is_told_as_deleted_when_its_file_is() {
     let place = place();

@@ -412,8 +412,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "an elector that was stopped takes the lease, for a moment",
         edits: &[Edit {
             file: SLOT,
-            old: "            state.end(id, link).inspect(|_| link.leave(Command::Withdraw(id)))",
-            new: "            state.end(id, link)",
+            old: "            let waiting = state.end(id, link).inspect(|_| link.leave(Command::Withdraw(id)));",
+            new: "            let waiting = state.end(id, link);",
         }],
         caught_by: Test("behaviour", "elector::stopping::a_stopped_elector_never_acquires"),
     },
@@ -422,15 +422,50 @@ pub const MUTANTS: &[Mutant] = &[
         why: "its elector takes the lease, for a moment",
         edits: &[Edit {
             file: SLOT,
-            old: ".end(id, link).inspect(|_| link.leave(Command::Withdraw(id))).is_some()",
-            new: ".end(id, link).is_some()",
+            old: "        let waiting = self.0.lock().end(id, link).inspect(|_| link.leave(Command::Withdraw(id)));\n",
+            new: "        let waiting = self.0.lock().end(id, link);\n",
         }],
         caught_by: Test("behaviour", "elector::stopping::a_withdrawn_campaign_never_acquires"),
     },
     Mutant {
         name: "a stop ends one campaign only",
         why: "the next one waits for ever",
-        edits: &[Edit { file: SLOT, old: "            state.stopped = true;\n", new: "" }],
+        edits: &[Edit { file: SLOT, old: "|state| state.stopped = true", new: "|_| {}" }],
         caught_by: Test("behaviour", "elector::stopping::a_stopped_elector_never_acquires"),
+    },
+    Mutant {
+        name: "a term that its channel does not take keeps the seat",
+        why: "the elector is busy for ever",
+        edits: &[Edit {
+            file: SLOT,
+            old: "waiting.answer(Ok(guard)).inspect_err(|_| link.free_seat())",
+            new: "waiting.answer(Ok(guard))",
+        }],
+        caught_by: Test(
+            "behaviour",
+            "elector::campaigns::a_term_that_the_channel_does_not_take_is_released_and_the_elector_is_free",
+        ),
+    },
+    Mutant {
+        name: "a receiver disconnects with its campaign",
+        why: "a `select!` on a clone of it spins",
+        edits: &[Edit { file: CAMPAIGN, old: "            self.slot.keep(self.sender.clone());\n", new: "" }],
+        caught_by: Test(
+            "behaviour",
+            "elector::campaigns::a_clone_of_the_receiver_hears_once_that_the_campaign_was_withdrawn_and_is_silent_then",
+        ),
+    },
+    Mutant {
+        name: "a guard that a withdrawn campaign leaves in its channel stays there",
+        why: "the lease is held by nobody who knows of it",
+        edits: &[Edit {
+            file: CAMPAIGN,
+            old: "                    guard.abandon();\n",
+            new: "                    std::mem::forget(guard);\n",
+        }],
+        caught_by: Test(
+            "behaviour",
+            "elector::campaigns::a_clone_of_the_receiver_hears_once_that_the_campaign_was_withdrawn_and_is_silent_then",
+        ),
     },
 ];

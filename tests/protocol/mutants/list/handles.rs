@@ -91,7 +91,7 @@ pub const MUTANTS: &[Mutant] = &[
         name: "a step-down is heard after its guard has gone",
         why: "it is taken for one of the next term, which is not renewed and not known to be over",
         edits: &[Edit { file: TERM, old: "*self.told.lock() = true;", new: "" }],
-        caught_by: Test("behaviour", "guard_api::a_step_down_is_of_its_own_term"),
+        caught_by: Test("behaviour", "elector::workers::a_step_down_is_of_its_own_term"),
     },
     Mutant {
         name: "that a lease has run out is noticed when something else happens",

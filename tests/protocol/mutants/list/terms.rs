@@ -105,8 +105,8 @@ pub const MUTANTS: &[Mutant] = &[
         edits: &[
             Edit {
                 file: GUARD,
-                old: "    pub fn release(mut self) -> Result<(), Error> {\n        self.term.end(StopReason::Released);\n",
-                new: "    pub fn release(mut self) -> Result<(), Error> {\n",
+                old: "            return Err(Error::Forked);\n        }\n        self.term.end(StopReason::Released);\n",
+                new: "            return Err(Error::Forked);\n        }\n",
             },
             Edit {
                 file: ELECTION,

@@ -24,8 +24,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "its guard is nobody's to drop",
         edits: &[Edit {
             file: STATE,
-            old: "            unwanted.forget();\n            self.candidacy.handle(clock::now(), Side::Primary, Input::NotTaken);\n",
-            new: "            unwanted.forget();\n",
+            old: "            self.deferred.keys.extend(key);\n            self.candidacy.handle(clock::now(), Side::Primary, Input::NotTaken);\n",
+            new: "            self.deferred.keys.extend(key);\n",
         }],
         caught_by: Threads("hand_over::a_withdrawn_campaign_leaves_nothing_behind"),
     },
@@ -44,8 +44,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "the end of one campaign is told to the next, which goes on unheard",
         edits: &[Edit {
             file: SLOT,
-            old: "self.waiting.take_if(|(waiting, _)| *waiting == id)",
-            new: "self.waiting.take_if(|(waiting, _)| *waiting > 0 || id == 0)",
+            old: "self.waiting.take_if(|waiting| waiting.id == id)",
+            new: "self.waiting.take_if(|waiting| waiting.id > 0 || id == 0)",
         }],
         caught_by: Unit("campaign::slot::tests::an_answer_to_one_campaign_is_none_to_the_next"),
     },

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold_shuttle::explore::{explore, wait_for_all_threads};
 use leasehold_shuttle::faulty::{Faults, FaultyStore};
-use leasehold_shuttle::{Error, time};
+use leasehold_shuttle::{Error, channel, time};
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread;
 
@@ -42,6 +42,34 @@ fn a_withdrawn_campaign_leaves_nothing_behind() {
         }
         store.set_faults(Faults::Fair);
         end(elector, &store);
+    });
+}
+
+/// Else it is called once, finds nothing, and is never called again.
+#[test]
+fn who_is_called_when_a_campaign_is_decided_finds_its_message() {
+    explore("who is called when a campaign is decided finds its message", 6000, || {
+        let store = FaultyStore::new(Faults::Fair);
+        let elector = Arc::new(elector(&store));
+        let campaign = elector.campaign().expect("nobody else asks");
+        let ending = Arc::clone(&elector);
+        let stops = one_in(2);
+        let other = thread::spawn(move || match stops {
+            true => ending.stop(),
+            false => drop(ending.withdraw()),
+        });
+        let (found, finds) = channel::bounded(1);
+        let receiver = campaign.receiver().clone();
+        campaign.on_decided(move || drop(found.try_send(receiver.try_recv()))).expect("a thread");
+        // Dropped where it is found, as a program would.
+        let answer = finds.recv().expect("it is called").expect("its message is there");
+        if let Ok(guard) = &answer {
+            store.attend(guard.leadership());
+        }
+        drop(answer);
+        other.join().expect("it ends");
+        drop(campaign);
+        end(Arc::into_inner(elector).expect("nobody else has it"), &store);
     });
 }
 

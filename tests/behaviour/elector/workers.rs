@@ -1,0 +1,70 @@
+//! Guards that move into threads, and what whoever has only the elector sees of a term.
+
+use crossbeam_channel::{RecvTimeoutError, TryRecvError};
+use leasehold::{Error, StopReason, Transition, Worker};
+
+use super::elector;
+use crate::support::memory::Memory;
+use crate::support::{SOON, wait_until};
+
+#[test]
+fn a_guard_may_move_into_its_work_and_goes_when_that_ends() {
+    let store = Memory::default();
+    let elector = elector(&store, "a");
+    let worker = elector.block_until_leader().unwrap().spawn(|guard| {
+        guard.lost().recv_timeout(SOON).unwrap_err();
+        guard.check().unwrap_err().reason
+    });
+    let worker = worker.expect("a thread");
+    assert!(worker.leadership().is_leader() && matches!(elector.campaign(), Err(Error::Busy)));
+    assert!(worker.ended().try_recv().is_err_and(|e| e == TryRecvError::Empty));
+    worker.step_down();
+    worker.step_down();
+    assert!(worker.ended().recv_timeout(SOON).is_err_and(|e| e == RecvTimeoutError::Disconnected));
+    assert_eq!(store.holder(), None, "released before that is told");
+    assert_eq!(worker.join().expect("no panic"), StopReason::SteppedDown);
+}
+
+#[test]
+fn a_step_down_is_of_its_own_term() {
+    let store = Memory::default();
+    let elector = elector(&store, "a");
+    let worker = elector.block_until_leader().unwrap().spawn(|_| {}).expect("a thread");
+    assert!(worker.ended().recv_timeout(SOON).is_err_and(|e| e == RecvTimeoutError::Disconnected));
+    let transitions = elector.transitions();
+    let guard = elector.block_until_leader().unwrap();
+    worker.step_down();
+    assert!(guard.is_leader() && !worker.leadership().is_leader());
+    let version = store.version();
+    wait_until("it renews", || store.version() > version + 2);
+    drop(guard);
+    drop(elector);
+    let stops: Vec<_> = transitions.iter().filter(|it| matches!(it, Transition::StoppedLeading { .. })).collect();
+    assert_eq!(stops, [Transition::StoppedLeading { reason: StopReason::Released }]);
+}
+
+#[test]
+fn work_that_panics_releases_the_lease() {
+    let store = Memory::default();
+    let elector = elector(&store, "a");
+    let guard = elector.block_until_leader().unwrap();
+    let worker = guard.spawn(|_| std::panic::resume_unwind(Box::new("as planned"))).expect("a thread");
+    assert!(worker.ended().recv_timeout(SOON).is_err_and(|e| e == RecvTimeoutError::Disconnected));
+    assert_eq!(store.holder(), None);
+    let worker: Worker<()> = worker;
+    assert!(worker.join().is_err());
+}
+
+#[test]
+fn whoever_has_the_elector_sees_its_term() {
+    let store = Memory::default();
+    let elector = elector(&store, "a");
+    assert!(elector.leadership().is_none());
+    assert_eq!((elector.name(), elector.namespace()), ("test", None));
+    assert_eq!(elector.settings().identity, elector.identity());
+    let guard = elector.block_until_leader().unwrap();
+    let view = elector.leadership().expect("a term");
+    assert_eq!(view.fencing_token(), guard.fencing_token());
+    drop(guard);
+    assert!(!view.is_leader() && elector.leadership().is_none());
+}
