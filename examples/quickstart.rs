@@ -18,12 +18,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::Select;
+use crossbeam_channel::unbounded;
 use leasehold::kube::{Client, ClientConfig, Kubeconfig};
 use leasehold::testing::ApiServer;
 use leasehold::{
-    Call, Campaign, Cancel, ConfigError, Cursor, LeaderElectionRecord, LeaderElector, LeaderGuard, LeaseStore,
-    Observed, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope,
+    Call, Cancel, ConfigError, Cursor, LeaderElectionRecord, LeaderElector, LeaderGuard, LeaseStore, Observed, Store,
+    StoreError, StoreErrorKind, WatchEvent, WatchScope,
 };
 
 const LEASE: &str = "leasehold-quickstart";
@@ -69,15 +69,21 @@ fn run() -> Result<(), Box<dyn Error>> {
         }
     };
     let candidates = NAMES.iter().zip(stores).map(|(name, store)| Candidate::new(name, store));
-    let mut candidates = candidates.collect::<Result<Vec<_>, _>>()?;
+    let candidates = candidates.collect::<Result<Vec<_>, _>>()?;
 
-    for candidate in &mut candidates {
-        candidate.campaign()?;
+    // Each answer comes with whose it is.
+    let (sender, won) = unbounded();
+    let next_leader = || -> Result<_, Box<dyn Error>> {
+        let (index, guard): Won = won.recv()?;
+        Ok((index, guard?))
+    };
+    for (index, candidate) in candidates.iter().enumerate() {
+        candidate.elector.campaign_to(index, &sender)?;
     }
     timeline.tell("", "anna, boris and clara campaign for one lease");
 
     // One of them wins, and the others stand by.
-    let (first, guard) = next_leader(&mut candidates)?;
+    let (first, guard) = next_leader()?;
     timeline.leads(&candidates[first], &guard);
     let mut terms = vec![Term::begin(&timeline, first)];
     sleep(Duration::from_millis(1500));
@@ -89,11 +95,11 @@ fn run() -> Result<(), Box<dyn Error>> {
     terms[0].end(&timeline);
     drop(guard);
     timeline.tell(candidates[first].name, &format!("has released the lease, in {}", millis(began.elapsed())));
-    let (second, guard) = next_leader(&mut candidates)?;
+    let (second, guard) = next_leader()?;
     timeline.leads(&candidates[second], &guard);
     timeline.tell("", &format!("the lease was without a leader for {}", millis(began.elapsed())));
     terms.push(Term::begin(&timeline, second));
-    candidates[first].campaign()?;
+    candidates[first].elector.campaign_to(first, &sender)?;
     timeline.tell(candidates[first].name, "campaigns again");
     sleep(Duration::from_millis(1500));
 
@@ -108,7 +114,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     let knew_after = cut_at.elapsed();
     let note = format!("stops by itself after {}: is_leader() is false", millis(knew_after));
     timeline.tell(candidates[second].name, &note);
-    let (third, successor) = next_leader(&mut candidates)?;
+    let (third, successor) = next_leader()?;
     timeline.leads(&candidates[third], &successor);
     terms.push(Term::begin(&timeline, third));
     assert!(successor.is_leader() && !guard.is_leader() && successor.fencing_token() > guard.fencing_token());
@@ -123,24 +129,6 @@ fn run() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Waits for whichever campaign is won first.
-fn next_leader(candidates: &mut [Candidate]) -> Result<(usize, LeaderGuard), Box<dyn Error>> {
-    let campaigning: Vec<_> = candidates
-        .iter()
-        .enumerate()
-        .filter_map(|(index, candidate)| Some((index, candidate.campaign.as_ref()?.receiver().clone())))
-        .collect();
-    let mut select = Select::new();
-    for (_, receiver) in &campaigning {
-        select.recv(receiver);
-    }
-    let won = select.select();
-    let (index, receiver) = &campaigning[won.index()];
-    let guard = won.recv(receiver)??;
-    candidates[*index].campaign = None;
-    Ok((*index, guard))
-}
-
 /// Each has a client of its own, as processes would: a release ends what is under way on its client.
 fn on_cluster(config: &ClientConfig) -> Result<Vec<Box<dyn Store>>, Box<dyn Error>> {
     let store = |_| -> Result<Box<dyn Store>, Box<dyn Error>> {
@@ -151,10 +139,12 @@ fn on_cluster(config: &ClientConfig) -> Result<Vec<Box<dyn Store>>, Box<dyn Erro
     NAMES.iter().map(store).collect()
 }
 
+/// Which candidate's campaign was answered, and how.
+type Won = (usize, Result<LeaderGuard, leasehold::Error>);
+
 struct Candidate {
     name: &'static str,
     elector: LeaderElector,
-    campaign: Option<Campaign>,
     cord: Arc<AtomicBool>,
 }
 
@@ -168,12 +158,7 @@ impl Candidate {
             .renew_deadline(Duration::from_millis(2500))
             .retry_period(Duration::from_millis(250))
             .start_on(CutStore { store, cord: Arc::clone(&cord) })?;
-        Ok(Self { name, elector, campaign: None, cord })
-    }
-
-    fn campaign(&mut self) -> Result<(), leasehold::Error> {
-        self.campaign = Some(self.elector.campaign()?);
-        Ok(())
+        Ok(Self { name, elector, cord })
     }
 }
 

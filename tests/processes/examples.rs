@@ -80,6 +80,15 @@ impl Drop for Ended {
     }
 }
 
+/// What an HTTP server there answers, head and body.
+pub fn get(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    write!(stream, "GET {path} HTTP/1.0\r\n\r\n").expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers");
+    answer
+}
+
 #[test]
 fn threaded_service_answers_probes_and_scrapes() {
     let mut command = example("threaded_service");
@@ -90,13 +99,7 @@ fn threaded_service_answers_probes_and_scrapes() {
         printed.find_map(|line| Some(line.split_once("metrics at http://")?.1.to_owned())).expect("an address");
     // What it prints must not fill the pipe.
     std::thread::spawn(move || printed.for_each(drop));
-    let get = |path: &str| {
-        let mut stream = TcpStream::connect(&address).expect("it listens");
-        write!(stream, "GET {path} HTTP/1.0\r\n\r\n").expect("it reads");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("it answers");
-        answer
-    };
+    let get = |path: &str| get(&address, path);
     assert!(get("/readyz").contains(" 200 "));
     let says_that_it_leads = |line: &str| line.starts_with("leader_election_master_status{") && line.ends_with(" 1");
     wait_until("it leads", || get("/metrics").lines().any(says_that_it_leads));

@@ -10,6 +10,7 @@ mod handovers;
 mod leader_election;
 mod mysql;
 mod postgres;
+mod programs;
 mod python_interop;
 mod sqlite;
 mod stores;

@@ -1,0 +1,198 @@
+//! The examples that are whole programs, in Rust, C and Python, on both servers: two or more of each, ended, killed and hung.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::thread;
+
+use parking_lot::Mutex;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::examples::{Ended, get};
+use crate::on_both_servers;
+use crate::support::cluster::Cluster;
+use crate::support::process::example;
+use crate::support::{skip, wait_until};
+
+on_both_servers! {
+    job_runners_hand_over_when_they_are_told_to_end,
+    shards_are_shared_out_equally_among_those_who_live,
+    a_leader_whose_work_hangs_ends_and_another_leads,
+    programs_in_c_and_python_lead_and_release,
+}
+
+/// A process, and what it has printed so far.
+struct Program {
+    process: Child,
+    printed: Arc<Mutex<String>>,
+}
+
+impl Program {
+    fn start(mut command: Command, cluster: &Cluster) -> Self {
+        command.env("KUBECONFIG", cluster.kubeconfig("admin")).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = command.spawn().expect("the program runs");
+        let printed = Arc::default();
+        let streams: [Box<dyn Read + Send>; 2] =
+            [Box::new(process.stdout.take().expect("piped")), Box::new(process.stderr.take().expect("piped"))];
+        for stream in streams {
+            let printed: Arc<Mutex<String>> = Arc::clone(&printed);
+            thread::spawn(move || {
+                for line in BufReader::new(stream).lines().map_while(Result::ok) {
+                    *printed.lock() += &format!("{line}\n");
+                }
+            });
+        }
+        Self { process, printed }
+    }
+
+    fn of(name: &'static str, arguments: &[&str], cluster: &Cluster) -> Self {
+        let mut command = example(name);
+        command.args(arguments);
+        Self::start(command, cluster)
+    }
+
+    fn says(&self, text: &str) -> bool {
+        self.printed.lock().contains(text)
+    }
+
+    /// What stands behind this text in the line that it was printed in.
+    fn after(&self, text: &str) -> String {
+        wait_until(text, || self.printed.lock().split_once(text).is_some_and(|(_, rest)| rest.contains('\n')));
+        let printed = self.printed.lock();
+        printed.split_once(text).and_then(|(_, rest)| rest.lines().next()).expect("it was there").to_owned()
+    }
+
+    fn terminate(&self) {
+        kill_process(Pid::from_child(&self.process), Signal::TERM).expect("it runs");
+    }
+
+    fn end(&mut self) -> ExitStatus {
+        let mut ended = None;
+        wait_until("the program ends", || {
+            ended = self.process.try_wait().expect("a child of ours");
+            ended.is_some()
+        });
+        ended.expect("it has ended")
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        if thread::panicking() {
+            eprintln!("---- a program had printed\n{}", self.printed.lock());
+        }
+    }
+}
+
+fn job_runners_hand_over_when_they_are_told_to_end(cluster: &Cluster) {
+    let mut runners = ["", ""].map(|_| Program::of("job_runner", &["127.0.0.1:0"], cluster));
+    let addresses = runners.each_ref().map(|runner| runner.after("metrics at http://"));
+    let leads = |at: usize| {
+        get(&addresses[at], "/metrics")
+            .lines()
+            .any(|line| line.starts_with("leader_election_master_status{") && line.ends_with(" 1"))
+    };
+    wait_until("one of them leads", || leads(0) || leads(1));
+    let first = usize::from(leads(1));
+    let other = 1 - first;
+    assert!(!leads(other));
+    for address in &addresses {
+        assert!(get(address, "/healthz").contains(" 200 ") && get(address, "/readyz").contains(" 200 "));
+    }
+    wait_until("a job is done", || {
+        let metrics = get(&addresses[first], "/metrics");
+        metrics.lines().any(|line| line.starts_with("job_runs_total{job=\"rollup\"}") && !line.ends_with(" 0"))
+    });
+    assert!(get(&addresses[other], "/metrics").contains("job_runs_total{job=\"rollup\"} 0"));
+    runners[first].terminate();
+    assert!(runners[first].end().success());
+    wait_until("it has said so", || runners[first].says("ended\n"));
+    // The lease is of fifteen seconds, and its release is known at once.
+    wait_until("the other leads", || leads(other));
+    runners[other].terminate();
+    assert!(runners[other].end().success());
+}
+
+fn shards_are_shared_out_equally_among_those_who_live(cluster: &Cluster) {
+    let mut programs = [Program::of("shards", &["4", "2"], cluster), Program::of("shards", &["4", "2"], cluster)];
+    // How many each has now: what it has taken less what it has given up.
+    let share = |program: &Program| {
+        let printed = program.printed.lock();
+        printed.matches("leads shard").count() - printed.matches("gives up shard").count()
+    };
+    wait_until("each has its half", || programs.each_ref().map(share) == [2, 2]);
+    programs[0].terminate();
+    assert!(programs[0].end().success());
+    wait_until("the other has them all", || share(&programs[1]) == 4);
+    programs[1].terminate();
+    assert!(programs[1].end().success());
+}
+
+fn a_leader_whose_work_hangs_ends_and_another_leads(cluster: &Cluster) {
+    let mut hanging = Program::of("watchdog", &["0"], cluster);
+    hanging.after("leads, with token ");
+    let mut standby = Program::of("watchdog", &[], cluster);
+    wait_until("it waits", || standby.says(": waiting until "));
+    assert_eq!(hanging.end().code(), Some(1));
+    assert!(hanging.says("no progress for 5s"));
+    standby.after("leads, with token ");
+    standby.terminate();
+    assert!(standby.end().success());
+}
+
+fn programs_in_c_and_python_lead_and_release(cluster: &Cluster) {
+    let Some(library) = library() else { return };
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let program = scratch.path().join("main");
+    let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("examples/ffi");
+    let mut compile = Command::new("cc");
+    compile.args(["-Wall", "-Wextra", "-Werror", "-o"]).arg(&program).arg(directory.join("main.c")).arg(&library);
+    assert!(compile.status().expect("a C compiler").success());
+    let mut in_python = Command::new("python3");
+    in_python.arg(directory.join("main.py")).arg(&library);
+    let mut tokens = Vec::new();
+    for command in [Command::new(program), in_python] {
+        let mut program = Program::start(command, cluster);
+        assert!(program.end().success());
+        wait_until("it has said so", || program.says("released\n"));
+        tokens.push(program.after("leads, with token ").parse::<u64>().expect("a number"));
+    }
+    assert!(tokens[0] > 0 && tokens[1] > tokens[0]);
+}
+
+/// The library for C, built; `None`, said aloud, where nothing is there to try it with.
+fn library() -> Option<PathBuf> {
+    for program in ["cc", "python3"] {
+        if Command::new(program).arg("--version").output().is_err() {
+            skip(&format!("there is no {program}"), "programs in C and Python", "`tests/run` installs it");
+            return None;
+        }
+    }
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--locked", "--quiet", "-p", "leasehold-ffi"]).current_dir(env!("CARGO_MANIFEST_DIR"));
+    assert!(build.status().expect("cargo").success());
+    let programs = std::env::current_exe().expect("a path");
+    Some(programs.ancestors().nth(2).expect("the profile's directory").join("libleasehold.so"))
+}
+
+#[test]
+fn an_api_server_prints_a_kubeconfig_and_ends_when_it_is_told_to() {
+    let mut command = example("api_server");
+    command.stdout(Stdio::piped());
+    let mut server = Ended(command.spawn().expect("the example runs"));
+    let mut printed = BufReader::new(server.0.stdout.take().expect("piped"));
+    let mut kubeconfig = String::new();
+    while !kubeconfig.contains("current-context") {
+        assert_ne!(printed.read_line(&mut kubeconfig).expect("text"), 0, "{kubeconfig}");
+    }
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let path = scratch.path().join("kubeconfig");
+    std::fs::write(&path, kubeconfig).expect("a file");
+    let elector = leasehold::LeaderElector::builder("jobs").kubeconfig(&path).start().expect("an elector");
+    assert!(elector.try_acquire().expect("an answer").is_some());
+    kill_process(Pid::from_child(&server.0), Signal::TERM).expect("it runs");
+    assert!(server.0.wait().expect("a child of ours").success());
+}
