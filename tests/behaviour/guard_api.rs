@@ -537,7 +537,8 @@ fn what_failed_once_and_again_much_later_has_not_persisted() {
     drop(elector(&store, "a").block_until_leader().unwrap());
     store.on_update(|_| Err(StoreError::new(StoreErrorKind::Forbidden, "made up")));
     let elector = elector(&store, "b");
-    assert!(elector.block_until_leader_timeout(Duration::from_millis(500)).unwrap().is_none());
+    let waited = elector.block_until_leader_timeout(Duration::from_millis(500)).unwrap_err();
+    assert!(matches!(&waited, Error::Store(error) if error.kind() == StoreErrorKind::Forbidden), "{waited}");
     thread::sleep(Duration::from_secs(3));
     thread::scope(|scope| {
         scope.spawn(|| {
