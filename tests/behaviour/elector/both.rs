@@ -182,6 +182,8 @@ fn a_term_begins_and_is_released_at_once() {
     // Both have nothing to do by then.
     wait_until("it has heard of both", || elector.status().last_contact.is_some());
     thread::sleep(A_WHILE);
+    // So long that the thread of the other has looked, and found nothing to do yet.
+    two.primary.on_create(|| thread::sleep(A_WHILE));
     let guard = elector.block_until_leader_timeout(AT_ONCE).unwrap().expect("a term");
     let (done, dones) = bounded(1);
     thread::spawn(move || done.send(guard.release()));
