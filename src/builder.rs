@@ -4,12 +4,11 @@ use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 #[cfg(feature = "kube")]
 use std::path::PathBuf;
-use std::time::Duration;
 
 #[cfg(feature = "kube")]
 use crate::config::names::{check_name, check_namespace};
 use crate::config::{Config, ConfigError, Settings};
-use crate::elector::LeaderElector;
+use crate::elector::{Asking, LeaderElector};
 use crate::error::Error;
 #[cfg(feature = "kube")]
 use crate::kube::Client;
@@ -25,6 +24,9 @@ use crate::store::kubernetes::{
     resource_lock::ResourceLock,
 };
 use crate::sync::Arc;
+
+mod election;
+mod fitness;
 
 /// Sets up a [`LeaderElector`]. Made by [`LeaderElector::builder`].
 ///
@@ -57,7 +59,7 @@ pub struct LeaderElectorBuilder {
     lock: ResourceLock,
     #[cfg(feature = "kube")]
     metadata: Metadata,
-    observers: Vec<Arc<dyn Observer>>,
+    asking: Asking,
     #[cfg(feature = "kube")]
     events: bool,
     config: Config,
@@ -81,7 +83,7 @@ impl LeaderElectorBuilder {
             lock: ResourceLock::default(),
             #[cfg(feature = "kube")]
             metadata: Metadata::default(),
-            observers: Vec::new(),
+            asking: Asking::default(),
             #[cfg(feature = "kube")]
             events: false,
             config: Config::default(),
@@ -203,114 +205,6 @@ impl LeaderElectorBuilder {
         self
     }
 
-    /// Who this candidate is in the record. Default: the host's name and 64 random bits.
-    ///
-    /// No two processes may ever use the same identity at a time: who finds another that does says so in the log. One that
-    /// restarts within a lease duration of its own crash under the same identity waits like anybody else, unless
-    /// [`reclaim_own_identity`](Self::reclaim_own_identity) is set.
-    pub fn identity(mut self, identity: impl Into<String>) -> Self {
-        self.config.identity = Some(identity.into());
-        self
-    }
-
-    /// How long others wait after the last renewal before they take the lease over. Rounded up to whole seconds, which
-    /// is what the record holds. Default: 15 s, or one and a half times the renew deadline if only that is set.
-    ///
-    /// What is not set of lease duration, renew deadline and retry period follows from what is, in client-go's
-    /// proportions of 15 : 10 : 2. All durations lie between 1 ms and 31 bits of seconds (68 years).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use leasehold::LeaderElector;
-    ///
-    /// let settings = LeaderElector::builder("jobs").lease_duration(Duration::from_secs(30)).settings()?;
-    /// assert_eq!(settings.renew_deadline, Duration::from_secs(20));
-    /// assert_eq!(settings.retry_period, Duration::from_secs(4));
-    /// # Ok::<(), leasehold::ConfigError>(())
-    /// ```
-    pub fn lease_duration(mut self, lease_duration: Duration) -> Self {
-        self.config.lease_duration = Some(lease_duration);
-        self
-    }
-
-    /// How long the leader keeps trying to renew before it gives up: a term is valid for this long from the moment
-    /// before its last successful renewal was sent. Default: 10 s, or two thirds of the lease duration, or a second
-    /// less than that duration if that is less.
-    ///
-    /// It must be less than the lease duration, by at least a second where client-go may be a candidate too
-    /// (see [`only_leasehold`](Self::only_leasehold)). The ratio of the two is how much clock rates may differ.
-    pub fn renew_deadline(mut self, renew_deadline: Duration) -> Self {
-        self.config.renew_deadline = Some(renew_deadline);
-        self
-    }
-
-    /// How long to wait between tries of what failed, and between looks at who leads where the lease cannot be watched; up
-    /// to a fifth longer, at random. Default: 2 s, or a fifth of the renew deadline.
-    pub fn retry_period(mut self, retry_period: Duration) -> Self {
-        self.config.retry_period = Some(retry_period);
-        self
-    }
-
-    /// How often a healthy leader renews. Default: the retry period, at most half of the renew deadline.
-    ///
-    /// Apart from the retry period, which only paces tries after a failure. More often: a term has more left when trouble
-    /// begins, and so rides out longer trouble. Less often: fewer writes to the store. At most half of the renew deadline,
-    /// so that there is time for two tries at least.
-    pub fn renew_interval(mut self, renew_interval: Duration) -> Self {
-        self.config.renew_interval = Some(renew_interval);
-        self
-    }
-
-    /// How long dropping or releasing a guard may block until the release is confirmed. Default: the retry period.
-    ///
-    /// A server that is half a second of round trip away needs up to four of them: one for a renewal that is under way, and
-    /// three where a new connection has to be opened.
-    pub fn release_timeout(mut self, release_timeout: Duration) -> Self {
-        self.config.release_timeout = Some(release_timeout);
-        self
-    }
-
-    /// Takes over at once a record that has our identity although this process did not write it, as client-go does.
-    ///
-    /// Only for platforms that guarantee that an identity is never used twice at a time, such as a StatefulSet's pod
-    /// names: with another process alive that has it, both would believe that they lead, in turns of a retry period.
-    /// Default: false.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use leasehold::LeaderElector;
-    ///
-    /// let builder = LeaderElector::builder("jobs").identity("jobs-0").reclaim_own_identity(true);
-    /// ```
-    pub fn reclaim_own_identity(mut self, reclaim: bool) -> Self {
-        self.config.reclaim_own_identity = reclaim;
-        self
-    }
-
-    /// Says that no candidate for this lease runs client-go, which compares records in whole seconds and therefore needs
-    /// a second between renew deadline and lease duration. Default: false.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use leasehold::LeaderElector;
-    ///
-    /// let builder = LeaderElector::builder("jobs")
-    ///     .lease_duration(Duration::from_secs(2))
-    ///     .renew_deadline(Duration::from_millis(1500))
-    ///     .retry_period(Duration::from_millis(200))
-    ///     .only_leasehold(true);
-    /// assert!(builder.settings().is_ok());
-    /// ```
-    pub fn only_leasehold(mut self, only: bool) -> Self {
-        self.config.only_leasehold = only;
-        self
-    }
-
     /// Tells `observer` what the elector does, on a thread of its own. Several may be added, each with its thread; a clone of
     /// this builder has the same ones.
     ///
@@ -334,7 +228,7 @@ impl LeaderElectorBuilder {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn observer(mut self, observer: impl Observer) -> Self {
-        self.observers.push(Arc::new(observer));
+        self.asking.observers.push(Arc::new(observer));
         self
     }
 
@@ -413,11 +307,11 @@ impl LeaderElectorBuilder {
         };
         let (server, source) = (client.server(), client.source().to_owned());
         let (primary, secondary) = self.lock.stores(client, &namespace, self.metadata)?;
-        let mut observers = self.observers;
+        let mut asking = self.asking;
         for store in [Some(&primary), secondary.as_ref()].into_iter().flatten() {
             store.check_key(&self.name)?;
             if self.events {
-                observers.push(Arc::new(store.recorder(&self.name, &settings.identity)?));
+                asking.observers.push(Arc::new(store.recorder(&self.name, &settings.identity)?));
             }
         }
         let primary = Entry::new(primary, &self.name);
@@ -428,7 +322,7 @@ impl LeaderElectorBuilder {
             log::Level::Info, fields, server = server.as_str(), source = source.as_str(), namespace = namespace.as_str();
             "candidate {} at {server} ({source})", fields.identity
         );
-        LeaderElector::spawn(settings, primary, secondary, &observers)
+        LeaderElector::spawn(settings, primary, secondary, &asking)
     }
 
     /// Starts the elector's thread on any store, which others may share. The builder's name is the key.
@@ -451,7 +345,7 @@ impl LeaderElectorBuilder {
         let entry = self.entry(store)?;
         let fields = LogFields::new(&entry, &settings.identity);
         log_with!(log::Level::Info, fields; "candidate {}{}", fields.identity, entry.at());
-        LeaderElector::spawn(settings, entry, None, &self.observers)
+        LeaderElector::spawn(settings, entry, None, &self.asking)
     }
 
     /// Starts an elector on two stores at once, for a fleet that moves from one to the other: it leads while it holds the
@@ -497,7 +391,7 @@ impl LeaderElectorBuilder {
         let (primary, secondary) = (self.entry(primary)?, self.entry(secondary)?);
         let fields = LogFields::new(&primary, &settings.identity).and(&secondary);
         log_with!(log::Level::Info, fields; "candidate {}{}{}", fields.identity, primary.at(), secondary.at());
-        LeaderElector::spawn(settings, primary, Some(secondary), &self.observers)
+        LeaderElector::spawn(settings, primary, Some(secondary), &self.asking)
     }
 
     /// What is given has a cluster, if any.
@@ -555,7 +449,7 @@ impl fmt::Debug for LeaderElectorBuilder {
     }
 }
 
-// An observer is only ever passed on: nothing here is left half-done by a panic.
+// An observer or a probe is only ever passed on: nothing here is left half-done by a panic.
 impl UnwindSafe for LeaderElectorBuilder {}
 impl RefUnwindSafe for LeaderElectorBuilder {}
 

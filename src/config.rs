@@ -29,6 +29,11 @@ pub(crate) struct Config {
     pub(crate) retry_period: Option<Duration>,
     pub(crate) renew_interval: Option<Duration>,
     pub(crate) release_timeout: Option<Duration>,
+    pub(crate) progress_within: Option<Duration>,
+    pub(crate) probe_timeout: Option<Duration>,
+    pub(crate) wind_down: Option<Duration>,
+    pub(crate) is_probed: bool,
+    pub(crate) has_fitness: bool,
     pub(crate) reclaim_own_identity: bool,
     pub(crate) only_leasehold: bool,
 }
@@ -49,6 +54,17 @@ pub struct Settings {
     pub renew_interval: Duration,
     /// How long a guard's end may wait for its release.
     pub release_timeout: Duration,
+    /// How long the work may go without progress. `None`: for ever.
+    pub progress_within: Option<Duration>,
+    /// How long a probe may say nothing.
+    pub probe_timeout: Duration,
+    /// For how long a term that was ended is renewed while its work winds down. `None`: for the renew deadline where it ended
+    /// because the candidate is not fit or its work panicked, and until the guard goes after a step-down.
+    pub wind_down: Option<Duration>,
+    /// Whether a probe says if this candidate is fit to lead.
+    pub(crate) is_probed: bool,
+    /// Whether the program says if it is.
+    pub(crate) has_fitness: bool,
     /// Whether a record with our identity is ours even if we did not write it.
     pub reclaim_own_identity: bool,
     /// Whether a release leaves the published duration in the record.
@@ -85,6 +101,8 @@ impl Config {
             ("retry_period", self.retry_period),
             ("renew_interval", self.renew_interval),
             ("release_timeout", self.release_timeout),
+            ("progress_within", self.progress_within),
+            ("probe_timeout", self.probe_timeout),
         ] {
             let Some(value) = chosen else { continue };
             require(value >= SHORTEST, field, show(value), "it must be at least 1ms")?;
@@ -124,6 +142,18 @@ impl Config {
                 derived(self.renew_deadline)
             ),
         )?;
+        let retry = format!("retry_period ({}{})", show(retry_period), derived(self.retry_period));
+        if let Some(within) = self.progress_within {
+            let rule = format_args!("it must be at least {retry}");
+            require(within >= retry_period, "progress_within", show(within), rule)?;
+        }
+        if let Some(timeout) = self.probe_timeout {
+            let rule = format_args!("it must be greater than {retry}, at which the probe is run");
+            require(timeout > retry_period, "probe_timeout", show(timeout), rule)?;
+        }
+        if let Some(limit) = self.wind_down {
+            require(limit <= LONGEST, "wind_down", show(limit), "it must fit in 31 bits of seconds")?;
+        }
         let lease_duration = published(lease_duration);
         require(
             self.only_leasehold || renew_deadline + CLIENT_GO_GRANULARITY <= lease_duration,
@@ -145,6 +175,11 @@ impl Config {
             retry_period,
             renew_interval,
             release_timeout,
+            progress_within: self.progress_within,
+            probe_timeout: self.probe_timeout.unwrap_or(renew_deadline),
+            wind_down: self.wind_down,
+            is_probed: self.is_probed,
+            has_fitness: self.has_fitness,
             reclaim_own_identity: self.reclaim_own_identity,
             release_keeps_duration: false,
         })

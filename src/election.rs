@@ -9,14 +9,17 @@ use std::collections::VecDeque;
 use crate::clock::{Moment, Now};
 use crate::config::Settings;
 use crate::election::deadline::Deadline;
+use crate::election::progress::ProgressLimit;
 use crate::record::{LeaderElectionRecord, MicroTime, Observed};
 use crate::stop_reason::StopReason;
 use crate::store::StoreErrorKind;
 use crate::sync::Arc;
 
 pub mod deadline;
+mod ending;
 mod messages;
 mod open_writes;
+pub mod progress;
 mod requests;
 mod responses;
 mod round_trip;
@@ -58,6 +61,8 @@ pub struct Election {
     release_deadline: Option<Moment>,
     closing: bool,
     close_deadline: Option<Moment>,
+    /// Not fit to lead: nothing is acquired.
+    barred: bool,
     events: VecDeque<Event>,
 }
 
@@ -122,6 +127,8 @@ struct CurrentTerm {
     acquire_time: MicroTime,
     transitions: i32,
     deadline: Arc<Deadline>,
+    /// Until when its work has to make progress.
+    progress: Option<Arc<ProgressLimit>>,
     /// Until when the newest write that is known to be applied keeps others away.
     covered_until: Moment,
     renew_at: Moment,
@@ -131,8 +138,8 @@ struct CurrentTerm {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TermPhase {
     Valid,
-    /// Invalid by its holder's wish, and renewed until the guard goes.
-    SteppedDown,
+    /// Invalid for a reason that lets its work wind down, and renewed until the guard goes, or until then.
+    WindingDown(Option<Moment>),
     /// Invalid, and not renewed.
     Lost,
 }
@@ -185,6 +192,7 @@ impl Election {
             release_deadline: None,
             closing: false,
             close_deadline: None,
+            barred: false,
             events: VecDeque::new(),
         }
     }
@@ -211,11 +219,6 @@ impl Election {
         if let Phase::Campaigning(_) = self.phase {
             self.phase = Phase::Observing;
         }
-    }
-
-    /// Ends the validity of the term. The record stays ours, and renewed, until the guard goes.
-    pub fn step_down(&mut self, now: Moment) {
-        self.end_term(now, StopReason::SteppedDown);
     }
 
     /// The guard of the term is gone since `gone_at`, or nobody took it: releases the record if it is still ours.
@@ -268,10 +271,11 @@ impl Election {
                     _ => self.wait(now.local, renew_at),
                 }
             }
-            Phase::Campaigning(_) => self.drive_campaign(now),
-            Phase::Observing if self.owes_release() => self.release(now),
+            Phase::Campaigning(_) if !self.barred => self.drive_campaign(now),
+            Phase::Campaigning(Candidacy { round: Some(_), .. }) => self.end_round(now),
+            Phase::Observing | Phase::Campaigning(_) if self.owes_release() => self.release(now),
             Phase::Observing if self.closing => self.finish(now.local),
-            Phase::Observing => self.observe(now.local),
+            Phase::Observing | Phase::Campaigning(_) => self.observe(now.local),
         }
     }
 
@@ -489,56 +493,30 @@ impl Election {
     /// Waits, but not beyond what must be noticed in time: the end of a term, what a watch should have told, the end of a
     /// closed election's wait.
     fn wait(&self, now: Moment, until: Moment) -> Step {
-        let term_ends = match &self.phase {
-            Phase::Leading(term) if term.phase != TermPhase::Lost => Some(term.covered_until),
-            _ => None,
+        let [covered_until, progress_until, wound_down] = match &self.phase {
+            Phase::Leading(term) => term.noticed_at(),
+            _ => [None; 3],
         };
         // The silence of a watch is noticed once; from then on it is looked for what it does not tell.
         let silent_at = self.silent_at().filter(|at| now < *at);
-        let noticed_at = [term_ends, silent_at, self.owed_by(), self.close_deadline];
+        let noticed_at = [covered_until, progress_until, wound_down, silent_at, self.owed_by(), self.close_deadline];
         Step::Wait(noticed_at.into_iter().flatten().fold(until, Moment::min))
     }
 
-    /// Whether the record of an ended term still stands in our name.
+    /// Whether the record of an ended term, or of an acquisition that came to nothing, still stands in our name.
     fn owes_release(&self) -> bool {
-        matches!((&self.phase, &self.observed), (Phase::Observing, ObservedState::Record(known)) if known.holder == Holder::Ourselves)
+        let is_wanted = match self.phase {
+            Phase::Observing => false,
+            Phase::Campaigning(_) => !self.barred,
+            Phase::Leading(_) => true,
+        };
+        !is_wanted && matches!(&self.observed, ObservedState::Record(known) if known.holder == Holder::Ourselves)
     }
 
     /// Whether a closed election has waited long enough for what it cannot change.
     fn close_deadline_passed(&mut self, now: Moment) -> bool {
         let renew_deadline = self.settings.renew_deadline;
         self.closing && now >= *self.close_deadline.get_or_insert(now + renew_deadline)
-    }
-
-    // ---- ending ----
-
-    fn notice_expiry(&mut self, now: Moment) {
-        let Phase::Leading(term) = &self.phase else { return };
-        match term.phase {
-            TermPhase::Valid if !term.deadline.is_valid(now) && !term.deadline.was_ended() => {
-                self.end_term(now, StopReason::Expired);
-            }
-            // What covered the winding down has run out: nothing is left to renew. That may come before the word of a
-            // holder that ended its term and was held up.
-            TermPhase::Valid | TermPhase::SteppedDown if now >= term.covered_until => {
-                self.end_term(now, StopReason::Expired);
-            }
-            _ => {}
-        }
-    }
-
-    /// Ends the term's validity, once, and tells so. After any reason but the holder's own step-down it is not renewed any more.
-    pub fn end_term(&mut self, now: Moment, reason: StopReason) {
-        let Phase::Leading(term) = &mut self.phase else { return };
-        if term.phase == TermPhase::Valid {
-            // Whatever came later, a term that had run out by then, or that its holder had ended, ended by that.
-            let final_reason = term.deadline.end(now, reason.clone());
-            let winds_down = reason == StopReason::SteppedDown && final_reason == reason;
-            term.phase = if winds_down { TermPhase::SteppedDown } else { TermPhase::Lost };
-            self.events.push_back(Event::TermEnded(final_reason));
-        } else if reason != StopReason::SteppedDown {
-            term.phase = TermPhase::Lost;
-        }
     }
 
     /// A connection that had been used before was closed under a request, as servers and what stands before them do at any

@@ -6,24 +6,26 @@ use crate::campaign::Campaign;
 use crate::campaign::slot::{CampaignSlot, Delivery};
 use crate::config::{Settings, random_seed};
 use crate::error::Error;
+use crate::fitness::Fitness;
 use crate::guard::LeaderGuard;
-use crate::handle::Link;
+use crate::handle::{Command, Link};
 use crate::health::HealthCheck;
+use crate::leadership::Leadership;
 use crate::log_fields::LogFields;
 use crate::observer::Observer;
 use crate::runtime::candidacy::Candidacy;
 use crate::runtime::dedicated::{self, Watched};
 use crate::runtime::observing::Observing;
 use crate::runtime::pair::Pair;
+use crate::runtime::probing::{Probe, Probing};
 use crate::runtime::session::Session;
-use crate::runtime::state::Shared;
+use crate::runtime::state::{Asked, Shared};
 use crate::runtime::watcher::Watcher;
 use crate::side::Side;
-use crate::status::Status;
+use crate::status::{Observations, Status};
 use crate::store::entry::Entry;
 use crate::sync::channel::{self, Receiver, Sender};
 use crate::sync::{Arc, Instant};
-use crate::term::Leadership;
 use crate::transition::{Subscriptions, Transition};
 
 /// A candidate for one lease, on threads of its own: one decides and talks to the store, another reads the watch. (The
@@ -63,13 +65,21 @@ pub struct LeaderElector {
     shared: Shared,
 }
 
+/// Who is told what the elector does, and who says whether the candidate is fit.
+#[derive(Clone, Default)]
+pub(crate) struct Asking {
+    pub(crate) observers: Vec<Arc<dyn Observer>>,
+    pub(crate) probe: Option<Probe>,
+    pub(crate) fitness: Option<Fitness>,
+}
+
 impl LeaderElector {
     /// On one record, or on two at once.
     pub(crate) fn spawn(
         settings: Settings,
         primary: Entry,
         secondary: Option<Entry>,
-        observers: &[Arc<dyn Observer>],
+        Asking { observers, probe, fitness }: &Asking,
     ) -> Result<Self, Error> {
         let (sender, commands) = channel::unbounded();
         let settings = Arc::new(settings);
@@ -94,16 +104,24 @@ impl LeaderElector {
             pending: Arc::new(CampaignSlot::default()),
             subscriptions: Arc::new(Subscriptions::default()),
             health: health.clone(),
-            observations: Arc::default(),
+            observations: Arc::new(Observations::new(&settings)),
         };
         let observers = observers
             .iter()
             .map(|observer| Observing::spawn(Arc::clone(observer), fields.clone()))
             .collect::<Result<_, _>>()
             .map_err(Error::Thread)?;
+        let probing = |probe: &Probe| Probing::spawn(Arc::clone(probe), settings.retry_period, Arc::clone(&link));
+        let probing = probe.as_ref().map(probing).transpose().map_err(Error::Thread)?;
+        if let Some(fitness) = fitness {
+            fitness.tell(&link);
+            // What was said before that.
+            link.leave(Command::FitnessSet);
+        }
+        let asked = Asked { probing, fitness: fitness.clone() };
         let (description, settings) = (fields.described.clone(), Arc::clone(&settings));
         let elector = Self { name, namespace, description, settings, is_on_both, shared: shared.clone() };
-        let drivers = dedicated::drivers(candidacy, records, commands, observers, shared, fields);
+        let drivers = dedicated::drivers(candidacy, records, commands, observers, asked, shared, fields);
         dedicated::spawn(drivers).map_err(Error::Thread)?;
         Ok(elector)
     }
@@ -143,7 +161,8 @@ impl LeaderElector {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn leadership(&self) -> Option<Leadership> {
-        self.shared.observations.valid_term().map(Leadership::of)
+        let link = &self.shared.link;
+        self.shared.observations.valid_term().map(|term| Leadership::of(term, Arc::clone(link)))
     }
 
     /// Asks for one term. The answer comes through [`Campaign::receiver`].

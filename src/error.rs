@@ -36,6 +36,10 @@ pub enum Error {
     Withdrawn,
     /// This process is a child that was forked from the elector's: its threads, and the lease, are its parent's.
     Forked,
+    /// This candidate is not fit to lead, or became so again only a while ago: see
+    /// [`fit_while`](crate::LeaderElectorBuilder::fit_while) and [`fitness`](crate::LeaderElectorBuilder::fitness). Only
+    /// [`try_acquire`](crate::LeaderElector::try_acquire) fails by it; a campaign waits.
+    Unfit,
     /// The release was not confirmed within the release timeout. It may still happen; if not, others take over when
     /// the lease runs out.
     ReleaseTimeout {
@@ -68,6 +72,7 @@ impl Error {
             Self::Thread(_) => 7,
             Self::Withdrawn => 8,
             Self::Forked => 9,
+            Self::Unfit => 10,
         }
     }
 }
@@ -87,6 +92,9 @@ impl fmt::Display for Error {
             Self::Forked => f.write_str(
                 "this process was forked after the elector was started, which belongs to its parent: start one of its own here",
             ),
+            Self::Unfit => f.write_str(
+                "this candidate is not fit to lead, or has not been so for long enough: wait, or campaign without a limit",
+            ),
             Self::ReleaseTimeout { waited } => write!(
                 f,
                 "the release of the lease was not confirmed within {}: others may have to wait until it runs out",
@@ -105,7 +113,9 @@ impl std::error::Error for Error {
             Self::Cluster(error) => Some(error),
             Self::Store(error) => std::error::Error::source(error),
             Self::Thread(error) => Some(error),
-            Self::Busy | Self::Stopped | Self::Withdrawn | Self::Forked | Self::ReleaseTimeout { .. } => None,
+            Self::Busy | Self::Stopped | Self::Withdrawn | Self::Forked | Self::Unfit | Self::ReleaseTimeout { .. } => {
+                None
+            }
         }
     }
 }

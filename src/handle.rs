@@ -14,6 +14,8 @@ use crate::log_fields::LogFields;
 use crate::side::Side;
 use crate::sync::channel::{self, Receiver, RecvTimeoutError, Sender};
 use crate::sync::{AtomicBool, Instant, OnceLock, Ordering, Weak, thread_local};
+use crate::term::Term;
+use crate::wind_down::WindDown;
 
 thread_local! {
     static IS_RUNTIME: Cell<bool> = const { Cell::new(false) };
@@ -49,7 +51,11 @@ pub(crate) enum Command {
         once: bool,
     },
     Withdraw(u64),
-    StepDown,
+    StepDown(WindDown),
+    /// What a probe said.
+    Probed(bool),
+    /// The program has said something else about its fitness.
+    FitnessSet,
     GuardGone {
         /// `None` where nobody waits.
         ack: Option<Sender<ReleaseAck>>,
@@ -147,6 +153,14 @@ impl Link {
     pub(crate) fn tell(&self, command: Command) {
         self.leave(command);
         self.work_off();
+    }
+
+    /// Ends this term, and tells the elector how it is renewed from then on. In a forked child nothing.
+    pub(crate) fn step_down(&self, term: &Term, wind_down: WindDown) {
+        if !self.is_forked() {
+            term.step_down(wind_down, || self.leave(Command::StepDown(wind_down)));
+            self.work_off();
+        }
     }
 
     /// Leaves it something, for [`work_off`](Self::work_off). One that has ended has nothing left to do for anybody.

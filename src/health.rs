@@ -4,12 +4,14 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::clock::{self, Moment};
+use crate::election::deadline::Deadline;
 use crate::side::Side;
 use crate::stop_reason::StopReason;
 use crate::sync::{Arc, Mutex};
 
 /// Tells when work goes on for too long after its term ended: the guard is still there although the term has been over
-/// for longer than a lease. And when the elector's thread has panicked, so that this process never leads again.
+/// for longer than a lease, or at once where it ended because the work made no progress. And when the elector's thread has
+/// panicked, so that this process never leads again. It judges by the term itself, also when the elector's threads hang.
 ///
 /// Such a process holds on to what it should have released. Answer a liveness probe with it, and the process is restarted.
 /// [`with_tolerance`](Self::with_tolerance) judges as client-go's `HealthzAdaptor` does. May be cloned and asked from any thread.
@@ -36,9 +38,9 @@ pub struct HealthCheck {
 
 #[derive(Debug)]
 struct State {
-    /// Whether there is a guard.
-    has_guard: bool,
-    /// Since when a term is over whose guard is not dropped.
+    /// Of the guard that there is.
+    deadline: Option<Arc<Deadline>>,
+    /// Since when a term is over whose guard is not dropped, if anybody has noticed.
     ended: Option<Moment>,
     /// When the record was written last that says that we lead: not after another is found there, or the guard is dropped.
     renewed: Option<Moment>,
@@ -54,6 +56,11 @@ struct State {
 pub enum Unhealthy {
     /// A term has been over for too long while its guard was not dropped.
     GuardNotDropped {
+        /// How long the term has been over.
+        over_for: Duration,
+    },
+    /// A term has ended because its work made no progress, and its guard was not dropped: that work hangs.
+    NoProgress {
         /// How long the term has been over.
         over_for: Duration,
     },
@@ -75,7 +82,7 @@ impl HealthCheck {
     /// `records`: how many the elector is about.
     pub(crate) fn new(lease_duration: Duration, records: usize) -> Self {
         let state = State {
-            has_guard: false,
+            deadline: None,
             ended: None,
             renewed: None,
             contact: vec![None; records],
@@ -112,14 +119,22 @@ impl HealthCheck {
     /// # Errors
     ///
     /// [`Unhealthy`] when a term has been over for longer than the lease duration and its guard is not dropped (or as
-    /// [`with_tolerance`](Self::with_tolerance) says), or when the elector's thread has panicked.
+    /// [`with_tolerance`](Self::with_tolerance) says), when it ended because its work made no progress, or when the elector's thread has panicked.
     pub fn check(&self) -> Result<(), Unhealthy> {
-        let State { ended, renewed, panicked, .. } = *self.state.lock();
-        if panicked {
+        let mut state = self.state.lock();
+        if state.panicked {
             return Err(Unhealthy::ElectorPanicked);
         }
         let now = clock::now();
-        match (self.tolerance, ended, renewed) {
+        // It is not left to the elector's thread, which may hang as well.
+        if let Some(deadline) = state.deadline.clone().filter(|deadline| !deadline.is_valid(now)) {
+            let over_since = if deadline.was_ended() { now } else { deadline.runs_out_at() };
+            let over_since = *state.ended.get_or_insert(over_since);
+            if deadline.reason() == StopReason::NoProgress {
+                return Err(Unhealthy::NoProgress { over_for: now.since(over_since) });
+            }
+        }
+        match (self.tolerance, state.ended, state.renewed) {
             (None, Some(ended), _) => {
                 let over_for = now.since(ended);
                 if over_for > self.lease_duration { Err(Unhealthy::GuardNotDropped { over_for }) } else { Ok(()) }
@@ -162,16 +177,16 @@ impl HealthCheck {
     }
 
     /// A term has begun.
-    pub(crate) fn guard_made(&self) {
+    pub(crate) fn guard_made(&self, deadline: &Arc<Deadline>) {
         let mut state = self.state.lock();
-        (state.has_guard, state.ended, state.renewed) = (true, None, Some(clock::now()));
+        (state.deadline, state.ended, state.renewed) = (Some(Arc::clone(deadline)), None, Some(clock::now()));
     }
 
     /// The record says that we lead, by a write that was sent `ago`.
     pub(crate) fn renewed(&self, ago: Duration) {
         let at = clock::now().as_nanos().saturating_sub(u64::try_from(ago.as_nanos()).unwrap_or(u64::MAX));
         let mut state = self.state.lock();
-        if state.has_guard {
+        if state.deadline.is_some() {
             state.renewed = Some(Moment::from_nanos(at));
         }
     }
@@ -184,7 +199,7 @@ impl HealthCheck {
     /// The term has ended. It may be told after its guard is gone: then nobody holds on to it.
     pub(crate) fn term_ended(&self, reason: &StopReason) {
         let mut state = self.state.lock();
-        if state.has_guard {
+        if state.deadline.is_some() {
             state.ended.get_or_insert_with(clock::now);
         }
         if *reason != StopReason::Expired {
@@ -194,7 +209,7 @@ impl HealthCheck {
 
     pub(crate) fn guard_gone(&self) {
         let mut state = self.state.lock();
-        (state.has_guard, state.ended, state.renewed) = (false, None, None);
+        (state.deadline, state.ended, state.renewed) = (None, None, None);
     }
 
     pub(crate) fn thread_panicked(&self) {
@@ -227,6 +242,11 @@ impl fmt::Display for Unhealthy {
                 "the term has been over for {} and its guard is not dropped: protected work does not end",
                 in_millis(*over_for)
             ),
+            Self::NoProgress { over_for } => write!(
+                f,
+                "the term ended {} ago because its work made no progress, and its guard is not dropped",
+                in_millis(*over_for)
+            ),
             Self::NotRenewed { since } => {
                 write!(f, "the lease was renewed {} ago, and its guard is not dropped", in_millis(*since))
             }
@@ -245,6 +265,7 @@ impl std::error::Error for Unhealthy {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::election::progress::ProgressLimit;
 
     /// The end of a term may be told after its guard has gone.
     #[test]
@@ -254,16 +275,45 @@ mod tests {
             std::thread::sleep(Duration::from_millis(1));
             (health.check().is_ok(), health.clone().with_tolerance(Duration::ZERO).check().is_ok())
         };
-        health.guard_made();
+        let term = |until| Arc::new(Deadline::new(until));
+        let for_long = clock::now() + Duration::from_secs(3_600);
+        health.guard_made(&term(for_long));
         health.guard_gone();
         health.term_ended(&StopReason::Expired);
         assert_eq!(check(), (true, true));
-        health.guard_made();
+        health.guard_made(&term(for_long));
         health.term_ended(&StopReason::Expired);
         assert_eq!(check(), (false, false));
         health.superseded();
         assert_eq!(check(), (false, true), "another leads");
-        health.guard_made();
+        health.guard_made(&term(for_long));
         assert!(check().0, "the next term has begun");
+    }
+
+    /// The elector's threads may hang.
+    #[test]
+    fn nobody_has_to_tell_that_a_term_has_run_out() {
+        let health = HealthCheck::new(Duration::from_millis(20), 1);
+        let deadline = Arc::new(Deadline::new(clock::now() + Duration::from_millis(20)));
+        health.guard_made(&deadline);
+        std::thread::sleep(Duration::from_millis(60));
+        let over = health.check().unwrap_err();
+        assert!(matches!(over, Unhealthy::GuardNotDropped { over_for } if over_for >= Duration::from_millis(20)));
+        health.guard_gone();
+        assert!(health.check().is_ok());
+    }
+
+    #[test]
+    fn work_without_progress_is_unhealthy_at_once() {
+        let health = HealthCheck::new(Duration::from_secs(3_600), 1);
+        let now = clock::now();
+        let limit = Arc::new(ProgressLimit::new(now, Duration::from_millis(1)));
+        health.guard_made(&Arc::new(Deadline::new(now + Duration::from_secs(3_600)).limited_by(Some(limit))));
+        std::thread::sleep(Duration::from_millis(2));
+        assert!(matches!(health.check(), Err(Unhealthy::NoProgress { .. })));
+        let as_client_go = health.clone().with_tolerance(Duration::from_secs(3_600));
+        assert!(matches!(as_client_go.check(), Err(Unhealthy::NoProgress { .. })));
+        health.guard_gone();
+        assert!(health.check().is_ok());
     }
 }

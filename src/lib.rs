@@ -74,6 +74,10 @@ struct Readme;
 struct Guide;
 
 #[cfg(doctest)]
+#[doc = include_str!("../docs/HANGS.md")]
+struct Hangs;
+
+#[cfg(doctest)]
 #[doc = include_str!("../docs/MIGRATING.md")]
 struct Migrating;
 
@@ -102,6 +106,7 @@ mod error;
 mod etcd;
 #[cfg(feature = "kube")]
 mod events;
+mod fitness;
 #[cfg(feature = "_internals")]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -114,6 +119,7 @@ mod health;
 pub mod kube;
 #[cfg(feature = "kube")]
 mod leader_election_config;
+mod leadership;
 mod log_fields;
 #[cfg(feature = "metrics")]
 mod metrics_observer;
@@ -126,6 +132,7 @@ mod observer;
 mod one_line;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod progress;
 mod prometheus;
 mod record;
 #[cfg(feature = "_internals")]
@@ -148,6 +155,11 @@ pub mod testing;
 #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
 mod tls_config;
 mod transition;
+#[cfg(feature = "_internals")]
+#[doc(hidden)]
+pub mod wind_down;
+#[cfg(not(feature = "_internals"))]
+mod wind_down;
 
 pub use builder::LeaderElectorBuilder;
 pub use callbacks::{Callbacks, RunEnd};
@@ -161,10 +173,12 @@ pub use error::Error;
 pub use etcd::config::EtcdConfig;
 #[cfg(feature = "kube")]
 pub use events::EventRecorder;
+pub use fitness::Fitness;
 pub use guard::{LeaderGuard, Scope, Worker};
 pub use health::{HealthCheck, Unhealthy};
 #[cfg(feature = "kube")]
 pub use leader_election_config::{Flag, LeaderElectionConfig};
+pub use leadership::Leadership;
 #[cfg(feature = "metrics")]
 pub use metrics_observer::MetricsObserver;
 #[cfg(feature = "mysql")]
@@ -172,6 +186,7 @@ pub use mysql::config::MySqlConfig;
 pub use observer::{Observer, RequestOutcome};
 #[cfg(feature = "postgres")]
 pub use postgres::config::PostgresConfig;
+pub use progress::Progress;
 pub use record::{LeaderElectionRecord, MicroTime, Observed, Opaque};
 pub use status::{Counters, Histogram, Status};
 pub use stop_reason::StopReason;
@@ -190,7 +205,7 @@ pub use store::postgres::PostgresStore;
 #[cfg(feature = "sqlite")]
 pub use store::sqlite::SqliteStore;
 pub use store::{Call, Cursor, Store, StoreError, StoreErrorKind, StoreOperation, WatchEvent, WatchScope};
-pub use term::{Leadership, LeadershipLost};
+pub use term::LeadershipLost;
 #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
 pub use tls_config::TlsConfig;
 pub use transition::Transition;

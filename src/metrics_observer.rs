@@ -33,6 +33,7 @@ impl MetricsObserver {
         let observer = Self { name: name.into() };
         describe_gauge!("leader_election_master_status", "Whether this candidate leads.");
         describe_gauge!("leasehold_watch_up", "Whether a watch is open.");
+        describe_gauge!("leasehold_fit", "Whether this candidate is fit to lead, where somebody is asked.");
         describe_counter!("leader_election_slowpath_total", "Reads in the middle of a term.");
         describe_counter!("leasehold_terms_total", "Terms that began.");
         describe_counter!("leasehold_terms_lost_total", "Terms that ended otherwise than by a release or a step-down.");
@@ -86,6 +87,10 @@ impl Observer for MetricsObserver {
 
     fn watch_lost(&self) {
         gauge!("leasehold_watch_up", "name" => self.name()).set(0.0);
+    }
+
+    fn fitness(&self, is_fit: bool) {
+        gauge!("leasehold_fit", "name" => self.name()).set(if is_fit { 1.0 } else { 0.0 });
     }
 }
 

@@ -63,6 +63,11 @@ pub trait Observer: Send + Sync + 'static {
 
     /// The watch has ended, or was refused.
     fn watch_lost(&self) {}
+
+    /// This candidate has become fit to lead, or unfit.
+    fn fitness(&self, is_fit: bool) {
+        let _ = is_fit;
+    }
 }
 
 /// What became of a request to the store.
@@ -90,6 +95,7 @@ pub(crate) enum Fact {
     Request(RequestOutcome),
     WatchOpened,
     WatchLost,
+    Fitness(bool),
 }
 
 /// What waits for an observer must not fill the memory, whatever is in a record.
@@ -109,6 +115,7 @@ impl Fact {
             Self::Request(outcome) => observer.request(outcome),
             Self::WatchOpened => observer.watch_opened(),
             Self::WatchLost => observer.watch_lost(),
+            Self::Fitness(is_fit) => observer.fitness(*is_fit),
         }
     }
 }

@@ -57,6 +57,13 @@ pub struct Status {
     /// What the last request failed with. `None` after one that was answered, and after news of a watch; but a write that is
     /// refused for lack of rights, say, is told until a write is answered, whatever is read meanwhile.
     pub last_error: Option<StoreError>,
+    /// Whether this candidate is fit to lead; true where nobody is asked.
+    pub is_fit: bool,
+    /// For how long it has not been. `None` while it is.
+    pub unfit_for: Option<Duration>,
+    /// How long ago the work of the present term made progress: the part of it that is furthest behind. `None` without a term, and
+    /// without [`progress_within`](crate::LeaderElectorBuilder::progress_within).
+    pub since_progress: Option<Duration>,
     /// Whether a watch is open. Without one the record is polled.
     pub is_watching: bool,
     /// Whether the elector is at work: not after its end, or a panic of its thread.
@@ -128,7 +135,7 @@ impl Counters {
         match fact {
             Fact::StartedLeading(_) => self.terms += 1,
             Fact::StoppedLeading(reason) => self.terms_lost += u64::from(!reason.was_asked_for()),
-            Fact::NewLeader(_) => {}
+            Fact::NewLeader(_) | Fact::Fitness(_) => {}
             Fact::Renewed(latency) => self.renewals.add(*latency),
             Fact::Request(outcome) => {
                 self.requests[outcome.operation as usize] += 1;
@@ -156,6 +163,8 @@ struct State {
     leader_until: Option<Moment>,
     is_watching: bool,
     has_ended: bool,
+    /// Since when it is not fit, while it is not.
+    unfit_since: Option<Moment>,
     /// What the last request about each record failed with.
     errors: [Option<(StoreOperation, StoreError)>; 2],
 }
@@ -171,6 +180,17 @@ impl State {
 }
 
 impl Observations {
+    /// Of a candidate that is not known to be fit, if somebody is asked.
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let observations = Self::default();
+        observations.fitness(!(settings.is_probed || settings.has_fitness));
+        observations
+    }
+
+    pub(crate) fn fitness(&self, is_fit: bool) {
+        self.0.lock().unfit_since = (!is_fit).then(clock::now);
+    }
+
     pub(crate) fn note(&self, fact: &Fact) {
         self.0.lock().counters.count(fact);
     }
@@ -252,6 +272,9 @@ impl Observations {
             fencing_token: state.term.as_ref().map(|term| term.fencing_token()),
             last_contact,
             last_error: state.last_error(),
+            is_fit: state.unfit_since.is_none(),
+            unfit_for: state.unfit_since.map(|since| now.since(since)),
+            since_progress: state.term.as_ref().and_then(|term| term.last_progress()).map(|at| now.since(at)),
             is_watching: state.is_watching && !state.has_ended,
             is_running: !state.has_ended,
             counters: state.counters.clone(),

@@ -12,6 +12,12 @@ pub enum StopReason {
     SteppedDown,
     /// No renewal succeeded within the renew deadline.
     Expired,
+    /// The work made no progress within
+    /// [`progress_within`](crate::LeaderElectorBuilder::progress_within).
+    NoProgress,
+    /// This candidate is not fit to lead: see [`fit_while`](crate::LeaderElectorBuilder::fit_while) and
+    /// [`fitness`](crate::LeaderElectorBuilder::fitness).
+    Unfit,
     /// The record is another's now (`by`), or nobody's.
     Superseded {
         /// Who holds the lease instead.
@@ -32,6 +38,11 @@ impl StopReason {
     pub(crate) fn was_asked_for(&self) -> bool {
         matches!(self, Self::Released | Self::SteppedDown)
     }
+
+    /// Whether the record is renewed for a while after it, so that work that is winding down is covered.
+    pub(crate) fn winds_down(&self) -> bool {
+        matches!(self, Self::SteppedDown | Self::Unfit)
+    }
 }
 
 impl fmt::Display for StopReason {
@@ -39,6 +50,8 @@ impl fmt::Display for StopReason {
         match self {
             Self::Released => f.write_str("the lease was released"),
             Self::SteppedDown => f.write_str("the leader stepped down"),
+            Self::NoProgress => f.write_str("the work made no progress for too long"),
+            Self::Unfit => f.write_str("this candidate is not fit to lead"),
             Self::Expired => f.write_str("no renewal succeeded within the renew deadline"),
             Self::Superseded { by: Some(by) } => write!(f, "the lease is held by {by:?} now"),
             Self::Superseded { by: None } => f.write_str("somebody else released the lease"),

@@ -1,44 +1,16 @@
-//! One term: what its guard, its views and the elector's thread share, and the views.
+//! One term: what its guard, its views and the elector's thread share.
 
 use std::convert::Infallible;
 use std::fmt;
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
-use crate::clock;
+use crate::clock::{self, Moment};
 use crate::election::deadline::Deadline;
+use crate::progress::{Progress, Work};
 use crate::stop_reason::StopReason;
 use crate::sync::channel::{self, Receiver, Sender};
 use crate::sync::{Arc, Mutex};
-
-/// A view of one term: it can be cloned and sent to other threads, asked, and waited on, but not end the term.
-///
-/// It never revives: a view of a term that is over stays false when the same elector leads again.
-///
-/// # Examples
-///
-/// ```no_run
-/// # use leasehold::LeaderElector;
-/// # let elector = LeaderElector::builder("jobs").start()?;
-/// let guard = elector.block_until_leader()?;
-/// let leadership = guard.leadership();
-/// std::thread::spawn(move || {
-///     while leadership.is_leader() {
-///         println!("token {}, covered for {:?}", leadership.fencing_token(), leadership.remaining());
-///         // one unit of work
-///     }
-/// });
-/// let leadership = guard.leadership();
-/// std::thread::spawn(move || {
-///     let _ = leadership.lost().recv(); // blocks until the term is over
-///     println!("{}", leadership.check().unwrap_err());
-/// });
-/// # Ok::<(), leasehold::Error>(())
-/// ```
-#[derive(Clone)]
-pub struct Leadership {
-    term: Arc<Term>,
-}
+use crate::wind_down::WindDown;
 
 /// The term is over, and why, for `?` in protected work.
 ///
@@ -67,14 +39,25 @@ pub(crate) struct Term {
     lost: Receiver<Infallible>,
     /// Dropped at the end of the term, which is what disconnects `lost`.
     end: Mutex<Option<Sender<Infallible>>>,
-    /// Whether the elector has been told of a step-down, or is not to be told of one any more.
-    told: Mutex<bool>,
+    told: Mutex<Told>,
+    work: Arc<Work>,
+}
+
+/// What the elector has been told of a step-down.
+#[derive(PartialEq, Eq)]
+enum Told {
+    Nothing,
+    SteppedDown,
+    /// It is not to be told of one any more: it would take it for the end of the next term.
+    Closed,
 }
 
 impl Term {
     pub(crate) fn new(deadline: Arc<Deadline>, fencing_token: u64) -> Self {
         let (sender, lost) = channel::bounded(0);
-        Self { deadline, fencing_token, lost, end: Mutex::new(Some(sender)), told: Mutex::new(false) }
+        let work = Arc::new(Work::new(Arc::clone(&deadline)));
+        let (end, told) = (Mutex::new(Some(sender)), Mutex::new(Told::Nothing));
+        Self { deadline, fencing_token, lost, end, told, work }
     }
 
     /// Ends the term for every view, and wakes who waits for that. The first reason stands, and is given back; a term
@@ -85,21 +68,35 @@ impl Term {
         reason
     }
 
-    /// Ends the term while its record stays ours. Has the elector left word of it once, and never after the guard is gone: it
-    /// would take it for the end of the next term. True if it was.
-    pub(crate) fn step_down(&self, leave_word: impl FnOnce()) -> bool {
+    /// Ends the term while its record stays ours, and has the elector left word of how it is renewed, if that is news: never after
+    /// the guard is gone.
+    pub(crate) fn step_down(&self, wind_down: WindDown, leave_word: impl FnOnce()) {
         self.end(StopReason::SteppedDown);
         let mut told = self.told.lock();
-        let is_news = !std::mem::replace(&mut *told, true);
-        if is_news {
+        // Said again it says nothing new, but for a limit.
+        if *told == Told::Nothing || (*told == Told::SteppedDown && wind_down != WindDown::AsSet) {
+            *told = Told::SteppedDown;
             leave_word();
         }
-        is_news
     }
 
     /// Before the guard goes.
     pub(crate) fn close(&self) {
-        *self.told.lock() = true;
+        *self.told.lock() = Told::Closed;
+    }
+
+    /// The work makes progress. Whether the term is valid.
+    pub(crate) fn progress(&self) -> bool {
+        self.work.progress()
+    }
+
+    pub(crate) fn progress_handle(&self) -> Progress {
+        Progress::new(Arc::clone(&self.work))
+    }
+
+    /// When the work made progress last, where it has to.
+    pub(crate) fn last_progress(&self) -> Option<Moment> {
+        self.work.last_progress()
     }
 
     pub(crate) fn is_valid(&self) -> bool {
@@ -125,53 +122,6 @@ impl Term {
         &self.lost
     }
 }
-
-impl Leadership {
-    pub(crate) fn of(term: Arc<Term>) -> Self {
-        Self { term }
-    }
-
-    /// See [`LeaderGuard::is_leader`](crate::LeaderGuard::is_leader).
-    pub fn is_leader(&self) -> bool {
-        self.term.is_valid()
-    }
-
-    /// See [`LeaderGuard::remaining`](crate::LeaderGuard::remaining).
-    pub fn remaining(&self) -> Duration {
-        self.term.remaining()
-    }
-
-    /// See [`LeaderGuard::check`](crate::LeaderGuard::check).
-    ///
-    /// # Errors
-    ///
-    /// [`LeadershipLost`] when the term is over, and why.
-    pub fn check(&self) -> Result<(), LeadershipLost> {
-        self.term.check()
-    }
-
-    /// See [`LeaderGuard::fencing_token`](crate::LeaderGuard::fencing_token).
-    pub fn fencing_token(&self) -> u64 {
-        self.term.fencing_token
-    }
-
-    /// See [`LeaderGuard::lost`](crate::LeaderGuard::lost).
-    pub fn lost(&self) -> &Receiver<Infallible> {
-        &self.term.lost
-    }
-}
-
-impl fmt::Debug for Leadership {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Leadership")
-            .field("fencing_token", &self.fencing_token())
-            .field("remaining", &self.remaining())
-            .finish()
-    }
-}
-
-impl UnwindSafe for Leadership {}
-impl RefUnwindSafe for Leadership {}
 
 impl fmt::Display for LeadershipLost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

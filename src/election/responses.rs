@@ -7,6 +7,7 @@ use super::{CurrentTerm, Election, Holder, ObservedRecord, ObservedState, Phase,
 use crate::clock::Moment;
 use crate::config::Settings;
 use crate::election::deadline::Deadline;
+use crate::election::progress::ProgressLimit;
 use crate::record::{LeaderElectionRecord, MicroTime, Observed};
 use crate::stop_reason::StopReason;
 use crate::sync::Arc;
@@ -178,13 +179,17 @@ impl Election {
                 else {
                     return;
                 };
-                let deadline = Arc::new(Deadline::new(valid_until));
+                // A guard that nobody takes makes none.
+                let progress =
+                    self.settings.progress_within.map(|within| Arc::new(ProgressLimit::new(sent_at, within)));
+                let deadline = Arc::new(Deadline::new(valid_until).limited_by(progress.clone()));
                 let fencing_token = *version;
                 self.phase = Phase::Leading(CurrentTerm {
                     acquisition,
                     acquire_time: record.acquire_time.clone().unwrap_or_else(|| MicroTime::from_unix_micros(0)),
                     transitions: record.lease_transitions.unwrap_or(0),
                     deadline: Arc::clone(&deadline),
+                    progress,
                     covered_until: valid_until,
                     renew_at,
                     phase: TermPhase::Valid,
@@ -289,13 +294,16 @@ impl Election {
 
     /// Whether a write would still win or keep a term if it turned out to stand in the store.
     pub(super) fn may_be_adopted(&self, write: &OpenWrite, now: Moment) -> bool {
-        let current = match &self.phase {
-            Phase::Observing => None,
-            Phase::Campaigning(candidacy) => candidacy.attempt.as_ref().map(|(acquisition, _)| *acquisition),
-            Phase::Leading(term) => (term.phase != TermPhase::Lost).then_some(term.acquisition),
+        let renew_deadline = self.settings.renew_deadline;
+        let (current, validity) = match &self.phase {
+            Phase::Observing => return false,
+            Phase::Campaigning(candidacy) => {
+                // A term whose work had to make progress by now would be over as it begins.
+                let first_progress = self.settings.progress_within.unwrap_or(renew_deadline);
+                (candidacy.attempt.as_ref().map(|(acquisition, _)| *acquisition), renew_deadline.min(first_progress))
+            }
+            Phase::Leading(term) => ((term.phase != TermPhase::Lost).then_some(term.acquisition), renew_deadline),
         };
-        current == Some(write.acquisition)
-            && write.progress != Progress::Landed
-            && now < write.sent_at + self.settings.renew_deadline
+        current == Some(write.acquisition) && write.progress != Progress::Landed && now < write.sent_at + validity
     }
 }

@@ -133,7 +133,7 @@ impl StepDownUnlessFinished<'_> {
 impl Drop for StepDownUnlessFinished<'_> {
     fn drop(&mut self) {
         if !self.finished {
-            self.guard.step_down();
+            self.guard.step_down_after_panic();
         }
     }
 }

@@ -5,11 +5,9 @@ use std::fmt;
 use std::thread::{Builder, JoinHandle};
 
 use crate::error::Error;
-use crate::guard::{LeaderGuard, step_down};
-use crate::handle::Link;
-use crate::sync::Arc;
+use crate::guard::LeaderGuard;
+use crate::leadership::Leadership;
 use crate::sync::channel::{self, Receiver, TryRecvError};
-use crate::term::{Leadership, Term};
 
 /// A thread that does the leader's work and has its guard, made by [`LeaderGuard::spawn`].
 ///
@@ -38,8 +36,7 @@ use crate::term::{Leadership, Term};
 /// ```
 #[must_use = "nobody else knows when the work has ended"]
 pub struct Worker<T> {
-    term: Arc<Term>,
-    link: Option<Arc<Link>>,
+    leadership: Leadership,
     ended: Receiver<Infallible>,
     thread: JoinHandle<T>,
 }
@@ -57,7 +54,7 @@ impl LeaderGuard {
         work: impl FnOnce(&LeaderGuard) -> T + Send + 'static,
     ) -> Result<Worker<T>, Error> {
         let (ending, ended) = channel::bounded(0);
-        let (term, link) = (Arc::clone(&self.term), self.link.clone());
+        let leadership = self.leadership();
         let run = move || {
             // Dropped last, also when the work panics.
             let _ending = ending;
@@ -65,21 +62,19 @@ impl LeaderGuard {
             work(&guard)
         };
         let thread = Builder::new().name("leasehold-work".to_owned()).spawn(run).map_err(Error::Thread)?;
-        Ok(Worker { term, link, ended, thread })
+        Ok(Worker { leadership, ended, thread })
     }
 }
 
 impl<T> Worker<T> {
     /// Ends the term, as [`LeaderGuard::step_down`] does: the work is to notice it and return. Nothing after its end.
     pub fn step_down(&self) {
-        if let Some(link) = &self.link {
-            step_down(&self.term, link);
-        }
+        self.leadership.step_down();
     }
 
     /// A view of the term.
     pub fn leadership(&self) -> Leadership {
-        Leadership::of(Arc::clone(&self.term))
+        self.leadership.clone()
     }
 
     /// A channel that never yields and disconnects when the work has ended and the lease is released: for a `select!`.

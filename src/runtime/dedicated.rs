@@ -13,7 +13,7 @@ use crate::runtime::candidacy::Candidacy;
 use crate::runtime::notice::Line;
 use crate::runtime::observing::Observing;
 use crate::runtime::session::Input;
-use crate::runtime::state::{Deferred, InFlight, Shared, State};
+use crate::runtime::state::{Asked, Deferred, InFlight, Shared, State};
 use crate::runtime::watcher::Watcher;
 use crate::side::Side;
 use crate::store::Call;
@@ -78,12 +78,13 @@ pub(crate) fn drivers(
     records: Vec<Watched>,
     commands: Receiver<Command>,
     observers: Vec<Observing>,
+    asked: Asked,
     shared: Shared,
     fields: LogFields,
 ) -> Vec<Driver> {
     let link = Arc::clone(&shared.link);
     let (line, lines) = channel::unbounded();
-    let state = Mutex::new(State::new(candidacy, observers, shared, records.len(), line));
+    let state = Mutex::new(State::new(candidacy, observers, asked, shared, records.len(), line));
     let (mut of_records, mut threads) = (Vec::new(), Vec::new());
     for Watched { entry, watcher, fields } in records {
         let (wake, woken) = channel::bounded(1);
@@ -259,7 +260,7 @@ mod tests {
         };
         let record = Watched { entry, watcher, fields: fields() };
         let candidacy = Candidacy::One(Box::new(session));
-        drivers(candidacy, vec![record], commands, Vec::new(), shared, fields()).pop().unwrap()
+        drivers(candidacy, vec![record], commands, Vec::new(), Asked::default(), shared, fields()).pop().unwrap()
     }
 
     /// One whose election has found its term superseded, and has not told yet.
@@ -284,7 +285,7 @@ mod tests {
         driver.core.wake_all();
         guard.step_down();
         let left = driver.core.commands.try_iter();
-        assert_eq!(left.filter(|it| matches!(it, Command::StepDown)).count(), 1);
+        assert_eq!(left.filter(|it| matches!(it, Command::StepDown(_))).count(), 1);
         assert!(!driver.send_or_wait());
         guard.forget();
         drop(driver);

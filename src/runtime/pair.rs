@@ -5,6 +5,7 @@
 //! when which of them campaigns, and what of theirs counts for the term of both.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use log::Level;
 
@@ -12,6 +13,7 @@ use crate::clock::{Moment, Now};
 use crate::config::Settings;
 use crate::election::Step;
 use crate::election::deadline::Deadline;
+use crate::election::progress::ProgressLimit;
 use crate::runtime::notice::Notice;
 use crate::runtime::session::{Effect, Input, Session};
 use crate::side::Side;
@@ -27,6 +29,8 @@ use crate::sync::Arc;
 pub struct Pair {
     primary: Session,
     secondary: Session,
+    /// How long the work may go without progress.
+    progress_within: Option<Duration>,
     stage: Stage,
     release: Option<Release>,
     /// Who leads by each record, and by both.
@@ -83,10 +87,13 @@ impl Pair {
         let settings = settings.into();
         // client-go's MultiLock waits for as long as the primary says, whatever the secondary does: one that was released with
         // a second is overwritten while another may lead by the secondary.
-        let of_primary = Settings { release_keeps_duration: true, ..Settings::clone(&settings) };
+        // Its work is that of both, and begins when both are held.
+        let of_secondary = Settings { progress_within: None, ..Settings::clone(&settings) };
+        let of_primary = Settings { release_keeps_duration: true, ..of_secondary.clone() };
         Self {
             primary: Session::new(of_primary, seeds[0]),
-            secondary: Session::new(settings, seeds[1]),
+            secondary: Session::new(of_secondary, seeds[1]),
+            progress_within: settings.progress_within,
             stage: Stage::Observing,
             release: None,
             leaders: [None, None],
@@ -110,12 +117,12 @@ impl Pair {
             }
             Input::Close => {
                 self.give_up_campaign(now);
-                Side::BOTH.into_iter().for_each(|side| self.tell(now, side, Input::Close));
+                self.tell_both(now, || Input::Close);
             }
-            Input::StepDown => Side::BOTH.into_iter().for_each(|side| self.tell(now, side, Input::StepDown)),
-            Input::Lost(reason) => {
-                Side::BOTH.into_iter().for_each(|side| self.tell(now, side, Input::Lost(reason.clone())));
-            }
+            Input::StepDown(wind_down) => self.tell_both(now, || Input::StepDown(wind_down)),
+            Input::Fitness(source, is_fit) => self.tell_both(now, || Input::Fitness(source, is_fit)),
+            Input::LimitProgress(limit) => self.tell_both(now, || Input::LimitProgress(Arc::clone(&limit))),
+            Input::Lost(reason) => self.tell_both(now, || Input::Lost(reason.clone())),
             Input::NotTaken => self.guard_gone(now, now),
             Input::GuardGone { at } => self.guard_gone(now, at),
             Input::Response(..) | Input::WatchOpened { .. } | Input::Watched { .. } | Input::WatchEnded => {
@@ -193,6 +200,10 @@ impl Pair {
     fn tell(&mut self, now: Moment, side: Side, input: Input) {
         self.touched[side as usize] = true;
         self.session_mut(side).handle(now, input);
+    }
+
+    fn tell_both(&mut self, now: Moment, input: impl Fn() -> Input) {
+        Side::BOTH.into_iter().for_each(|side| self.tell(now, side, input()));
     }
 
     fn wanted(&self) -> Option<Wanted> {
@@ -330,13 +341,19 @@ impl Pair {
                 Effect::Released => self.released(now, side),
                 Effect::Leader(leader) => self.leads(side, leader),
                 Effect::LeaderHasRunOut => self.leader_has_run_out(side),
-                Effect::Refuse { campaign, .. } | Effect::RoundOver { campaign, .. } => {
+                Effect::Refuse { campaign, .. } | Effect::RoundOver { campaign, .. } | Effect::NotFit { campaign } => {
                     if self.wanted().is_some_and(|wanted| wanted.id == campaign) {
                         self.give_up_campaign(now);
                         self.effects.push_back((side, effect));
                     }
                 }
-                Effect::CancelAt(..) | Effect::RestartWatch | Effect::IdentityConflict(_) | Effect::Log(_) => {
+                // Both sessions hear the same of it.
+                Effect::Fitness(_) if side == Side::Secondary => {}
+                Effect::CancelAt(..)
+                | Effect::Fitness(_)
+                | Effect::RestartWatch
+                | Effect::IdentityConflict(_)
+                | Effect::Log(_) => {
                     self.effects.push_back((side, effect));
                 }
             }
@@ -365,8 +382,19 @@ impl Pair {
             (Side::Secondary, Stage::Second(wanted, primary)) if campaign == Some(wanted.id) => {
                 let Wanted { id, .. } = *wanted;
                 let primary = Arc::clone(primary);
-                let both = Arc::new(Deadline::new(now + primary.remaining(now).min(deadline.remaining(now))));
+                let until = now + primary.remaining(now).min(deadline.remaining(now));
+                let limit = self.progress_within.map(|within| {
+                    let Settings { renew_deadline, .. } = self.secondary.settings();
+                    let until = deadline.runs_out_at().as_nanos();
+                    // When the write was sent that won.
+                    let sent_at = until.saturating_sub(u64::try_from(renew_deadline.as_nanos()).unwrap_or(u64::MAX));
+                    Arc::new(ProgressLimit::new(Moment::from_nanos(sent_at), within))
+                });
+                let both = Arc::new(Deadline::new(until).limited_by(limit.clone()));
                 let offered = Arc::clone(&both);
+                if let Some(limit) = limit {
+                    self.tell_both(now, || Input::LimitProgress(Arc::clone(&limit)));
+                }
                 self.stage = Stage::Leading(Term { both, primary, secondary: deadline, over: false });
                 let offer = Effect::Offer { campaign: Some(id), deadline: offered, fencing_token };
                 self.effects.push_back((side, offer));
@@ -381,11 +409,11 @@ impl Pair {
                 term.over = true;
                 let reason = term.both.end(now, reason);
                 self.effects.push_back((side, Effect::TermEnded(reason.clone())));
-                // One that its holder has ended is renewed on both until the guard goes.
-                if !reason.was_asked_for() {
+                // One whose work winds down is renewed on both.
+                if !reason.was_asked_for() && !reason.winds_down() {
                     let line = format!("the term on both ends by this: {reason}");
                     self.effects.push_back((side, Effect::Log(Notice::new(Level::Info, line))));
-                    Side::BOTH.into_iter().for_each(|side| self.tell(now, side, Input::Lost(reason.clone())));
+                    self.tell_both(now, || Input::Lost(reason.clone()));
                 }
             }
             Stage::Second(wanted, _) if side == Side::Primary => {

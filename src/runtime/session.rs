@@ -9,13 +9,16 @@ use log::Level;
 use crate::clock::{Moment, Now};
 use crate::config::Settings;
 use crate::election::deadline::Deadline;
+use crate::election::progress::ProgressLimit;
 use crate::election::{Change, Election, Event, Response, Step};
 use crate::runtime::failure_log::FailureLog;
 use crate::runtime::failures::{Failed, Failures};
+use crate::runtime::fitness::{FitnessChange, FitnessPolicy, FitnessSource};
 use crate::runtime::notice::Notice;
 use crate::stop_reason::StopReason;
 use crate::store::{StoreError, StoreErrorKind, StoreOperation};
 use crate::sync::Arc;
+use crate::wind_down::WindDown;
 
 /// A candidacy. What [`handle`](Self::handle) and [`next`](Self::next) make of it comes out of [`effect`](Self::effect), which
 /// is drained after each of them.
@@ -38,6 +41,9 @@ pub struct Session {
     has_run_out: bool,
     /// Whether it was told that it is waited for.
     is_awaited: bool,
+    fitness: FitnessPolicy,
+    /// Since when the present term lasts.
+    leads_since: Moment,
     effects: VecDeque<Effect>,
 }
 
@@ -55,8 +61,12 @@ pub enum Input {
     Withdraw(u64),
     /// Nobody took the term that was offered.
     NotTaken,
-    /// The holder ended the validity of its term.
-    StepDown,
+    /// The holder ended the validity of its term, and it is renewed as this says while the work winds down.
+    StepDown(WindDown),
+    /// Somebody who is asked has said whether this candidate is fit.
+    Fitness(FitnessSource, bool),
+    /// The term's work has to make progress, as this says.
+    LimitProgress(Arc<ProgressLimit>),
     /// The term ended for a reason that is not in its record.
     Lost(StopReason),
     /// The guard of the term is gone.
@@ -112,6 +122,13 @@ pub enum Effect {
         /// The refusal.
         error: StoreError,
     },
+    /// A campaign for one round ended because the candidate is not fit.
+    NotFit {
+        /// Which campaign.
+        campaign: u64,
+    },
+    /// Whether the candidate is fit has changed.
+    Fitness(bool),
     /// A campaign for one round ended without a term.
     RoundOver {
         /// Which campaign.
@@ -145,8 +162,10 @@ impl Session {
     /// `acquireTime`.
     pub fn new(settings: impl Into<Arc<Settings>>, seed: u64) -> Self {
         let settings = settings.into();
+        let (mut election, fitness) = (Election::new(Arc::clone(&settings), seed), FitnessPolicy::new(&settings));
+        election.set_fit(Moment::from_nanos(0), fitness.may_acquire());
         Self {
-            election: Election::new(Arc::clone(&settings), seed),
+            election,
             failures: Failures::new(settings.renew_deadline),
             conflicts: FailureLog::default(),
             settings,
@@ -156,13 +175,20 @@ impl Session {
             leader: None,
             has_run_out: false,
             is_awaited: false,
+            fitness,
+            leads_since: Moment::from_nanos(0),
             effects: VecDeque::new(),
         }
     }
 
     /// What has happened, at any time: also while a request is under way.
     pub fn handle(&mut self, now: Moment, input: Input) {
+        // What is answered now may come too late for a probe that has been silent.
+        self.judge_fitness(now);
         match input {
+            Input::Campaign { id, once: true } if !self.fitness.may_acquire() => {
+                self.effects.push_back(Effect::NotFit { campaign: id });
+            }
             Input::Campaign { id, once } => {
                 self.campaign = Some(id);
                 self.is_round = once;
@@ -174,7 +200,12 @@ impl Session {
                 }
             }
             Input::NotTaken => self.election.guard_gone(now, now),
-            Input::StepDown => self.election.step_down(now),
+            Input::StepDown(wind_down) => self.election.step_down(now, wind_down.limit(&self.settings)),
+            Input::Fitness(source, is_fit) => {
+                self.fitness.said(now, source, is_fit);
+                self.judge_fitness(now);
+            }
+            Input::LimitProgress(limit) => self.election.limit_progress(limit),
             Input::Lost(reason) => self.election.end_term(now, reason),
             Input::GuardGone { at } => {
                 self.cancel_at(now + self.election.interrupt_after().release, Behind::Release);
@@ -204,13 +235,15 @@ impl Session {
 
     /// What to do now, when no request is under way.
     pub fn next(&mut self, now: Now) -> Step {
+        self.judge_fitness(now.local);
         let mut step = self.election.next(now);
         match &mut step {
             Step::Send(request) => self.in_flight = Some((request.id, request.operation.kind())),
-            Step::Wait(until) if !self.has_run_out => {
-                *until = self.leader_until().map_or(*until, |runs_out| runs_out.max(now.local).min(*until));
+            Step::Wait(until) => {
+                let runs_out = self.leader_until().filter(|_| !self.has_run_out).map(|at| at.max(now.local));
+                *until = [runs_out, self.fitness.changes_at()].into_iter().flatten().fold(*until, Moment::min);
             }
-            Step::Wait(_) | Step::Finished => {}
+            Step::Finished => {}
         }
         self.hear(now.local);
         step
@@ -277,6 +310,34 @@ impl Session {
         self.election.on_response(now, id, response);
     }
 
+    /// Acts on what has become of its fitness.
+    fn judge_fitness(&mut self, now: Moment) {
+        while let Some(change) = self.fitness.change(now) {
+            self.election.set_fit(now, self.fitness.may_acquire());
+            match change {
+                FitnessChange::Unfit(why) => {
+                    let campaign = self.campaign.take_if(|_| self.is_round);
+                    if let Some(campaign) = campaign {
+                        self.election.withdraw();
+                        self.effects.push_back(Effect::NotFit { campaign });
+                    }
+                    let line = format!("not fit to lead: {why}");
+                    self.effects.push_back(Effect::Log(Notice::new(Level::Warn, line)));
+                    self.effects.push_back(Effect::Fitness(false));
+                }
+                FitnessChange::Fit(pause) => {
+                    let line = match humantime::format_duration(pause) {
+                        _ if pause.is_zero() => "fit to lead".to_owned(),
+                        pause => format!("fit to lead again, and may do so in {pause}"),
+                    };
+                    self.effects.push_back(Effect::Log(Notice::new(Level::Info, line)));
+                    self.effects.push_back(Effect::Fitness(true));
+                }
+                FitnessChange::MayAcquire => {}
+            }
+        }
+    }
+
     /// Hears what the election has to tell.
     fn hear(&mut self, now: Moment) {
         while let Some(event) = self.election.event() {
@@ -287,10 +348,12 @@ impl Session {
                     Effect::Leader(leader)
                 }
                 Event::Elected { deadline, fencing_token } => {
+                    self.leads_since = now;
                     Effect::Offer { campaign: self.campaign.take(), deadline, fencing_token }
                 }
                 Event::Renewed { sent_at } => Effect::Renewed(now.since(sent_at)),
                 Event::TermEnded(reason) => {
+                    self.fitness.term_over(now.since(self.leads_since));
                     // What failed more than once in a minute has not been told at `warn` each time, and cost a term now.
                     if let (StopReason::Expired, Some(error)) = (&reason, self.failures.last()) {
                         let notice = Notice::of_error(Level::Warn, "the last attempt failed", error);
@@ -350,224 +413,4 @@ impl Session {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::SystemTime;
-
-    use super::*;
-    use crate::builder::LeaderElectorBuilder;
-    use crate::election::{Operation, Request};
-    use crate::record::{LeaderElectionRecord, Observed, Opaque};
-
-    /// A session, and its clock.
-    struct Scenario {
-        session: Session,
-        now: Moment,
-    }
-
-    impl Scenario {
-        fn new() -> Self {
-            let settings = LeaderElectorBuilder::new("jobs".to_owned()).settings().unwrap();
-            Self { session: Session::new(settings, 1), now: Moment::from_nanos(1_000_000_000) }
-        }
-
-        fn campaigning(id: u64, once: bool) -> Self {
-            let mut scenario = Self::new();
-            scenario.handle(Input::Campaign { id, once });
-            scenario
-        }
-
-        fn handle(&mut self, input: Input) {
-            self.session.handle(self.now, input);
-        }
-
-        /// The next request, whenever it comes.
-        fn request(&mut self) -> Request {
-            loop {
-                match self.session.next(Now { local: self.now, wall: SystemTime::UNIX_EPOCH }) {
-                    Step::Send(request) => return request,
-                    Step::Wait(until) => self.now = until,
-                    Step::Finished => panic!("nobody closed it"),
-                }
-            }
-        }
-
-        fn fails(&mut self, kind: StoreErrorKind) {
-            let id = self.request().id;
-            self.handle(Input::Response(id, Response::Failed(StoreError::new(kind, "made up"))));
-        }
-
-        /// Finds nothing there, and creates it: what is asked, and what comes of the answer.
-        fn creates(&mut self) -> Input {
-            let read = self.request();
-            let Operation::Get(context) = read.operation else { panic!("{read:?}") };
-            self.handle(Input::Response(read.id, Response::Read(context, None)));
-            let create = self.request();
-            let Operation::Create(record) = create.operation else { panic!("{create:?}") };
-            Input::Response(create.id, Response::Written(Observed::new(record, 7, Opaque::none())))
-        }
-
-        /// The watch tells of a write of another's.
-        fn hears_of_another(&mut self, version: u64) {
-            let record = LeaderElectionRecord {
-                uid: Some("u".to_owned()),
-                holder_identity: Some("other".to_owned()),
-                lease_duration_seconds: Some(15),
-                lease_transitions: i32::try_from(version).ok(),
-                ..LeaderElectionRecord::default()
-            };
-            let change = Change::Written(Observed::new(record, version, Opaque::none()));
-            self.handle(Input::Watched { received_at: self.now, change });
-        }
-
-        /// What is wanted, but for lines in the log.
-        fn wants(&mut self) -> Vec<Effect> {
-            let effects = std::iter::from_fn(|| self.session.effect());
-            effects.filter(|effect| !matches!(effect, Effect::Log(_))).collect()
-        }
-    }
-
-    #[test]
-    fn a_renewal_takes_as_long_as_since_it_was_sent() {
-        let mut scenario = Scenario::campaigning(1, false);
-        let won = scenario.creates();
-        scenario.handle(won);
-        scenario.wants();
-        let renewal = scenario.request();
-        let Operation::Update(base, record) = renewal.operation else { panic!("{renewal:?}") };
-        let observed = Observed::new(record, base.version + 1, Opaque::none());
-        scenario.now = scenario.now + Duration::from_millis(30);
-        scenario.handle(Input::Response(renewal.id, Response::Written(observed)));
-        assert!(matches!(scenario.wants()[..], [Effect::Renewed(took)] if took == Duration::from_millis(30)));
-        assert!(scenario.session.leader_until().is_some_and(|until| until == scenario.now + Duration::from_secs(15)));
-    }
-
-    /// Who only watches has nothing else to wake up for.
-    #[test]
-    fn that_a_lease_has_run_out_is_told_at_that_moment_and_that_it_is_renewed_as_well() {
-        let mut scenario = Scenario::new();
-        scenario.handle(Input::WatchOpened { from_scratch: true });
-        for version in 1..=2 {
-            scenario.hears_of_another(version);
-            assert!(matches!(&scenario.wants()[..], [Effect::Leader(Some(leader))] if leader == "other"));
-            let runs_out = scenario.now + Duration::from_secs(15);
-            while !scenario.wants().iter().any(|effect| matches!(effect, Effect::LeaderHasRunOut)) {
-                assert!(scenario.now <= runs_out, "it is not told");
-                match scenario.session.next(Now { local: scenario.now, wall: SystemTime::UNIX_EPOCH }) {
-                    Step::Wait(until) => scenario.now = until,
-                    Step::Send(request) => {
-                        let error = StoreError::new(StoreErrorKind::Unavailable, "made up");
-                        scenario.handle(Input::Response(request.id, Response::Failed(error)));
-                    }
-                    Step::Finished => panic!("nobody closed it"),
-                }
-            }
-            assert_eq!(scenario.now, runs_out);
-        }
-    }
-
-    #[test]
-    fn whom_a_campaign_waits_for_is_told_once_and_again_when_that_one_is_back() {
-        for (once, lines) in [(false, [1, 0, 0, 1, 0, 1]), (true, [0; 6])] {
-            let mut scenario = Scenario::campaigning(5, once);
-            let told = |scenario: &mut Scenario| {
-                let lines = std::iter::from_fn(|| scenario.session.effect());
-                lines.filter(|effect| format!("{effect:?}").contains("waiting until other releases")).count()
-            };
-            scenario.handle(Input::WatchOpened { from_scratch: true });
-            let mut counts = Vec::new();
-            for version in 1..=2 {
-                scenario.hears_of_another(version);
-                counts.push(told(&mut scenario));
-            }
-            scenario.now = scenario.now + Duration::from_secs(16);
-            scenario.handle(Input::WatchEnded);
-            counts.push(told(&mut scenario));
-            scenario.hears_of_another(3);
-            counts.push(told(&mut scenario));
-            // The same one: a program that asks again and again does not fill the log.
-            for id in 6..9 {
-                scenario.handle(Input::Withdraw(id - 1));
-                scenario.handle(Input::Campaign { id, once });
-            }
-            counts.push(told(&mut scenario));
-            scenario.now = scenario.now + Duration::from_secs(16);
-            scenario.handle(Input::WatchEnded);
-            scenario.hears_of_another(4);
-            counts.push(told(&mut scenario));
-            assert_eq!(counts, lines);
-        }
-    }
-
-    #[test]
-    fn a_term_that_is_won_is_offered_to_the_campaign_and_released_when_nobody_takes_it() {
-        let mut scenario = Scenario::campaigning(5, false);
-        let won = scenario.creates();
-        scenario.handle(won);
-        let offer = scenario.wants().into_iter().find(|effect| matches!(effect, Effect::Offer { .. }));
-        assert!(matches!(offer, Some(Effect::Offer { campaign: Some(5), fencing_token: 7, .. })), "{offer:?}");
-        scenario.handle(Input::NotTaken);
-        assert!(matches!(scenario.wants()[..], [Effect::TermEnded(StopReason::Released), ..]));
-        let Operation::Update(_, record) = scenario.request().operation else { panic!("it is released") };
-        assert_eq!(record.holder(), None);
-    }
-
-    #[test]
-    fn what_is_won_after_a_withdrawal_is_offered_to_nobody() {
-        let mut scenario = Scenario::campaigning(5, false);
-        let won = scenario.creates();
-        scenario.handle(Input::Withdraw(4));
-        scenario.handle(Input::Withdraw(5));
-        scenario.handle(won);
-        let offered =
-            scenario.wants().into_iter().any(|effect| matches!(effect, Effect::Offer { campaign: Some(_), .. }));
-        assert!(!offered);
-    }
-
-    #[test]
-    fn a_refusal_that_persists_is_told_to_one_campaign_once() {
-        let mut scenario = Scenario::campaigning(5, true);
-        let began = scenario.now;
-        let mut refused = Vec::new();
-        scenario.handle(Input::Campaign { id: 6, once: false });
-        while scenario.now < began + Duration::from_secs(60) {
-            scenario.fails(StoreErrorKind::Forbidden);
-            refused.extend(scenario.wants());
-        }
-        assert!(matches!(refused[..], [Effect::Refuse { campaign: 6, .. }]), "{refused:?}");
-    }
-
-    #[test]
-    fn a_term_that_runs_out_says_what_the_last_attempt_failed_of() {
-        let mut scenario = Scenario::campaigning(5, false);
-        let won = scenario.creates();
-        scenario.handle(won);
-        let mut effects = Vec::new();
-        while !effects.iter().any(|effect| matches!(effect, Effect::TermEnded(_))) {
-            scenario.fails(StoreErrorKind::Unavailable);
-            effects.extend(std::iter::from_fn(|| scenario.session.effect()));
-        }
-        let last = Notice::of_error(
-            Level::Warn,
-            "the last attempt failed",
-            &StoreError::new(StoreErrorKind::Unavailable, "made up"),
-        );
-        let ended = effects.iter().position(|effect| matches!(effect, Effect::TermEnded(StopReason::Expired)));
-        let told = effects.iter().position(|effect| matches!(effect, Effect::Log(notice) if *notice == last));
-        assert!(told.is_some() && told < ended, "{effects:?}");
-    }
-
-    #[test]
-    fn a_round_ends_with_what_failed_and_an_answer_that_comes_twice_counts_once() {
-        let mut scenario = Scenario::campaigning(5, true);
-        scenario.fails(StoreErrorKind::Unavailable);
-        let wanted = scenario.wants();
-        let [Effect::RoundOver { campaign: 5, error: Some(error) }] = &wanted[..] else { panic!("{wanted:?}") };
-        assert_eq!(error.kind(), StoreErrorKind::Unavailable);
-        scenario.handle(Input::Response(1, Response::Failed(StoreError::new(StoreErrorKind::Timeout, "late"))));
-        assert!(scenario.wants().is_empty());
-        scenario.handle(Input::Campaign { id: 6, once: true });
-        scenario.fails(StoreErrorKind::Conflict);
-        let wanted = scenario.wants();
-        assert!(matches!(wanted[..], [Effect::RoundOver { campaign: 6, error: None }]), "{wanted:?}");
-    }
-}
+mod tests;

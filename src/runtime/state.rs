@@ -12,13 +12,16 @@ use crate::clock::{self, Moment, Now};
 use crate::election::Step;
 use crate::election::deadline::Deadline;
 use crate::error::Error;
+use crate::fitness::Fitness;
 use crate::guard::LeaderGuard;
 use crate::handle::{Cancellation, Command, Link, ReleaseAck};
 use crate::health::HealthCheck;
 use crate::observer::{Fact, RequestOutcome};
 use crate::runtime::candidacy::Candidacy;
+use crate::runtime::fitness::FitnessSource;
 use crate::runtime::notice::{Line, Notice, What};
 use crate::runtime::observing::Observing;
+use crate::runtime::probing::Probing;
 use crate::runtime::session::{Behind, Effect, Input};
 use crate::side::Side;
 use crate::status::Observations;
@@ -47,6 +50,7 @@ pub(crate) struct State {
     candidacy: Candidacy,
     pub(crate) shared: Shared,
     observers: Vec<Observing>,
+    asked: Asked,
     term: Option<Arc<Term>>,
     /// Who waits for the release of the last term.
     releasing: Option<Sender<ReleaseAck>>,
@@ -61,6 +65,13 @@ pub(crate) struct State {
     at_work: bool,
     /// How many threads send requests.
     pub(crate) threads: usize,
+}
+
+/// Who says whether the candidate is fit.
+#[derive(Default)]
+pub(crate) struct Asked {
+    pub(crate) probing: Option<Probing>,
+    pub(crate) fitness: Option<Fitness>,
 }
 
 /// What goes on about one record.
@@ -101,6 +112,7 @@ impl State {
     pub(crate) fn new(
         candidacy: Candidacy,
         observers: Vec<Observing>,
+        asked: Asked,
         shared: Shared,
         records: usize,
         lines: Sender<Line>,
@@ -109,6 +121,7 @@ impl State {
             candidacy,
             shared,
             observers,
+            asked,
             term: None,
             releasing: None,
             records: (0..records).map(|_| Record::default()).collect(),
@@ -170,7 +183,13 @@ impl State {
         match command {
             Command::Campaign { id, once } => self.handle(of_user, Input::Campaign { id, once }),
             Command::Withdraw(id) => self.handle(of_user, Input::Withdraw(id)),
-            Command::StepDown => self.handle(of_user, Input::StepDown),
+            Command::StepDown(wind_down) => self.handle(of_user, Input::StepDown(wind_down)),
+            Command::Probed(is_fit) => self.handle(of_user, Input::Fitness(FitnessSource::Probe, is_fit)),
+            Command::FitnessSet => {
+                // What it says by now: of two that set it the one that came last may have told first.
+                let is_fit = self.asked.fitness.as_ref().is_none_or(Fitness::is_fit);
+                self.handle(of_user, Input::Fitness(FitnessSource::Program, is_fit));
+            }
             Command::GuardGone { ack, at } => {
                 self.shared.health.guard_gone();
                 self.releasing = ack;
@@ -243,6 +262,14 @@ impl State {
                 }
                 Effect::RoundOver { campaign, error } => {
                     self.shared.pending.round_over(campaign, error.map(Error::Store), &self.shared.link);
+                }
+                Effect::NotFit { campaign } => {
+                    let unsent = self.shared.pending.fail(campaign, Error::Unfit, &self.shared.link);
+                    self.deferred.keys.extend(unsent.and_then(|unsent| unsent.key));
+                }
+                Effect::Fitness(is_fit) => {
+                    self.shared.observations.fitness(is_fit);
+                    self.observe(&Fact::Fitness(is_fit));
                 }
                 Effect::Renewed(latency) => {
                     self.shared.health.renewed(latency);
@@ -328,10 +355,10 @@ impl State {
         };
         self.token = Some(fencing_token);
         self.log(None, What::Started);
+        self.shared.health.guard_made(&deadline);
         let term = Arc::new(Term::new(deadline, fencing_token));
         self.term = Some(Arc::clone(&term));
         self.shared.observations.term(Some(Arc::clone(&term)));
-        self.shared.health.guard_made();
         self.observe(&Fact::StartedLeading(fencing_token));
         self.shared.subscriptions.started(fencing_token);
         let guard = LeaderGuard::new(term, Arc::clone(&self.shared.link));
@@ -375,5 +402,6 @@ impl State {
             self.shared.health.thread_panicked();
         }
         self.observers.clear();
+        drop(self.asked.probing.take());
     }
 }

@@ -43,6 +43,9 @@ impl fmt::Display for Text<'_> {
         if let Some(error) = &status.last_error {
             write!(f, "; the last request failed: {error}")?;
         }
+        if let Some(unfit_for) = status.unfit_for {
+            write!(f, "; not fit to lead for {}", Seconds(unfit_for))?;
+        }
         match (status.is_running, status.is_watching) {
             (false, _) => f.write_str("; it has ended"),
             (true, false) => f.write_str("; without a watch"),
@@ -89,6 +92,9 @@ mod tests {
         status.last_error = Some(StoreError::new(StoreErrorKind::Unavailable, "it is away"));
         let expected = "nobody leads; this candidate is me; not heard of the store yet; the last request failed: it is away; without a watch";
         assert!(status.to_string().ends_with(expected), "{status}");
+        status.unfit_for = Some(std::time::Duration::from_secs(61));
+        assert!(status.to_string().ends_with("it is away; not fit to lead for 1m 1s; without a watch"), "{status}");
+        status.unfit_for = None;
         status.is_running = false;
         assert!(status.to_string().ends_with("it is away; it has ended"));
     }

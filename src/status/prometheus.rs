@@ -1,6 +1,7 @@
 //! The status as metrics for Prometheus.
 
 use std::fmt::{self, Write};
+use std::time::Duration;
 
 use super::{Histogram, Status};
 use crate::prometheus::{self, Escaped, Family, Samples};
@@ -53,7 +54,7 @@ impl Status {
     }
 }
 
-fn families<W: Write>() -> [Family<Status, W>; 11] {
+fn families<W: Write>() -> [Family<Status, W>; 14] {
     [
         (
             "leader_election_master_status",
@@ -115,9 +116,31 @@ fn families<W: Write>() -> [Family<Status, W>; 11] {
             "leasehold_last_contact_seconds",
             "gauge",
             "How long ago the store last told anything; missing before the first time.",
-            |samples, status| status.last_contact.map_or(Ok(()), |since| samples.put("", "", since.as_secs_f64())),
+            |samples, status| put_seconds(samples, status.last_contact),
+        ),
+        (
+            "leasehold_fit",
+            "gauge",
+            "Whether this candidate is fit to lead: 1, also where nobody is asked, or 0.",
+            |samples, status| samples.put("", "", u8::from(status.is_fit)),
+        ),
+        (
+            "leasehold_unfit_seconds",
+            "gauge",
+            "For how long this candidate has not been fit to lead; missing while it is.",
+            |samples, status| put_seconds(samples, status.unfit_for),
+        ),
+        (
+            "leasehold_since_progress_seconds",
+            "gauge",
+            "How long ago the work of the term made progress; missing where it need not.",
+            |samples, status| put_seconds(samples, status.since_progress),
         ),
     ]
+}
+
+fn put_seconds<W: Write>(samples: &mut Samples<'_, W>, duration: Option<Duration>) -> fmt::Result {
+    duration.map_or(Ok(()), |duration| samples.put("", "", duration.as_secs_f64()))
 }
 
 fn put_histogram<W: Write>(samples: &mut Samples<'_, W>, histogram: &Histogram) -> fmt::Result {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::on_both_servers;
 use crate::support::cluster::{Cluster, NAMESPACE, version};
 use crate::support::{SOON, wait_until};
-use leasehold::{Error, LeaderElector, OwnerReference, StopReason, StoreErrorKind, Transition};
+use leasehold::{Error, Fitness, LeaderElector, OwnerReference, StopReason, StoreErrorKind, Transition};
 use serde_json::{Value, json};
 
 on_both_servers! {
@@ -32,6 +32,8 @@ on_both_servers! {
     a_name_that_the_server_would_not_take_is_refused_at_the_start,
     try_acquire_goes_through_the_server,
     transitions_tell_of_other_leaders,
+    a_leader_whose_work_hangs_is_replaced_after_its_lease,
+    an_unfit_leader_hands_over_and_leads_again_when_it_is_fit,
 }
 
 fn a_first_election_creates_the_lease(cluster: &Cluster) {
@@ -96,6 +98,40 @@ fn a_leader_that_is_gone_is_succeeded_after_its_lease(cluster: &Cluster) {
     assert!(began.elapsed() >= Duration::from_secs(3));
     assert!(guard.is_leader());
     assert_eq!(cluster.lease().unwrap()["spec"]["leaseTransitions"], 1);
+}
+
+fn a_leader_whose_work_hangs_is_replaced_after_its_lease(cluster: &Cluster) {
+    let hangs =
+        cluster.builder("a").progress_within(Duration::from_secs(2)).start_with(cluster.client("candidate")).unwrap();
+    let guard = hangs.block_until_leader().unwrap();
+    let began = std::time::Instant::now();
+    let other = cluster.elector("b").block_until_leader_timeout(SOON).unwrap().expect("a term");
+    assert!(began.elapsed() >= Duration::from_secs(4), "{:?}", began.elapsed());
+    assert_eq!(guard.check().unwrap_err().reason, StopReason::NoProgress);
+    drop(guard);
+    assert_eq!(cluster.holder().as_deref(), Some("b"));
+    assert!(other.is_leader());
+}
+
+fn an_unfit_leader_hands_over_and_leads_again_when_it_is_fit(cluster: &Cluster) {
+    let fitness = Fitness::new();
+    fitness.set(true);
+    let (a, b) = (cluster.builder("a").fitness(&fitness), cluster.elector("b"));
+    let a = a.start_with(cluster.client("candidate")).unwrap();
+    let guard = a.block_until_leader().unwrap();
+    let campaign = b.campaign().unwrap();
+    fitness.set(false);
+    assert!(guard.lost().recv_timeout(SOON).is_err_and(|e| !e.is_timeout()));
+    assert_eq!(cluster.holder().as_deref(), Some("a"), "its work may be winding down");
+    drop(guard);
+    let other = campaign.receiver().recv_timeout(SOON).expect("an answer").expect("a term");
+    let campaign = a.campaign().unwrap();
+    drop(other);
+    wait_until("it is released", || cluster.holder().is_none());
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(cluster.holder(), None, "if nobody is fit, nobody leads");
+    fitness.set(true);
+    assert!(campaign.receiver().recv_timeout(SOON).expect("an answer").is_ok());
 }
 
 fn never_two_leaders_through_many_handovers(cluster: &Cluster) {

@@ -10,6 +10,7 @@ mod callbacks;
 mod campaigns;
 mod connections;
 mod durations;
+mod fitness;
 mod health;
 pub mod listener;
 mod observers;

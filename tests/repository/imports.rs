@@ -12,7 +12,7 @@ use syn::{Attribute, Item, ItemMod, ItemUse, UseTree, Visibility};
 /// or below.
 const FLOORS: &[&[&str]] = &[
     &["clock", "side", "sync", "cancel", "net", "go_duration", "one_line", "prometheus"],
-    &["config", "record", "stop_reason", "tls_config", "fuzzing::target"],
+    &["config", "record", "stop_reason", "tls_config", "wind_down", "fuzzing::target"],
     &[
         "kube",
         "etcd",
@@ -20,6 +20,8 @@ const FLOORS: &[&[&str]] = &[
         "postgres",
         "store",
         "election::deadline",
+        "election::progress",
+        "progress",
         "health",
         "transition",
         "observer",
@@ -46,12 +48,13 @@ const FLOORS: &[&[&str]] = &[
         "runtime::pair",
         "runtime::candidacy",
         "runtime::failures",
+        "runtime::fitness",
         "runtime::watch_plan",
         "runtime::failure_log",
         "runtime::notice",
         "status",
     ],
-    &["handle", "guard", "campaign", "store::etcd::guarded"],
+    &["handle", "leadership", "guard", "campaign", "fitness", "store::etcd::guarded"],
     &["runtime"],
     &["elector"],
     &["builder", "callbacks"],

@@ -88,7 +88,7 @@ fn loss_is_final_while_the_guard_exists_nothing_is_released_nor_renewed() {
 fn loss_is_final_after_a_step_down_renewals_go_on_until_the_guard_goes() {
     let (mut scenario, deadline, _) = Scenario::leading();
     deadline.end(scenario.now, StopReason::SteppedDown);
-    scenario.election.step_down(scenario.now);
+    scenario.election.step_down(scenario.now, None);
     assert_eq!(scenario.lost(), Some(StopReason::SteppedDown));
     for version in 11..20 {
         scenario.wait_out();
@@ -123,7 +123,7 @@ fn loss_is_final_and_has_the_reason_that_was_there_first() {
     scenario.guard_gone();
     assert_eq!(scenario.lost(), Some(StopReason::Expired));
     // Nobody had looked.
-    for end in [Election::step_down, |election: &mut Election, now| election.guard_gone(now, now)] {
+    for end in [|it: &mut Election, now| it.step_down(now, None), |it: &mut Election, now| it.guard_gone(now, now)] {
         let (mut scenario, ..) = Scenario::leading();
         scenario.advance(secs(10));
         end(&mut scenario.election, scenario.now);
@@ -144,7 +144,7 @@ fn loss_is_final_a_second_step_down_changes_nothing() {
     let (mut scenario, deadline, _) = Scenario::leading();
     for version in 11..15 {
         deadline.end(scenario.now, StopReason::SteppedDown);
-        scenario.election.step_down(scenario.now);
+        scenario.election.step_down(scenario.now, None);
         scenario.wait_out();
         let renewal = scenario.write();
         assert_eq!(renewal.record.holder(), Some(ME), "work that is winding down is still covered");

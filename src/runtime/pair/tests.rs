@@ -7,8 +7,11 @@ use crate::builder::LeaderElectorBuilder;
 use crate::election::{Change, Operation, Request, Response};
 use crate::record::{LeaderElectionRecord, Observed, Opaque};
 use crate::store::{StoreError, StoreErrorKind};
+use crate::wind_down::WindDown;
 
 use Side::{Primary, Secondary};
+
+mod fitness;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -35,7 +38,11 @@ struct Scenario {
 
 impl Scenario {
     fn new() -> Self {
-        let settings = LeaderElectorBuilder::new("jobs".to_owned()).identity("me").settings().unwrap();
+        Self::with(|builder| builder)
+    }
+
+    fn with(change: impl FnOnce(LeaderElectorBuilder) -> LeaderElectorBuilder) -> Self {
+        let settings = change(LeaderElectorBuilder::new("jobs".to_owned()).identity("me")).settings().unwrap();
         Self {
             pair: Pair::new(settings, [1, 2]),
             now: Moment::from_nanos(1_000_000_000),
@@ -54,7 +61,11 @@ impl Scenario {
     }
 
     fn leading() -> Self {
-        let mut scenario = Self::campaigning();
+        Self::campaigning().leads()
+    }
+
+    fn leads(self) -> Self {
+        let mut scenario = self;
         scenario.pass(SECOND);
         assert!(scenario.is_valid());
         scenario.told.clear();
@@ -340,7 +351,7 @@ fn the_primary_is_released_also_when_the_secondary_does_not_answer() {
 fn a_step_down_is_renewed_on_both_until_the_guard_goes() {
     let mut scenario = Scenario::leading();
     scenario.term.as_ref().unwrap().0.end(scenario.now, StopReason::SteppedDown);
-    scenario.user(Input::StepDown);
+    scenario.user(Input::StepDown(WindDown::AsSet));
     assert_eq!(scenario.ended_by(), [&StopReason::SteppedDown]);
     let before = scenario.tables.each_ref().map(|table| table.writes);
     scenario.pass(60 * SECOND);

@@ -259,7 +259,7 @@ impl Candidate {
             }
             Input::TellStepDown => {
                 self.guard = Guard::SteppedDown;
-                self.election.step_down(now);
+                self.election.step_down(now, None);
             }
         }
         self.listen(input, before, now)

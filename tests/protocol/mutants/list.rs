@@ -13,6 +13,7 @@ mod cluster;
 mod elector;
 mod etcd;
 mod exec;
+mod fitness;
 mod handles;
 mod heads;
 mod mysql;
@@ -46,6 +47,7 @@ pub const MUTANTS: &[&[Mutant]] = &[
     cluster::MUTANTS,
     etcd::MUTANTS,
     exec::MUTANTS,
+    fitness::MUTANTS,
     heads::MUTANTS,
     mysql::MUTANTS,
     network::MUTANTS,
@@ -69,6 +71,7 @@ const ECHO: &str = "src/net/echo.rs";
 const ELECTION: &str = "src/election.rs";
 const ELECTOR: &str = "src/elector.rs";
 const ENCODING: &str = "src/kube/config/kubeconfig/encoding.rs";
+const ENDING: &str = "src/election/ending.rs";
 const ENDPOINT: &str = "src/net/endpoint.rs";
 const ENV_PROXY: &str = "src/kube/config/proxy.rs";
 const EVENTS: &str = "src/events.rs";
@@ -80,6 +83,7 @@ const EXEC_STDERR: &str = "src/kube/auth/exec/stderr.rs";
 const EXEMPT: &str = "src/kube/config/proxy/exempt.rs";
 const FAILURES: &str = "src/runtime/failures.rs";
 const FAILURE_LOG: &str = "src/runtime/failure_log.rs";
+const FITNESS_POLICY: &str = "src/runtime/fitness.rs";
 const GUARD: &str = "src/guard.rs";
 const HANDLE: &str = "src/handle.rs";
 const HEALTH: &str = "src/health.rs";
@@ -95,6 +99,7 @@ const OBJECT: &str = "src/store/kubernetes/object.rs";
 const OBSERVING: &str = "src/runtime/observing.rs";
 const OPEN_WRITES: &str = "src/election/open_writes.rs";
 const OUTGOING: &str = "src/net/outgoing.rs";
+const PROGRESS: &str = "src/election/progress.rs";
 const PROXY: &str = "src/net/proxy.rs";
 const REQUESTS: &str = "src/election/requests.rs";
 const REQUEST_LOG: &str = "src/kube/request_log.rs";
@@ -108,11 +113,13 @@ const SESSION: &str = "src/runtime/session.rs";
 const SLOT: &str = "src/campaign/slot.rs";
 const SOCKS: &str = "src/net/proxy/socks.rs";
 const STATUS: &str = "src/kube/status.rs";
+const STOP_REASON: &str = "src/stop_reason.rs";
 const TERM: &str = "src/term.rs";
 const TLS: &str = "src/net/tls.rs";
 const TOKEN_FILE: &str = "src/kube/auth/token_file.rs";
 const TRANSITION: &str = "src/transition.rs";
 const TRANSPORT: &str = "src/net/transport.rs";
+const WORK: &str = "src/progress.rs";
 const WATCH: &str = "src/election/watch.rs";
 const WATCHER: &str = "src/runtime/watcher.rs";
 const WATCHING: &str = "src/election/watching.rs";

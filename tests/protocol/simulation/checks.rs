@@ -111,6 +111,8 @@ impl Checks {
             StopReason::Released => !term.guard_held,
             StopReason::SteppedDown => term.stepped_down,
             StopReason::Expired => !was_valid,
+            StopReason::NoProgress => !was_valid && plan.suite == Suite::Fitness,
+            StopReason::Unfit => !node.is_fit,
             StopReason::Superseded { by } => {
                 meddled || others().any(|later| Some(later) != acquisition && later.holder == *by)
             }
@@ -156,7 +158,8 @@ impl Checks {
             return Err(format!("{}: a time-out of {:?}", node.identity, request.timeout).into());
         }
         let leaves_room = (left / 2).max(settings.renew_deadline.as_nanos() as Nanos / 20) + MILLI;
-        if left > 0 && true_time(request.timeout, node) > leaves_room {
+        // Where that is not the progress of the work.
+        if plan.suite != Suite::Fitness && left > 0 && true_time(request.timeout, node) > leaves_room {
             return Err(format!("{}: {:?} of {left} ns in one request", node.identity, request.timeout).into());
         }
         let record = match call {
@@ -182,6 +185,12 @@ impl Checks {
             Some(holder) if holder != node.identity => Err(format!("{} writes {holder}", node.identity).into()),
             Some(_) if node.wants.is_none() && !node.holds_guard() => {
                 Err(format!("{} asks for a term that nobody waits for", node.identity).into())
+            }
+            Some(_) if !node.is_fit && !node.holds_guard() => {
+                Err(format!("{} acquires and is unfit", node.identity).into())
+            }
+            Some(_) if node.holds_guard() && node.hangs_at(truth) => {
+                Err(format!("{} renews and makes no progress", node.identity).into())
             }
             _ => Ok(()),
         }

@@ -75,6 +75,7 @@ impl Count {
         let of_the_suite: &[&str] = match suite {
             Suite::Operator => &["deletions", "edits of the record"],
             Suite::Restored => &["restored stores", "servers of a former life"],
+            Suite::Fitness => &["terms of the unfit", "terms without progress"],
             _ => &[],
         };
         let faults = FAULTS.iter().chain(of_the_suite).copied().filter(|kind| !self.faults.contains_key(kind));

@@ -1,8 +1,10 @@
 //! What the elector's thread does with a session: carries out its steps, tells it what happens, and does what it wants.
 
 use leasehold::election::{Operation, Request, Response, Step};
+use leasehold::runtime::fitness::FitnessSource;
 use leasehold::runtime::session::{Effect, Input};
-use leasehold::{StoreError, StoreErrorKind};
+use leasehold::wind_down::WindDown;
+use leasehold::{StopReason, StoreError, StoreErrorKind};
 
 use crate::clock::{MILLI, Nanos, SECOND};
 use crate::network::Fate;
@@ -200,7 +202,11 @@ impl World {
                     node.session.handle(now, Input::Campaign { id, once: wants == Wants::Round });
                 }
                 Command::Withdraw(id) => node.session.handle(now, Input::Withdraw(id)),
-                Command::StepDown => node.session.handle(now, Input::StepDown),
+                Command::StepDown => node.session.handle(now, Input::StepDown(WindDown::AsSet)),
+                Command::Fitness(is_fit) => {
+                    node.is_fit = is_fit;
+                    node.session.handle(now, Input::Fitness(FitnessSource::Program, is_fit));
+                }
                 Command::GuardGone { at } => {
                     node.release_by = self
                         .plan
@@ -232,7 +238,7 @@ impl World {
     /// Whether nobody else can have written a record with the node's identity.
     fn knows_its_writes(&self, index: usize) -> bool {
         match self.plan.suite {
-            Suite::Promise | Suite::RunawayClocks => true,
+            Suite::Promise | Suite::Fitness | Suite::RunawayClocks => true,
             // Also those that land again, or late, when what stood there was deleted.
             Suite::Operator => !self.plan.uid_blind && !self.store.is_forged(&self.nodes[index].identity),
             Suite::SharedIdentity | Suite::Restored => false,
@@ -286,12 +292,17 @@ impl World {
                     }
                 }
                 Effect::TermEnded(reason) => {
+                    match reason {
+                        StopReason::Unfit => self.count.fault("terms of the unfit"),
+                        StopReason::NoProgress => self.count.fault("terms without progress"),
+                        _ => {}
+                    }
                     self.checks.lost(node, &reason, was_valid, &self.plan, &self.store)?;
                     if let Some(term) = &mut node.term {
                         term.lost = Some(reason);
                     }
                 }
-                Effect::RoundOver { campaign, .. } | Effect::Refuse { campaign, .. } => {
+                Effect::RoundOver { campaign, .. } | Effect::Refuse { campaign, .. } | Effect::NotFit { campaign } => {
                     node.wants.take_if(|_| campaign == node.campaigns);
                 }
                 Effect::Released => node.release_by = None,
@@ -307,6 +318,7 @@ impl World {
                 | Effect::Log(_)
                 | Effect::Leader(_)
                 | Effect::LeaderHasRunOut
+                | Effect::Fitness(_)
                 | Effect::Renewed(_) => {}
             }
         }

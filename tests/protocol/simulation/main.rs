@@ -55,6 +55,12 @@ fn a_restored_store_is_survived() {
     suite::run(Suite::Restored, "a_restored_store_is_survived", 1_500);
 }
 
+/// Candidates become unfit and fit again, and their work hangs: nobody acquires who is unfit, and nobody renews whose work hangs.
+#[test]
+fn the_promise_holds_with_the_unfit() {
+    suite::run(Suite::Fitness, "the_promise_holds_with_the_unfit", 1_000);
+}
+
 /// The checks can fail: clock rates further apart than promised must let two leaders be seen.
 #[test]
 fn clocks_beyond_the_promise_are_caught() {

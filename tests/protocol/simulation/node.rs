@@ -39,6 +39,9 @@ pub struct Node {
     pub wants: Option<Wants>,
     pub campaigns: u64,
     pub term: Option<Term>,
+    /// Whether it has heard that it is fit, and whether its work makes progress.
+    pub is_fit: bool,
+    pub works: bool,
     /// The newest version that an answer or an event brought, and the record at it.
     pub known: (u64, Option<LeaderElectionRecord>),
     /// What events brought that a read may have to bear out: the election knows it, or does not believe it.
@@ -101,6 +104,7 @@ pub enum Command {
     Campaign(u64, Wants),
     Withdraw(u64),
     StepDown,
+    Fitness(bool),
     GuardGone { at: Moment },
     Close,
     Heard { received_at: Moment, change: Change, former_since: Option<Nanos> },
@@ -128,6 +132,12 @@ pub struct Term {
 impl Node {
     pub fn valid(&self, truth: Nanos) -> bool {
         self.alive && self.term.as_ref().is_some_and(|term| truth < term.valid_until)
+    }
+
+    /// Whether its work has made no progress for too long.
+    pub fn hangs_at(&self, truth: Nanos) -> bool {
+        let limit = self.term.as_ref().and_then(|term| term.deadline.progress_limit());
+        limit.is_some_and(|limit| limit.until() <= self.clock.local(truth))
     }
 
     /// The user asks for a term.

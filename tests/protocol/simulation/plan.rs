@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{LeaderElector, LeaderElectorBuilder, Settings};
+use leasehold::{Fitness, LeaderElector, LeaderElectorBuilder, Settings};
 
 use crate::clock::{Nanos, SECOND};
 
@@ -17,6 +17,8 @@ pub enum Suite {
     Operator,
     /// The store goes back to older states, and uses its versions again.
     Restored,
+    /// Candidates that are fit now and then, and whose work hangs.
+    Fitness,
     /// Clock rates that differ by more than is promised.
     RunawayClocks,
 }
@@ -165,6 +167,9 @@ impl Plan {
         let heal_at = longest * if random.u8(..8) == 0 { random.u64(4..10) } else { random.u64(1..4) };
         // What is under way is given up; a look; the lease of whoever is gone; users notice; and seconds for the rest.
         let lead_by = heal_at + longest + 2 * longest_deadline + 10 * SECOND;
+        // Who was unfit at last has to wait, too, after users have found out that the faults are over.
+        let pauses = if suite == Suite::Fitness { 4 * longest + 10 * SECOND } else { 0 };
+        let lead_by = lead_by + pauses;
         Self {
             suite,
             nodes,
@@ -175,13 +180,13 @@ impl Plan {
             heal_at,
             // Who knows only versions from before the store was restored may take one of them for one of now.
             settled_at: match suite {
-                Suite::Restored => lead_by,
+                Suite::Restored | Suite::Fitness => lead_by,
                 _ => heal_at + longest_deadline / 2 + 2 * SECOND,
             },
             lead_by,
             calm: longest / 2,
             chaos_every,
-            user_every: [3, 10, 40][random.usize(..3)] * SECOND,
+            user_every: if suite == Suite::Fitness { SECOND } else { [3, 10, 40][random.usize(..3)] * SECOND },
             operator_every: (suite == Suite::Operator).then_some(longest / 2),
             restore_every: (suite == Suite::Restored).then_some(longest / 2),
             watches,
@@ -208,6 +213,10 @@ impl Plan {
         let (renew_interval, release_timeout) = self.others[node];
         let builder = renew_interval.into_iter().fold(builder, LeaderElectorBuilder::renew_interval);
         let builder = release_timeout.into_iter().fold(builder, LeaderElectorBuilder::release_timeout);
+        let builder = match self.suite {
+            Suite::Fitness => builder.fitness(&Fitness::new()).progress_within(retry.max(Duration::from_secs(3))),
+            _ => builder,
+        };
         builder
             .identity(identity)
             .lease_duration(lease)

@@ -46,6 +46,8 @@ impl World {
             wants: None,
             campaigns: 0,
             term: None,
+            is_fit: self.plan.suite != Suite::Fitness,
+            works: true,
             known: (0, None),
             hinted: Vec::new(),
             gone: None,

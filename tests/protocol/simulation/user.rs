@@ -4,7 +4,7 @@ use leasehold::StopReason;
 
 use crate::clock::{MILLI, SECOND};
 use crate::node::{Command, Wants};
-use crate::plan::Violation;
+use crate::plan::{Suite, Violation};
 use crate::queue::What;
 use crate::trace::trace;
 use crate::world::World;
@@ -21,6 +21,9 @@ impl World {
         let node = &mut self.nodes[index];
         let to = (index, node.incarnation);
         self.queue.push(next, Some(to), What::User);
+        if self.plan.suite == Suite::Fitness {
+            self.change_fitness(index, calm)?;
+        }
         let roll = self.random.u32(..100);
         let truth = self.truth;
         let node = &mut self.nodes[index];
@@ -67,6 +70,25 @@ impl World {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Its work makes progress, or hangs, and it may become fit or unfit. When the faults are over everything is well.
+    fn change_fitness(&mut self, index: usize, calm: bool) -> Result<(), Violation> {
+        let (truth, roll) = (self.truth, self.random.u32(..100));
+        let node = &mut self.nodes[index];
+        let now = node.clock.local(truth);
+        node.works = calm || if node.works { roll >= 5 } else { roll < 20 };
+        if let Some(term) = node.term.as_ref().filter(|term| node.works && term.guard_held) {
+            term.deadline.progress(now, now);
+            node.refresh();
+        }
+        let roll = self.random.u32(..100);
+        let is_fit = calm || if node.is_fit { roll >= 5 } else { roll < 30 };
+        if is_fit != node.is_fit && node.alive {
+            trace!(self, "{} is fit: {is_fit}", self.nodes[index].identity);
+            return self.tell(index, Command::Fitness(is_fit));
+        }
+        Ok(())
     }
 
     pub fn step_down(&mut self, index: usize, serial: u64) -> Result<(), Violation> {

@@ -11,7 +11,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use leasehold_loom::{Deadline, Moment, StopReason};
+use leasehold_loom::{Deadline, Moment, ProgressLimit, StopReason};
 use loom::model::Builder;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering};
@@ -138,5 +138,45 @@ fn an_end_and_an_expiry_do_not_overwrite_each_other() {
         deadline.extend(EARLY, EXTENDED.min(EXPIRY));
         let reasons = [ender.join().unwrap(), viewer.join().unwrap(), deadline.reason()];
         assert!(reasons.iter().all(|reason| *reason == reasons[0]), "the reason changed: {reasons:?}");
+    });
+}
+
+/// A renewal is answered while the work makes progress: one of the two sees both, so the term goes as far as both do, and not
+/// beyond either.
+#[test]
+fn a_renewal_and_progress_at_a_time_both_count() {
+    check("a renewal and progress at a time both count", || {
+        let within = Duration::from_nanos(EXPIRY.as_nanos());
+        let limit = std::sync::Arc::new(ProgressLimit::new(Moment::from_nanos(0), within));
+        let deadline = Arc::new(Deadline::new(EXPIRY).limited_by(Some(limit)));
+        let worker = {
+            let deadline = Arc::clone(&deadline);
+            thread::spawn(move || deadline.progress(EARLY, EARLY))
+        };
+        assert!(deadline.extend(EARLY, EXTENDED));
+        assert!(worker.join().unwrap());
+        assert_eq!(deadline.remaining(EARLY), within);
+    });
+}
+
+/// As above, beside somebody who asks when the old deadline has passed.
+#[test]
+fn a_renewal_and_progress_at_a_time_revive_nothing() {
+    check("a renewal and progress at a time revive nothing", || {
+        let within = Duration::from_nanos(EXPIRY.as_nanos());
+        let limit = std::sync::Arc::new(ProgressLimit::new(Moment::from_nanos(0), within));
+        let deadline = Arc::new(Deadline::new(EXPIRY).limited_by(Some(limit)));
+        let worker = {
+            let deadline = Arc::clone(&deadline);
+            thread::spawn(move || deadline.progress(EARLY, EARLY))
+        };
+        let viewer = {
+            let deadline = Arc::clone(&deadline);
+            thread::spawn(move || deadline.is_valid(EXPIRY))
+        };
+        let extended = deadline.extend(EARLY, EXTENDED);
+        let (progressed, valid) = (worker.join().unwrap(), viewer.join().unwrap());
+        assert_eq!(deadline.is_valid(EARLY), valid);
+        assert!(!valid || extended && progressed, "nobody has been told that it is over");
     });
 }

@@ -26,14 +26,17 @@ mod leasehold {
     pub(crate) mod elector;
     pub(crate) mod error;
     pub(crate) mod events;
+    pub(crate) mod fitness;
     pub(crate) mod guard;
     pub(crate) mod handle;
     pub(crate) mod health;
     pub(crate) mod kube;
+    pub(crate) mod leadership;
     pub(crate) mod log_fields;
     pub(crate) mod net;
     pub(crate) mod observer;
     pub(crate) mod one_line;
+    pub(crate) mod progress;
     pub(crate) mod prometheus;
     pub(crate) mod record;
     pub(crate) mod runtime;
@@ -43,11 +46,13 @@ mod leasehold {
     pub(crate) mod store;
     pub(crate) mod term;
     pub(crate) mod transition;
+    pub(crate) mod wind_down;
 }
 
 pub(crate) use leasehold::{
-    builder, campaign, cancel, config, election, elector, error, events, guard, handle, health, kube, log_fields, net,
-    observer, one_line, prometheus, record, runtime, side, status, stop_reason, store, term, transition,
+    builder, campaign, cancel, config, election, elector, error, events, fitness, guard, handle, health, kube,
+    leadership, log_fields, net, observer, one_line, progress, prometheus, record, runtime, side, status, stop_reason,
+    store, term, transition, wind_down,
 };
 
 pub use builder::LeaderElectorBuilder;
@@ -57,14 +62,17 @@ pub use config::{ConfigError, Settings};
 pub use elector::LeaderElector;
 pub use error::Error;
 pub use events::EventRecorder;
+pub use fitness::Fitness;
 pub use guard::{LeaderGuard, Scope};
 pub use health::{HealthCheck, Unhealthy};
+pub use leadership::Leadership;
 pub use observer::{Observer, RequestOutcome};
+pub use progress::Progress;
 pub use record::{LeaderElectionRecord, MicroTime, Observed, Opaque};
 pub use status::{Counters, Histogram, Status};
 pub use stop_reason::StopReason;
 pub use store::kubernetes::lease::LeaseStore;
 pub use store::memory::MemoryStore;
 pub use store::{Call, Cursor, Store, StoreError, StoreErrorKind, StoreOperation, WatchEvent, WatchScope};
-pub use term::{Leadership, LeadershipLost};
+pub use term::LeadershipLost;
 pub use transition::Transition;

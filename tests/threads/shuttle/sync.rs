@@ -2,7 +2,7 @@
 
 pub(crate) use crate::channel;
 pub(crate) use crate::time::Instant;
-pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 pub(crate) use shuttle::thread_local;
 // Neither can block or be changed twice: there is no order of threads to explore.
 pub(crate) use std::sync::{Arc, OnceLock, Weak};

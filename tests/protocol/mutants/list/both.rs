@@ -9,8 +9,8 @@ pub const MUTANTS: &[Mutant] = &[
         edits: &[
             Edit {
                 file: PAIR,
-                old: "Deadline::new(now + primary.remaining(now).min(deadline.remaining(now)))",
-                new: "Deadline::new(now + deadline.remaining(now))",
+                old: "let until = now + primary.remaining(now).min(deadline.remaining(now));",
+                new: "let until = now + deadline.remaining(now);",
             },
             Edit {
                 file: PAIR,
@@ -35,7 +35,7 @@ pub const MUTANTS: &[Mutant] = &[
         why: "a leader that holds on to its guard keeps everybody else from leading",
         edits: &[Edit {
             file: PAIR,
-            old: "                if !reason.was_asked_for() {\n",
+            old: "                if !reason.was_asked_for() && !reason.winds_down() {\n",
             new: "                if reason.was_asked_for() && reason == StopReason::Expired {\n",
         }],
         caught_by: Unit("runtime::pair::tests::the_loss_of_either_ends_both_and_neither_is_renewed"),

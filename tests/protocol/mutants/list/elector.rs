@@ -42,8 +42,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "whoever asks in between is told another, and whoever drops the guard makes it a release",
         edits: &[Edit {
             file: DEADLINE,
-            old: "        let final_reason = self.reason.get_or_init(|| if is_valid { reason } else { StopReason::Expired }).clone();\n",
-            new: "        let final_reason = if is_valid { reason } else { self.reason() };\n",
+            old: "        let final_reason = self.reason.get_or_init(|| reason).clone();\n",
+            new: "        let final_reason = reason;\n",
         }],
         caught_by: Unit("runtime::dedicated::tests::whoever_asks_before_the_thread_has_told_hears_the_true_reason"),
     },

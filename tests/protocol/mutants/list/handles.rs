@@ -50,8 +50,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "the log of a lost term shows an orderly end",
         edits: &[Edit {
             file: DEADLINE,
-            old: "if is_valid { reason } else { StopReason::Expired }",
-            new: "if is_valid || reason == StopReason::Released { reason } else { StopReason::Expired }",
+            old: "if self.is_valid(now) { reason } else { self.ran_out() }",
+            new: "if self.is_valid(now) || reason == StopReason::Released { reason } else { self.ran_out() }",
         }],
         caught_by: Test("behaviour", "elector::reasons::a_term_that_ran_out_is_told_as_expired_whoever_notices_first"),
     },
@@ -60,8 +60,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "what was told is contradicted",
         edits: &[Edit {
             file: DEADLINE,
-            old: "        let is_valid = self.is_valid(now);\n",
-            new: "        let is_valid = self.is_valid(now);\n        if self.was_ended() {\n            return reason;\n        }\n",
+            old: "        let reason = if self.is_valid(now)",
+            new: "        if self.was_ended() {\n            return reason;\n        }\n        let reason = if self.is_valid(now)",
         }],
         caught_by: Unit("election::deadline::tests::the_first_reason_stands_whoever_asks"),
     },
@@ -84,13 +84,13 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a step-down stays with the guard",
         why: "nobody is told, and the probe sees nothing",
-        edits: &[Edit { file: GUARD, old: "link.leave(Command::StepDown)", new: "_ = (link, Command::StepDown)" }],
+        edits: &[Edit { file: HANDLE, old: "self.leave(Command::StepDown(wind_down))", new: "_ = wind_down" }],
         caught_by: Test("behaviour", "elector::reasons::a_term_that_has_just_ended_is_healthy"),
     },
     Mutant {
         name: "a step-down is heard after its guard has gone",
         why: "it is taken for one of the next term, which is not renewed and not known to be over",
-        edits: &[Edit { file: TERM, old: "*self.told.lock() = true;", new: "" }],
+        edits: &[Edit { file: TERM, old: "*self.told.lock() = Told::Closed;", new: "" }],
         caught_by: Test("behaviour", "elector::workers::a_step_down_is_of_its_own_term"),
     },
     Mutant {
@@ -98,8 +98,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "who only watches is told of a dead leader for ever",
         edits: &[Edit {
             file: SESSION,
-            old: "runs_out.max(now.local).min(*until)",
-            new: "(*until).max(runs_out.min(*until))",
+            old: "self.leader_until().filter(|_| !self.has_run_out).map(|at| at.max(now.local))",
+            new: "None::<Moment>",
         }],
         caught_by: Unit(
             "runtime::session::tests::that_a_lease_has_run_out_is_told_at_that_moment_and_that_it_is_renewed_as_well",
@@ -121,7 +121,7 @@ pub const MUTANTS: &[Mutant] = &[
         why: "a healthy process is restarted, for its thread was the last to notice",
         edits: &[Edit {
             file: HEALTH,
-            old: "if state.has_guard {\n            state.ended",
+            old: "if state.deadline.is_some() {\n            state.ended",
             new: "if !state.panicked {\n            state.ended",
         }],
         caught_by: Unit("health::tests::who_has_no_guard_does_not_fail_to_drop_it"),
@@ -131,8 +131,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "the process is killed although all is well",
         edits: &[Edit {
             file: HEALTH,
-            old: "(state.has_guard, state.ended, state.renewed) = (false, None, None);",
-            new: "(state.has_guard, state.renewed) = (false, None);",
+            old: "(state.deadline, state.ended, state.renewed) = (None, None, None);",
+            new: "(state.deadline, state.renewed) = (None, None);",
         }],
         caught_by: Test("behaviour", "guard_api::health_turns_when_winding_down_takes_longer_than_a_lease"),
     },

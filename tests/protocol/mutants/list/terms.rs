@@ -62,24 +62,24 @@ pub const MUTANTS: &[Mutant] = &[
         why: "somebody was told that the term is over",
         edits: &[Edit {
             file: DEADLINE,
-            old: "while self.is_valid(now) {",
-            new: "self.until.store(until.as_nanos(), Ordering::SeqCst);\n        while self.is_valid(now) {",
+            old: "        if !self.is_valid(now) {\n            return false;\n        }\n        self.renewed",
+            new: "        self.until.store(until.as_nanos(), Ordering::SeqCst);\n        self.renewed",
         }],
         caught_by: Simulation("the_promise_holds"),
     },
     Mutant {
         name: "who sees a term expired does not latch it",
         why: "another thread whose clock reading is older is then told otherwise",
-        edits: &[Edit { file: DEADLINE, old: "if until <= Self::ENDED {", new: "if until <= now.as_nanos() {" }],
+        edits: &[Edit { file: DEADLINE, old: "if until <= Self::STALLED {", new: "if until <= now.as_nanos() {" }],
         caught_by: Unit("election::deadline::tests::who_sees_it_expired_latches_it"),
     },
     Mutant {
         name: "a loss leaves the deadline as it is",
         why: "the holder is told of the loss, and its views go on",
         edits: &[Edit {
-            file: ELECTION,
-            old: "let final_reason = term.deadline.end(now, reason.clone());",
-            new: "let final_reason = if now.as_nanos() > 0 { reason.clone() } else { term.deadline.reason() };",
+            file: ENDING,
+            old: "ended by that.\n            let final_reason = term.deadline.end(now, reason);",
+            new: "ended by that.\n            let final_reason = if now.as_nanos() > 0 { reason } else { term.deadline.reason() };",
         }],
         caught_by: Simulation("the_promise_holds"),
     },
@@ -109,9 +109,9 @@ pub const MUTANTS: &[Mutant] = &[
                 new: "            return Err(Error::Forked);\n        }\n",
             },
             Edit {
-                file: ELECTION,
-                old: "let final_reason = term.deadline.end(now, reason.clone());",
-                new: "let final_reason = match reason {\n                StopReason::Released => reason.clone(),\n                _ => term.deadline.end(now, reason.clone()),\n            };",
+                file: ENDING,
+                old: "ended by that.\n            let final_reason = term.deadline.end(now, reason);",
+                new: "ended by that.\n            let final_reason = match reason {\n                StopReason::Released => reason,\n                _ => term.deadline.end(now, reason),\n            };",
             },
             Edit {
                 file: STATE,

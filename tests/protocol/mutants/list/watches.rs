@@ -121,11 +121,7 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a create that has landed is adopted again",
         why: "whoever puts the old record back extends a term",
-        edits: &[Edit {
-            file: RESPONSES,
-            old: "            && write.progress != Progress::Landed\n            && now",
-            new: "            && now",
-        }],
+        edits: &[Edit { file: RESPONSES, old: " && write.progress != Progress::Landed && now", new: " && now" }],
         caught_by: Unit(
             "election::tests::open_writes::open_writes_a_record_of_ours_that_somebody_puts_back_extends_nothing",
         ),

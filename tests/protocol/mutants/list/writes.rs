@@ -94,8 +94,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "a guard that is gone would lead",
         edits: &[Edit {
             file: RESPONSES,
-            old: "        current == Some(write.acquisition)\n",
-            new: "        (current.is_some() || current == Some(write.acquisition))\n",
+            old: "        current == Some(write.acquisition) &&",
+            new: "        (current.is_some() || current == Some(write.acquisition)) &&",
         }],
         caught_by: Simulation("the_promise_holds"),
     },
@@ -104,8 +104,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "its validity has passed, and others may have waited it out",
         edits: &[Edit {
             file: RESPONSES,
-            old: "            && now < write.sent_at + self.settings.renew_deadline\n",
-            new: "            && now >= Moment::from_nanos(0)\n",
+            old: "now < write.sent_at + validity",
+            new: "(now >= Moment::from_nanos(0) || now < write.sent_at + validity)",
         }],
         caught_by: Simulation("the_promise_holds"),
     },

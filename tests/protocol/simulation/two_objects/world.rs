@@ -7,6 +7,7 @@ use leasehold::clock::Moment;
 use leasehold::election::{Change, Operation, Response, Step};
 use leasehold::runtime::session::{Effect, Input};
 use leasehold::side::Side;
+use leasehold::wind_down::WindDown;
 use leasehold::{StopReason, StoreError, StoreErrorKind};
 
 use super::multi_lock::{Ask, MultiLock, Told};
@@ -252,7 +253,7 @@ impl World {
             }
             Event::StepDown(index, _, campaign) => {
                 if self.nodes[index].campaigns == campaign && self.nodes[index].term.is_some() {
-                    self.handle(index, Side::Primary, Input::StepDown)?;
+                    self.handle(index, Side::Primary, Input::StepDown(WindDown::AsSet))?;
                 }
             }
             Event::User(index, _) => self.user(index)?,
@@ -459,7 +460,7 @@ impl World {
                     self.count.losses += u64::from(!matches!(reason, StopReason::Released | StopReason::SteppedDown));
                     term.lost = Some(reason);
                 }
-                Effect::RoundOver { campaign, .. } | Effect::Refuse { campaign, .. } => {
+                Effect::RoundOver { campaign, .. } | Effect::Refuse { campaign, .. } | Effect::NotFit { campaign } => {
                     node.wants.take_if(|wants| *wants == campaign);
                 }
                 Effect::CancelAt(id, at, _) => {
@@ -473,6 +474,7 @@ impl World {
                 | Effect::Log(_)
                 | Effect::Leader(_)
                 | Effect::LeaderHasRunOut
+                | Effect::Fitness(_)
                 | Effect::Renewed(_) => {}
             }
         }

@@ -1,0 +1,95 @@
+//! How a term ends, and for how long its record is renewed after that: the rules 'Validity', 'Progress' and 'Winding down'.
+
+use std::time::Duration;
+
+use super::messages::Event;
+use super::progress::ProgressLimit;
+use super::{CurrentTerm, Election, Phase, TermPhase};
+use crate::clock::Moment;
+use crate::stop_reason::StopReason;
+use crate::sync::Arc;
+
+impl CurrentTerm {
+    /// When it has to be noticed that what covers it has run out, that its work makes no progress, that it has wound down.
+    pub(super) fn noticed_at(&self) -> [Option<Moment>; 3] {
+        let wound_down = match self.phase {
+            TermPhase::Valid => None,
+            TermPhase::WindingDown(until) => until,
+            TermPhase::Lost => return [None; 3],
+        };
+        [Some(self.covered_until), self.progress.as_ref().map(|limit| limit.until()), wound_down]
+    }
+}
+
+impl Election {
+    /// The holder ends the validity of the term. The record stays ours, and renewed, until the guard goes, or for so long.
+    pub fn step_down(&mut self, now: Moment, within: Option<Duration>) {
+        self.wind_down(now, StopReason::SteppedDown, within);
+    }
+
+    /// Whether this candidate is fit to lead. While it is not nothing is acquired: what lands all the same is released, and the
+    /// campaign goes on.
+    pub fn set_fit(&mut self, now: Moment, is_fit: bool) {
+        self.barred = !is_fit;
+        if !is_fit {
+            self.abandon_attempt();
+            let within = self.settings.wind_down.unwrap_or(self.settings.renew_deadline);
+            self.wind_down(now, StopReason::Unfit, Some(within));
+        }
+        self.confirm_release();
+    }
+
+    /// From now on the term's work has to make progress, as this says.
+    pub fn limit_progress(&mut self, limit: Arc<ProgressLimit>) {
+        if let Phase::Leading(term) = &mut self.phase {
+            term.progress = Some(limit);
+        }
+    }
+
+    pub(super) fn notice_expiry(&mut self, now: Moment) {
+        let Phase::Leading(term) = &mut self.phase else { return };
+        let is_stalled = term.progress.as_ref().is_some_and(|limit| limit.until() <= now);
+        match term.phase {
+            TermPhase::Valid if !term.deadline.is_valid(now) && !term.deadline.was_ended() => {
+                self.end_term(now, StopReason::Expired);
+            }
+            // What covered the winding down has run out: nothing is left to renew. That may come before the word of a
+            // holder that ended its term and was held up.
+            TermPhase::Valid | TermPhase::WindingDown(_) if now >= term.covered_until => {
+                self.end_term(now, StopReason::Expired);
+            }
+            // Winding down is work, too.
+            TermPhase::Valid | TermPhase::WindingDown(_) if is_stalled => self.end_term(now, StopReason::NoProgress),
+            TermPhase::WindingDown(Some(until)) if now >= until => term.phase = TermPhase::Lost,
+            _ => {}
+        }
+    }
+
+    /// Ends the term's validity, once, and tells so. It is not renewed any more.
+    pub fn end_term(&mut self, now: Moment, reason: StopReason) {
+        let Phase::Leading(term) = &mut self.phase else { return };
+        if term.phase == TermPhase::Valid {
+            // Whatever came later, a term that had run out by then, or that its holder had ended, ended by that.
+            let final_reason = term.deadline.end(now, reason);
+            self.events.push_back(Event::TermEnded(final_reason));
+        }
+        term.phase = TermPhase::Lost;
+    }
+
+    /// Ends the term's validity, once, and tells so. It is renewed until its guard goes, or for so long, unless something forbids
+    /// that; of several limits the first to come counts.
+    fn wind_down(&mut self, now: Moment, reason: StopReason, within: Option<Duration>) {
+        let Phase::Leading(term) = &mut self.phase else { return };
+        let until = within.map(|within| now + within);
+        match &mut term.phase {
+            TermPhase::Valid => {
+                let final_reason = term.deadline.end(now, reason);
+                let winds_down = final_reason.winds_down();
+                term.phase = if winds_down { TermPhase::WindingDown(until) } else { TermPhase::Lost };
+                self.events.push_back(Event::TermEnded(final_reason));
+            }
+            TermPhase::WindingDown(before) => *before = before.iter().copied().chain(until).min(),
+            TermPhase::Lost => {}
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! The rules 'Progress', 'Fitness' and 'Winding down'. With 15 s, 10 s and 2 s, but for the jitter.
+
+use super::*;
+
+/// Renews as long as it does so before `until`, each time answered at once. The moment of the last renewal.
+fn renews(scenario: &mut Scenario, record: &LeaderElectionRecord, until: Moment) -> Option<Moment> {
+    let (mut last, mut known) = (None, record.clone());
+    let mut version = 10;
+    while scenario.now < until {
+        match scenario.next() {
+            Step::Wait(next) => {
+                let wait = next.min(until).since(scenario.now);
+                scenario.advance(wait);
+            }
+            Step::Send(Request { id, operation: Operation::Get(context), .. }) => {
+                scenario.reads(Read { id, context }, known.clone(), version);
+            }
+            Step::Send(Request { id, operation: Operation::Update(base, record), timeout }) => {
+                let write = Write { id, base: Some(base.version), record, timeout };
+                assert_eq!(write.record.holder(), Some(ME), "nothing is released while the guard exists");
+                version = base.version + 1;
+                known = scenario.applied(&write, version);
+                last = Some(scenario.now);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    last
+}
+
+fn lasting(scenario: &Scenario, seconds: u64) -> Moment {
+    scenario.now + secs(seconds)
+}
+
+#[test]
+fn progress_a_term_ends_without_it_whatever_is_renewed() {
+    let (mut scenario, deadline, record) = Scenario::leading_with(|it| it.progress_within = Some(secs(5)));
+    let began = scenario.now;
+    assert_eq!(deadline.remaining(began), secs(5));
+    let until = lasting(&scenario, 60);
+    let last = renews(&mut scenario, &record, until).expect("renewals");
+    assert!(last < began + secs(5) && last >= began + secs(3), "{:?}", last.since(began));
+    assert_eq!(scenario.lost(), Some(StopReason::NoProgress));
+    assert!(!deadline.is_valid(began), "for good");
+    scenario.guard_gone();
+    assert_eq!(scenario.write().record.holder(), None, "released at once");
+}
+
+#[test]
+fn progress_is_noticed_to_the_moment() {
+    let (mut scenario, _, record) = Scenario::leading_with(|it| it.progress_within = Some(millis(4_999)));
+    scenario.election.watch_opened(scenario.now, false);
+    let limit = scenario.now + millis(4_999);
+    let shortly_before = scenario.now + millis(4_998);
+    renews(&mut scenario, &record, shortly_before);
+    assert!(matches!(scenario.next(), Step::Wait(until) if until == limit));
+    assert_eq!(scenario.lost(), None);
+    scenario.now = limit;
+    assert!(!matches!(scenario.next(), Step::Send(Request { operation: Operation::Update(..), .. })));
+    assert_eq!(scenario.lost(), Some(StopReason::NoProgress));
+}
+
+#[test]
+fn progress_an_acquisition_that_is_answered_too_late_for_it_is_made_again() {
+    let mut scenario = Scenario::with(|it| it.progress_within = Some(secs(3)));
+    scenario.election.campaign(false);
+    scenario.found_nothing();
+    let late = scenario.write();
+    scenario.advance(secs(3));
+    scenario.applied(&late, 10);
+    scenario.not_elected();
+    let again = scenario.write();
+    assert_eq!(again.base, Some(10));
+    scenario.applied(&again, 11);
+    let (deadline, token) = scenario.elected();
+    assert_eq!((deadline.remaining(scenario.now), token), (secs(3), 11));
+}
+
+#[test]
+fn progress_a_term_goes_on_with_it() {
+    let (mut scenario, deadline, record) = Scenario::leading_with(|it| it.progress_within = Some(secs(5)));
+    let mut known = record;
+    for round in 0..10 {
+        assert!(deadline.progress(scenario.now, scenario.now), "round {round}");
+        let until = lasting(&scenario, 4);
+        renews(&mut scenario, &known, until);
+        if let ObservedState::Record(ObservedRecord { observed, .. }) = &scenario.election.observed {
+            known.clone_from(&observed.record);
+        }
+    }
+    assert_eq!(scenario.lost(), None);
+}
+
+#[test]
+fn progress_counts_after_a_step_down_too() {
+    for is_stamped in [false, true] {
+        let (mut scenario, deadline, record) = Scenario::leading_with(|it| it.progress_within = Some(secs(5)));
+        let began = scenario.now;
+        scenario.election.step_down(began, None);
+        scenario.advance(secs(4));
+        if is_stamped {
+            assert!(!deadline.progress(scenario.now, scenario.now), "the term is over");
+        }
+        let until = lasting(&scenario, 60);
+        let last = renews(&mut scenario, &record, until).expect("renewals");
+        let limit = began + if is_stamped { secs(9) } else { secs(5) };
+        assert!(last < limit && last + secs(3) > limit, "{:?}", last.since(began));
+        assert_eq!(scenario.lost(), Some(StopReason::SteppedDown), "the first reason");
+    }
+}
+
+#[test]
+fn winding_down_is_covered_for_as_long_as_was_said() {
+    // As said, and the shorter of two.
+    for limits in [&[Some(secs(20))][..], &[None, Some(secs(20))], &[Some(secs(20)), None, Some(secs(50))]] {
+        let (mut scenario, _, record) = Scenario::leading();
+        let began = scenario.now;
+        limits.iter().for_each(|limit| scenario.election.step_down(began, *limit));
+        let until = lasting(&scenario, 100);
+        let last = renews(&mut scenario, &record, until).expect("renewals");
+        assert!(last < began + secs(20) && last > began + secs(17), "{limits:?}: {:?}", last.since(began));
+        assert_eq!(scenario.lost(), Some(StopReason::SteppedDown));
+        scenario.guard_gone();
+        assert_eq!(scenario.write().record.holder(), None);
+    }
+    let (mut scenario, _, record) = Scenario::leading();
+    scenario.election.step_down(scenario.now, Some(Duration::ZERO));
+    let until = lasting(&scenario, 100);
+    assert_eq!(renews(&mut scenario, &record, until), None, "not at all");
+}
+
+#[test]
+fn winding_down_ends_by_a_reason_that_forbids_it_and_is_told_by_the_first() {
+    let (mut scenario, _, record) = Scenario::leading();
+    scenario.election.step_down(scenario.now, None);
+    scenario.election.end_term(scenario.now, StopReason::IdentityConflict);
+    scenario.election.set_fit(scenario.now, false);
+    scenario.election.step_down(scenario.now, None);
+    let until = lasting(&scenario, 100);
+    assert_eq!(renews(&mut scenario, &record, until), None);
+    assert_eq!(scenario.lost(), Some(StopReason::SteppedDown));
+}
+
+#[test]
+fn winding_down_after_a_step_down_of_which_the_word_is_late() {
+    let (mut scenario, deadline, record) = Scenario::leading();
+    deadline.end(scenario.now, StopReason::SteppedDown);
+    scenario.election.set_fit(scenario.now, false);
+    let until = lasting(&scenario, 9);
+    assert!(renews(&mut scenario, &record, until).is_some());
+    assert_eq!(scenario.lost(), Some(StopReason::SteppedDown));
+}
+
+#[test]
+fn fitness_a_leader_that_is_unfit_winds_down_and_releases_when_its_guard_goes() {
+    for (set, limit) in [(None, 10), (Some(secs(30)), 30)] {
+        let (mut scenario, deadline, record) = Scenario::leading_with(|it| it.wind_down = set);
+        let began = scenario.now;
+        scenario.election.set_fit(began, false);
+        assert!(!deadline.is_valid(began));
+        assert_eq!(scenario.lost(), Some(StopReason::Unfit));
+        let until = lasting(&scenario, 100);
+        let last = renews(&mut scenario, &record, until).expect("renewals").since(began);
+        assert!(last < secs(limit) && last + secs(3) > secs(limit), "{last:?}");
+        scenario.guard_gone();
+        assert_eq!(scenario.write().record.holder(), None);
+    }
+}
+
+#[test]
+fn fitness_who_is_unfit_acquires_nothing() {
+    let mut scenario = Scenario::new();
+    scenario.election.set_fit(scenario.now, false);
+    scenario.election.campaign(false);
+    let until = lasting(&scenario, 100);
+    let mut reads = 0;
+    while scenario.now < until {
+        match scenario.next() {
+            Step::Wait(next) => scenario.now = next,
+            Step::Send(Request { id, operation: Operation::Get(context), .. }) => {
+                reads += 1;
+                scenario.election.on_response(scenario.now, id, Response::Read(context, None));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(reads <= 51, "it observes at the pace of anybody: {reads}");
+    scenario.election.set_fit(scenario.now, true);
+    assert_eq!(scenario.write().record.holder(), Some(ME), "the campaign goes on");
+}
+
+#[test]
+fn fitness_an_acquisition_that_lands_while_unfit_is_released_and_its_campaign_goes_on() {
+    for is_answered in [true, false] {
+        let mut scenario = Scenario::new();
+        scenario.election.campaign(false);
+        scenario.found_nothing();
+        let write = scenario.write();
+        scenario.election.set_fit(scenario.now, false);
+        if is_answered {
+            scenario.applied(&write, 10);
+        } else {
+            scenario.fails(write.id, StoreErrorKind::Timeout);
+            scenario.found(standing(&write), 10);
+        }
+        scenario.not_elected();
+        let release = scenario.write();
+        assert_eq!((release.base, release.record.holder()), (Some(10), None));
+        scenario.applied(&release, 11);
+        assert!(matches!(scenario.next(), Step::Wait(_) | Step::Send(Request { operation: Operation::Get(_), .. })));
+        scenario.election.set_fit(scenario.now, true);
+        let again = scenario.write();
+        scenario.applied(&again, 12);
+        assert_eq!(scenario.elected().1, 12);
+    }
+}
+
+#[test]
+fn fitness_what_is_to_be_released_is_released_also_when_a_campaign_begins() {
+    let (mut scenario, ..) = Scenario::leading();
+    scenario.election.set_fit(scenario.now, false);
+    scenario.guard_gone();
+    scenario.election.campaign(false);
+    assert!(!scenario.released());
+    let release = scenario.write();
+    assert_eq!(release.record.holder(), None);
+    scenario.applied(&release, 11);
+    assert!(scenario.released());
+}

@@ -1,0 +1,118 @@
+//! Progress of the leader's work, of which several parts may have to make some.
+
+use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+
+use crate::clock::{self, Moment};
+use crate::election::deadline::Deadline;
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
+
+/// The progress of one of several workers: of all that there are, the one that is furthest behind counts. Made by
+/// [`LeaderGuard::progress_handle`](crate::LeaderGuard::progress_handle).
+///
+/// Several workers that share one stamp hide one that hangs: with a handle each the term ends when any of them makes no progress
+/// for [`progress_within`](crate::LeaderElectorBuilder::progress_within). A worker that has nothing to do is to say so by
+/// [`stamp`](Self::stamp), too, or drop its handle. While there are handles
+/// [`LeaderGuard::progress`](crate::LeaderGuard::progress) stamps nothing. A handle that is dropped by a panic counts on, so that
+/// the term ends.
+///
+/// # Examples
+///
+/// ```
+/// use std::thread;
+/// use std::time::Duration;
+/// use leasehold::{LeaderElector, MemoryStore};
+///
+/// let builder = LeaderElector::builder("jobs").progress_within(Duration::from_secs(60));
+/// let elector = builder.start_on(MemoryStore::new())?;
+/// let guard = elector.block_until_leader()?;
+/// let workers: Vec<_> = (0..4).map(|_| guard.progress_handle()).collect();
+/// guard.scope(|scope| {
+///     for progress in workers {
+///         scope.spawn(move || {
+///             while progress.stamp() {
+///                 // one unit of work
+///                 # break;
+///             }
+///         });
+///     }
+/// });
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[must_use = "a handle that is dropped does not count"]
+pub struct Progress {
+    work: Arc<Work>,
+    stamp: Arc<AtomicU64>,
+}
+
+/// The work of a term, and the stamps of its handles.
+pub(crate) struct Work {
+    deadline: Arc<Deadline>,
+    stamps: Mutex<Vec<Arc<AtomicU64>>>,
+}
+
+impl Work {
+    pub(crate) fn new(deadline: Arc<Deadline>) -> Self {
+        Self { deadline, stamps: Mutex::default() }
+    }
+
+    /// What makes progress now, and is no handle: it counts where there is none. Whether the term is valid.
+    pub(crate) fn progress(&self) -> bool {
+        let now = clock::now();
+        match self.deadline.progress_limit() {
+            Some(_) if self.stamps.lock().is_empty() => self.deadline.progress(now, now),
+            _ => self.deadline.is_valid(now),
+        }
+    }
+
+    /// When there was progress last, where there has to be.
+    pub(crate) fn last_progress(&self) -> Option<Moment> {
+        self.deadline.progress_limit().map(|limit| limit.last())
+    }
+
+    /// One of several workers has made progress now. Whether the term is valid.
+    fn judge(&self, now: Moment) -> bool {
+        let stamps = self.stamps.lock();
+        let oldest = stamps.iter().map(|stamp| stamp.load(Ordering::SeqCst)).min().map(Moment::from_nanos);
+        drop(stamps);
+        // Another may have done so later than this has read the clock.
+        self.deadline.progress(now, oldest.unwrap_or(now).min(now))
+    }
+}
+
+impl Progress {
+    pub(crate) fn new(work: Arc<Work>) -> Self {
+        let now = clock::now();
+        let stamp = Arc::new(AtomicU64::new(now.as_nanos()));
+        work.stamps.lock().push(Arc::clone(&stamp));
+        work.judge(now);
+        Self { work, stamp }
+    }
+
+    /// This worker makes progress. Whether the term is valid, as [`LeaderGuard::is_leader`](crate::LeaderGuard::is_leader) says.
+    /// Progress that comes too late revives nothing.
+    pub fn stamp(&self) -> bool {
+        let now = clock::now();
+        self.stamp.store(now.as_nanos(), Ordering::SeqCst);
+        self.work.judge(now)
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.work.stamps.lock().retain(|other| !Arc::ptr_eq(other, &self.stamp));
+            self.work.judge(clock::now());
+        }
+    }
+}
+
+impl fmt::Debug for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Progress").finish_non_exhaustive()
+    }
+}
+
+// A stamp is one atomic.
+impl UnwindSafe for Progress {}
+impl RefUnwindSafe for Progress {}

@@ -1,0 +1,120 @@
+//! The rules 'Progress' and 'Fitness', on two records.
+
+use super::*;
+use crate::fitness::Fitness;
+use crate::runtime::fitness::FitnessSource;
+
+fn says(is_fit: bool) -> Input {
+    Input::Fitness(FitnessSource::Program, is_fit)
+}
+
+fn asked() -> Scenario {
+    let mut scenario = Scenario::with(|builder| builder.fitness(&Fitness::new()));
+    scenario.user(Input::Campaign { id: 1, once: false });
+    scenario
+}
+
+fn leading_while_fit() -> Scenario {
+    let mut scenario = asked();
+    scenario.user(says(true));
+    scenario.leads()
+}
+
+#[test]
+fn who_is_unfit_holds_neither() {
+    let mut scenario = asked();
+    scenario.pass(60 * SECOND);
+    assert_eq!(scenario.written, []);
+    scenario.user(says(true));
+    scenario.pass(SECOND);
+    assert!(scenario.is_valid());
+    assert_eq!(scenario.count(|effect| matches!(effect, Effect::Fitness(true))), 1, "told once");
+}
+
+#[test]
+fn a_term_of_who_becomes_unfit_is_renewed_on_both_for_a_renew_deadline() {
+    let mut scenario = leading_while_fit();
+    scenario.user(says(false));
+    assert_eq!(scenario.ended_by(), [&StopReason::Unfit]);
+    let before = scenario.tables.each_ref().map(|table| table.writes);
+    scenario.pass(10 * SECOND);
+    let renewed = scenario.tables.each_ref().map(|table| table.writes);
+    for side in Side::BOTH {
+        assert!(renewed[side as usize] >= before[side as usize] + 3, "{side:?}");
+    }
+    scenario.pass(60 * SECOND);
+    assert_eq!(scenario.tables.each_ref().map(|table| table.writes), renewed, "no longer");
+    scenario.written.clear();
+    scenario.drop_guard();
+    scenario.pass(SECOND);
+    assert_eq!(scenario.written, [(Secondary, None), (Primary, None)]);
+}
+
+#[test]
+fn who_becomes_unfit_while_it_waits_for_the_secondary_gives_the_primary_back_and_goes_on() {
+    let mut scenario = Scenario::with(|builder| builder.fitness(&Fitness::new()));
+    scenario.give_to(Secondary, "other");
+    scenario.user(says(true));
+    scenario.user(Input::Campaign { id: 1, once: false });
+    scenario.pass(SECOND);
+    assert_eq!(scenario.holder(Primary), Some("me"));
+    scenario.user(says(false));
+    scenario.pass(60 * SECOND);
+    assert_eq!(scenario.holder(Primary), None);
+    scenario.user(says(true));
+    // The pause of who is fit again.
+    scenario.pass(5 * SECOND);
+    assert_eq!(scenario.holder(Primary), Some("me"));
+}
+
+#[test]
+fn one_round_of_who_is_unfit_is_over_at_once() {
+    let mut scenario = Scenario::with(|builder| builder.fitness(&Fitness::new()));
+    scenario.user(Input::Campaign { id: 1, once: true });
+    scenario.pass(SECOND);
+    assert_eq!(scenario.count(|effect| matches!(effect, Effect::NotFit { campaign: 1 })), 1);
+    scenario.user(says(true));
+    scenario.pass(60 * SECOND);
+    assert_eq!(scenario.written, [], "nobody waits for it any more");
+}
+
+#[test]
+fn a_term_ends_on_both_without_progress_and_the_time_before_it_does_not_count() {
+    let mut scenario = Scenario::with(|builder| builder.progress_within(5 * SECOND));
+    scenario.give_to(Secondary, "other");
+    scenario.user(Input::Campaign { id: 1, once: false });
+    scenario.pass(60 * SECOND);
+    assert_eq!(scenario.holder(Primary), Some("me"), "it has no work yet");
+    let released = LeaderElectionRecord { holder_identity: Some(String::new()), ..LeaderElectionRecord::default() };
+    let observed = scenario.write(Secondary, released);
+    let change = Change::Written(observed);
+    scenario.pair.handle(scenario.now, Secondary, Input::Watched { received_at: scenario.now, change });
+    scenario.pass(SECOND);
+    assert!(scenario.is_valid());
+    let (deadline, _) = scenario.term.clone().unwrap();
+    for _ in 0..5 {
+        scenario.pass(3 * SECOND);
+        assert!(deadline.progress(scenario.now, scenario.now));
+    }
+    scenario.pass(6 * SECOND);
+    assert!(!scenario.is_valid());
+    assert_eq!(scenario.ended_by(), [&StopReason::NoProgress]);
+    let before = scenario.tables.each_ref().map(|table| table.writes);
+    scenario.pass(60 * SECOND);
+    assert_eq!(scenario.tables.each_ref().map(|table| table.writes), before);
+}
+
+#[test]
+fn progress_counts_after_a_step_down_as_well() {
+    let mut scenario = Scenario::with(|builder| builder.progress_within(5 * SECOND));
+    scenario.user(Input::Campaign { id: 1, once: false });
+    let mut scenario = scenario.leads();
+    let (deadline, _) = scenario.term.clone().unwrap();
+    deadline.end(scenario.now, StopReason::SteppedDown);
+    scenario.user(Input::StepDown(WindDown::AsSet));
+    scenario.pass(6 * SECOND);
+    let before = scenario.tables.each_ref().map(|table| table.writes);
+    scenario.pass(60 * SECOND);
+    assert_eq!(scenario.tables.each_ref().map(|table| table.writes), before, "neither is renewed");
+    assert_eq!(scenario.ended_by(), [&StopReason::SteppedDown]);
+}

@@ -1,0 +1,305 @@
+use std::time::SystemTime;
+
+use super::*;
+use crate::builder::LeaderElectorBuilder;
+use crate::election::{Operation, Request};
+use crate::record::{LeaderElectionRecord, Observed, Opaque};
+
+/// A session, and its clock.
+struct Scenario {
+    session: Session,
+    now: Moment,
+}
+
+impl Scenario {
+    fn new() -> Self {
+        Self::with(|builder| builder)
+    }
+
+    fn with(change: impl FnOnce(LeaderElectorBuilder) -> LeaderElectorBuilder) -> Self {
+        let settings = change(LeaderElectorBuilder::new("jobs".to_owned())).settings().unwrap();
+        Self { session: Session::new(settings, 1), now: Moment::from_nanos(1_000_000_000) }
+    }
+
+    fn campaigning(id: u64, once: bool) -> Self {
+        let mut scenario = Self::new();
+        scenario.handle(Input::Campaign { id, once });
+        scenario
+    }
+
+    fn handle(&mut self, input: Input) {
+        self.session.handle(self.now, input);
+    }
+
+    /// The next request, whenever it comes.
+    fn request(&mut self) -> Request {
+        loop {
+            match self.session.next(Now { local: self.now, wall: SystemTime::UNIX_EPOCH }) {
+                Step::Send(request) => return request,
+                Step::Wait(until) => self.now = until,
+                Step::Finished => panic!("nobody closed it"),
+            }
+        }
+    }
+
+    fn fails(&mut self, kind: StoreErrorKind) {
+        let id = self.request().id;
+        self.handle(Input::Response(id, Response::Failed(StoreError::new(kind, "made up"))));
+    }
+
+    /// Finds nothing there, and creates it: what is asked, and what comes of the answer.
+    fn creates(&mut self) -> Input {
+        let read = self.request();
+        let Operation::Get(context) = read.operation else { panic!("{read:?}") };
+        self.handle(Input::Response(read.id, Response::Read(context, None)));
+        let create = self.request();
+        let Operation::Create(record) = create.operation else { panic!("{create:?}") };
+        Input::Response(create.id, Response::Written(Observed::new(record, 7, Opaque::none())))
+    }
+
+    /// The watch tells of a write of another's.
+    fn hears_of_another(&mut self, version: u64) {
+        let record = LeaderElectionRecord {
+            uid: Some("u".to_owned()),
+            holder_identity: Some("other".to_owned()),
+            lease_duration_seconds: Some(15),
+            lease_transitions: i32::try_from(version).ok(),
+            ..LeaderElectionRecord::default()
+        };
+        let change = Change::Written(Observed::new(record, version, Opaque::none()));
+        self.handle(Input::Watched { received_at: self.now, change });
+    }
+
+    /// What is wanted, but for lines in the log.
+    fn wants(&mut self) -> Vec<Effect> {
+        let effects = std::iter::from_fn(|| self.session.effect());
+        effects.filter(|effect| !matches!(effect, Effect::Log(_))).collect()
+    }
+}
+
+#[test]
+fn a_renewal_takes_as_long_as_since_it_was_sent() {
+    let mut scenario = Scenario::campaigning(1, false);
+    let won = scenario.creates();
+    scenario.handle(won);
+    scenario.wants();
+    let renewal = scenario.request();
+    let Operation::Update(base, record) = renewal.operation else { panic!("{renewal:?}") };
+    let observed = Observed::new(record, base.version + 1, Opaque::none());
+    scenario.now = scenario.now + Duration::from_millis(30);
+    scenario.handle(Input::Response(renewal.id, Response::Written(observed)));
+    assert!(matches!(scenario.wants()[..], [Effect::Renewed(took)] if took == Duration::from_millis(30)));
+    assert!(scenario.session.leader_until().is_some_and(|until| until == scenario.now + Duration::from_secs(15)));
+}
+
+/// Who only watches has nothing else to wake up for.
+#[test]
+fn that_a_lease_has_run_out_is_told_at_that_moment_and_that_it_is_renewed_as_well() {
+    let mut scenario = Scenario::new();
+    scenario.handle(Input::WatchOpened { from_scratch: true });
+    for version in 1..=2 {
+        scenario.hears_of_another(version);
+        assert!(matches!(&scenario.wants()[..], [Effect::Leader(Some(leader))] if leader == "other"));
+        let runs_out = scenario.now + Duration::from_secs(15);
+        while !scenario.wants().iter().any(|effect| matches!(effect, Effect::LeaderHasRunOut)) {
+            assert!(scenario.now <= runs_out, "it is not told");
+            match scenario.session.next(Now { local: scenario.now, wall: SystemTime::UNIX_EPOCH }) {
+                Step::Wait(until) => scenario.now = until,
+                Step::Send(request) => {
+                    let error = StoreError::new(StoreErrorKind::Unavailable, "made up");
+                    scenario.handle(Input::Response(request.id, Response::Failed(error)));
+                }
+                Step::Finished => panic!("nobody closed it"),
+            }
+        }
+        assert_eq!(scenario.now, runs_out);
+    }
+}
+
+#[test]
+fn whom_a_campaign_waits_for_is_told_once_and_again_when_that_one_is_back() {
+    for (once, lines) in [(false, [1, 0, 0, 1, 0, 1]), (true, [0; 6])] {
+        let mut scenario = Scenario::campaigning(5, once);
+        let told = |scenario: &mut Scenario| {
+            let lines = std::iter::from_fn(|| scenario.session.effect());
+            lines.filter(|effect| format!("{effect:?}").contains("waiting until other releases")).count()
+        };
+        scenario.handle(Input::WatchOpened { from_scratch: true });
+        let mut counts = Vec::new();
+        for version in 1..=2 {
+            scenario.hears_of_another(version);
+            counts.push(told(&mut scenario));
+        }
+        scenario.now = scenario.now + Duration::from_secs(16);
+        scenario.handle(Input::WatchEnded);
+        counts.push(told(&mut scenario));
+        scenario.hears_of_another(3);
+        counts.push(told(&mut scenario));
+        // The same one: a program that asks again and again does not fill the log.
+        for id in 6..9 {
+            scenario.handle(Input::Withdraw(id - 1));
+            scenario.handle(Input::Campaign { id, once });
+        }
+        counts.push(told(&mut scenario));
+        scenario.now = scenario.now + Duration::from_secs(16);
+        scenario.handle(Input::WatchEnded);
+        scenario.hears_of_another(4);
+        counts.push(told(&mut scenario));
+        assert_eq!(counts, lines);
+    }
+}
+
+#[test]
+fn a_term_that_is_won_is_offered_to_the_campaign_and_released_when_nobody_takes_it() {
+    let mut scenario = Scenario::campaigning(5, false);
+    let won = scenario.creates();
+    scenario.handle(won);
+    let offer = scenario.wants().into_iter().find(|effect| matches!(effect, Effect::Offer { .. }));
+    assert!(matches!(offer, Some(Effect::Offer { campaign: Some(5), fencing_token: 7, .. })), "{offer:?}");
+    scenario.handle(Input::NotTaken);
+    assert!(matches!(scenario.wants()[..], [Effect::TermEnded(StopReason::Released), ..]));
+    let Operation::Update(_, record) = scenario.request().operation else { panic!("it is released") };
+    assert_eq!(record.holder(), None);
+}
+
+#[test]
+fn what_is_won_after_a_withdrawal_is_offered_to_nobody() {
+    let mut scenario = Scenario::campaigning(5, false);
+    let won = scenario.creates();
+    scenario.handle(Input::Withdraw(4));
+    scenario.handle(Input::Withdraw(5));
+    scenario.handle(won);
+    let offered = scenario.wants().into_iter().any(|effect| matches!(effect, Effect::Offer { campaign: Some(_), .. }));
+    assert!(!offered);
+}
+
+#[test]
+fn a_refusal_that_persists_is_told_to_one_campaign_once() {
+    let mut scenario = Scenario::campaigning(5, true);
+    let began = scenario.now;
+    let mut refused = Vec::new();
+    scenario.handle(Input::Campaign { id: 6, once: false });
+    while scenario.now < began + Duration::from_secs(60) {
+        scenario.fails(StoreErrorKind::Forbidden);
+        refused.extend(scenario.wants());
+    }
+    assert!(matches!(refused[..], [Effect::Refuse { campaign: 6, .. }]), "{refused:?}");
+}
+
+#[test]
+fn a_term_that_runs_out_says_what_the_last_attempt_failed_of() {
+    let mut scenario = Scenario::campaigning(5, false);
+    let won = scenario.creates();
+    scenario.handle(won);
+    let mut effects = Vec::new();
+    while !effects.iter().any(|effect| matches!(effect, Effect::TermEnded(_))) {
+        scenario.fails(StoreErrorKind::Unavailable);
+        effects.extend(std::iter::from_fn(|| scenario.session.effect()));
+    }
+    let last = Notice::of_error(
+        Level::Warn,
+        "the last attempt failed",
+        &StoreError::new(StoreErrorKind::Unavailable, "made up"),
+    );
+    let ended = effects.iter().position(|effect| matches!(effect, Effect::TermEnded(StopReason::Expired)));
+    let told = effects.iter().position(|effect| matches!(effect, Effect::Log(notice) if *notice == last));
+    assert!(told.is_some() && told < ended, "{effects:?}");
+}
+
+#[test]
+fn a_round_ends_with_what_failed_and_an_answer_that_comes_twice_counts_once() {
+    let mut scenario = Scenario::campaigning(5, true);
+    scenario.fails(StoreErrorKind::Unavailable);
+    let wanted = scenario.wants();
+    let [Effect::RoundOver { campaign: 5, error: Some(error) }] = &wanted[..] else { panic!("{wanted:?}") };
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable);
+    scenario.handle(Input::Response(1, Response::Failed(StoreError::new(StoreErrorKind::Timeout, "late"))));
+    assert!(scenario.wants().is_empty());
+    scenario.handle(Input::Campaign { id: 6, once: true });
+    scenario.fails(StoreErrorKind::Conflict);
+    let wanted = scenario.wants();
+    assert!(matches!(wanted[..], [Effect::RoundOver { campaign: 6, error: None }]), "{wanted:?}");
+}
+
+/// One whose probe is run by this test.
+fn probed() -> Scenario {
+    Scenario::with(|builder| builder.fit_while(|| true))
+}
+
+fn says(is_fit: bool) -> Input {
+    Input::Fitness(FitnessSource::Probe, is_fit)
+}
+
+#[test]
+fn a_round_of_who_is_not_fit_is_over_at_once_and_one_that_becomes_unfit_ends() {
+    let mut scenario = probed();
+    scenario.handle(Input::Campaign { id: 1, once: true });
+    assert!(matches!(scenario.wants()[..], [Effect::NotFit { campaign: 1 }]));
+    scenario.handle(says(true));
+    scenario.handle(Input::Campaign { id: 2, once: true });
+    scenario.handle(says(false));
+    assert!(matches!(
+        scenario.wants()[..],
+        [Effect::Fitness(true), Effect::NotFit { campaign: 2 }, Effect::Fitness(false)]
+    ));
+}
+
+#[test]
+fn what_is_won_when_the_probe_has_been_silent_for_too_long_is_no_term() {
+    let timeout = Duration::from_secs(5);
+    let mut scenario = Scenario::with(|builder| builder.fit_while(|| true).probe_timeout(timeout));
+    scenario.handle(says(true));
+    scenario.handle(Input::Campaign { id: 1, once: false });
+    let won = scenario.creates();
+    scenario.now = scenario.now + timeout;
+    scenario.handle(won);
+    let wants = scenario.wants();
+    assert!(!wants.iter().any(|effect| matches!(effect, Effect::Offer { .. })), "{wants:?}");
+    let Operation::Update(_, release) = scenario.request().operation else { panic!("a release") };
+    assert_eq!(release.holder(), None);
+}
+
+#[test]
+fn the_silence_of_a_probe_ends_a_term_at_its_moment() {
+    let timeout = Duration::from_secs(5);
+    let mut scenario = Scenario::with(|builder| builder.fit_while(|| true).probe_timeout(timeout));
+    scenario.handle(says(true));
+    scenario.handle(Input::Campaign { id: 1, once: false });
+    let won = scenario.creates();
+    scenario.handle(won);
+    let silent_at = scenario.now + timeout;
+    scenario.wants();
+    while scenario.now < silent_at {
+        let Step::Wait(until) = scenario.session.next(Now { local: scenario.now, wall: SystemTime::UNIX_EPOCH }) else {
+            // A renewal, which is answered.
+            let id = scenario.session.in_flight.unwrap().0;
+            let error = StoreError::new(StoreErrorKind::Timeout, "made up");
+            scenario.handle(Input::Response(id, Response::Failed(error)));
+            continue;
+        };
+        assert!(until <= silent_at);
+        scenario.now = until.max(scenario.now + Duration::from_millis(1)).min(silent_at);
+    }
+    scenario.session.next(Now { local: scenario.now, wall: SystemTime::UNIX_EPOCH });
+    let wants = scenario.wants();
+    assert!(wants.iter().any(|effect| matches!(effect, Effect::TermEnded(StopReason::Unfit))), "{wants:?}");
+}
+
+#[test]
+fn who_becomes_fit_again_acquires_after_a_pause() {
+    let mut scenario = probed();
+    [true, false].into_iter().for_each(|is_fit| scenario.handle(says(is_fit)));
+    scenario.handle(Input::Campaign { id: 1, once: false });
+    scenario.handle(says(true));
+    let began = scenario.now;
+    let read = scenario.request();
+    let Operation::Get(context) = read.operation else { panic!("{read:?}") };
+    scenario.handle(Input::Response(read.id, Response::Read(context, None)));
+    let write = loop {
+        let request = scenario.request();
+        let Operation::Get(context) = request.operation else { break request };
+        scenario.handle(Input::Response(request.id, Response::Read(context, None)));
+    };
+    assert!(matches!(write.operation, Operation::Create(_)));
+    assert_eq!(scenario.now.since(began), Duration::from_secs(2));
+}

@@ -1,0 +1,273 @@
+//! Leaders whose work hangs, and candidates that are not fit.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{bounded, unbounded};
+use leasehold::{Error, Fitness, LeaderElectorBuilder, StopReason, Unhealthy};
+
+use super::builder;
+use crate::support::memory::{Connection, Memory};
+use crate::support::{A_WHILE, AT_ONCE, SOON, wait_until};
+
+/// Longer than a busy machine keeps a thread from its processor.
+const WITHIN: Duration = Duration::from_millis(1_500);
+
+fn start(builder: LeaderElectorBuilder, store: &Memory) -> leasehold::LeaderElector {
+    builder.start_on(Connection::new(store)).expect("an elector")
+}
+
+/// Another takes a lease of two seconds.
+fn short(identity: &str) -> LeaderElectorBuilder {
+    builder(identity)
+        .lease_duration(Duration::from_secs(2))
+        .renew_deadline(Duration::from_millis(1_500))
+        .only_leasehold(true)
+}
+
+/// Also with the elector's threads stopped: both hang in the store.
+#[test]
+fn a_term_ends_without_progress_when_its_time_has_come_whatever_hangs_beside_it() {
+    let store = Memory::default();
+    let elector = start(builder("a").progress_within(WITHIN), &store);
+    let guard = elector.block_until_leader().expect("a term");
+    let (hanging, hangs) = unbounded();
+    store.hang_next_update(hanging);
+    hangs.recv_timeout(SOON).expect("a renewal that hangs");
+    let last = Instant::now();
+    assert!(guard.progress());
+    while guard.is_leader() {
+        thread::sleep(Duration::from_millis(1));
+    }
+    let lasted = last.elapsed();
+    assert!(lasted >= WITHIN && lasted < WITHIN + AT_ONCE, "{lasted:?}");
+    assert!(!guard.progress(), "it revives nothing");
+    assert_eq!(guard.check().unwrap_err().reason, StopReason::NoProgress);
+    let health = elector.health_check().check();
+    assert!(matches!(health, Err(Unhealthy::NoProgress { .. })), "{health:?}");
+}
+
+#[test]
+fn work_that_hangs_is_replaced_and_work_that_makes_progress_is_not() {
+    let store = Memory::default();
+    let (a, b) = (start(short("a").progress_within(WITHIN), &store), start(short("b"), &store));
+    let guard = a.block_until_leader().expect("a term");
+    let campaign = b.campaign().expect("a campaign");
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(3) {
+        assert!(guard.progress(), "{}", guard.check().unwrap_err());
+        thread::sleep(Duration::from_millis(10));
+    }
+    let hangs_since = Instant::now();
+    let other = campaign.receiver().recv_timeout(SOON).expect("an answer").expect("a term");
+    let after = hangs_since.elapsed();
+    assert!(after >= Duration::from_secs(2) && after < WITHIN + Duration::from_secs(2) + AT_ONCE, "{after:?}");
+    assert!(!guard.is_leader() && guard.lost().try_recv().is_err_and(|e| e.is_disconnected()));
+    assert_eq!(store.holder().as_deref(), Some("b"));
+    drop(guard);
+    thread::sleep(A_WHILE);
+    assert!(other.is_leader());
+}
+
+#[test]
+fn a_guard_that_nobody_takes_out_of_its_channel_ends_as_well() {
+    let store = Memory::default();
+    let (a, b) = (start(short("a").progress_within(WITHIN), &store), start(short("b"), &store));
+    let campaign = a.campaign().expect("a campaign");
+    wait_until("it is won", || store.holder().as_deref() == Some("a"));
+    assert!(b.block_until_leader_timeout(SOON).expect("no error").is_some());
+    let guard = campaign.receiver().recv().expect("an answer").expect("a guard");
+    assert_eq!(guard.check().unwrap_err().reason, StopReason::NoProgress);
+}
+
+#[test]
+fn of_several_workers_the_one_that_is_furthest_behind_counts() {
+    let store = Memory::default();
+    let elector = start(builder("a").progress_within(WITHIN), &store);
+    let guard = elector.block_until_leader().expect("a term");
+    let began = Instant::now();
+    let (hangs, works, ends) = (guard.progress_handle(), guard.leadership().progress_handle(), guard.progress_handle());
+    drop(ends);
+    while works.stamp() && began.elapsed() < SOON {
+        guard.progress();
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert!(began.elapsed() >= WITHIN && began.elapsed() < SOON);
+    assert_eq!(guard.check().unwrap_err().reason, StopReason::NoProgress);
+    assert!(!hangs.stamp());
+    drop(guard);
+
+    // One that ends leaves it to the others, and the last to the guard.
+    let guard = elector.block_until_leader().expect("a term");
+    let [first, second] = [(); 2].map(|()| guard.progress_handle());
+    drop(first);
+    let until = Instant::now() + 2 * WITHIN;
+    while Instant::now() < until {
+        assert!(second.stamp());
+        thread::sleep(Duration::from_millis(10));
+    }
+    drop(second);
+    let until = Instant::now() + 2 * WITHIN;
+    while Instant::now() < until {
+        assert!(guard.progress());
+        thread::sleep(Duration::from_millis(10));
+    }
+
+    // But for one that a panic drops.
+    let handle = guard.progress_handle();
+    let panic = catch_unwind(AssertUnwindSafe(move || {
+        let _handle = handle;
+        panic!("as planned");
+    }));
+    assert!(panic.is_err());
+    let began = Instant::now();
+    while guard.progress() && began.elapsed() < SOON {
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(guard.check().unwrap_err().reason, StopReason::NoProgress);
+}
+
+#[test]
+fn an_old_guards_progress_is_not_that_of_the_next_term() {
+    let store = Memory::default();
+    let elector = start(builder("a").progress_within(WITHIN), &store);
+    let old = elector.block_until_leader().expect("a term").leadership();
+    let guard = elector.block_until_leader().expect("another");
+    let began = Instant::now();
+    while guard.is_leader() && began.elapsed() < SOON {
+        assert!(!old.progress());
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(guard.check().unwrap_err().reason, StopReason::NoProgress);
+}
+
+#[test]
+fn a_leader_whose_probe_says_no_ends_and_when_its_guard_goes_another_leads() {
+    let store = Memory::default();
+    let is_fit = Arc::new(AtomicBool::new(true));
+    let probed = Arc::clone(&is_fit);
+    let a = start(builder("a").fit_while(move || probed.load(Ordering::SeqCst)), &store);
+    let b = start(builder("b"), &store);
+    let guard = a.block_until_leader_timeout(SOON).expect("no error").expect("a term");
+    let campaign = b.campaign().expect("a campaign");
+    assert!(a.status().is_fit);
+    is_fit.store(false, Ordering::SeqCst);
+    assert!(guard.lost().recv_timeout(SOON).is_err_and(|e| !e.is_timeout()), "it wakes the worker");
+    assert_eq!(guard.check().unwrap_err().reason, StopReason::Unfit);
+    assert!(a.status().unfit_for.is_some());
+    assert_eq!(store.holder().as_deref(), Some("a"), "work that winds down is covered");
+    drop(guard);
+    assert!(campaign.receiver().recv_timeout(AT_ONCE).expect("an answer").is_ok());
+    assert!(matches!(a.try_acquire(), Err(Error::Unfit)));
+}
+
+#[test]
+fn a_probe_that_hangs_panics_or_has_not_answered_is_a_no() {
+    let (hold, held) = bounded::<()>(0);
+    let calls = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&calls);
+    let hangs_later = move || {
+        if counted.fetch_add(1, Ordering::SeqCst) > 3 {
+            let _ = held.recv();
+        }
+        true
+    };
+    let store = Memory::default();
+    let elector = start(short("a").fit_while(hangs_later).probe_timeout(Duration::from_millis(400)), &store);
+    let guard = elector.block_until_leader_timeout(SOON).expect("no error").expect("a term");
+    assert!(guard.lost().recv_timeout(SOON).is_err_and(|e| !e.is_timeout()));
+    assert_eq!(guard.check().unwrap_err().reason, StopReason::Unfit);
+    let began = Instant::now();
+    drop(guard);
+    drop(elector);
+    assert!(began.elapsed() < AT_ONCE, "nobody waits for it");
+    drop(hold);
+
+    let elector = start(builder("b").fit_while(|| panic!("as planned")), &store);
+    assert!(elector.block_until_leader_timeout(A_WHILE).expect("no error").is_none());
+    assert!(matches!(elector.try_acquire(), Err(Error::Unfit)));
+    assert_eq!(store.holder(), None, "nothing was written");
+}
+
+#[test]
+fn a_flag_is_shared_by_many_electors() {
+    let fitness = Fitness::new();
+    let stores: Vec<_> = (0..4).map(|_| Memory::default()).collect();
+    let electors: Vec<_> = stores.iter().map(|store| start(builder("a").fitness(&fitness), store)).collect();
+    let campaigns: Vec<_> = electors.iter().map(|it| it.campaign().expect("a campaign")).collect();
+    thread::sleep(A_WHILE);
+    assert!(stores.iter().all(|store| store.holder().is_none()), "not known to be fit");
+    fitness.set(true);
+    let win = |campaign: &leasehold::Campaign| campaign.receiver().recv_timeout(SOON).expect("an answer");
+    let guards: Vec<_> = campaigns.iter().map(|campaign| win(campaign).expect("a term")).collect();
+    fitness.set(false);
+    for guard in &guards {
+        assert!(guard.lost().recv_timeout(SOON).is_err_and(|e| !e.is_timeout()));
+        assert_eq!(guard.check().unwrap_err().reason, StopReason::Unfit);
+    }
+    // The guards go, and no terms come of the campaigns that wait until all is well.
+    drop(guards);
+    let campaigns: Vec<_> = electors.iter().map(|it| it.campaign().expect("a campaign")).collect();
+    wait_until("they are released", || stores.iter().all(|store| store.holder().is_none()));
+    fitness.set(true);
+    campaigns.iter().for_each(|campaign| drop(win(campaign).expect("a term")));
+}
+
+#[test]
+fn whoever_has_a_view_can_end_a_term_and_say_for_how_long_it_is_renewed() {
+    let store = Memory::default();
+    let elector = start(builder("a"), &store);
+    let guard = elector.block_until_leader().expect("a term");
+    guard.leadership().step_down();
+    assert!(!guard.is_leader());
+    let version = store.version();
+    wait_until("it is renewed", || store.version() > version + 2);
+    assert!(elector.leadership().is_none(), "there is no valid term");
+    guard.leadership().step_down_within(Duration::ZERO);
+    // What is under way lands.
+    thread::sleep(A_WHILE);
+    let version = store.version();
+    thread::sleep(A_WHILE);
+    assert_eq!((store.version(), store.holder().as_deref()), (version, Some("a")), "neither renewed nor released");
+    drop(guard);
+    assert_eq!(store.holder(), None);
+}
+
+#[test]
+fn a_panic_in_a_scope_is_covered_for_a_limited_time() {
+    let store = Memory::default();
+    let elector = start(builder("a").wind_down(WITHIN), &store);
+    let guard = elector.block_until_leader().expect("a term");
+    guard.scope(|scope| {
+        let panics = scope.spawn(|| panic!("as planned"));
+        assert!(panics.join().is_err());
+        // Another that goes on for ever, nearly.
+        thread::sleep(WITHIN + A_WHILE);
+        let version = store.version();
+        thread::sleep(A_WHILE);
+        assert_eq!(store.version(), version, "it is not renewed any more");
+    });
+    assert_eq!(store.holder().as_deref(), Some("a"));
+}
+
+#[test]
+fn a_status_says_who_is_fit_and_when_there_was_progress() {
+    let store = Memory::default();
+    let fitness = Fitness::new();
+    let elector = start(builder("a").progress_within(SOON).fitness(&fitness), &store);
+    let mut metrics = String::new();
+    elector.status().write_prometheus(&mut metrics).expect("metrics");
+    assert!(metrics.contains("leasehold_fit{") && metrics.contains("leasehold_unfit_seconds{"), "{metrics}");
+    assert!(!metrics.contains("leasehold_since_progress_seconds{"), "{metrics}");
+    fitness.set(true);
+    let guard = elector.block_until_leader_timeout(SOON).expect("no error").expect("a term");
+    thread::sleep(A_WHILE);
+    assert!(elector.status().since_progress.is_some_and(|since| since >= A_WHILE));
+    let before = Instant::now();
+    guard.progress();
+    assert!(elector.status().since_progress.is_some_and(|since| since <= before.elapsed()));
+    assert_eq!(elector.settings().progress_within, Some(SOON));
+}

@@ -1,0 +1,179 @@
+//! Leaders whose work hangs, candidates that are not fit, and work that winds down.
+
+use super::*;
+
+pub const MUTANTS: &[Mutant] = &[
+    // ---- progress ----
+    Mutant {
+        name: "late progress revives a term",
+        why: "another may lead by then",
+        edits: &[Edit {
+            file: PROGRESS,
+            old: "(until > now.as_nanos()).then_some(until.max(new))",
+            new: "Some(until.max(new))",
+        }],
+        caught_by: Unit("election::deadline::tests::late_progress_revives_nothing_and_does_not_change_the_reason"),
+    },
+    Mutant {
+        name: "progress alone keeps a term valid",
+        why: "others wait for renewals, not for work",
+        edits: &[Edit {
+            file: DEADLINE,
+            old: "Some(progress_until) if progress_until <= renewed_until =>",
+            new: "Some(progress_until) =>",
+        }],
+        caught_by: Simulation("the_promise_holds_with_the_unfit"),
+    },
+    Mutant {
+        name: "work that hangs goes on being renewed",
+        why: "nobody else ever leads",
+        edits: &[Edit {
+            file: ENDING,
+            old: "            TermPhase::Valid | TermPhase::WindingDown(_) if is_stalled => self.end_term(now, StopReason::NoProgress),\n",
+            new: "",
+        }],
+        caught_by: Simulation("the_promise_holds_with_the_unfit"),
+    },
+    Mutant {
+        name: "the end by want of progress is not noticed in time",
+        why: "who waits for the end of the term is not woken",
+        edits: &[Edit { file: ENDING, old: "self.progress.as_ref().map(|limit| limit.until())", new: "None" }],
+        caught_by: Unit("election::tests::fitness::progress_is_noticed_to_the_moment"),
+    },
+    Mutant {
+        name: "an acquisition is adopted when its first progress is due already",
+        why: "its term is over as it begins",
+        edits: &[Edit { file: RESPONSES, old: "renew_deadline.min(first_progress)", new: "renew_deadline" }],
+        caught_by: Simulation("the_promise_holds_with_the_unfit"),
+    },
+    Mutant {
+        name: "the worker that is furthest ahead counts",
+        why: "it hides the one that hangs",
+        edits: &[Edit {
+            file: WORK,
+            old: "stamp.load(Ordering::SeqCst)).min()",
+            new: "stamp.load(Ordering::SeqCst)).max()",
+        }],
+        caught_by: Test("behaviour", "elector::fitness::of_several_workers_the_one_that_is_furthest_behind_counts"),
+    },
+    Mutant {
+        name: "a worker that panicked does not count any more",
+        why: "it is the one that makes no progress",
+        edits: &[Edit { file: WORK, old: "if !std::thread::panicking() {", new: "if true {" }],
+        caught_by: Test("behaviour", "elector::fitness::of_several_workers_the_one_that_is_furthest_behind_counts"),
+    },
+    Mutant {
+        name: "on two records the work is not asked for progress",
+        why: "both are renewed for ever",
+        edits: &[Edit {
+            file: PAIR,
+            old: "                    self.tell_both(now, || Input::LimitProgress(Arc::clone(&limit)));\n",
+            new: "                    drop(limit);\n",
+        }],
+        caught_by: Unit("runtime::pair::tests::fitness::progress_counts_after_a_step_down_as_well"),
+    },
+    Mutant {
+        name: "a hung worker is found by the elector's thread alone",
+        why: "that may hang as well, and looks healthy",
+        edits: &[Edit {
+            file: HEALTH,
+            old: ".filter(|deadline| !deadline.is_valid(now))",
+            new: ".filter(|deadline| deadline.was_ended())",
+        }],
+        caught_by: Unit("health::tests::work_without_progress_is_unhealthy_at_once"),
+    },
+    // ---- fitness ----
+    Mutant {
+        name: "who is unfit acquires",
+        why: "it leads and cannot work",
+        edits: &[Edit { file: ENDING, old: "        self.barred = !is_fit;\n", new: "" }],
+        caught_by: Simulation("the_promise_holds_with_the_unfit"),
+    },
+    Mutant {
+        name: "what was acquired just before it became unfit begins a term",
+        why: "it leads and cannot work",
+        edits: &[Edit { file: ENDING, old: "            self.abandon_attempt();\n", new: "" }],
+        caught_by: Unit(
+            "election::tests::fitness::fitness_an_acquisition_that_lands_while_unfit_is_released_and_its_campaign_goes_on",
+        ),
+    },
+    Mutant {
+        name: "what lands for who is unfit is kept",
+        why: "nobody leads until it runs out, and it is kept for as long as it is unfit",
+        edits: &[Edit {
+            file: ELECTION,
+            old: "Phase::Campaigning(_) => !self.barred,",
+            new: "Phase::Campaigning(_) => true,",
+        }],
+        caught_by: Unit(
+            "election::tests::fitness::fitness_an_acquisition_that_lands_while_unfit_is_released_and_its_campaign_goes_on",
+        ),
+    },
+    Mutant {
+        name: "the silence of a probe is a yes",
+        why: "a probe hangs by what it is to find",
+        edits: &[Edit {
+            file: FITNESS_POLICY,
+            old: "self.silent_at().is_none_or(|at| at.is_some_and(|at| now < at))",
+            new: "self.silent_at().is_none_or(|at| at.is_some())",
+        }],
+        caught_by: Unit("runtime::fitness::tests::silence_is_a_no"),
+    },
+    Mutant {
+        name: "an answer is heard before the silence of the probe",
+        why: "a term begins that is over",
+        edits: &[Edit {
+            file: SESSION,
+            old: "        // What is answered now may come too late for a probe that has been silent.\n        self.judge_fitness(now);\n",
+            new: "",
+        }],
+        caught_by: Unit("runtime::session::tests::what_is_won_when_the_probe_has_been_silent_for_too_long_is_no_term"),
+    },
+    Mutant {
+        name: "who flaps waits no longer each time",
+        why: "leaders that cannot work follow each other",
+        edits: &[Edit { file: FITNESS_POLICY, old: "checked_shl(self.recoveries)", new: "checked_shl(0)" }],
+        caught_by: Unit(
+            "runtime::fitness::tests::who_becomes_fit_again_and_again_waits_longer_and_longer_until_a_term_has_lasted_that_long",
+        ),
+    },
+    // ---- winding down ----
+    Mutant {
+        name: "winding down is renewed for ever",
+        why: "work that hangs keeps the lease",
+        edits: &[Edit {
+            file: ENDING,
+            old: "            TermPhase::WindingDown(Some(until)) if now >= until => term.phase = TermPhase::Lost,\n",
+            new: "",
+        }],
+        caught_by: Unit("election::tests::fitness::winding_down_is_covered_for_as_long_as_was_said"),
+    },
+    Mutant {
+        name: "the last limit of several counts",
+        why: "a limit that was set is lifted by a step-down that has none",
+        edits: &[Edit {
+            file: ENDING,
+            old: "*before = before.iter().copied().chain(until).min()",
+            new: "*before = until",
+        }],
+        caught_by: Unit("election::tests::fitness::winding_down_is_covered_for_as_long_as_was_said"),
+    },
+    Mutant {
+        name: "a term that ends because it is unfit is not renewed",
+        why: "the work that winds down is not covered",
+        edits: &[Edit {
+            file: STOP_REASON,
+            old: "matches!(self, Self::SteppedDown | Self::Unfit)",
+            new: "matches!(self, Self::SteppedDown)",
+        }],
+        caught_by: Unit(
+            "election::tests::fitness::fitness_a_leader_that_is_unfit_winds_down_and_releases_when_its_guard_goes",
+        ),
+    },
+    Mutant {
+        name: "a limit after a step-down is not told",
+        why: "work that hangs keeps the lease",
+        edits: &[Edit { file: TERM, old: " || (*told == Told::SteppedDown && wind_down != WindDown::AsSet)", new: "" }],
+        caught_by: Unit("guard::tests::a_step_down_is_told_once"),
+    },
+];
