@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, after, bounded, never, select, tick};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, after, bounded, never, select, tick};
 use leasehold::kube::{Client, ClientConfig};
 use leasehold::testing::ApiServer;
-use leasehold::{LeaderElector, LeaderGuard, Leadership, Transition};
+use leasehold::{LeaderElector, LeaderGuard, Leadership, Progress, Transition};
 
 struct Job(u64);
 
@@ -50,7 +50,11 @@ fn run() -> Result<(), Box<dyn Error>> {
         Some(server) => ClientConfig::new(&server.url())?,
         None => ClientConfig::infer()?,
     })?;
-    let elector = Arc::new(LeaderElector::builder("threaded-service").start_with(client.clone())?);
+    let builder = LeaderElector::builder("threaded-service")
+        // A worker that hangs does not keep the lease, and a replica that has nowhere to write does not take it.
+        .progress_within(Duration::from_secs(10))
+        .fit_while(|| std::env::temp_dir().is_dir());
+    let elector = Arc::new(builder.start_with(client.clone())?);
     if let Some(address) = listen {
         let server = tiny_http::Server::http(&address).map_err(|error| format!("--listen {address}: {error}"))?;
         println!("probes and metrics at http://{}", server.server_addr());
@@ -120,8 +124,8 @@ fn lead<T>(
     guard.scope(|scope| {
         let (jobs, queue) = bounded(0);
         for number in 1..=3 {
-            let (queue, leadership) = (queue.clone(), guard.leadership());
-            scope.spawn(move || work(number, &queue, &leadership));
+            let (queue, leadership, progress) = (queue.clone(), guard.leadership(), guard.progress_handle());
+            scope.spawn(move || work(number, &queue, &leadership, &progress));
         }
         // When this closure ends, `jobs` goes, the workers' queue disconnects, and the scope waits for them.
         feed(&jobs, guard, transitions, shutdown, end)
@@ -154,8 +158,15 @@ fn feed<T>(
     }
 }
 
-fn work(number: u32, queue: &Receiver<Job>, leadership: &Leadership) {
-    for Job(job) in queue {
+fn work(number: u32, queue: &Receiver<Job>, leadership: &Leadership, progress: &Progress) {
+    loop {
+        // Each for itself: one that waits for a job says so, and one that hangs is not hidden by the others.
+        progress.stamp();
+        let job = match queue.recv_timeout(Duration::from_secs(1)) {
+            Ok(Job(job)) => job,
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
         // The check comes right before the write, and the token goes along with it: a store that remembers the highest
         // token it has seen can refuse what was already past this check when the lease was lost.
         if let Err(lost) = leadership.check() {

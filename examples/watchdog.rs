@@ -9,8 +9,7 @@ use std::error::Error;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
-use leasehold::LeaderElector;
+use leasehold::{LeaderElector, Leadership, StopReason};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -25,30 +24,27 @@ fn end(why: &str) {
 }
 
 fn run(hang_after: Option<u64>) -> Result<(), Box<dyn Error>> {
-    let elector = LeaderElector::builder("watchdog").start()?;
+    let elector = LeaderElector::builder("watchdog").progress_within(PATIENCE).start()?;
     elector.run_until(&stop::signal()?, |guard| {
         println!("leads, with token {}", guard.fencing_token());
-        let (progress, progresses) = bounded(1);
-        thread::spawn(move || watch_over(&progresses));
+        let term = guard.leadership();
+        thread::spawn(move || watch_over(&term));
         let began = Instant::now();
-        while guard.is_leader() {
+        while guard.progress() {
             thread::sleep(Duration::from_millis(100)); // one unit of work
             while hang_after.is_some_and(|seconds| began.elapsed().as_secs() >= seconds) {
                 thread::park();
             }
-            let _ = progress.try_send(());
         }
     })?;
     Ok(())
 }
 
-/// Until the work returns, and its end of the channel is gone.
-fn watch_over(progresses: &Receiver<()>) {
-    let Some(Err(why)) = std::iter::repeat_with(|| progresses.recv_timeout(PATIENCE)).find(Result::is_err) else {
-        return;
-    };
-    if why == RecvTimeoutError::Timeout {
-        // Not released: the work may go on where it hangs, and only the end of the process ends it for certain.
-        end(&format!("no progress for {PATIENCE:?}: the lease is left to run out"));
+/// Until the term is over.
+fn watch_over(term: &Leadership) {
+    let _ = term.lost().recv();
+    if term.check().is_err_and(|lost| lost.reason == StopReason::NoProgress) {
+        // The lease is left to run out: only the end of the process ends for certain what hangs.
+        end(&format!("no progress for {PATIENCE:?}"));
     }
 }

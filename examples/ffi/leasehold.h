@@ -33,6 +33,7 @@ enum {
     LEASEHOLD_THREAD = 7,
     LEASEHOLD_WITHDRAWN = 8,
     LEASEHOLD_FORKED = 9,
+    LEASEHOLD_UNFIT = 10,
 };
 
 typedef struct leasehold_elector leasehold_elector_t;
