@@ -7,7 +7,10 @@ use leasehold::clock::{Moment, Now};
 use leasehold::election::{Election, Event, Operation, Request, Response, Step};
 use leasehold::kube::{Client, Kubeconfig};
 use leasehold::testing::{ApiServer, User};
-use leasehold::{Call, Cancel, LeaderElector, LeaseStore, MemoryStore, Observed, Observer, Opaque, Store};
+use leasehold::{
+    Call, Cancel, LeaderElector, LeaderElectorBuilder, LeaderGuard, LeaseStore, MemoryStore, Observed, Observer,
+    Opaque, Store,
+};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// A clock read is too short to be measured alone.
@@ -20,9 +23,12 @@ const SAMPLE: Duration = Duration::from_micros(50);
 /// Takes its own name.
 type Bench = fn(&str);
 
-const BENCHES: [(&str, Bench); 9] = [
+const BENCHES: [(&str, Bench); 12] = [
     ("clock_read", clock_read),
-    ("is_leader", is_leader),
+    ("is_leader", |name| is_leader(name, None)),
+    ("is_leader, with progress", |name| is_leader(name, Some(LONG))),
+    ("progress", |name| progress(name, 0)),
+    ("progress, of 8 handles", |name| progress(name, 8)),
     ("one_renewal_of_the_core", one_renewal_of_the_core),
     ("empty_call_of_an_observer", empty_call_of_an_observer),
     ("term_in_memory, unobserved", |name| term_in_memory(name, false)),
@@ -74,16 +80,34 @@ fn clock_read(name: &str) {
     });
 }
 
-fn is_leader(name: &str) {
-    let server = ApiServer::start().expect("an in-memory server");
-    let elector = LeaderElector::builder("bench").start_with(client(&server)).expect("an elector");
+/// Longer than it is measured.
+const LONG: Duration = Duration::from_secs(3_600);
+
+fn leading(within: Option<Duration>) -> (LeaderElector, LeaderGuard) {
+    let builder = within.into_iter().fold(LeaderElector::builder("bench"), LeaderElectorBuilder::progress_within);
+    let elector = builder.start_on(MemoryStore::new()).expect("an elector");
     let guard = elector.block_until_leader().expect("a term");
+    (elector, guard)
+}
+
+fn is_leader(name: &str, within: Option<Duration>) {
+    let (_elector, guard) = leading(within);
     measure(name, CALLS, || {
         for _ in 0..CALLS {
             black_box(black_box(&guard).is_leader());
         }
     });
-    assert!(guard.is_leader());
+}
+
+/// Of the guard, or of one of so many handles.
+fn progress(name: &str, handles: usize) {
+    let (_elector, guard) = leading(Some(LONG));
+    let handles: Vec<_> = (0..handles).map(|_| guard.progress_handle()).collect();
+    measure(name, CALLS, || {
+        for _ in 0..CALLS {
+            black_box(handles.first().map_or_else(|| guard.progress(), |handle| black_box(handle).stamp()));
+        }
+    });
 }
 
 // ---- the core ----

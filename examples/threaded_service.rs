@@ -50,10 +50,8 @@ fn run() -> Result<(), Box<dyn Error>> {
         Some(server) => ClientConfig::new(&server.url())?,
         None => ClientConfig::infer()?,
     })?;
-    let builder = LeaderElector::builder("threaded-service")
-        // A worker that hangs does not keep the lease, and a replica that has nowhere to write does not take it.
-        .progress_within(Duration::from_secs(10))
-        .fit_while(|| std::env::temp_dir().is_dir());
+    // A thread that hangs does not keep the lease.
+    let builder = LeaderElector::builder("threaded-service").progress_within(Duration::from_secs(10));
     let elector = Arc::new(builder.start_with(client.clone())?);
     if let Some(address) = listen {
         let server = tiny_http::Server::http(&address).map_err(|error| format!("--listen {address}: {error}"))?;
@@ -67,7 +65,7 @@ fn run() -> Result<(), Box<dyn Error>> {
 /// What a probe or a scrape is told. None of it waits for the API server.
 fn answer(elector: &LeaderElector, client: &Client, request: tiny_http::Request) {
     let (code, text) = match request.url() {
-        // Work goes on although its term is over, or the elector's thread has panicked: a restart helps with both.
+        // Work hangs, or goes on although its term is over, or the elector's thread has panicked: a restart helps.
         "/healthz" => match elector.health_check().check() {
             Ok(()) => (200, "ok".to_owned()),
             Err(unhealthy) => (500, unhealthy.to_string()),
@@ -139,9 +137,10 @@ fn feed<T>(
     shutdown: &Receiver<()>,
     end: &Receiver<T>,
 ) -> bool {
-    let arrivals = tick(Duration::from_millis(250));
+    let (arrivals, progress) = (tick(Duration::from_millis(250)), guard.progress_handle());
     let mut next = 0;
     loop {
+        progress.stamp();
         select! {
             recv(arrivals) -> _ => {
                 next += 1;

@@ -34,7 +34,8 @@ pub trait Callbacks: Sync {
     /// [`LeaderGuard::scope`], and is to return soon after [`LeaderGuard::is_leader`] turns false.
     fn on_started_leading(&self, guard: &LeaderGuard);
 
-    /// The term is over and its lease released. Runs on the caller's thread.
+    /// The term is over, its work has returned, and its lease is released. Runs on the caller's thread. It is not called while the
+    /// work hangs: what is to end the process then waits for [`LeaderGuard::lost`] on a thread of its own.
     fn on_stopped_leading(&self) {}
 
     /// Another candidate leads, or this one. Runs on the caller's thread, and is to return soon.
@@ -68,7 +69,7 @@ pub enum RunEnd {
     Stopped,
     /// The term was lost.
     Lost(StopReason),
-    /// The work returned, while its term was valid.
+    /// The work returned, while its term was valid, or after somebody had stepped it down.
     WorkReturned,
 }
 

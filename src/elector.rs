@@ -91,7 +91,8 @@ impl LeaderElector {
         let fields = LogFields::new(&primary, &settings.identity);
         let fields = secondary.iter().fold(fields, |fields, entry| fields.and(entry));
         let link = Arc::new(Link::new(sender, settings.release_timeout, fields.clone()));
-        let health = HealthCheck::new(settings.lease_duration, if is_on_both { 2 } else { 1 });
+        let winds_down = settings.lease_duration.max(settings.wind_down.unwrap_or_default());
+        let health = HealthCheck::new(settings.lease_duration, winds_down, if is_on_both { 2 } else { 1 });
         let watched = |(entry, side): (Entry, Side)| {
             let watcher = Watcher::spawn(entry.clone(), side, Arc::clone(&link), health.clone(), &settings)?;
             let fields = LogFields::new(&entry, &settings.identity);
@@ -275,12 +276,13 @@ impl LeaderElector {
         campaign.receiver().recv().unwrap_or(Err(Error::Stopped))
     }
 
-    /// Blocks until this candidate leads, at most for `timeout`. `None` when that passed, and the store answers.
+    /// Blocks until this candidate leads, at most for `timeout`. `None` when that passed, the store answers, and this candidate is
+    /// fit to lead.
     ///
     /// # Errors
     ///
     /// As for [`block_until_leader`](Self::block_until_leader); and [`Error::Store`] with what the last request failed with,
-    /// when the time has passed and it did. (A server that does not answer at all is known as such only after a request has
+    /// when the time has passed and it did, or [`Error::Unfit`] when this candidate is not fit by then. (A server that does not answer at all is known as such only after a request has
     /// taken half of the renew deadline.)
     ///
     /// # Examples
@@ -302,8 +304,10 @@ impl LeaderElector {
             Some(until) => campaign.receiver().recv_deadline(until).ok(),
             None => campaign.receiver().recv().ok(),
         };
-        match (answer, self.shared.observations.last_error()) {
+        let observations = &self.shared.observations;
+        match (answer, observations.last_error()) {
             (None, Some(error)) => Err(Error::Store(error)),
+            (None, None) if !observations.is_fit() => Err(Error::Unfit),
             (answer, _) => answer.transpose(),
         }
     }
@@ -320,7 +324,8 @@ impl LeaderElector {
     ///
     /// # Errors
     ///
-    /// [`Error::Store`] when a request failed, at once; [`Error::Busy`] and [`Error::Stopped`] as for
+    /// [`Error::Store`] when a request failed, at once; [`Error::Unfit`] when this candidate is not fit to lead, not known to be (as
+    /// just after the start), or waits because it has become fit again a while ago; [`Error::Busy`] and [`Error::Stopped`] as for
     /// [`campaign`](Self::campaign).
     ///
     /// # Examples

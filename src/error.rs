@@ -37,8 +37,8 @@ pub enum Error {
     /// This process is a child that was forked from the elector's: its threads, and the lease, are its parent's.
     Forked,
     /// This candidate is not fit to lead, or became so again only a while ago: see
-    /// [`fit_while`](crate::LeaderElectorBuilder::fit_while) and [`fitness`](crate::LeaderElectorBuilder::fitness). Only
-    /// [`try_acquire`](crate::LeaderElector::try_acquire) fails by it; a campaign waits.
+    /// [`fit_while`](crate::LeaderElectorBuilder::fit_while) and [`fitness`](crate::LeaderElectorBuilder::fitness). [`try_acquire`](crate::LeaderElector::try_acquire)
+    /// and [`block_until_leader_timeout`](crate::LeaderElector::block_until_leader_timeout) fail by it; a campaign waits.
     Unfit,
     /// The release was not confirmed within the release timeout. It may still happen; if not, others take over when
     /// the lease runs out.

@@ -29,10 +29,10 @@ pub use worker::Worker;
 /// within milliseconds of that. The drop never panics.
 ///
 /// A term can end while the guard lives: when renewals fail for as long as the renew deadline, when the lease is
-/// deleted or taken. Then [`is_leader`](Self::is_leader) is false for good, [`lost`](Self::lost) fires, and nothing is
+/// deleted or taken, when its work makes no progress or the candidate is not fit, where that is asked. Then [`is_leader`](Self::is_leader) is false for good, [`lost`](Self::lost) fires, and nothing is
 /// released until the guard is dropped: work that is still winding down is not overlapped sooner than it must be.
 ///
-/// A guard that is leaked (`std::mem::forget`) leads until the process ends.
+/// A guard that is leaked (`std::mem::forget`) leads until the process ends, or its work is found to make no progress.
 ///
 /// A child made by `fork` has a copy of the guard and none of the threads that renew the lease: to release or step down there is
 /// refused, at once, and dropping it does nothing. What [`is_leader`](Self::is_leader) says there is not covered by any promise:
@@ -161,7 +161,8 @@ impl LeaderGuard {
     }
 
     /// [`step_down`](Self::step_down), and renews for at most `limit` from now on: then the lease is left to run out, while the
-    /// guard lives. Zero: it is not renewed any more. Of several limits the first to come counts.
+    /// guard lives. Zero: it is not renewed any more. Of several limits the first to come counts. It bounds how long others wait, not
+    /// how long the work takes.
     ///
     /// # Examples
     ///
@@ -180,7 +181,7 @@ impl LeaderGuard {
     /// that comes too late revives nothing. Without it this says nothing.
     ///
     /// It touches this term alone, and takes some fifty nanoseconds. Several workers that say it hide one that hangs: give each a
-    /// [`progress_handle`](Self::progress_handle). Also after a step-down, when it is false, it counts: winding down is work.
+    /// [`progress_handle`](Self::progress_handle); while there are such handles this says nothing. Also after a step-down, when it is false, it counts: winding down is work.
     ///
     /// # Examples
     ///

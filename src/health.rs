@@ -10,7 +10,7 @@ use crate::stop_reason::StopReason;
 use crate::sync::{Arc, Mutex};
 
 /// Tells when work goes on for too long after its term ended: the guard is still there although the term has been over
-/// for longer than a lease, or at once where it ended because the work made no progress. And when the elector's thread has
+/// for longer than a lease (or than [`wind_down`](crate::LeaderElectorBuilder::wind_down), if that is set and longer), or at once where it ended because the work made no progress. And when the elector's thread has
 /// panicked, so that this process never leads again. It judges by the term itself, also when the elector's threads hang.
 ///
 /// Such a process holds on to what it should have released. Answer a liveness probe with it, and the process is restarted.
@@ -32,6 +32,8 @@ use crate::sync::{Arc, Mutex};
 pub struct HealthCheck {
     state: Arc<Mutex<State>>,
     lease_duration: Duration,
+    /// How long a term may be over before its guard goes.
+    winds_down: Duration,
     /// As client-go judges, if that is asked for.
     tolerance: Option<Duration>,
 }
@@ -79,8 +81,8 @@ pub enum Unhealthy {
 }
 
 impl HealthCheck {
-    /// `records`: how many the elector is about.
-    pub(crate) fn new(lease_duration: Duration, records: usize) -> Self {
+    /// `winds_down`: how long work may take to end. `records`: how many the elector is about.
+    pub(crate) fn new(lease_duration: Duration, winds_down: Duration, records: usize) -> Self {
         let state = State {
             deadline: None,
             ended: None,
@@ -89,11 +91,12 @@ impl HealthCheck {
             started: clock::now(),
             panicked: false,
         };
-        Self { state: Arc::new(Mutex::new(state)), lease_duration, tolerance: None }
+        Self { state: Arc::new(Mutex::new(state)), lease_duration, winds_down, tolerance: None }
     }
 
-    /// One that judges as client-go's `HealthzAdaptor` does: unhealthy only when this candidate leads by the record, and has
-    /// not renewed it for the lease duration and `tolerance` more. And when the elector's thread has panicked.
+    /// One that judges as client-go's `HealthzAdaptor` does: unhealthy when this candidate leads by the record, and has
+    /// not renewed it for the lease duration and `tolerance` more. And when a term ended because its work made no progress, or the
+    /// elector's thread has panicked; but not when winding down takes for ever.
     ///
     /// A term here is over before that, at its renew deadline; what this finds is that its guard is still there, and that
     /// nobody has taken over since, as far as is known.
@@ -137,7 +140,7 @@ impl HealthCheck {
         match (self.tolerance, state.ended, state.renewed) {
             (None, Some(ended), _) => {
                 let over_for = now.since(ended);
-                if over_for > self.lease_duration { Err(Unhealthy::GuardNotDropped { over_for }) } else { Ok(()) }
+                if over_for > self.winds_down { Err(Unhealthy::GuardNotDropped { over_for }) } else { Ok(()) }
             }
             (Some(tolerance), _, Some(renewed)) => {
                 let (since, most) = (now.since(renewed), self.lease_duration.saturating_add(tolerance));
@@ -270,7 +273,7 @@ mod tests {
     /// The end of a term may be told after its guard has gone.
     #[test]
     fn who_has_no_guard_does_not_fail_to_drop_it() {
-        let health = HealthCheck::new(Duration::ZERO, 1);
+        let health = HealthCheck::new(Duration::ZERO, Duration::ZERO, 1);
         let check = || {
             std::thread::sleep(Duration::from_millis(1));
             (health.check().is_ok(), health.clone().with_tolerance(Duration::ZERO).check().is_ok())
@@ -293,7 +296,7 @@ mod tests {
     /// The elector's threads may hang.
     #[test]
     fn nobody_has_to_tell_that_a_term_has_run_out() {
-        let health = HealthCheck::new(Duration::from_millis(20), 1);
+        let health = HealthCheck::new(Duration::from_millis(20), Duration::from_millis(20), 1);
         let deadline = Arc::new(Deadline::new(clock::now() + Duration::from_millis(20)));
         health.guard_made(&deadline);
         std::thread::sleep(Duration::from_millis(60));
@@ -305,7 +308,7 @@ mod tests {
 
     #[test]
     fn work_without_progress_is_unhealthy_at_once() {
-        let health = HealthCheck::new(Duration::from_secs(3_600), 1);
+        let health = HealthCheck::new(Duration::from_secs(3_600), Duration::from_secs(3_600), 1);
         let now = clock::now();
         let limit = Arc::new(ProgressLimit::new(now, Duration::from_millis(1)));
         health.guard_made(&Arc::new(Deadline::new(now + Duration::from_secs(3_600)).limited_by(Some(limit))));

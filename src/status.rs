@@ -61,7 +61,8 @@ pub struct Status {
     pub is_fit: bool,
     /// For how long it has not been. `None` while it is.
     pub unfit_for: Option<Duration>,
-    /// How long ago the work of the present term made progress: the part of it that is furthest behind. `None` without a term, and
+    /// How long ago the work of the present term made progress: the part of it that is furthest behind; also of one that is over and
+    /// whose guard is still there. `None` without a term, and
     /// without [`progress_within`](crate::LeaderElectorBuilder::progress_within).
     pub since_progress: Option<Duration>,
     /// Whether a watch is open. Without one the record is polled.
@@ -189,6 +190,10 @@ impl Observations {
 
     pub(crate) fn fitness(&self, is_fit: bool) {
         self.0.lock().unfit_since = (!is_fit).then(clock::now);
+    }
+
+    pub(crate) fn is_fit(&self) -> bool {
+        self.0.lock().unfit_since.is_none()
     }
 
     pub(crate) fn note(&self, fact: &Fact) {

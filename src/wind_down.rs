@@ -11,7 +11,7 @@ pub enum WindDown {
     AsSet,
     /// As it is set, and where nothing is for the renew deadline: the work has panicked.
     Bounded,
-    /// For so long.
+    /// For so long, and no longer than is set.
     Within(Duration),
 }
 
@@ -21,7 +21,26 @@ impl WindDown {
         match self {
             Self::AsSet => settings.wind_down,
             Self::Bounded => Some(settings.wind_down.unwrap_or(settings.renew_deadline)),
-            Self::Within(limit) => Some(limit),
+            Self::Within(limit) => Some(settings.wind_down.map_or(limit, |set| set.min(limit))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::elector::LeaderElector;
+
+    #[test]
+    fn of_what_is_set_and_what_was_said_the_shorter_counts() {
+        let seconds = Duration::from_secs;
+        let limits = |set: Option<u64>| {
+            let settings = LeaderElector::builder("jobs").settings().unwrap();
+            let settings = Settings { wind_down: set.map(seconds), ..settings };
+            [WindDown::AsSet, WindDown::Bounded, WindDown::Within(seconds(60)), WindDown::Within(seconds(1))]
+                .map(|it| it.limit(&settings).map(|limit| limit.as_secs()))
+        };
+        assert_eq!(limits(None), [None, Some(10), Some(60), Some(1)]);
+        assert_eq!(limits(Some(30)), [Some(30), Some(30), Some(30), Some(1)]);
     }
 }

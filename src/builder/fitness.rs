@@ -12,7 +12,8 @@ impl LeaderElectorBuilder {
     ///
     /// The term is valid until the earlier of what its renewals cover and `within` after the last progress, to the very moment,
     /// also when every other thread is stopped. From then on it is not renewed either, and nothing is released while the guard
-    /// exists: the lease runs out, and another leads at the latest a lease duration after that. The first progress is the
+    /// exists: the lease runs out, and another that is fit leads a lease duration after it has heard of the last renewal. The work
+    /// has to call `progress` instead of `is_leader`, or the term ends each time. The first progress is the
     /// acquisition itself, so a guard that nobody takes ends, too.
     ///
     /// # Examples
@@ -40,7 +41,8 @@ impl LeaderElectorBuilder {
     /// retry period, after two of them the next time, then four, up to four lease durations; a term that lasts that long begins
     /// anew. If nobody is fit, nobody leads.
     ///
-    /// A clone of this builder has the same probe, and its electors run it in turns.
+    /// A probe that has panicked is run again. One that hangs leaves the candidate unfit until it returns. Set again, this replaces
+    /// the probe. A clone of this builder has the same one, and its electors run it in turns.
     ///
     /// # Examples
     ///
@@ -77,7 +79,8 @@ impl LeaderElectorBuilder {
         self
     }
 
-    /// For how long the probe of [`fit_while`](Self::fit_while) may say nothing. More than the retry period. Default: the renew
+    /// For how long the probe of [`fit_while`](Self::fit_while) may say nothing, counted from when it last said yes, the pause of a
+    /// retry period included. More than the retry period. Default: the renew
     /// deadline.
     ///
     /// # Examples

@@ -24,7 +24,7 @@ use crate::sync::{Arc, AtomicU64, OnceLock, Ordering, fence};
 /// says nothing more; it is for loom, which takes that of fences alone into account.)
 #[derive(Debug)]
 pub struct Deadline {
-    /// Of both parts the earlier. Its last bit says which that is, and is no part of the time.
+    /// Of both parts the earlier, in nanoseconds before its last bit, which says which of them that is.
     until: AtomicU64,
     renewed_until: AtomicU64,
     progress: Option<Arc<ProgressLimit>>,
@@ -44,7 +44,8 @@ impl Deadline {
 
     /// A term that is valid until `until`.
     pub fn new(until: Moment) -> Self {
-        let (until, renewed_until) = (AtomicU64::new(time(until.as_nanos())), AtomicU64::new(until.as_nanos()));
+        let renewed_until = until.as_nanos();
+        let (until, renewed_until) = (AtomicU64::new(earlier(renewed_until, None)), AtomicU64::new(renewed_until));
         Self { until, renewed_until, progress: None, reason: OnceLock::new() }
     }
 
@@ -161,14 +162,19 @@ impl Deadline {
 }
 
 fn time(until: u64) -> u64 {
-    until & !Deadline::BY_PROGRESS
+    until >> 1
+}
+
+/// Three centuries fit.
+fn in_place(nanos: u64) -> u64 {
+    nanos.min(u64::MAX >> 1) << 1
 }
 
 /// The earlier of both parts, and which it is.
 fn earlier(renewed_until: u64, progress: Option<&ProgressLimit>) -> u64 {
     match progress.map(|limit| limit.until().as_nanos()) {
-        Some(progress_until) if progress_until <= renewed_until => time(progress_until) | Deadline::BY_PROGRESS,
-        _ => time(renewed_until),
+        Some(progress_until) if progress_until <= renewed_until => in_place(progress_until) | Deadline::BY_PROGRESS,
+        _ => in_place(renewed_until),
     }
 }
 

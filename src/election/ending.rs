@@ -83,11 +83,15 @@ impl Election {
         let until = within.map(|within| now + within);
         match &mut term.phase {
             TermPhase::Valid => {
-                let final_reason = term.deadline.end(now, reason);
+                let final_reason = term.deadline.end(now, reason.clone());
                 let winds_down = final_reason.winds_down();
+                // Of a step-down of which the word is on its way, that says for how long.
+                let until = until.filter(|_| final_reason == reason);
                 term.phase = if winds_down { TermPhase::WindingDown(until) } else { TermPhase::Lost };
                 self.events.push_back(Event::TermEnded(final_reason));
             }
+            // Who has stepped down may become unfit by that.
+            TermPhase::WindingDown(_) if reason == StopReason::Unfit => {}
             TermPhase::WindingDown(before) => *before = before.iter().copied().chain(until).min(),
             TermPhase::Lost => {}
         }

@@ -248,7 +248,7 @@ mod tests {
         let session = Session::new(Arc::clone(&settings), 1);
         let entry = entry();
         let (link, commands) = link();
-        let health = HealthCheck::new(settings.lease_duration, 1);
+        let health = HealthCheck::new(settings.lease_duration, settings.lease_duration, 1);
         let (side, watch_link) = (Side::Primary, Arc::clone(&link));
         let watcher = Watcher::spawn(entry.clone(), side, watch_link, health.clone(), &settings).unwrap();
         let shared = Shared {

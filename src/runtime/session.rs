@@ -164,6 +164,11 @@ impl Session {
         let settings = settings.into();
         let (mut election, fitness) = (Election::new(Arc::clone(&settings), seed), FitnessPolicy::new(&settings));
         election.set_fit(Moment::from_nanos(0), fitness.may_acquire());
+        let mut effects = VecDeque::new();
+        if !fitness.may_acquire() {
+            let line = "not known to be fit to lead: nothing is acquired until who is asked has said so";
+            effects.extend([Effect::Log(Notice::new(Level::Info, line)), Effect::Fitness(false)]);
+        }
         Self {
             election,
             failures: Failures::new(settings.renew_deadline),
@@ -177,7 +182,7 @@ impl Session {
             is_awaited: false,
             fitness,
             leads_since: Moment::from_nanos(0),
-            effects: VecDeque::new(),
+            effects,
         }
     }
 

@@ -187,7 +187,7 @@ mod tests {
             wake: woken,
             current: Arc::default(),
             plan: WatchPlan::new(Duration::from_secs(2), 1),
-            health: HealthCheck::new(Duration::ZERO, 1),
+            health: HealthCheck::new(Duration::ZERO, Duration::ZERO, 1),
             fields: fields(),
         };
         watching.plan.progress(Cursor::new(7_u64));

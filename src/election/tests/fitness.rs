@@ -28,6 +28,13 @@ fn renews(scenario: &mut Scenario, record: &LeaderElectionRecord, until: Moment)
     last
 }
 
+impl Scenario {
+    fn standing(&self) -> LeaderElectionRecord {
+        let ObservedState::Record(known) = &self.election.observed else { panic!("there is a record") };
+        known.observed.record.clone()
+    }
+}
+
 fn lasting(scenario: &Scenario, seconds: u64) -> Moment {
     scenario.now + secs(seconds)
 }
@@ -84,9 +91,7 @@ fn progress_a_term_goes_on_with_it() {
         assert!(deadline.progress(scenario.now, scenario.now), "round {round}");
         let until = lasting(&scenario, 4);
         renews(&mut scenario, &known, until);
-        if let ObservedState::Record(ObservedRecord { observed, .. }) = &scenario.election.observed {
-            known.clone_from(&observed.record);
-        }
+        known = scenario.standing();
     }
     assert_eq!(scenario.lost(), None);
 }
@@ -146,9 +151,13 @@ fn winding_down_after_a_step_down_of_which_the_word_is_late() {
     let (mut scenario, deadline, record) = Scenario::leading();
     deadline.end(scenario.now, StopReason::SteppedDown);
     scenario.election.set_fit(scenario.now, false);
-    let until = lasting(&scenario, 9);
-    assert!(renews(&mut scenario, &record, until).is_some());
+    let until = lasting(&scenario, 60);
+    assert!(renews(&mut scenario, &record, until).is_some_and(|last| until.since(last) < secs(5)), "for its own time");
     assert_eq!(scenario.lost(), Some(StopReason::SteppedDown));
+    scenario.election.step_down(scenario.now, None);
+    scenario.election.set_fit(scenario.now, false);
+    let (until, record) = (lasting(&scenario, 60), scenario.standing());
+    assert!(renews(&mut scenario, &record, until).is_some_and(|last| until.since(last) < secs(5)));
 }
 
 #[test]

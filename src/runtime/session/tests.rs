@@ -233,6 +233,7 @@ fn says(is_fit: bool) -> Input {
 #[test]
 fn a_round_of_who_is_not_fit_is_over_at_once_and_one_that_becomes_unfit_ends() {
     let mut scenario = probed();
+    assert!(matches!(scenario.wants()[..], [Effect::Fitness(false)]), "told from the beginning");
     scenario.handle(Input::Campaign { id: 1, once: true });
     assert!(matches!(scenario.wants()[..], [Effect::NotFit { campaign: 1 }]));
     scenario.handle(says(true));

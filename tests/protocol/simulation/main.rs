@@ -13,6 +13,7 @@
 mod checks;
 mod clock;
 mod count;
+mod crowd;
 mod driver;
 mod faults;
 mod liveness;

@@ -24,7 +24,7 @@ impl Watched {
         let entry = Entry::new(store, "jobs");
         let fields = LogFields::new(&entry, "me");
         let link = Arc::new(Link::new(tell, settings.release_timeout, fields));
-        let health = HealthCheck::new(settings.lease_duration, 1);
+        let health = HealthCheck::new(settings.lease_duration, settings.lease_duration, 1);
         let watcher = Watcher::spawn(entry, Side::Primary, link, health, &settings).expect("threads cost nothing here");
         Self { watcher, told }
     }

@@ -111,7 +111,7 @@ pub const MUTANTS: &[Mutant] = &[
         why: "the process is killed while it winds down",
         edits: &[Edit {
             file: HEALTH,
-            old: "if over_for > self.lease_duration {",
+            old: "if over_for > self.winds_down {",
             new: "if over_for > self.lease_duration / 100_000 {",
         }],
         caught_by: Test("behaviour", "elector::reasons::a_term_that_has_just_ended_is_healthy"),

@@ -63,14 +63,18 @@ pub const MUTANTS: &[Mutant] = &[
         edits: &[Edit {
             file: DEADLINE,
             old: "        if !self.is_valid(now) {\n            return false;\n        }\n        self.renewed",
-            new: "        self.until.store(until.as_nanos(), Ordering::SeqCst);\n        self.renewed",
+            new: "        self.until.store(until.as_nanos() << 1, Ordering::SeqCst);\n        self.renewed",
         }],
         caught_by: Simulation("the_promise_holds"),
     },
     Mutant {
         name: "who sees a term expired does not latch it",
         why: "another thread whose clock reading is older is then told otherwise",
-        edits: &[Edit { file: DEADLINE, old: "if until <= Self::STALLED {", new: "if until <= now.as_nanos() {" }],
+        edits: &[Edit {
+            file: DEADLINE,
+            old: "if until <= Self::STALLED {",
+            new: "if time(until) <= now.as_nanos() {",
+        }],
         caught_by: Unit("election::deadline::tests::who_sees_it_expired_latches_it"),
     },
     Mutant {
