@@ -65,11 +65,6 @@ impl Work {
         }
     }
 
-    /// When there was progress last, where there has to be.
-    pub(crate) fn last_progress(&self) -> Option<Moment> {
-        self.deadline.progress_limit().map(|limit| limit.last())
-    }
-
     /// One of several workers has made progress now. Whether the term is valid.
     fn judge(&self, now: Moment) -> bool {
         let stamps = self.stamps.lock();

@@ -96,7 +96,7 @@ impl Term {
 
     /// When the work made progress last, where it has to.
     pub(crate) fn last_progress(&self) -> Option<Moment> {
-        self.work.last_progress()
+        self.deadline.progress_limit().map(|limit| limit.last())
     }
 
     pub(crate) fn is_valid(&self) -> bool {

@@ -8,6 +8,7 @@ use super::{CurrentTerm, Election, Phase, TermPhase};
 use crate::clock::Moment;
 use crate::stop_reason::StopReason;
 use crate::sync::Arc;
+use crate::wind_down::WindDown;
 
 impl CurrentTerm {
     /// When it has to be noticed that what covers it has run out, that its work makes no progress, that it has wound down.
@@ -33,8 +34,7 @@ impl Election {
         self.barred = !is_fit;
         if !is_fit {
             self.abandon_attempt();
-            let within = self.settings.wind_down.unwrap_or(self.settings.renew_deadline);
-            self.wind_down(now, StopReason::Unfit, Some(within));
+            self.wind_down(now, StopReason::Unfit, WindDown::Bounded.limit(&self.settings));
         }
         self.confirm_release();
     }

@@ -256,17 +256,11 @@ impl State {
             has_acted = true;
             match effect {
                 Effect::Offer { campaign, deadline, fencing_token } => self.offer(campaign, deadline, fencing_token),
-                Effect::Refuse { campaign, error } => {
-                    let unsent = self.shared.pending.fail(campaign, Error::Store(error), &self.shared.link);
-                    self.deferred.keys.extend(unsent.and_then(|unsent| unsent.key));
-                }
+                Effect::Refuse { campaign, error } => self.fail(campaign, Error::Store(error)),
                 Effect::RoundOver { campaign, error } => {
                     self.shared.pending.round_over(campaign, error.map(Error::Store), &self.shared.link);
                 }
-                Effect::NotFit { campaign } => {
-                    let unsent = self.shared.pending.fail(campaign, Error::Unfit, &self.shared.link);
-                    self.deferred.keys.extend(unsent.and_then(|unsent| unsent.key));
-                }
+                Effect::NotFit { campaign } => self.fail(campaign, Error::Unfit),
                 Effect::Fitness(is_fit) => {
                     self.shared.observations.fitness(is_fit);
                     self.observe(&Fact::Fitness(is_fit));
@@ -302,6 +296,12 @@ impl State {
             }
         }
         has_acted
+    }
+
+    /// Answers a campaign with an error.
+    fn fail(&mut self, campaign: u64, error: Error) {
+        let unsent = self.shared.pending.fail(campaign, error, &self.shared.link);
+        self.deferred.keys.extend(unsent.and_then(|unsent| unsent.key));
     }
 
     fn cancel_at(&mut self, side: Side, request: u64, at: Moment, behind: Behind) {

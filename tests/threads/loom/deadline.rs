@@ -141,21 +141,29 @@ fn an_end_and_an_expiry_do_not_overwrite_each_other() {
     });
 }
 
+/// How long the work may go without progress.
+const WITHIN: Duration = Duration::from_nanos(EXPIRY.as_nanos());
+
+/// A term whose renewals and whose work last until the expiry, and a worker that makes progress before it.
+fn with_progress() -> (Arc<Deadline>, JoinHandle<bool>) {
+    let limit = std::sync::Arc::new(ProgressLimit::new(Moment::from_nanos(0), WITHIN));
+    let deadline = Arc::new(Deadline::new(EXPIRY).limited_by(Some(limit)));
+    let worker = {
+        let deadline = Arc::clone(&deadline);
+        thread::spawn(move || deadline.progress(EARLY, EARLY))
+    };
+    (deadline, worker)
+}
+
 /// A renewal is answered while the work makes progress: one of the two sees both, so the term goes as far as both do, and not
 /// beyond either.
 #[test]
 fn a_renewal_and_progress_at_a_time_both_count() {
     check("a renewal and progress at a time both count", || {
-        let within = Duration::from_nanos(EXPIRY.as_nanos());
-        let limit = std::sync::Arc::new(ProgressLimit::new(Moment::from_nanos(0), within));
-        let deadline = Arc::new(Deadline::new(EXPIRY).limited_by(Some(limit)));
-        let worker = {
-            let deadline = Arc::clone(&deadline);
-            thread::spawn(move || deadline.progress(EARLY, EARLY))
-        };
+        let (deadline, worker) = with_progress();
         assert!(deadline.extend(EARLY, EXTENDED));
         assert!(worker.join().unwrap());
-        assert_eq!(deadline.remaining(EARLY), within);
+        assert_eq!(deadline.remaining(EARLY), WITHIN);
     });
 }
 
@@ -163,13 +171,7 @@ fn a_renewal_and_progress_at_a_time_both_count() {
 #[test]
 fn a_renewal_and_progress_at_a_time_revive_nothing() {
     check("a renewal and progress at a time revive nothing", || {
-        let within = Duration::from_nanos(EXPIRY.as_nanos());
-        let limit = std::sync::Arc::new(ProgressLimit::new(Moment::from_nanos(0), within));
-        let deadline = Arc::new(Deadline::new(EXPIRY).limited_by(Some(limit)));
-        let worker = {
-            let deadline = Arc::clone(&deadline);
-            thread::spawn(move || deadline.progress(EARLY, EARLY))
-        };
+        let (deadline, worker) = with_progress();
         let viewer = {
             let deadline = Arc::clone(&deadline);
             thread::spawn(move || deadline.is_valid(EXPIRY))
