@@ -63,6 +63,8 @@ pub struct Election {
     close_deadline: Option<Moment>,
     /// Not fit to lead: nothing is acquired.
     barred: bool,
+    /// An acquisition came too late for its first progress: it is released, and others have their turn.
+    gives_back: bool,
     events: VecDeque<Event>,
 }
 
@@ -193,6 +195,7 @@ impl Election {
             closing: false,
             close_deadline: None,
             barred: false,
+            gives_back: false,
             events: VecDeque::new(),
         }
     }
@@ -271,7 +274,7 @@ impl Election {
                     _ => self.wait(now.local, renew_at),
                 }
             }
-            Phase::Campaigning(_) if !self.barred => self.drive_campaign(now),
+            Phase::Campaigning(_) if !self.stands_aside() => self.drive_campaign(now),
             Phase::Campaigning(Candidacy { round: Some(_), .. }) => self.end_round(now),
             Phase::Observing | Phase::Campaigning(_) if self.owes_release() => self.release(now),
             Phase::Observing if self.closing => self.finish(now.local),
@@ -503,11 +506,16 @@ impl Election {
         Step::Wait(noticed_at.into_iter().flatten().fold(until, Moment::min))
     }
 
+    /// Whether a campaign acquires nothing for now.
+    fn stands_aside(&self) -> bool {
+        self.barred || self.gives_back
+    }
+
     /// Whether the record of an ended term, or of an acquisition that came to nothing, still stands in our name.
     fn owes_release(&self) -> bool {
         let is_wanted = match self.phase {
             Phase::Observing => false,
-            Phase::Campaigning(_) => !self.barred,
+            Phase::Campaigning(_) => !self.stands_aside(),
             Phase::Leading(_) => true,
         };
         !is_wanted && matches!(&self.observed, ObservedState::Record(known) if known.holder == Holder::Ourselves)

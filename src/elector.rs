@@ -119,7 +119,7 @@ impl LeaderElector {
             // What was said before that.
             link.leave(Command::FitnessSet);
         }
-        let asked = Asked { probing, fitness: fitness.clone() };
+        let asked = Asked { probing, fitness: fitness.clone(), changes: 0 };
         let (description, settings) = (fields.described.clone(), Arc::clone(&settings));
         let elector = Self { name, namespace, description, settings, is_on_both, shared: shared.clone() };
         let drivers = dedicated::drivers(candidacy, records, commands, observers, asked, shared, fields);

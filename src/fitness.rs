@@ -4,7 +4,7 @@ use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use crate::handle::{Command, Link};
-use crate::sync::{Arc, AtomicBool, Mutex, Ordering, Weak};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Weak};
 
 /// Whether this process is fit to lead, as the program says: one for as many electors as are given it, by
 /// [`LeaderElectorBuilder::fitness`](crate::LeaderElectorBuilder::fitness). It needs no thread.
@@ -30,7 +30,8 @@ pub struct Fitness(Arc<State>);
 
 #[derive(Default)]
 struct State {
-    is_fit: AtomicBool,
+    /// How often it has changed: it is fit where that is odd.
+    changes: AtomicU64,
     electors: Mutex<Vec<Weak<Link>>>,
 }
 
@@ -42,7 +43,8 @@ impl Fitness {
 
     /// Says whether the process is fit. It is acted on at once, here or by a thread that is at work for the elector.
     pub fn set(&self, is_fit: bool) {
-        if self.0.is_fit.swap(is_fit, Ordering::SeqCst) == is_fit {
+        let next = |changes: u64| (is_odd(changes) != is_fit).then(|| changes.wrapping_add(1));
+        if self.0.changes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next).is_err() {
             return;
         }
         let mut electors = self.0.electors.lock();
@@ -57,7 +59,14 @@ impl Fitness {
 
     /// What was said last; false before anything was.
     pub fn is_fit(&self) -> bool {
-        self.0.is_fit.load(Ordering::SeqCst)
+        is_odd(self.0.changes.load(Ordering::SeqCst))
+    }
+
+    /// What it says by now, and whether it has said no since it was asked before, with how often it had changed by then.
+    pub(crate) fn ask(&self, before: &mut u64) -> Said {
+        let changes = self.0.changes.load(Ordering::SeqCst);
+        let since = changes.wrapping_sub(std::mem::replace(before, changes));
+        Said { is_fit: is_odd(changes), said_no: since > 1 || !is_odd(changes) }
     }
 
     /// From now on this elector is told when it is set.
@@ -66,6 +75,17 @@ impl Fitness {
         electors.retain(|elector| elector.strong_count() > 0);
         electors.push(Arc::downgrade(link));
     }
+}
+
+/// What a program has said.
+pub(crate) struct Said {
+    pub(crate) is_fit: bool,
+    /// Also if it has taken that back meanwhile.
+    pub(crate) said_no: bool,
+}
+
+fn is_odd(changes: u64) -> bool {
+    changes % 2 == 1
 }
 
 impl fmt::Debug for Fitness {
@@ -77,3 +97,28 @@ impl fmt::Debug for Fitness {
 // All there is to it is one flag, and who is told.
 impl UnwindSafe for Fitness {}
 impl RefUnwindSafe for Fitness {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_no_that_is_taken_back_at_once_is_a_no() {
+        let (fitness, mut before) = (Fitness::new(), 0);
+        let mut ask = |fitness: &Fitness| {
+            let Said { is_fit, said_no } = fitness.ask(&mut before);
+            (is_fit, said_no)
+        };
+        assert_eq!(ask(&fitness), (false, true), "not known");
+        fitness.set(true);
+        assert_eq!(ask(&fitness), (true, false));
+        fitness.set(true);
+        assert_eq!(ask(&fitness), (true, false), "nothing new");
+        fitness.set(false);
+        fitness.set(true);
+        assert_eq!(ask(&fitness), (true, true));
+        assert_eq!(ask(&fitness), (true, false));
+        fitness.set(false);
+        assert_eq!(ask(&fitness), (false, true));
+    }
+}

@@ -94,7 +94,8 @@ impl LeaderGuard {
         self.term.is_valid()
     }
 
-    /// How long the term stays valid without another renewal. Zero once it is over.
+    /// How long the term stays valid without another renewal, and without more progress where the work has to make some. Zero
+    /// once it is over.
     pub fn remaining(&self) -> Duration {
         self.term.remaining()
     }

@@ -57,7 +57,8 @@ pub struct Status {
     /// What the last request failed with. `None` after one that was answered, and after news of a watch; but a write that is
     /// refused for lack of rights, say, is told until a write is answered, whatever is read meanwhile.
     pub last_error: Option<StoreError>,
-    /// Whether this candidate is fit to lead; true where nobody is asked.
+    /// Whether this candidate is fit to lead; true where nobody is asked, and also while one that is fit again has to wait before it
+    /// may acquire.
     pub is_fit: bool,
     /// For how long it has not been. `None` while it is.
     pub unfit_for: Option<Duration>,

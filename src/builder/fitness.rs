@@ -62,7 +62,8 @@ impl LeaderElectorBuilder {
     }
 
     /// Leads only while the program says so, by a flag that many electors may share. Beside [`fit_while`](Self::fit_while) both have
-    /// to say so. What is said there of a candidate that is not fit holds for this as well; but a flag may be silent.
+    /// to say so. What is said there of a candidate that is not fit holds for this as well; but a flag may be silent. Set again, this
+    /// replaces the flag.
     ///
     /// # Examples
     ///
@@ -80,8 +81,7 @@ impl LeaderElectorBuilder {
     }
 
     /// For how long the probe of [`fit_while`](Self::fit_while) may say nothing, counted from when it last said yes, the pause of a
-    /// retry period included. More than the retry period. Default: the renew
-    /// deadline.
+    /// retry period included. More than the retry period. Default: the renew deadline.
     ///
     /// # Examples
     ///

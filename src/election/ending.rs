@@ -68,10 +68,14 @@ impl Election {
     /// Ends the term's validity, once, and tells so. It is not renewed any more.
     pub fn end_term(&mut self, now: Moment, reason: StopReason) {
         let Phase::Leading(term) = &mut self.phase else { return };
-        if term.phase == TermPhase::Valid {
-            // Whatever came later, a term that had run out by then, or that its holder had ended, ended by that.
-            let final_reason = term.deadline.end(now, reason);
-            self.events.push_back(Event::TermEnded(final_reason));
+        match term.phase {
+            TermPhase::Valid => {
+                // Whatever came later, a term that had run out by then, or that its holder had ended, ended by that.
+                let final_reason = term.deadline.end(now, reason);
+                self.events.push_back(Event::TermEnded(final_reason));
+            }
+            TermPhase::WindingDown(_) => self.events.push_back(Event::CoverLost(reason)),
+            TermPhase::Lost => {}
         }
         term.phase = TermPhase::Lost;
     }

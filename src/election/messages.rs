@@ -93,6 +93,8 @@ pub enum Event {
     },
     /// The term is not valid any more.
     TermEnded(StopReason),
+    /// What covered the work of an ended term while it wound down is lost, by this.
+    CoverLost(StopReason),
     /// After the end of a term: its record is not ours any more.
     Released,
     /// A campaign for one round ended without a term.

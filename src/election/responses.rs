@@ -3,7 +3,7 @@
 use super::messages::{Event, ReadContext, Response};
 use super::open_writes::{OpenWrite, Progress};
 use super::watching::{MENTIONED_WITHIN, TOLD_WITHIN};
-use super::{CurrentTerm, Election, Holder, ObservedRecord, ObservedState, Phase, TermPhase};
+use super::{Candidacy, CurrentTerm, Election, Holder, ObservedRecord, ObservedState, Phase, TermPhase};
 use crate::clock::Moment;
 use crate::config::Settings;
 use crate::election::deadline::Deadline;
@@ -92,6 +92,7 @@ impl Election {
             .filter(|write| !recreated && self.may_be_adopted(write, now))
             .map(|write| (write.acquisition, write.sent_at));
         let is_ours = ours.is_some() || recreated;
+        let is_too_late = ours.is_some_and(|write| !recreated && self.is_too_late_for_progress(write, now));
         let has_our_identity = record.holder() == Some(&self.settings.identity);
 
         // Should a copy of a create land again, when what it made was deleted, that is another object.
@@ -117,6 +118,7 @@ impl Election {
             }
         } else if is_ours && has_our_identity {
             self.see(observed, received_at, Holder::Ourselves);
+            self.gives_back |= is_too_late;
             // Learned of too late it finds the term run out. No other write of ours comes after the last of this term, unless
             // the store went back.
             self.end_term(now, if recreated { StopReason::Deleted } else { StopReason::StoreRestored });
@@ -146,6 +148,16 @@ impl Election {
     fn see(&mut self, observed: Observed, changed_at: Moment, holder: Holder) {
         self.observed = ObservedState::Record(ObservedRecord { observed, changed_at, holder });
         self.abandon_attempt();
+        if holder != Holder::Ourselves {
+            self.given_back(changed_at);
+        }
+    }
+
+    /// What came too late for its first progress is not ours any more. Acquired again at once it would be so again, for ever.
+    fn given_back(&mut self, now: Moment) {
+        if std::mem::take(&mut self.gives_back) {
+            self.schedule.write_at = now + self.jittered_retry();
+        }
     }
 
     pub(super) fn abandon_attempt(&mut self) {
@@ -215,6 +227,7 @@ impl Election {
         };
         self.observed = ObservedState::Absent { gone };
         self.abandon_attempt();
+        self.given_back(now);
         self.end_term(now, StopReason::Deleted);
         self.report_leader();
     }
@@ -292,15 +305,21 @@ impl Election {
         }
     }
 
+    /// Whether it is an acquisition whose term would be over as it begins: the work had to make progress by now.
+    fn is_too_late_for_progress(&self, write: &OpenWrite, now: Moment) -> bool {
+        let Phase::Campaigning(Candidacy { attempt: Some((acquisition, _)), .. }) = &self.phase else { return false };
+        let is_late = self.settings.progress_within.is_some_and(|within| now >= write.sent_at + within);
+        is_late && *acquisition == write.acquisition && write.progress != Progress::Landed
+    }
+
     /// Whether a write would still win or keep a term if it turned out to stand in the store.
     pub(super) fn may_be_adopted(&self, write: &OpenWrite, now: Moment) -> bool {
         let renew_deadline = self.settings.renew_deadline;
         let (current, validity) = match &self.phase {
             Phase::Observing => return false,
+            Phase::Campaigning(_) if self.is_too_late_for_progress(write, now) => return false,
             Phase::Campaigning(candidacy) => {
-                // A term whose work had to make progress by now would be over as it begins.
-                let first_progress = self.settings.progress_within.unwrap_or(renew_deadline);
-                (candidacy.attempt.as_ref().map(|(acquisition, _)| *acquisition), renew_deadline.min(first_progress))
+                (candidacy.attempt.as_ref().map(|(acquisition, _)| *acquisition), renew_deadline)
             }
             Phase::Leading(term) => ((term.phase != TermPhase::Lost).then_some(term.acquisition), renew_deadline),
         };

@@ -104,10 +104,19 @@ impl FitnessPolicy {
         }
     }
 
+    /// When the silence of the probe makes it unfit.
+    fn falls_silent_at(&self) -> Option<Moment> {
+        self.silent_at().flatten().filter(|_| self.is_fit)
+    }
+
+    /// How long a request may take that might take so long: it does not hold up what the silence of a probe means.
+    pub(crate) fn cap(&self, now: Moment, timeout: Duration) -> Duration {
+        self.falls_silent_at().map_or(timeout, |at| timeout.min(at.since(now)).max(Duration::from_millis(1)))
+    }
+
     /// When something changes by itself.
     pub(crate) fn changes_at(&self) -> Option<Moment> {
-        let silent_at = self.silent_at().flatten().filter(|_| self.is_fit);
-        [silent_at, self.waits_until].into_iter().flatten().min()
+        [self.falls_silent_at(), self.waits_until].into_iter().flatten().min()
     }
 
     pub(crate) fn may_acquire(&self) -> bool {

@@ -14,8 +14,9 @@ use crate::config::Settings;
 use crate::election::Step;
 use crate::election::deadline::Deadline;
 use crate::election::progress::ProgressLimit;
+use crate::runtime::fitness::{FitnessChange, FitnessPolicy};
 use crate::runtime::notice::Notice;
-use crate::runtime::session::{Effect, Input, Session};
+use crate::runtime::session::{Effect, Input, Session, told, unless_fit};
 use crate::side::Side;
 use crate::stop_reason::StopReason;
 use crate::store::StoreOperation;
@@ -31,6 +32,7 @@ pub struct Pair {
     secondary: Session,
     /// How long the work may go without progress.
     progress_within: Option<Duration>,
+    fitness: FitnessPolicy,
     stage: Stage,
     release: Option<Release>,
     /// Who leads by each record, and by both.
@@ -67,6 +69,7 @@ struct Term {
     both: Arc<Deadline>,
     primary: Arc<Deadline>,
     secondary: Arc<Deadline>,
+    began_at: Moment,
     /// Whether its end has been told.
     over: bool,
 }
@@ -87,25 +90,40 @@ impl Pair {
         let settings = settings.into();
         // client-go's MultiLock waits for as long as the primary says, whatever the secondary does: one that was released with
         // a second is overwritten while another may lead by the secondary.
-        // Its work is that of both, and begins when both are held.
-        let of_secondary = Settings { progress_within: None, ..Settings::clone(&settings) };
+        // Its work is that of both, and begins when both are held; so is its fitness.
+        let of_secondary =
+            Settings { progress_within: None, is_probed: false, has_fitness: false, ..Settings::clone(&settings) };
         let of_primary = Settings { release_keeps_duration: true, ..of_secondary.clone() };
+        let fitness = FitnessPolicy::new(&settings);
+        let session = |settings, seed| {
+            let mut session = Session::new(settings, seed);
+            session.handle(Moment::from_nanos(0), Input::SetFit(fitness.may_acquire()));
+            session
+        };
+        let [primary, secondary] = [session(of_primary, seeds[0]), session(of_secondary, seeds[1])];
+        let told = unless_fit(&fitness).into_iter().flatten();
         Self {
-            primary: Session::new(of_primary, seeds[0]),
-            secondary: Session::new(of_secondary, seeds[1]),
+            primary,
+            secondary,
             progress_within: settings.progress_within,
+            effects: told.map(|effect| (Side::Primary, effect)).collect(),
+            fitness,
             stage: Stage::Observing,
             release: None,
             leaders: [None, None],
             leader: None,
             touched: [false; 2],
-            effects: VecDeque::new(),
         }
     }
 
     /// What has happened, at any time. What a store or a watch said is of this side; what a user says is of both.
     pub fn handle(&mut self, now: Moment, side: Side, input: Input) {
+        // What is answered now may come too late for a probe that has been silent.
+        self.judge_fitness(now);
         match input {
+            Input::Campaign { id, once: true } if !self.fitness.may_acquire() => {
+                self.effects.push_back((Side::Primary, Effect::NotFit { campaign: id }));
+            }
             Input::Campaign { id, once } => {
                 self.end_release(now);
                 self.campaign(now, Wanted { id, once });
@@ -120,7 +138,11 @@ impl Pair {
                 self.tell_both(now, || Input::Close);
             }
             Input::StepDown(wind_down) => self.tell_both(now, || Input::StepDown(wind_down)),
-            Input::Fitness(source, is_fit) => self.tell_both(now, || Input::Fitness(source, is_fit)),
+            Input::Fitness(source, is_fit) => {
+                self.fitness.said(now, source, is_fit);
+                self.judge_fitness(now);
+            }
+            Input::SetFit(may_acquire) => self.tell_both(now, || Input::SetFit(may_acquire)),
             Input::LimitProgress(limit) => self.tell_both(now, || Input::LimitProgress(Arc::clone(&limit))),
             Input::Lost(reason) => self.tell_both(now, || Input::Lost(reason.clone())),
             Input::NotTaken => self.guard_gone(now, now),
@@ -144,7 +166,7 @@ impl Pair {
         if release_at(self).is_some_and(|at| now.local >= at) {
             self.release_primary(now.local);
         }
-        self.hear(now.local);
+        self.judge_fitness(now.local);
         loop {
             self.touched[side as usize] = false;
             let step = self.session_mut(side).next(now);
@@ -161,11 +183,35 @@ impl Pair {
                     };
                     // What its holder has ended is told by that one.
                     let noticed_at = noticed_at.filter(|at| now.local < *at);
-                    Step::Wait([release_at(self), noticed_at].into_iter().flatten().fold(until, Moment::min))
+                    Step::Wait(
+                        [release_at(self), noticed_at, self.fitness.changes_at()]
+                            .into_iter()
+                            .flatten()
+                            .fold(until, Moment::min),
+                    )
                 }
-                step => step,
+                Step::Send(mut request) => {
+                    request.timeout = self.fitness.cap(now.local, request.timeout);
+                    Step::Send(request)
+                }
+                Step::Finished => Step::Finished,
             };
         }
+    }
+
+    /// Acts on what has become of its fitness, and hears what comes of that.
+    fn judge_fitness(&mut self, now: Moment) {
+        while let Some(change) = self.fitness.change(now) {
+            let may_acquire = self.fitness.may_acquire();
+            self.tell_both(now, || Input::SetFit(may_acquire));
+            let is_unfit = matches!(change, FitnessChange::Unfit(_));
+            if let Some(Wanted { id, .. }) = self.wanted().filter(|wanted| is_unfit && wanted.once) {
+                self.give_up_campaign(now);
+                self.effects.push_back((Side::Primary, Effect::NotFit { campaign: id }));
+            }
+            self.effects.extend(told(change).into_iter().flatten().map(|effect| (Side::Primary, effect)));
+        }
+        self.hear(now);
     }
 
     /// A side that has something else to do than it last said, if there is one.
@@ -220,7 +266,7 @@ impl Pair {
     /// Neither session has noticed, if the one whose term it is hangs, or went on with its own after somebody had found this one
     /// run out.
     fn notice_expiry(&mut self, now: Moment) -> bool {
-        let Stage::Leading(Term { both, primary, secondary, over: false }) = &self.stage else { return false };
+        let Stage::Leading(Term { both, primary, secondary, over: false, .. }) = &self.stage else { return false };
         let has_run_out = !both.is_valid(now) && !both.was_ended();
         if has_run_out {
             let is_primary = primary.remaining(now) <= secondary.remaining(now);
@@ -248,7 +294,7 @@ impl Pair {
                     self.effects.push_back((Side::Secondary, over));
                     true
                 }
-                None if now >= *at && self.secondary.has_observed() => {
+                None if now >= *at && self.secondary.has_observed() && self.fitness.may_acquire() => {
                     self.stage = Stage::First(*wanted);
                     self.tell(now, Side::Primary, Input::Campaign { id, once });
                     true
@@ -291,6 +337,7 @@ impl Pair {
         let Stage::Leading(term) = std::mem::replace(&mut self.stage, Stage::Observing) else { return };
         if !term.over {
             let reason = term.both.end(now, StopReason::Released);
+            self.fitness.term_over(now.since(term.began_at));
             self.effects.push_back((Side::Primary, Effect::TermEnded(reason)));
         }
         // Half of the time is left for the primary, should the secondary's release get no answer.
@@ -347,8 +394,8 @@ impl Pair {
                         self.effects.push_back((side, effect));
                     }
                 }
-                // Both sessions hear the same of it.
-                Effect::Fitness(_) if side == Side::Secondary => {}
+                // One record alone keeps nobody away.
+                Effect::CoverLost(reason) => self.tell_both(now, || Input::Lost(reason.clone())),
                 Effect::CancelAt(..)
                 | Effect::Fitness(_)
                 | Effect::RestartWatch
@@ -380,7 +427,7 @@ impl Pair {
                 self.begin_anew(now, wanted);
             }
             (Side::Secondary, Stage::Second(wanted, primary)) if campaign == Some(wanted.id) => {
-                let Wanted { id, .. } = *wanted;
+                let wanted @ Wanted { id, .. } = *wanted;
                 let primary = Arc::clone(primary);
                 let until = now + primary.remaining(now).min(deadline.remaining(now));
                 let limit = self.progress_within.map(|within| {
@@ -390,12 +437,19 @@ impl Pair {
                     let sent_at = until.saturating_sub(u64::try_from(renew_deadline.as_nanos()).unwrap_or(u64::MAX));
                     Arc::new(ProgressLimit::new(Moment::from_nanos(sent_at), within))
                 });
+                if limit.as_ref().is_some_and(|limit| limit.until() <= now) {
+                    // Acquired again at once it would be too late again, for ever.
+                    self.tell(now, Side::Secondary, Input::NotTaken);
+                    self.give_up_campaign(now);
+                    self.stage = Stage::Waiting(wanted, now + self.secondary.settings().retry_period);
+                    return;
+                }
                 let both = Arc::new(Deadline::new(until).limited_by(limit.clone()));
                 let offered = Arc::clone(&both);
                 if let Some(limit) = limit {
                     self.tell_both(now, || Input::LimitProgress(Arc::clone(&limit)));
                 }
-                self.stage = Stage::Leading(Term { both, primary, secondary: deadline, over: false });
+                self.stage = Stage::Leading(Term { both, primary, secondary: deadline, began_at: now, over: false });
                 let offer = Effect::Offer { campaign: Some(id), deadline: offered, fencing_token };
                 self.effects.push_back((side, offer));
             }
@@ -408,6 +462,7 @@ impl Pair {
             Stage::Leading(term) if !term.over => {
                 term.over = true;
                 let reason = term.both.end(now, reason);
+                self.fitness.term_over(now.since(term.began_at));
                 self.effects.push_back((side, Effect::TermEnded(reason.clone())));
                 // One whose work winds down is renewed on both.
                 if !reason.was_asked_for() && !reason.winds_down() {
@@ -426,7 +481,7 @@ impl Pair {
 
     /// A side is renewed. True if the term is valid for longer by that.
     fn prolong(&mut self, now: Moment) -> bool {
-        let Stage::Leading(Term { both, primary, secondary, over: false }) = &self.stage else { return false };
+        let Stage::Leading(Term { both, primary, secondary, over: false, .. }) = &self.stage else { return false };
         let before = both.remaining(now);
         let left = primary.remaining(now).min(secondary.remaining(now));
         left > before && both.extend(now, now + left)

@@ -29,17 +29,20 @@ impl Probing {
 }
 
 fn run(probe: &Probe, period: Duration, link: &Link, ended: &Receiver<Infallible>) {
+    let mut has_panicked = false;
     loop {
         let began = Instant::now();
         // Of a closure that has panicked nothing is known but that it did.
-        let is_fit = catch_unwind(AssertUnwindSafe(|| (probe.lock())())).unwrap_or_else(|_| {
+        let said = catch_unwind(AssertUnwindSafe(|| (probe.lock())()));
+        link.tell(Command::Probed(*said.as_ref().unwrap_or(&false)));
+        // The first of several in a row.
+        if said.is_err() && !has_panicked {
             let fields = link.log_fields(None);
             let _ = catch_unwind(AssertUnwindSafe(|| {
                 log_with!(Level::Error, fields; "the probe has panicked, which is a no");
             }));
-            false
-        });
-        link.tell(Command::Probed(is_fit));
+        }
+        has_panicked = said.is_err();
         match ended.recv_timeout(period.saturating_sub(began.elapsed())) {
             Err(RecvTimeoutError::Timeout) => {}
             _ => return,

@@ -65,6 +65,8 @@ pub enum Input {
     StepDown(WindDown),
     /// Somebody who is asked has said whether this candidate is fit.
     Fitness(FitnessSource, bool),
+    /// Whether it may acquire, as whoever has two of them judges.
+    SetFit(bool),
     /// The term's work has to make progress, as this says.
     LimitProgress(Arc<ProgressLimit>),
     /// The term ended for a reason that is not in its record.
@@ -140,6 +142,8 @@ pub enum Effect {
     Renewed(Duration),
     /// The term is not valid any more.
     TermEnded(StopReason),
+    /// What covered the work of an ended term while it wound down is lost, by this.
+    CoverLost(StopReason),
     /// The record of the last term is not ours any more.
     Released,
     /// A request under way, by its number, is left until then to finish by itself, and then cancelled: what was told waits
@@ -164,11 +168,7 @@ impl Session {
         let settings = settings.into();
         let (mut election, fitness) = (Election::new(Arc::clone(&settings), seed), FitnessPolicy::new(&settings));
         election.set_fit(Moment::from_nanos(0), fitness.may_acquire());
-        let mut effects = VecDeque::new();
-        if !fitness.may_acquire() {
-            let line = "not known to be fit to lead: nothing is acquired until who is asked has said so";
-            effects.extend([Effect::Log(Notice::new(Level::Info, line)), Effect::Fitness(false)]);
-        }
+        let effects = unless_fit(&fitness).into_iter().flatten().collect();
         Self {
             election,
             failures: Failures::new(settings.renew_deadline),
@@ -190,6 +190,7 @@ impl Session {
     pub fn handle(&mut self, now: Moment, input: Input) {
         // What is answered now may come too late for a probe that has been silent.
         self.judge_fitness(now);
+        self.hear(now);
         match input {
             Input::Campaign { id, once: true } if !self.fitness.may_acquire() => {
                 self.effects.push_back(Effect::NotFit { campaign: id });
@@ -210,6 +211,7 @@ impl Session {
                 self.fitness.said(now, source, is_fit);
                 self.judge_fitness(now);
             }
+            Input::SetFit(may_acquire) => self.election.set_fit(now, may_acquire),
             Input::LimitProgress(limit) => self.election.limit_progress(limit),
             Input::Lost(reason) => self.election.end_term(now, reason),
             Input::GuardGone { at } => {
@@ -243,7 +245,10 @@ impl Session {
         self.judge_fitness(now.local);
         let mut step = self.election.next(now);
         match &mut step {
-            Step::Send(request) => self.in_flight = Some((request.id, request.operation.kind())),
+            Step::Send(request) => {
+                request.timeout = self.fitness.cap(now.local, request.timeout);
+                self.in_flight = Some((request.id, request.operation.kind()));
+            }
             Step::Wait(until) => {
                 let runs_out = self.leader_until().filter(|_| !self.has_run_out).map(|at| at.max(now.local));
                 *until = [runs_out, self.fitness.changes_at()].into_iter().flatten().fold(*until, Moment::min);
@@ -319,27 +324,12 @@ impl Session {
     fn judge_fitness(&mut self, now: Moment) {
         while let Some(change) = self.fitness.change(now) {
             self.election.set_fit(now, self.fitness.may_acquire());
-            match change {
-                FitnessChange::Unfit(why) => {
-                    let campaign = self.campaign.take_if(|_| self.is_round);
-                    if let Some(campaign) = campaign {
-                        self.election.withdraw();
-                        self.effects.push_back(Effect::NotFit { campaign });
-                    }
-                    let line = format!("not fit to lead: {why}");
-                    self.effects.push_back(Effect::Log(Notice::new(Level::Warn, line)));
-                    self.effects.push_back(Effect::Fitness(false));
-                }
-                FitnessChange::Fit(pause) => {
-                    let line = match humantime::format_duration(pause) {
-                        _ if pause.is_zero() => "fit to lead".to_owned(),
-                        pause => format!("fit to lead again, and may do so in {pause}"),
-                    };
-                    self.effects.push_back(Effect::Log(Notice::new(Level::Info, line)));
-                    self.effects.push_back(Effect::Fitness(true));
-                }
-                FitnessChange::MayAcquire => {}
+            let is_unfit = matches!(change, FitnessChange::Unfit(_));
+            if let Some(campaign) = self.campaign.take_if(|_| is_unfit && self.is_round) {
+                self.election.withdraw();
+                self.effects.push_back(Effect::NotFit { campaign });
             }
+            self.effects.extend(told(change).into_iter().flatten());
         }
     }
 
@@ -366,6 +356,7 @@ impl Session {
                     }
                     Effect::TermEnded(reason)
                 }
+                Event::CoverLost(reason) => Effect::CoverLost(reason),
                 Event::Released => Effect::Released,
                 Event::RoundOver => {
                     let error = self.failures.take_last();
@@ -415,6 +406,26 @@ impl Session {
             self.effects.push_back(Effect::Log(Notice::new(Level::Info, line)));
         }
     }
+}
+
+/// What is told of a candidate's fitness at the beginning.
+pub(super) fn unless_fit(fitness: &FitnessPolicy) -> Option<[Effect; 2]> {
+    let line = "not known to be fit to lead: nothing is acquired until who is asked has said so";
+    (!fitness.may_acquire()).then(|| [Effect::Log(Notice::new(Level::Info, line)), Effect::Fitness(false)])
+}
+
+/// What is told of a change of its fitness.
+pub(super) fn told(change: FitnessChange) -> Option<[Effect; 2]> {
+    let (is_fit, level, line) = match change {
+        FitnessChange::Unfit(why) => (false, Level::Warn, format!("not fit to lead: {why}")),
+        FitnessChange::Fit(pause) if pause.is_zero() => (true, Level::Info, "fit to lead".to_owned()),
+        FitnessChange::Fit(pause) => {
+            let pause = humantime::format_duration(pause);
+            (true, Level::Info, format!("fit to lead again, and may do so in {pause}"))
+        }
+        FitnessChange::MayAcquire => return None,
+    };
+    Some([Effect::Log(Notice::new(level, line)), Effect::Fitness(is_fit)])
 }
 
 #[cfg(test)]

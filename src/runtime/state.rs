@@ -72,6 +72,8 @@ pub(crate) struct State {
 pub(crate) struct Asked {
     pub(crate) probing: Option<Probing>,
     pub(crate) fitness: Option<Fitness>,
+    /// How often that had changed when it was asked last.
+    pub(crate) changes: u64,
 }
 
 /// What goes on about one record.
@@ -187,8 +189,14 @@ impl State {
             Command::Probed(is_fit) => self.handle(of_user, Input::Fitness(FitnessSource::Probe, is_fit)),
             Command::FitnessSet => {
                 // What it says by now: of two that set it the one that came last may have told first.
-                let is_fit = self.asked.fitness.as_ref().is_none_or(Fitness::is_fit);
-                self.handle(of_user, Input::Fitness(FitnessSource::Program, is_fit));
+                let Asked { fitness: Some(fitness), changes, .. } = &mut self.asked else { return };
+                let said = fitness.ask(changes);
+                if said.said_no {
+                    self.handle(of_user, Input::Fitness(FitnessSource::Program, false));
+                }
+                if said.is_fit {
+                    self.handle(of_user, Input::Fitness(FitnessSource::Program, true));
+                }
             }
             Command::GuardGone { ack, at } => {
                 self.shared.health.guard_gone();
@@ -270,6 +278,8 @@ impl State {
                     self.observe(&Fact::Renewed(latency));
                 }
                 Effect::TermEnded(reason) => self.term_ended(reason),
+                // Nobody is told: the term was over before.
+                Effect::CoverLost(_) => {}
                 Effect::Released => {
                     self.term = None;
                     self.shared.observations.term(None);

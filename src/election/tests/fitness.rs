@@ -68,7 +68,7 @@ fn progress_is_noticed_to_the_moment() {
 }
 
 #[test]
-fn progress_an_acquisition_that_is_answered_too_late_for_it_is_made_again() {
+fn progress_an_acquisition_that_is_answered_too_late_for_it_is_released_and_made_again_later() {
     let mut scenario = Scenario::with(|it| it.progress_within = Some(secs(3)));
     scenario.election.campaign(false);
     scenario.found_nothing();
@@ -76,11 +76,27 @@ fn progress_an_acquisition_that_is_answered_too_late_for_it_is_made_again() {
     scenario.advance(secs(3));
     scenario.applied(&late, 10);
     scenario.not_elected();
-    let again = scenario.write();
-    assert_eq!(again.base, Some(10));
-    scenario.applied(&again, 11);
+    let release = scenario.write();
+    assert_eq!((release.base, release.record.holder()), (Some(10), None));
+    scenario.applied(&release, 11);
+    let released_at = scenario.now;
+    let again = loop {
+        match scenario.next() {
+            Step::Wait(until) => scenario.now = until,
+            Step::Send(Request { id, operation: Operation::Get(context), .. }) => {
+                scenario.reads(Read { id, context }, standing(&release), 11);
+            }
+            Step::Send(Request { id, operation: Operation::Update(base, record), timeout }) => {
+                break Write { id, base: Some(base.version), record, timeout };
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    let pause = scenario.now.since(released_at);
+    assert!(pause >= secs(2) && pause <= millis(2_400), "others have their turn: {pause:?}");
+    scenario.applied(&again, 12);
     let (deadline, token) = scenario.elected();
-    assert_eq!((deadline.remaining(scenario.now), token), (secs(3), 11));
+    assert_eq!((deadline.remaining(scenario.now), token), (secs(3), 12));
 }
 
 #[test]

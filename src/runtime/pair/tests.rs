@@ -8,19 +8,19 @@ use crate::election::{Change, Operation, Request, Response};
 use crate::record::{LeaderElectionRecord, Observed, Opaque};
 use crate::store::{StoreError, StoreErrorKind};
 use crate::wind_down::WindDown;
-
 use Side::{Primary, Secondary};
 
 mod fitness;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A record in a store that answers at once, if it answers at all.
+/// A record in a store that answers at once, but for writes that take their time, if it answers at all.
 #[derive(Default)]
 struct Table {
     observed: Option<Observed>,
     refuses: Option<StoreErrorKind>,
     refuses_writes: Option<StoreErrorKind>,
+    write_takes: Duration,
     writes: u64,
 }
 
@@ -94,8 +94,8 @@ impl Scenario {
     fn pass(&mut self, time: Duration) {
         let until = self.now + time;
         loop {
-            let waits = Side::BOTH.map(|side| self.drive(side));
-            if self.pair.touched().is_some() {
+            let waits = Side::BOTH.map(|side| self.drive_until(side, until));
+            if self.now <= until && self.pair.touched().is_some() {
                 continue;
             }
             let next = waits.into_iter().flatten().fold(until, Moment::min);
@@ -106,9 +106,13 @@ impl Scenario {
         }
     }
 
-    /// Until a side waits: until when. `None` when it has finished.
+    /// Until a side waits: until when. `None` when it has finished, or the time is over.
     fn drive(&mut self, side: Side) -> Option<Moment> {
-        loop {
+        self.drive_until(side, self.now + 3_600 * SECOND)
+    }
+
+    fn drive_until(&mut self, side: Side, end: Moment) -> Option<Moment> {
+        while self.now <= end {
             let step = self.pair.next(Now { local: self.now, wall: SystemTime::UNIX_EPOCH }, side);
             self.listen();
             match step {
@@ -118,12 +122,15 @@ impl Scenario {
                 Step::Finished => return None,
             }
         }
+        None
     }
 
     fn answer(&mut self, side: Side, Request { id, operation, .. }: Request) {
         let table = &mut self.tables[side as usize];
+        let is_write = !matches!(operation, Operation::Get(_));
+        self.now = self.now + if is_write { table.write_takes } else { Duration::ZERO };
         let refused = |kind| Response::Failed(StoreError::new(kind, "made up"));
-        let refuses = table.refuses.or(table.refuses_writes.filter(|_| !matches!(operation, Operation::Get(_))));
+        let refuses = table.refuses.or(table.refuses_writes.filter(|_| is_write));
         let response = match (refuses, operation) {
             (Some(kind), _) => refused(kind),
             (None, Operation::Get(context)) => Response::Read(context, table.observed.clone()),

@@ -304,3 +304,12 @@ fn who_becomes_fit_again_acquires_after_a_pause() {
     assert!(matches!(write.operation, Operation::Create(_)));
     assert_eq!(scenario.now.since(began), Duration::from_secs(2));
 }
+
+#[test]
+fn a_request_does_not_take_longer_than_the_probe_may_say_nothing() {
+    let timeout = Duration::from_millis(2_500);
+    let mut scenario = Scenario::with(|builder| builder.fit_while(|| true).probe_timeout(timeout));
+    scenario.handle(says(true));
+    scenario.handle(Input::Campaign { id: 1, once: false });
+    assert_eq!(scenario.request().timeout, timeout);
+}

@@ -38,6 +38,8 @@ pub enum Action {
     Campaign(u8),
     /// The process dies, and another begins to campaign.
     Restart(u8),
+    Progress(u8),
+    SetFit(u8, bool),
     Edit,
     Delete,
 }
@@ -92,6 +94,9 @@ impl World {
         if state.left.crashes > 0 {
             actions.push(Action::Restart(index));
         }
+        if state.left.flaps > 0 {
+            actions.push(Action::SetFit(index, !facts.fit));
+        }
     }
 
     fn watch_actions(&self, state: &State, index: u8, node: &Node, actions: &mut Vec<Action>) {
@@ -126,6 +131,9 @@ impl World {
             Guard::Held | Guard::SteppedDown if !facts.in_term => actions.push(Action::TellGone(index)),
             Guard::Held | Guard::SteppingDown if wishes || !valid => actions.push(Action::DropGuard(index)),
             _ => {}
+        }
+        if self.scope.progress && !matches!(facts.guard, Guard::None | Guard::Dropped) {
+            actions.push(Action::Progress(index));
         }
         if wishes && valid && facts.guard == Guard::Held {
             actions.push(Action::StepDown(index));
@@ -167,6 +175,9 @@ impl fmt::Display for Action {
             Self::Withdraw(node) => write!(f, "the campaign of {} is withdrawn", name(node)),
             Self::Campaign(node) => write!(f, "{} campaigns", name(node)),
             Self::Restart(node) => write!(f, "{} crashes and starts again", name(node)),
+            Self::Progress(node) => write!(f, "the work of {} makes progress", name(node)),
+            Self::SetFit(node, true) => write!(f, "{} is fit again", name(node)),
+            Self::SetFit(node, false) => write!(f, "{} is unfit", name(node)),
             Self::Edit => f.write_str("somebody edits a label"),
             Self::Delete => f.write_str("somebody deletes the lease"),
         }

@@ -42,6 +42,9 @@ pub enum Input {
     /// The election is told of it.
     TellGone,
     TellStepDown,
+    /// Its work makes progress.
+    Progress,
+    SetFit(bool),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -77,6 +80,7 @@ pub struct Facts {
     /// Its request is interrupted by a guard that goes.
     pub interrupted: bool,
     pub silent_watch: bool,
+    pub fit: bool,
 }
 
 pub struct Candidate {
@@ -95,6 +99,7 @@ pub struct Candidate {
     guard: Guard,
     campaigning: bool,
     in_term: bool,
+    fit: bool,
     /// The holder of the record that the latest campaign's write replaces.
     replaces: Option<String>,
     shown: u64,
@@ -120,7 +125,7 @@ impl Candidate {
             scope: scope.clone(),
             clock: Clock { rate: scope.rates[index] },
             election: Election::new(
-                settings(&identity, scope.mixed && index > 0),
+                settings(&identity, scope.mixed && index > 0, scope.progress),
                 u64::from(incarnation) * 16 + index as u64,
             ),
             identity,
@@ -134,6 +139,7 @@ impl Candidate {
             guard: Guard::None,
             campaigning: false,
             in_term: false,
+            fit: true,
             replaces: None,
             shown: 0,
             name,
@@ -153,6 +159,7 @@ impl Candidate {
             pending: self.call,
             interrupted: self.interrupted,
             silent_watch: self.silent_watch,
+            fit: self.fit,
         }
     }
 
@@ -261,6 +268,13 @@ impl Candidate {
                 self.guard = Guard::SteppedDown;
                 self.election.step_down(now, None);
             }
+            Input::Progress => {
+                let _ = self.deadline.as_ref().map(|deadline| deadline.progress(now, now));
+            }
+            Input::SetFit(fit) => {
+                self.fit = fit;
+                self.election.set_fit(now, fit);
+            }
         }
         self.listen(input, before, now)
     }
@@ -276,11 +290,15 @@ impl Candidate {
         let call = match &request.operation {
             Operation::Get(_) => Call::Get,
             Operation::Create(record) => {
+                self.may_claim(tick)?;
                 self.replaces = None;
                 Call::Create(self.outward(tick, record, records))
             }
             Operation::Update(base, record) => {
                 self.may_write(base.version, &base.record, record)?;
+                if record.holder().is_some() {
+                    self.may_claim(tick)?;
+                }
                 if record.holder().is_some() && self.campaigning {
                     self.replaces = base.record.holder().map(Into::into);
                 }
@@ -295,6 +313,19 @@ impl Candidate {
         self.pending = Some(request);
         self.call = Some(call);
         Ok(())
+    }
+
+    /// Nobody acquires who is unfit, or renews for work that makes no progress.
+    fn may_claim(&self, tick: u8) -> Result<(), String> {
+        let limit = self.deadline.as_ref().and_then(|deadline| deadline.progress_limit());
+        match self.guard {
+            Guard::None if !self.fit => Err(format!("{} acquires while it is unfit", self.name)),
+            Guard::None => Ok(()),
+            _ if limit.is_some_and(|limit| limit.until() <= self.clock.local(tick)) => {
+                Err(format!("{} renews for work that makes no progress", self.name))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Nobody writes over what he has not been shown, in another's name, or a release beside a guard.
@@ -339,6 +370,9 @@ impl Candidate {
                     self.guard = Guard::Held;
                     self.deadline = Some(deadline);
                     self.token = fencing_token;
+                    if !self.fit {
+                        return Err(format!("{name} is elected while it is unfit"));
+                    }
                     if self.valid_until() <= now.as_nanos() {
                         return Err(format!("{name} is elected to a term that has run out"));
                     }
@@ -362,6 +396,7 @@ impl Candidate {
                     return Err(format!("{name} does not know its own writes"));
                 }
                 Event::Renewed { .. }
+                | Event::CoverLost(_)
                 | Event::IdentityConflict
                 | Event::Predecessor
                 | Event::Leader(_)
@@ -376,7 +411,8 @@ impl Candidate {
             return Err(format!("{name} is leader again in a term that had run out"));
         }
         if extended && !answered {
-            self.covered.add(Coverage::RenewedByEcho);
+            let progressed = input == Input::Progress;
+            self.covered.add(if progressed { Coverage::Progressed } else { Coverage::RenewedByEcho });
         }
         Ok(())
     }
@@ -396,6 +432,8 @@ impl Candidate {
             StopReason::Superseded { by } => by.as_deref() != Some(&self.identity),
             StopReason::IdentityConflict => self.scope.same_identity || deleted,
             StopReason::Deleted => deleted,
+            StopReason::Unfit => !self.fit,
+            StopReason::NoProgress => self.scope.progress && !was_valid,
             _ => false,
         };
         if just { Ok(()) } else { Err(format!("{} loses its term for no reason: {reason:?}", self.name)) }

@@ -28,6 +28,9 @@ covered! {
     Released: "released",
     SteppedDown: "stepped down",
     Deleted: "deleted",
+    NoProgress: "no progress",
+    Progressed: "progressed",
+    Unfit: "unfit",
     Impersonated: "identity conflict",
     Resolved: "resolved",
     Conflict: "conflict",
@@ -45,6 +48,8 @@ impl Coverage {
             StopReason::Expired => Self::Expired,
             StopReason::Superseded { .. } => Self::Superseded,
             StopReason::IdentityConflict => Self::Impersonated,
+            StopReason::NoProgress => Self::NoProgress,
+            StopReason::Unfit => Self::Unfit,
             _ => Self::Deleted,
         }
     }

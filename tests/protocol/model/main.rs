@@ -30,7 +30,7 @@ use coverage::Coverage::*;
 use scope::{Limits, SLOW, Scope, TOO_SLOW, TRUE};
 use search::{break_down, hold};
 
-const NOTHING: Limits = Limits { faults: 0, wishes: 0, crashes: 0, edits: 0, deletions: 0 };
+const NOTHING: Limits = Limits { faults: 0, wishes: 0, crashes: 0, edits: 0, deletions: 0, flaps: 0 };
 
 /// Two candidates; the first leads, and its clock is the slow one.
 const LED: Scope = Scope {
@@ -42,6 +42,7 @@ const LED: Scope = Scope {
     watches: false,
     same_identity: false,
     mixed: false,
+    progress: false,
 };
 
 #[test]
@@ -134,6 +135,35 @@ fn three_with_faults() {
     let limits = Limits { faults: 1, ..NOTHING };
     let scope = Scope { name: "three with faults", rates: &[SLOW, TRUE, TRUE], ticks: 3, limits, ..LED };
     hold(scope, &[ElectedByEcho, RenewedByEcho, TakenOver, Conflict]);
+}
+
+/// The work may stop for good at any time, and its winding down as well.
+#[test]
+fn progress() {
+    let limits = Limits { wishes: 1, ..NOTHING };
+    let scope = Scope { name: "progress", progress: true, limits, ..LED };
+    hold(scope, &[Progressed, NoProgress, TakenOver, RetakenOwn, Expired, SteppedDown, Released, Resolved, LandedLate]);
+}
+
+#[test]
+fn progress_and_faults() {
+    let limits = Limits { faults: 1, ..NOTHING };
+    let scope = Scope { name: "progress and faults", progress: true, limits, ..LED };
+    hold(scope, &[Elected, ElectedByEcho, Progressed, NoProgress, TakenOver, LandedLate]);
+}
+
+#[test]
+fn fitness() {
+    let limits = Limits { flaps: 2, wishes: 1, ..NOTHING };
+    let scope = Scope { name: "fitness", ticks: 3, limits, ..LED };
+    hold(scope, &[Unfit, TakenOver, RetakenOwn, Expired, SteppedDown, Resolved, LandedLate]);
+}
+
+#[test]
+fn fitness_and_faults() {
+    let limits = Limits { flaps: 2, faults: 1, ..NOTHING };
+    let scope = Scope { name: "fitness and faults", ticks: 3, limits, ..LED };
+    hold(scope, &[Unfit, Elected, TakenOver, Resolved, LandedLate]);
 }
 
 /// The checks can fail: a nanosecond a tick beyond the promised rates, two leaders are found.

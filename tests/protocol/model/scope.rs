@@ -12,6 +12,8 @@ const LEASE_DURATION: Duration = Duration::from_secs(3);
 const RENEW_DEADLINE: Duration = Duration::from_secs(2);
 /// Another lease and its renew deadline, in the same ratio to the nanosecond of what is published, which is two seconds.
 const SHORT_LEASE: (Duration, Duration) = (Duration::from_nanos(1_999_999_001), Duration::from_nanos(1_333_333_333));
+/// A tick and a half of the slow clock.
+const PROGRESS: Duration = Duration::from_secs(1);
 /// With jitter still less than a tick, so that jitter decides nothing.
 const RETRY_PERIOD: Duration = Duration::from_millis(800);
 
@@ -37,6 +39,8 @@ pub struct Scope {
     pub same_identity: bool,
     /// All but the first candidate publish a shorter lease than the first.
     pub mixed: bool,
+    /// The work has to make progress.
+    pub progress: bool,
 }
 
 /// How often what is not the protocol's own doing may still happen.
@@ -50,6 +54,8 @@ pub struct Limits {
     /// Labels edited by an operator.
     pub edits: u8,
     pub deletions: u8,
+    /// Candidates that become unfit, or fit again.
+    pub flaps: u8,
 }
 
 impl Scope {
@@ -62,9 +68,10 @@ impl Scope {
     }
 }
 
-pub fn settings(identity: &str, short: bool) -> Settings {
+pub fn settings(identity: &str, short: bool, progress: bool) -> Settings {
     let (lease_duration, renew_deadline) = if short { SHORT_LEASE } else { (LEASE_DURATION, RENEW_DEADLINE) };
-    LeaderElector::builder("modelled")
+    let builder = LeaderElector::builder("modelled");
+    if progress { builder.progress_within(PROGRESS) } else { builder }
         .identity(identity)
         .lease_duration(lease_duration)
         .renew_deadline(renew_deadline)

@@ -176,6 +176,11 @@ impl World {
                 let process = self.process(usize::from(index), incarnation, state.tick, state.store);
                 next.nodes[usize::from(index)] = Some(process);
             }
+            Action::Progress(index) => self.give(&mut next, index, Input::Progress)?,
+            Action::SetFit(index, fit) => {
+                next.left.flaps -= 1;
+                self.give(&mut next, index, Input::SetFit(fit))?;
+            }
             Action::Edit => {
                 next.left.edits -= 1;
                 next.store = self.stores.edit(state.store, state.tick).expect("an object");
@@ -252,7 +257,11 @@ impl World {
 
     /// Who holds and wants nothing, and never will, and does not stand in the store and never will, makes no difference.
     fn retire(&self, state: &mut State) {
-        if state.left.wishes > 0 || state.left.crashes > 0 || state.late_writes != LateWrites::default() {
+        if state.left.wishes > 0
+            || state.left.flaps > 0
+            || state.left.crashes > 0
+            || state.late_writes != LateWrites::default()
+        {
             return;
         }
         let holder = self.stores.get(state.store).object.map(|standing| self.records.get(standing.record).holder());

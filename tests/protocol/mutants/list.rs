@@ -84,6 +84,7 @@ const EXEMPT: &str = "src/kube/config/proxy/exempt.rs";
 const FAILURES: &str = "src/runtime/failures.rs";
 const FAILURE_LOG: &str = "src/runtime/failure_log.rs";
 const FITNESS_POLICY: &str = "src/runtime/fitness.rs";
+const FITNESS: &str = "src/fitness.rs";
 const GUARD: &str = "src/guard.rs";
 const HANDLE: &str = "src/handle.rs";
 const HEALTH: &str = "src/health.rs";

@@ -70,8 +70,8 @@ fn who_becomes_unfit_while_it_waits_for_the_secondary_gives_the_primary_back_and
 #[test]
 fn one_round_of_who_is_unfit_is_over_at_once() {
     let mut scenario = Scenario::with(|builder| builder.fitness(&Fitness::new()));
+    // It does not wait for a look at the secondary.
     scenario.user(Input::Campaign { id: 1, once: true });
-    scenario.pass(SECOND);
     assert_eq!(scenario.count(|effect| matches!(effect, Effect::NotFit { campaign: 1 })), 1);
     scenario.user(says(true));
     scenario.pass(60 * SECOND);
@@ -117,4 +117,64 @@ fn progress_counts_after_a_step_down_as_well() {
     scenario.pass(60 * SECOND);
     assert_eq!(scenario.tables.each_ref().map(|table| table.writes), before, "neither is renewed");
     assert_eq!(scenario.ended_by(), [&StopReason::SteppedDown]);
+}
+
+#[test]
+fn one_round_of_who_becomes_unfit_ends_and_what_it_holds_is_given_back() {
+    let mut scenario = Scenario::with(|builder| builder.fitness(&Fitness::new()));
+    scenario.give_to(Secondary, "other");
+    scenario.user(says(true));
+    scenario.user(Input::Campaign { id: 1, once: true });
+    scenario.user(says(false));
+    assert_eq!(scenario.count(|effect| matches!(effect, Effect::NotFit { campaign: 1 })), 1);
+    scenario.pass(60 * SECOND);
+    assert_ne!(scenario.holder(Primary), Some("me"));
+    assert_eq!(scenario.count(|effect| matches!(effect, Effect::RoundOver { .. })), 0, "told once");
+}
+
+/// Judged for each record it would be longer for the one that is held for longer, and be reset by it.
+#[test]
+fn the_pause_of_who_becomes_fit_again_is_that_of_the_terms_on_both() {
+    let mut scenario = leading_while_fit();
+    for pause in [2, 4, 8] {
+        scenario.user(says(false));
+        scenario.drop_guard();
+        scenario.pass(SECOND);
+        scenario.user(Input::Campaign { id: 2, once: false });
+        scenario.user(says(true));
+        scenario.pass((pause - 1) * SECOND);
+        assert!(!scenario.is_valid(), "{pause} s");
+        assert_eq!(scenario.holder(Primary), None, "{pause} s");
+        scenario.pass(2 * SECOND);
+        assert!(scenario.is_valid(), "{pause} s");
+    }
+}
+
+#[test]
+fn what_is_held_of_both_too_late_for_the_first_progress_is_given_back_for_a_while() {
+    let mut scenario = Scenario::with(|builder| builder.progress_within(3 * SECOND));
+    scenario.user(Input::Campaign { id: 1, once: false });
+    scenario.tables[Secondary as usize].write_takes = 4 * SECOND;
+    scenario.pass(60 * SECOND);
+    assert_eq!(scenario.count(|effect| matches!(effect, Effect::Offer { .. })), 0);
+    let writes = scenario.written.len();
+    assert!(writes > 8 && writes < 60, "{writes}");
+    scenario.tables[Secondary as usize].write_takes = Duration::ZERO;
+    scenario.pass(10 * SECOND);
+    assert_eq!(scenario.count(|effect| matches!(effect, Effect::Offer { .. })), 1);
+}
+
+#[test]
+fn what_covers_the_winding_down_on_one_record_alone_is_not_renewed() {
+    let mut scenario = Scenario::with(|builder| builder);
+    scenario.user(Input::Campaign { id: 1, once: false });
+    let mut scenario = scenario.leads();
+    let (deadline, _) = scenario.term.clone().unwrap();
+    deadline.end(scenario.now, StopReason::SteppedDown);
+    scenario.user(Input::StepDown(WindDown::AsSet));
+    scenario.give_to(Primary, "other");
+    scenario.pass(3 * SECOND);
+    let before = scenario.tables.each_ref().map(|table| table.writes);
+    scenario.pass(60 * SECOND);
+    assert_eq!(scenario.tables.each_ref().map(|table| table.writes), before, "neither is renewed");
 }

@@ -153,7 +153,7 @@ pub const MUTANTS: &[Mutant] = &[
         why: "a candidate without rights keeps everybody from leading by the primary",
         edits: &[Edit {
             file: PAIR,
-            old: "None if now >= *at && self.secondary.has_observed() => {",
+            old: "None if now >= *at && self.secondary.has_observed() && self.fitness.may_acquire() => {",
             new: "_ if now >= *at => {",
         }],
         caught_by: Unit("runtime::pair::tests::the_primary_is_left_to_others_until_the_secondary_can_be_read"),

@@ -43,8 +43,20 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "an acquisition is adopted when its first progress is due already",
         why: "its term is over as it begins",
-        edits: &[Edit { file: RESPONSES, old: "renew_deadline.min(first_progress)", new: "renew_deadline" }],
+        edits: &[Edit {
+            file: RESPONSES,
+            old: "            Phase::Campaigning(_) if self.is_too_late_for_progress(write, now) => return false,\n",
+            new: "",
+        }],
         caught_by: Simulation("the_promise_holds_with_the_unfit"),
+    },
+    Mutant {
+        name: "what came too late for its first progress is taken over at once",
+        why: "who is that far from the store never leads, and keeps others from leading",
+        edits: &[Edit { file: RESPONSES, old: "            self.gives_back |= is_too_late;\n", new: "" }],
+        caught_by: Unit(
+            "election::tests::fitness::progress_an_acquisition_that_is_answered_too_late_for_it_is_released_and_made_again_later",
+        ),
     },
     Mutant {
         name: "the worker that is furthest ahead counts",
@@ -102,7 +114,7 @@ pub const MUTANTS: &[Mutant] = &[
         why: "nobody leads until it runs out, and it is kept for as long as it is unfit",
         edits: &[Edit {
             file: ELECTION,
-            old: "Phase::Campaigning(_) => !self.barred,",
+            old: "Phase::Campaigning(_) => !self.stands_aside(),",
             new: "Phase::Campaigning(_) => true,",
         }],
         caught_by: Unit(
@@ -137,7 +149,37 @@ pub const MUTANTS: &[Mutant] = &[
             "runtime::fitness::tests::who_becomes_fit_again_and_again_waits_longer_and_longer_until_a_term_has_lasted_that_long",
         ),
     },
+    Mutant {
+        name: "a no that the program takes back at once is not heard",
+        why: "the term goes on over it",
+        edits: &[Edit { file: FITNESS, old: "since > 1 || !is_odd(changes)", new: "!is_odd(changes)" }],
+        caught_by: Unit("fitness::tests::a_no_that_is_taken_back_at_once_is_a_no"),
+    },
+    Mutant {
+        name: "who holds both too late for the first progress acquires them again at once",
+        why: "it never leads, and keeps others from leading",
+        edits: &[Edit {
+            file: PAIR,
+            old: "                if limit.as_ref().is_some_and(|limit| limit.until() <= now) {\n",
+            new: "                if false {\n",
+        }],
+        caught_by: Unit(
+            "runtime::pair::tests::fitness::what_is_held_of_both_too_late_for_the_first_progress_is_given_back_for_a_while",
+        ),
+    },
     // ---- winding down ----
+    Mutant {
+        name: "winding down goes on on one record when the other is lost",
+        why: "it covers nothing, and keeps others from leading",
+        edits: &[Edit {
+            file: PAIR,
+            old: "Effect::CoverLost(reason) => self.tell_both(now, || Input::Lost(reason.clone())),",
+            new: "Effect::CoverLost(_) => {}",
+        }],
+        caught_by: Unit(
+            "runtime::pair::tests::fitness::what_covers_the_winding_down_on_one_record_alone_is_not_renewed",
+        ),
+    },
     Mutant {
         name: "winding down is renewed for ever",
         why: "work that hangs keeps the lease",

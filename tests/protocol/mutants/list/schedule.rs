@@ -133,8 +133,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "who reads why it ended looks in the wrong place",
         edits: &[Edit {
             file: ENDING,
-            old: "ended by that.\n            let final_reason = term.deadline.end(now, reason);",
-            new: "ended by that.\n            term.deadline.end(now, reason.clone());\n            let final_reason = reason;",
+            old: "ended by that.\n                let final_reason = term.deadline.end(now, reason);",
+            new: "ended by that.\n                term.deadline.end(now, reason.clone());\n            let final_reason = reason;",
         }],
         caught_by: Unit("election::tests::safety_rules::loss_is_final_and_has_the_reason_that_was_there_first"),
     },

@@ -82,8 +82,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "the holder is told of the loss, and its views go on",
         edits: &[Edit {
             file: ENDING,
-            old: "ended by that.\n            let final_reason = term.deadline.end(now, reason);",
-            new: "ended by that.\n            let final_reason = if now.as_nanos() > 0 { reason } else { term.deadline.reason() };",
+            old: "ended by that.\n                let final_reason = term.deadline.end(now, reason);",
+            new: "ended by that.\n                let final_reason = if now.as_nanos() > 0 { reason } else { term.deadline.reason() };",
         }],
         caught_by: Simulation("the_promise_holds"),
     },
@@ -114,8 +114,8 @@ pub const MUTANTS: &[Mutant] = &[
             },
             Edit {
                 file: ENDING,
-                old: "ended by that.\n            let final_reason = term.deadline.end(now, reason);",
-                new: "ended by that.\n            let final_reason = match reason {\n                StopReason::Released => reason,\n                _ => term.deadline.end(now, reason),\n            };",
+                old: "ended by that.\n                let final_reason = term.deadline.end(now, reason);",
+                new: "ended by that.\n                let final_reason = match reason {\n                StopReason::Released => reason,\n                _ => term.deadline.end(now, reason),\n            };",
             },
             Edit {
                 file: STATE,

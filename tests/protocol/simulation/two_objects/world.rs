@@ -475,6 +475,7 @@ impl World {
                 | Effect::Leader(_)
                 | Effect::LeaderHasRunOut
                 | Effect::Fitness(_)
+                | Effect::CoverLost(_)
                 | Effect::Renewed(_) => {}
             }
         }
