@@ -17,8 +17,10 @@ ROOT = HERE.parent.parent
 BEGIN = "<!-- measured by benches/compare/run -->"
 END = "<!-- end -->"
 
-# From here on results.md is written by report_stores.py.
+# From here on results.md is written by report_hangs.py, and from there on by report_stores.py.
+HANGS = "## A leader whose work hangs\n"
 OTHER_STORES = "## Other stores\n"
+PARTS = [HANGS, OTHER_STORES]
 
 COLOURS = {
     "leasehold": "#2f81f7",
@@ -325,20 +327,21 @@ def write(results, directory):
     (directory / "handover.svg").write_text(plot(results))
 
 
-def split(text):
-    """results.md: what is about a cluster, and what is not."""
-    ours, heading, theirs = text.partition(OTHER_STORES)
-    return ours.rstrip() + "\n", heading + theirs
-
-
-def join(ours, theirs):
-    return f"{ours}\n{theirs}" if theirs else ours
+def publish_part(heading, text):
+    """Into results.md, in place of what stands under that heading; the part that has none is about a cluster."""
+    path = HERE / "results.md"
+    before, parts = path.read_text(), {}
+    for part in reversed(PARTS):
+        before, found, after = before.partition(part)
+        parts[part] = found + after
+    parts[None] = before
+    parts[heading] = text
+    path.write_text("\n".join(parts[part].rstrip() + "\n" for part in [None, *PARTS] if parts[part]))
 
 
 def publish(results):
     """Into the tree, the README included."""
-    path = HERE / "results.md"
-    path.write_text(join(markdown(results), split(path.read_text())[1]))
+    publish_part(None, markdown(results))
     (ROOT / "docs/handover.svg").write_text(plot(results))
     readme = ROOT / "README.md"
     before, rest = readme.read_text().split(BEGIN)

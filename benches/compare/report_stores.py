@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from statistics import median
 
-from report import HERE, OTHER_STORES, join, number, percentile, split, table, time
+from report import OTHER_STORES, number, percentile, publish_part, table, time
 
 
 def spread(values):
@@ -112,8 +112,7 @@ def claims(results):
 
 
 def publish(results):
-    path = HERE / "results.md"
-    path.write_text(join(split(path.read_text())[0], markdown(results)))
+    publish_part(OTHER_STORES, markdown(results))
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ func main() {
 	renewDeadline := flag.Duration("renew-deadline", 10*time.Second, "")
 	retryPeriod := flag.Duration("retry-period", 2*time.Second, "")
 	heartbeat := flag.Duration("heartbeat", 0, "print a `leading` line this often (0: never)")
+	hang := flag.Bool("hang", false, "deadlock as soon as it leads")
 	flag.Parse()
 
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
@@ -57,6 +58,9 @@ func main() {
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) {
 				say("started_leading", monotonic(), nil)
+				if *hang {
+					<-make(chan struct{})
+				}
 				for *heartbeat > 0 {
 					// Taken before the check that it reports: at this time
 					// the lease was still ours. ctx alone would not do: after

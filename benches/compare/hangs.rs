@@ -1,0 +1,93 @@
+//! A leader whose work hangs, or is not fit, from the moment at which it is told so.
+//!
+//! `hangs --kubeconfig FILE --lease NAME --id ID --lease-duration 5s --renew-deadline 3s --retry-period 500ms
+//! [--progress-within 3s]`: leads once. A line `hang` on standard input deadlocks its worker, with the guard in its hands; a
+//! line `unfit` has its probe say no from then on, upon which the worker drops the guard. It prints JSON lines.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::io::{self, BufRead};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use leasehold::{LeaderElector, LeaderGuard};
+use lexopt::prelude::*;
+
+/// How long one unit of the work takes.
+const UNIT: Duration = Duration::from_millis(20);
+
+static HANGS: AtomicBool = AtomicBool::new(false);
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let is_fit = Arc::new(AtomicBool::new(true));
+    let probed = Arc::clone(&is_fit);
+    let mut flags = HashMap::new();
+    let mut arguments = lexopt::Parser::from_env();
+    while let Some(flag) = arguments.next()? {
+        match flag {
+            Long(name) => flags.insert(name.to_owned(), arguments.value()?.string()?),
+            other => return Err(other.unexpected().into()),
+        };
+    }
+    let text = |name: &str| flags.get(name).ok_or(format!("--{name} is missing"));
+    let duration = |name: &str| -> Result<Duration, Box<dyn Error>> { Ok(humantime::parse_duration(text(name)?)?) };
+    let mut builder = LeaderElector::builder(text("lease")?)
+        .kubeconfig(text("kubeconfig")?)
+        .identity(text("id")?)
+        .lease_duration(duration("lease-duration")?)
+        .renew_deadline(duration("renew-deadline")?)
+        .retry_period(duration("retry-period")?)
+        .fit_while(move || probed.load(Ordering::SeqCst));
+    if flags.contains_key("progress-within") {
+        builder = builder.progress_within(duration("progress-within")?);
+    }
+    let elector = builder.start()?;
+    thread::spawn(move || {
+        for line in io::stdin().lock().lines().map_while(Result::ok) {
+            if line == "hang" {
+                HANGS.store(true, Ordering::SeqCst);
+            } else {
+                let now = mono();
+                is_fit.store(false, Ordering::SeqCst);
+                say("unfit", now);
+            }
+        }
+    });
+    let guard = elector.block_until_leader()?;
+    say("started_leading", mono());
+    work(&guard);
+    drop(guard);
+    say("released", mono());
+    loop {
+        thread::park();
+    }
+}
+
+fn work(guard: &LeaderGuard) {
+    loop {
+        // Before the stamp, which is no earlier: what is counted from here is no shorter.
+        let now = mono();
+        if !guard.progress() {
+            return;
+        }
+        if HANGS.load(Ordering::SeqCst) {
+            say("hangs", now);
+            loop {
+                thread::park();
+            }
+        }
+        let _ = guard.lost().recv_timeout(UNIT);
+    }
+}
+
+fn say(event: &str, mono: f64) {
+    println!(r#"{{"event":"{event}","mono":{mono}}}"#);
+}
+
+/// Seconds on the clock that all processes of a machine share.
+fn mono() -> f64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
+}

@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+"""Measures how long a leader whose work hangs, or that is not fit, keeps others from leading; see `run`, which builds it all."""
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import report_hangs
+from cluster import Candidate, Lines, Server, Watch
+from contenders import Contender, contenders
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+
+TIMINGS = {"--lease-duration": "5s", "--renew-deadline": "3s", "--retry-period": "500ms"}
+PROGRESS = {"--progress-within": "3s"}
+# How long client-go is watched while its work hangs.
+WATCHED = 60
+
+
+def say(text):
+    print(f"compare: {text}", flush=True)
+
+
+class Worker:
+    """A process of the program `hangs`."""
+
+    def __init__(self, program, kubeconfig, lease, identity, timings, log):
+        self.identity = identity
+        self.process = subprocess.Popen(
+            Contender("hangs", "leasehold", program).command(kubeconfig, lease, identity, timings),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, bufsize=0,
+        )
+        self.lines = Lines(self.process.stdout)
+
+    def told(self, event):
+        """When it says so."""
+        while True:
+            line = self.lines.next()
+            if line["event"] == event:
+                return line["mono"]
+
+    def tell(self, word):
+        self.process.stdin.write(f"{word}\n".encode())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+
+class Bench:
+    def __init__(self, arguments, server, scratch, processes):
+        self.arguments = arguments
+        self.server = server
+        self.processes = processes
+        self.log = processes.enter_context(open(scratch / "stderr.log", "a"))
+        self.serial = 0
+
+    def worker(self, lease, timings):
+        self.serial += 1
+        return self.processes.enter_context(Worker(
+            self.arguments.hangs, self.server.candidate, lease, f"{lease}-{self.serial}", timings, self.log,
+        ))
+
+    def rounds(self, lease, word, event, timings):
+        """Seconds from the leader's `event` to the standby's first word as leader."""
+        leader = self.worker(lease, timings)
+        leader.told("started_leading")
+        taken = []
+        for number in range(1, self.arguments.rounds + 1):
+            standby = self.worker(lease, timings)
+            # At no moment that a renewal or a probe favours.
+            time.sleep(random.uniform(2, 4))
+            leader.tell(word)
+            since = leader.told(event)
+            taken.append(standby.told("started_leading") - since)
+            leader.__exit__()
+            leader = standby
+            say(f"{word} {number}/{self.arguments.rounds}: {taken[-1]:.3f} s")
+        return taken
+
+    def client_go(self):
+        """A generator: begins, and answers for how long its leader went on while its work hung, and how often it renewed.
+
+        Its leader deadlocks as soon as it leads.
+        """
+        contender = next(it for it in contenders(self.arguments.target) if it.key == "client-go")
+        users = [self.server.kubeconfig_for(f"hangs-{role}") for role in ("leader", "standby")]
+        watch = Watch(self.server)
+        watch.start()
+
+        def candidate(kubeconfig, identity, flags):
+            return self.processes.enter_context(
+                Candidate(contender, kubeconfig, "hangs-client-go", identity, {**TIMINGS, **flags}, self.log))
+
+        leader = candidate(users[0], "client-go-leader", {"--hang": "true"})
+        since = leader.started_leading()
+        began = time.time()
+        standby = candidate(users[1], "client-go-standby", {})
+        yield
+        time.sleep(max(since + WATCHED - time.monotonic(), 0))
+        watched = time.monotonic() - since
+        # The audit log is written behind.
+        ended = time.time()
+        time.sleep(2)
+        renewals = sum(user == "hangs-leader" and verb == "update" for user, verb in self.server.requests(began, ended))
+        _, spec = watch.changed["hangs-client-go"]
+        printed = b""
+        while select.select([standby.process.stdout], [], [], 0)[0]:
+            printed += os.read(standby.process.stdout.fileno(), 65536)
+        replaced = spec["holderIdentity"] != leader.identity or b"started_leading" in printed
+        yield {"watched_seconds": watched, "renewals": renewals, "replaced": replaced}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, required=True)
+    parser.add_argument("--target", type=Path, required=True)
+    parser.add_argument("--apiserver", type=Path, required=True)
+    parser.add_argument("--publish", action="store_true")
+    arguments = parser.parse_args()
+    arguments.hangs = arguments.target / "home/release/examples/hangs"
+
+    load = os.getloadavg()[0]
+    scratch = Path(tempfile.mkdtemp(prefix="leasehold-compare-"))
+    # However this ends, what was started ends with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    with Server(arguments.apiserver, HERE / "rbac.yaml", scratch) as server, contextlib.ExitStack() as processes:
+        bench = Bench(arguments, server, scratch, processes)
+        client_go = bench.client_go()
+        next(client_go)
+        hung = bench.rounds("hangs", "hang", "hangs", {**TIMINGS, **PROGRESS})
+        unfit = bench.rounds("unfit", "unfit", "unfit", TIMINGS)
+        say(f"the rest of {WATCHED} s in which the work of client-go's leader hangs")
+        client_go = next(client_go)
+        version = server.ready["version"]
+    shutil.rmtree(scratch)
+
+    go_mod = (ROOT / "tests/client-go/go.mod").read_text()
+    results = {
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "kube_apiserver": version,
+        "machine": {"cpus": os.cpu_count(), "load_before": round(load, 2)},
+        "rounds": arguments.rounds,
+        "timings": {**TIMINGS, **PROGRESS},
+        "leasehold": re.search(r'^version = "(.*)"', (ROOT / "Cargo.toml").read_text(), re.M)[1],
+        "hung_seconds": hung,
+        "unfit_seconds": unfit,
+        "client-go": {"version": go_mod.split("k8s.io/client-go v")[1].split()[0], **client_go},
+    }
+    path = arguments.target / "hangs.json"
+    path.write_text(json.dumps(results, indent=1) + "\n")
+    say(f"each value is in {path}")
+    if arguments.publish:
+        report_hangs.publish(results)
+    else:
+        (arguments.target / "results-hangs.md").write_text(report_hangs.markdown(results))
+    print(report_hangs.markdown(results))
+    for claim, holds in report_hangs.claims(results):
+        say(f"{'holds' if holds else 'DOES NOT HOLD'}: {claim}")
+
+
+if __name__ == "__main__":
+    main()
