@@ -102,6 +102,16 @@ pub const MUTANTS: &[Mutant] = &[
         caught_by: Simulation("the_promise_holds_with_the_unfit"),
     },
     Mutant {
+        name: "who is unfit acquires on two records",
+        why: "it leads and cannot work",
+        edits: &[Edit {
+            file: PAIR,
+            old: "            self.tell_both(now, || Input::SetFit(may_acquire));\n            let is_unfit",
+            new: "            self.tell_both(now, || Input::SetFit(may_acquire || true));\n            let is_unfit",
+        }],
+        caught_by: Simulation("candidates_on_both_exclude_those_on_the_primary"),
+    },
+    Mutant {
         name: "what was acquired just before it became unfit begins a term",
         why: "it leads and cannot work",
         edits: &[Edit { file: ENDING, old: "            self.abandon_attempt();\n", new: "" }],

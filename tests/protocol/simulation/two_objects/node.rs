@@ -25,6 +25,7 @@ pub struct Node {
     /// What the user waits for, and how many campaigns that makes.
     pub wants: Option<u64>,
     pub campaigns: u64,
+    pub is_fit: bool,
     pub term: Option<Term>,
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{LeaderElector, Settings};
+use leasehold::{Fitness, LeaderElector, Settings};
 
 use crate::clock::{Nanos, SECOND};
 use crate::plan::Odds;
@@ -46,6 +46,10 @@ pub struct Plan {
     pub user_every: Nanos,
     pub chaos_every: Nanos,
     pub watches: bool,
+    /// Whether candidates of ours may be unfit.
+    pub asked: bool,
+    /// How long their work may go without progress.
+    pub progress: Option<Duration>,
 }
 
 impl Plan {
@@ -72,6 +76,7 @@ impl Plan {
         let longest = lease.as_nanos() as Nanos;
         let heal_at = longest * random.u64(1..5);
         let ratio = lease.as_nanos() as u64 * 1_000 / deadline * SECOND / 1_000_000_000;
+        let asked = random.bool();
         let with_client_go = fleet == Fleet::WithMultiLock;
         Self {
             kinds,
@@ -84,10 +89,12 @@ impl Plan {
             odds: if random.u8(..4) == 0 { Odds::default() } else { Odds::new(random) },
             heal_at,
             // A lease for each of those who take one after the other, and who does not lead gives up what it holds.
-            lead_by: heal_at + 4 * longest + 20 * SECOND,
+            lead_by: heal_at + if asked { 8 } else { 4 } * longest + 20 * SECOND,
             user_every: [3, 10, 40][random.usize(..3)] * SECOND,
             chaos_every: [2, 5, 15][random.usize(..3)] * SECOND,
             watches: random.u8(..4) > 0,
+            asked,
+            progress: random.bool().then(|| Duration::from_millis(retry * random.u64(2..8))),
         }
     }
 
@@ -96,6 +103,11 @@ impl Plan {
         let builder = builder.lease_duration(self.lease).renew_deadline(self.deadline).retry_period(self.retry);
         let builder = match self.release_timeout {
             Some(timeout) => builder.release_timeout(timeout),
+            None => builder,
+        };
+        let builder = if self.asked { builder.fitness(&Fitness::new()) } else { builder };
+        let builder = match self.progress {
+            Some(within) => builder.progress_within(within),
             None => builder,
         };
         builder.settings().expect("valid settings")

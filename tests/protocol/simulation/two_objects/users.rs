@@ -58,6 +58,23 @@ impl World {
         }
     }
 
+    /// The work stamps three times as often as it has to, unless it hangs.
+    pub(super) fn work(&mut self, index: usize, campaign: u64) {
+        let (truth, calm) = (self.truth, self.truth >= self.plan.heal_at);
+        let node = &self.nodes[index];
+        let term = node.term.as_ref().filter(|term| term.guard_held && node.campaigns == campaign);
+        let (Some(term), Some(within)) = (term, self.plan.progress) else { return };
+        let (now, within) = (node.clock.local(truth), within.as_nanos() as Nanos);
+        let incarnation = node.incarnation;
+        let hangs = !calm && self.random.u8(..20) == 0;
+        if !hangs {
+            term.deadline.progress(now, now);
+        }
+        // A clock that is fast has it make progress more often.
+        let next = if hangs { 2 * within } else { within / 3 };
+        self.push(truth + next, Event::Work(index, incarnation, campaign));
+    }
+
     pub(super) fn campaign(&mut self, index: usize, once: bool) -> Result<(), Violation> {
         let node = &mut self.nodes[index];
         node.campaigns += 1;
@@ -89,7 +106,7 @@ impl World {
         let lease = self.plan.lease.as_nanos() as Nanos;
         let until = (self.truth + self.random.u64(..2 * lease)).min(self.plan.heal_at);
         let is_ours = matches!(self.nodes[index].mind, Mind::Ours(_));
-        match self.random.u8(..6) {
+        match self.random.u8(..7) {
             0..=1 if is_ours && self.nodes[index].alive => {
                 trace!(self, "{} stands still", self.nodes[index].identity);
                 self.nodes[index].paused_until = until;
@@ -110,6 +127,11 @@ impl World {
                 let object = self.random.usize(..2);
                 self.stores[object].label();
                 self.one_counter();
+            }
+            6 if is_ours && self.plan.asked && self.nodes[index].alive => {
+                let incarnation = self.nodes[index].incarnation;
+                self.push(self.truth, Event::SetFit(index, incarnation, false));
+                self.push(until, Event::SetFit(index, incarnation, true));
             }
             _ => {}
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use leasehold::clock::Moment;
 use leasehold::election::{Change, Operation, Response, Step};
+use leasehold::runtime::fitness::FitnessSource;
 use leasehold::runtime::session::{Effect, Input};
 use leasehold::side::Side;
 use leasehold::wind_down::WindDown;
@@ -52,6 +53,9 @@ pub struct Count {
     pub crashes: u64,
     pub step_downs: u64,
     pub withdrawals: u64,
+    /// Terms that ended so.
+    pub unfit: u64,
+    pub without_progress: u64,
 }
 
 pub(super) enum Event {
@@ -67,6 +71,9 @@ pub(super) enum Event {
     ClientGoHears(usize, u32, Told),
     StepDown(usize, u32, u64),
     User(usize, u32),
+    /// The work of the term that this campaign won makes progress, or hangs.
+    Work(usize, u32, u64),
+    SetFit(usize, u32, bool),
     Restart(usize, u32),
     Chaos,
     Check,
@@ -88,6 +95,8 @@ impl Count {
         self.crashes += other.crashes;
         self.step_downs += other.step_downs;
         self.withdrawals += other.withdrawals;
+        self.unfit += other.unfit;
+        self.without_progress += other.without_progress;
     }
 
     /// What must have happened in many seeds.
@@ -100,6 +109,8 @@ impl Count {
             ("crashes", self.crashes),
             ("step-downs", self.step_downs),
             ("withdrawals", self.withdrawals),
+            ("terms of the unfit", self.unfit),
+            ("terms without progress", self.without_progress),
         ];
         let of_client_go = (fleet == Fleet::WithMultiLock).then_some(("terms of client-go", self.terms_of_client_go));
         all.into_iter().chain(of_client_go).filter(|(_, count)| *count == 0).map(|(what, _)| what).collect()
@@ -158,6 +169,7 @@ impl World {
             paused_until: 0,
             wants: None,
             campaigns: 0,
+            is_fit: !self.plan.asked,
             term: None,
         }
     }
@@ -166,6 +178,10 @@ impl World {
         let node = &self.nodes[index];
         let (incarnation, after) = (node.incarnation, self.random.u64(..SECOND));
         self.push(self.truth + after, Event::User(index, incarnation));
+        if self.plan.asked && matches!(self.nodes[index].mind, Mind::Ours(_)) {
+            let after = self.random.u64(..2 * SECOND);
+            self.push(self.truth + after, Event::SetFit(index, incarnation, true));
+        }
         match &self.nodes[index].mind {
             Mind::ClientGo(_) => self.push(self.truth, Event::ClientGoWakes(index, incarnation)),
             Mind::Ours(ours) => {
@@ -257,6 +273,13 @@ impl World {
                 }
             }
             Event::User(index, _) => self.user(index)?,
+            Event::Work(index, _, campaign) => self.work(index, campaign),
+            Event::SetFit(index, _, is_fit) => {
+                // What was said while it stood still does not outlast the faults.
+                let is_fit = is_fit || self.truth >= self.plan.heal_at;
+                self.nodes[index].is_fit = is_fit;
+                self.handle(index, Side::Primary, Input::Fitness(FitnessSource::Program, is_fit))?;
+            }
             Event::Restart(index, incarnation) => {
                 self.nodes[index] = self.process(index, incarnation);
                 self.begin(index);
@@ -308,6 +331,7 @@ impl World {
             let told = self.listen(index)?;
             match step {
                 Step::Send(request) => {
+                    self.may_claim(index, &request.operation)?;
                     self.send(index, side, request.id, request.operation, request.timeout);
                     break;
                 }
@@ -337,6 +361,23 @@ impl World {
             Some(side) => self.drive(index, side),
             None => Ok(()),
         }
+    }
+
+    /// Nobody acquires who is unfit, or renews for work that makes no progress.
+    fn may_claim(&self, index: usize, operation: &Operation) -> Result<(), Violation> {
+        let (Operation::Create(record) | Operation::Update(_, record)) = operation else { return Ok(()) };
+        let node = &self.nodes[index];
+        let term = node.term.as_ref().filter(|term| term.guard_held);
+        let limit = term.and_then(|term| term.deadline.progress_limit());
+        let what = match term {
+            _ if record.holder().is_none() => return Ok(()),
+            None if !node.is_fit => "acquires while it is unfit",
+            Some(_) if limit.is_some_and(|limit| limit.until() <= node.clock.local(self.truth)) => {
+                "renews for work that makes no progress"
+            }
+            _ => return Ok(()),
+        };
+        Err(format!("{} {what}", node.identity).into())
     }
 
     pub(super) fn send(&mut self, index: usize, side: Side, id: u64, operation: Operation, timeout: Duration) {
@@ -425,6 +466,9 @@ impl World {
                     let wanted = node.wants.take_if(|wants| campaign == Some(*wants)).is_some();
                     let term = Term { deadline, guard_held: wanted, stepped_down: false, lost: None, over: false };
                     node.term = Some(term);
+                    if !node.is_fit {
+                        return Err(format!("{name} elected while it is unfit").into());
+                    }
                     if !node.leads(truth) {
                         return Err(format!("{name} elected to a term that has run out").into());
                     }
@@ -439,6 +483,10 @@ impl World {
                     if holding.as_deref() != Some(&name) {
                         return Err(format!("{name} elected by the record of {holding:?}").into());
                     }
+                    if let Some(within) = self.plan.progress.filter(|_| wanted) {
+                        let (campaign, next) = (self.nodes[index].campaigns, within.as_nanos() as Nanos / 3);
+                        self.push(truth + next, Event::Work(index, incarnation, campaign));
+                    }
                     if !wanted {
                         let now = self.nodes[index].clock.local(self.truth);
                         self.ours(index).candidacy.handle(now, Side::Primary, Input::NotTaken);
@@ -452,11 +500,15 @@ impl World {
                     let asked_for = match reason {
                         StopReason::Released => !term.guard_held,
                         StopReason::SteppedDown => term.stepped_down,
+                        StopReason::Unfit => !node.is_fit,
+                        StopReason::NoProgress => self.plan.progress.is_some(),
                         _ => true,
                     };
                     if !asked_for {
                         return Err(format!("{name}: {reason:?}, which nobody asked for").into());
                     }
+                    self.count.unfit += u64::from(reason == StopReason::Unfit);
+                    self.count.without_progress += u64::from(reason == StopReason::NoProgress);
                     self.count.losses += u64::from(!matches!(reason, StopReason::Released | StopReason::SteppedDown));
                     term.lost = Some(reason);
                 }
@@ -533,6 +585,8 @@ impl Event {
             | Event::ClientGoHears(index, incarnation, ..)
             | Event::StepDown(index, incarnation, ..)
             | Event::User(index, incarnation)
+            | Event::Work(index, incarnation, _)
+            | Event::SetFit(index, incarnation, _)
             | Event::Restart(index, incarnation) => Some((*index, *incarnation)),
             Event::Arrives(..) | Event::ClientGoAsks(..) | Event::Chaos | Event::Check => None,
         }
