@@ -9,7 +9,7 @@ use std::error::Error;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use leasehold::{LeaderElector, Leadership, StopReason};
+use leasehold::{HealthCheck, LeaderElector};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -25,10 +25,10 @@ fn end(why: &str) {
 
 fn run(hang_after: Option<u64>) -> Result<(), Box<dyn Error>> {
     let elector = LeaderElector::builder("watchdog").progress_within(PATIENCE).start()?;
+    let health = elector.health_check();
+    thread::spawn(move || watch_over(&health));
     elector.run_until(&stop::signal()?, |guard| {
         println!("leads, with token {}", guard.fencing_token());
-        let term = guard.leadership();
-        thread::spawn(move || watch_over(&term));
         let began = Instant::now();
         while guard.progress() {
             thread::sleep(Duration::from_millis(100)); // one unit of work
@@ -40,11 +40,13 @@ fn run(hang_after: Option<u64>) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Until the term is over.
-fn watch_over(term: &Leadership) {
-    let _ = term.lost().recv();
-    if term.check().is_err_and(|lost| lost.reason == StopReason::NoProgress) {
-        // The lease is left to run out: only the end of the process ends for certain what hangs.
-        end(&format!("no progress for {PATIENCE:?}"));
+/// Also of work that hangs while it winds down: the lease is left to run out, and only the end of the process ends for certain what
+/// hangs.
+fn watch_over(health: &HealthCheck) {
+    loop {
+        if let Err(unhealthy) = health.check() {
+            end(&unhealthy.to_string());
+        }
+        thread::sleep(Duration::from_millis(100));
     }
 }

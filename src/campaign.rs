@@ -1,12 +1,12 @@
 //! A request for one term.
 
 use std::mem;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::error::Error;
 use crate::guard::LeaderGuard;
 use crate::handle::Link;
 use crate::log_fields::log_with;
+use crate::panics::caught;
 use crate::sync::channel::{self, Receiver, Sender};
 use crate::sync::{Arc, thread};
 
@@ -103,7 +103,7 @@ impl Campaign {
         let fields = self.link.log_fields(None);
         let run = move || {
             let Err(_) = decided.recv();
-            if catch_unwind(AssertUnwindSafe(wake)).is_err() {
+            if caught(wake).is_none() {
                 log_with!(log::Level::Error, fields; "what was to be called when a campaign is decided has panicked");
             }
         };

@@ -93,7 +93,8 @@ impl fmt::Display for Error {
                 "this process was forked after the elector was started, which belongs to its parent: start one of its own here",
             ),
             Self::Unfit => f.write_str(
-                "this candidate is not fit to lead, or has not been so for long enough: wait, or campaign without a limit",
+                "this candidate is not fit to lead, as its probe or its Fitness (which is to be set) says, or has not been so for long enough: \
+                 campaign without a limit, which waits for that",
             ),
             Self::ReleaseTimeout { waited } => write!(
                 f,

@@ -2,13 +2,14 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
 use crate::error::Error;
 use crate::handle::Link;
 use crate::leadership::Leadership;
 use crate::log_fields::log_with;
+use crate::panics::caught;
 use crate::progress::Progress;
 use crate::stop_reason::StopReason;
 use crate::sync::Arc;
@@ -169,7 +170,7 @@ impl LeaderGuard {
     ///
     /// ```
     /// # fn example(guard: &leasehold::LeaderGuard) {
-    /// // The work may take half a minute to end; after that others are not kept waiting for it.
+    /// // The work may take half a minute to end; others lead a lease duration later at the latest.
     /// guard.step_down_within(std::time::Duration::from_secs(30));
     /// # }
     /// ```
@@ -266,9 +267,9 @@ impl Drop for LeaderGuard {
         {
             let fields = self.link.log_fields(Some(self.term.fencing_token()));
             // A second panic on this thread would end the process.
-            let _ = catch_unwind(AssertUnwindSafe(|| {
+            let _ = caught(|| {
                 log_with!(log::Level::Warn, fields, reason = error.to_string().as_str(); "{error}");
-            }));
+            });
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::convert::Infallible;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process;
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use crate::clock::{self, Moment};
 use crate::election::Change;
 use crate::error::Error;
 use crate::log_fields::LogFields;
+use crate::panics::caught;
 use crate::side::Side;
 use crate::sync::channel::{self, Receiver, RecvTimeoutError, Sender};
 use crate::sync::{AtomicBool, Instant, OnceLock, Ordering, Weak, thread_local};
@@ -102,7 +102,7 @@ impl Cancellation {
         let left = self.at.since(clock::now()).min(within);
         if matches!(self.ended.recv_timeout(left), Err(RecvTimeoutError::Timeout)) {
             // A hook is the store's: its panic is not one of whoever drops a guard.
-            let _ = catch_unwind(AssertUnwindSafe(|| self.cancel.cancel()));
+            let _ = caught(|| self.cancel.cancel());
         }
     }
 }

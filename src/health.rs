@@ -44,6 +44,8 @@ struct State {
     deadline: Option<Arc<Deadline>>,
     /// Since when a term is over whose guard is not dropped, if anybody has noticed.
     ended: Option<Moment>,
+    /// Since when nothing is renewed any more while its work winds down.
+    cover_lost: Option<Moment>,
     /// When the record was written last that says that we lead: not after another is found there, or the guard is dropped.
     renewed: Option<Moment>,
     /// When the store last told anything of each record.
@@ -61,9 +63,10 @@ pub enum Unhealthy {
         /// How long the term has been over.
         over_for: Duration,
     },
-    /// A term has ended because its work made no progress, and its guard was not dropped: that work hangs.
+    /// The work of a term, or of one that is over, has made no progress for longer than it may, and the guard was not dropped: that
+    /// work hangs.
     NoProgress {
-        /// How long the term has been over.
+        /// How long that has been overdue.
         over_for: Duration,
     },
     /// We lead by the record, and have not renewed it: see [`HealthCheck::with_tolerance`].
@@ -86,6 +89,7 @@ impl HealthCheck {
         let state = State {
             deadline: None,
             ended: None,
+            cover_lost: None,
             renewed: None,
             contact: vec![None; records],
             started: clock::now(),
@@ -133,14 +137,21 @@ impl HealthCheck {
         if let Some(deadline) = state.deadline.clone().filter(|deadline| !deadline.is_valid(now)) {
             let over_since = if deadline.was_ended() { now } else { deadline.runs_out_at() };
             let over_since = *state.ended.get_or_insert(over_since);
-            if deadline.reason() == StopReason::NoProgress {
-                return Err(Unhealthy::NoProgress { over_for: now.since(over_since) });
+            // Winding down is work, too.
+            let stalled_at = deadline.progress_limit().map(|limit| limit.until()).filter(|until| *until <= now);
+            if deadline.reason() == StopReason::NoProgress || stalled_at.is_some() {
+                return Err(Unhealthy::NoProgress { over_for: now.since(stalled_at.unwrap_or(over_since)) });
             }
         }
         match (self.tolerance, state.ended, state.renewed) {
             (None, Some(ended), _) => {
                 let over_for = now.since(ended);
-                if over_for > self.winds_down { Err(Unhealthy::GuardNotDropped { over_for }) } else { Ok(()) }
+                let is_uncovered = state.cover_lost.is_some_and(|at| now.since(at) > self.lease_duration);
+                if over_for > self.winds_down || is_uncovered {
+                    Err(Unhealthy::GuardNotDropped { over_for })
+                } else {
+                    Ok(())
+                }
             }
             (Some(tolerance), _, Some(renewed)) => {
                 let (since, most) = (now.since(renewed), self.lease_duration.saturating_add(tolerance));
@@ -182,7 +193,8 @@ impl HealthCheck {
     /// A term has begun.
     pub(crate) fn guard_made(&self, deadline: &Arc<Deadline>) {
         let mut state = self.state.lock();
-        (state.deadline, state.ended, state.renewed) = (Some(Arc::clone(deadline)), None, Some(clock::now()));
+        (state.deadline, state.ended, state.cover_lost) = (Some(Arc::clone(deadline)), None, None);
+        state.renewed = Some(clock::now());
     }
 
     /// The record says that we lead, by a write that was sent `ago`.
@@ -210,9 +222,17 @@ impl HealthCheck {
         }
     }
 
+    /// The record of the ended term is not renewed any more, while its work winds down.
+    pub(crate) fn cover_lost(&self) {
+        let mut state = self.state.lock();
+        if state.deadline.is_some() {
+            state.cover_lost.get_or_insert_with(clock::now);
+        }
+    }
+
     pub(crate) fn guard_gone(&self) {
         let mut state = self.state.lock();
-        (state.deadline, state.ended, state.renewed) = (None, None, None);
+        (state.deadline, state.ended, state.cover_lost, state.renewed) = (None, None, None, None);
     }
 
     pub(crate) fn thread_panicked(&self) {
@@ -247,7 +267,7 @@ impl fmt::Display for Unhealthy {
             ),
             Self::NoProgress { over_for } => write!(
                 f,
-                "the term ended {} ago because its work made no progress, and its guard is not dropped",
+                "its work should have made progress {} ago, and the guard is not dropped: it hangs",
                 in_millis(*over_for)
             ),
             Self::NotRenewed { since } => {
@@ -317,6 +337,39 @@ mod tests {
         let as_client_go = health.clone().with_tolerance(Duration::from_secs(3_600));
         assert!(matches!(as_client_go.check(), Err(Unhealthy::NoProgress { .. })));
         health.guard_gone();
+        assert!(health.check().is_ok());
+    }
+
+    #[test]
+    fn work_that_hangs_while_it_winds_down_is_unhealthy_at_once_and_what_is_not_renewed_any_more_after_a_lease() {
+        let (lease, for_long) = (Duration::from_millis(20), Duration::from_secs(3_600));
+        let health = HealthCheck::new(lease, for_long, 1);
+        let stepped_down = |within| {
+            let now = clock::now();
+            let limit = Arc::new(ProgressLimit::new(now, within));
+            let deadline = Arc::new(Deadline::new(now + for_long).limited_by(Some(limit)));
+            health.guard_made(&deadline);
+            deadline.end(now, StopReason::SteppedDown);
+            health.term_ended(&StopReason::SteppedDown);
+            deadline
+        };
+        let deadline = stepped_down(Duration::from_millis(500));
+        assert!(health.check().is_ok());
+        std::thread::sleep(Duration::from_millis(510));
+        let hangs = health.check();
+        assert!(
+            matches!(hangs, Err(Unhealthy::NoProgress { over_for }) if over_for < Duration::from_secs(60)),
+            "{hangs:?}"
+        );
+        assert!(!deadline.progress(clock::now(), clock::now()));
+
+        stepped_down(for_long);
+        health.cover_lost();
+        assert!(health.check().is_ok());
+        std::thread::sleep(2 * lease);
+        assert!(matches!(health.check(), Err(Unhealthy::GuardNotDropped { .. })));
+        health.guard_gone();
+        health.cover_lost();
         assert!(health.check().is_ok());
     }
 }

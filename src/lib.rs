@@ -130,6 +130,7 @@ mod mysql;
 mod net;
 mod observer;
 mod one_line;
+mod panics;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod progress;

@@ -5,7 +5,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use crate::clock::{self, Moment};
 use crate::election::deadline::Deadline;
-use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
 
 /// The progress of one of several workers: of all that there are, the one that is furthest behind counts. Made by
 /// [`LeaderGuard::progress_handle`](crate::LeaderGuard::progress_handle).
@@ -42,13 +42,20 @@ use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
 #[must_use = "a handle that is dropped does not count"]
 pub struct Progress {
     work: Arc<Work>,
-    stamp: Arc<AtomicU64>,
+    stamp: Arc<Stamp>,
+}
+
+/// When one of several workers last made progress.
+struct Stamp {
+    at: AtomicU64,
+    /// Its handle was dropped by a panic.
+    is_abandoned: AtomicBool,
 }
 
 /// The work of a term, and the stamps of its handles.
 pub(crate) struct Work {
     deadline: Arc<Deadline>,
-    stamps: Mutex<Vec<Arc<AtomicU64>>>,
+    stamps: Mutex<Vec<Arc<Stamp>>>,
 }
 
 impl Work {
@@ -68,7 +75,10 @@ impl Work {
     /// One of several workers has made progress now. Whether the term is valid.
     fn judge(&self, now: Moment) -> bool {
         let stamps = self.stamps.lock();
-        let oldest = stamps.iter().map(|stamp| stamp.load(Ordering::SeqCst)).min().map(Moment::from_nanos);
+        // It has ended the term; of what winds down it is no part.
+        let is_ended = self.deadline.was_ended();
+        let counting = stamps.iter().filter(|stamp| !(is_ended && stamp.is_abandoned.load(Ordering::SeqCst)));
+        let oldest = counting.map(|stamp| stamp.at.load(Ordering::SeqCst)).min().map(Moment::from_nanos);
         drop(stamps);
         // Another may have done so later than this has read the clock.
         self.deadline.progress(now, oldest.unwrap_or(now).min(now))
@@ -78,7 +88,7 @@ impl Work {
 impl Progress {
     pub(crate) fn new(work: Arc<Work>) -> Self {
         let now = clock::now();
-        let stamp = Arc::new(AtomicU64::new(now.as_nanos()));
+        let stamp = Arc::new(Stamp { at: AtomicU64::new(now.as_nanos()), is_abandoned: AtomicBool::new(false) });
         work.stamps.lock().push(Arc::clone(&stamp));
         work.judge(now);
         Self { work, stamp }
@@ -88,14 +98,16 @@ impl Progress {
     /// Progress that comes too late revives nothing.
     pub fn stamp(&self) -> bool {
         let now = clock::now();
-        self.stamp.store(now.as_nanos(), Ordering::SeqCst);
+        self.stamp.at.store(now.as_nanos(), Ordering::SeqCst);
         self.work.judge(now)
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        if !std::thread::panicking() {
+        if std::thread::panicking() {
+            self.stamp.is_abandoned.store(true, Ordering::SeqCst);
+        } else {
             self.work.stamps.lock().retain(|other| !Arc::ptr_eq(other, &self.stamp));
             self.work.judge(clock::now());
         }

@@ -62,6 +62,8 @@ pub struct Status {
     pub is_fit: bool,
     /// For how long it has not been. `None` while it is.
     pub unfit_for: Option<Duration>,
+    /// How long it has to wait yet before it may acquire, having become fit again. `None` where it need not.
+    pub may_acquire_in: Option<Duration>,
     /// How long ago the work of the present term made progress: the part of it that is furthest behind; also of one that is over and
     /// whose guard is still there. `None` without a term, and
     /// without [`progress_within`](crate::LeaderElectorBuilder::progress_within).
@@ -167,6 +169,10 @@ struct State {
     has_ended: bool,
     /// Since when it is not fit, while it is not.
     unfit_since: Option<Moment>,
+    /// From when it may acquire, having become fit again.
+    may_acquire_at: Option<Moment>,
+    /// Whether the guard of the term is gone, though its record is ours yet.
+    is_released: bool,
     /// What the last request about each record failed with.
     errors: [Option<(StoreOperation, StoreError)>; 2],
 }
@@ -174,6 +180,10 @@ struct State {
 impl State {
     fn leader_has_run_out(&self, now: Moment) -> bool {
         self.leader_until.is_some_and(|until| until <= now)
+    }
+
+    fn last_progress(&self) -> Option<Moment> {
+        self.term.as_ref().filter(|_| !self.is_released)?.last_progress()
     }
 
     fn last_error(&self) -> Option<StoreError> {
@@ -185,12 +195,15 @@ impl Observations {
     /// Of a candidate that is not known to be fit, if somebody is asked.
     pub(crate) fn new(settings: &Settings) -> Self {
         let observations = Self::default();
-        observations.fitness(!(settings.is_probed || settings.has_fitness));
+        observations.fitness(!(settings.is_probed || settings.has_fitness), Duration::ZERO);
         observations
     }
 
-    pub(crate) fn fitness(&self, is_fit: bool) {
-        self.0.lock().unfit_since = (!is_fit).then(clock::now);
+    /// Whether it is fit has changed; if it is, for how long it has to wait.
+    pub(crate) fn fitness(&self, is_fit: bool, pause: Duration) {
+        let (now, mut state) = (clock::now(), self.0.lock());
+        state.unfit_since = (!is_fit).then_some(now);
+        state.may_acquire_at = is_fit.then_some(now + pause);
     }
 
     pub(crate) fn is_fit(&self) -> bool {
@@ -207,7 +220,12 @@ impl Observations {
     }
 
     pub(crate) fn term(&self, term: Option<Arc<Term>>) {
-        self.0.lock().term = term;
+        let mut state = self.0.lock();
+        (state.term, state.is_released) = (term, false);
+    }
+
+    pub(crate) fn guard_gone(&self) {
+        self.0.lock().is_released = true;
     }
 
     /// When the lease of the present leader runs out, unless something is heard before.
@@ -280,7 +298,8 @@ impl Observations {
             last_error: state.last_error(),
             is_fit: state.unfit_since.is_none(),
             unfit_for: state.unfit_since.map(|since| now.since(since)),
-            since_progress: state.term.as_ref().and_then(|term| term.last_progress()).map(|at| now.since(at)),
+            may_acquire_in: state.may_acquire_at.map(|at| at.since(now)).filter(|left| !left.is_zero()),
+            since_progress: state.last_progress().map(|at| now.since(at)),
             is_watching: state.is_watching && !state.has_ended,
             is_running: !state.has_ended,
             counters: state.counters.clone(),

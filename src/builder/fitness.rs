@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::LeaderElectorBuilder;
 use crate::fitness::Fitness;
-use crate::sync::{Arc, Mutex};
+use crate::runtime::probing::SharedProbe;
+use crate::sync::Arc;
 
 impl LeaderElectorBuilder {
     /// Ends a term whose work says nothing of [`progress`](crate::LeaderGuard::progress) for so long: a worker that hangs does not
@@ -38,11 +39,11 @@ impl LeaderElectorBuilder {
     ///
     /// What is not known is a no: nobody leads before the first yes. A no counts at once, and so does a panic. When the probe has
     /// said nothing for the [`probe_timeout`](Self::probe_timeout) that is a no, too. Who becomes fit again may acquire after a
-    /// retry period, after two of them the next time, then four, up to four lease durations; a term that lasts that long begins
-    /// anew. If nobody is fit, nobody leads.
+    /// retry period, after two of them the next time, then four, up to four lease durations; who has been fit for that long after
+    /// its wait begins anew. If nobody is fit, nobody leads.
     ///
     /// A probe that has panicked is run again. One that hangs leaves the candidate unfit until it returns. Set again, this replaces
-    /// the probe. A clone of this builder has the same one, and its electors run it in turns.
+    /// the probe. A clone of this builder has the same one: its electors run it in turns, and one run answers all who wait for it.
     ///
     /// # Examples
     ///
@@ -56,7 +57,7 @@ impl LeaderElectorBuilder {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn fit_while(mut self, probe: impl FnMut() -> bool + Send + 'static) -> Self {
-        self.asking.probe = Some(Arc::new(Mutex::new(Box::new(probe))));
+        self.asking.probe = Some(Arc::new(SharedProbe::new(Box::new(probe))));
         self.config.is_probed = true;
         self
     }
@@ -80,8 +81,9 @@ impl LeaderElectorBuilder {
         self
     }
 
-    /// For how long the probe of [`fit_while`](Self::fit_while) may say nothing, counted from when it last said yes, the pause of a
-    /// retry period included. More than the retry period. Default: the renew deadline.
+    /// For how long the probe of [`fit_while`](Self::fit_while) may say nothing, counted from when it last said yes. It is run again
+    /// a retry period after its last run began, or when that ends if it takes longer: so this is to be more than the retry period
+    /// and than a run takes. Nothing without a probe. Default: the renew deadline.
     ///
     /// # Examples
     ///

@@ -3,12 +3,12 @@
 use std::any::Any;
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::Builder;
 
 use crate::error::Error;
 use crate::guard::LeaderGuard;
 use crate::handle::{Command, Link};
+use crate::panics::caught;
 use crate::sync::Mutex;
 use crate::sync::channel::{self, Receiver, Sender};
 
@@ -74,7 +74,7 @@ impl Drop for Key {
     fn drop(&mut self) {
         let key = self.0.take();
         let drop_it = move || {
-            let _ = catch_unwind(AssertUnwindSafe(|| drop(key)));
+            let _ = caught(|| drop(key));
         };
         // Where there is no thread it goes as what the thread was to have.
         let _ = Builder::new().name("leasehold-wake".to_owned()).spawn(drop_it);

@@ -60,7 +60,10 @@ impl Election {
             }
             // Winding down is work, too.
             TermPhase::Valid | TermPhase::WindingDown(_) if is_stalled => self.end_term(now, StopReason::NoProgress),
-            TermPhase::WindingDown(Some(until)) if now >= until => term.phase = TermPhase::Lost,
+            TermPhase::WindingDown(Some(until)) if now >= until => {
+                term.phase = TermPhase::Lost;
+                self.events.push_back(Event::CoverLost(None));
+            }
             _ => {}
         }
     }
@@ -74,8 +77,10 @@ impl Election {
                 let final_reason = term.deadline.end(now, reason);
                 self.events.push_back(Event::TermEnded(final_reason));
             }
-            TermPhase::WindingDown(_) => self.events.push_back(Event::CoverLost(reason)),
-            TermPhase::Lost => {}
+            TermPhase::WindingDown(_) if reason != StopReason::Released => {
+                self.events.push_back(Event::CoverLost(Some(reason)));
+            }
+            TermPhase::WindingDown(_) | TermPhase::Lost => {}
         }
         term.phase = TermPhase::Lost;
     }

@@ -93,8 +93,11 @@ pub enum Event {
     },
     /// The term is not valid any more.
     TermEnded(StopReason),
-    /// What covered the work of an ended term while it wound down is lost, by this.
-    CoverLost(StopReason),
+    /// The record of a term that had ended is not renewed any more, while the guard is there: by this, or because it was to be for so
+    /// long and no longer.
+    CoverLost(Option<StopReason>),
+    /// A write that would have won was answered after so long that its work would have had to make progress already.
+    TooLateForProgress(Duration),
     /// After the end of a term: its record is not ours any more.
     Released,
     /// A campaign for one round ended without a term.

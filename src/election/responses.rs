@@ -92,7 +92,8 @@ impl Election {
             .filter(|write| !recreated && self.may_be_adopted(write, now))
             .map(|write| (write.acquisition, write.sent_at));
         let is_ours = ours.is_some() || recreated;
-        let is_too_late = ours.is_some_and(|write| !recreated && self.is_too_late_for_progress(write, now));
+        let too_late = ours.filter(|write| !recreated && self.is_too_late_for_progress(write, now));
+        let too_late = too_late.map(|write| now.since(write.sent_at));
         let has_our_identity = record.holder() == Some(&self.settings.identity);
 
         // Should a copy of a create land again, when what it made was deleted, that is another object.
@@ -118,7 +119,8 @@ impl Election {
             }
         } else if is_ours && has_our_identity {
             self.see(observed, received_at, Holder::Ourselves);
-            self.gives_back |= is_too_late;
+            self.gives_back |= too_late.is_some();
+            self.events.extend(too_late.map(Event::TooLateForProgress));
             // Learned of too late it finds the term run out. No other write of ours comes after the last of this term, unless
             // the store went back.
             self.end_term(now, if recreated { StopReason::Deleted } else { StopReason::StoreRestored });

@@ -2,13 +2,13 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::cancel::Cancel;
 use crate::clock;
 use crate::election::{Operation, Request, Response, Step};
 use crate::handle::{AsRuntime, Command, Inbox};
 use crate::log_fields::LogFields;
+use crate::panics::caught;
 use crate::runtime::candidacy::Candidacy;
 use crate::runtime::notice::Line;
 use crate::runtime::observing::Observing;
@@ -160,10 +160,10 @@ impl Core {
     /// A hook is the store's: its panic is not one of whoever tells something.
     fn carry_out(&self, Deferred { cancel, restart_watch, wake, keys }: Deferred) {
         for cancel in cancel {
-            let _ = catch_unwind(AssertUnwindSafe(|| cancel.cancel()));
+            let _ = caught(|| cancel.cancel());
         }
         for side in restart_watch {
-            let _ = catch_unwind(AssertUnwindSafe(|| self.records[side as usize].watcher.restart()));
+            let _ = caught(|| self.records[side as usize].watcher.restart());
         }
         for side in wake {
             let _ = self.records[side as usize].wake.try_send(());
@@ -194,12 +194,12 @@ impl Inbox for Core {
         while !self.commands.is_empty() {
             let Some(mut state) = self.state.try_lock() else { return };
             // The elector ends of a panic, as it would on a thread of its own.
-            let worked = catch_unwind(AssertUnwindSafe(|| state.work(|state| state.take_all(&self.commands))));
+            let worked = caught(|| state.work(|state| state.take_all(&self.commands)));
             let deferred = state.take_deferred();
             drop(state);
             self.carry_out(deferred);
             self.wake_all();
-            if !matches!(worked, Ok(Some(()))) {
+            if !matches!(worked, Some(Some(()))) {
                 return;
             }
         }
@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn after_a_panic_nothing_more_is_heard_and_the_stop_is_told() {
         let (mut driver, transitions, guard) = superseded();
-        let _ = catch_unwind(AssertUnwindSafe(|| driver.core.work(|_| panic!("made up"))));
+        let _ = caught(|| driver.core.work(|_| panic!("made up")));
         driver.core.wake_all();
         guard.step_down();
         let left = driver.core.commands.try_iter();

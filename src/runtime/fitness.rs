@@ -24,10 +24,18 @@ pub struct FitnessPolicy {
     probe: Option<Option<Moment>>,
     /// What the program said last. `None` where it is not asked.
     program: Option<bool>,
+    /// Whether the probe has said so itself.
+    said_no: bool,
     is_fit: bool,
+    /// Since when.
+    fit_since: Moment,
     /// Whether it was ever fit.
     was_fit: bool,
-    /// How often it has become fit again since a term lasted for as long as that had it wait.
+    /// Since when it is judged.
+    judged_since: Option<Moment>,
+    /// Whether it was told why it is not fit.
+    is_explained: bool,
+    /// How often it has become fit again since it was fit for as long as that had it wait.
     recoveries: u32,
     pause: Duration,
     /// Until when it waits, having become fit again.
@@ -39,6 +47,8 @@ pub struct FitnessPolicy {
 pub enum FitnessChange {
     /// It is not fit, and why.
     Unfit(&'static str),
+    /// It has not been fit yet, and why.
+    NotYet(&'static str),
     /// It is fit, and may acquire after so long.
     Fit(Duration),
     /// It may acquire.
@@ -54,8 +64,12 @@ impl FitnessPolicy {
             probe_timeout: settings.probe_timeout,
             probe: settings.is_probed.then_some(None),
             program: settings.has_fitness.then_some(false),
+            said_no: false,
             is_fit: !(settings.is_probed || settings.has_fitness),
+            fit_since: Moment::from_nanos(0),
             was_fit: false,
+            judged_since: None,
+            is_explained: false,
             recoveries: 0,
             pause: Duration::ZERO,
             waits_until: None,
@@ -65,17 +79,24 @@ impl FitnessPolicy {
     /// Somebody who is asked has said whether it is fit.
     pub(crate) fn said(&mut self, now: Moment, source: FitnessSource, is_fit: bool) {
         match source {
-            FitnessSource::Probe => self.probe = Some(is_fit.then_some(now)),
+            FitnessSource::Probe => {
+                self.probe = Some(is_fit.then_some(now));
+                self.said_no |= !is_fit;
+            }
             FitnessSource::Program => self.program = Some(is_fit),
         }
     }
 
     /// What has changed by now, if anything has.
     pub(crate) fn change(&mut self, now: Moment) -> Option<FitnessChange> {
+        let judged_since = *self.judged_since.get_or_insert(now);
         let is_fit = self.program != Some(false) && self.silent_at().is_none_or(|at| at.is_some_and(|at| now < at));
         match (self.is_fit, is_fit) {
             (true, false) => {
-                (self.is_fit, self.waits_until) = (false, None);
+                (self.is_fit, self.waits_until, self.is_explained) = (false, None, true);
+                if now.since(self.fit_since) >= self.pause.saturating_mul(2) {
+                    self.recoveries = 0;
+                }
                 Some(FitnessChange::Unfit(match self.probe {
                     _ if self.program == Some(false) => "the program says so",
                     Some(Some(_)) => "its probe has said nothing for the probe timeout",
@@ -83,12 +104,20 @@ impl FitnessPolicy {
                 }))
             }
             (false, true) => {
-                self.is_fit = true;
+                (self.is_fit, self.fit_since) = (true, now);
                 // What has never been fit has not failed either.
                 self.pause =
                     if std::mem::replace(&mut self.was_fit, true) { self.next_pause() } else { Duration::ZERO };
                 self.waits_until = (!self.pause.is_zero()).then_some(now + self.pause);
                 Some(FitnessChange::Fit(self.pause))
+            }
+            (false, false) if !self.is_explained && (self.said_no || now >= judged_since + self.probe_timeout) => {
+                self.is_explained = true;
+                Some(FitnessChange::NotYet(match self.probe {
+                    _ if self.program == Some(false) => "the program has not said that it is",
+                    _ if self.said_no => "its probe says so",
+                    _ => "its probe has not answered yet",
+                }))
             }
             (true, true) if self.waits_until.take_if(|until| *until <= now).is_some() => {
                 Some(FitnessChange::MayAcquire)
@@ -97,26 +126,11 @@ impl FitnessPolicy {
         }
     }
 
-    /// A term is over that lasted so long.
-    pub(crate) fn term_over(&mut self, lasted: Duration) {
-        if lasted >= self.pause {
-            self.recoveries = 0;
-        }
-    }
-
-    /// When the silence of the probe makes it unfit.
-    fn falls_silent_at(&self) -> Option<Moment> {
-        self.silent_at().flatten().filter(|_| self.is_fit)
-    }
-
-    /// How long a request may take that might take so long: it does not hold up what the silence of a probe means.
-    pub(crate) fn cap(&self, now: Moment, timeout: Duration) -> Duration {
-        self.falls_silent_at().map_or(timeout, |at| timeout.min(at.since(now)).max(Duration::from_millis(1)))
-    }
-
     /// When something changes by itself.
     pub(crate) fn changes_at(&self) -> Option<Moment> {
-        [self.falls_silent_at(), self.waits_until].into_iter().flatten().min()
+        let silent_at = self.silent_at().flatten().filter(|_| self.is_fit);
+        let explained_at = self.judged_since.filter(|_| !self.is_fit && !self.is_explained);
+        [silent_at, explained_at.map(|since| since + self.probe_timeout), self.waits_until].into_iter().flatten().min()
     }
 
     pub(crate) fn may_acquire(&self) -> bool {
@@ -201,30 +215,51 @@ mod tests {
     }
 
     #[test]
-    fn who_becomes_fit_again_and_again_waits_longer_and_longer_until_a_term_has_lasted_that_long() {
+    fn who_becomes_fit_again_and_again_waits_longer_and_longer_until_it_has_been_fit_for_that_long() {
         let mut fitness = fitness(false, true);
-        let mut seconds = 0;
-        let mut recovers = |fitness: &mut FitnessPolicy| {
-            seconds += 1_000;
+        fitness.said(at(0), FitnessSource::Program, true);
+        assert_eq!(fitness.change(at(0)), fit_after(0));
+        let mut seconds = 10;
+        // Not fit for a moment. Then it is fit while it waits, and after that for so long.
+        let mut recovers = |fit_for: fn(u64) -> u64| {
             fitness.said(at(seconds), FitnessSource::Program, false);
             fitness.change(at(seconds));
-            fitness.said(at(seconds + 1), FitnessSource::Program, true);
-            let Some(FitnessChange::Fit(pause)) = fitness.change(at(seconds + 1)) else { panic!("{fitness:?}") };
-            assert_eq!(fitness.may_acquire(), pause.is_zero());
-            if !pause.is_zero() {
-                assert_eq!(fitness.changes_at(), Some(at(seconds + 1) + pause));
-                assert_eq!(fitness.change(at(seconds + 1) + pause), Some(FitnessChange::MayAcquire));
-            }
+            seconds += 1;
+            fitness.said(at(seconds), FitnessSource::Program, true);
+            let Some(FitnessChange::Fit(pause)) = fitness.change(at(seconds)) else { panic!("{fitness:?}") };
+            assert!(!fitness.may_acquire());
+            seconds += pause.as_secs();
+            assert_eq!(fitness.changes_at(), Some(at(seconds)));
+            assert_eq!(fitness.change(at(seconds)), Some(FitnessChange::MayAcquire));
             assert!(fitness.may_acquire());
+            seconds += fit_for(pause.as_secs());
             pause.as_secs()
         };
-        let pauses: Vec<_> = (0..40).map(|_| recovers(&mut fitness)).collect();
-        assert_eq!(pauses[..8], [0, 2, 4, 8, 16, 32, 60, 60]);
-        assert!(pauses[8..].iter().all(|pause| *pause == 60));
-        fitness.term_over(Duration::from_secs(59));
-        assert_eq!(recovers(&mut fitness), 60);
-        fitness.term_over(Duration::from_secs(60));
-        assert_eq!(recovers(&mut fitness), 2);
+        let pauses: Vec<_> = (0..40).map(|_| recovers(|pause| pause - 1)).collect();
+        assert_eq!(pauses[..7], [2, 4, 8, 16, 32, 60, 60]);
+        assert!(pauses[7..].iter().all(|pause| *pause == 60));
+        assert_eq!([recovers(|pause| pause), recovers(|_| 0)], [60, 2]);
+    }
+
+    #[test]
+    fn why_it_has_never_been_fit_is_told_once() {
+        let why = |why| Some(FitnessChange::NotYet(why));
+        let mut silent = fitness(true, false);
+        assert_eq!((silent.change(at(0)), silent.changes_at()), (None, Some(at(10))));
+        assert_eq!(silent.change(at(10)), why("its probe has not answered yet"));
+        assert_eq!((silent.change(at(11)), silent.changes_at()), (None, None));
+
+        let mut refused = fitness(true, false);
+        refused.change(at(0));
+        for second in 1..20 {
+            refused.said(at(second), FitnessSource::Probe, false);
+            assert_eq!(refused.change(at(second)), if second == 1 { why("its probe says so") } else { None });
+        }
+
+        let mut forgotten = fitness(false, true);
+        forgotten.said(at(0), FitnessSource::Program, false);
+        assert_eq!(forgotten.change(at(0)), None);
+        assert_eq!(forgotten.change(at(10)), why("the program has not said that it is"));
     }
 
     #[test]

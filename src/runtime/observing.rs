@@ -1,12 +1,12 @@
 //! The thread that an observer is told on: it may take its time, hang or panic there, and nobody waits.
 
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use log::Level;
 
 use crate::log_fields::{LogFields, log_with};
 use crate::observer::{Fact, Observer};
+use crate::panics::caught;
 use crate::sync::channel::{self, Receiver, Sender, TrySendError};
 use crate::sync::{Arc, AtomicU64, Ordering, thread};
 
@@ -45,7 +45,7 @@ impl Observing {
 impl Told {
     fn run(self) {
         while let Ok(fact) = self.facts.recv() {
-            if catch_unwind(AssertUnwindSafe(|| fact.tell(&*self.observer))).is_err() {
+            if caught(|| fact.tell(&*self.observer)).is_none() {
                 log_with!(Level::Error, self.fields; "an observer has panicked: it is told nothing more");
                 return;
             }

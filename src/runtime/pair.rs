@@ -14,9 +14,10 @@ use crate::config::Settings;
 use crate::election::Step;
 use crate::election::deadline::Deadline;
 use crate::election::progress::ProgressLimit;
+use crate::runtime::failure_log::FailureLog;
 use crate::runtime::fitness::{FitnessChange, FitnessPolicy};
 use crate::runtime::notice::Notice;
-use crate::runtime::session::{Effect, Input, Session, told, unless_fit};
+use crate::runtime::session::{Effect, Input, Session, stalled, told, too_late, unless_fit};
 use crate::side::Side;
 use crate::stop_reason::StopReason;
 use crate::store::StoreOperation;
@@ -33,6 +34,8 @@ pub struct Pair {
     /// How long the work may go without progress.
     progress_within: Option<Duration>,
     fitness: FitnessPolicy,
+    /// Of acquisitions that come too late for their first progress.
+    late: FailureLog,
     stage: Stage,
     release: Option<Release>,
     /// Who leads by each record, and by both.
@@ -69,9 +72,10 @@ struct Term {
     both: Arc<Deadline>,
     primary: Arc<Deadline>,
     secondary: Arc<Deadline>,
-    began_at: Moment,
     /// Whether its end has been told.
     over: bool,
+    /// And that what winds down is not renewed any more.
+    cover_lost: bool,
 }
 
 /// A guard is gone, and its records may still be ours.
@@ -108,6 +112,7 @@ impl Pair {
             progress_within: settings.progress_within,
             effects: told.map(|effect| (Side::Primary, effect)).collect(),
             fitness,
+            late: FailureLog::default(),
             stage: Stage::Observing,
             release: None,
             leaders: [None, None],
@@ -190,11 +195,7 @@ impl Pair {
                             .fold(until, Moment::min),
                     )
                 }
-                Step::Send(mut request) => {
-                    request.timeout = self.fitness.cap(now.local, request.timeout);
-                    Step::Send(request)
-                }
-                Step::Finished => Step::Finished,
+                step => step,
             };
         }
     }
@@ -209,7 +210,7 @@ impl Pair {
                 self.give_up_campaign(now);
                 self.effects.push_back((Side::Primary, Effect::NotFit { campaign: id }));
             }
-            self.effects.extend(told(change).into_iter().flatten().map(|effect| (Side::Primary, effect)));
+            self.effects.extend(told(change).map(|effect| (Side::Primary, effect)));
         }
         self.hear(now);
     }
@@ -337,7 +338,6 @@ impl Pair {
         let Stage::Leading(term) = std::mem::replace(&mut self.stage, Stage::Observing) else { return };
         if !term.over {
             let reason = term.both.end(now, StopReason::Released);
-            self.fitness.term_over(now.since(term.began_at));
             self.effects.push_back((Side::Primary, Effect::TermEnded(reason)));
         }
         // Half of the time is left for the primary, should the secondary's release get no answer.
@@ -394,10 +394,9 @@ impl Pair {
                         self.effects.push_back((side, effect));
                     }
                 }
-                // One record alone keeps nobody away.
-                Effect::CoverLost(reason) => self.tell_both(now, || Input::Lost(reason.clone())),
+                Effect::CoverLost(reason) => self.cover_lost(now, side, reason),
                 Effect::CancelAt(..)
-                | Effect::Fitness(_)
+                | Effect::Fitness { .. }
                 | Effect::RestartWatch
                 | Effect::IdentityConflict(_)
                 | Effect::Log(_) => {
@@ -438,22 +437,44 @@ impl Pair {
                     Arc::new(ProgressLimit::new(Moment::from_nanos(sent_at), within))
                 });
                 if limit.as_ref().is_some_and(|limit| limit.until() <= now) {
-                    // Acquired again at once it would be too late again, for ever.
-                    self.tell(now, Side::Secondary, Input::NotTaken);
-                    self.give_up_campaign(now);
-                    self.stage = Stage::Waiting(wanted, now + self.secondary.settings().retry_period);
-                    return;
+                    return self.too_late(now, wanted, &deadline);
                 }
                 let both = Arc::new(Deadline::new(until).limited_by(limit.clone()));
                 let offered = Arc::clone(&both);
                 if let Some(limit) = limit {
                     self.tell_both(now, || Input::LimitProgress(Arc::clone(&limit)));
                 }
-                self.stage = Stage::Leading(Term { both, primary, secondary: deadline, began_at: now, over: false });
+                self.stage =
+                    Stage::Leading(Term { both, primary, secondary: deadline, over: false, cover_lost: false });
                 let offer = Effect::Offer { campaign: Some(id), deadline: offered, fencing_token };
                 self.effects.push_back((side, offer));
             }
             _ => self.tell(now, side, Input::NotTaken),
+        }
+    }
+
+    /// What was won of both would have had to make progress already. Acquired again at once it would be so again, for ever.
+    fn too_late(&mut self, now: Moment, wanted: Wanted, secondary: &Deadline) {
+        let Settings { renew_deadline, retry_period, .. } = *self.secondary.settings();
+        let took = renew_deadline.saturating_sub(secondary.remaining(now));
+        self.effects.push_back((Side::Secondary, too_late(&mut self.late, now, took, self.progress_within)));
+        self.tell(now, Side::Secondary, Input::NotTaken);
+        self.give_up_campaign(now);
+        if wanted.once {
+            self.effects.push_back((Side::Secondary, Effect::RoundOver { campaign: wanted.id, error: None }));
+        } else {
+            self.stage = Stage::Waiting(wanted, now + retry_period);
+        }
+    }
+
+    /// One record alone keeps nobody away.
+    fn cover_lost(&mut self, now: Moment, side: Side, reason: Option<StopReason>) {
+        if let Some(reason) = &reason {
+            self.tell_both(now, || Input::Lost(reason.clone()));
+        }
+        let Stage::Leading(term) = &mut self.stage else { return };
+        if !std::mem::replace(&mut term.cover_lost, true) {
+            self.effects.push_back((side, Effect::CoverLost(reason)));
         }
     }
 
@@ -462,7 +483,7 @@ impl Pair {
             Stage::Leading(term) if !term.over => {
                 term.over = true;
                 let reason = term.both.end(now, reason);
-                self.fitness.term_over(now.since(term.began_at));
+                self.effects.extend(stalled(&reason, self.progress_within).map(|effect| (side, effect)));
                 self.effects.push_back((side, Effect::TermEnded(reason.clone())));
                 // One whose work winds down is renewed on both.
                 if !reason.was_asked_for() && !reason.winds_down() {

@@ -42,8 +42,8 @@ pub struct Session {
     /// Whether it was told that it is waited for.
     is_awaited: bool,
     fitness: FitnessPolicy,
-    /// Since when the present term lasts.
-    leads_since: Moment,
+    /// Of acquisitions that come too late for their first progress.
+    late: FailureLog,
     effects: VecDeque<Effect>,
 }
 
@@ -130,7 +130,12 @@ pub enum Effect {
         campaign: u64,
     },
     /// Whether the candidate is fit has changed.
-    Fitness(bool),
+    Fitness {
+        /// Whether it is.
+        is_fit: bool,
+        /// How long it waits before it may acquire, if it is.
+        pause: Duration,
+    },
     /// A campaign for one round ended without a term.
     RoundOver {
         /// Which campaign.
@@ -142,8 +147,9 @@ pub enum Effect {
     Renewed(Duration),
     /// The term is not valid any more.
     TermEnded(StopReason),
-    /// What covered the work of an ended term while it wound down is lost, by this.
-    CoverLost(StopReason),
+    /// The record of a term that had ended is not renewed any more, while the guard is there: by this, or because it was to be for so
+    /// long and no longer.
+    CoverLost(Option<StopReason>),
     /// The record of the last term is not ours any more.
     Released,
     /// A request under way, by its number, is left until then to finish by itself, and then cancelled: what was told waits
@@ -181,7 +187,7 @@ impl Session {
             has_run_out: false,
             is_awaited: false,
             fitness,
-            leads_since: Moment::from_nanos(0),
+            late: FailureLog::default(),
             effects,
         }
     }
@@ -245,10 +251,7 @@ impl Session {
         self.judge_fitness(now.local);
         let mut step = self.election.next(now);
         match &mut step {
-            Step::Send(request) => {
-                request.timeout = self.fitness.cap(now.local, request.timeout);
-                self.in_flight = Some((request.id, request.operation.kind()));
-            }
+            Step::Send(request) => self.in_flight = Some((request.id, request.operation.kind())),
             Step::Wait(until) => {
                 let runs_out = self.leader_until().filter(|_| !self.has_run_out).map(|at| at.max(now.local));
                 *until = [runs_out, self.fitness.changes_at()].into_iter().flatten().fold(*until, Moment::min);
@@ -329,7 +332,7 @@ impl Session {
                 self.election.withdraw();
                 self.effects.push_back(Effect::NotFit { campaign });
             }
-            self.effects.extend(told(change).into_iter().flatten());
+            self.effects.extend(told(change));
         }
     }
 
@@ -343,20 +346,20 @@ impl Session {
                     Effect::Leader(leader)
                 }
                 Event::Elected { deadline, fencing_token } => {
-                    self.leads_since = now;
                     Effect::Offer { campaign: self.campaign.take(), deadline, fencing_token }
                 }
                 Event::Renewed { sent_at } => Effect::Renewed(now.since(sent_at)),
                 Event::TermEnded(reason) => {
-                    self.fitness.term_over(now.since(self.leads_since));
                     // What failed more than once in a minute has not been told at `warn` each time, and cost a term now.
                     if let (StopReason::Expired, Some(error)) = (&reason, self.failures.last()) {
                         let notice = Notice::of_error(Level::Warn, "the last attempt failed", error);
                         self.effects.push_back(Effect::Log(notice));
                     }
+                    self.effects.extend(stalled(&reason, self.settings.progress_within));
                     Effect::TermEnded(reason)
                 }
                 Event::CoverLost(reason) => Effect::CoverLost(reason),
+                Event::TooLateForProgress(took) => too_late(&mut self.late, now, took, self.settings.progress_within),
                 Event::Released => Effect::Released,
                 Event::RoundOver => {
                     let error = self.failures.take_last();
@@ -397,7 +400,9 @@ impl Session {
             });
         }
         let leader = self.leader.as_ref().filter(|leader| !has_run_out && **leader != self.settings.identity);
-        if let Some(leader) = leader.filter(|_| self.campaign.is_some() && !self.is_round && !self.is_awaited) {
+        if let Some(leader) = leader
+            .filter(|_| self.campaign.is_some() && !self.is_round && !self.is_awaited && self.fitness.may_acquire())
+        {
             self.is_awaited = true;
             let left = self.leader_until().map_or(Duration::ZERO, |until| until.since(now));
             let left = humantime::format_duration(Duration::from_secs(left.as_secs_f64().ceil() as u64));
@@ -411,21 +416,49 @@ impl Session {
 /// What is told of a candidate's fitness at the beginning.
 pub(super) fn unless_fit(fitness: &FitnessPolicy) -> Option<[Effect; 2]> {
     let line = "not known to be fit to lead: nothing is acquired until who is asked has said so";
-    (!fitness.may_acquire()).then(|| [Effect::Log(Notice::new(Level::Info, line)), Effect::Fitness(false)])
+    let unfit = Effect::Fitness { is_fit: false, pause: Duration::ZERO };
+    (!fitness.may_acquire()).then(|| [Effect::Log(Notice::new(Level::Debug, line)), unfit])
 }
 
 /// What is told of a change of its fitness.
-pub(super) fn told(change: FitnessChange) -> Option<[Effect; 2]> {
-    let (is_fit, level, line) = match change {
-        FitnessChange::Unfit(why) => (false, Level::Warn, format!("not fit to lead: {why}")),
-        FitnessChange::Fit(pause) if pause.is_zero() => (true, Level::Info, "fit to lead".to_owned()),
-        FitnessChange::Fit(pause) => {
-            let pause = humantime::format_duration(pause);
-            (true, Level::Info, format!("fit to lead again, and may do so in {pause}"))
+pub(super) fn told(change: FitnessChange) -> impl Iterator<Item = Effect> {
+    let (fitness, level, line) = match change {
+        FitnessChange::Unfit(why) => (Some((false, Duration::ZERO)), Level::Warn, format!("not fit to lead: {why}")),
+        FitnessChange::NotYet(why) => {
+            (None, Level::Warn, format!("not fit to lead since the start: {why}; nothing is acquired until then"))
         }
-        FitnessChange::MayAcquire => return None,
+        FitnessChange::Fit(pause) if pause.is_zero() => (Some((true, pause)), Level::Info, "fit to lead".to_owned()),
+        FitnessChange::Fit(pause) => {
+            let line = format!("fit to lead again, and may do so in {}", humantime::format_duration(pause));
+            (Some((true, pause)), Level::Info, line)
+        }
+        FitnessChange::MayAcquire => (None, Level::Debug, "may lead again".to_owned()),
     };
-    Some([Effect::Log(Notice::new(level, line)), Effect::Fitness(is_fit)])
+    let fitness = fitness.map(|(is_fit, pause)| Effect::Fitness { is_fit, pause });
+    std::iter::once(Effect::Log(Notice::new(level, line))).chain(fitness)
+}
+
+/// What is told besides of a term that has ended because its work made no progress.
+pub(super) fn stalled(reason: &StopReason, within: Option<Duration>) -> Option<Effect> {
+    let within = humantime::format_duration(within.filter(|_| *reason == StopReason::NoProgress)?);
+    let line = format!(
+        "no progress for {within}: if the work hangs, the end of the process alone ends it; if it is slow, progress_within is too short"
+    );
+    Some(Effect::Log(Notice::new(Level::Warn, line)))
+}
+
+/// What is told of an acquisition that came too late for its first progress.
+pub(super) fn too_late(log: &mut FailureLog, now: Moment, took: Duration, within: Option<Duration>) -> Effect {
+    // At most once a minute, also while nothing else happens.
+    log.works(now);
+    let level = log.failed(now, StoreErrorKind::Timeout).unwrap_or(Level::Debug);
+    let within = humantime::format_duration(within.unwrap_or_default());
+    let millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+    let took = humantime::format_duration(Duration::from_millis(millis));
+    let line = format!(
+        "won, and given back: that took {took}, and the work has to make progress within {within}: raise progress_within"
+    );
+    Effect::Log(Notice::new(level, line))
 }
 
 #[cfg(test)]

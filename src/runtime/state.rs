@@ -200,6 +200,7 @@ impl State {
             }
             Command::GuardGone { ack, at } => {
                 self.shared.health.guard_gone();
+                self.shared.observations.guard_gone();
                 self.releasing = ack;
                 self.handle(of_user, Input::GuardGone { at });
             }
@@ -269,8 +270,8 @@ impl State {
                     self.shared.pending.round_over(campaign, error.map(Error::Store), &self.shared.link);
                 }
                 Effect::NotFit { campaign } => self.fail(campaign, Error::Unfit),
-                Effect::Fitness(is_fit) => {
-                    self.shared.observations.fitness(is_fit);
+                Effect::Fitness { is_fit, pause } => {
+                    self.shared.observations.fitness(is_fit, pause);
                     self.observe(&Fact::Fitness(is_fit));
                 }
                 Effect::Renewed(latency) => {
@@ -278,8 +279,15 @@ impl State {
                     self.observe(&Fact::Renewed(latency));
                 }
                 Effect::TermEnded(reason) => self.term_ended(reason),
-                // Nobody is told: the term was over before.
-                Effect::CoverLost(_) => {}
+                Effect::CoverLost(reason) => {
+                    self.shared.health.cover_lost();
+                    let why =
+                        reason.map_or_else(|| "that was for so long and no longer".to_owned(), |it| it.to_string());
+                    let line = format!(
+                        "not renewed any more, while the guard of the ended term is there: {why}; others lead when the lease has run out"
+                    );
+                    self.log(None, What::Notice(Notice::new(Level::Warn, line)));
+                }
                 Effect::Released => {
                     self.term = None;
                     self.shared.observations.term(None);

@@ -46,6 +46,9 @@ impl fmt::Display for Text<'_> {
         if let Some(unfit_for) = status.unfit_for {
             write!(f, "; not fit to lead for {}", Seconds(unfit_for))?;
         }
+        if let Some(left) = status.may_acquire_in {
+            write!(f, "; fit to lead again, and may do so in {}", Seconds(left))?;
+        }
         match (status.is_running, status.is_watching) {
             (false, _) => f.write_str("; it has ended"),
             (true, false) => f.write_str("; without a watch"),
@@ -95,6 +98,9 @@ mod tests {
         status.unfit_for = Some(std::time::Duration::from_secs(61));
         assert!(status.to_string().ends_with("it is away; not fit to lead for 1m 1s; without a watch"), "{status}");
         status.unfit_for = None;
+        status.may_acquire_in = Some(std::time::Duration::from_secs(24));
+        assert!(status.to_string().ends_with("it is away; fit to lead again, and may do so in 24s; without a watch"));
+        status.may_acquire_in = None;
         status.is_running = false;
         assert!(status.to_string().ends_with("it is away; it has ended"));
     }

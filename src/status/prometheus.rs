@@ -54,7 +54,7 @@ impl Status {
     }
 }
 
-fn families<W: Write>() -> [Family<Status, W>; 14] {
+fn families<W: Write>() -> [Family<Status, W>; 15] {
     [
         (
             "leader_election_master_status",
@@ -129,6 +129,12 @@ fn families<W: Write>() -> [Family<Status, W>; 14] {
             "gauge",
             "For how long this candidate has not been fit to lead; missing while it is.",
             |samples, status| put_seconds(samples, status.unfit_for),
+        ),
+        (
+            "leasehold_may_acquire_in_seconds",
+            "gauge",
+            "How long this candidate waits yet before it may acquire, being fit again; missing while it need not.",
+            |samples, status| put_seconds(samples, status.may_acquire_in),
         ),
         (
             "leasehold_since_progress_seconds",

@@ -11,7 +11,7 @@ use syn::{Attribute, Item, ItemMod, ItemUse, UseTree, Visibility};
 /// From the ground up. A file belongs to the longest name that it begins with, and may import what stands on its own floor
 /// or below.
 const FLOORS: &[&[&str]] = &[
-    &["clock", "side", "sync", "cancel", "net", "go_duration", "one_line", "prometheus"],
+    &["clock", "side", "sync", "cancel", "net", "go_duration", "one_line", "panics", "prometheus"],
     &["config", "record", "stop_reason", "tls_config", "wind_down", "fuzzing::target"],
     &[
         "kube",

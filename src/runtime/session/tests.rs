@@ -233,7 +233,7 @@ fn says(is_fit: bool) -> Input {
 #[test]
 fn a_round_of_who_is_not_fit_is_over_at_once_and_one_that_becomes_unfit_ends() {
     let mut scenario = probed();
-    assert!(matches!(scenario.wants()[..], [Effect::Fitness(false)]), "told from the beginning");
+    assert!(matches!(scenario.wants()[..], [Effect::Fitness { is_fit: false, .. }]), "told from the beginning");
     scenario.handle(Input::Campaign { id: 1, once: true });
     assert!(matches!(scenario.wants()[..], [Effect::NotFit { campaign: 1 }]));
     scenario.handle(says(true));
@@ -241,7 +241,7 @@ fn a_round_of_who_is_not_fit_is_over_at_once_and_one_that_becomes_unfit_ends() {
     scenario.handle(says(false));
     assert!(matches!(
         scenario.wants()[..],
-        [Effect::Fitness(true), Effect::NotFit { campaign: 2 }, Effect::Fitness(false)]
+        [Effect::Fitness { is_fit: true, .. }, Effect::NotFit { campaign: 2 }, Effect::Fitness { is_fit: false, .. }]
     ));
 }
 
@@ -305,11 +305,61 @@ fn who_becomes_fit_again_acquires_after_a_pause() {
     assert_eq!(scenario.now.since(began), Duration::from_secs(2));
 }
 
+/// What is slow is the store, and the probe answers in time.
 #[test]
-fn a_request_does_not_take_longer_than_the_probe_may_say_nothing() {
+fn a_request_may_take_longer_than_the_probe_may_say_nothing() {
     let timeout = Duration::from_millis(2_500);
     let mut scenario = Scenario::with(|builder| builder.fit_while(|| true).probe_timeout(timeout));
     scenario.handle(says(true));
     scenario.handle(Input::Campaign { id: 1, once: false });
-    assert_eq!(scenario.request().timeout, timeout);
+    assert_eq!(scenario.request().timeout, Duration::from_secs(5));
+}
+
+#[test]
+fn who_is_not_fit_waits_for_nobody_and_why_it_is_not_is_told() {
+    let mut scenario = probed();
+    scenario.handle(Input::WatchOpened { from_scratch: true });
+    scenario.handle(Input::Campaign { id: 1, once: false });
+    scenario.hears_of_another(1);
+    scenario.handle(says(false));
+    scenario.handle(says(false));
+    let told = |scenario: &mut Scenario, text: &str| {
+        let lines = std::iter::from_fn(|| scenario.session.effect()).map(|effect| format!("{effect:?}"));
+        lines.filter(|line| line.contains(text)).count()
+    };
+    let lines: Vec<_> = std::iter::from_fn(|| scenario.session.effect()).map(|effect| format!("{effect:?}")).collect();
+    let count = |text: &str| lines.iter().filter(|line| line.contains(text)).count();
+    assert_eq!((count("waiting until"), count("since the start: its probe says so")), (0, 1), "{lines:?}");
+    scenario.handle(says(true));
+    assert_eq!(told(&mut scenario, "waiting until other releases"), 1);
+}
+
+#[test]
+fn an_acquisition_that_is_given_back_says_why_once_a_minute() {
+    let within = Duration::from_secs(3);
+    let mut scenario = Scenario::with(|builder| builder.progress_within(within));
+    scenario.handle(Input::Campaign { id: 1, once: false });
+    let (began, mut lines, mut stands): (_, _, Option<Observed>) = (scenario.now, Vec::new(), None);
+    while scenario.now < began + Duration::from_secs(70) {
+        let request = scenario.request();
+        let response = match request.operation {
+            Operation::Get(context) => Response::Read(context, stands.clone()),
+            Operation::Create(record) | Operation::Update(_, record) => {
+                scenario.now = scenario.now + within;
+                let record = LeaderElectionRecord { uid: Some("u".to_owned()), ..record };
+                let version = stands.map_or(1, |stands| stands.version + 1);
+                let written = Observed::new(record, version, Opaque::none());
+                stands = Some(written.clone());
+                Response::Written(written)
+            }
+        };
+        scenario.handle(Input::Response(request.id, response));
+        lines.extend(std::iter::from_fn(|| scenario.session.effect()).filter_map(|effect| match effect {
+            Effect::Log(notice) => Some(format!("{notice:?}")),
+            _ => None,
+        }));
+    }
+    let why: Vec<_> = lines.iter().filter(|line| line.contains("the work has to make progress within 3s")).collect();
+    assert_eq!(why.iter().filter(|line| line.contains("Warn")).count(), 2, "{why:?}");
+    assert!(why.len() > 5 && why[0].contains("that took 3s"), "{why:?}");
 }

@@ -270,4 +270,85 @@ fn a_status_says_who_is_fit_and_when_there_was_progress() {
     guard.progress();
     assert!(elector.status().since_progress.is_some_and(|since| since <= before.elapsed()));
     assert_eq!(elector.settings().progress_within, Some(SOON));
+
+    // Fit again it has to wait, which is no fault of its fitness.
+    fitness.set(false);
+    fitness.set(true);
+    drop(guard);
+    let status = elector.status();
+    assert!(status.is_fit && status.may_acquire_in.is_some_and(|left| left <= status.settings.retry_period));
+    assert!(status.to_string().contains("fit to lead again, and may do so in "), "{status}");
+    assert_eq!(status.since_progress, None, "nobody works");
+    wait_until("it may", || elector.status().may_acquire_in.is_none());
+}
+
+/// A run of it answers all who wait for it.
+#[test]
+fn a_probe_that_is_slow_answers_all_clones_of_a_builder_in_time() {
+    let store = Memory::default();
+    let slow = || {
+        thread::sleep(Duration::from_millis(300));
+        true
+    };
+    let builder = short("a").retry_period(Duration::from_millis(300)).probe_timeout(WITHIN).fit_while(slow);
+    let electors: Vec<_> = (0..12).map(|_| start(builder.clone(), &store)).collect();
+    wait_until("all are fit", || electors.iter().all(|elector| elector.status().is_fit));
+    let until = Instant::now() + 3 * WITHIN;
+    while Instant::now() < until {
+        assert!(electors.iter().all(|elector| elector.status().is_fit));
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+struct PanicsAgain;
+
+impl Drop for PanicsAgain {
+    fn drop(&mut self) {
+        panic!("made up, too");
+    }
+}
+
+#[test]
+fn a_probe_whose_panic_panics_again_is_run_again() {
+    let store = Memory::default();
+    let mut is_first = true;
+    let probe = move || {
+        if std::mem::take(&mut is_first) {
+            std::panic::panic_any(PanicsAgain);
+        }
+        true
+    };
+    let elector = start(builder("a").fit_while(probe), &store);
+    assert!(elector.block_until_leader_timeout(SOON).expect("no error").is_some());
+}
+
+/// The one that has panicked is no part of what winds down.
+#[test]
+fn work_that_winds_down_beside_a_worker_that_panicked_is_covered() {
+    let store = Memory::default();
+    let elector = start(builder("a").progress_within(WITHIN).wind_down(SOON), &store);
+    let guard = elector.block_until_leader().expect("a term");
+    let scope = catch_unwind(AssertUnwindSafe(|| {
+        guard.scope(|scope| {
+            let (panics, works) = (scope.guard().progress_handle(), scope.guard().progress_handle());
+            scope.spawn(move || {
+                let _panics = panics;
+                panic!("made up");
+            });
+            wait_until("the term is over", || !scope.guard().is_leader());
+            let until = Instant::now() + 2 * WITHIN;
+            while Instant::now() < until {
+                works.stamp();
+                thread::sleep(Duration::from_millis(10));
+            }
+            let version = store.version();
+            let until = Instant::now() + SOON;
+            while store.version() == version {
+                works.stamp();
+                assert!(Instant::now() < until, "it is renewed yet");
+                thread::sleep(Duration::from_millis(10));
+            }
+        });
+    }));
+    assert!(scope.is_err());
 }

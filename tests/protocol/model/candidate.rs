@@ -397,6 +397,7 @@ impl Candidate {
                 }
                 Event::Renewed { .. }
                 | Event::CoverLost(_)
+                | Event::TooLateForProgress(_)
                 | Event::IdentityConflict
                 | Event::Predecessor
                 | Event::Leader(_)

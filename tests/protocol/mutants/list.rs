@@ -85,6 +85,7 @@ const FAILURES: &str = "src/runtime/failures.rs";
 const FAILURE_LOG: &str = "src/runtime/failure_log.rs";
 const FITNESS_POLICY: &str = "src/runtime/fitness.rs";
 const FITNESS: &str = "src/fitness.rs";
+const PROBING: &str = "src/runtime/probing.rs";
 const GUARD: &str = "src/guard.rs";
 const HANDLE: &str = "src/handle.rs";
 const HEALTH: &str = "src/health.rs";

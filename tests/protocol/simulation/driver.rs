@@ -318,7 +318,7 @@ impl World {
                 | Effect::Log(_)
                 | Effect::Leader(_)
                 | Effect::LeaderHasRunOut
-                | Effect::Fitness(_)
+                | Effect::Fitness { .. }
                 | Effect::CoverLost(_)
                 | Effect::Renewed(_) => {}
             }

@@ -36,6 +36,7 @@ mod leasehold {
     pub(crate) mod net;
     pub(crate) mod observer;
     pub(crate) mod one_line;
+    pub(crate) mod panics;
     pub(crate) mod progress;
     pub(crate) mod prometheus;
     pub(crate) mod record;
@@ -51,8 +52,8 @@ mod leasehold {
 
 pub(crate) use leasehold::{
     builder, campaign, cancel, config, election, elector, error, events, fitness, guard, handle, health, kube,
-    leadership, log_fields, net, observer, one_line, progress, prometheus, record, runtime, side, status, stop_reason,
-    store, term, transition, wind_down,
+    leadership, log_fields, net, observer, one_line, panics, progress, prometheus, record, runtime, side, status,
+    stop_reason, store, term, transition, wind_down,
 };
 
 pub use builder::LeaderElectorBuilder;

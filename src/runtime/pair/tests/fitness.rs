@@ -28,7 +28,7 @@ fn who_is_unfit_holds_neither() {
     scenario.user(says(true));
     scenario.pass(SECOND);
     assert!(scenario.is_valid());
-    assert_eq!(scenario.count(|effect| matches!(effect, Effect::Fitness(true))), 1, "told once");
+    assert_eq!(scenario.count(|effect| matches!(effect, Effect::Fitness { is_fit: true, .. })), 1, "told once");
 }
 
 #[test]
@@ -159,6 +159,12 @@ fn what_is_held_of_both_too_late_for_the_first_progress_is_given_back_for_a_whil
     assert_eq!(scenario.count(|effect| matches!(effect, Effect::Offer { .. })), 0);
     let writes = scenario.written.len();
     assert!(writes > 8 && writes < 60, "{writes}");
+    // One round of it is over.
+    scenario.user(Input::Withdraw(1));
+    scenario.user(Input::Campaign { id: 2, once: true });
+    scenario.pass(60 * SECOND);
+    assert_eq!(scenario.count(|effect| matches!(effect, Effect::RoundOver { campaign: 2, error: None })), 1);
+    scenario.user(Input::Campaign { id: 3, once: false });
     scenario.tables[Secondary as usize].write_takes = Duration::ZERO;
     scenario.pass(10 * SECOND);
     assert_eq!(scenario.count(|effect| matches!(effect, Effect::Offer { .. })), 1);
@@ -174,6 +180,7 @@ fn what_covers_the_winding_down_on_one_record_alone_is_not_renewed() {
     scenario.user(Input::StepDown(WindDown::AsSet));
     scenario.give_to(Primary, "other");
     scenario.pass(3 * SECOND);
+    assert_eq!(scenario.count(|effect| matches!(effect, Effect::CoverLost(Some(_)))), 1, "told once");
     let before = scenario.tables.each_ref().map(|table| table.writes);
     scenario.pass(60 * SECOND);
     assert_eq!(scenario.tables.each_ref().map(|table| table.writes), before, "neither is renewed");

@@ -53,7 +53,7 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "what came too late for its first progress is taken over at once",
         why: "who is that far from the store never leads, and keeps others from leading",
-        edits: &[Edit { file: RESPONSES, old: "            self.gives_back |= is_too_late;\n", new: "" }],
+        edits: &[Edit { file: RESPONSES, old: "            self.gives_back |= too_late.is_some();\n", new: "" }],
         caught_by: Unit(
             "election::tests::fitness::progress_an_acquisition_that_is_answered_too_late_for_it_is_released_and_made_again_later",
         ),
@@ -63,15 +63,15 @@ pub const MUTANTS: &[Mutant] = &[
         why: "it hides the one that hangs",
         edits: &[Edit {
             file: WORK,
-            old: "stamp.load(Ordering::SeqCst)).min()",
-            new: "stamp.load(Ordering::SeqCst)).max()",
+            old: "stamp.at.load(Ordering::SeqCst)).min()",
+            new: "stamp.at.load(Ordering::SeqCst)).max()",
         }],
         caught_by: Test("behaviour", "elector::fitness::of_several_workers_the_one_that_is_furthest_behind_counts"),
     },
     Mutant {
         name: "a worker that panicked does not count any more",
         why: "it is the one that makes no progress",
-        edits: &[Edit { file: WORK, old: "if !std::thread::panicking() {", new: "if true {" }],
+        edits: &[Edit { file: WORK, old: "if std::thread::panicking() {", new: "if false {" }],
         caught_by: Test("behaviour", "elector::fitness::of_several_workers_the_one_that_is_furthest_behind_counts"),
     },
     Mutant {
@@ -156,7 +156,7 @@ pub const MUTANTS: &[Mutant] = &[
         why: "leaders that cannot work follow each other",
         edits: &[Edit { file: FITNESS_POLICY, old: "checked_shl(self.recoveries)", new: "checked_shl(0)" }],
         caught_by: Unit(
-            "runtime::fitness::tests::who_becomes_fit_again_and_again_waits_longer_and_longer_until_a_term_has_lasted_that_long",
+            "runtime::fitness::tests::who_becomes_fit_again_and_again_waits_longer_and_longer_until_it_has_been_fit_for_that_long",
         ),
     },
     Mutant {
@@ -177,14 +177,54 @@ pub const MUTANTS: &[Mutant] = &[
             "runtime::pair::tests::fitness::what_is_held_of_both_too_late_for_the_first_progress_is_given_back_for_a_while",
         ),
     },
+    Mutant {
+        name: "the pause of who is fit again and again is never shortened for a standby",
+        why: "a moment of unfitness after weeks keeps it from leading for a minute",
+        edits: &[Edit {
+            file: FITNESS_POLICY,
+            old: "if now.since(self.fit_since) >= self.pause.saturating_mul(2) {",
+            new: "if false {",
+        }],
+        caught_by: Unit(
+            "runtime::fitness::tests::who_becomes_fit_again_and_again_waits_longer_and_longer_until_it_has_been_fit_for_that_long",
+        ),
+    },
+    Mutant {
+        name: "each of several electors runs a slow probe for itself",
+        why: "those who wait for their turn are not fit",
+        edits: &[Edit {
+            file: PROBING,
+            old: "            let _ = waits.try_send(Some(said.unwrap_or(false)));\n",
+            new: "            let _ = waits.try_send(None);\n",
+        }],
+        caught_by: Test("behaviour", "elector::fitness::a_probe_that_is_slow_answers_all_clones_of_a_builder_in_time"),
+    },
     // ---- winding down ----
+    Mutant {
+        name: "a worker that panicked takes the cover from those that wind down",
+        why: "another leads while they work",
+        edits: &[Edit {
+            file: WORK,
+            old: "!(is_ended && stamp.is_abandoned",
+            new: "!(false && is_ended && stamp.is_abandoned",
+        }],
+        caught_by: Test("behaviour", "elector::fitness::work_that_winds_down_beside_a_worker_that_panicked_is_covered"),
+    },
+    Mutant {
+        name: "work that hangs while it winds down is healthy",
+        why: "nobody restarts the process",
+        edits: &[Edit { file: HEALTH, old: " || stalled_at.is_some() {", new: " {" }],
+        caught_by: Unit(
+            "health::tests::work_that_hangs_while_it_winds_down_is_unhealthy_at_once_and_what_is_not_renewed_any_more_after_a_lease",
+        ),
+    },
     Mutant {
         name: "winding down goes on on one record when the other is lost",
         why: "it covers nothing, and keeps others from leading",
         edits: &[Edit {
             file: PAIR,
-            old: "Effect::CoverLost(reason) => self.tell_both(now, || Input::Lost(reason.clone())),",
-            new: "Effect::CoverLost(_) => {}",
+            old: "            self.tell_both(now, || Input::Lost(reason.clone()));\n        }\n        let Stage",
+            new: "            let _ = reason;\n        }\n        let Stage",
         }],
         caught_by: Unit(
             "runtime::pair::tests::fitness::what_covers_the_winding_down_on_one_record_alone_is_not_renewed",
@@ -195,8 +235,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "work that hangs keeps the lease",
         edits: &[Edit {
             file: ENDING,
-            old: "            TermPhase::WindingDown(Some(until)) if now >= until => term.phase = TermPhase::Lost,\n",
-            new: "",
+            old: "TermPhase::WindingDown(Some(until)) if now >= until => {",
+            new: "TermPhase::WindingDown(Some(until)) if false && now >= until => {",
         }],
         caught_by: Unit("election::tests::fitness::winding_down_is_covered_for_as_long_as_was_said"),
     },

@@ -111,8 +111,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "the process is killed while it winds down",
         edits: &[Edit {
             file: HEALTH,
-            old: "if over_for > self.winds_down {",
-            new: "if over_for > self.lease_duration / 100_000 {",
+            old: "if over_for > self.winds_down ||",
+            new: "if over_for > self.lease_duration / 100_000 ||",
         }],
         caught_by: Test("behaviour", "elector::reasons::a_term_that_has_just_ended_is_healthy"),
     },
@@ -131,7 +131,7 @@ pub const MUTANTS: &[Mutant] = &[
         why: "the process is killed although all is well",
         edits: &[Edit {
             file: HEALTH,
-            old: "(state.deadline, state.ended, state.renewed) = (None, None, None);",
+            old: "(state.deadline, state.ended, state.cover_lost, state.renewed) = (None, None, None, None);",
             new: "(state.deadline, state.renewed) = (None, None);",
         }],
         caught_by: Test("behaviour", "guard_api::health_turns_when_winding_down_takes_longer_than_a_lease"),
