@@ -137,6 +137,9 @@ impl HealthCheck {
         if let Some(deadline) = state.deadline.clone().filter(|deadline| !deadline.is_valid(now)) {
             let over_since = if deadline.was_ended() { now } else { deadline.runs_out_at() };
             let over_since = *state.ended.get_or_insert(over_since);
+            if !deadline.reason().winds_down() {
+                state.cover_lost.get_or_insert(over_since);
+            }
             // Winding down is work, too.
             let stalled_at = deadline.progress_limit().map(|limit| limit.until()).filter(|until| *until <= now);
             if deadline.reason() == StopReason::NoProgress || stalled_at.is_some() {
@@ -362,6 +365,14 @@ mod tests {
             "{hangs:?}"
         );
         assert!(!deadline.progress(clock::now(), clock::now()));
+
+        // Others may lead by now, however long winding down may take.
+        let deadline = Arc::new(Deadline::new(clock::now() + for_long));
+        health.guard_made(&deadline);
+        deadline.end(clock::now(), StopReason::Deleted);
+        assert!(health.check().is_ok());
+        std::thread::sleep(2 * lease);
+        assert!(matches!(health.check(), Err(Unhealthy::GuardNotDropped { .. })));
 
         stepped_down(for_long);
         health.cover_lost();

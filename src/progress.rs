@@ -67,21 +67,24 @@ impl Work {
     pub(crate) fn progress(&self) -> bool {
         let now = clock::now();
         match self.deadline.progress_limit() {
-            Some(_) if self.stamps.lock().is_empty() => self.deadline.progress(now, now),
+            Some(_) if self.oldest().is_none() => self.deadline.progress(now, now),
             _ => self.deadline.is_valid(now),
         }
     }
 
     /// One of several workers has made progress now. Whether the term is valid.
     fn judge(&self, now: Moment) -> bool {
+        // Another may have done so later than this has read the clock.
+        self.deadline.progress(now, self.oldest().unwrap_or(now).min(now))
+    }
+
+    /// When the one that is furthest behind was stamped; `None` where none counts.
+    fn oldest(&self) -> Option<Moment> {
         let stamps = self.stamps.lock();
-        // It has ended the term; of what winds down it is no part.
+        // Who has panicked has ended the term; of what winds down it is no part.
         let is_ended = self.deadline.was_ended();
         let counting = stamps.iter().filter(|stamp| !(is_ended && stamp.is_abandoned.load(Ordering::SeqCst)));
-        let oldest = counting.map(|stamp| stamp.at.load(Ordering::SeqCst)).min().map(Moment::from_nanos);
-        drop(stamps);
-        // Another may have done so later than this has read the clock.
-        self.deadline.progress(now, oldest.unwrap_or(now).min(now))
+        counting.map(|stamp| stamp.at.load(Ordering::SeqCst)).min().map(Moment::from_nanos)
     }
 }
 

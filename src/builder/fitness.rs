@@ -83,7 +83,8 @@ impl LeaderElectorBuilder {
 
     /// For how long the probe of [`fit_while`](Self::fit_while) may say nothing, counted from when it last said yes. It is run again
     /// a retry period after its last run began, or when that ends if it takes longer: so this is to be more than the retry period
-    /// and than a run takes. Nothing without a probe. Default: the renew deadline.
+    /// and the longest run together, and more than two runs where clones of a builder share the probe. Nothing without a
+    /// probe. Default: the renew deadline.
     ///
     /// # Examples
     ///

@@ -311,7 +311,8 @@ impl Election {
     fn is_too_late_for_progress(&self, write: &OpenWrite, now: Moment) -> bool {
         let Phase::Campaigning(Candidacy { attempt: Some((acquisition, _)), .. }) = &self.phase else { return false };
         let is_late = self.settings.progress_within.is_some_and(|within| now >= write.sent_at + within);
-        is_late && *acquisition == write.acquisition && write.progress != Progress::Landed
+        let would_win = now < write.sent_at + self.settings.renew_deadline;
+        is_late && would_win && *acquisition == write.acquisition && write.progress != Progress::Landed
     }
 
     /// Whether a write would still win or keep a term if it turned out to stand in the store.

@@ -34,7 +34,8 @@ pub struct Pair {
     /// How long the work may go without progress.
     progress_within: Option<Duration>,
     fitness: FitnessPolicy,
-    /// Of acquisitions that come too late for their first progress.
+    /// Of its fitness, and of acquisitions that come too late for their first progress.
+    flaps: FailureLog,
     late: FailureLog,
     stage: Stage,
     release: Option<Release>,
@@ -112,6 +113,7 @@ impl Pair {
             progress_within: settings.progress_within,
             effects: told.map(|effect| (Side::Primary, effect)).collect(),
             fitness,
+            flaps: FailureLog::default(),
             late: FailureLog::default(),
             stage: Stage::Observing,
             release: None,
@@ -210,7 +212,7 @@ impl Pair {
                 self.give_up_campaign(now);
                 self.effects.push_back((Side::Primary, Effect::NotFit { campaign: id }));
             }
-            self.effects.extend(told(change).map(|effect| (Side::Primary, effect)));
+            self.effects.extend(told(change, &mut self.flaps, now).map(|effect| (Side::Primary, effect)));
         }
         self.hear(now);
     }
@@ -311,6 +313,15 @@ impl Pair {
                 true
             }
             _ => false,
+        }
+    }
+
+    /// The secondary was won, and nothing comes of it.
+    fn give_both_back(&mut self, now: Moment) {
+        self.tell(now, Side::Secondary, Input::NotTaken);
+        self.give_up_campaign(now);
+        if let Some(release) = &mut self.release {
+            release.owed = [true; 2];
         }
     }
 
@@ -422,8 +433,8 @@ impl Pair {
             // The primary has run out, which its session has not noticed yet.
             (Side::Secondary, Stage::Second(wanted, primary)) if !primary.is_valid(now) => {
                 let wanted = *wanted;
-                self.tell(now, Side::Secondary, Input::NotTaken);
-                self.begin_anew(now, wanted);
+                self.give_both_back(now);
+                self.campaign(now, wanted);
             }
             (Side::Secondary, Stage::Second(wanted, primary)) if campaign == Some(wanted.id) => {
                 let wanted @ Wanted { id, .. } = *wanted;
@@ -458,8 +469,7 @@ impl Pair {
         let Settings { renew_deadline, retry_period, .. } = *self.secondary.settings();
         let took = renew_deadline.saturating_sub(secondary.remaining(now));
         self.effects.push_back((Side::Secondary, too_late(&mut self.late, now, took, self.progress_within)));
-        self.tell(now, Side::Secondary, Input::NotTaken);
-        self.give_up_campaign(now);
+        self.give_both_back(now);
         if wanted.once {
             self.effects.push_back((Side::Secondary, Effect::RoundOver { campaign: wanted.id, error: None }));
         } else {
@@ -482,7 +492,8 @@ impl Pair {
         match &mut self.stage {
             Stage::Leading(term) if !term.over => {
                 term.over = true;
-                let reason = term.both.end(now, reason);
+                let own = reason;
+                let reason = term.both.end(now, own.clone());
                 self.effects.extend(stalled(&reason, self.progress_within).map(|effect| (side, effect)));
                 self.effects.push_back((side, Effect::TermEnded(reason.clone())));
                 // One whose work winds down is renewed on both.
@@ -490,6 +501,9 @@ impl Pair {
                     let line = format!("the term on both ends by this: {reason}");
                     self.effects.push_back((side, Effect::Log(Notice::new(Level::Info, line))));
                     self.tell_both(now, || Input::Lost(reason.clone()));
+                } else if !own.was_asked_for() && !own.winds_down() {
+                    // Of a step-down the word is on its way: there is nothing that it could cover.
+                    self.cover_lost(now, side, Some(own));
                 }
             }
             Stage::Second(wanted, _) if side == Side::Primary => {

@@ -23,16 +23,30 @@ struct Shared {
     /// Not there while it is run.
     ask: Option<Box<dyn FnMut() -> bool + Send>>,
     /// Who has asked since the run under way began: to each what the next one says, or that it is to run it.
-    waiting: Vec<Sender<Option<bool>>>,
+    waiting: Vec<Sender<Answer>>,
+    has_panicked: bool,
+}
+
+enum Answer {
+    Said(Said),
+    Run,
+}
+
+/// What a run of a probe has come to.
+#[derive(Clone, Copy)]
+struct Said {
+    is_fit: bool,
+    /// The first time in a row; told to the one who ran it.
+    panics_anew: bool,
 }
 
 impl SharedProbe {
     pub(crate) fn new(ask: Box<dyn FnMut() -> bool + Send>) -> Self {
-        Self(Mutex::new(Shared { ask: Some(ask), waiting: Vec::new() }))
+        Self(Mutex::new(Shared { ask: Some(ask), waiting: Vec::new(), has_panicked: false }))
     }
 
-    /// What it says in a run that begins after this; `None` if it has panicked.
-    fn ask(&self) -> Option<bool> {
+    /// What it says in a run that begins after this.
+    fn ask(&self) -> Said {
         let mut answer = None;
         loop {
             let mut shared = self.0.lock();
@@ -47,23 +61,25 @@ impl SharedProbe {
                 receiver
             });
             drop(shared);
-            if let Ok(Some(is_fit)) = answer.recv() {
-                return Some(is_fit);
+            if let Ok(Answer::Said(said)) = answer.recv() {
+                return said;
             }
         }
     }
 
-    fn run(&self, mut ask: Box<dyn FnMut() -> bool + Send>, waiting: Vec<Sender<Option<bool>>>) -> Option<bool> {
+    fn run(&self, mut ask: Box<dyn FnMut() -> bool + Send>, waiting: Vec<Sender<Answer>>) -> Said {
         // Of a closure that has panicked nothing is known but that it did.
-        let said = caught(&mut ask);
+        let answer = caught(&mut ask);
         let mut shared = self.0.lock();
         shared.ask = Some(ask);
+        let panicked_before = std::mem::replace(&mut shared.has_panicked, answer.is_none());
         if let Some(next) = shared.waiting.first() {
-            let _ = next.try_send(None);
+            let _ = next.try_send(Answer::Run);
         }
         drop(shared);
+        let said = Said { is_fit: answer.unwrap_or(false), panics_anew: answer.is_none() && !panicked_before };
         for waits in waiting {
-            let _ = waits.try_send(Some(said.unwrap_or(false)));
+            let _ = waits.try_send(Answer::Said(Said { panics_anew: false, ..said }));
         }
         said
     }
@@ -83,19 +99,16 @@ impl Probing {
 }
 
 fn run(probe: &Probe, period: Duration, link: &Link, ended: &Receiver<Infallible>) {
-    let mut has_panicked = false;
     loop {
         let began = Instant::now();
         let said = probe.ask();
-        link.tell(Command::Probed(said.unwrap_or(false)));
-        // The first of several in a row.
-        if said.is_none() && !has_panicked {
+        link.tell(Command::Probed(said.is_fit));
+        if said.panics_anew {
             let fields = link.log_fields(None);
             let _ = caught(|| {
                 log_with!(Level::Error, fields; "the probe has panicked, which is a no");
             });
         }
-        has_panicked = said.is_none();
         match ended.recv_timeout(period.saturating_sub(began.elapsed())) {
             Err(RecvTimeoutError::Timeout) => {}
             _ => return,

@@ -42,7 +42,8 @@ pub struct Session {
     /// Whether it was told that it is waited for.
     is_awaited: bool,
     fitness: FitnessPolicy,
-    /// Of acquisitions that come too late for their first progress.
+    /// Of its fitness, and of acquisitions that come too late for their first progress.
+    flaps: FailureLog,
     late: FailureLog,
     effects: VecDeque<Effect>,
 }
@@ -187,6 +188,7 @@ impl Session {
             has_run_out: false,
             is_awaited: false,
             fitness,
+            flaps: FailureLog::default(),
             late: FailureLog::default(),
             effects,
         }
@@ -332,7 +334,7 @@ impl Session {
                 self.election.withdraw();
                 self.effects.push_back(Effect::NotFit { campaign });
             }
-            self.effects.extend(told(change));
+            self.effects.extend(told(change, &mut self.flaps, now));
         }
     }
 
@@ -420,17 +422,21 @@ pub(super) fn unless_fit(fitness: &FitnessPolicy) -> Option<[Effect; 2]> {
     (!fitness.may_acquire()).then(|| [Effect::Log(Notice::new(Level::Debug, line)), unfit])
 }
 
-/// What is told of a change of its fitness.
-pub(super) fn told(change: FitnessChange) -> impl Iterator<Item = Effect> {
+/// What is told of a change of its fitness: of one that comes again and again at `warn` at most once a minute.
+pub(super) fn told(change: FitnessChange, log: &mut FailureLog, now: Moment) -> impl Iterator<Item = Effect> + use<> {
     let (fitness, level, line) = match change {
-        FitnessChange::Unfit(why) => (Some((false, Duration::ZERO)), Level::Warn, format!("not fit to lead: {why}")),
+        FitnessChange::Unfit(why) => {
+            let level = log.failed(now, StoreErrorKind::Timeout).unwrap_or(Level::Debug);
+            (Some((false, Duration::ZERO)), level, format!("not fit to lead: {why}"))
+        }
         FitnessChange::NotYet(why) => {
             (None, Level::Warn, format!("not fit to lead since the start: {why}; nothing is acquired until then"))
         }
         FitnessChange::Fit(pause) if pause.is_zero() => (Some((true, pause)), Level::Info, "fit to lead".to_owned()),
         FitnessChange::Fit(pause) => {
+            let level = log.works(now).map_or(Level::Info, |works| works.level);
             let line = format!("fit to lead again, and may do so in {}", humantime::format_duration(pause));
-            (Some((true, pause)), Level::Info, line)
+            (Some((true, pause)), level, line)
         }
         FitnessChange::MayAcquire => (None, Level::Debug, "may lead again".to_owned()),
     };

@@ -383,6 +383,7 @@ impl State {
         // Between the question above and here the campaign may have been withdrawn.
         if let Err(Unsent { guard, key }) = self.shared.pending.win(campaign, guard, &self.shared.link) {
             self.shared.health.guard_gone();
+            self.shared.observations.guard_gone();
             guard.into_iter().for_each(LeaderGuard::forget);
             if key.is_some() {
                 let text = "the term is released: the channel that it was to be sent to is full, or has no receiver";

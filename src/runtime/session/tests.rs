@@ -363,3 +363,16 @@ fn an_acquisition_that_is_given_back_says_why_once_a_minute() {
     assert_eq!(why.iter().filter(|line| line.contains("Warn")).count(), 2, "{why:?}");
     assert!(why.len() > 5 && why[0].contains("that took 3s"), "{why:?}");
 }
+
+#[test]
+fn a_probe_that_flaps_is_told_of_at_warn_once_a_minute() {
+    let mut scenario = probed();
+    let mut warned = 0;
+    for second in 0..110 {
+        scenario.now = scenario.now + Duration::from_secs(1);
+        scenario.handle(says(second % 2 == 0));
+        let lines = std::iter::from_fn(|| scenario.session.effect()).map(|effect| format!("{effect:?}"));
+        warned += lines.filter(|line| line.contains("Warn")).count();
+    }
+    assert_eq!(warned, 2);
+}

@@ -326,8 +326,9 @@ fn a_probe_whose_panic_panics_again_is_run_again() {
 #[test]
 fn work_that_winds_down_beside_a_worker_that_panicked_is_covered() {
     let store = Memory::default();
-    let elector = start(builder("a").progress_within(WITHIN).wind_down(SOON), &store);
+    let elector = start(builder("a").progress_within(WITHIN).wind_down(3 * SOON), &store);
     let guard = elector.block_until_leader().expect("a term");
+    let renewed = AtomicU64::new(0);
     let scope = catch_unwind(AssertUnwindSafe(|| {
         guard.scope(|scope| {
             let (panics, works) = (scope.guard().progress_handle(), scope.guard().progress_handle());
@@ -341,14 +342,25 @@ fn work_that_winds_down_beside_a_worker_that_panicked_is_covered() {
                 works.stamp();
                 thread::sleep(Duration::from_millis(10));
             }
-            let version = store.version();
-            let until = Instant::now() + SOON;
-            while store.version() == version {
-                works.stamp();
-                assert!(Instant::now() < until, "it is renewed yet");
+            let is_renewed = |progress: &dyn Fn() -> bool| {
+                let (version, until) = (store.version(), Instant::now() + 2 * WITHIN);
+                while store.version() == version && Instant::now() < until {
+                    progress();
+                    thread::sleep(Duration::from_millis(10));
+                }
+                renewed.fetch_add(u64::from(store.version() > version), Ordering::SeqCst);
+            };
+            is_renewed(&|| works.stamp());
+            // Nobody but the one that panicked has a handle.
+            drop(works);
+            let until = Instant::now() + 2 * WITHIN;
+            while Instant::now() < until {
+                scope.guard().progress();
                 thread::sleep(Duration::from_millis(10));
             }
+            is_renewed(&|| scope.guard().progress());
         });
     }));
     assert!(scope.is_err());
+    assert_eq!(renewed.into_inner(), 2, "beside those that have handles, and where none is left");
 }

@@ -159,7 +159,7 @@ fn what_is_held_of_both_too_late_for_the_first_progress_is_given_back_for_a_whil
     assert_eq!(scenario.count(|effect| matches!(effect, Effect::Offer { .. })), 0);
     let writes = scenario.written.len();
     assert!(writes > 8 && writes < 60, "{writes}");
-    // One round of it is over.
+    // One round of it is over. Both are given back by then.
     scenario.user(Input::Withdraw(1));
     scenario.user(Input::Campaign { id: 2, once: true });
     scenario.pass(60 * SECOND);
@@ -184,4 +184,37 @@ fn what_covers_the_winding_down_on_one_record_alone_is_not_renewed() {
     let before = scenario.tables.each_ref().map(|table| table.writes);
     scenario.pass(60 * SECOND);
     assert_eq!(scenario.tables.each_ref().map(|table| table.writes), before, "neither is renewed");
+}
+
+/// The holder has ended it, and its word is on its way.
+#[test]
+fn a_loss_before_the_word_of_a_step_down_leaves_nothing_to_cover() {
+    let mut scenario = Scenario::leading();
+    let (deadline, _) = scenario.term.clone().unwrap();
+    deadline.end(scenario.now, StopReason::SteppedDown);
+    scenario.give_to(Secondary, "other");
+    scenario.user(Input::StepDown(WindDown::AsSet));
+    assert_eq!(scenario.ended_by(), [&StopReason::SteppedDown]);
+    let before = scenario.tables[Primary as usize].writes;
+    scenario.pass(60 * SECOND);
+    assert_eq!(scenario.tables[Primary as usize].writes, before, "it is not renewed");
+}
+
+/// Whoever drops the elector waits for it.
+#[test]
+fn what_came_too_late_is_given_back_on_both() {
+    let mut scenario = Scenario::with(|builder| builder.progress_within(3 * SECOND));
+    scenario.tables[Secondary as usize].write_takes = 4 * SECOND;
+    scenario.drive_until(Secondary, scenario.now);
+    scenario.user(Input::Campaign { id: 1, once: true });
+    scenario.drive_until(Primary, scenario.now);
+    scenario.drive_until(Secondary, scenario.now);
+    assert_eq!(Side::BOTH.map(|side| scenario.holder(side)), [Some("me"); 2]);
+    assert_eq!(scenario.count(|effect| matches!(effect, Effect::RoundOver { .. })), 1);
+    scenario.drive_until(Primary, scenario.now);
+    assert_eq!(Side::BOTH.map(|side| scenario.holder(side)), [None, Some("me")]);
+    assert!(scenario.pair.is_giving_back());
+    scenario.pass(10 * SECOND);
+    assert_eq!(scenario.holder(Secondary), None);
+    assert!(!scenario.pair.is_giving_back());
 }

@@ -194,8 +194,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "those who wait for their turn are not fit",
         edits: &[Edit {
             file: PROBING,
-            old: "            let _ = waits.try_send(Some(said.unwrap_or(false)));\n",
-            new: "            let _ = waits.try_send(None);\n",
+            old: "            let _ = waits.try_send(Answer::Said(Said { panics_anew: false, ..said }));\n",
+            new: "            let _ = waits.try_send(Answer::Run);\n",
         }],
         caught_by: Test("behaviour", "elector::fitness::a_probe_that_is_slow_answers_all_clones_of_a_builder_in_time"),
     },
