@@ -497,11 +497,12 @@ impl Pair {
                 self.effects.extend(stalled(&reason, self.progress_within).map(|effect| (side, effect)));
                 self.effects.push_back((side, Effect::TermEnded(reason.clone())));
                 // One whose work winds down is renewed on both.
-                if !reason.was_asked_for() && !reason.winds_down() {
+                let is_loss = |reason: &StopReason| !reason.was_asked_for() && !reason.winds_down();
+                if is_loss(&reason) {
                     let line = format!("the term on both ends by this: {reason}");
                     self.effects.push_back((side, Effect::Log(Notice::new(Level::Info, line))));
                     self.tell_both(now, || Input::Lost(reason.clone()));
-                } else if !own.was_asked_for() && !own.winds_down() {
+                } else if is_loss(&own) {
                     // Of a step-down the word is on its way: there is nothing that it could cover.
                     self.cover_lost(now, side, Some(own));
                 }

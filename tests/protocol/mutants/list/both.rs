@@ -35,8 +35,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "a leader that holds on to its guard keeps everybody else from leading",
         edits: &[Edit {
             file: PAIR,
-            old: "                if !reason.was_asked_for() && !reason.winds_down() {\n",
-            new: "                if reason.was_asked_for() && reason == StopReason::Expired {\n",
+            old: "|reason: &StopReason| !reason.was_asked_for() && !reason.winds_down();",
+            new: "|reason: &StopReason| reason.was_asked_for() && *reason == StopReason::Expired;",
         }],
         caught_by: Unit("runtime::pair::tests::the_loss_of_either_ends_both_and_neither_is_renewed"),
     },
