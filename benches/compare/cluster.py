@@ -98,20 +98,24 @@ class Watch(threading.Thread):
 class Candidate:
     """One process that campaigns."""
 
-    def __init__(self, contender, kubeconfig, lease, identity, timings, log):
+    def __init__(self, contender, kubeconfig, lease, identity, timings, log, stdin=subprocess.DEVNULL):
         self.identity = identity
         self.process = subprocess.Popen(
             contender.command(kubeconfig, lease, identity, timings),
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, bufsize=0,
+            stdin=stdin, stdout=subprocess.PIPE, stderr=log, bufsize=0,
         )
         self.lines = Lines(self.process.stdout)
 
-    def started_leading(self, patience=PATIENCE):
-        """Waits until it leads, and answers since when."""
+    def told(self, event, patience=PATIENCE):
+        """Waits until it says so, and answers since when that is."""
         while True:
             line = self.lines.next(patience)
-            if line["event"] == "started_leading":
+            if line["event"] == event:
                 return line["mono"]
+
+    def started_leading(self, patience=PATIENCE):
+        """Waits until it leads, and answers since when."""
+        return self.told("started_leading", patience)
 
     def end(self, with_signal):
         """Signals it and answers when, without waiting."""

@@ -3,7 +3,6 @@
 
 import argparse
 import contextlib
-import json
 import os
 import random
 import re
@@ -16,8 +15,9 @@ import tempfile
 import time
 from pathlib import Path
 
+import report
 import report_hangs
-from cluster import Candidate, Lines, Server, Watch
+from cluster import Candidate, Server, Watch
 from contenders import Contender, contenders
 
 HERE = Path(__file__).parent
@@ -33,37 +33,6 @@ def say(text):
     print(f"compare: {text}", flush=True)
 
 
-class Worker:
-    """A process of the program `hangs`."""
-
-    def __init__(self, program, kubeconfig, lease, identity, timings, log):
-        self.identity = identity
-        self.process = subprocess.Popen(
-            Contender("hangs", "leasehold", program).command(kubeconfig, lease, identity, timings),
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, bufsize=0,
-        )
-        self.lines = Lines(self.process.stdout)
-
-    def told(self, event):
-        """When it says so."""
-        while True:
-            line = self.lines.next()
-            if line["event"] == event:
-                return line["mono"]
-
-    def tell(self, word):
-        self.process.stdin.write(f"{word}\n".encode())
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.kill()
-        self.process.wait()
-        self.process.stdin.close()
-        self.process.stdout.close()
-
-
 class Bench:
     def __init__(self, arguments, server, scratch, processes):
         self.arguments = arguments
@@ -74,23 +43,25 @@ class Bench:
 
     def worker(self, lease, timings):
         self.serial += 1
-        return self.processes.enter_context(Worker(
-            self.arguments.hangs, self.server.candidate, lease, f"{lease}-{self.serial}", timings, self.log,
+        hangs, identity = Contender("hangs", "leasehold", self.arguments.hangs), f"{lease}-{self.serial}"
+        return self.processes.enter_context(Candidate(
+            hangs, self.server.candidate, lease, identity, timings, self.log, subprocess.PIPE,
         ))
 
     def rounds(self, lease, word, event, timings):
         """Seconds from the leader's `event` to the standby's first word as leader."""
         leader = self.worker(lease, timings)
-        leader.told("started_leading")
+        leader.started_leading()
         taken = []
         for number in range(1, self.arguments.rounds + 1):
             standby = self.worker(lease, timings)
             # At no moment that a renewal or a probe favours.
             time.sleep(random.uniform(2, 4))
-            leader.tell(word)
+            leader.process.stdin.write(f"{word}\n".encode())
             since = leader.told(event)
-            taken.append(standby.told("started_leading") - since)
-            leader.__exit__()
+            taken.append(standby.started_leading() - since)
+            leader.end(signal.SIGKILL)
+            leader.process.wait()
             leader = standby
             say(f"{word} {number}/{self.arguments.rounds}: {taken[-1]:.3f} s")
         return taken
@@ -164,16 +135,7 @@ def main():
         "unfit_seconds": unfit,
         "client-go": {"version": go_mod.split("k8s.io/client-go v")[1].split()[0], **client_go},
     }
-    path = arguments.target / "hangs.json"
-    path.write_text(json.dumps(results, indent=1) + "\n")
-    say(f"each value is in {path}")
-    if arguments.publish:
-        report_hangs.publish(results)
-    else:
-        (arguments.target / "results-hangs.md").write_text(report_hangs.markdown(results))
-    print(report_hangs.markdown(results))
-    for claim, holds in report_hangs.claims(results):
-        say(f"{'holds' if holds else 'DOES NOT HOLD'}: {claim}")
+    report.deliver_part(report_hangs, results, "hangs", arguments)
 
 
 if __name__ == "__main__":

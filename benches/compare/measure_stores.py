@@ -3,7 +3,6 @@
 
 import argparse
 import contextlib
-import json
 import os
 import random
 import re
@@ -16,6 +15,7 @@ import time
 from datetime import datetime
 from pathlib import Path
 
+import report
 import report_stores
 from cluster import Lines
 from servers import Etcd, MySql, Postgres, Sqlite
@@ -271,16 +271,7 @@ def main():
             for key, server in servers.items()
         },
     }
-    path = arguments.target / "stores.json"
-    path.write_text(json.dumps(results, indent=1) + "\n")
-    say(f"each value is in {path}")
-    if arguments.publish:
-        report_stores.publish(results)
-    else:
-        (arguments.target / "results-stores.md").write_text(report_stores.markdown(results))
-    print(report_stores.markdown(results))
-    for claim, holds in report_stores.claims(results):
-        say(f"{'holds' if holds else 'DOES NOT HOLD'}: {claim}")
+    report.deliver_part(report_stores, results, "stores", arguments)
 
 
 if __name__ == "__main__":

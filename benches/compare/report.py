@@ -339,6 +339,20 @@ def publish_part(heading, text):
     path.write_text("\n".join(parts[part].rstrip() + "\n" for part in [None, *PARTS] if parts[part]))
 
 
+def deliver_part(of, results, name, arguments):
+    """What was measured of a part of results.md, by the module that renders it: into files, and told."""
+    path = arguments.target / f"{name}.json"
+    path.write_text(json.dumps(results, indent=1) + "\n")
+    print(f"compare: each value is in {path}", flush=True)
+    if arguments.publish:
+        of.publish(results)
+    else:
+        (arguments.target / f"results-{name}.md").write_text(of.markdown(results))
+    print(of.markdown(results))
+    for claim, holds in of.claims(results):
+        print(f"compare: {'holds' if holds else 'DOES NOT HOLD'}: {claim}", flush=True)
+
+
 def publish(results):
     """Into the tree, the README included."""
     publish_part(None, markdown(results))
