@@ -447,8 +447,8 @@ impl Pair {
                     let sent_at = until.saturating_sub(u64::try_from(renew_deadline.as_nanos()).unwrap_or(u64::MAX));
                     Arc::new(ProgressLimit::new(Moment::from_nanos(sent_at), within))
                 });
-                if limit.as_ref().is_some_and(|limit| limit.until() <= now) {
-                    return self.too_late(now, wanted, &deadline);
+                if let Some(limit) = limit.as_ref().filter(|limit| limit.until() <= now) {
+                    return self.too_late(now, wanted, now.since(limit.last()));
                 }
                 let both = Arc::new(Deadline::new(until).limited_by(limit.clone()));
                 let offered = Arc::clone(&both);
@@ -465,9 +465,8 @@ impl Pair {
     }
 
     /// What was won of both would have had to make progress already. Acquired again at once it would be so again, for ever.
-    fn too_late(&mut self, now: Moment, wanted: Wanted, secondary: &Deadline) {
-        let Settings { renew_deadline, retry_period, .. } = *self.secondary.settings();
-        let took = renew_deadline.saturating_sub(secondary.remaining(now));
+    fn too_late(&mut self, now: Moment, wanted: Wanted, took: Duration) {
+        let retry_period = self.secondary.settings().retry_period;
         self.effects.push_back((Side::Secondary, too_late(&mut self.late, now, took, self.progress_within)));
         self.give_both_back(now);
         if wanted.once {

@@ -170,8 +170,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "it never leads, and keeps others from leading",
         edits: &[Edit {
             file: PAIR,
-            old: "                if limit.as_ref().is_some_and(|limit| limit.until() <= now) {\n",
-            new: "                if false {\n",
+            old: "limit.as_ref().filter(|limit| limit.until() <= now)",
+            new: "limit.as_ref().filter(|_| false)",
         }],
         caught_by: Unit(
             "runtime::pair::tests::fitness::what_is_held_of_both_too_late_for_the_first_progress_is_given_back_for_a_while",
