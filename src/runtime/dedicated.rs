@@ -233,34 +233,55 @@ mod tests {
 
     use super::*;
     use crate::campaign::slot::Delivery;
+    use crate::config::Settings;
     use crate::election::deadline::Deadline;
     use crate::elector::LeaderElector;
     use crate::guard::LeaderGuard;
     use crate::health::HealthCheck;
+    use crate::runtime::pair::Pair;
     use crate::runtime::session::Session;
     use crate::runtime::tests::{entry, fields, link};
     use crate::stop_reason::StopReason;
     use crate::transition::Transition;
 
+    fn settings() -> Arc<Settings> {
+        Arc::new(LeaderElector::builder("jobs").settings().unwrap())
+    }
+
     /// One whose thread is this test.
     fn driver() -> Driver {
-        let settings = Arc::new(LeaderElector::builder("jobs").settings().unwrap());
-        let session = Session::new(Arc::clone(&settings), 1);
-        let entry = entry();
+        let session = Session::new(settings(), 1);
+        drivers_of(Candidacy::One(Box::new(session)), &[Side::Primary]).pop().unwrap()
+    }
+
+    fn drivers_of(candidacy: Candidacy, sides: &[Side]) -> Vec<Driver> {
+        let settings = settings();
         let (link, commands) = link();
-        let health = HealthCheck::new(settings.lease_duration, settings.lease_duration, 1);
-        let (side, watch_link) = (Side::Primary, Arc::clone(&link));
-        let watcher = Watcher::spawn(entry.clone(), side, watch_link, health.clone(), &settings).unwrap();
+        let health = HealthCheck::new(settings.lease_duration, settings.lease_duration, sides.len());
+        let record = |side: &Side| {
+            let (entry, link) = (entry(), Arc::clone(&link));
+            let watcher = Watcher::spawn(entry.clone(), *side, link, health.clone(), &settings).unwrap();
+            Watched { entry, watcher, fields: fields() }
+        };
+        let records = sides.iter().map(record).collect();
         let shared = Shared {
-            link,
+            link: Arc::clone(&link),
             pending: Arc::default(),
             subscriptions: Arc::default(),
-            health,
+            health: health.clone(),
             observations: Arc::default(),
         };
-        let record = Watched { entry, watcher, fields: fields() };
-        let candidacy = Candidacy::One(Box::new(session));
-        drivers(candidacy, vec![record], commands, Vec::new(), Asked::default(), shared, fields()).pop().unwrap()
+        drivers(candidacy, records, commands, Vec::new(), Asked::default(), shared, fields())
+    }
+
+    /// By itself it would look again in a retry period.
+    #[test]
+    fn whoever_gives_the_other_thread_something_to_do_wakes_it() {
+        let pair = Pair::new(settings(), [1, 2]);
+        let drivers = drivers_of(Candidacy::Both(Box::new(pair)), &Side::BOTH);
+        drivers.iter().for_each(|it| _ = it.woken.try_recv());
+        drivers[0].core.work(|state| state.handle(Side::Primary, Input::SetFit(true)));
+        assert!(drivers.iter().all(|it| it.woken.try_recv().is_ok()));
     }
 
     /// One whose election has found its term superseded, and has not told yet.

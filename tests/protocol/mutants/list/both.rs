@@ -106,7 +106,7 @@ pub const MUTANTS: &[Mutant] = &[
             old: "        self.deferred.wake.extend(std::iter::from_fn(|| self.candidacy.touched()));\n",
             new: "",
         }],
-        caught_by: Test("behaviour", "elector::both::a_term_begins_and_is_released_at_once"),
+        caught_by: Unit("runtime::dedicated::tests::whoever_gives_the_other_thread_something_to_do_wakes_it"),
     },
     Mutant {
         name: "a request of the primary that hangs is not given up for its release",
