@@ -7,7 +7,7 @@
 //!
 //! One JSON object a line on stdout, logs on stderr. SIGTERM or SIGINT stops work, releases the lease and exits with 0.
 
-#[cfg_attr(feature = "sqlite", path = "shared/store.rs")]
+#[cfg_attr(feature = "sqlite", path = "../src/cli/store.rs")]
 #[cfg_attr(not(feature = "sqlite"), path = "shared/no_store.rs")]
 mod store;
 

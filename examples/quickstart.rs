@@ -8,7 +8,7 @@
 //!
 //! On a cluster it uses the Lease `leasehold-quickstart` in the namespace of the context.
 
-#[path = "shared/store.rs"]
+#[path = "../src/cli/store.rs"]
 mod store;
 
 use std::error::Error;

@@ -58,8 +58,10 @@
 //!   an elector does to the `metrics` facade.
 //! - `conformance`: [`testing::conformance`](https://docs.rs/leasehold/latest/leasehold/testing/conformance/index.html), whether a
 //!   store of your own does what an election needs of it.
+//! - `cli`: the command `leasehold`, for programs that cannot link a library: see [COMMAND.md]. Nothing for the library itself.
 //! - `testing`: an in-memory API server with fault injection, for tests, and `conformance`.
 //!
+//! [COMMAND.md]: https://docs.rs/crate/leasehold/latest/source/docs/COMMAND.md
 //! [STORES.md]: https://docs.rs/crate/leasehold/latest/source/docs/STORES.md
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -17,10 +17,11 @@ ROOT = HERE.parent.parent
 BEGIN = "<!-- measured by benches/compare/run -->"
 END = "<!-- end -->"
 
-# From here on results.md is written by report_hangs.py, and from there on by report_stores.py.
+# From here on results.md is written by report_hangs.py, report_commands.py and report_stores.py.
 HANGS = "## A leader whose work hangs\n"
+COMMANDS = "## A command under `leasehold run`\n"
 OTHER_STORES = "## Other stores\n"
-PARTS = [HANGS, OTHER_STORES]
+PARTS = [HANGS, COMMANDS, OTHER_STORES]
 
 COLOURS = {
     "leasehold": "#2f81f7",

@@ -3,7 +3,7 @@
 //! `turns --store URL --lease NAME`: for each line on standard input the one that leads drops its guard, and the other takes
 //! over. Each has a store of its own. In the store `memory` they share one, and what it takes is what their threads take.
 
-#[path = "../../examples/shared/store.rs"]
+#[path = "../../src/cli/store.rs"]
 mod store;
 
 use std::error::Error;

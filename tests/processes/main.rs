@@ -9,6 +9,7 @@ mod examples;
 mod handovers;
 mod leader_election;
 mod mysql;
+mod observe;
 mod postgres;
 mod programs;
 mod python_interop;

@@ -50,7 +50,7 @@ fn the_declared_rust_version_is_what_the_tree_needs() {
 
 /// With what is asked for by a feature, for a store that is no cluster.
 fn with_each_store() -> BTreeSet<Package> {
-    tree_with(&["--features=mysql,sqlite"])
+    tree_with(&["--features=cli,mysql,sqlite"])
 }
 
 /// The normal dependencies for this platform, ourselves included.

@@ -60,6 +60,27 @@ const FLOORS: &[&[&str]] = &[
     &["builder", "callbacks"],
     &["leader_election_config", "testing::conformance"],
     &["fuzzing"],
+    // The command, which has what the library gives to everybody.
+    &[
+        "cli::clock",
+        "cli::escape",
+        "cli::log",
+        "cli::store",
+        "cli::election",
+        "cli::run::times",
+        "cli::run::messages",
+        "cli::run::command",
+        "cli::run::descendants",
+        "cli::run::signals",
+        "cli::run::probe",
+        "cli::run::progress",
+        "cli::run::http",
+    ],
+    &["cli::run::exec", "cli::run::guardian", "cli::run::term"],
+    &["cli::run", "cli::follow"],
+    &["cli::observe", "cli::wait"],
+    &["cli"],
+    &["main"],
 ];
 
 /// Modules by their names, as in `kube::auth::exec`, and what they import.

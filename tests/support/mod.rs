@@ -3,12 +3,14 @@
 
 pub mod authority;
 pub mod cluster;
+pub mod command;
 pub mod etcd;
 pub mod exclusion;
 pub mod far;
 pub mod journal;
 pub mod kind;
 pub mod late_write;
+pub mod manifests;
 pub mod mariadb;
 pub mod memory;
 pub mod pgbouncer;

@@ -1,0 +1,80 @@
+//! The command line.
+
+mod clock;
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "`leasehold run` is for Linux alone"))]
+mod election;
+mod escape;
+mod follow;
+mod log;
+mod observe;
+#[cfg(target_os = "linux")]
+mod run;
+mod store;
+mod wait;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Leader election for any program, by a Kubernetes Lease, etcd or a database
+#[derive(Debug, Parser)]
+#[command(name = "leasehold", version, args_override_self = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    #[cfg(target_os = "linux")]
+    Run(Box<run::RunArgs>),
+    /// Run a command while the lease is held: on Linux alone
+    #[cfg(not(target_os = "linux"))]
+    Run {
+        #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<std::ffi::OsString>,
+    },
+    Observe(Box<observe::ObserveArgs>),
+    Wait(Box<wait::WaitArgs>),
+}
+
+/// What the process does, by its arguments.
+pub fn main() -> ExitCode {
+    #[cfg(target_os = "linux")]
+    if let Some(code) = run::hidden(std::env::args_os().skip(1)) {
+        return code;
+    }
+    let Cli { command } = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { FAILED } else { 0 });
+        }
+    };
+    let _log = match log::Log::start() {
+        Ok(log) => log,
+        Err(error) => return exit_by(Err(format!("a thread for the log was not started: {error}"))),
+    };
+    match command {
+        #[cfg(target_os = "linux")]
+        Command::Run(arguments) => run::main(*arguments),
+        #[cfg(not(target_os = "linux"))]
+        Command::Run { .. } => exit_by(Err(
+            "leasehold run is for Linux, where nothing that a command has started can outlive its term; observe and wait are for \
+             every system"
+                .to_owned(),
+        )),
+        Command::Observe(arguments) => exit_by(observe::run(&arguments)),
+        Command::Wait(arguments) => exit_by(wait::run(&arguments)),
+    }
+}
+
+fn exit_by(ended: Result<u8, String>) -> ExitCode {
+    ExitCode::from(ended.unwrap_or_else(|message| {
+        eprintln!("leasehold: {message}");
+        FAILED
+    }))
+}
+
+/// An error of ours, so that no code of a command's is taken for it.
+const FAILED: u8 = 125;

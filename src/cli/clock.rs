@@ -1,0 +1,65 @@
+//! What time it is, by both clocks.
+
+use std::time::{Duration, SystemTime};
+
+/// A moment, by both clocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moment {
+    /// By the local clock, which counts suspend as leases do: it alone decides.
+    pub local: Duration,
+    /// By the wall clock, which is only shown.
+    pub wall: SystemTime,
+}
+
+impl Moment {
+    pub fn now() -> Self {
+        Self { local: local(), wall: SystemTime::now() }
+    }
+
+    /// An earlier moment, at `local`.
+    pub fn back_to(self, local: Duration) -> Self {
+        let wall = self.wall.checked_sub(self.local.saturating_sub(local));
+        Self { local, wall: wall.unwrap_or(self.wall) }
+    }
+}
+
+/// The time since the machine was started.
+#[cfg(any(target_os = "linux", target_os = "android", target_os = "openbsd"))]
+pub fn local() -> Duration {
+    read(rustix::time::ClockId::Boottime)
+}
+
+/// `CLOCK_MONOTONIC` counts sleep on Apple's systems, where `Instant` does not.
+#[cfg(all(unix, not(any(target_os = "linux", target_os = "android", target_os = "openbsd"))))]
+fn local() -> Duration {
+    read(rustix::time::ClockId::Monotonic)
+}
+
+#[cfg(unix)]
+fn read(clock: rustix::time::ClockId) -> Duration {
+    let now = rustix::time::clock_gettime(clock);
+    Duration::new(now.tv_sec.try_into().unwrap_or_default(), now.tv_nsec.try_into().unwrap_or_default())
+}
+
+/// What is under `Instant` counts suspend on Windows.
+#[cfg(not(unix))]
+fn local() -> Duration {
+    use std::sync::OnceLock;
+    use std::time::Instant;
+    static ORIGIN: OnceLock<Instant> = OnceLock::new();
+    ORIGIN.get_or_init(Instant::now).elapsed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_earlier_moment_is_earlier_by_both_clocks() {
+        let now = Moment { local: Duration::from_secs(9), wall: SystemTime::UNIX_EPOCH + Duration::from_secs(90) };
+        let then = now.back_to(Duration::from_secs(7));
+        assert_eq!(then.local, Duration::from_secs(7));
+        assert_eq!(then.wall, SystemTime::UNIX_EPOCH + Duration::from_secs(88));
+        assert!(Moment::now().local > Duration::ZERO);
+    }
+}

@@ -1,0 +1,121 @@
+//! The flags that say which record is campaigned for, and how.
+
+use std::time::Duration;
+
+use clap::Args;
+use leasehold::kube::{Client, ClientConfig, Kubeconfig};
+use leasehold::{Error, LeaderElector, LeaderElectorBuilder, ResourceLock};
+
+use super::store;
+
+/// In place of `--store`. There may be a password in it.
+pub const STORE_VARIABLE: &str = "LEASEHOLD_STORE";
+
+/// Where the records are.
+#[derive(Debug, Args)]
+pub struct PlaceArgs {
+    /// A kubeconfig file [default: KUBECONFIG, else in-cluster, else ~/.kube/config]
+    #[arg(long, value_name = "FILE", conflicts_with = "store", help_heading = "Where the lease is")]
+    pub kubeconfig: Option<String>,
+    /// The kubeconfig's context [default: the current one]
+    #[arg(long, value_name = "NAME", conflicts_with = "store", help_heading = "Where the lease is")]
+    pub context: Option<String>,
+    /// The lease's namespace [default: the context's]
+    #[arg(short, long, value_name = "NAMESPACE", conflicts_with = "store", help_heading = "Where the lease is")]
+    pub namespace: Option<String>,
+    /// Instead of a cluster: etcd://HOST:PORT,…/PREFIX, sqlite://FILE, postgres://USER:PASSWORD@HOST:PORT/DATABASE or
+    /// mysql://USER:PASSWORD@HOST:PORT/DATABASE
+    #[arg(
+        long,
+        value_name = "URL",
+        env = STORE_VARIABLE,
+        hide_env_values = true,
+        help_heading = "Where the lease is"
+    )]
+    pub store: Option<String>,
+}
+
+/// Which record, and how it is campaigned for.
+#[derive(Debug, Args)]
+pub struct ElectionArgs {
+    /// The lease to campaign for
+    #[arg(long, value_name = "NAME")]
+    pub lease: String,
+    #[command(flatten)]
+    pub place: PlaceArgs,
+    /// What holds it in a cluster: leases, configmaps, endpoints, or two objects of that name: configmapsleases, endpointsleases
+    #[arg(long, value_name = "TYPE", conflicts_with = "store", help_heading = "Where the lease is")]
+    pub lock_type: Option<ResourceLock>,
+    /// Who this replica is in the lease, which no other may be [default: host name and random bits]
+    #[arg(long, visible_alias = "id", value_name = "ID", help_heading = "Election")]
+    pub identity: Option<String>,
+    /// How long others wait after the last renewal before they take over [default: 15s; of this and the next two, what is not set
+    /// follows from what is]
+    #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = "Election")]
+    pub lease_duration: Option<Duration>,
+    /// How long a leader tries to renew before it stops leading [default: 10s]
+    #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = "Election")]
+    pub renew_deadline: Option<Duration>,
+    /// How long to wait between tries [default: 2s]
+    #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = "Election")]
+    pub retry_period: Option<Duration>,
+    /// How long to wait between renewals [default: the retry period]
+    #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = "Election")]
+    pub renew_interval: Option<Duration>,
+    /// How long a release may take [default: the retry period]
+    #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = "Election")]
+    pub release_timeout: Option<Duration>,
+    /// No candidate for this lease runs client-go, so that the renew deadline may be closer to the lease duration
+    #[arg(long, help_heading = "Election")]
+    pub only_leasehold: bool,
+}
+
+impl ElectionArgs {
+    pub fn builder(&self) -> LeaderElectorBuilder {
+        let mut builder = LeaderElector::builder(&self.lease).only_leasehold(self.only_leasehold);
+        if let Some(namespace) = &self.place.namespace {
+            builder = builder.namespace(namespace);
+        }
+        if let Some(lock) = self.lock_type {
+            builder = builder.resource_lock(lock);
+        }
+        if let Some(identity) = &self.identity {
+            builder = builder.identity(identity);
+        }
+        type Set = fn(LeaderElectorBuilder, Duration) -> LeaderElectorBuilder;
+        let durations: [(Option<Duration>, Set); 5] = [
+            (self.lease_duration, LeaderElectorBuilder::lease_duration),
+            (self.renew_deadline, LeaderElectorBuilder::renew_deadline),
+            (self.retry_period, LeaderElectorBuilder::retry_period),
+            (self.renew_interval, LeaderElectorBuilder::renew_interval),
+            (self.release_timeout, LeaderElectorBuilder::release_timeout),
+        ];
+        durations.into_iter().fold(builder, |builder, (duration, set)| match duration {
+            Some(duration) => set(builder, duration),
+            None => builder,
+        })
+    }
+}
+
+impl PlaceArgs {
+    pub fn start(&self, builder: LeaderElectorBuilder) -> Result<LeaderElector, Box<dyn std::error::Error>> {
+        match &self.store {
+            Some(url) => Ok(builder.start_on(store::open(url)?)?),
+            None => Ok(builder.start_with(self.client()?)?),
+        }
+    }
+
+    pub fn client(&self) -> Result<Client, Error> {
+        let context = self.context.as_deref();
+        let config = match (&self.kubeconfig, context) {
+            (Some(path), _) => Kubeconfig::from_path(path)?.client_config(context)?,
+            (None, Some(_)) => Kubeconfig::load()?.client_config(context)?,
+            (None, None) => ClientConfig::infer()?,
+        };
+        Ok(Client::new(config)?)
+    }
+}
+
+pub fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|error| format!("{error}; give a duration such as 15s or 500ms"))
+}

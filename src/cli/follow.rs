@@ -1,0 +1,116 @@
+//! Following the records of a store: each lease, or all, is watched by a thread of its own, for as long as the process lives.
+
+pub mod leases;
+mod place;
+mod watching;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
+use leasehold::Store;
+
+use super::clock::Moment;
+use super::escape::Escaped;
+use leases::{Event, Leases, Which};
+use watching::{Current, Message, Watching};
+
+pub use place::FollowArgs;
+pub use watching::Trouble;
+
+/// So many updates may wait. Then the store is read no further.
+const BEHIND: usize = 64;
+
+/// What is known of the leases that are followed, and what is yet to be heard.
+pub struct Follower {
+    updates: Receiver<Message>,
+    leases: Leases,
+    /// By the leases that are followed: `None` of all.
+    watches: BTreeMap<Option<Box<str>>, Current>,
+    location: String,
+}
+
+/// What there is to tell.
+pub enum Heard {
+    Events(Vec<Event>),
+    Trouble(Trouble),
+    Nothing,
+}
+
+impl Follower {
+    /// Follows the leases of these names, or all where there are none.
+    ///
+    /// # Errors
+    ///
+    /// When one cannot be the name of a lease.
+    pub fn start(store: Arc<dyn Store>, names: &[String], which_of_all: Which) -> Result<Self, String> {
+        for name in names {
+            store.check_key(name).map_err(|error| format!("{name:?} cannot be a lease: {}", error.rule()))?;
+        }
+        let location = store.location().unwrap_or_else(|| "this store".to_owned());
+        let keys = match names.is_empty() {
+            true => vec![None],
+            false => names.iter().map(|name| Some(Box::from(&**name))).collect(),
+        };
+        // One that is named twice is followed once.
+        let watches: BTreeMap<_, _> = keys.into_iter().map(|key| (key, Current::default())).collect();
+        let (tell, updates) = bounded(BEHIND);
+        for (key, current) in &watches {
+            let watching = Watching::new(Arc::clone(&store), key.as_deref(), current.clone(), tell.clone());
+            let thread = thread::Builder::new().name("leasehold-watch".into());
+            thread.spawn(move || watching.run()).map_err(|error| format!("cannot start a thread: {error}"))?;
+        }
+        let which = if names.is_empty() { which_of_all } else { Which::Named };
+        Ok(Self { updates, leases: Leases::new(which), watches, location })
+    }
+
+    pub fn leases(&self) -> &Leases {
+        &self.leases
+    }
+
+    /// Where the records are.
+    pub fn location(&self) -> &str {
+        &self.location
+    }
+
+    /// Waits for something to tell, at most for `patience`.
+    ///
+    /// # Errors
+    ///
+    /// What cannot mend by itself.
+    pub fn next(&mut self, patience: Duration) -> Result<Heard, String> {
+        let now = Moment::now().local;
+        let expiry = self.leases.next_expiry().map_or(Duration::MAX, |expiry| expiry.saturating_sub(now));
+        let events = match self.updates.recv_timeout(patience.min(expiry)) {
+            Ok(Message::Update(update, at)) => self.leases.apply(update, at),
+            Ok(Message::Trouble(trouble)) => return Ok(Heard::Trouble(trouble)),
+            Ok(Message::Failed(why)) => return Err(Escaped(&why).to_string()),
+            // Only now: an update that waits was received in time.
+            Err(RecvTimeoutError::Timeout) => self.expire(),
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err("the watches have ended, which is a fault of leasehold".to_owned());
+            }
+        };
+        Ok(if events.is_empty() { Heard::Nothing } else { Heard::Events(events) })
+    }
+
+    fn expire(&mut self) -> Vec<Event> {
+        let events = self.leases.expire(Moment::now());
+        for event in &events {
+            let watch = self.watches.get(&Some(event.key.clone())).or_else(|| self.watches.get(&None));
+            watch.into_iter().for_each(Current::restart);
+        }
+        events
+    }
+}
+
+impl Trouble {
+    pub fn log(&self) {
+        match self {
+            Self::Begins(why) => log::warn!("{}", Escaped(why)),
+            Self::Ends(what) => log::info!("{}", Escaped(what)),
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! What is known of leases by following their records, without I/O or a clock: changes become events.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use leasehold::LeaderElectionRecord;
+
+use super::super::clock::Moment;
+
+/// What a store has told of the leases that are followed.
+#[derive(Debug)]
+pub enum Update {
+    /// A watch stands, of `key` or of all: versions may begin anew, as after a restored backup.
+    Opened {
+        key: Option<Box<str>>,
+        from_scratch: bool,
+    },
+    /// What a linearizable read has found.
+    Read {
+        key: Box<str>,
+        found: Option<(LeaderElectionRecord, u64)>,
+    },
+    Changed {
+        key: Box<str>,
+        record: LeaderElectionRecord,
+        version: u64,
+    },
+    Deleted {
+        key: Box<str>,
+        version: u64,
+    },
+    /// The watch has told all that is there.
+    ToldAll {
+        key: Option<Box<str>>,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    NewLeader,
+    Renewed,
+    Released,
+    Expired,
+    Deleted,
+    Unheld,
+}
+
+impl What {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NewLeader => "new_leader",
+            Self::Renewed => "renewed",
+            Self::Released => "released",
+            Self::Expired => "expired",
+            Self::Deleted => "deleted",
+            Self::Unheld => "unheld",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    pub at: Moment,
+    pub key: Box<str>,
+    pub what: What,
+    /// Who was in the record before, where that is another.
+    pub previous_holder: Option<String>,
+    /// As it is after the event.
+    pub lease: Lease,
+}
+
+/// What is known of a lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lease {
+    /// `None`: there is none.
+    pub record: Option<LeaderElectionRecord>,
+    pub version: Option<u64>,
+    /// How many renewals were seen.
+    pub renewals: u64,
+    /// No change was received for as long as the record asks others to wait.
+    pub has_expired: bool,
+    /// When the record was received that stands, by the local clock.
+    received: Duration,
+    /// What the watch tells of versions up to this is known.
+    known: u64,
+    /// The watch that stands has told of it.
+    is_told: bool,
+}
+
+impl Lease {
+    pub fn holder(&self) -> Option<&str> {
+        self.record.as_ref()?.holder()
+    }
+
+    /// `None` when nobody holds it, or its holder does not say for how long.
+    pub fn time_left(&self, now: Duration) -> Option<Duration> {
+        Some(self.expiry()?.saturating_sub(now))
+    }
+
+    fn expiry(&self) -> Option<Duration> {
+        let record = self.record.as_ref()?;
+        record.holder()?;
+        let seconds = record.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        Some(self.received.saturating_add(Duration::from_secs(seconds.filter(|seconds| *seconds > 0)?)))
+    }
+}
+
+/// The leases that are followed.
+#[derive(Debug)]
+pub struct Leases {
+    leases: BTreeMap<Box<str>, Lease>,
+    of: Which,
+}
+
+/// Which leases are followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    /// Those with given names: one that is deleted is remembered.
+    Named,
+    /// All. One that is deleted is forgotten.
+    All,
+    /// All, where most objects are none: those without any record are left out.
+    AllRecords,
+}
+
+impl Leases {
+    pub fn new(of: Which) -> Self {
+        Self { leases: BTreeMap::new(), of }
+    }
+
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Lease)> {
+        self.leases.iter().map(|(key, lease)| (&**key, lease))
+    }
+
+    /// What follows from an update that was received at `at`.
+    pub fn apply(&mut self, update: Update, at: Moment) -> Vec<Event> {
+        match update {
+            Update::Opened { key, from_scratch } => {
+                for lease in self.of_watch(key.as_deref()) {
+                    lease.known = 0;
+                    lease.is_told &= !from_scratch;
+                }
+                Vec::new()
+            }
+            Update::Read { key, found } => self.of_one(key, at, |leases, key| match found {
+                Some((record, version)) => leases.stands(key, record, version, at),
+                None => leases.is_gone(key, None, at),
+            }),
+            Update::Changed { key, record, version } => self.of_one(key, at, |leases, key| {
+                (!leases.is_known(&key, version)).then(|| leases.stands(key, record, version, at)).flatten()
+            }),
+            Update::Deleted { key, version } => self.of_one(key, at, |leases, key| {
+                (!leases.is_known(&key, version)).then(|| leases.is_gone(key, Some(version), at)).flatten()
+            }),
+            Update::ToldAll { key } => {
+                let is_of = |its: &str| key.as_deref().is_none_or(|key| key == its);
+                let untold = self.leases.iter().filter(|(key, lease)| is_of(key) && !lease.is_told);
+                let untold: Vec<_> = untold.map(|(key, _)| key.clone()).collect();
+                untold.into_iter().filter_map(|key| self.is_gone(key, None, at)).collect()
+            }
+        }
+    }
+
+    /// The leases that have run out by the local clock, each once.
+    pub fn expire(&mut self, now: Moment) -> Vec<Event> {
+        self.leases.iter_mut().filter_map(|(key, lease)| expire(key, lease, now)).collect()
+    }
+
+    /// When the next one runs out, by the local clock.
+    pub fn next_expiry(&self) -> Option<Duration> {
+        self.leases.values().filter(|lease| !lease.has_expired).filter_map(Lease::expiry).min()
+    }
+
+    /// What follows from a change of one lease; before it, that the lease had run out.
+    fn of_one(
+        &mut self,
+        key: Box<str>,
+        at: Moment,
+        change: impl FnOnce(&mut Self, Box<str>) -> Option<Event>,
+    ) -> Vec<Event> {
+        let expired = self.leases.get_mut(&key).and_then(|lease| expire(&key, lease, at));
+        expired.into_iter().chain(change(self, key)).collect()
+    }
+
+    fn of_watch(&mut self, of: Option<&str>) -> impl Iterator<Item = &mut Lease> {
+        self.leases.iter_mut().filter(move |(key, _)| of.is_none_or(|of| of == &***key)).map(|(_, lease)| lease)
+    }
+
+    /// Whether that or something later was told already: events may come late, and twice.
+    fn is_known(&mut self, key: &str, version: u64) -> bool {
+        self.leases.get_mut(key).is_some_and(|lease| {
+            lease.is_told = true;
+            version <= lease.known
+        })
+    }
+
+    fn stands(&mut self, key: Box<str>, record: LeaderElectionRecord, version: u64, at: Moment) -> Option<Event> {
+        let has_fields = record != LeaderElectionRecord { uid: record.uid.clone(), ..LeaderElectionRecord::default() };
+        if self.of == Which::AllRecords && !has_fields {
+            return self.is_gone(key, Some(version), at);
+        }
+        let previous = self.leases.get(&key);
+        let was = previous.and_then(|lease| lease.record.as_ref());
+        let previous_holder = was.and_then(LeaderElectionRecord::holder).filter(|was| Some(*was) != record.holder());
+        let previous_holder = previous_holder.map(str::to_owned);
+        let what = match (was, record.holder()) {
+            (Some(was), Some(_)) if is_same_term(was, &record) => Some(What::Renewed),
+            (_, Some(_)) => Some(What::NewLeader),
+            (Some(was), None) => was.holder().is_some().then_some(What::Released),
+            (None, None) => previous.is_none().then_some(What::Unheld),
+        };
+        let is_changed = was != Some(&record);
+        let renewals =
+            previous.map_or(0, |lease| lease.renewals) + u64::from(is_changed && what == Some(What::Renewed));
+        let received = previous.filter(|_| !is_changed).map_or(at.local, |lease| lease.received);
+        let has_expired = previous.is_some_and(|lease| !is_changed && lease.has_expired);
+        let (record, known) = (Some(record), version);
+        let lease = Lease { record, version: Some(version), renewals, has_expired, received, known, is_told: true };
+        self.leases.insert(key.clone(), lease.clone());
+        let what = what.filter(|_| is_changed)?;
+        Some(Event { at, key, what, previous_holder, lease })
+    }
+
+    /// There is no such record. `None` where it is not known with which version that came.
+    fn is_gone(&mut self, key: Box<str>, version: Option<u64>, at: Moment) -> Option<Event> {
+        let previous = self.leases.get(&key);
+        let was = previous.and_then(|lease| lease.record.as_ref());
+        let what = match (previous, was) {
+            (_, Some(_)) => Some(What::Deleted),
+            // Of many one hears only when they go.
+            (None, None) => (self.of == Which::Named).then_some(What::Unheld),
+            (Some(_), None) => None,
+        };
+        let previous_holder = was.and_then(LeaderElectionRecord::holder).map(str::to_owned);
+        let renewals = previous.map_or(0, |lease| lease.renewals);
+        let known = version.unwrap_or_else(|| previous.map_or(0, |lease| lease.known));
+        let lease =
+            Lease { record: None, version, renewals, has_expired: false, received: at.local, known, is_told: true };
+        match self.of {
+            Which::Named => drop(self.leases.insert(key.clone(), lease.clone())),
+            Which::All | Which::AllRecords => drop(self.leases.remove(&key)),
+        }
+        Some(Event { at, key, what: what?, previous_holder, lease })
+    }
+}
+
+fn expire(key: &str, lease: &mut Lease, now: Moment) -> Option<Event> {
+    let expiry = lease.expiry().filter(|expiry| !lease.has_expired && *expiry <= now.local)?;
+    lease.has_expired = true;
+    let at = now.back_to(expiry);
+    Some(Event { at, key: key.into(), what: What::Expired, previous_holder: None, lease: lease.clone() })
+}
+
+/// Programs that count no terms tell them by the holder alone.
+fn is_same_term(one: &LeaderElectionRecord, other: &LeaderElectionRecord) -> bool {
+    one.uid == other.uid
+        && one.holder() == other.holder()
+        && one.lease_transitions == other.lease_transitions
+        && one.acquire_time == other.acquire_time
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,49 @@
+//! The flags that say where the leases are that are followed.
+
+use std::sync::Arc;
+
+use clap::Args;
+use leasehold::{ConfigMapStore, EndpointsStore, LeaseStore, ResourceLock, Store};
+
+use super::super::election::PlaceArgs;
+use super::super::store;
+use super::leases::Which;
+
+#[derive(Debug, Args)]
+pub struct FollowArgs {
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// What holds the records in a cluster: leases, configmaps or endpoints [default: leases]
+    #[arg(
+        long,
+        value_name = "TYPE",
+        value_parser = one_kind,
+        conflicts_with = "store",
+        help_heading = "Where the lease is"
+    )]
+    lock_type: Option<ResourceLock>,
+}
+
+impl FollowArgs {
+    /// The store, and which of its records are leases where none is named.
+    pub fn open(&self) -> Result<(Arc<dyn Store>, Which), Box<dyn std::error::Error>> {
+        if let Some(url) = &self.place.store {
+            return Ok((Arc::from(store::open(url)?), Which::All));
+        }
+        let client = self.place.client()?;
+        let namespace = self.place.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
+        Ok(match self.lock_type {
+            Some(ResourceLock::ConfigMaps) => (Arc::new(ConfigMapStore::new(client, &namespace)?), Which::AllRecords),
+            Some(ResourceLock::Endpoints) => (Arc::new(EndpointsStore::new(client, &namespace)?), Which::AllRecords),
+            _ => (Arc::new(LeaseStore::new(client, &namespace)?), Which::All),
+        })
+    }
+}
+
+/// A record on two objects at once is followed on either.
+fn one_kind(text: &str) -> Result<ResourceLock, String> {
+    match text.parse() {
+        Ok(kind @ (ResourceLock::Leases | ResourceLock::ConfigMaps | ResourceLock::Endpoints)) => Ok(kind),
+        _ => Err("give one of leases, configmaps and endpoints".to_owned()),
+    }
+}

@@ -1,0 +1,213 @@
+//! On stores that fail as they are told to.
+
+use std::collections::VecDeque;
+
+use crossbeam_channel::{Receiver, bounded, unbounded};
+use leasehold::{ConfigError, MemoryStore};
+
+use super::*;
+
+const SOON: Duration = Duration::from_secs(30);
+
+/// Fails as often as it is told to, and then is a store.
+#[derive(Default)]
+struct Failing {
+    store: MemoryStore,
+    watches: Mutex<VecDeque<StoreErrorKind>>,
+    reads: Mutex<VecDeque<StoreErrorKind>>,
+    /// Whether each watch began from scratch.
+    began: Mutex<Vec<bool>>,
+}
+
+fn next(failures: &Mutex<VecDeque<StoreErrorKind>>) -> Result<(), StoreError> {
+    let kind = failures.lock().pop_front();
+    kind.map_or(Ok(()), |kind| Err(StoreError::new(kind, format!("{kind:?}: do something"))))
+}
+
+impl Store for Failing {
+    fn get(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
+        next(&self.reads)?;
+        self.store.get(key, call)
+    }
+
+    fn create(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {
+        self.store.create(key, record, call)
+    }
+
+    fn update(
+        &self,
+        key: &str,
+        base: &Observed,
+        record: &LeaderElectionRecord,
+        call: &Call,
+    ) -> Result<Observed, StoreError> {
+        self.store.update(key, base, record, call)
+    }
+
+    fn watch(
+        &self,
+        scope: WatchScope<'_>,
+        from: Option<&Cursor>,
+        cancel: &Cancel,
+        on_event: &mut dyn FnMut(WatchEvent),
+    ) -> Result<(), StoreError> {
+        self.began.lock().push(from.is_none());
+        next(&self.watches)?;
+        self.store.watch(scope, from, cancel, on_event)
+    }
+
+    fn check_key(&self, key: &str) -> Result<(), ConfigError> {
+        self.store.check_key(key)
+    }
+
+    fn describe(&self, key: &str) -> String {
+        self.store.describe(key)
+    }
+}
+
+impl Failing {
+    fn new(watches: &[StoreErrorKind], reads: &[StoreErrorKind]) -> Arc<Self> {
+        let of = |kinds: &[StoreErrorKind]| Mutex::new(kinds.iter().copied().collect());
+        Arc::new(Self { watches: of(watches), reads: of(reads), ..Self::default() })
+    }
+
+    fn make(&self, key: &str) {
+        let record = LeaderElectionRecord { holder_identity: Some("a".into()), ..LeaderElectionRecord::default() };
+        let call = Call::new(SOON, Cancel::new());
+        self.create(key, &record, &call).expect("it is created");
+    }
+}
+
+struct Followed {
+    told: Receiver<Message>,
+    current: Current,
+}
+
+fn follow(store: &Arc<Failing>, key: Option<&str>) -> Followed {
+    let (tell, told) = unbounded();
+    let current = Current::default();
+    let watching = Watching::new(Arc::<Failing>::clone(store), key, current.clone(), tell);
+    std::thread::spawn(move || watching.run());
+    Followed { told, current }
+}
+
+impl Followed {
+    fn end_watch(&self) {
+        let current = self.current.0.lock().clone();
+        if let Some((cancel, _)) = current {
+            cancel.cancel();
+        }
+    }
+
+    /// The next update of a record that is wanted.
+    fn record(&self) -> (Box<str>, Option<String>) {
+        loop {
+            match self.told.recv_timeout(SOON).expect("it tells") {
+                Message::Update(Update::Read { key, found }, _) => {
+                    return (key, found.and_then(|(record, _)| record.holder_identity));
+                }
+                Message::Update(Update::Changed { key, record, .. }, _) => return (key, record.holder_identity),
+                _ => {}
+            }
+        }
+    }
+
+    /// The next that is no update.
+    fn trouble(&self) -> Result<Trouble, String> {
+        loop {
+            match self.told.recv_timeout(SOON).expect("it tells") {
+                Message::Trouble(trouble) => return Ok(trouble),
+                Message::Failed(why) => return Err(why),
+                Message::Update(..) => {}
+            }
+        }
+    }
+}
+
+impl Drop for Followed {
+    /// So that the thread finds that nobody hears it.
+    fn drop(&mut self) {
+        self.told = bounded(0).1;
+        self.end_watch();
+    }
+}
+
+#[test]
+fn what_keeps_it_from_following_is_told_once_and_so_is_its_end() {
+    let kinds = [StoreErrorKind::Unavailable, StoreErrorKind::Unavailable];
+    let store = Failing::new(&kinds, &[]);
+    let followed = follow(&store, Some("jobs"));
+    let why = "Unavailable: do something; trying again until it works".to_owned();
+    assert_eq!(followed.trouble(), Ok(Trouble::Begins(why)));
+    assert_eq!(followed.trouble(), Ok(Trouble::Ends("jobs in memory is followed again".to_owned())));
+    assert_eq!(followed.record(), ("jobs".into(), None));
+    store.make("jobs");
+    assert_eq!(followed.record(), ("jobs".into(), Some("a".into())));
+    assert_eq!(*store.began.lock(), [true, true, true]);
+}
+
+#[test]
+fn what_cannot_mend_ends_it_at_the_start_alone() {
+    for (watches, reads) in [(&[StoreErrorKind::Forbidden][..], &[][..]), (&[], &[StoreErrorKind::Forbidden])] {
+        let followed = follow(&Failing::new(watches, reads), Some("jobs"));
+        assert_eq!(followed.trouble(), Err("Forbidden: do something".to_owned()));
+    }
+    let store = Failing::new(&[], &[]);
+    let followed = follow(&store, Some("jobs"));
+    assert_eq!(followed.record(), ("jobs".into(), None));
+    store.watches.lock().push_back(StoreErrorKind::Forbidden);
+    followed.end_watch();
+    let why = "Forbidden: do something; trying again until it works".to_owned();
+    assert_eq!(followed.trouble(), Ok(Trouble::Begins(why)));
+    assert!(matches!(followed.trouble(), Ok(Trouble::Ends(_))));
+}
+
+#[test]
+fn a_watch_goes_on_where_one_has_ended_unless_that_is_forgotten() {
+    let store = Failing::new(&[], &[]);
+    let followed = follow(&store, None);
+    store.make("one");
+    assert_eq!(followed.record(), ("one".into(), Some("a".into())));
+    // Only then does the next watch not tell it again.
+    loop {
+        if let Message::Update(Update::ToldAll { key: None }, _) = followed.told.recv_timeout(SOON).expect("it tells") {
+            break;
+        }
+    }
+    followed.end_watch();
+    store.make("two");
+    assert_eq!(followed.record(), ("two".into(), Some("a".into())));
+    store.watches.lock().push_back(StoreErrorKind::Expired);
+    followed.end_watch();
+    assert_eq!(followed.record(), ("one".into(), Some("a".into())));
+    assert_eq!(*store.began.lock(), [true, false, false, true]);
+}
+
+#[test]
+fn a_store_that_cannot_watch_is_read_again_and_again_for_a_lease_that_is_named() {
+    let store = Failing::new(&[StoreErrorKind::Unsupported], &[StoreErrorKind::Timeout]);
+    let followed = follow(&store, Some("jobs"));
+    let why = "Timeout: do something; trying again until it works".to_owned();
+    assert_eq!(followed.trouble(), Ok(Trouble::Begins(why)));
+    assert!(matches!(followed.trouble(), Ok(Trouble::Ends(_))));
+    assert_eq!(followed.record(), ("jobs".into(), None));
+    store.make("jobs");
+    assert_eq!(followed.record(), ("jobs".into(), Some("a".into())));
+    drop(followed);
+    let followed = follow(&Failing::new(&[StoreErrorKind::Unsupported], &[]), None);
+    let why = followed.trouble().expect_err("it does not mend");
+    assert_eq!(why, "all leases cannot be followed at once: Unsupported: do something; name the leases", "{why}");
+}
+
+#[test]
+fn pauses_grow_up_to_half_a_minute() {
+    let mut watching = Watching::new(Failing::new(&[], &[]), None, Current::default(), unbounded().0);
+    let mut longest = Duration::ZERO;
+    for failures in 0..100 {
+        let pause = watching.back_off();
+        let full = Duration::from_secs(1 << failures.min(10)).min(LONGEST_PAUSE);
+        assert!(pause <= full && pause >= full / 2, "{pause:?} after {failures}");
+        longest = longest.max(pause);
+    }
+    assert!(longest > LONGEST_PAUSE / 2);
+}

@@ -1,0 +1,67 @@
+//! Log lines on stderr, which nobody waits for: whoever reads them may have stopped to, and a leader goes on all the same.
+
+use std::io::{self, Write};
+use std::thread;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use env_logger::{Builder, Env, Target};
+
+/// So many lines may wait. Those beyond are dropped.
+const BEHIND: usize = 1024;
+
+/// How long to wait at the exit for those that wait.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+enum Message {
+    Line(Vec<u8>),
+    Flush(Sender<()>),
+}
+
+/// What writes lines, on a thread of its own.
+pub struct Log(Sender<Message>);
+
+impl Log {
+    /// Has the `log` crate write to stderr, as RUST_LOG says.
+    pub fn start() -> io::Result<Self> {
+        let (sender, messages) = bounded(BEHIND);
+        thread::Builder::new().name("log".into()).spawn(move || write(&messages))?;
+        Builder::from_env(Env::default().default_filter_or("warn,leasehold::cli=info"))
+            .format_target(false)
+            .target(Target::Pipe(Box::new(Lines(sender.clone()))))
+            .init();
+        Ok(Self(sender))
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        let (written, is_written) = bounded(1);
+        if self.0.send_timeout(Message::Flush(written), PATIENCE).is_ok() {
+            let _ = is_written.recv_timeout(PATIENCE);
+        }
+    }
+}
+
+/// Takes whole lines, as they come from `env_logger`.
+struct Lines(Sender<Message>);
+
+impl Write for Lines {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let _ = self.0.try_send(Message::Line(line.to_owned()));
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn write(messages: &Receiver<Message>) {
+    for message in messages {
+        match message {
+            Message::Line(line) => _ = io::stderr().write_all(&line),
+            Message::Flush(written) => _ = written.try_send(()),
+        }
+    }
+}

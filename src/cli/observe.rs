@@ -1,0 +1,131 @@
+//! `leasehold observe`: who leads, and for how long yet.
+
+mod lines;
+mod table;
+
+use std::io::{self, ErrorKind, Write};
+use std::time::Duration;
+
+use clap::Args;
+
+use super::clock::Moment;
+use super::follow::{FollowArgs, Follower, Heard};
+use table::Table;
+
+/// Show who leads, live
+///
+/// In a terminal a table that is kept up to date, else a line for each change. Without names all leases of the namespace, or of the
+/// store, are shown, of whatever program.
+///
+/// Only the local clock decides what time is left: a lease has expired when no change of its record was received for the duration
+/// that its holder published. How old a record is that is seen for the first time is not known, so it counts from then. Times in
+/// records are shown as they stand there.
+///
+/// The store is tried again for ever when it fails, and that is said on stderr.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Events, as in --json:
+  new_leader  somebody holds the lease: the first one that is seen, another one, or the same one in a new term
+  renewed     the record has changed, and the holder and its term have not; after `expired` it is held again
+  released    the holder has given it up
+  expired     no change was received for the lease duration: others may take it over; once
+  deleted     the record is gone
+  unheld      nobody held the lease when it was first seen, or there is no such lease
+
+Fields of --json: time (of the event, by the local wall clock), lease, event, holder (who stands in the record; null: nobody),
+previous_holder (who stood there before, where that is another), version (of the record in its store: fencing tokens are the
+versions of acquisitions), transitions, acquire_time, renew_time, lease_duration_seconds (as the record has them; null: absent),
+renewals (how many were seen since this began to observe), seconds_left (by the local clock; null: nobody holds it, or for how long
+is not said).
+
+Exit codes: 0 when stdout is closed; 125 for errors that do not mend by themselves.")]
+pub struct ObserveArgs {
+    /// The leases to show [default: all]
+    #[arg(value_name = "LEASE")]
+    leases: Vec<String>,
+    #[command(flatten)]
+    follow: FollowArgs,
+    /// Print each change as a line of JSON, also in a terminal
+    #[arg(long)]
+    json: bool,
+}
+
+/// How often a table is drawn at least, and a reader that has gone is noticed.
+const TICK: Duration = Duration::from_secs(1);
+
+/// # Errors
+///
+/// What does not mend by itself.
+pub fn run(arguments: &ObserveArgs) -> Result<u8, String> {
+    let (store, which) = arguments.follow.open().map_err(|error| error.to_string())?;
+    let mut follower = Follower::start(store, &arguments.leases, which)?;
+    let mut output = match Table::in_terminal().filter(|_| !arguments.json) {
+        Some(table) => Output::Table(table),
+        None => Output::Lines { json: arguments.json },
+    };
+    loop {
+        let heard = follower.next(output.patience())?;
+        match output.show(&heard, &follower) {
+            Ok(()) => {}
+            // Whoever read it has seen enough.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(0),
+            Err(error) => return Err(format!("cannot write to stdout: {error}")),
+        }
+    }
+}
+
+enum Output {
+    Table(Table),
+    Lines { json: bool },
+}
+
+impl Output {
+    fn patience(&self) -> Duration {
+        match self {
+            Self::Table(table) if table.is_old() => Duration::ZERO,
+            _ => TICK,
+        }
+    }
+
+    fn show(&mut self, heard: &Heard, follower: &Follower) -> io::Result<()> {
+        match (self, heard) {
+            (Self::Table(table), Heard::Trouble(trouble)) => {
+                table.clear()?;
+                trouble.log();
+                table.draw(follower, Moment::now())
+            }
+            (Self::Table(table), heard) => table.update(matches!(heard, Heard::Nothing), follower, Moment::now()),
+            (Self::Lines { json }, Heard::Events(events)) => {
+                let mut stdout = io::stdout().lock();
+                for event in events {
+                    let line = if *json { lines::json(event) } else { lines::plain(event) };
+                    stdout.write_all(line.as_bytes())?;
+                }
+                stdout.flush()
+            }
+            (Self::Lines { .. }, Heard::Trouble(trouble)) => {
+                trouble.log();
+                Ok(())
+            }
+            (Self::Lines { .. }, Heard::Nothing) => check_reader(),
+        }
+    }
+}
+
+/// A write would say so as well, but there may be nothing to write for long.
+#[cfg(unix)]
+fn check_reader() -> io::Result<()> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let stdout = io::stdout();
+    let mut reader = [PollFd::new(&stdout, PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    match poll(&mut reader, Some(&now)) {
+        Ok(_) if reader[0].revents().contains(PollFlags::ERR) => Err(ErrorKind::BrokenPipe.into()),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(not(unix))]
+fn check_reader() -> io::Result<()> {
+    Ok(())
+}

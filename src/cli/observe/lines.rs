@@ -1,0 +1,130 @@
+//! An event as a line: for people, and in JSON.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use leasehold::{LeaderElectionRecord, MicroTime};
+use serde::Serialize;
+
+use super::super::escape::{self, Escaped};
+use super::super::follow::leases::{Event, What};
+
+#[derive(Serialize)]
+struct Line<'a> {
+    time: &'a str,
+    lease: &'a str,
+    event: &'static str,
+    holder: Option<&'a str>,
+    previous_holder: Option<&'a str>,
+    version: Option<u64>,
+    transitions: Option<i32>,
+    acquire_time: Option<&'a str>,
+    renew_time: Option<&'a str>,
+    lease_duration_seconds: Option<i32>,
+    renewals: u64,
+    seconds_left: Option<f64>,
+}
+
+pub fn json(event: &Event) -> String {
+    let Event { at, key, what, previous_holder, lease } = event;
+    let nothing = LeaderElectionRecord::default();
+    let record = lease.record.as_ref().unwrap_or(&nothing);
+    let time = MicroTime::from(at.wall);
+    let line = Line {
+        time: time.as_str(),
+        lease: key,
+        event: what.name(),
+        holder: lease.holder(),
+        previous_holder: previous_holder.as_deref(),
+        version: lease.version,
+        transitions: record.lease_transitions,
+        acquire_time: record.acquire_time.as_ref().map(MicroTime::as_str),
+        renew_time: record.renew_time.as_ref().map(MicroTime::as_str),
+        lease_duration_seconds: record.lease_duration_seconds,
+        renewals: lease.renewals,
+        seconds_left: lease.time_left(at.local).map(|left| left.as_secs_f64()),
+    };
+    let text = serde_json::to_string(&line).expect("a struct of texts and numbers");
+    escape::json(&text) + "\n"
+}
+
+pub fn plain(event: &Event) -> String {
+    let Event { at, key, what, previous_holder, lease } = event;
+    let mut line = format!("{} {}: ", MicroTime::from(at.wall), Escaped(key));
+    let holder = Escaped(lease.holder().unwrap_or_default());
+    let by = previous_holder.as_deref().map_or_else(String::new, |holder| format!(" by {}", Escaped(holder)));
+    // Writing to a string cannot fail.
+    let _ = match what {
+        What::NewLeader => write!(line, "{holder} leads"),
+        What::Renewed => write!(line, "renewed by {holder}"),
+        What::Released => write!(line, "released{by}"),
+        What::Expired => write!(line, "expired, held by {holder}"),
+        What::Deleted => write!(line, "deleted"),
+        What::Unheld => write!(line, "held by nobody"),
+    };
+    let Some(record) = lease.record.as_ref().filter(|_| lease.holder().is_some()) else { return line + "\n" };
+    if let Some(time) = &record.acquire_time {
+        let _ = write!(line, ", since {}", Escaped(time.as_str()));
+    }
+    if let Some(transitions) = record.lease_transitions {
+        let _ = write!(line, ", transitions {transitions}");
+    }
+    let _ = write!(line, ", renewals {}", lease.renewals);
+    if let Some(left) = lease.time_left(at.local).filter(|left| *left > Duration::ZERO) {
+        let _ = write!(line, ", {} left", humantime::format_duration(left));
+    }
+    line + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::super::super::clock::Moment;
+    use super::super::super::follow::leases::{Leases, Update, Which};
+    use super::*;
+
+    fn events(record: LeaderElectionRecord) -> Vec<Event> {
+        let mut leases = Leases::new(Which::All);
+        let at = |seconds| {
+            let local = Duration::from_secs(seconds);
+            Moment { local, wall: SystemTime::UNIX_EPOCH + local }
+        };
+        let key = Box::from("jo\nbs");
+        let mut events = leases.apply(Update::Changed { key, record, version: 7 }, at(1));
+        events.extend(leases.expire(at(60)));
+        events.extend(leases.apply(Update::Deleted { key: "jo\nbs".into(), version: 8 }, at(61)));
+        events
+    }
+
+    #[test]
+    fn a_line_has_all_that_is_known_and_nobody_else_begins_one() {
+        let events = events(LeaderElectionRecord {
+            uid: None,
+            holder_identity: Some("a\u{1b}[2J\u{9b}\n".into()),
+            lease_duration_seconds: Some(15),
+            acquire_time: Some(MicroTime::from_text("long\nago")),
+            renew_time: Some(MicroTime::from_unix_micros(5)),
+            lease_transitions: Some(3),
+        });
+        assert_eq!(
+            events.iter().map(plain).collect::<String>(),
+            "1970-01-01T00:00:01.000000Z jo\\nbs: a\\u{1b}[2J\\u{9b}\\n leads, since long\\nago, transitions 3, renewals 0, 15s left\n\
+             1970-01-01T00:00:16.000000Z jo\\nbs: expired, held by a\\u{1b}[2J\\u{9b}\\n, since long\\nago, transitions 3, renewals 0\n\
+             1970-01-01T00:01:01.000000Z jo\\nbs: deleted\n"
+        );
+        assert_eq!(
+            events.iter().map(json).collect::<String>(),
+            r#"{"time":"1970-01-01T00:00:01.000000Z","lease":"jo\nbs","event":"new_leader","holder":"a\u001b[2J\u009b\n","previous_holder":null,"version":7,"transitions":3,"acquire_time":"long\nago","renew_time":"1970-01-01T00:00:00.000005Z","lease_duration_seconds":15,"renewals":0,"seconds_left":15.0}
+{"time":"1970-01-01T00:00:16.000000Z","lease":"jo\nbs","event":"expired","holder":"a\u001b[2J\u009b\n","previous_holder":null,"version":7,"transitions":3,"acquire_time":"long\nago","renew_time":"1970-01-01T00:00:00.000005Z","lease_duration_seconds":15,"renewals":0,"seconds_left":0.0}
+{"time":"1970-01-01T00:01:01.000000Z","lease":"jo\nbs","event":"deleted","holder":null,"previous_holder":"a\u001b[2J\u009b\n","version":8,"transitions":null,"acquire_time":null,"renew_time":null,"lease_duration_seconds":null,"renewals":0,"seconds_left":null}
+"#
+        );
+    }
+
+    #[test]
+    fn a_line_of_a_record_without_fields_says_what_is_there() {
+        let events = events(LeaderElectionRecord { holder_identity: Some("a".into()), ..Default::default() });
+        assert_eq!(plain(&events[0]), "1970-01-01T00:00:01.000000Z jo\\nbs: a leads, renewals 0\n");
+    }
+}

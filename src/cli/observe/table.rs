@@ -1,0 +1,208 @@
+//! The leases as a table in a terminal, drawn over the one before.
+
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use super::super::clock::Moment;
+use super::super::escape::Escaped;
+use super::super::follow::Follower;
+use super::super::follow::leases::Lease;
+
+/// How often it is drawn at most, while more is to be heard.
+const BUSY: Duration = Duration::from_millis(100);
+
+/// No name takes more of a line.
+const LONGEST_NAME: usize = 48;
+
+const HEAD: [&str; 6] = ["LEASE", "LEFT", "TRANSITIONS", "RENEWALS", "SINCE", "HOLDER"];
+
+pub struct Table {
+    /// How many lines of the terminal it has.
+    lines: usize,
+    drawn: Option<Instant>,
+    /// Something was heard since then.
+    is_old: bool,
+}
+
+impl Table {
+    /// `None` where stdout is no terminal in which lines can be drawn over.
+    pub fn in_terminal() -> Option<Self> {
+        let is_dumb = std::env::var_os("TERM").is_none_or(|kind| kind == "dumb");
+        (io::stdout().is_terminal() && !is_dumb && size().is_some()).then_some(Self {
+            lines: 0,
+            drawn: None,
+            is_old: true,
+        })
+    }
+
+    pub fn is_old(&self) -> bool {
+        self.is_old
+    }
+
+    /// Draws it when nothing more is to be heard for now, and now and then where that does not come.
+    pub fn update(&mut self, is_quiet: bool, follower: &Follower, now: Moment) -> io::Result<()> {
+        self.is_old = true;
+        match is_quiet || self.drawn.is_none_or(|drawn| drawn.elapsed() > BUSY) {
+            true => self.draw(follower, now),
+            false => Ok(()),
+        }
+    }
+
+    /// Takes it away, for what is said on stderr.
+    pub fn clear(&mut self) -> io::Result<()> {
+        let mut text = String::new();
+        self.go_back(&mut text);
+        self.lines = 0;
+        write(&text)
+    }
+
+    pub fn draw(&mut self, follower: &Follower, now: Moment) -> io::Result<()> {
+        let (height, width) = size().unwrap_or((24, 80));
+        let mut lines = rows(follower.leases().iter(), now.local);
+        if lines.len() == 1 {
+            lines = vec![format!("no leases yet in {}", Escaped(follower.location()))];
+        }
+        // The line after it is the cursor's.
+        let room = height.saturating_sub(1).max(1);
+        if lines.len() > room {
+            let left_out = lines.len() - room + 1;
+            lines.truncate(room - 1);
+            lines.push(format!("… and {left_out} more"));
+        }
+        let mut text = String::new();
+        self.go_back(&mut text);
+        // What is wider than we think is not to begin another line.
+        text.push_str("\x1b[?7l");
+        for line in &lines {
+            text.extend(line.chars().take(width));
+            text.push('\n');
+        }
+        text.push_str("\x1b[?7h");
+        (self.lines, self.drawn, self.is_old) = (lines.len(), Some(Instant::now()), false);
+        write(&text)
+    }
+
+    fn go_back(&self, text: &mut String) {
+        if self.lines > 0 {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "\x1b[{}A\x1b[J", self.lines);
+        }
+    }
+}
+
+fn write(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()
+}
+
+/// Height and width of the terminal.
+#[cfg(unix)]
+fn size() -> Option<(usize, usize)> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    // Some consoles do not know.
+    let or = |size: u16, otherwise| if size == 0 { otherwise } else { usize::from(size) };
+    Some((or(size.ws_row, 24), or(size.ws_col, 80)))
+}
+
+#[cfg(not(unix))]
+fn size() -> Option<(usize, usize)> {
+    None
+}
+
+/// The head, and a line for each lease, in columns. The holder comes last: it is the longest, and may be cut.
+fn rows<'a>(leases: impl Iterator<Item = (&'a str, &'a Lease)>, now: Duration) -> Vec<String> {
+    let cells = std::iter::once(HEAD.map(str::to_owned)).chain(leases.map(|(key, lease)| cells(key, lease, now)));
+    let cells: Vec<_> = cells.collect();
+    let width = |column: usize| cells.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; HEAD.len()] = std::array::from_fn(width);
+    let line = |row: &[String; HEAD.len()]| {
+        let cells = row.iter().zip(widths).enumerate().map(|(column, (cell, width))| match column {
+            1..=3 => format!("{cell:>width$}"),
+            _ => format!("{cell:<width$}"),
+        });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    cells.iter().map(line).collect()
+}
+
+fn cells(key: &str, lease: &Lease, now: Duration) -> [String; HEAD.len()] {
+    let absent = || "-".to_owned();
+    let record = lease.record.as_ref().filter(|_| lease.holder().is_some());
+    let left = match lease.time_left(now) {
+        _ if lease.has_expired => "expired".to_owned(),
+        // It is over when it says so.
+        Some(left) => format!("{}s", left.as_secs() + u64::from(left.subsec_nanos() > 0)),
+        None => absent(),
+    };
+    let name = Escaped(key).to_string();
+    let name = match name.chars().count() > LONGEST_NAME {
+        true => name.chars().take(LONGEST_NAME - 1).chain(['…']).collect(),
+        false => name,
+    };
+    let transitions = record.and_then(|record| record.lease_transitions);
+    let since = record.and_then(|record| record.acquire_time.as_ref());
+    [
+        name,
+        left,
+        transitions.map_or_else(absent, |transitions| transitions.to_string()),
+        lease.renewals.to_string(),
+        since.map_or_else(absent, |since| Escaped(&without_fraction(since.as_str())).to_string()),
+        lease.holder().map_or_else(absent, |holder| Escaped(holder).to_string()),
+    ]
+}
+
+/// A time to the second, where it has the usual form.
+fn without_fraction(time: &str) -> String {
+    match time.split_once('.') {
+        Some((seconds, fraction)) if fraction.ends_with('Z') => format!("{seconds}Z"),
+        _ => time.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold::{LeaderElectionRecord, MicroTime};
+
+    use super::super::super::follow::leases::{Leases, Update, Which};
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned_and_absent_fields_are_shown_as_such() {
+        let mut leases = Leases::new(Which::Named);
+        let at = |millis| Moment { local: Duration::from_millis(millis), wall: std::time::SystemTime::UNIX_EPOCH };
+        let mut changed = |key: &str, record, millis| {
+            leases.apply(Update::Changed { key: key.into(), record, version: millis }, at(millis));
+        };
+        let record = |holder: &str, seconds| LeaderElectionRecord {
+            holder_identity: Some(holder.into()),
+            lease_duration_seconds: seconds,
+            ..LeaderElectionRecord::default()
+        };
+        let jobs = LeaderElectionRecord {
+            acquire_time: Some(MicroTime::from_unix_micros(1_700_000_000_100_000)),
+            lease_transitions: Some(12),
+            ..record("pod-1", Some(15))
+        };
+        changed("jobs", jobs, 1_000);
+        changed("dead", record("pod\n2", Some(1)), 1_000);
+        changed("node", record("node-1", None), 1_000);
+        changed("free", record("", Some(1)), 1_000);
+        changed(&"x".repeat(60), record("y", Some(100)), 1_000);
+        leases.apply(Update::Read { key: "none".into(), found: None }, at(1_000));
+        leases.expire(at(3_500));
+        assert_eq!(
+            rows(leases.iter(), at(3_500).local),
+            [
+                "LEASE                                                LEFT  TRANSITIONS  RENEWALS  SINCE                 HOLDER",
+                r"dead                                              expired            -         0  -                     pod\n2",
+                "free                                                    -            -         0  -                     -",
+                "jobs                                                  13s           12         0  2023-11-14T22:13:20Z  pod-1",
+                "node                                                    -            -         0  -                     node-1",
+                "none                                                    -            -         0  -                     -",
+                "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…      98s            -         0  -                     y",
+            ]
+        );
+    }
+}

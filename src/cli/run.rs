@@ -1,0 +1,162 @@
+//! `leasehold run`: a command that runs while its lease is held.
+//!
+//! There are three processes: the supervisor, which campaigns, renews and releases; the guardian, which starts the command, and ends it
+//! by itself when the term is over; and the command. Either of the first two may be stopped or killed, and nothing of the command
+//! outlives its term.
+
+mod command;
+mod descendants;
+mod exec;
+mod guardian;
+mod http;
+mod messages;
+mod probe;
+mod progress;
+mod signals;
+mod supervisor;
+mod term;
+mod times;
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use crossbeam_channel::{Sender, bounded};
+use leasehold::Observer;
+use rustix::process::{getpid, set_child_subreaper};
+
+use super::election::{ElectionArgs, duration};
+use guardian::{Guarded, Guardian};
+use probe::Probe;
+use progress::Source;
+use supervisor::{OnLoss, Plan, Supervisor};
+use times::Times;
+
+/// Run a command while the lease is held
+///
+/// The command is started when the lease is acquired, and the lease is released when nothing of the command is left: so a standby
+/// starts its own within milliseconds. If the lease cannot be renewed, the command is ended before others may acquire it.
+///
+/// It finds LEASEHOLD_LEASE, LEASEHOLD_IDENTITY and LEASEHOLD_FENCING_TOKEN in its environment.
+///
+/// Exit codes: that of the command, or 128 and the signal that ended it; 124 when the term's end ended it; 125 for errors of
+/// leasehold; 126 when the command cannot be executed; 127 when it is not found.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    #[command(flatten)]
+    election: ElectionArgs,
+    /// How long the command may take to end when it is told to stop, from SIGTERM until SIGKILL
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10s", help_heading = "Ending")]
+    stop_timeout: Duration,
+    /// How long it may take to end when the lease is not renewed [default: 2s, less where the renew deadline is short]
+    #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = "Ending")]
+    loss_grace: Option<Duration>,
+    /// How long before its term is over it is killed [default: 500ms, less where the renew deadline is short]
+    #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = "Ending")]
+    kill_margin: Option<Duration>,
+    /// Campaign again when the command has ended by itself, after a pause that grows while it keeps failing
+    #[arg(long, help_heading = "Ending")]
+    restart: bool,
+    /// What to do when the lease was lost
+    #[arg(long, value_name = "WHAT", value_enum, default_value = "campaign", help_heading = "Ending")]
+    on_loss: OnLoss,
+    /// A program with its arguments, run each retry period without a shell: only while it ends with 0 may this replica lead
+    #[arg(long, value_name = "COMMAND", help_heading = "Fitness")]
+    probe: Option<String>,
+    /// How long a run of the probe may take [default: the retry period]
+    #[arg(long, value_name = "DURATION", value_parser = duration, requires = "probe", help_heading = "Fitness")]
+    probe_timeout: Option<Duration>,
+    /// What shows that the command makes progress: a file that it changes, or `notify` for what it says as a service of systemd with
+    /// a watchdog. Without progress it is stopped
+    #[arg(long, value_name = "FILE|notify", requires = "progress_within", help_heading = "Fitness")]
+    progress: Option<Source>,
+    /// How long the command may go without progress
+    #[arg(long, value_name = "DURATION", value_parser = duration, requires = "progress", help_heading = "Fitness")]
+    progress_within: Option<Duration>,
+    /// Answer /leader, /healthz, /readyz and /metrics there, such as 0.0.0.0:8080
+    #[arg(long, value_name = "ADDRESS", help_heading = "Fitness")]
+    http: Option<SocketAddr>,
+    /// The command, and its arguments
+    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<OsString>,
+}
+
+/// What is said on stderr before the exit, and the code.
+type Failure = (u8, String);
+
+/// The exit code.
+pub fn main(arguments: RunArgs) -> ExitCode {
+    match run(arguments) {
+        Ok(code) => ExitCode::from(code),
+        Err((code, message)) => {
+            eprintln!("leasehold: {message}");
+            ExitCode::from(code)
+        }
+    }
+}
+
+/// What a process of ours does that is none of the user's to start.
+pub fn hidden(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
+    let name = arguments.next()?;
+    if name == guardian::process::NAME {
+        return Some(guardian::process::main(arguments.collect()));
+    }
+    (name == exec::NAME).then(|| exec::main(arguments))
+}
+
+fn run(arguments: RunArgs) -> Result<u8, Failure> {
+    fn failed(error: impl Into<Box<dyn std::error::Error>>) -> Failure {
+        (command::FAILED, error.into().to_string())
+    }
+    let RunArgs { election, stop_timeout, loss_grace, kill_margin, restart, on_loss, command, .. } = arguments;
+    command::check(&command[0])?;
+    let mut builder = election.builder();
+    let settings = builder.settings().map_err(failed)?;
+    // It may have been made up just now, and is the same for all of us.
+    builder = builder.identity(&settings.identity);
+    let times = Times::new(stop_timeout, loss_grace, kill_margin, &settings).map_err(failed)?;
+    if let Some(probe) = &arguments.probe {
+        let timeout = arguments.probe_timeout.unwrap_or(settings.retry_period);
+        if timeout + settings.retry_period >= settings.renew_deadline {
+            return Err(failed("--probe-timeout and the retry period together must be less than the renew deadline"));
+        }
+        let mut probe = Probe::new(probe, timeout).map_err(failed)?;
+        command::check(probe.program().as_ref()).map_err(|(_, message)| failed(format!("--probe {message}")))?;
+        builder = builder.fit_while(move || probe.run());
+    }
+    descendants::check().map_err(|error| {
+        failed(format!(
+            "/proc does not list the children of processes: {error}; mount /proc, on a kernel with CONFIG_PROC_CHILDREN"
+        ))
+    })?;
+    // Of the guardian, should it end.
+    set_child_subreaper(Some(getpid())).map_err(failed)?;
+    let signals = signals::take().map_err(failed)?;
+    let environment = [("LEASEHOLD_LEASE", election.lease.clone()), ("LEASEHOLD_IDENTITY", settings.identity)];
+    let guarded = Guarded { arguments: command, environment };
+    let guardian =
+        Guardian::start(&guarded).map_err(|error| failed(format!("the guardian was not started: {error}")))?;
+    let (renewed, renewals) = bounded(1);
+    let elector = Arc::new(election.place.start(builder.observer(Renewals(renewed))).map_err(failed)?);
+    let leading = Arc::default();
+    if let Some(address) = arguments.http {
+        let address = http::serve(address, Arc::clone(&elector), Arc::clone(&leading))
+            .map_err(|error| failed(format!("--http {address}: {error}")))?;
+        log::info!("answers on http://{address}");
+    }
+    let progress = arguments.progress.zip(arguments.progress_within);
+    let plan = Plan { guarded, times, restart, on_loss, progress };
+    Supervisor::new(plan, elector, guardian, signals, renewals, leading).run().map_err(failed)
+}
+
+/// Tells the supervisor that its term goes on.
+struct Renewals(Sender<()>);
+
+impl Observer for Renewals {
+    fn renewed(&self, _: Duration) {
+        let _ = self.0.try_send(());
+    }
+}

@@ -1,0 +1,109 @@
+//! The command that is run: whether it is there, and what its end is to those who run us.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+
+use super::messages::End;
+
+/// How `leasehold run` exits, where it is not as the command did: as env(1) and timeout(1).
+pub const TERM_ENDED: u8 = 124;
+pub const FAILED: u8 = 125;
+const NOT_EXECUTABLE: u8 = 126;
+const NOT_FOUND: u8 = 127;
+
+pub fn not_started(error: &io::Error) -> u8 {
+    if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE }
+}
+
+impl End {
+    pub fn exit_code(self) -> u8 {
+        match self {
+            End::Code(code) => code,
+            End::Signal(signal) => by_signal(signal.into()),
+        }
+    }
+}
+
+/// As shells say that a signal ended a process.
+pub fn by_signal(signal: i32) -> u8 {
+    u8::try_from(signal).ok().and_then(|signal| signal.checked_add(128)).unwrap_or(FAILED)
+}
+
+/// Whether `program` is found, as execvp(3) finds it, and may be executed.
+///
+/// # Errors
+///
+/// What is to be said, and the code to exit by.
+pub fn check(program: &OsStr) -> Result<(), (u8, String)> {
+    let found = find(program, env::var_os("PATH"));
+    found.map(drop).map_err(|error| match not_started(&error) {
+        NOT_FOUND => (NOT_FOUND, format!("{}: there is no such program: check its name, and PATH", program.display())),
+        code => (code, format!("{}: it cannot be executed: {error}", program.display())),
+    })
+}
+
+fn find(program: &OsStr, path: Option<OsString>) -> io::Result<PathBuf> {
+    if program.as_encoded_bytes().contains(&b'/') {
+        return executable(program.into());
+    }
+    let path = path.unwrap_or_else(|| "/bin:/usr/bin".into());
+    let mut refused = io::Error::from(io::ErrorKind::NotFound);
+    for directory in env::split_paths(&path) {
+        let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { &directory };
+        match executable(directory.join(program)) {
+            Ok(found) => return Ok(found),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => refused = error,
+            Err(_) => {}
+        }
+    }
+    Err(refused)
+}
+
+fn executable(path: PathBuf) -> io::Result<PathBuf> {
+    let metadata = path.metadata()?;
+    if metadata.is_dir() {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is a directory"));
+    }
+    accessat(CWD, &path, Access::EXEC_OK, AtFlags::EACCESS)?;
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_program_is_found_as_the_system_finds_it() {
+        let scratch = tempfile::tempdir().expect("a scratch directory");
+        let put = |directory: &str, name: &str, mode| {
+            let directory = scratch.path().join(directory);
+            fs::create_dir_all(&directory).expect("a directory");
+            fs::write(directory.join(name), "#!/bin/sh\n").expect("a file");
+            fs::set_permissions(directory.join(name), fs::Permissions::from_mode(mode)).expect("its mode");
+        };
+        put("first", "tool", 0o644);
+        put("second", "tool", 0o755);
+        put("first", "text", 0o644);
+        let path =
+            || Some(env::join_paths(["none", "first", "second"].map(|it| scratch.path().join(it))).expect("a path"));
+        let code = |program: &OsStr| find(program, path()).map_err(|error| not_started(&error));
+        assert_eq!(code("tool".as_ref()), Ok(scratch.path().join("second/tool")), "the first is not executable");
+        assert_eq!(code("text".as_ref()), Err(126));
+        assert_eq!(code("nothing".as_ref()), Err(127));
+        assert_eq!(code(scratch.path().join("first/text").as_os_str()), Err(126));
+        assert_eq!(code(scratch.path().as_os_str()), Err(126), "a directory");
+        assert_eq!(code("./nothing".as_ref()), Err(127));
+    }
+
+    #[test]
+    fn an_end_is_told_as_shells_do() {
+        assert_eq!([End::Code(0), End::Code(7), End::Signal(9), End::Signal(15)].map(End::exit_code), [0, 7, 137, 143]);
+    }
+}

@@ -1,0 +1,286 @@
+//! The guardian's process: it starts the command, and ends it when the term is over, whatever has become of the supervisor.
+
+use std::ffi::OsString;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::process::{Pid, Signal, WaitStatus, getpid, kill_process, set_child_subreaper};
+use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::low_level::pipe;
+
+use super::super::messages::{End, Environment, Link, Order, Received, Report, What};
+use super::super::signals::not_ignored;
+use super::super::times::{Schedule, Step, boot_time};
+use super::super::{command, descendants, exec};
+
+/// What the supervisor starts it by.
+pub const NAME: &str = "__guardian";
+
+/// How long to wait for what was killed, before what has been started meanwhile is killed as well. It grows to the longer where
+/// something cannot be killed.
+const ROUND: Duration = Duration::from_millis(1);
+const LONGEST_ROUND: Duration = Duration::from_millis(50);
+
+/// How often to look at the command, whether or not anything is told of it.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Guards what `arguments` say, until the supervisor is gone and nothing of it is left.
+pub fn main(arguments: Vec<OsString>) -> ExitCode {
+    match Guardian::new(arguments).and_then(Guardian::run) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("leasehold: the guardian has ended: {error}");
+            ExitCode::from(command::FAILED)
+        }
+    }
+}
+
+struct Guardian {
+    arguments: Vec<OsString>,
+    /// To the supervisor. `None`: it is gone.
+    link: Option<Link>,
+    timer: OwnedFd,
+    children: UnixStream,
+    signals: UnixStream,
+    running: Option<Running>,
+    /// Whether it has passed on that somebody has told it to end.
+    has_asked: bool,
+}
+
+/// A command, from its start until nothing of it is left.
+struct Running {
+    pid: Pid,
+    schedule: Schedule,
+    has_ended: bool,
+    /// How often what is left was killed.
+    rounds: u32,
+}
+
+impl Guardian {
+    fn new(arguments: Vec<OsString>) -> io::Result<Self> {
+        // What the command's processes leave behind comes to us.
+        set_child_subreaper(Some(getpid()))?;
+        let _ = rustix::thread::set_name(c"leasehold");
+        let link = Link::new(fcntl_dupfd_cloexec(io::stdin(), 3)?);
+        // Whoever signals all of us means the command: the supervisor sees to that.
+        let signals = signalled(&not_ignored(&[SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2])?)?;
+        let children = signalled(&[SIGCHLD])?;
+        let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
+        // Whoever else starts us has no such socket on our stdin.
+        let told = link.send(&Report::Ready, None);
+        told.map_err(|error| io::Error::other(format!("{NAME} is for leasehold run itself: {error}")))?;
+        Ok(Self { arguments, link: Some(link), timer, children, signals, running: None, has_asked: false })
+    }
+
+    fn run(mut self) -> io::Result<()> {
+        while self.link.is_some() || self.running.is_some() {
+            let timeout = self.set_timer()?;
+            self.wait(timeout)?;
+            // Once, until the supervisor is heard again: what is more important has to fit, too.
+            if drain(&mut self.signals) && !std::mem::replace(&mut self.has_asked, true) {
+                self.report(&Report::AskedToStop);
+            }
+            self.hear()?;
+            drain(&mut self.children);
+            self.reap();
+            self.act();
+        }
+        Ok(())
+    }
+
+    /// Sets the timer to what is next. Gives how long to wait at most, whatever happens.
+    fn set_timer(&self) -> io::Result<Option<Duration>> {
+        let round = self.running.as_ref().filter(|running| running.rounds > 0);
+        let round = round.map(|running| ROUND.saturating_mul(1 << (running.rounds / 16).min(8)).min(LONGEST_ROUND));
+        // Zero unsets it, and what has passed is now.
+        let at = match &self.running {
+            Some(running) if round.is_none() => running.schedule.next().0.max(Duration::from_nanos(1)),
+            _ => Duration::ZERO,
+        };
+        let never = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let once = Itimerspec { it_interval: never, it_value: Timespec::try_from(at).unwrap_or(never) };
+        timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &once)?;
+        // Whoever started us may have had SIGCHLD blocked: then its end is noticed by looking.
+        Ok(round.or(self.running.is_some().then_some(LOOK)))
+    }
+
+    fn wait(&self, timeout: Option<Duration>) -> io::Result<()> {
+        let descriptors = [self.timer.as_fd(), self.children.as_fd(), self.signals.as_fd()];
+        let descriptors = descriptors.into_iter().chain(self.link.as_ref().map(AsFd::as_fd));
+        let mut polled: Vec<_> = descriptors.map(|it| PollFd::from_borrowed_fd(it, PollFlags::IN)).collect();
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        match poll(&mut polled, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What the supervisor says, as long as it says anything.
+    fn hear(&mut self) -> io::Result<()> {
+        while let Some(link) = &self.link {
+            match link.receive::<Order>()? {
+                Received::Message(Order { number, what }, stdin) => {
+                    self.has_asked = false;
+                    self.obey(what, stdin);
+                    self.report(&Report::Acknowledged(number));
+                }
+                Received::Nothing => break,
+                Received::Closed => {
+                    self.link = None;
+                    self.stop(false);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn obey(&mut self, what: What, stdin: Option<OwnedFd>) {
+        match (what, &mut self.running) {
+            (What::Start { fencing_token, times, valid_until, group, environment }, None) => {
+                let schedule = Schedule::new(times, valid_until);
+                match self.start(&schedule, fencing_token, group, environment, stdin) {
+                    Ok(pid) => {
+                        self.running = Some(Running { pid, schedule, has_ended: false, rounds: 0 });
+                        self.report(&Report::Started { pid: pid.as_raw_nonzero().get() });
+                    }
+                    Err(error) => {
+                        let (code, error) = (error.raw_os_error(), error.to_string());
+                        self.report(&Report::NotStarted { code, error });
+                    }
+                }
+            }
+            (What::Start { .. }, Some(_)) => {
+                let error = "another command is not gone yet".to_owned();
+                self.report(&Report::NotStarted { code: None, error });
+            }
+            (What::Valid { until }, Some(running)) => running.schedule.extend(until),
+            (What::Stop { is_told }, _) => self.stop(is_told),
+            (What::Kill, Some(running)) => running.schedule.kill(),
+            (What::Signal(signal), Some(running)) => {
+                if let Some(signal) = Signal::from_named_raw(signal).filter(|_| !running.has_ended) {
+                    let _ = kill_process(running.pid, signal);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn start(
+        &self,
+        schedule: &Schedule,
+        fencing_token: u64,
+        group: Option<i32>,
+        environment: Environment,
+        stdin: Option<OwnedFd>,
+    ) -> io::Result<Pid> {
+        let deadline = schedule.kill_at().as_nanos().to_string();
+        let mut command = Command::new("/proc/self/exe");
+        command
+            .arg0("leasehold")
+            .args([exec::NAME, &getpid().as_raw_nonzero().to_string(), &deadline])
+            .args(&self.arguments)
+            .env("LEASEHOLD_FENCING_TOKEN", fencing_token.to_string())
+            .stdin(stdin.map_or_else(Stdio::null, Stdio::from))
+            .process_group(group.unwrap_or(0));
+        for (name, value) in environment {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        // It is reaped with all others.
+        command.spawn().map(|child| Pid::from_child(&child))
+    }
+
+    /// Tells the command to end, once.
+    fn stop(&mut self, is_told: bool) {
+        let Some(running) = self.running.as_mut().filter(|running| !running.schedule.is_terminated()) else { return };
+        running.schedule.terminated(boot_time());
+        if !is_told {
+            descendants::terminate(&descendants::own().unwrap_or_default());
+        }
+    }
+
+    fn reap(&mut self) {
+        let Some(running) = &mut self.running else { return };
+        let mut end = None;
+        let is_left = descendants::reap_all(|pid, status| {
+            if pid == running.pid {
+                end = ended(status);
+            }
+        });
+        running.has_ended |= end.is_some();
+        if running.has_ended && !running.schedule.is_terminated() {
+            // It has ended by itself: what it left behind is not its work any more.
+            running.schedule.kill();
+        }
+        if let Some(end) = end {
+            self.report(&Report::Ended(end));
+        }
+        if !is_left {
+            self.running = None;
+            self.report(&Report::Gone);
+        }
+    }
+
+    /// What is due by the time.
+    fn act(&mut self) {
+        let Some(running) = &mut self.running else { return };
+        match running.schedule.due(boot_time()) {
+            Some(Step::Terminate) => {
+                self.stop(false);
+                self.report(&Report::Terminated);
+            }
+            Some(Step::Kill) => {
+                // What may not end is not allowed to begin anything either.
+                running.schedule.kill();
+                running.rounds = running.rounds.saturating_add(1);
+                let is_first = running.rounds == 1;
+                descendants::kill(&descendants::own().unwrap_or_default());
+                if is_first {
+                    self.report(&Report::Killing);
+                }
+            }
+            None => {}
+        }
+    }
+
+    fn report(&self, report: &Report) {
+        if let Some(link) = &self.link {
+            // It fits: as many are unread at most as a command has stages, and as there are orders that were not acknowledged.
+            let _ = link.send(report, None);
+        }
+    }
+}
+
+/// A stream that becomes readable at each of these signals, which do nothing else then.
+fn signalled(signals: &[i32]) -> io::Result<UnixStream> {
+    let (reader, writer) = UnixStream::pair()?;
+    reader.set_nonblocking(true)?;
+    for &signal in signals {
+        pipe::register(signal, writer.try_clone()?)?;
+    }
+    Ok(reader)
+}
+
+/// Whether there was anything.
+fn drain(stream: &mut UnixStream) -> bool {
+    let mut buffer = [0; 64];
+    let mut any = false;
+    while stream.read(&mut buffer).is_ok_and(|length| length > 0) {
+        any = true;
+    }
+    any
+}
+
+fn ended(status: WaitStatus) -> Option<End> {
+    let byte = |number: i32| u8::try_from(number).unwrap_or(u8::MAX);
+    status.exit_status().map(byte).map(End::Code).or_else(|| status.terminating_signal().map(byte).map(End::Signal))
+}

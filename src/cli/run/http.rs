@@ -1,0 +1,173 @@
+//! What a cluster asks by HTTP: who leads, whether this process is well, whether it is ready, and its metrics.
+
+use std::fmt::Write as _;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use leasehold::LeaderElector;
+use parking_lot::Mutex;
+use serde_json::json;
+
+/// Since when this replica leads, if it does.
+#[derive(Debug, Default)]
+pub struct Leading(Mutex<Option<SystemTime>>);
+
+impl Leading {
+    pub fn begin(&self) {
+        *self.0.lock() = Some(SystemTime::now());
+    }
+
+    pub fn end(&self) {
+        *self.0.lock() = None;
+    }
+}
+
+/// More than ask at a time. Who comes then is not answered.
+const MOST_CONNECTIONS: usize = 32;
+
+/// A request is a line and some headers.
+const LONGEST_REQUEST: usize = 8 * 1024;
+
+/// How long one may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+struct Server {
+    elector: Arc<LeaderElector>,
+    leading: Arc<Leading>,
+    connections: AtomicUsize,
+}
+
+/// Answers on `address` from now on, for as long as the process lives.
+///
+/// # Errors
+///
+/// When the address cannot be listened on.
+pub fn serve(address: SocketAddr, elector: Arc<LeaderElector>, leading: Arc<Leading>) -> io::Result<SocketAddr> {
+    let listener = TcpListener::bind(address)?;
+    let address = listener.local_addr()?;
+    let server = Arc::new(Server { elector, leading, connections: AtomicUsize::new(0) });
+    thread::Builder::new().name("http".into()).spawn(move || {
+        for connection in listener.incoming() {
+            let Ok(connection) = connection else {
+                // Such as too many open files: not to be tried as fast as can be.
+                thread::sleep(Duration::from_millis(100));
+                continue;
+            };
+            if server.connections.fetch_add(1, Ordering::Relaxed) >= MOST_CONNECTIONS {
+                server.connections.fetch_sub(1, Ordering::Relaxed);
+                continue;
+            }
+            let answering = Arc::clone(&server);
+            let answer = move || {
+                let _ = answering.answer(connection);
+                answering.connections.fetch_sub(1, Ordering::Relaxed);
+            };
+            if thread::Builder::new().name("http".into()).spawn(answer).is_err() {
+                server.connections.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    })?;
+    Ok(address)
+}
+
+struct Answer {
+    status: &'static str,
+    content_type: &'static str,
+    body: String,
+}
+
+const OK: &str = "200 OK";
+const UNAVAILABLE: &str = "503 Service Unavailable";
+const TEXT: &str = "text/plain; charset=utf-8";
+
+impl Server {
+    fn answer(&self, mut connection: TcpStream) -> io::Result<()> {
+        let until = Instant::now() + PATIENCE;
+        let (mut request, mut length) = ([0; LONGEST_REQUEST], 0);
+        let answer = loop {
+            match asked(&request[..length]) {
+                Ok(Some((is_get, path))) => {
+                    break if is_get {
+                        self.about(&path)
+                    } else {
+                        text("405 Method Not Allowed", "only GET and HEAD\n")
+                    };
+                }
+                Ok(None) if length < request.len() => {}
+                _ => break text("400 Bad Request", "this is no request\n"),
+            }
+            let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+            connection.set_read_timeout(Some(left))?;
+            match connection.read(&mut request[length..])? {
+                0 => return Ok(()),
+                read => length += read,
+            }
+        };
+        connection.set_write_timeout(Some(PATIENCE))?;
+        let Answer { status, content_type, body } = answer;
+        let mut head = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+            body.len()
+        );
+        if !request.starts_with(b"HEAD ") {
+            head.push_str(&body);
+        }
+        connection.write_all(head.as_bytes())
+    }
+
+    fn about(&self, path: &str) -> Answer {
+        match path.split('?').next().unwrap_or_default() {
+            "/leader" => self.leader(),
+            // Of an API server that is away it says nothing: to be started again does not bring it back.
+            "/healthz" | "/livez" => match self.elector.health_check().check() {
+                Ok(()) => text(OK, "ok\n"),
+                Err(unhealthy) => text("500 Internal Server Error", &format!("{unhealthy}\n")),
+            },
+            // A standby is ready to take over.
+            "/readyz" if self.elector.status().is_running => text(OK, "ok\n"),
+            "/readyz" => text(UNAVAILABLE, "the election has ended\n"),
+            "/metrics" => {
+                let mut body = String::new();
+                let _ = self.elector.status().write_prometheus(&mut body);
+                Answer { status: OK, content_type: "text/plain; version=0.0.4; charset=utf-8", body }
+            }
+            _ => text("404 Not Found", "there are /leader, /healthz, /readyz and /metrics\n"),
+        }
+    }
+
+    fn leader(&self) -> Answer {
+        let status = self.elector.status();
+        let since = *self.leading.0.lock();
+        // Between a term and the start of its command, or after its end, nobody works here.
+        let is_leader = status.is_leader && since.is_some();
+        let leader = status.leader.as_deref().filter(|_| !status.leader_has_run_out);
+        let mut body = json!({ "record": status.record, "identity": self.elector.identity(), "leader": leader, "is_leader": is_leader });
+        if let (true, Some(since)) = (is_leader, since) {
+            body["since"] = humantime::format_rfc3339_millis(since).to_string().into();
+            body["fencing_token"] = status.fencing_token.into();
+            body["seconds_left"] = status.remaining.as_secs_f64().into();
+        }
+        let mut text = body.to_string();
+        let _ = writeln!(text);
+        Answer { status: if is_leader { OK } else { UNAVAILABLE }, content_type: "application/json", body: text }
+    }
+}
+
+fn text(status: &'static str, body: &str) -> Answer {
+    Answer { status, content_type: TEXT, body: body.to_owned() }
+}
+
+/// Whether a request is one that only asks, and for what; `None` while it is not all there.
+fn asked(request: &[u8]) -> Result<Option<(bool, String)>, httparse::Error> {
+    let mut headers = [httparse::EMPTY_HEADER; 64];
+    let mut parsed = httparse::Request::new(&mut headers);
+    if parsed.parse(request)?.is_partial() {
+        return Ok(None);
+    }
+    let is_get = matches!(parsed.method, Some("GET" | "HEAD"));
+    Ok(Some((is_get, parsed.path.unwrap_or_default().to_owned())))
+}

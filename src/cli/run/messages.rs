@@ -1,0 +1,198 @@
+//! What the supervisor and the guardian say to each other, and how it travels.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::times::Times;
+
+/// From the supervisor. Each is acknowledged by its number.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Order {
+    pub number: u64,
+    pub what: What,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub enum What {
+    /// To start the command, whose stdin comes along.
+    Start { fencing_token: u64, times: Times, valid_until: Duration, group: Option<i32>, environment: Environment },
+    /// The term is valid until then.
+    Valid { until: Duration },
+    /// Nothing, but to answer.
+    Ping,
+    /// To tell the command to end; it may know already.
+    Stop { is_told: bool },
+    /// To end it at once.
+    Kill,
+    /// To pass a signal on.
+    Signal(i32),
+}
+
+/// What a command finds in its environment beside what is in the guardian's; `None`: not that either.
+pub type Environment = Vec<(String, Option<String>)>;
+
+/// From the guardian.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Report {
+    /// It can be told to start a command.
+    Ready,
+    Acknowledged(u64),
+    Started {
+        pid: i32,
+    },
+    /// The command was not started, by this error of the system's.
+    NotStarted {
+        code: Option<i32>,
+        error: String,
+    },
+    /// The command was told to end, because the term was not renewed.
+    Terminated,
+    /// What is left of it is being ended.
+    Killing,
+    /// The command has ended; what it started may be there still.
+    Ended(End),
+    /// Nothing of it is left.
+    Gone,
+    /// Somebody has told the guardian to end.
+    AskedToStop,
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum End {
+    Code(u8),
+    Signal(u8),
+}
+
+impl std::fmt::Display for End {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "with exit code {code}"),
+            Self::Signal(signal) => write!(f, "by signal {signal}"),
+        }
+    }
+}
+
+/// No message is longer: what users choose, and what others write, is in none.
+const LONGEST: usize = 16 * 1024;
+
+/// One end of what the two talk by: whole messages, without waiting.
+#[derive(Debug)]
+pub struct Link(OwnedFd);
+
+/// What came over a link.
+#[derive(Debug)]
+pub enum Received<T> {
+    Message(T, Option<OwnedFd>),
+    Nothing,
+    /// The other process is gone.
+    Closed,
+}
+
+impl Link {
+    pub fn new(end: OwnedFd) -> Self {
+        Self(end)
+    }
+
+    pub fn pair() -> io::Result<(Self, OwnedFd)> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        Ok((Self(ours), theirs))
+    }
+
+    /// # Errors
+    ///
+    /// `WouldBlock` when the other has not read for so long that no more fits, or whatever the system says.
+    pub fn send(&self, message: &impl Serialize, attached: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        let text = serde_json::to_vec(message)?;
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let descriptors = attached.map(|descriptor| [descriptor]);
+        if let Some(descriptors) = &descriptors {
+            control.push(SendAncillaryMessage::ScmRights(descriptors));
+        }
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        retry(|| sendmsg(&self.0, &[IoSlice::new(&text)], &mut control, flags)).map(drop)
+    }
+
+    pub fn receive<T: DeserializeOwned>(&self) -> io::Result<Received<T>> {
+        let mut buffer = vec![0; LONGEST];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+        let received = retry(|| recvmsg(&self.0, &mut [IoSliceMut::new(&mut buffer)], &mut control, flags));
+        let length = match received {
+            Ok(received) if received.bytes > 0 => received.bytes,
+            Ok(_) => return Ok(Received::Closed),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Received::Nothing),
+            // It has died with something of ours unread.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(Received::Closed),
+            Err(error) => return Err(error),
+        };
+        let attached = control.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+            _ => None,
+        });
+        Ok(Received::Message(serde_json::from_slice(&buffer[..length])?, attached))
+    }
+}
+
+impl AsFd for Link {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            other => return other.map_err(io::Error::from),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use super::*;
+
+    #[test]
+    fn a_message_arrives_whole_with_what_is_attached_and_the_end_is_noticed() {
+        let (one, other) = Link::pair().expect("a pair");
+        let other = Link::new(other);
+        assert!(matches!(other.receive::<Order>(), Ok(Received::Nothing)));
+        let (mut reader, writer) = std::io::pipe().expect("a pipe");
+        one.send(&Order { number: 1, what: What::Kill }, Some(writer.as_fd())).expect("it fits");
+        one.send(&Order { number: 2, what: What::Stop { is_told: true } }, None).expect("it fits");
+        drop(writer);
+        let Ok(Received::Message(Order { number: 1, what: What::Kill }, Some(attached))) = other.receive() else {
+            panic!("the first one")
+        };
+        std::fs::File::from(attached).write_all(b"through").expect("written");
+        let mut text = String::new();
+        reader.read_to_string(&mut text).expect("read");
+        assert_eq!(text, "through");
+        drop(one);
+        assert!(matches!(other.receive(), Ok(Received::Message(Order { number: 2, .. }, None))), "before it ended");
+        assert!(matches!(other.receive::<Order>(), Ok(Received::Closed)));
+    }
+
+    #[test]
+    fn who_does_not_read_is_noticed() {
+        let (one, _other) = Link::pair().expect("a pair");
+        let full = (0..1_000_000).find_map(|_| one.send(&Report::Gone, None).err()).expect("it does not fit for ever");
+        assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
+    }
+}

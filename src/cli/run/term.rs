@@ -1,0 +1,284 @@
+//! One term: the command runs while its lease is held, and the lease is released when nothing of it is left.
+
+use std::fmt;
+use std::io;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, after, never, select, tick};
+use leasehold::{LeaderGuard, StopReason};
+use rustix::process::getpgrp;
+use rustix::termios::{isatty, tcgetpgrp};
+use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
+
+use super::guardian::{Guardian, Lost};
+use super::messages::{End, Environment, Report, What};
+use super::progress::Watchdog;
+use super::signals::Caught;
+use super::times::{Times, boot_time};
+
+/// What a term is led with.
+pub struct Means<'a> {
+    pub guardian: &'a mut Guardian,
+    pub signals: &'a Receiver<Caught>,
+    /// A message each time that the lease was renewed.
+    pub renewals: &'a Receiver<()>,
+    pub watchdog: Option<Watchdog>,
+    pub times: Times,
+    pub retry_period: Duration,
+    /// For how long what cannot be killed is waited for.
+    pub wind_down: Duration,
+    pub environment: Environment,
+}
+
+/// Why a command was ended; the first reason counts.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Why {
+    /// We were told to, by this signal.
+    Told(i32),
+    /// The lease could not be renewed, and the command is told to end before it is over.
+    NotRenewed,
+    /// The term has ended.
+    Lost(StopReason),
+    /// The command made no progress.
+    NoProgress,
+    /// The guardian does not answer.
+    GuardianLost(String),
+    /// It was not started.
+    NotStarted { code: Option<i32>, error: String },
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Told(signal) => write!(f, "signal {signal} has come"),
+            Self::NotRenewed => f.write_str("the lease is not renewed"),
+            Self::Lost(reason) => write!(f, "{reason}"),
+            Self::NoProgress => f.write_str("it made no progress for too long"),
+            Self::GuardianLost(why) => write!(f, "its guardian is lost: {why}"),
+            Self::NotStarted { error, .. } => write!(f, "it cannot be started: {error}"),
+        }
+    }
+}
+
+/// How a term went.
+pub struct Outcome {
+    /// `None`: the command ended by itself.
+    pub why: Option<Why>,
+    /// The signal that we were told to end by, also when the command was being ended already.
+    pub told: Option<i32>,
+    /// `None`: that is not known, because it was ended with its guardian, or never began.
+    pub end: Option<End>,
+    /// Whether nothing of the command is left. Else the lease must not be released.
+    pub is_gone: bool,
+}
+
+/// How many looks at the guardian there are in a retry period.
+pub const TICKS: u32 = 4;
+
+/// How often to look at it.
+pub fn between_ticks(retry_period: Duration) -> Duration {
+    (retry_period / TICKS).max(Duration::from_millis(5))
+}
+
+/// How long an order that ends the command may be on its way, before the guardian is ended with it.
+const AT_ONCE: Duration = Duration::from_millis(200);
+
+/// The process group that the command joins, if it is to be reached by the terminal's keys: ours, in the foreground of the terminal
+/// that is stdin.
+fn group_of_terminal() -> Option<i32> {
+    let stdin = io::stdin();
+    let is_ours = isatty(&stdin) && tcgetpgrp(&stdin).is_ok_and(|foreground| foreground == getpgrp());
+    is_ours.then(|| getpgrp().as_raw_nonzero().get())
+}
+
+struct Term<'a> {
+    means: Means<'a>,
+    guard: &'a LeaderGuard,
+    /// Whether the command gets what the terminal sends to our process group.
+    is_of_group: bool,
+    outcome: Outcome,
+    killing_since: Option<Instant>,
+    kill_ordered_at: Option<Instant>,
+}
+
+/// Runs the command for as long as the term goes on. When this returns with nothing of it left, the guard may be dropped.
+pub fn lead(guard: &LeaderGuard, means: Means<'_>) -> Outcome {
+    let outcome = Outcome { why: None, told: None, end: None, is_gone: false };
+    let mut term = Term { means, guard, is_of_group: false, outcome, killing_since: None, kill_ordered_at: None };
+    if let Err(Lost(why)) = term.run() {
+        log::error!("the guardian is lost, and is ended with all that it guards: {why}");
+        // The guardian is not there to end it in time: nothing prolongs the term any more.
+        guard.step_down_within(Duration::ZERO);
+        let reason = Why::GuardianLost(why);
+        term.outcome.why.get_or_insert(reason);
+        term.outcome.is_gone = term.means.guardian.kill(term.means.wind_down);
+    }
+    if !term.outcome.is_gone {
+        guard.step_down_within(Duration::ZERO);
+    }
+    term.outcome
+}
+
+impl Term<'_> {
+    fn run(&mut self) -> Result<(), Lost> {
+        self.start()?;
+        let ticks = tick(between_ticks(self.means.retry_period));
+        let (reports, lost) = (self.means.guardian.reports.clone(), self.guard.lost().clone());
+        let mut lost = &lost;
+        let over = never();
+        loop {
+            select! {
+                recv(reports) -> report => {
+                    let Ok(report) = report else { return Err(Lost("it has ended".to_owned())) };
+                    if self.hear(report)? {
+                        return Ok(());
+                    }
+                }
+                recv(lost) -> _ => {
+                    lost = &over;
+                    self.lose()?;
+                }
+                recv(self.means.renewals) -> _ => self.extend()?,
+                recv(self.means.signals) -> caught => {
+                    if let Ok(caught) = caught {
+                        self.take(caught)?;
+                    }
+                }
+                recv(ticks) -> _ => {
+                    if self.look()? {
+                        return Ok(());
+                    }
+                }
+                recv(self.too_late()) -> _ => self.end_in_time()?,
+            }
+        }
+    }
+
+    fn start(&mut self) -> Result<(), Lost> {
+        let group = group_of_terminal();
+        self.is_of_group = group.is_some();
+        let valid_until = self.valid_until();
+        let (times, environment) = (self.means.times, std::mem::take(&mut self.means.environment));
+        let fencing_token = self.guard.fencing_token();
+        let what = What::Start { fencing_token, times, valid_until, group, environment };
+        let stdin = io::stdin();
+        self.means.guardian.order_with(what, Some(stdin.as_fd()))
+    }
+
+    /// Until when the term is valid, at least: the clock is read first.
+    fn valid_until(&self) -> Duration {
+        let now = boot_time();
+        now + self.guard.remaining()
+    }
+
+    fn extend(&mut self) -> Result<(), Lost> {
+        let until = self.valid_until();
+        // Of a term that is over there is nothing to say, but an answer is wanted.
+        self.means.guardian.order(if self.guard.is_leader() { What::Valid { until } } else { What::Ping })
+    }
+
+    /// True when nothing of the command is left.
+    fn hear(&mut self, report: Report) -> Result<bool, Lost> {
+        match report {
+            Report::Acknowledged(number) => self.means.guardian.acknowledged(number),
+            Report::Started { pid } => log::info!("the command runs, as process {pid}"),
+            Report::NotStarted { code, error } => {
+                self.outcome.why = Some(Why::NotStarted { code, error });
+                self.outcome.is_gone = true;
+                return Ok(true);
+            }
+            Report::Terminated => {
+                log::warn!("the lease is not renewed: the command was told to end");
+                self.outcome.why.get_or_insert(Why::NotRenewed);
+            }
+            Report::Killing => self.killing_since = Some(Instant::now()),
+            Report::Ended(end) => self.outcome.end = Some(end),
+            Report::Gone => {
+                self.outcome.is_gone = true;
+                return Ok(true);
+            }
+            Report::AskedToStop => self.end(SIGTERM, false)?,
+            Report::Ready => {}
+        }
+        Ok(false)
+    }
+
+    /// The term is over, or has been ended.
+    fn lose(&mut self) -> Result<(), Lost> {
+        let reason = self.guard.check().err().map_or(StopReason::SteppedDown, |lost| lost.reason);
+        match reason {
+            // It is renewed while the command ends.
+            StopReason::Unfit => self.stop(Why::Lost(reason), false),
+            _ => self.kill(Why::Lost(reason)),
+        }
+    }
+
+    fn end(&mut self, signal: i32, is_told: bool) -> Result<(), Lost> {
+        self.outcome.told.get_or_insert(signal);
+        self.stop(Why::Told(signal), is_told)
+    }
+
+    fn stop(&mut self, why: Why, is_told: bool) -> Result<(), Lost> {
+        if self.outcome.why.is_none() {
+            log::info!("the command is told to end: {why}");
+            self.outcome.why = Some(why);
+            return self.means.guardian.order(What::Stop { is_told });
+        }
+        Ok(())
+    }
+
+    fn kill(&mut self, why: Why) -> Result<(), Lost> {
+        log::warn!("the command is ended: {why}");
+        self.outcome.why.get_or_insert(why);
+        self.kill_ordered_at = Some(Instant::now());
+        self.means.guardian.order(What::Kill)
+    }
+
+    fn take(&mut self, Caught { signal, is_of_terminal }: Caught) -> Result<(), Lost> {
+        let is_told = is_of_terminal && self.is_of_group;
+        match signal {
+            SIGCHLD => self.means.guardian.reap_adopted(),
+            SIGTERM | SIGINT => return self.end(signal, is_told),
+            _ if is_told => {}
+            // There may be more of them than the guardian takes: whether it is lost is for others to tell.
+            _ => _ = self.means.guardian.order(What::Signal(signal)),
+        }
+        Ok(())
+    }
+
+    /// True when what is left of the command cannot be ended.
+    fn look(&mut self) -> Result<bool, Lost> {
+        self.extend()?;
+        self.means.guardian.tick(TICKS)?;
+        if self.means.watchdog.as_mut().is_some_and(Watchdog::is_overdue) {
+            self.stop(Why::NoProgress, false)?;
+        }
+        let is_stuck = self.killing_since.is_some_and(|since| since.elapsed() > self.means.wind_down);
+        if is_stuck {
+            log::error!(
+                "something of the command cannot be killed: the lease is left to run out, and must not be taken by hand before that ends"
+            );
+        }
+        Ok(is_stuck)
+    }
+
+    /// When it would be too late for the guardian to end the command, if it has not begun.
+    fn too_late(&self) -> Receiver<Instant> {
+        match (self.killing_since, self.kill_ordered_at) {
+            (Some(_), _) => never(),
+            (None, Some(at)) => crossbeam_channel::at(at + AT_ONCE),
+            // Half of what it has for that.
+            (None, None) if self.guard.is_leader() => {
+                after(self.guard.remaining().saturating_sub(self.means.times.kill_margin / 2))
+            }
+            (None, None) => never(),
+        }
+    }
+
+    fn end_in_time(&mut self) -> Result<(), Lost> {
+        // The term may have been prolonged since that was waited for.
+        let is_late = self.kill_ordered_at.is_some() || self.guard.remaining() <= self.means.times.kill_margin / 2;
+        if is_late { Err(Lost("it has not ended the command in time".to_owned())) } else { Ok(()) }
+    }
+}

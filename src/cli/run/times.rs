@@ -1,0 +1,194 @@
+//! When a command is told to end, and when it is ended.
+
+use std::time::Duration;
+
+use leasehold::Settings;
+use serde::{Deserialize, Serialize};
+
+// It counts suspend, and all processes of a machine share it.
+pub use super::super::clock::local as boot_time;
+
+/// How long a command may take to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Times {
+    /// From SIGTERM until SIGKILL, when it is told to stop.
+    pub stop_timeout: Duration,
+    /// The same, when the term cannot be renewed.
+    pub loss_grace: Duration,
+    /// How long before the term is over it is killed.
+    pub kill_margin: Duration,
+}
+
+const LOSS_GRACE: Duration = Duration::from_secs(2);
+const KILL_MARGIN: Duration = Duration::from_millis(500);
+
+impl Times {
+    /// What is not chosen follows from the election's settings where these are short.
+    pub fn new(
+        stop_timeout: Duration,
+        loss_grace: Option<Duration>,
+        kill_margin: Option<Duration>,
+        settings: &Settings,
+    ) -> Result<Self, String> {
+        // A leader tries to renew until then before its command is told to end.
+        let most = settings.renew_deadline.saturating_sub(settings.retry_period) / 2;
+        let kill_margin = kill_margin.unwrap_or(KILL_MARGIN.min(most / 5));
+        let loss_grace = loss_grace.unwrap_or(LOSS_GRACE.min(most.saturating_sub(kill_margin)));
+        if loss_grace.saturating_add(kill_margin) > most {
+            let show = humantime::format_duration;
+            return Err(format!(
+                "--loss-grace {} and --kill-margin {} are more than {} together, half of what is between the retry period and \
+                 the renew deadline: shorten them, or lengthen --renew-deadline",
+                show(loss_grace),
+                show(kill_margin),
+                show(most)
+            ));
+        }
+        Ok(Self { stop_timeout, loss_grace, kill_margin })
+    }
+}
+
+/// What is to be done to a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    Terminate,
+    Kill,
+}
+
+/// When a command that runs is told to end, and when it is ended: by how long its term is valid. Times are those of [`boot_time`].
+#[derive(Debug)]
+pub struct Schedule {
+    times: Times,
+    valid_until: Duration,
+    terminated_at: Option<Duration>,
+    is_killed: bool,
+}
+
+impl Schedule {
+    pub fn new(times: Times, valid_until: Duration) -> Self {
+        Self { times, valid_until, terminated_at: None, is_killed: false }
+    }
+
+    /// A renewal. What is heard late does not shorten the term.
+    pub fn extend(&mut self, valid_until: Duration) {
+        self.valid_until = self.valid_until.max(valid_until);
+    }
+
+    /// It was told to end, which is final.
+    pub fn terminated(&mut self, now: Duration) {
+        self.terminated_at.get_or_insert(now);
+    }
+
+    pub fn is_terminated(&self) -> bool {
+        self.terminated_at.is_some() || self.is_killed
+    }
+
+    /// It is to be ended at once.
+    pub fn kill(&mut self) {
+        self.is_killed = true;
+    }
+
+    /// When it is to be gone.
+    pub fn kill_at(&self) -> Duration {
+        let at_last = self.valid_until.saturating_sub(self.times.kill_margin);
+        match self.terminated_at {
+            _ if self.is_killed => Duration::ZERO,
+            Some(since) => at_last.min(since.saturating_add(self.times.stop_timeout)),
+            None => at_last,
+        }
+    }
+
+    /// What comes next, and when; a time that has passed is now.
+    pub fn next(&self) -> (Duration, Step) {
+        if self.is_terminated() {
+            return (self.kill_at(), Step::Kill);
+        }
+        (self.kill_at().saturating_sub(self.times.loss_grace), Step::Terminate)
+    }
+
+    /// What is due.
+    pub fn due(&self, now: Duration) -> Option<Step> {
+        // Who hears of it so late is not told first.
+        if self.kill_at() <= now {
+            return Some(Step::Kill);
+        }
+        let (at, step) = self.next();
+        (at <= now).then_some(step)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold::LeaderElector;
+
+    use super::*;
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    const TIMES: Times = Times { stop_timeout: ms(10_000), loss_grace: ms(2_000), kill_margin: ms(500) };
+
+    #[test]
+    fn a_command_whose_term_is_not_renewed_is_told_to_end_and_then_ended_before_the_term_is_over() {
+        let mut schedule = Schedule::new(TIMES, ms(10_000));
+        assert_eq!(schedule.due(ms(7_499)), None);
+        assert_eq!(schedule.next(), (ms(7_500), Step::Terminate));
+        assert_eq!(schedule.due(ms(7_500)), Some(Step::Terminate));
+        schedule.terminated(ms(7_501));
+        assert_eq!(schedule.due(ms(9_499)), None);
+        assert_eq!(schedule.due(ms(9_500)), Some(Step::Kill));
+    }
+
+    #[test]
+    fn a_renewal_moves_both_and_one_that_comes_late_neither() {
+        let mut schedule = Schedule::new(TIMES, ms(10_000));
+        schedule.extend(ms(12_000));
+        assert_eq!(schedule.next(), (ms(9_500), Step::Terminate));
+        schedule.extend(ms(11_000));
+        assert_eq!(schedule.next(), (ms(9_500), Step::Terminate));
+    }
+
+    #[test]
+    fn to_be_told_to_end_is_final_and_a_renewal_only_moves_the_end() {
+        let mut schedule = Schedule::new(TIMES, ms(10_000));
+        schedule.terminated(ms(7_500));
+        schedule.extend(ms(12_000));
+        assert_eq!(schedule.next(), (ms(11_500), Step::Kill));
+        schedule.extend(ms(60_000));
+        assert_eq!(schedule.next(), (ms(17_500), Step::Kill), "the stop timeout");
+        schedule.terminated(ms(9_000));
+        assert_eq!(schedule.next(), (ms(17_500), Step::Kill), "since it was first told");
+    }
+
+    #[test]
+    fn who_has_slept_past_the_end_of_the_term_tells_nobody_but_ends_it() {
+        assert_eq!(Schedule::new(TIMES, ms(10_000)).due(ms(9_500)), Some(Step::Kill));
+        assert_eq!(
+            Schedule::new(TIMES, ms(100)).due(ms(0)),
+            Some(Step::Kill),
+            "a time before the start of time is now"
+        );
+        let mut schedule = Schedule::new(TIMES, ms(10_000));
+        schedule.kill();
+        assert_eq!(schedule.due(ms(0)), Some(Step::Kill));
+    }
+
+    #[test]
+    fn what_is_not_chosen_is_short_where_the_lease_is() {
+        let settings = |lease, deadline, retry| {
+            let builder = LeaderElector::builder("jobs").lease_duration(ms(lease));
+            builder.renew_deadline(ms(deadline)).retry_period(ms(retry)).settings().expect("settings")
+        };
+        let default = settings(15_000, 10_000, 2_000);
+        assert_eq!(Times::new(ms(10_000), None, None, &default), Ok(TIMES));
+        let short = settings(5_000, 3_000, 500);
+        let times = Times::new(ms(10_000), None, None, &short).expect("times");
+        assert_eq!((times.loss_grace, times.kill_margin), (ms(1_000), ms(250)));
+        let error = Times::new(ms(10_000), Some(ms(1_500)), None, &short).expect_err("too long");
+        assert!(error.contains("--loss-grace 1s 500ms and --kill-margin 250ms are more than 1s 250ms"), "{error}");
+        assert!(Times::new(ms(10_000), None, Some(ms(1_251)), &short).is_err());
+        assert!(Times::new(ms(10_000), Some(ms(3_500)), None, &default).is_ok());
+        assert!(Times::new(ms(10_000), Some(ms(3_501)), None, &default).is_err());
+    }
+}

@@ -1,0 +1,83 @@
+//! `leasehold wait`: until somebody leads.
+
+use std::io::{self, ErrorKind, Write};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+
+use super::election::duration;
+use super::escape::Escaped;
+use super::follow::leases::{Event, What};
+use super::follow::{FollowArgs, Follower, Heard};
+
+/// Wait until somebody leads, and print who
+///
+/// It ends as soon as a lease is held and has not run out, and prints the holder's identity. How old a record is that is seen for the
+/// first time cannot be known, so it counts as held: its holder may have died, and nobody taken over yet.
+///
+/// The store is tried again for ever when it fails, and that is said on stderr.
+///
+/// Exit codes: 0 when somebody leads; 124 when the timeout has passed; 125 for errors that do not mend by themselves.
+#[derive(Debug, Args)]
+pub struct WaitArgs {
+    /// The lease
+    #[arg(value_name = "LEASE")]
+    lease: String,
+    /// Wait until this one leads, by its identity
+    #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
+    holder: Option<String>,
+    /// How long to wait at most [default: for ever]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    timeout: Option<Duration>,
+    #[command(flatten)]
+    follow: FollowArgs,
+}
+
+/// As timeout(1) does.
+const TIMED_OUT: u8 = 124;
+
+/// How long to wait for the next change where there is no end to that.
+const LONG: Duration = Duration::from_secs(3_600);
+
+/// # Errors
+///
+/// What does not mend by itself.
+pub fn run(arguments: &WaitArgs) -> Result<u8, String> {
+    let began = Instant::now();
+    let (store, which) = arguments.follow.open().map_err(|error| error.to_string())?;
+    let mut follower = Follower::start(store, std::slice::from_ref(&arguments.lease), which)?;
+    loop {
+        let patience = arguments.timeout.map_or(LONG, |timeout| timeout.saturating_sub(began.elapsed()).min(LONG));
+        match follower.next(patience)? {
+            Heard::Events(events) => {
+                if let Some(holder) = events.iter().find_map(|event| leader(event, arguments.holder.as_deref())) {
+                    return print(holder);
+                }
+            }
+            Heard::Trouble(trouble) => trouble.log(),
+            Heard::Nothing => {}
+        }
+        if let Some(timeout) = arguments.timeout.filter(|timeout| began.elapsed() >= *timeout) {
+            let who = Escaped(arguments.holder.as_deref().unwrap_or("nobody"));
+            let what = if arguments.holder.is_some() { "did not lead" } else { "led" };
+            let (lease, timeout) = (Escaped(&arguments.lease), humantime::format_duration(timeout));
+            eprintln!("leasehold: {who} {what} by {lease} within {timeout}, in {}", Escaped(follower.location()));
+            return Ok(TIMED_OUT);
+        }
+    }
+}
+
+/// Who leads now, if it is who is waited for.
+fn leader<'a>(event: &'a Event, awaited: Option<&str>) -> Option<&'a str> {
+    let holder = event.lease.holder().filter(|_| matches!(event.what, What::NewLeader | What::Renewed))?;
+    awaited.is_none_or(|awaited| awaited == holder).then_some(holder)
+}
+
+fn print(holder: &str) -> Result<u8, String> {
+    let mut stdout = io::stdout().lock();
+    match writeln!(stdout, "{}", Escaped(holder)).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(format!("cannot write to stdout: {error}")),
+        _ => Ok(0),
+    }
+}

@@ -1,0 +1,51 @@
+//! What is in `deploy/command`, also on a real kube-apiserver: it is taken as it is, and what its Deployment runs works with its rights.
+
+use std::fs;
+use std::process::Stdio;
+
+use leasehold::kube::Method;
+use rustix::process::Signal;
+
+use crate::support::cluster::{Cluster, request};
+use crate::support::command::{Run, leasehold};
+use crate::support::manifests::{Manifests, apply, kubeconfig_of};
+
+#[test]
+fn what_its_deployment_runs_works_with_its_rights() {
+    let Some(cluster) = Cluster::real("deploy") else { return };
+    let (admin, manifests) = (cluster.client("admin"), Manifests::of("command"));
+    apply(&admin, "deploy-command", manifests.objects());
+    let kubeconfig = kubeconfig_of("web-server", &cluster, &admin, "deploy-command");
+
+    let container = manifests.read("deployment.yaml")[0]["spec"]["template"]["spec"]["containers"][0].clone();
+    let arguments = container["args"].as_array().expect("arguments").iter().map(|it| it.as_str().expect("a word"));
+    // Ports that are free.
+    let arguments = arguments.map(|word| match word {
+        "--http=0.0.0.0:8081" => "--http=127.0.0.1:0",
+        "8080" => "0",
+        other => other,
+    });
+    let mut command = leasehold();
+    command.args(arguments).env("KUBECONFIG", kubeconfig.path()).env("PYTHONUNBUFFERED", "1").stdin(Stdio::null());
+    let run = Run::of(&mut command);
+    run.wait_for_out("Serving HTTP on");
+    run.signal(Signal::TERM);
+    let ended = run.end();
+    assert_eq!(ended.code, Some(143), "{}", ended.errors);
+    let path = "/apis/coordination.k8s.io/v1/namespaces/deploy-command/leases/web-server";
+    let lease = request(&admin, Method::Get, path, None).expect("the lease");
+    assert_eq!(lease["spec"]["holderIdentity"], "", "it is released");
+    assert!(!ended.errors.contains("polling"), "its rights are enough to watch: {}", ended.errors);
+}
+
+#[test]
+fn the_image_is_of_the_command_and_the_user_that_the_manifests_run() {
+    let manifests = Manifests::of("command");
+    let user = manifests.read("deployment.yaml")[0]["spec"]["template"]["spec"]["securityContext"]["runAsUser"].clone();
+    let image = fs::read_to_string(manifests.path("Dockerfile")).expect("a Dockerfile");
+    let (build, last) = image.rsplit_once("\nFROM ").expect("stages");
+    assert!(build.contains("--features cli --bin leasehold"), "{build}");
+    for line in [&format!("USER {user}:{user}"), "ENTRYPOINT [\"leasehold\"]"] {
+        assert!(last.lines().any(|found| found == line), "{line} is not in {last}");
+    }
+}

@@ -1,0 +1,177 @@
+//! What `leasehold run` does besides: it restarts, asks whether the replica is fit and whether the command makes progress, and answers
+//! by HTTP.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::support::command::{Arena, Run};
+use crate::support::wait_until;
+
+/// In which nothing runs out during a test.
+const LONG: &[&str] = &["--lease-duration=60s", "--retry-period=100ms"];
+
+#[test]
+fn one_that_ends_is_run_again_after_a_pause_that_grows() {
+    let arena = Arena::on_a_file(LONG);
+    let began = Instant::now();
+    let run = arena.run(&["--restart", "--", "sh", "-c", "echo $LEASEHOLD_FENCING_TOKEN; exit 3"]);
+    wait_until("three runs", || run.out().lines().count() >= 3);
+    // A second, and two.
+    assert!(began.elapsed() >= Duration::from_secs(3), "{:?}", began.elapsed());
+    let tokens: Vec<u64> = run.out().lines().map(|line| line.parse().expect("a token")).collect();
+    assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
+    run.wait_for_error("campaigns again in 4s");
+    run.signal(Signal::TERM);
+    assert_eq!(run.end().code, Some(143));
+}
+
+#[test]
+fn a_pause_is_others_to_lead_in() {
+    let arena = Arena::on_a_file(LONG);
+    let crashes = arena.run(&["--restart", "--", "sh", "-c", "echo crashes; exit 3"]);
+    crashes.wait_for_out("crashes");
+    let works = arena.run(&["--", "echo", "works"]);
+    let ended = works.end();
+    assert_eq!((ended.code, ended.out.as_str()), (Some(0), "works\n"), "{}", ended.errors);
+}
+
+#[test]
+fn a_replica_leads_only_while_its_probe_says_so() {
+    let arena = Arena::on_a_file(LONG);
+    let fit = arena.path("fit");
+    let probe = format!("--probe=test -e {}", fit.display());
+    let run = arena.work(&[&probe], &["stubborn"]);
+    run.wait_for_error("this replica is not fit to lead: exit status: 1");
+    assert_eq!(arena.stamps().len(), 0);
+    fs::write(&fit, "").expect("a file");
+    let first = arena.wait_for_work_after(0);
+    fs::remove_file(&fit).expect("a file");
+    arena.wait_for_stamp("it is told to end", |stamp| stamp.what == "told");
+    let other = arena.work(&[], &[]);
+    arena.wait_for_work_after(first.token);
+    assert_eq!(arena.assert_one_at_a_time(), 2);
+    run.signal(Signal::TERM);
+    assert_eq!(run.end().code, Some(143), "it runs nothing");
+    other.signal(Signal::TERM);
+    other.end();
+    arena.assert_nothing_is_left();
+}
+
+#[test]
+fn to_be_told_to_end_counts_also_while_the_command_is_being_ended() {
+    let arena = Arena::on_a_file(LONG);
+    let fit = arena.path("fit");
+    fs::write(&fit, "").expect("a file");
+    let probe = format!("--probe=test -e {}", fit.display());
+    let run = arena.work(&[&probe, "--stop-timeout=1s"], &["stubborn"]);
+    arena.wait_for_work_after(0);
+    fs::remove_file(&fit).expect("a file");
+    arena.wait_for_stamp("it is told to end", |stamp| stamp.what == "told");
+    run.signal(Signal::TERM);
+    assert_eq!(run.end().code, Some(137), "as the command, and without another campaign");
+}
+
+#[test]
+fn one_that_makes_no_progress_is_stopped_and_its_lease_released() {
+    let arena = Arena::on_a_file(LONG);
+    let beat = arena.path("beat");
+    let progress = format!("--progress={}", beat.display());
+    let script = format!(
+        "for i in 1 2 3 4 5 6 7 8; do echo $i >> {}; sleep 0.2; done; echo hangs; exec sleep 1000",
+        beat.display()
+    );
+    let run = arena.run(&[&progress, "--progress-within=1s", "--on-loss=exit", "--", "sh", "-c", &script]);
+    run.wait_for_out("hangs");
+    let ended = run.end();
+    assert_eq!(ended.code, Some(124), "{}", ended.errors);
+    assert!(ended.errors.contains("it made no progress for too long"), "{}", ended.errors);
+    let next = arena.run(&["--", "echo", "works"]).end();
+    assert_eq!(next.out, "works\n", "{}", next.errors);
+}
+
+#[test]
+fn a_service_of_systemd_with_a_watchdog_says_that_it_makes_progress() {
+    let arena = Arena::on_a_file(LONG);
+    let script = r#"
+import os, socket, sys, time
+name = os.environ["NOTIFY_SOCKET"]
+assert name[0] == "@" and os.environ["WATCHDOG_USEC"] == "1000000" and "WATCHDOG_PID" not in os.environ, os.environ
+notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+notify.connect("\0" + name[1:])
+for i in range(8):
+    notify.send(b"STATUS=busy\nWATCHDOG=1\n")
+    time.sleep(0.2)
+print("hangs", flush=True)
+time.sleep(1000)
+"#;
+    let flags = ["--progress=notify", "--progress-within=1s", "--on-loss=exit", "--", "python3", "-c", script];
+    let mut command = arena.command(&flags);
+    // As of a service manager that watches us.
+    let run = Run::of(command.env("WATCHDOG_PID", "1").stdin(std::process::Stdio::null()));
+    run.wait_for_out("hangs");
+    let ended = run.end();
+    assert_eq!(ended.code, Some(124), "{}", ended.errors);
+}
+
+/// The status and the body.
+fn get(address: &str, path: &str) -> (u16, String) {
+    let mut connection = TcpStream::connect(address).expect("it listens");
+    write!(connection, "GET {path} HTTP/1.1\r\nHost: test\r\n\r\n").expect("sent");
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).expect("an answer");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    (head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status"), body.to_owned())
+}
+
+fn address(run: &Run) -> String {
+    run.wait_for_error("answers on http://");
+    let errors = run.errors();
+    let address = errors.split("answers on http://").nth(1).and_then(|rest| rest.lines().next());
+    address.expect("an address").to_owned()
+}
+
+#[test]
+fn a_cluster_asks_by_http() {
+    let arena = Arena::on_a_file(LONG);
+    let flags = ["--http=127.0.0.1:0", "--", "sh", "-c", "echo $LEASEHOLD_FENCING_TOKEN; exec sleep 1000"];
+    let leader = arena.run(&[&["--identity=one"], &flags[..]].concat());
+    wait_until("it works", || !leader.out().is_empty());
+    let standby = arena.run(&[&["--identity=two"], &flags[..]].concat());
+    standby.wait_for_error("one leads");
+    let (of_leader, of_standby) = (address(&leader), address(&standby));
+
+    let (status, body) = get(&of_leader, "/leader");
+    let body: Value = serde_json::from_str(&body).expect("JSON");
+    assert_eq!((status, &body["leader"], &body["is_leader"]), (200, &"one".into(), &true.into()));
+    assert_eq!(body["fencing_token"].to_string(), leader.out().trim());
+    assert!(body["seconds_left"].as_f64().is_some_and(|left| left > 1.0 && left < 60.0), "{body}");
+    assert!(body["since"].as_str().is_some_and(|since| humantime::parse_rfc3339(since).is_ok()), "{body}");
+
+    let (status, body) = get(&of_standby, "/leader");
+    let body: Value = serde_json::from_str(&body).expect("JSON");
+    assert_eq!(
+        (status, &body["leader"], &body["is_leader"], &body["since"]),
+        (503, &"one".into(), &false.into(), &Value::Null)
+    );
+
+    for of in [&of_leader, &of_standby] {
+        assert_eq!((get(of, "/healthz").0, get(of, "/readyz?verbose").0, get(of, "/").0), (200, 200, 404));
+    }
+    assert!(get(&of_leader, "/metrics").1.contains("leader_election_master_status{name=\"jobs\""));
+
+    // What is no request is refused, and holds up nobody.
+    let idle: Vec<_> = (0..8).map(|_| TcpStream::connect(&of_leader).expect("it listens")).collect();
+    let mut odd = TcpStream::connect(&of_leader).expect("it listens");
+    odd.write_all(&[b'x'; 10_000]).expect("sent");
+    assert_eq!(get(&of_leader, "/healthz").0, 200);
+    drop(idle);
+
+    leader.signal(Signal::TERM);
+    leader.end();
+    wait_until("the other leads", || get(&of_standby, "/leader").0 == 200);
+}

@@ -1,0 +1,248 @@
+//! Whatever happens to the processes of several candidates, to their network and to the API server: nothing of two commands runs at a
+//! time, and nothing is left.
+//!
+//! As often as `LEASEHOLD_COMMAND_FAULTS` says (120 times by default), from the seed `LEASEHOLD_COMMAND_SEED`.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use fastrand::Rng;
+use parking_lot::Mutex;
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::support::command::{Arena, Run, children};
+use crate::support::journal::Journal;
+use crate::support::process::mono;
+use crate::support::proxy::{Faults, Proxy};
+use crate::support::real::Real;
+use crate::support::{say_aloud, wait_until};
+
+/// How many leases, and how many candidates for each.
+const LEASES: usize = 4;
+const CANDIDATES: usize = 3;
+
+const FLAGS: &[&str] = &[
+    "--lease-duration=3s",
+    "--renew-deadline=2s",
+    "--retry-period=200ms",
+    "--release-timeout=2s",
+    "--stop-timeout=400ms",
+];
+
+/// What a term can last at most when it is not renewed, and what a take-over may be late by.
+const OVER: Duration = Duration::from_secs(4);
+
+const KINDS: &[&[&str]] = &[
+    &[],
+    &["stubborn"],
+    &["children"],
+    &["stubborn", "children", "orphans"],
+    &["sessions"],
+    &["stubborn", "sessions", "breed"],
+    &["breed"],
+];
+
+/// Where a candidate runs: who is there ends, and another comes in its place.
+struct Place {
+    proxy: Proxy,
+    arena: Arena,
+    run: Option<Run>,
+}
+
+/// Candidates for one lease, in places of their own. What they write is one file.
+struct Lease<'a> {
+    places: Vec<Place>,
+    rng: Rng,
+    journal: &'a Journal,
+    /// When all processes of a candidate were continued that had been stopped together.
+    continued: Vec<f64>,
+    _kubeconfigs: TempDir,
+}
+
+type Fault = (&'static str, fn(&mut Lease, usize));
+
+const FAULTS: &[Fault] = &[
+    ("supervisor killed", |lease, place| lease.run(place).signal(Signal::KILL)),
+    ("supervisor told to end", |lease, place| lease.run(place).signal(Signal::TERM)),
+    ("supervisor stopped", |lease, place| {
+        let pid = lease.run(place).pid;
+        lease.stop(&[pid]);
+    }),
+    ("guardian killed", |lease, place| {
+        if let Some(guardian) = lease.guardian(place) {
+            let _ = kill_process(guardian, Signal::KILL);
+        }
+    }),
+    ("guardian told to end", |lease, place| {
+        if let Some(guardian) = lease.guardian(place) {
+            let _ = kill_process(guardian, Signal::TERM);
+        }
+    }),
+    ("guardian stopped", |lease, place| {
+        let guardian = lease.guardian(place);
+        lease.stop(&guardian.into_iter().collect::<Vec<_>>());
+    }),
+    ("command killed", |lease, place| {
+        if let Some(command) = lease.guardian(place).and_then(|guardian| children(guardian).first().copied()) {
+            let _ = kill_process(command, Signal::KILL);
+        }
+    }),
+    ("command stopped", |lease, place| {
+        let command = lease.guardian(place).and_then(|guardian| children(guardian).first().copied());
+        lease.stop(&command.into_iter().collect::<Vec<_>>());
+    }),
+    ("all stopped", |lease, place| {
+        let all = lease.places[place].arena.processes();
+        lease.stop(&all);
+        lease.continued.push(mono());
+    }),
+    ("network cut", |lease, place| lease.disturb(place, Faults::Cut)),
+    ("network silent", |lease, place| lease.disturb(place, Faults::BlackHole)),
+    ("network held back", |lease, place| lease.disturb(place, Faults::HeldBack)),
+];
+
+impl<'a> Lease<'a> {
+    fn new(real: &Real, number: usize, rng: Rng, journal: &'a Journal) -> Self {
+        let kubeconfigs = tempfile::tempdir().expect("a scratch directory");
+        let original = std::fs::read_to_string(&real.ready.kubeconfigs["candidate"]).expect("a kubeconfig");
+        let server = real.ready.url.strip_prefix("https://").expect("a URL");
+        let stamps = kubeconfigs.path().join("stamps");
+        let places = (0..CANDIDATES).map(|place| {
+            let proxy = Proxy::to(server.parse().expect("an address and a port"));
+            let kubeconfig = kubeconfigs.path().join(place.to_string());
+            let text = original.replace(server, &format!("127.0.0.1:{}", proxy.port));
+            std::fs::write(&kubeconfig, text).expect("a kubeconfig");
+            let arena = Arena::by(&kubeconfig, &format!("command-{number}"), FLAGS).with_stamps(&stamps);
+            Place { proxy, arena, run: None }
+        });
+        Self { places: places.collect(), rng, journal, continued: Vec::new(), _kubeconfigs: kubeconfigs }
+    }
+
+    /// Somebody in each place.
+    fn fill(&mut self) {
+        for place in &mut self.places {
+            if place.run.as_mut().is_none_or(|run| !run.is_running()) {
+                // Whatever has become of the one before.
+                place.run = None;
+                let kinds = self.rng.choice(KINDS).expect("kinds");
+                place.run = Some(place.arena.work(&[], kinds));
+            }
+        }
+    }
+
+    fn run(&self, place: usize) -> &Run {
+        self.places[place].run.as_ref().expect("it was filled")
+    }
+
+    fn guardian(&self, place: usize) -> Option<Pid> {
+        children(self.run(place).pid).first().copied()
+    }
+
+    /// For any time up to well past the end of a term.
+    fn stop(&mut self, pids: &[Pid]) {
+        pids.iter().for_each(|&pid| _ = kill_process(pid, Signal::STOP));
+        self.wait();
+        pids.iter().for_each(|&pid| _ = kill_process(pid, Signal::CONT));
+    }
+
+    fn disturb(&mut self, place: usize, faults: Faults) {
+        self.places[place].proxy.set(faults);
+        self.wait();
+        self.places[place].proxy.set(Faults::Fair);
+    }
+
+    fn wait(&mut self) {
+        thread::sleep(OVER.mul_f64(self.rng.f64()));
+    }
+
+    /// The place of whoever leads, most of the time.
+    fn victim(&mut self) -> usize {
+        let leads = |place: &Place| {
+            let run = place.run.as_ref().map(|run| run.pid);
+            let guardian = run.and_then(|pid| children(pid).first().copied());
+            guardian.is_some_and(|guardian| !children(guardian).is_empty())
+        };
+        let leader = self.places.iter().position(leads).filter(|_| self.rng.u8(..4) > 0);
+        leader.unwrap_or_else(|| self.rng.usize(..CANDIDATES))
+    }
+
+    fn suffer(&mut self) {
+        self.fill();
+        let victim = self.victim();
+        let (name, fault) = self.rng.choice(FAULTS).expect("faults");
+        self.journal.fault(name);
+        fault(self, victim);
+        self.fill();
+        // Somebody works again, or still.
+        let from = mono();
+        let arena = &self.places[0].arena;
+        wait_until(&format!("somebody works after {name}"), || arena.last_stamp() > from);
+    }
+
+    /// How many terms there were.
+    fn end(mut self) -> usize {
+        for place in &mut self.places {
+            let run = place.run.take().expect("it was filled");
+            run.signal(Signal::TERM);
+            run.end();
+            place.arena.assert_nothing_is_left();
+        }
+        self.places[0].arena.assert_one_at_a_time_but_for(&self.continued)
+    }
+}
+
+#[test]
+fn whatever_befalls_them_nothing_of_two_commands_runs_at_a_time() {
+    let Some(real) = Real::own() else { return };
+    let number = |name: &str| std::env::var(name).ok().map(|number| number.parse().expect("a number"));
+    let count = number("LEASEHOLD_COMMAND_FAULTS").unwrap_or(120) as usize;
+    let seed = number("LEASEHOLD_COMMAND_SEED").unwrap_or_else(|| fastrand::u64(..));
+    say_aloud(&format!("commands (seed {seed}): {count} faults"));
+    let mut rng = Rng::with_seed(seed);
+    let journal = Journal::new("commands", seed);
+    let (left, is_over) = (AtomicUsize::new(count), AtomicBool::new(false));
+    let (real, journal, terms) = (&real, &journal, Mutex::new(0));
+    let next = || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();
+    thread::scope(|scope| {
+        let leases = (0..LEASES).map(|number| {
+            let mut lease = Lease::new(real, number, rng.fork(), journal);
+            let (next, terms) = (&next, &terms);
+            scope.spawn(move || {
+                while next() {
+                    lease.suffer();
+                }
+                *terms.lock() += lease.end();
+            })
+        });
+        let leases: Vec<_> = leases.collect();
+        let mut rng = rng.fork();
+        let (next, is_over) = (&next, &is_over);
+        let server = scope.spawn(move || {
+            while !is_over.load(Ordering::Relaxed) {
+                // Without a server nothing else matters: there is one most of the time.
+                thread::sleep(OVER * 3);
+                if !is_over.load(Ordering::Relaxed) && next() {
+                    journal.fault("API server restarted");
+                    real.tell("kill kube-apiserver");
+                    thread::sleep(Duration::from_secs_f64(rng.f64()));
+                    real.tell("start kube-apiserver");
+                }
+            }
+        });
+        let ended: Vec<_> = leases.into_iter().map(|lease| lease.join()).collect();
+        is_over.store(true, Ordering::Relaxed);
+        server.join().expect("the server's faults");
+        for lease in ended {
+            lease.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        }
+    });
+    let faults = journal.faults();
+    say_aloud(&format!(
+        "commands (seed {seed}): {} faults, {} terms, 0 overlaps, 0 processes left: {}",
+        faults.values().sum::<usize>(),
+        terms.lock(),
+        faults.iter().map(|(kind, times)| format!("{times} {kind}")).collect::<Vec<_>>().join(", ")
+    ));
+}

@@ -1,0 +1,10 @@
+//! The command `leasehold`, as users run it.
+
+mod deploy;
+mod duties;
+mod faults;
+mod run;
+mod sessions;
+#[path = "../support/mod.rs"]
+mod support;
+mod terms;

@@ -1,0 +1,155 @@
+//! What a command under `leasehold run` finds, how its end is told, and what is asked of the flags.
+
+use std::io::Write;
+use std::process::Stdio;
+
+use rustix::process::Signal;
+
+use crate::support::command::{Arena, Ended, Run, leasehold};
+
+/// In which nothing runs out during a test.
+const LONG: &[&str] = &["--lease-duration=60s", "--retry-period=250ms"];
+
+fn shell(script: &str) -> Ended {
+    Arena::on_a_file(LONG).run(&["--", "sh", "-c", script]).end()
+}
+
+#[test]
+fn it_finds_who_leads_by_which_lease_and_with_which_token() {
+    let arena = Arena::on_a_file(LONG);
+    let script = "echo $LEASEHOLD_LEASE $LEASEHOLD_IDENTITY $((LEASEHOLD_FENCING_TOKEN > 0)) $0 $1";
+    let ended = arena.run(&["--identity=me", "--", "sh", "-c", script, "zero", "one; two"]).end();
+    assert_eq!((ended.code, ended.out.as_str()), (Some(0), "jobs me 1 zero one; two\n"), "{}", ended.errors);
+    arena.assert_nothing_is_left();
+}
+
+#[test]
+fn an_identity_may_be_as_long_as_its_store_takes_it() {
+    let identity = "i".repeat(100_000);
+    let arena = Arena::on_a_file(LONG);
+    let ended = arena.run(&["--identity", &identity, "--", "sh", "-c", "echo ${#LEASEHOLD_IDENTITY}"]).end();
+    assert_eq!((ended.code, ended.out.as_str()), (Some(0), "100000\n"));
+}
+
+#[test]
+fn a_store_with_a_password_is_not_the_commands_to_know() {
+    let arena = Arena::on_a_file(LONG);
+    let url = format!("sqlite://{}", arena.path("other.db").display());
+    let mut command = leasehold();
+    command.env("LEASEHOLD_STORE", &url).args(["run", "--lease=jobs", "--", "env"]).stdin(Stdio::null());
+    let ended = Run::of(&mut command).end();
+    assert!(ended.code == Some(0) && arena.path("other.db").exists(), "{}", ended.errors);
+    assert!(ended.out.contains("LEASEHOLD_LEASE=jobs") && !ended.out.contains(&url), "{}", ended.out);
+}
+
+#[test]
+fn its_end_is_ours() {
+    for (script, code) in [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill -TERM $$", 143)] {
+        let ended = shell(script);
+        assert_eq!(ended.code, Some(code), "{script}: {}", ended.errors);
+    }
+}
+
+#[test]
+fn it_has_our_streams_and_no_descriptor_of_ours() {
+    let arena = Arena::on_a_file(LONG);
+    let mut command = arena.command(&["--", "sh", "-c", "cat; echo; ls /proc/self/fd"]);
+    let mut supervisor = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
+    supervisor.stdin.take().expect("piped").write_all(b"to the command").expect("it reads");
+    let output = supervisor.wait_with_output().expect("it ends");
+    // Beside the three, and what `ls` reads, there may be what this process was started with.
+    let ours = std::process::Command::new("ls").arg("/proc/self/fd").output().expect("ls").stdout;
+    let expected = format!("to the command\n{}", String::from_utf8_lossy(&ours));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+}
+
+#[test]
+fn what_is_missing_is_told_before_there_is_a_campaign() {
+    let arena = Arena::on_a_file(LONG);
+    for (program, code, says) in [
+        ("no-such-program", 127, "no-such-program: there is no such program"),
+        ("/etc/passwd", 126, "/etc/passwd: it cannot be executed"),
+        ("/", 126, "it is a directory"),
+    ] {
+        let ended = arena.run(&["--", program]).end();
+        assert_eq!(ended.code, Some(code), "{}", ended.errors);
+        assert!(ended.errors.starts_with("leasehold: ") && ended.errors.contains(says), "{}", ended.errors);
+        assert_eq!(ended.errors.lines().count(), 1, "{}", ended.errors);
+    }
+    assert!(!arena.path("election.db").exists());
+}
+
+#[test]
+fn what_is_wrong_with_the_flags_is_told_in_a_line_and_by_125() {
+    let arena = Arena::on_a_file(&[]);
+    for (flags, says) in [
+        (&["--loss-grace=5s", "--", "true"][..], "shorten them, or lengthen --renew-deadline"),
+        (&["--lease-duration=15s", "--renew-deadline=20s", "--", "true"], "renew_deadline"),
+        (&["--probe=", "--", "true"], "--probe \"\": give a program"),
+        (&["--probe=nothing-like-that", "--", "true"], "--probe nothing-like-that: there is no such program"),
+        (&["--probe=true", "--probe-timeout=9s", "--", "true"], "--probe-timeout"),
+        (&["--http=256.0.0.1:80", "--", "true"], "--http"),
+        (&["--store=oracle://x", "--", "true"], "there is no such store as oracle://"),
+    ] {
+        let ended = arena.run(flags).end();
+        assert_eq!(ended.code, Some(125), "{flags:?}: {}", ended.errors);
+        assert!(ended.errors.contains(says), "{flags:?}: {}", ended.errors);
+    }
+    for (flags, says) in
+        [(&["run", "--lease=jobs"][..], "<COMMAND>"), (&["run", "true"], "--lease <NAME>"), (&["walk"], "walk")]
+    {
+        let ended = Run::of(leasehold().args(flags)).end();
+        assert_eq!(ended.code, Some(125), "{flags:?}");
+        assert!(ended.errors.contains(says), "{flags:?}: {}", ended.errors);
+    }
+}
+
+#[test]
+fn help_is_no_error() {
+    let ended = Run::of(leasehold().args(["run", "--help"])).end();
+    assert_eq!((ended.code, ended.errors.as_str()), (Some(0), ""));
+    for word in ["--lease <NAME>", "--stop-timeout", "LEASEHOLD_FENCING_TOKEN", "Exit codes"] {
+        assert!(ended.out.contains(word), "{word}: {}", ended.out);
+    }
+}
+
+#[test]
+fn what_only_we_start_says_so_to_others() {
+    for name in ["__exec", "__guardian"] {
+        let ended = Run::of(leasehold().arg(name).stdin(Stdio::null())).end();
+        assert_eq!(ended.code, Some(125), "{name}: {}", ended.errors);
+        assert!(ended.errors.contains("is for leasehold run itself"), "{name}: {}", ended.errors);
+    }
+}
+
+#[test]
+fn a_standby_that_is_told_to_end_has_run_nothing() {
+    let arena = Arena::on_a_file(LONG);
+    let leader = arena.run(&["--", "sh", "-c", "echo works; exec sleep 1000"]);
+    leader.wait_for_out("works");
+    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129)] {
+        let standby = arena.run_with_signals(&["--", "echo", "works"]);
+        standby.wait_for_error("leads");
+        standby.signal(signal);
+        let ended = standby.end();
+        assert_eq!((ended.code, ended.out.as_str()), (Some(code), ""), "{}", ended.errors);
+    }
+    leader.signal(Signal::TERM);
+    assert_eq!(leader.end().code, Some(143));
+    arena.assert_nothing_is_left();
+}
+
+#[test]
+fn signals_are_passed_on_to_the_command() {
+    let arena = Arena::on_a_file(LONG);
+    let script =
+        "trap 'echo hup' HUP; trap 'echo one' USR1; trap 'echo two' USR2; echo ready; while :; do sleep 0.02; done";
+    let run = arena.run_with_signals(&["--", "sh", "-c", script]);
+    run.wait_for_out("ready");
+    for (signal, says) in [(Signal::HUP, "hup"), (Signal::USR1, "one"), (Signal::USR2, "two")] {
+        run.signal(signal);
+        run.wait_for_out(says);
+    }
+    run.signal(Signal::INT);
+    assert_eq!(run.end().code, Some(143), "it is told to end by SIGTERM, whatever told us");
+}

@@ -1,0 +1,252 @@
+//! Where commands are run: as the first process of a container, in a terminal, in a pipe, and after its terminal has gone.
+
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, geteuid, kill_process};
+
+use crate::support::command::{Arena, Run, children};
+use crate::support::{SOON, skip, wait_until};
+
+/// In which nothing runs out during a test.
+const LONG: &[&str] = &["--lease-duration=60s", "--retry-period=100ms"];
+
+/// As the first process of a namespace, as in a container.
+fn first_of_a_namespace(command: &Command) -> Option<Command> {
+    if !geteuid().is_root() {
+        skip("this is not root", "every test of a process that is the first", "run it as root");
+        return None;
+    }
+    let mut unshare = Command::new("unshare");
+    unshare
+        .args(["--pid", "--fork", "--kill-child", "--mount-proc"])
+        .arg(command.get_program())
+        .args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => unshare.env(name, value),
+            None => unshare.env_remove(name),
+        };
+    }
+    unshare.stdin(Stdio::null());
+    Some(unshare)
+}
+
+#[test]
+fn as_the_first_process_it_takes_care_of_orphans_and_ends_when_it_is_told_to() {
+    let arena = Arena::on_a_file(LONG);
+    let script = r#"
+        echo parent $PPID
+        while :; do
+            cat /proc/[0-9]*/stat 2>/dev/null | grep -c ') Z 1 ' | sed 's/^/zombies /'
+            sleep 0.2
+        done"#;
+    // Its orphans are the first process's, and not the guardian's.
+    let command = arena.command(&["--probe=sh -c '(sleep 0.05 &) ; (sleep 0.01 &) ; true'", "--", "sh", "-c", script]);
+    let Some(mut unshare) = first_of_a_namespace(&command) else { return };
+    let run = Run::of(&mut unshare);
+    wait_until("it works for a while", || run.out().lines().count() > 12);
+    // One may have ended just then, and nobody has had the time to see to it.
+    let counts = run.out().lines().filter_map(|line| line.strip_prefix("zombies ")?.parse().ok()).collect::<Vec<u32>>();
+    assert!(counts.iter().all(|&count| count <= 4), "{counts:?}");
+    let supervisor = children(run.pid)[0];
+    kill_process(supervisor, Signal::TERM).expect("it runs");
+    let ended = run.end();
+    assert_eq!(ended.code, Some(143), "{}", ended.errors);
+    arena.assert_nothing_is_left();
+}
+
+#[test]
+fn as_the_first_process_it_ends_as_its_command_does_with_all_that_is_left() {
+    let arena = Arena::on_a_file(LONG);
+    let command = arena.command(&["--", "sh", "-c", "setsid sleep 1000 & exit 5"]);
+    let Some(mut unshare) = first_of_a_namespace(&command) else { return };
+    let ended = Run::of(&mut unshare).end();
+    assert_eq!(ended.code, Some(5), "{}", ended.errors);
+    arena.assert_nothing_is_left();
+}
+
+#[test]
+fn where_proc_is_of_another_namespace_nothing_is_run() {
+    if !geteuid().is_root() {
+        return skip("this is not root", "the test of a namespace without its own /proc", "run it as root");
+    }
+    let arena = Arena::on_a_file(LONG);
+    let command = arena.command(&["--", "echo", "works"]);
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--pid", "--fork", "--kill-child", "sh", "-c", "\"$@\"; exit $?", "sh"]);
+    let ended = Run::of(unshare.arg(command.get_program()).args(command.get_args()).stdin(Stdio::null())).end();
+    assert_eq!((ended.code, ended.out.as_str()), (Some(125), ""), "{}", ended.errors);
+    assert!(ended.errors.contains("it is of another PID namespace"), "{}", ended.errors);
+}
+
+#[test]
+fn a_log_that_nobody_reads_holds_up_nothing() {
+    let arena = Arena::on_a_file(LONG);
+    let (reader, mut writer) = std::io::pipe().expect("a pipe");
+    rustix::io::ioctl_fionbio(&writer, true).expect("a pipe");
+    while writer.write(&[b'x'; 4096]).is_ok() {}
+    while writer.write(b"x").is_ok() {}
+    rustix::io::ioctl_fionbio(&writer, false).expect("a pipe");
+    let mut command = arena.command(&["--", "sh", "-c", "echo works; exec 2>&-; exec sleep 1000"]);
+    let mut supervisor = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(writer).spawn().expect("it starts");
+    drop(command);
+    let mut line = [0; 6];
+    supervisor.stdout.take().expect("piped").read_exact(&mut line).expect("it works");
+    kill_process(Pid::from_child(&supervisor), Signal::TERM).expect("it runs");
+    let until = Instant::now() + SOON;
+    while supervisor.try_wait().expect("a child of ours").is_none() {
+        assert!(Instant::now() < until, "it does not end");
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(supervisor.wait().expect("a child of ours").code(), Some(143));
+    drop(reader);
+}
+
+#[test]
+fn after_nohup_neither_of_both_ends_by_sighup() {
+    let arena = Arena::on_a_file(LONG);
+    let mut nohup = Command::new("nohup");
+    let command = arena.command(&["--", "sh", "-c", "echo $$; sleep 1000; echo no more"]);
+    nohup.arg(command.get_program()).args(command.get_args()).stdin(Stdio::null());
+    let run = Run::of(&mut nohup);
+    wait_until("it works", || !run.out().is_empty());
+    let pid = run.out().trim().parse().ok().and_then(Pid::from_raw).expect("a number");
+    for _ in 0..3 {
+        run.signal(Signal::HUP);
+        kill_process(pid, Signal::HUP).expect("it runs");
+        thread::sleep(Duration::from_millis(50));
+    }
+    run.signal(Signal::TERM);
+    let ended = run.end();
+    assert_eq!(ended.code, Some(143), "{}", ended.errors);
+    assert!(ended.errors.contains("by signal 15;"), "{}", ended.errors);
+}
+
+#[test]
+fn in_a_pipe_its_command_ends_when_nobody_reads() {
+    let arena = Arena::on_a_file(LONG);
+    let mut supervisor =
+        arena.command(&["--", "yes"]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("it starts");
+    drop(supervisor.stdout.take());
+    let until = Instant::now() + SOON;
+    while supervisor.try_wait().expect("a child of ours").is_none() {
+        assert!(Instant::now() < until, "it does not end");
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(supervisor.wait().expect("a child of ours").code(), Some(141), "by SIGPIPE");
+    arena.assert_nothing_is_left();
+}
+
+/// A shell in a terminal of its own.
+struct Terminal {
+    name: String,
+}
+
+impl Terminal {
+    fn open(arena: &Arena) -> Option<Self> {
+        if Command::new("tmux").arg("-V").output().is_err() {
+            skip("there is no tmux", "every test in a terminal", "`tests/run` installs it");
+            return None;
+        }
+        let terminal = Self { name: arena.path("terminal").display().to_string() };
+        terminal.tmux(&["new-session", "-d", "-x", "200", "-y", "50", "env PS1='ready> ' bash --norc --noprofile -i"]);
+        terminal.wait_for("ready>");
+        Some(terminal)
+    }
+
+    fn tmux(&self, arguments: &[&str]) -> String {
+        let mut tmux = Command::new("tmux");
+        tmux.args(["-f", "/dev/null", "-S", &self.name]).args(arguments);
+        let output = tmux.env("TERM", "xterm").env_remove("TMUX").output().expect("tmux");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    fn type_in(&self, text: &str) {
+        self.tmux(&["send-keys", "-l", text]);
+        self.press("Enter");
+    }
+
+    fn press(&self, key: &str) {
+        self.tmux(&["send-keys", key]);
+    }
+
+    /// All that is to be seen.
+    fn screen(&self) -> String {
+        self.tmux(&["capture-pane", "-p", "-S", "-"])
+    }
+
+    fn wait_for(&self, text: &str) {
+        let until = Instant::now() + SOON;
+        while !self.screen().contains(text) {
+            assert!(Instant::now() < until, "{text:?} is not on the screen: {}", self.screen());
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        self.tmux(&["kill-server"]);
+    }
+}
+
+/// `leasehold run` as a line for a shell.
+fn line(arena: &Arena, flags: &[&str]) -> String {
+    let command = arena.command(flags);
+    let words =
+        std::iter::once(command.get_program()).chain(command.get_args()).map(|word| word.to_str().expect("text"));
+    shlex::try_join(words).expect("words")
+}
+
+#[test]
+fn in_a_terminal_its_keys_are_the_commands() {
+    let arena = Arena::on_a_file(LONG);
+    let Some(terminal) = Terminal::open(&arena) else { return };
+    let script = "while read line; do echo got:$line; done; echo end of input; exit 6";
+    terminal.type_in(&format!("{}; echo code=$?", line(&arena, &["--", "sh", "-c", script])));
+    terminal.wait_for("the command runs");
+    terminal.type_in("first");
+    terminal.wait_for("got:first");
+
+    // Stopped, and in the foreground again: the lease is held meanwhile.
+    terminal.press("C-z");
+    terminal.wait_for("Stopped");
+    terminal.type_in("echo shell=$((6*7))");
+    terminal.wait_for("shell=42");
+    terminal.type_in("fg");
+    terminal.type_in("second");
+    terminal.wait_for("got:second");
+
+    terminal.press("C-d");
+    terminal.wait_for("end of input");
+    terminal.type_in("echo last=$?");
+    terminal.wait_for("last=");
+}
+
+#[test]
+fn in_a_terminal_ctrl_c_is_told_once() {
+    let arena = Arena::on_a_file(LONG);
+    let Some(terminal) = Terminal::open(&arena) else { return };
+    let script =
+        "trap 'echo int' INT; trap 'echo term' TERM; i=0; while [ $i -lt 15 ]; do sleep 0.1; i=$((i+1)); done; exit 4";
+    terminal.type_in(&format!("{}; echo code=$?", line(&arena, &["--", "sh", "-c", script])));
+    terminal.wait_for("the command runs");
+    terminal.press("C-c");
+    terminal.wait_for("code=4");
+    let screen = terminal.screen();
+    assert!(screen.lines().any(|line| line.ends_with("int")) && !screen.lines().any(|line| line == "term"), "{screen}");
+}
+
+#[test]
+fn in_a_terminal_that_goes_everything_ends() {
+    let arena = Arena::on_a_file(LONG);
+    let Some(terminal) = Terminal::open(&arena) else { return };
+    terminal.type_in(&line(&arena, &["--", "sh", "-c", "echo works; sleep 1000"]));
+    terminal.wait_for("the command runs");
+    drop(terminal);
+    let other = arena.run(&["--", "echo", "next"]);
+    assert_eq!(other.end().out, "next\n", "it was released");
+}

@@ -1,0 +1,215 @@
+//! Terms of commands: nothing of one runs beside another, whatever happens to its supervisor or its guardian.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+
+use rustix::process::{Signal, geteuid, kill_process};
+
+use crate::on_both_servers;
+use crate::support::cluster::Cluster;
+use crate::support::command::{Arena, Run};
+use crate::support::process::mono;
+use crate::support::proxy::{Faults, Proxy};
+use crate::support::{SOON, skip};
+
+on_both_servers! {
+    one_that_ends_is_followed_at_once,
+    one_that_is_told_to_stop_is_renewed_until_it_has,
+    one_whose_supervisor_is_killed_ends,
+    one_whose_supervisor_is_stopped_ends_before_another_begins,
+    one_whose_guardian_is_killed_ends_with_all_that_it_has_started,
+    one_whose_guardian_is_stopped_ends_with_all_that_it_has_started,
+    one_whose_lease_is_deleted_is_killed,
+    one_that_cannot_reach_the_server_ends_before_its_term_is_over,
+}
+
+/// In which a term ends within a test's time.
+const SHORT: &[&str] = &["--lease-duration=4s", "--renew-deadline=3s", "--retry-period=250ms", "--release-timeout=5s"];
+
+/// In which none ends by itself.
+const LONG: &[&str] = &["--lease-duration=60s", "--retry-period=250ms"];
+
+const EVERYTHING: &[&str] = &["stubborn", "children", "orphans", "sessions", "breed"];
+
+fn one_that_ends_is_followed_at_once(cluster: &Cluster) {
+    let arena = Arena::on(cluster, LONG);
+    let first = arena.work(&[], EVERYTHING);
+    let began = arena.wait_for_stamp("the first", |stamp| stamp.what == "begins");
+    let second = arena.work(&[], &[]);
+    second.wait_for_error("leads");
+    kill_process(rustix::process::Pid::from_raw(began.pid).expect("a process"), Signal::KILL).expect("it runs");
+    let ended = first.end();
+    assert_eq!(ended.code, Some(137), "{}", ended.errors);
+    let token = arena.wait_for_work_after(began.token).token;
+    second.signal(Signal::TERM);
+    assert_eq!(second.end().code, Some(9), "as it ends when it is told to");
+    assert!(token > began.token);
+    assert_eq!(arena.assert_one_at_a_time(), 2);
+    arena.assert_nothing_is_left();
+    assert_eq!(cluster.holder(), None);
+}
+
+fn one_that_is_told_to_stop_is_renewed_until_it_has(cluster: &Cluster) {
+    let arena = Arena::on(cluster, SHORT);
+    // For longer than the lease.
+    let first = arena.work(&["--stop-timeout=6s"], &["stubborn"]);
+    let began = arena.wait_for_work_after(0);
+    let second = arena.work(&[], &[]);
+    second.wait_for_error("leads");
+    first.signal(Signal::TERM);
+    let told = arena.wait_for_stamp("told", |stamp| stamp.what == "told").mono;
+    let ended = first.end();
+    assert_eq!(ended.code, Some(137), "{}", ended.errors);
+    arena.wait_for_work_after(began.token);
+    assert_eq!(arena.assert_one_at_a_time(), 2);
+    let last =
+        arena.stamps().iter().filter(|stamp| stamp.token == began.token).map(|stamp| stamp.mono).fold(0.0, f64::max);
+    assert!(last - told > 5.0, "it had its time: {}", last - told);
+}
+
+fn one_whose_supervisor_is_killed_ends(cluster: &Cluster) {
+    let arena = Arena::on(cluster, SHORT);
+    let first = arena.work(&["--stop-timeout=500ms"], EVERYTHING);
+    let began = arena.wait_for_work_after(0);
+    let second = arena.work(&[], &[]);
+    second.wait_for_error("leads");
+    first.signal(Signal::KILL);
+    assert_eq!(first.end().code, None);
+    arena.wait_for_stamp("told", |stamp| stamp.token == began.token && stamp.what == "told");
+    arena.wait_for_work_after(began.token);
+    assert_eq!(arena.assert_one_at_a_time(), 2);
+    drop(second);
+    arena.assert_nothing_is_left();
+}
+
+fn one_whose_supervisor_is_stopped_ends_before_another_begins(cluster: &Cluster) {
+    let arena = Arena::on(cluster, SHORT);
+    let first = arena.work(&["--on-loss=exit"], EVERYTHING);
+    let began = arena.wait_for_work_after(0);
+    let second = arena.work(&[], &[]);
+    second.wait_for_error("leads");
+    first.suspend();
+    arena.wait_for_work_after(began.token);
+    let left = arena.processes().len();
+    first.signal(Signal::CONT);
+    let ended = first.end();
+    assert_eq!(ended.code, Some(124), "{}", ended.errors);
+    assert_eq!(arena.assert_one_at_a_time(), 2);
+    // The second's three, and the first's two.
+    assert_eq!(left, 5);
+    second.signal(Signal::TERM);
+    second.end();
+    arena.assert_nothing_is_left();
+}
+
+fn one_whose_guardian_is_killed_ends_with_all_that_it_has_started(cluster: &Cluster) {
+    loses_its_guardian(cluster, Signal::KILL);
+}
+
+fn one_whose_guardian_is_stopped_ends_with_all_that_it_has_started(cluster: &Cluster) {
+    loses_its_guardian(cluster, Signal::STOP);
+}
+
+#[test]
+fn what_dies_with_its_guardian_leaves_no_children_behind() {
+    // The children of one that is dying are found neither below it nor beside it for a moment.
+    let arena = Arena::on_a_file(LONG);
+    for _ in 0..20 {
+        let before = arena.stamps().last().map_or(0, |stamp| stamp.token);
+        let run = arena.work(&["--on-loss=exit"], &["children", "threads"]);
+        arena.wait_for_work_after(before);
+        kill_process(run.guardian(), Signal::KILL).expect("it runs");
+        assert_eq!(run.end().code, Some(124));
+        assert_eq!(arena.processes(), [], "it has released the lease");
+    }
+    assert_eq!(arena.assert_one_at_a_time(), 20);
+}
+
+fn loses_its_guardian(cluster: &Cluster, signal: Signal) {
+    let arena = Arena::on(cluster, SHORT);
+    let run = arena.work(&[], EVERYTHING);
+    let began = arena.wait_for_work_after(0);
+    kill_process(run.guardian(), signal).expect("it runs");
+    // With another guardian, in another term.
+    arena.wait_for_work_after(began.token);
+    run.signal(Signal::TERM);
+    assert!(run.end().errors.contains("the guardian is lost"));
+    assert_eq!(arena.assert_one_at_a_time(), 2);
+    arena.assert_nothing_is_left();
+}
+
+fn one_whose_lease_is_deleted_is_killed(cluster: &Cluster) {
+    let arena = Arena::on(cluster, LONG);
+    let run = arena.work(&["--on-loss=exit"], EVERYTHING);
+    arena.wait_for_work_after(0);
+    cluster.delete();
+    let ended = run.end();
+    assert_eq!(ended.code, Some(124), "{}", ended.errors);
+    assert!(ended.errors.contains("the lease was deleted"), "{}", ended.errors);
+    assert!(!arena.stamps().iter().any(|stamp| stamp.what == "told"), "it is too late for that");
+    arena.assert_nothing_is_left();
+}
+
+#[test]
+fn what_cannot_be_killed_is_left_alone_and_its_lease_is_never_released() {
+    if !geteuid().is_root() {
+        return skip("this is not root", "the test of what cannot be killed", "run it as root");
+    }
+    let arena = Arena::on_a_file(SHORT);
+    let [source, program, copy] = ["of_root.c", "of_root", "leasehold"].map(|name| arena.path(name));
+    fs::write(
+        &source,
+        "#define _GNU_SOURCE\n#include <unistd.h>\nint main() { return setresuid(0, 0, 0) || write(1, \"of root\\n\", 8) < 8 || pause(); }",
+    )
+    .expect("written");
+    assert!(Command::new("cc").arg(&source).arg("-o").arg(&program).status().expect("a C compiler").success());
+    // For everybody, and as root whoever starts it.
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).expect("its mode");
+    fs::set_permissions(arena.path(""), fs::Permissions::from_mode(0o777)).expect("its mode");
+    let run = arena.command(&["--stop-timeout=300ms", "--"]);
+    fs::copy(run.get_program(), &copy).expect("a copy");
+    let mut setpriv = Command::new("setpriv");
+    setpriv.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&copy).args(run.get_args()).arg(&program);
+    arena.mark(&mut setpriv);
+    let run = Run::of(setpriv.stdin(Stdio::null()));
+    run.wait_for_out("of root");
+    let standby = arena.work(&["--identity=standby"], &[]);
+    standby.wait_for_error("leads");
+    run.signal(Signal::TERM);
+    run.wait_for_error("something of the command cannot be killed");
+    let given_up = mono();
+    let took_over = arena.wait_for_work_after(0).mono;
+    assert!(took_over > given_up, "by the end of the lease: {took_over} {given_up}");
+    let code = run.code();
+    assert_eq!(code, Some(125));
+}
+
+fn one_that_cannot_reach_the_server_ends_before_its_term_is_over(cluster: &Cluster) {
+    let original = std::fs::read_to_string(cluster.kubeconfig("candidate")).expect("a kubeconfig");
+    let url =
+        original.split_whitespace().find_map(|word| word.trim_matches('"').strip_prefix("https://")).expect("a server");
+    let proxy = Proxy::to(url.parse().expect("an address and a port"));
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let kubeconfig = scratch.path().join("kubeconfig");
+    std::fs::write(&kubeconfig, original.replace(url, &format!("127.0.0.1:{}", proxy.port))).expect("a kubeconfig");
+
+    let arena = Arena::by(&kubeconfig, &cluster.lease, SHORT);
+    let run = arena.work(&["--on-loss=exit"], EVERYTHING);
+    arena.wait_for_work_after(0);
+    // Of which nothing is left in time.
+    let other = cluster.elector("other");
+    let campaign = other.campaign().expect("a campaign");
+    let cut_at = mono();
+    proxy.set(Faults::BlackHole);
+    let guard = campaign.receiver().recv_timeout(SOON).expect("in time").expect("a term");
+    let led_at = mono();
+    let ended = run.end();
+    assert_eq!(ended.code, Some(124), "{}", ended.errors);
+    let stamps = arena.stamps();
+    let told = stamps.iter().find(|stamp| stamp.what == "told").expect("it is told first").mono;
+    let last = stamps.iter().map(|stamp| stamp.mono).fold(0.0, f64::max);
+    assert!(cut_at < told && told < last && last < led_at, "{cut_at} {told} {last} {led_at}");
+    arena.assert_nothing_is_left();
+    drop(guard);
+}

@@ -1,0 +1,69 @@
+"""A command that must not run twice: each of its processes writes who it is, and when, again and again.
+
+    worker.py FILE [stubborn] [children|orphans|sessions|breed|threads]
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+
+stamps = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC)
+kinds = sys.argv[2:]
+token = os.environ["LEASEHOLD_FENCING_TOKEN"]
+
+
+def stamp(what="works"):
+    now = time.clock_gettime(time.CLOCK_MONOTONIC)
+    os.write(stamps, f"{token} {os.getpid()} {now:.6f} {what}\n".encode())
+
+
+def work(until=None):
+    while until is None or time.monotonic() < until:
+        stamp()
+        time.sleep(0.005)
+
+
+def told(signum, frame):
+    stamp("told")
+    if "stubborn" not in kinds:
+        os._exit(9)
+
+
+def child(then):
+    if os.fork() == 0:
+        then()
+        os._exit(0)
+
+
+def session():
+    os.setsid()
+    child(work)
+    work()
+
+
+def breed():
+    # Each is the parent of the next, in a session of its own, and is gone before that has children.
+    while os.fork() == 0:
+        os.setsid()
+        work(time.monotonic() + 0.03)
+
+
+signal.signal(signal.SIGTERM, told)
+stamp("begins")
+if "children" in kinds:
+    child(work)
+    child(work)
+if "orphans" in kinds:
+    child(lambda: child(work))
+if "sessions" in kinds:
+    child(session)
+    child(lambda: child(session))
+if "breed" in kinds:
+    child(breed)
+if "threads" in kinds:
+    # Its end takes a while: others may look for its children meanwhile.
+    for _ in range(30):
+        threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()
+work()

@@ -1,0 +1,417 @@
+//! The commands `leasehold observe` and `leasehold wait`, beside electors of this process.
+
+#![cfg(unix)]
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use leasehold::testing::{Fault, Resource};
+use leasehold::{LeaderElectionRecord, LeaderElector, SqliteStore, Store};
+use parking_lot::{Condvar, Mutex};
+use rusqlite::Connection;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::on_both_servers;
+use crate::support::cluster::{Cluster, NAMESPACE};
+use crate::support::server::installed;
+use crate::support::stores::{builder, call, elector, held_by};
+use crate::support::{A_WHILE, SOON, wait_until};
+
+/// The command, untouched by what the environment says of clusters, stores and logs.
+fn leasehold(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+    for variable in
+        ["HOME", "KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "LEASEHOLD_STORE", "RUST_LOG"]
+    {
+        command.env_remove(variable);
+    }
+    command.args(arguments);
+    command
+}
+
+/// One that runs, and ends with this.
+struct Running {
+    child: Child,
+    stdout: Arc<Lines>,
+    stderr: Arc<Lines>,
+    readers: Vec<JoinHandle<()>>,
+    /// How many lines of stdout were looked at.
+    seen: usize,
+}
+
+#[derive(Default)]
+struct Lines {
+    lines: Mutex<Vec<String>>,
+    more: Condvar,
+}
+
+impl Lines {
+    fn read(self: &Arc<Self>, from: impl Read + Send + 'static) -> JoinHandle<()> {
+        let lines = Arc::clone(self);
+        thread::spawn(move || {
+            for line in BufReader::new(from).lines().map_while(Result::ok) {
+                lines.lines.lock().push(line);
+                lines.more.notify_all();
+            }
+        })
+    }
+
+    fn text(&self) -> String {
+        self.lines.lock().join("\n")
+    }
+
+    /// Waits for a line at `from` or later, and says where it stands.
+    fn wait_for(&self, from: usize, is_wanted: impl Fn(&str) -> bool) -> Option<usize> {
+        let until = Instant::now() + SOON;
+        let mut lines = self.lines.lock();
+        loop {
+            if let Some(found) = (from..lines.len()).find(|index| is_wanted(&lines[*index])) {
+                return Some(found);
+            }
+            if self.more.wait_until(&mut lines, until).timed_out() {
+                return None;
+            }
+        }
+    }
+}
+
+impl Running {
+    fn start(mut command: Command) -> Running {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let (stdout, stderr) = (Arc::<Lines>::default(), Arc::<Lines>::default());
+        let readers =
+            vec![stdout.read(child.stdout.take().expect("piped")), stderr.read(child.stderr.take().expect("piped"))];
+        Running { child, stdout, stderr, readers, seen: 0 }
+    }
+
+    /// The next line of stdout that is wanted.
+    fn line(&mut self, what: &str, is_wanted: impl Fn(&str) -> bool) -> String {
+        let found = self.stdout.wait_for(self.seen, is_wanted);
+        let found = found.unwrap_or_else(|| panic!("{what}: not in {}\n{}", self.stdout.text(), self.stderr.text()));
+        self.seen = found + 1;
+        self.stdout.lines.lock()[found].clone()
+    }
+
+    /// The next event of this kind of a lease.
+    fn event(&mut self, lease: &str, event: &str) -> Value {
+        let of = |line: &str| serde_json::from_str::<Value>(line).expect("a line of JSON");
+        let line = self.line(&format!("{event} of {lease}"), |line| {
+            let line = of(line);
+            line["lease"] == lease && line["event"] == event
+        });
+        of(&line)
+    }
+
+    /// All kinds of events of a lease so far that are no renewals.
+    fn events(&self, lease: &str) -> Vec<String> {
+        let lines = self.stdout.lines.lock();
+        let lines = lines.iter().map(|line| serde_json::from_str::<Value>(line).expect("a line of JSON"));
+        let events = lines.filter(|line| line["lease"] == lease && line["event"] != "renewed");
+        events.map(|line| line["event"].as_str().expect("an event").to_owned()).collect()
+    }
+
+    fn complaint(&self, what: &str) {
+        let found = self.stderr.wait_for(0, |line| line.contains(what));
+        assert!(found.is_some(), "{what}: not in {}", self.stderr.text());
+    }
+
+    /// How it ended by itself, with all that it said on stdout and on stderr.
+    fn end(mut self) -> (Option<i32>, String, String) {
+        let status = ended(&mut self.child);
+        self.readers.drain(..).for_each(|reader| reader.join().expect("a reader"));
+        (status.code(), self.stdout.text(), self.stderr.text())
+    }
+}
+
+fn ended(child: &mut Child) -> ExitStatus {
+    let mut status = None;
+    wait_until("it ends", || {
+        status = child.try_wait().expect("a child of ours");
+        status.is_some()
+    });
+    status.expect("it has ended")
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+struct File {
+    scratch: TempDir,
+    store: Arc<SqliteStore>,
+}
+
+impl File {
+    fn new() -> File {
+        let scratch = tempfile::tempdir().expect("a scratch directory");
+        let store = Arc::new(SqliteStore::open(scratch.path().join("election.db")).expect("a store"));
+        File { scratch, store }
+    }
+
+    fn url(&self) -> String {
+        format!("sqlite://{}/election.db", self.scratch.path().display())
+    }
+
+    fn run(&self, arguments: &[&str]) -> Running {
+        let mut command = leasehold(arguments);
+        command.args(["--store", &self.url()]);
+        Running::start(command)
+    }
+
+    fn delete(&self, key: &str) {
+        let operator = Connection::open(self.scratch.path().join("election.db")).expect("a connection");
+        operator.busy_timeout(SOON).expect("it may wait");
+        assert_eq!(operator.execute("DELETE FROM leasehold WHERE key = ?1", [key]).expect("it is deleted"), 1);
+    }
+}
+
+fn observe_in(cluster: &Cluster, user: &str, arguments: &[&str]) -> Running {
+    let mut command = leasehold(&["observe", "--namespace", NAMESPACE]);
+    command.arg("--kubeconfig").arg(cluster.kubeconfig(user)).args(arguments);
+    Running::start(command)
+}
+
+#[test]
+fn observe_tells_of_terms_by_a_file_in_json() {
+    let file = File::new();
+    let mut observing = file.run(&["observe", "--json", "jobs"]);
+    let unheld = observing.event("jobs", "unheld");
+    assert_eq!((&unheld["holder"], &unheld["seconds_left"]), (&Value::Null, &Value::Null));
+    let (anna, ben) = (elector(&file.store, "anna"), elector(&file.store, "ben"));
+    let guard = anna.block_until_leader().expect("the lease");
+    let first = observing.event("jobs", "new_leader");
+    assert_eq!((&first["holder"], &first["transitions"]), (&json!("anna"), &json!(0)), "{first}");
+    assert_eq!((&first["lease_duration_seconds"], &first["seconds_left"]), (&json!(60), &json!(60.0)), "{first}");
+    assert!(first["version"].as_u64().expect("a version") >= guard.fencing_token(), "{first}");
+    for field in ["time", "acquire_time", "renew_time"] {
+        assert!(first[field].as_str().is_some_and(|time| time.len() == 27 && time.ends_with('Z')), "{first}");
+    }
+    let renewed = observing.event("jobs", "renewed");
+    assert!(renewed["renewals"].as_u64() >= Some(1) && renewed["version"].as_u64() > first["version"].as_u64());
+    drop(guard);
+    let released = observing.event("jobs", "released");
+    assert_eq!((&released["holder"], &released["previous_holder"]), (&Value::Null, &json!("anna")), "{released}");
+    let guard = ben.block_until_leader().expect("the lease");
+    let second = observing.event("jobs", "new_leader");
+    assert_eq!((&second["holder"], &second["transitions"]), (&json!("ben"), &json!(1)), "{second}");
+    file.delete("jobs");
+    let deleted = observing.event("jobs", "deleted");
+    assert_eq!((&deleted["holder"], &deleted["previous_holder"]), (&Value::Null, &json!("ben")), "{deleted}");
+    drop(guard);
+    assert_eq!(observing.events("jobs"), ["unheld", "new_leader", "released", "new_leader", "deleted"]);
+    assert_eq!(observing.stderr.text(), "");
+}
+
+#[test]
+fn a_lease_that_is_not_renewed_has_expired_once_by_the_local_clock_and_may_be_renewed_yet() {
+    let file = File::new();
+    let mut observing = file.run(&["observe", "--json"]);
+    let record = LeaderElectionRecord { lease_duration_seconds: Some(2), ..held_by("anna") };
+    let began = Instant::now();
+    let held = file.store.create("jobs", &record, &call()).expect("it is created");
+    observing.event("jobs", "new_leader");
+    let expired = observing.event("jobs", "expired");
+    assert!(began.elapsed() >= Duration::from_secs(2), "{:?}", began.elapsed());
+    assert_eq!((&expired["holder"], &expired["seconds_left"]), (&json!("anna"), &json!(0.0)), "{expired}");
+    let record = LeaderElectionRecord { renew_time: None, lease_duration_seconds: Some(60), ..record };
+    file.store.update("jobs", &held, &record, &call()).expect("it is updated");
+    let renewed = observing.event("jobs", "renewed");
+    assert_eq!((&renewed["renew_time"], &renewed["renewals"]), (&Value::Null, &json!(1)), "{renewed}");
+    assert_eq!(observing.events("jobs"), ["new_leader", "expired"]);
+}
+
+#[test]
+fn observe_tells_of_all_leases_of_a_namespace_of_any_program_and_comes_back_to_them() {
+    let cluster = Cluster::in_memory("observed");
+    let server = cluster.in_memory_server().expect("it is");
+    cluster.create(json!({ "holderIdentity": "somebody\n\u{1b}[2J", "renewTime": null }));
+    let mut observing = observe_in(&cluster, "candidate", &["--json"]);
+    let first = observing.event(&cluster.lease, "new_leader");
+    assert_eq!(first["holder"], "somebody\n\u{1b}[2J");
+    for field in ["transitions", "acquire_time", "renew_time", "lease_duration_seconds", "seconds_left"] {
+        assert_eq!(first[field], Value::Null, "{first}");
+    }
+    // Another one, which an elector of ours holds.
+    let theirs = LeaderElector::builder("theirs").namespace(NAMESPACE).identity("anna");
+    let theirs = theirs.lease_duration(Duration::from_secs(60));
+    let elector = theirs.start_with(cluster.client("candidate")).expect("an elector");
+    let guard = elector.block_until_leader().expect("the lease");
+    assert_eq!(observing.event("theirs", "new_leader")["holder"], "anna");
+    server.stop();
+    observing.complaint("trying again until it works");
+    server.restart().expect("it starts again");
+    cluster.edit(|lease| lease["spec"]["holderIdentity"] = json!("ben"));
+    let second = observing.event(&cluster.lease, "new_leader");
+    assert_eq!((&second["holder"], &second["previous_holder"]), (&json!("ben"), &first["holder"]), "{second}");
+    observing.complaint("is followed again");
+    drop(guard);
+    observing.event("theirs", "released");
+    cluster.delete();
+    let deleted = observing.event(&cluster.lease, "deleted");
+    assert_eq!(deleted["previous_holder"], "ben", "{deleted}");
+    assert_eq!(observing.events(&cluster.lease), ["new_leader", "new_leader", "deleted"]);
+    let complaints = observing.stderr.text();
+    assert_eq!(complaints.matches("is followed again").count(), 1, "{complaints}");
+}
+
+on_both_servers! {
+    observe_prints_a_line_for_each_change_whatever_an_identity_says,
+}
+
+fn observe_prints_a_line_for_each_change_whatever_an_identity_says(cluster: &Cluster) {
+    cluster.create(json!({ "holderIdentity": "x\n2026 jobs: y\u{1b}[2J", "leaseDurationSeconds": 3600 }));
+    let mut observing = observe_in(cluster, "candidate", &[&cluster.lease]);
+    let line = observing.line("the holder", |_| true);
+    assert!(line.contains(r": x\n2026 jobs: y\u{1b}[2J leads"), "{line}");
+    assert!(line.ends_with("renewals 0, 1h left"), "{line}");
+    cluster.edit(|lease| lease["spec"]["holderIdentity"] = json!(""));
+    let line = observing.line("the release", |_| true);
+    assert!(line.contains(r": released by x\n2026 jobs: y\u{1b}[2J"), "{line}");
+    cluster.delete();
+    let line = observing.line("the deletion", |_| true);
+    assert!(line.ends_with(": deleted"), "{line}");
+}
+
+#[test]
+fn a_watch_that_tells_nothing_any_more_is_found_out_when_a_lease_seems_to_have_expired() {
+    let cluster = Cluster::in_memory("observed-in-silence");
+    let server = cluster.in_memory_server().expect("it is");
+    cluster.create(json!({ "holderIdentity": "anna", "leaseDurationSeconds": 2 }));
+    let mut observing = observe_in(&cluster, "candidate", &["--json", &cluster.lease]);
+    observing.event(&cluster.lease, "new_leader");
+    server.fault(Fault::stall_watch());
+    cluster.edit(|lease| lease["spec"]["leaseDurationSeconds"] = json!(3600));
+    observing.event(&cluster.lease, "expired");
+    assert_eq!(observing.event(&cluster.lease, "renewed")["lease_duration_seconds"], 3600);
+}
+
+#[test]
+fn of_config_maps_those_with_a_record_are_leases() {
+    let cluster = Cluster::in_memory("observed-config-maps");
+    let server = cluster.in_memory_server().expect("it is");
+    let put = |name: &str, annotations: Value| {
+        let object = json!({ "metadata": { "annotations": annotations } });
+        server.put(Resource::ConfigMaps, NAMESPACE, name, object);
+    };
+    let leader = |record: &str| json!({ "control-plane.alpha.kubernetes.io/leader": record });
+    put("a-setting", json!({}));
+    put("not-a-record", leader("nonsense"));
+    put("jobs", leader(r#"{"holderIdentity":"anna","leaseDurationSeconds":60}"#));
+    let mut observing = observe_in(&cluster, "admin", &["--json", "--lock-type", "configmaps"]);
+    assert_eq!(observing.event("jobs", "new_leader")["holder"], "anna");
+    put("jobs", json!({}));
+    observing.event("jobs", "deleted");
+    assert_eq!(observing.stdout.lines.lock().len(), 2);
+}
+
+#[test]
+fn what_does_not_mend_is_an_error_that_says_what_to_do_and_no_secret() {
+    let cluster = Cluster::in_memory("observed-by-nobody");
+    let refused = |running: Running, what: &str| {
+        let (code, stdout, stderr) = running.end();
+        assert_eq!((code, &*stdout, stderr.lines().count()), (Some(125), "", 1), "{what}: {stderr}");
+        assert!(stderr.contains(what) && !stderr.contains("sesame"), "{what}: {stderr}");
+    };
+    refused(observe_in(&cluster, "nobody", &["--json"]), "grant the verb `watch` on the resource `leases`");
+    refused(observe_in(&cluster, "no-watch", &["jobs"]), "grant the verb `watch`");
+    refused(observe_in(&cluster, "candidate", &["Jobs"]), "Jobs");
+    let server = cluster.in_memory_server().expect("it is");
+    let kubeconfig = cluster.kubeconfig("candidate");
+    server.set_token("candidate", "another");
+    let mut waiting = leasehold(&["wait", "jobs", "--kubeconfig"]);
+    waiting.arg(kubeconfig);
+    refused(Running::start(waiting), "401");
+    let nowhere = ["wait", "jobs", "--store", "postgres://jobs:sesame@127.0.0.1:1/jobs"];
+    refused(Running::start(leasehold(&nowhere)), "127.0.0.1:1");
+    refused(Running::start(leasehold(&["observe", "--store", "paper://wall:sesame"])), "no such store");
+    let (code, _, stderr) = Running::start(leasehold(&["observe", "--lock-type", "endpointsleases"])).end();
+    assert!(code == Some(125) && stderr.contains("leases, configmaps and endpoints"), "{stderr}");
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_ends_it_quietly() {
+    let file = File::new();
+    for (arguments, lines) in [(&["observe", "jobs"][..], 1), (&["observe", "--json"], 0)] {
+        let mut command = leasehold(arguments);
+        command.args(["--store", &file.url()]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut observing = Running {
+            child: command.spawn().expect("it runs"),
+            stdout: Arc::default(),
+            stderr: Arc::default(),
+            readers: Vec::new(),
+            seen: 0,
+        };
+        observing.readers.push(observing.stderr.read(observing.child.stderr.take().expect("piped")));
+        let reader = BufReader::new(observing.child.stdout.take().expect("piped"));
+        // It reads so many, and goes. Nothing happens any more that there would be a line of.
+        assert_eq!(reader.lines().take(lines).filter_map(Result::ok).count(), lines);
+        let (code, _, stderr) = observing.end();
+        assert_eq!((code, &*stderr), (Some(0), ""), "{arguments:?}");
+    }
+}
+
+#[test]
+fn wait_ends_when_somebody_leads_and_says_who() {
+    let file = File::new();
+    let mut waiting = file.run(&["wait", "jobs"]);
+    thread::sleep(A_WHILE);
+    assert!(waiting.child.try_wait().expect("a child of ours").is_none(), "{}", waiting.stdout.text());
+    let strange = builder("anna\n\u{1b}[2J").start_on(Arc::clone(&file.store)).expect("an elector");
+    let guard = strange.block_until_leader().expect("the lease");
+    let said = (Some(0), r"anna\n\u{1b}[2J".to_owned(), String::new());
+    assert_eq!(waiting.end(), said);
+    assert_eq!(file.run(&["wait", "jobs", "--timeout", "30s"]).end(), said, "also who led already");
+    let mut for_ben = file.run(&["wait", "--holder", "ben", "jobs"]);
+    thread::sleep(A_WHILE);
+    assert!(for_ben.child.try_wait().expect("a child of ours").is_none(), "{}", for_ben.stdout.text());
+    drop(guard);
+    let ben = elector(&file.store, "ben");
+    let _guard = ben.block_until_leader().expect("the lease");
+    assert_eq!(for_ben.end(), (Some(0), "ben".to_owned(), String::new()));
+}
+
+#[test]
+fn wait_gives_up_when_its_timeout_has_passed() {
+    let file = File::new();
+    file.store.create("jobs", &held_by("anna"), &call()).expect("it is created");
+    for (arguments, said) in [
+        (["wait", "others", "--timeout", "500ms", "--lock-type=leases"].as_slice(), None),
+        (&["wait", "others", "--timeout", "500ms"], Some("nobody led by others within 500ms")),
+        (&["wait", "jobs", "--holder", "ben", "--timeout", "500ms"], Some("ben did not lead by jobs within 500ms")),
+    ] {
+        let began = Instant::now();
+        let (code, stdout, stderr) = file.run(arguments).end();
+        let Some(said) = said else {
+            assert!(code == Some(125) && stderr.contains("cannot be used with"), "{stderr}");
+            continue;
+        };
+        assert_eq!((code, &*stdout), (Some(124), ""), "{stderr}");
+        assert!(stderr.contains(said) && began.elapsed() >= Duration::from_millis(500), "{stderr}");
+    }
+}
+
+#[test]
+fn in_a_terminal_a_table_is_drawn_over_the_one_before() {
+    let Some(script) = installed("script", &[], "a terminal for `leasehold observe`") else { return };
+    let file = File::new();
+    let mut command = Command::new(script);
+    let observe = format!("exec {} observe jobs --store {}", env!("CARGO_BIN_EXE_leasehold"), file.url());
+    command.args(["-qec", &observe, "/dev/null"]).env("TERM", "xterm").env("SHELL", "/bin/sh").env_remove("RUST_LOG");
+    let mut observing = Running::start(command);
+    observing.line("nobody holds it", |line| line.starts_with("jobs") && line.trim_end().ends_with("  -"));
+    let anna = elector(&file.store, "anna\u{1b}[2J");
+    let _guard = anna.block_until_leader().expect("the lease");
+    let line = observing.line("it is held", |line| line.contains(r"anna\u{1b}[2J"));
+    let cells: Vec<_> = line.split_whitespace().collect();
+    assert!(cells[0] == "jobs" && cells[1].ends_with('s') && cells[2] == "0", "{line}");
+    let head = observing.line("it is drawn again", |line| line.contains("HOLDER"));
+    assert!(head.contains("\u{1b}[2A\u{1b}[J") && head.contains("LEASE"), "{head:?}");
+}

@@ -1,0 +1,354 @@
+//! The command `leasehold` in processes of its own, and what it runs.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use tempfile::TempDir;
+
+use super::cluster::{Cluster, NAMESPACE};
+use super::process::mono;
+use super::{SOON, wait_until};
+
+/// Where several `leasehold run` compete for one lease, and what their commands write.
+pub struct Arena {
+    place: Vec<OsString>,
+    flags: Vec<String>,
+    scratch: TempDir,
+    stamps: PathBuf,
+    /// In the environment of all that is started here.
+    mark: String,
+}
+
+const MARK: &str = "LEASEHOLD_TEST_MARK";
+
+/// A line of a command's.
+#[derive(Debug, Clone)]
+pub struct Stamp {
+    pub token: u64,
+    pub pid: i32,
+    pub mono: f64,
+    pub what: String,
+}
+
+impl Arena {
+    pub fn on_a_file(flags: &[&str]) -> Self {
+        let scratch = tempfile::tempdir().expect("a scratch directory");
+        let url = format!("sqlite://{}", scratch.path().join("election.db").display());
+        Self::new(scratch, vec!["--lease=jobs".into(), "--store".into(), url.into()], flags)
+    }
+
+    pub fn on(cluster: &Cluster, flags: &[&str]) -> Self {
+        Self::by(&cluster.kubeconfig("candidate"), &cluster.lease, flags)
+    }
+
+    pub fn by(kubeconfig: &Path, lease: &str, flags: &[&str]) -> Self {
+        let place: [OsString; 5] = [
+            format!("--lease={lease}").into(),
+            "--kubeconfig".into(),
+            kubeconfig.into(),
+            "--namespace".into(),
+            NAMESPACE.into(),
+        ];
+        Self::new(tempfile::tempdir().expect("a scratch directory"), place.into(), flags)
+    }
+
+    fn new(scratch: TempDir, place: Vec<OsString>, flags: &[&str]) -> Self {
+        let (mark, stamps) = (scratch.path().display().to_string(), scratch.path().join("stamps"));
+        Self { place, flags: flags.iter().map(|&flag| flag.to_owned()).collect(), scratch, stamps, mark }
+    }
+
+    /// Has commands write where those of others do, too.
+    pub fn with_stamps(mut self, stamps: &Path) -> Self {
+        stamps.clone_into(&mut self.stamps);
+        self
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.scratch.path().join(name)
+    }
+
+    /// `leasehold run` with these flags, to which `--` and what is to be run belong.
+    pub fn command(&self, flags: &[&str]) -> Command {
+        let mut command = leasehold();
+        self.mark(&mut command);
+        command.arg("run").args(&self.place).args(&self.flags).args(flags);
+        command
+    }
+
+    /// What this starts is found by that.
+    pub fn mark(&self, command: &mut Command) {
+        command.env(MARK, &self.mark);
+    }
+
+    pub fn run(&self, flags: &[&str]) -> Run {
+        Run::of(self.command(flags).stdin(Stdio::null()))
+    }
+
+    /// With no signal ignored: whoever runs the tests may have had some.
+    pub fn run_with_signals(&self, flags: &[&str]) -> Run {
+        let command = self.command(flags);
+        let mut env = Command::new("env");
+        env.arg("--default-signal").arg(command.get_program()).args(command.get_args());
+        self.mark(&mut env);
+        Run::of(env.stdin(Stdio::null()))
+    }
+
+    /// A command that writes stamps, of these kinds.
+    pub fn work(&self, flags: &[&str], kinds: &[&str]) -> Run {
+        Run::of(self.worker(flags, kinds).stdin(Stdio::null()))
+    }
+
+    pub fn worker(&self, flags: &[&str], kinds: &[&str]) -> Command {
+        let mut command = self.command(flags);
+        let worker = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/command/worker.py");
+        command.args(["--", "python3"]).arg(worker).arg(&self.stamps).args(kinds);
+        command
+    }
+
+    pub fn stamps(&self) -> Vec<Stamp> {
+        let text = fs::read_to_string(&self.stamps).unwrap_or_default();
+        text.lines().filter_map(Stamp::parse).collect()
+    }
+
+    /// When the last of them was written, or one shortly before it.
+    pub fn last_stamp(&self) -> f64 {
+        let read = || {
+            let mut file = fs::File::open(&self.stamps)?;
+            file.seek(SeekFrom::Start(file.metadata()?.len().saturating_sub(1_000)))?;
+            let mut text = String::new();
+            file.read_to_string(&mut text).map(|_| text)
+        };
+        let text = read().unwrap_or_default();
+        // The first line may have lost its beginning.
+        text.lines().skip(1).filter_map(Stamp::parse).map(|stamp| stamp.mono).fold(0.0, f64::max)
+    }
+
+    /// The first stamp of a term after that with this token.
+    pub fn wait_for_work_after(&self, token: u64) -> Stamp {
+        self.wait_for_stamp(&format!("work after {token}"), |stamp| stamp.token > token)
+    }
+
+    pub fn wait_for_stamp(&self, what: &str, wanted: impl Fn(&Stamp) -> bool) -> Stamp {
+        let mut found = None;
+        wait_until(what, || {
+            found = self.stamps().into_iter().find(&wanted);
+            found.is_some()
+        });
+        found.expect("it was waited for")
+    }
+
+    /// That no two commands work at a time, and that tokens grow. Gives how many have worked.
+    pub fn assert_one_at_a_time(&self) -> usize {
+        self.assert_one_at_a_time_but_for(&[])
+    }
+
+    /// The same, but for what is written within 50 ms of these moments, when all of a tree was continued.
+    pub fn assert_one_at_a_time_but_for(&self, continued: &[f64]) -> usize {
+        let mut terms = BTreeMap::<u64, (f64, f64)>::new();
+        for Stamp { token, mono, .. } in self.stamps() {
+            let (first, last) = terms.entry(token).or_insert((mono, mono));
+            (*first, *last) = (first.min(mono), last.max(mono));
+        }
+        let terms: Vec<_> = terms.into_iter().collect();
+        for pair in terms.windows(2) {
+            let [(token, (_, last)), (next, (first, _))] = pair else { unreachable!("pairs") };
+            let is_excused = continued.iter().any(|at| first < at && last - at < 0.05);
+            assert!(
+                last < first || is_excused,
+                "of token {token} something works until {last}, and of {next} since {first}"
+            );
+        }
+        terms.len()
+    }
+
+    /// All processes that were started here, but for this one.
+    pub fn processes(&self) -> Vec<Pid> {
+        let mark = format!("{MARK}={}", self.mark);
+        let is_ours = |pid: i32| {
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            environment.split(|&byte| byte == 0).any(|variable| variable == mark.as_bytes())
+        };
+        numbers("/proc").filter(|&pid| is_ours(pid)).filter_map(Pid::from_raw).collect()
+    }
+
+    pub fn assert_nothing_is_left(&self) {
+        wait_until("all processes have ended", || self.processes().is_empty());
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // What a test that fails leaves, and what that starts meanwhile.
+        let until = Instant::now() + SOON;
+        loop {
+            let left = self.processes();
+            if left.is_empty() || Instant::now() > until {
+                return;
+            }
+            left.into_iter().for_each(|pid| _ = kill_process(pid, Signal::KILL));
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+impl Stamp {
+    fn parse(line: &str) -> Option<Self> {
+        let mut words = line.split(' ');
+        let mut word = || words.next();
+        let (token, pid, mono) = (word()?.parse().ok()?, word()?.parse().ok()?, word()?.parse().ok()?);
+        Some(Self { token, pid, mono, what: word()?.to_owned() })
+    }
+}
+
+/// The command, untouched by what the environment says of clusters and logs.
+pub fn leasehold() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+    for variable in
+        ["KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "HOME", "RUST_LOG", "LEASEHOLD_STORE"]
+    {
+        command.env_remove(variable);
+    }
+    command
+}
+
+fn numbers(directory: impl AsRef<Path>) -> impl Iterator<Item = i32> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// Who is started by a process: by all of its threads.
+pub fn children(pid: Pid) -> Vec<Pid> {
+    let pid = pid.as_raw_nonzero();
+    let lists = numbers(format!("/proc/{pid}/task"))
+        .map(move |task| fs::read_to_string(format!("/proc/{pid}/task/{task}/children")).unwrap_or_default());
+    let pids = |list: String| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<i32>>();
+    lists.flat_map(pids).filter_map(Pid::from_raw).collect()
+}
+
+/// A `leasehold run` in a process of its own, which ends with this at the latest.
+pub struct Run {
+    pub pid: Pid,
+    child: Child,
+    out: Arc<Mutex<String>>,
+    errors: Arc<Mutex<String>>,
+    readers: Vec<JoinHandle<()>>,
+}
+
+/// How it ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// `None` when a signal ended it.
+    pub code: Option<i32>,
+    pub out: String,
+    pub errors: String,
+}
+
+impl Run {
+    pub fn of(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+        let (out, errors) = (Arc::default(), Arc::default());
+        let readers = vec![
+            read(child.stdout.take().expect("piped"), Arc::clone(&out)),
+            read(child.stderr.take().expect("piped"), Arc::clone(&errors)),
+        ];
+        Self { pid: Pid::from_child(&child), child, out, errors, readers }
+    }
+
+    pub fn out(&self) -> String {
+        self.out.lock().clone()
+    }
+
+    pub fn errors(&self) -> String {
+        self.errors.lock().clone()
+    }
+
+    pub fn wait_for_out(&self, text: &str) {
+        wait_until(&format!("{text} on stdout"), || self.out().contains(text));
+    }
+
+    pub fn wait_for_error(&self, text: &str) {
+        wait_until(&format!("{text} on stderr"), || self.errors().contains(text));
+    }
+
+    /// The guardian, which is the only one that the supervisor starts.
+    pub fn guardian(&self) -> Pid {
+        let mut found = None;
+        wait_until("a guardian", || {
+            found = children(self.pid).first().copied();
+            found.is_some()
+        });
+        found.expect("it was waited for")
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(self.pid, signal).expect("it was not waited for yet");
+    }
+
+    /// Stops it, and returns when it has stopped.
+    pub fn suspend(&self) -> f64 {
+        self.signal(Signal::STOP);
+        wait_until("it stops", || {
+            let changed = waitpid(Some(self.pid), WaitOptions::UNTRACED | WaitOptions::NOHANG);
+            changed.expect("a child of ours").is_some_and(|(_, status)| status.stopped())
+        });
+        mono()
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Waits for it to end by itself, whatever it leaves behind. `None` when a signal ended it.
+    pub fn code(mut self) -> Option<i32> {
+        self.wait()
+    }
+
+    fn wait(&mut self) -> Option<i32> {
+        let until = Instant::now() + SOON;
+        while self.is_running() {
+            assert!(Instant::now() < until, "it does not end; on stderr {}", self.errors());
+            thread::sleep(Duration::from_millis(2));
+        }
+        self.child.wait().expect("a child of ours").code()
+    }
+
+    /// Waits for it to end by itself, with all that it has started.
+    pub fn end(mut self) -> Ended {
+        let code = self.wait();
+        // What it leaves behind may hold these.
+        let until = Instant::now() + SOON;
+        while !self.readers.iter().all(JoinHandle::is_finished) {
+            assert!(Instant::now() < until, "something of it is left: {}", self.errors());
+            thread::sleep(Duration::from_millis(2));
+        }
+        Ended { code, out: self.out(), errors: self.errors() }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if self.is_running() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn read(stream: impl std::io::Read + Send + 'static, text: Arc<Mutex<String>>) -> JoinHandle<()> {
+    thread::spawn(move || {
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            let mut text = text.lock();
+            text.push_str(&line);
+            text.push('\n');
+        }
+    })
+}

@@ -1,0 +1,86 @@
+//! The manifests of `deploy/`, on a real kube-apiserver.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use leasehold::kube::{Client, Method, Request};
+use serde_json::{Value, json};
+use tempfile::NamedTempFile;
+
+use super::SOON;
+use super::cluster::{Cluster, request};
+
+/// A directory of `deploy/`.
+pub struct Manifests(&'static str);
+
+impl Manifests {
+    pub fn of(directory: &'static str) -> Self {
+        Self(directory)
+    }
+
+    pub fn path(&self, file: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy").join(self.0).join(file)
+    }
+
+    pub fn read(&self, file: &str) -> Vec<Value> {
+        let text = fs::read_to_string(self.path(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+        let documents = text.split("\n---\n").map(|document| serde_saphyr::from_str(document).expect("YAML"));
+        documents.collect()
+    }
+
+    /// The files that its kustomization has.
+    pub fn resources(&self) -> Vec<String> {
+        let kustomization = self.read("kustomization.yaml").remove(0);
+        let files = kustomization["resources"].as_array().expect("resources").iter();
+        files.map(|file| file.as_str().expect("a name").to_owned()).collect()
+    }
+
+    /// All objects, in the order in which they are applied.
+    pub fn objects(&self) -> Vec<Value> {
+        self.resources().iter().flat_map(|file| self.read(file)).collect()
+    }
+}
+
+/// Where objects of this kind are created.
+fn collection(object: &Value, namespace: &str) -> String {
+    let group = match object["apiVersion"].as_str().expect("a version") {
+        "v1" => "/api/v1".to_owned(),
+        version => format!("/apis/{version}"),
+    };
+    let plural = format!("{}s", object["kind"].as_str().expect("a kind").to_lowercase());
+    format!("{group}/namespaces/{namespace}/{plural}")
+}
+
+/// Applies them to a namespace that this makes. Without a kubelet only rights are kept, and the rest is tried; `fieldValidation` finds
+/// what is misspelt.
+pub fn apply(admin: &Client, namespace: &str, objects: Vec<Value>) {
+    let new = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } });
+    request(admin, Method::Post, "/api/v1/namespaces", Some(&new)).expect("a namespace");
+    for mut object in objects {
+        let is_of_rights = ["ServiceAccount", "Role", "RoleBinding"].iter().any(|kind| object["kind"] == **kind);
+        if object["kind"] == "RoleBinding" {
+            object["subjects"][0]["namespace"] = json!(namespace);
+        }
+        let path = collection(&object, namespace);
+        let mut query = vec![("fieldValidation", "Strict")];
+        query.extend((!is_of_rights).then_some(("dryRun", "All")));
+        let request = Request { method: Method::Post, path: &path, query: &query, body: Some(&object), timeout: SOON };
+        admin.request(request).unwrap_or_else(|error| panic!("{}: {error}", object["kind"]));
+    }
+}
+
+/// A kubeconfig of a service account.
+pub fn kubeconfig_of(account: &str, cluster: &Cluster, admin: &Client, namespace: &str) -> NamedTempFile {
+    let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token");
+    let asked =
+        json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": { "audiences": [] } });
+    let token = request(admin, Method::Post, &path, Some(&asked)).expect("a token");
+    let token = token["status"]["token"].as_str().expect("a token").to_owned();
+    let mut config: Value =
+        serde_saphyr::from_str(&fs::read_to_string(cluster.kubeconfig("admin")).expect("a kubeconfig")).expect("YAML");
+    config["users"][0]["user"] = json!({ "token": token });
+    config["contexts"][0]["context"]["namespace"] = json!(namespace);
+    let kubeconfig = NamedTempFile::new().expect("a file");
+    fs::write(kubeconfig.path(), config.to_string()).expect("it is written");
+    kubeconfig
+}
