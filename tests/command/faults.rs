@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::support::command::{Arena, Run, children};
+use crate::support::command::{Arena, Run, children, is_prepared};
 use crate::support::journal::Journal;
 use crate::support::process::mono;
 use crate::support::proxy::{Faults, Proxy};
@@ -84,6 +84,7 @@ const FAULTS: &[Fault] = &[
         let guardian = lease.guardian(place);
         lease.stop(&guardian.into_iter().collect::<Vec<_>>());
     }),
+    // Or what waits to become it.
     ("command killed", |lease, place| {
         if let Some(command) = lease.guardian(place).and_then(|guardian| children(guardian).first().copied()) {
             let _ = kill_process(command, Signal::KILL);
@@ -162,7 +163,8 @@ impl<'a> Lease<'a> {
         let leads = |place: &Place| {
             let run = place.run.as_ref().map(|run| run.pid);
             let guardian = run.and_then(|pid| children(pid).first().copied());
-            guardian.is_some_and(|guardian| !children(guardian).is_empty())
+            let child = guardian.and_then(|guardian| children(guardian).first().copied());
+            child.is_some_and(|child| !is_prepared(child))
         };
         let leader = self.places.iter().position(leads).filter(|_| self.rng.u8(..4) > 0);
         leader.unwrap_or_else(|| self.rng.usize(..CANDIDATES))

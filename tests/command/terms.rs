@@ -126,6 +126,37 @@ fn what_dies_with_its_guardian_leaves_no_children_behind() {
     assert_eq!(arena.assert_one_at_a_time(), 20);
 }
 
+/// A term needs it only to begin sooner.
+#[test]
+fn what_waits_to_become_a_command_may_be_killed_or_stopped_and_ends_with_the_others() {
+    let arena = Arena::on_a_file(LONG);
+    let (mut leader, mut last) = (arena.work(&[], &[]), 0);
+    for (number, signal) in [Some(Signal::KILL), Some(Signal::STOP), Some(Signal::TERM), None].into_iter().enumerate() {
+        let token = arena.wait_for_stamp("the next", |stamp| stamp.token > last).token;
+        last = token;
+        let standby = arena.work(&[], &[]);
+        standby.wait_for_error("leads");
+        let prepared = standby.prepared();
+        if let Some(signal) = signal {
+            kill_process(prepared, signal).expect("it waits");
+        }
+        leader.signal(Signal::TERM);
+        leader.end();
+        let begun = arena.wait_for_work_after(token).pid;
+        let is_that = matches!(signal, None | Some(Signal::STOP));
+        assert_eq!(begun == prepared.as_raw_nonzero().get(), is_that, "{number}");
+        leader = standby;
+    }
+    let standby = arena.work(&[], &[]);
+    standby.prepared();
+    standby.signal(Signal::TERM);
+    standby.end();
+    leader.signal(Signal::TERM);
+    leader.end();
+    assert_eq!(arena.assert_one_at_a_time(), 5);
+    arena.assert_nothing_is_left();
+}
+
 fn loses_its_guardian(cluster: &Cluster, signal: Signal) {
     let arena = Arena::on(cluster, SHORT);
     let run = arena.work(&[], EVERYTHING);

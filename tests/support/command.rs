@@ -234,6 +234,12 @@ pub fn children(pid: Pid) -> Vec<Pid> {
     lists.flat_map(pids).filter_map(Pid::from_raw).collect()
 }
 
+/// Whether a process has not become a command yet.
+pub fn is_prepared(pid: Pid) -> bool {
+    let line = fs::read_to_string(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).unwrap_or_default();
+    line.split('\0').nth(1) == Some("__exec")
+}
+
 /// A `leasehold run` in a process of its own, which ends with this at the latest.
 pub struct Run {
     pub pid: Pid,
@@ -284,6 +290,17 @@ impl Run {
         let mut found = None;
         wait_until("a guardian", || {
             found = children(self.pid).first().copied();
+            found.is_some()
+        });
+        found.expect("it was waited for")
+    }
+
+    /// What waits to become the command when it is to start.
+    pub fn prepared(&self) -> Pid {
+        let guardian = self.guardian();
+        let mut found = None;
+        wait_until("a process that waits", || {
+            found = children(guardian).into_iter().find(|&child| is_prepared(child));
             found.is_some()
         });
         found.expect("it was waited for")

@@ -89,6 +89,16 @@ impl Guardian {
         Ok(())
     }
 
+    /// Has it be ready for a start, which is sooner done then. That it is lost shows at the next order.
+    pub fn prepare(&mut self) {
+        let _ = self.order(What::Prepare);
+    }
+
+    /// Has it end, with what it guards. Dropping this waits for that.
+    pub fn dismiss(&self) {
+        let _ = shutdown(&*self.link, Shutdown::Both);
+    }
+
     pub fn acknowledged(&mut self, number: u64) {
         self.acknowledged = self.acknowledged.max(number);
     }
@@ -143,8 +153,8 @@ impl Guardian {
 
 impl Drop for Guardian {
     fn drop(&mut self) {
-        // It ends when it hears of that, and so does who listens to it.
-        let _ = shutdown(&*self.link, Shutdown::Both);
+        // Who listens to it ends as well.
+        self.dismiss();
         let until = Instant::now() + PATIENCE;
         while let Ok(None) = self.process.try_wait() {
             if Instant::now() >= until {

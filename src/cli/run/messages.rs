@@ -24,8 +24,10 @@ pub struct Order {
 
 #[derive(Debug, Serialize, Deserialize)]
 pub enum What {
+    /// To have all ready for a start.
+    Prepare,
     /// To start the command, whose stdin comes along.
-    Start { fencing_token: u64, times: Times, valid_until: Duration, group: Option<i32>, environment: Environment },
+    Start { times: Times, valid_until: Duration, group: Option<i32>, environment: Environment },
     /// The term is valid until then.
     Valid { until: Duration },
     /// Nothing, but to answer.

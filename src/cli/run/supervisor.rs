@@ -79,6 +79,10 @@ impl Supervisor {
                 );
             }
             let is_last = self.is_last(&outcome);
+            if is_last.is_some() {
+                // Meanwhile: there is nothing left to guard.
+                self.guardian.dismiss();
+            }
             self.release(guard, is_last.is_some());
             if let Some(code) = is_last {
                 return Ok(code);
@@ -104,6 +108,7 @@ impl Supervisor {
         let ticks = tick(between_ticks(self.elector.settings().retry_period));
         let (record, identity) = (self.elector.status().record, self.elector.identity());
         log::info!("campaigns for {}, as {}", Escaped(&record), Escaped(identity));
+        self.guardian.prepare();
         loop {
             let guardian = self.guardian.reports.clone();
             let told = select! {
@@ -133,6 +138,7 @@ impl Supervisor {
                     log::warn!("the guardian is lost, and another is started: {why}");
                     self.guardian.kill(self.wind_down());
                     self.guardian = Guardian::start(&self.plan.guarded)?;
+                    self.guardian.prepare();
                 }
             }
         }

@@ -159,9 +159,9 @@ impl Term<'_> {
         let group = group_of_terminal();
         self.is_of_group = group.is_some();
         let valid_until = self.valid_until();
-        let (times, environment) = (self.means.times, std::mem::take(&mut self.means.environment));
-        let fencing_token = self.guard.fencing_token();
-        let what = What::Start { fencing_token, times, valid_until, group, environment };
+        let (times, mut environment) = (self.means.times, std::mem::take(&mut self.means.environment));
+        environment.push(("LEASEHOLD_FENCING_TOKEN".to_owned(), Some(self.guard.fencing_token().to_string())));
+        let what = What::Start { times, valid_until, group, environment };
         let stdin = io::stdin();
         self.means.guardian.order_with(what, Some(stdin.as_fd()))
     }

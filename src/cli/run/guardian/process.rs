@@ -4,8 +4,7 @@ use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -15,10 +14,11 @@ use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, 
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::low_level::pipe;
 
-use super::super::messages::{End, Environment, Link, Order, Received, Report, What};
+use super::super::exec::{Begin, Prepared};
+use super::super::messages::{End, Link, Order, Received, Report, What};
 use super::super::signals::not_ignored;
 use super::super::times::{Schedule, Step, boot_time};
-use super::super::{command, descendants, exec};
+use super::super::{command, descendants};
 
 /// What the supervisor starts it by.
 pub const NAME: &str = "__guardian";
@@ -49,6 +49,8 @@ struct Guardian {
     timer: OwnedFd,
     children: UnixStream,
     signals: UnixStream,
+    /// What is to become the next command. There is none while one runs.
+    prepared: Option<Prepared>,
     running: Option<Running>,
     /// Whether it has passed on that somebody has told it to end.
     has_asked: bool,
@@ -76,7 +78,16 @@ impl Guardian {
         // Whoever else starts us has no such socket on our stdin.
         let told = link.send(&Report::Ready, None);
         told.map_err(|error| io::Error::other(format!("{NAME} is for leasehold run itself: {error}")))?;
-        Ok(Self { arguments, link: Some(link), timer, children, signals, running: None, has_asked: false })
+        Ok(Self {
+            arguments,
+            link: Some(link),
+            timer,
+            children,
+            signals,
+            prepared: None,
+            running: None,
+            has_asked: false,
+        })
     }
 
     fn run(mut self) -> io::Result<()> {
@@ -91,6 +102,9 @@ impl Guardian {
             drain(&mut self.children);
             self.reap();
             self.act();
+        }
+        if let Some(prepared) = self.prepared {
+            prepared.end();
         }
         Ok(())
     }
@@ -143,9 +157,12 @@ impl Guardian {
 
     fn obey(&mut self, what: What, stdin: Option<OwnedFd>) {
         match (what, &mut self.running) {
-            (What::Start { fencing_token, times, valid_until, group, environment }, None) => {
+            // What fails now is told when it is to start.
+            (What::Prepare, None) if self.prepared.is_none() => self.prepared = Prepared::start(&self.arguments).ok(),
+            (What::Start { times, valid_until, group, environment }, None) => {
                 let schedule = Schedule::new(times, valid_until);
-                match self.start(&schedule, fencing_token, group, environment, stdin) {
+                let begin = Begin { deadline: schedule.kill_at(), group, environment };
+                match self.start(&begin, stdin) {
                     Ok(pid) => {
                         self.running = Some(Running { pid, schedule, has_ended: false, rounds: 0 });
                         self.report(&Report::Started { pid: pid.as_raw_nonzero().get() });
@@ -172,31 +189,16 @@ impl Guardian {
         }
     }
 
-    fn start(
-        &self,
-        schedule: &Schedule,
-        fencing_token: u64,
-        group: Option<i32>,
-        environment: Environment,
-        stdin: Option<OwnedFd>,
-    ) -> io::Result<Pid> {
-        let deadline = schedule.kill_at().as_nanos().to_string();
-        let mut command = Command::new("/proc/self/exe");
-        command
-            .arg0("leasehold")
-            .args([exec::NAME, &getpid().as_raw_nonzero().to_string(), &deadline])
-            .args(&self.arguments)
-            .env("LEASEHOLD_FENCING_TOKEN", fencing_token.to_string())
-            .stdin(stdin.map_or_else(Stdio::null, Stdio::from))
-            .process_group(group.unwrap_or(0));
-        for (name, value) in environment {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
+    fn start(&mut self, begin: &Begin, stdin: Option<OwnedFd>) -> io::Result<Pid> {
+        let stdin = stdin.as_ref().map(AsFd::as_fd);
+        // Somebody may have ended the one that waits.
+        let prepared = self.prepared.take().filter(|prepared| prepared.begin(begin, stdin).is_ok());
+        if let Some(prepared) = prepared {
+            return Ok(prepared.pid());
         }
-        // It is reaped with all others.
-        command.spawn().map(|child| Pid::from_child(&child))
+        let started = Prepared::start(&self.arguments)?;
+        started.begin(begin, stdin)?;
+        Ok(started.pid())
     }
 
     /// Tells the command to end, once.
@@ -209,7 +211,11 @@ impl Guardian {
     }
 
     fn reap(&mut self) {
-        let Some(running) = &mut self.running else { return };
+        let Some(running) = &mut self.running else {
+            let prepared = &mut self.prepared;
+            descendants::reap_all(|pid, _| drop(prepared.take_if(|prepared| prepared.pid() == pid)));
+            return;
+        };
         let mut end = None;
         let is_left = descendants::reap_all(|pid, status| {
             if pid == running.pid {
