@@ -51,7 +51,11 @@ pub fn main() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { FAILED } else { 0 });
         }
     };
-    let _log = match log::Log::start() {
+    #[cfg(target_os = "linux")]
+    let is_quiet = matches!(&command, Command::Run(run) if run.quiet);
+    #[cfg(not(target_os = "linux"))]
+    let is_quiet = false;
+    let _log = match log::Log::start(is_quiet) {
         Ok(log) => log,
         Err(error) => return exit_by(Err(format!("a thread for the log was not started: {error}"))),
     };

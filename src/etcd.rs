@@ -8,4 +8,5 @@ pub(crate) mod config;
 pub(crate) mod error;
 mod login;
 pub(crate) mod message;
+mod url;
 pub(crate) mod watch;

@@ -1,12 +1,11 @@
 //! The flags that say which record is campaigned for, and how.
 
+use std::env;
 use std::time::Duration;
 
 use clap::Args;
 use leasehold::kube::{Client, ClientConfig, Kubeconfig};
-use leasehold::{Error, LeaderElector, LeaderElectorBuilder, ResourceLock};
-
-use super::store;
+use leasehold::{LeaderElector, LeaderElectorBuilder, ResourceLock, Store};
 
 /// In place of `--store`. There may be a password in it.
 pub const STORE_VARIABLE: &str = "LEASEHOLD_STORE";
@@ -24,16 +23,18 @@ pub struct PlaceArgs {
     #[arg(short, long, value_name = "NAMESPACE", conflicts_with = "store", help_heading = "Where the lease is")]
     pub namespace: Option<String>,
     /// Instead of a cluster: etcd://HOST:PORT,…/PREFIX, sqlite://FILE, postgres://USER:PASSWORD@HOST:PORT/DATABASE or
-    /// mysql://USER:PASSWORD@HOST:PORT/DATABASE
-    #[arg(
-        long,
-        value_name = "URL",
-        env = STORE_VARIABLE,
-        hide_env_values = true,
-        help_heading = "Where the lease is"
-    )]
-    pub store: Option<String>,
+    /// mysql://USER:PASSWORD@HOST:PORT/DATABASE [env: LEASEHOLD_STORE]
+    #[arg(long, value_name = "URL", help_heading = "Where the lease is")]
+    store: Option<String>,
 }
+
+/// What was opened: where an election, or who looks at one, finds its record.
+pub enum Place {
+    Cluster(Box<Client>),
+    Store(Box<dyn Store>),
+}
+
+type Error = Box<dyn std::error::Error>;
 
 /// Which record, and how it is campaigned for.
 #[derive(Debug, Args)]
@@ -97,15 +98,55 @@ impl ElectionArgs {
     }
 }
 
+impl Place {
+    pub fn start(self, builder: LeaderElectorBuilder) -> Result<LeaderElector, leasehold::Error> {
+        match self {
+            Self::Cluster(client) => builder.start_with(*client),
+            Self::Store(store) => builder.start_on(store),
+        }
+    }
+}
+
 impl PlaceArgs {
-    pub fn start(&self, builder: LeaderElectorBuilder) -> Result<LeaderElector, Box<dyn std::error::Error>> {
-        match &self.store {
-            Some(url) => Ok(builder.start_on(store::open(url)?)?),
-            None => Ok(builder.start_with(self.client()?)?),
+    /// # Errors
+    ///
+    /// A [`StoreError`](leasehold::StoreError) that is transient may not come again.
+    pub fn open(
+        &self,
+        lock_type: Option<ResourceLock>,
+        by_url: fn(&str) -> Result<Box<dyn Store>, Error>,
+    ) -> Result<Place, Error> {
+        Ok(match self.url(lock_type)? {
+            Some(url) => Place::Store(by_url(&url)?),
+            None => Place::Cluster(Box::new(self.client()?)),
+        })
+    }
+
+    /// That of the store, unless it is a cluster. What the flags say and what the environment says has to agree.
+    fn url(&self, lock_type: Option<ResourceLock>) -> Result<Option<String>, String> {
+        if self.store.is_some() {
+            return Ok(self.store.clone());
+        }
+        let url = match env::var(STORE_VARIABLE) {
+            Ok(url) => Some(url).filter(|url| !url.is_empty()),
+            Err(env::VarError::NotPresent) => None,
+            Err(error) => return Err(format!("{STORE_VARIABLE}: {error}")),
+        };
+        let of_cluster = [
+            ("--kubeconfig", self.kubeconfig.is_some()),
+            ("--context", self.context.is_some()),
+            ("--namespace", self.namespace.is_some()),
+            ("--lock-type", lock_type.is_some()),
+        ];
+        match of_cluster.into_iter().find(|(_, is_given)| *is_given) {
+            Some((flag, _)) if url.is_some() => {
+                Err(format!("{flag} is for a cluster, and {STORE_VARIABLE} names another store: unset one of them"))
+            }
+            _ => Ok(url),
         }
     }
 
-    pub fn client(&self) -> Result<Client, Error> {
+    fn client(&self) -> Result<Client, leasehold::Error> {
         let context = self.context.as_deref();
         let config = match (&self.kubeconfig, context) {
             (Some(path), _) => Kubeconfig::from_path(path)?.client_config(context)?,
@@ -114,6 +155,25 @@ impl PlaceArgs {
         };
         Ok(Client::new(config)?)
     }
+}
+
+/// What the library says of its settings, by the flags that set them.
+pub fn by_flags(text: &str) -> String {
+    let names = [
+        ("only_leasehold(true)", "--only-leasehold"),
+        ("lease_duration", "--lease-duration"),
+        ("renew_deadline", "--renew-deadline"),
+        ("retry_period", "--retry-period"),
+        ("renew_interval", "--renew-interval"),
+        ("release_timeout", "--release-timeout"),
+    ];
+    names.into_iter().fold(text.to_owned(), |text, (name, flag)| text.replace(name, flag))
+}
+
+/// One that is not zero.
+pub fn positive_duration(text: &str) -> Result<Duration, String> {
+    let duration = duration(text)?;
+    if duration.is_zero() { Err("give more than nothing, such as 15s or 500ms".to_owned()) } else { Ok(duration) }
 }
 
 pub fn duration(text: &str) -> Result<Duration, String> {

@@ -109,8 +109,8 @@ impl Follower {
 impl Trouble {
     pub fn log(&self) {
         match self {
-            Self::Begins(why) => log::warn!("{}", Escaped(why)),
-            Self::Ends(what) => log::info!("{}", Escaped(what)),
+            Self::Begins(why) => log::warn!("{why}"),
+            Self::Ends(what) => log::info!("{what}"),
         }
     }
 }

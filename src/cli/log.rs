@@ -7,6 +7,8 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use env_logger::{Builder, Env, Target};
 
+use super::escape::Escaped;
+
 /// So many lines may wait. Those beyond are dropped.
 const BEHIND: usize = 1024;
 
@@ -23,11 +25,15 @@ pub struct Log(Sender<Message>);
 
 impl Log {
     /// Has the `log` crate write to stderr, as RUST_LOG says.
-    pub fn start() -> io::Result<Self> {
+    pub fn start(is_quiet: bool) -> io::Result<Self> {
         let (sender, messages) = bounded(BEHIND);
         thread::Builder::new().name("log".into()).spawn(move || write(&messages))?;
-        Builder::from_env(Env::default().default_filter_or("warn,leasehold::cli=info"))
-            .format_target(false)
+        let levels = if is_quiet { "warn" } else { "warn,leasehold=info" };
+        Builder::from_env(Env::default().default_filter_or(levels))
+            .format(|out, record| {
+                let message = record.args().to_string();
+                writeln!(out, "{} {:5} leasehold: {}", out.timestamp(), record.level(), Escaped(&message))
+            })
             .target(Target::Pipe(Box::new(Lines(sender.clone()))))
             .init();
         Ok(Self(sender))

@@ -18,20 +18,22 @@ mod term;
 mod times;
 
 use std::ffi::OsString;
-use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
-use crossbeam_channel::{Sender, bounded};
-use leasehold::Observer;
+use crossbeam_channel::{Receiver, Sender, bounded};
+use leasehold::{Observer, StoreError};
 use rustix::process::{getpid, set_child_subreaper};
 
-use super::election::{ElectionArgs, duration};
+use super::election::{ElectionArgs, Place, by_flags, duration, positive_duration};
+use super::store;
 use guardian::{Guarded, Guardian};
+use http::Listen;
 use probe::Probe;
 use progress::Source;
+use signals::Caught;
 use supervisor::{OnLoss, Plan, Supervisor};
 use times::Times;
 
@@ -42,8 +44,8 @@ use times::Times;
 ///
 /// It finds LEASEHOLD_LEASE, LEASEHOLD_IDENTITY and LEASEHOLD_FENCING_TOKEN in its environment.
 ///
-/// Exit codes: that of the command, or 128 and the signal that ended it; 124 when the term's end ended it; 125 for errors of
-/// leasehold; 126 when the command cannot be executed; 127 when it is not found.
+/// Exit codes: that of the command, or 128 and the signal that ended it; 75 when --wait was not enough; 124 when the term's end ended
+/// it; 125 for errors of leasehold; 126 when the command cannot be executed; 127 when it is not found.
 #[derive(Debug, Args)]
 pub struct RunArgs {
     #[command(flatten)]
@@ -60,6 +62,9 @@ pub struct RunArgs {
     /// Campaign again when the command has ended by itself, after a pause that grows while it keeps failing
     #[arg(long, help_heading = "Ending")]
     restart: bool,
+    /// Exit with 75 when the lease is not acquired within that time; with 0s it is tried once [default: wait for ever]
+    #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = "Election")]
+    wait: Option<Duration>,
     /// What to do when the lease was lost
     #[arg(long, value_name = "WHAT", value_enum, default_value = "campaign", help_heading = "Ending")]
     on_loss: OnLoss,
@@ -67,20 +72,23 @@ pub struct RunArgs {
     #[arg(long, value_name = "COMMAND", help_heading = "Fitness")]
     probe: Option<String>,
     /// How long a run of the probe may take [default: the retry period]
-    #[arg(long, value_name = "DURATION", value_parser = duration, requires = "probe", help_heading = "Fitness")]
+    #[arg(long, value_name = "DURATION", value_parser = positive_duration, requires = "probe", help_heading = "Fitness")]
     probe_timeout: Option<Duration>,
     /// What shows that the command makes progress: a file that it changes, or `notify` for what it says as a service of systemd with
     /// a watchdog. Without progress it is stopped
     #[arg(long, value_name = "FILE|notify", requires = "progress_within", help_heading = "Fitness")]
     progress: Option<Source>,
     /// How long the command may go without progress
-    #[arg(long, value_name = "DURATION", value_parser = duration, requires = "progress", help_heading = "Fitness")]
+    #[arg(long, value_name = "DURATION", value_parser = positive_duration, requires = "progress", help_heading = "Fitness")]
     progress_within: Option<Duration>,
-    /// Answer /leader, /healthz, /readyz and /metrics there, such as 0.0.0.0:8080
+    /// Answer /leader, /healthz, /readyz and /metrics there: 127.0.0.1:8080, or :8080 for all addresses
     #[arg(long, value_name = "ADDRESS", help_heading = "Fitness")]
-    http: Option<SocketAddr>,
+    http: Option<Listen>,
+    /// Say nothing on stderr but warnings and errors; RUST_LOG has the last word
+    #[arg(short, long)]
+    pub quiet: bool,
     /// The command, and its arguments
-    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
     command: Vec<OsString>,
 }
 
@@ -109,7 +117,7 @@ pub fn hidden(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode>
 
 fn run(arguments: RunArgs) -> Result<u8, Failure> {
     fn failed(error: impl Into<Box<dyn std::error::Error>>) -> Failure {
-        (command::FAILED, error.into().to_string())
+        (command::FAILED, by_flags(&error.into().to_string()))
     }
     let RunArgs { election, stop_timeout, loss_grace, kill_margin, restart, on_loss, command, .. } = arguments;
     command::check(&command[0])?;
@@ -122,6 +130,9 @@ fn run(arguments: RunArgs) -> Result<u8, Failure> {
         let timeout = arguments.probe_timeout.unwrap_or(settings.retry_period);
         if timeout + settings.retry_period >= settings.renew_deadline {
             return Err(failed("--probe-timeout and the retry period together must be less than the renew deadline"));
+        }
+        if arguments.wait.is_some_and(|wait| wait.is_zero()) {
+            return Err(failed("--wait 0s: what --probe says is to be waited for, too"));
         }
         let mut probe = Probe::new(probe, timeout).map_err(failed)?;
         command::check(probe.program().as_ref()).map_err(|(_, message)| failed(format!("--probe {message}")))?;
@@ -139,17 +150,55 @@ fn run(arguments: RunArgs) -> Result<u8, Failure> {
     let guarded = Guarded { arguments: command, environment };
     let guardian =
         Guardian::start(&guarded).map_err(|error| failed(format!("the guardian was not started: {error}")))?;
+    let place = match open(&election, &guardian, &signals, settings.retry_period, arguments.wait).map_err(failed)? {
+        Ok(place) => place,
+        Err(code) => return Ok(code),
+    };
     let (renewed, renewals) = bounded(1);
-    let elector = Arc::new(election.place.start(builder.observer(Renewals(renewed))).map_err(failed)?);
-    let leading = Arc::default();
-    if let Some(address) = arguments.http {
-        let address = http::serve(address, Arc::clone(&elector), Arc::clone(&leading))
-            .map_err(|error| failed(format!("--http {address}: {error}")))?;
+    let elector = Arc::new(place.start(builder.observer(Renewals(renewed))).map_err(failed)?);
+    let work = Arc::default();
+    if let Some(listen) = arguments.http {
+        let address = http::serve(&listen, Arc::clone(&elector), Arc::clone(&work))
+            .map_err(|error| failed(format!("--http {listen}: {error}")))?;
         log::info!("answers on http://{address}");
     }
     let progress = arguments.progress.zip(arguments.progress_within);
-    let plan = Plan { guarded, times, restart, on_loss, progress };
-    Supervisor::new(plan, elector, guardian, signals, renewals, leading).run().map_err(failed)
+    if let Some((Source::File(path), _)) = &progress {
+        let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+        if directory.is_some_and(|directory| !directory.is_dir()) {
+            log::warn!("--progress {}: its directory is not there yet", path.display());
+        }
+    }
+    let plan = Plan { guarded, times, restart, on_loss, progress, wait: arguments.wait };
+    Supervisor::new(plan, elector, guardian, signals, renewals, work).run().map_err(failed)
+}
+
+/// Opens where the record is: also when that cannot be reached yet, for a database may start after us. The code to exit with, when a
+/// signal or the end of `wait` has come first.
+fn open(
+    election: &ElectionArgs,
+    guardian: &Guardian,
+    signals: &Receiver<Caught>,
+    pause: Duration,
+    wait: Option<Duration>,
+) -> Result<Result<Place, u8>, Box<dyn std::error::Error>> {
+    let began = Instant::now();
+    loop {
+        let error = match election.place.open(election.lock_type, store::open) {
+            Ok(place) => return Ok(Ok(place)),
+            Err(error) => error,
+        };
+        if !error.downcast_ref::<StoreError>().is_some_and(StoreError::is_transient) {
+            return Err(error);
+        }
+        log::warn!("{error}; it is tried again each {}", humantime::format_duration(pause));
+        if wait.is_some_and(|wait| began.elapsed() >= wait) {
+            return Ok(Err(command::NOT_ACQUIRED));
+        }
+        if let Some(code) = signals::ended_by(signals, pause, || guardian.reap_adopted()) {
+            return Ok(Err(code));
+        }
+    }
 }
 
 /// Tells the supervisor that its term goes on.

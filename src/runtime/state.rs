@@ -284,7 +284,7 @@ impl State {
                     let why =
                         reason.map_or_else(|| "that was for so long and no longer".to_owned(), |it| it.to_string());
                     let line = format!(
-                        "not renewed any more, while the guard of the ended term is there: {why}; others lead when the lease has run out"
+                        "not renewed any more, for its term has ended: {why}; others lead when the lease has run out"
                     );
                     self.log(None, What::Notice(Notice::new(Level::Warn, line)));
                 }

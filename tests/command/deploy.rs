@@ -21,7 +21,7 @@ fn what_its_deployment_runs_works_with_its_rights() {
     let arguments = container["args"].as_array().expect("arguments").iter().map(|it| it.as_str().expect("a word"));
     // Ports that are free.
     let arguments = arguments.map(|word| match word {
-        "--http=0.0.0.0:8081" => "--http=127.0.0.1:0",
+        "--http=:8081" => "--http=127.0.0.1:0",
         "8080" => "0",
         other => other,
     });

@@ -44,9 +44,9 @@ fn a_pause_is_others_to_lead_in() {
 fn a_replica_leads_only_while_its_probe_says_so() {
     let arena = Arena::on_a_file(LONG);
     let fit = arena.path("fit");
-    let probe = format!("--probe=test -e {}", fit.display());
+    let probe = format!("--probe=sh -c 'test -e {} || {{ echo not yet >&2; false; }}'", fit.display());
     let run = arena.work(&[&probe], &["stubborn"]);
-    run.wait_for_error("this replica is not fit to lead: exit status: 1");
+    run.wait_for_error("this replica is not fit to lead: exit status: 1: not yet\n");
     assert_eq!(arena.stamps().len(), 0);
     fs::write(&fit, "").expect("a file");
     let first = arena.wait_for_work_after(0);
@@ -89,7 +89,8 @@ fn one_that_makes_no_progress_is_stopped_and_its_lease_released() {
     run.wait_for_out("hangs");
     let ended = run.end();
     assert_eq!(ended.code, Some(124), "{}", ended.errors);
-    assert!(ended.errors.contains("it made no progress for too long"), "{}", ended.errors);
+    let says = format!("it made no progress: {} has not changed for 1s", beat.display());
+    assert!(ended.errors.contains(&says), "{}", ended.errors);
     let next = arena.run(&["--", "echo", "works"]).end();
     assert_eq!(next.out, "works\n", "{}", next.errors);
 }
@@ -162,7 +163,13 @@ fn a_cluster_asks_by_http() {
     for of in [&of_leader, &of_standby] {
         assert_eq!((get(of, "/healthz").0, get(of, "/readyz?verbose").0, get(of, "/").0), (200, 200, 404));
     }
-    assert!(get(&of_leader, "/metrics").1.contains("leader_election_master_status{name=\"jobs\""));
+    for (of, is_running) in [(&of_leader, 1), (&of_standby, 0)] {
+        let metrics = get(of, "/metrics").1;
+        assert!(metrics.contains("leader_election_master_status{name=\"jobs\""), "{metrics}");
+        let of_command = format!("leasehold_command_running {is_running}\n");
+        assert!(metrics.contains(&of_command), "{metrics}");
+        assert!(metrics.contains(&format!("leasehold_command_starts_total {is_running}\n")), "{metrics}");
+    }
 
     // What is no request is refused, and holds up nobody.
     let idle: Vec<_> = (0..8).map(|_| TcpStream::connect(&of_leader).expect("it listens")).collect();
@@ -174,4 +181,32 @@ fn a_cluster_asks_by_http() {
     leader.signal(Signal::TERM);
     leader.end();
     wait_until("the other leads", || get(&of_standby, "/leader").0 == 200);
+}
+
+#[test]
+fn a_command_that_keeps_failing_is_seen_in_the_metrics() {
+    let arena = Arena::on_a_file(LONG);
+    let run = arena.run(&["--restart", "--http=localhost:0", "--", "sh", "-c", "exit 3"]);
+    let address = address(&run);
+    let number = |name: &str| {
+        let metrics = get(&address, "/metrics").1;
+        let line = metrics.lines().find_map(|line| line.strip_prefix(name).map(str::to_owned));
+        line.and_then(|number| number.trim().parse::<u64>().ok())
+    };
+    wait_until("two failures", || number("leasehold_command_failures_total ") >= Some(2));
+    assert!(number("leasehold_command_starts_total ") >= Some(2));
+    assert_eq!(number("leasehold_command_last_exit_code "), Some(3));
+}
+
+#[test]
+fn who_has_never_reached_the_store_is_not_ready() {
+    let arena = Arena::on_a_file(LONG);
+    let store = "--store=etcd://127.0.0.1:1";
+    let mut command = crate::support::command::leasehold();
+    command.args(["run", "--lease=jobs", store, "--http=127.0.0.1:0", "--", "true"]);
+    arena.mark(&mut command);
+    let run = Run::of(&mut command);
+    let address = address(&run);
+    assert_eq!(get(&address, "/readyz"), (503, "the store of the lease has not answered yet\n".to_owned()));
+    assert_eq!(get(&address, "/healthz").0, 200, "to be started again is no help");
 }

@@ -3,6 +3,7 @@
 mod deploy;
 mod duties;
 mod faults;
+mod flags;
 mod run;
 mod sessions;
 #[path = "../support/mod.rs"]

@@ -80,40 +80,6 @@ fn what_is_missing_is_told_before_there_is_a_campaign() {
 }
 
 #[test]
-fn what_is_wrong_with_the_flags_is_told_in_a_line_and_by_125() {
-    let arena = Arena::on_a_file(&[]);
-    for (flags, says) in [
-        (&["--loss-grace=5s", "--", "true"][..], "shorten them, or lengthen --renew-deadline"),
-        (&["--lease-duration=15s", "--renew-deadline=20s", "--", "true"], "renew_deadline"),
-        (&["--probe=", "--", "true"], "--probe \"\": give a program"),
-        (&["--probe=nothing-like-that", "--", "true"], "--probe nothing-like-that: there is no such program"),
-        (&["--probe=true", "--probe-timeout=9s", "--", "true"], "--probe-timeout"),
-        (&["--http=256.0.0.1:80", "--", "true"], "--http"),
-        (&["--store=oracle://x", "--", "true"], "there is no such store as oracle://"),
-    ] {
-        let ended = arena.run(flags).end();
-        assert_eq!(ended.code, Some(125), "{flags:?}: {}", ended.errors);
-        assert!(ended.errors.contains(says), "{flags:?}: {}", ended.errors);
-    }
-    for (flags, says) in
-        [(&["run", "--lease=jobs"][..], "<COMMAND>"), (&["run", "true"], "--lease <NAME>"), (&["walk"], "walk")]
-    {
-        let ended = Run::of(leasehold().args(flags)).end();
-        assert_eq!(ended.code, Some(125), "{flags:?}");
-        assert!(ended.errors.contains(says), "{flags:?}: {}", ended.errors);
-    }
-}
-
-#[test]
-fn help_is_no_error() {
-    let ended = Run::of(leasehold().args(["run", "--help"])).end();
-    assert_eq!((ended.code, ended.errors.as_str()), (Some(0), ""));
-    for word in ["--lease <NAME>", "--stop-timeout", "LEASEHOLD_FENCING_TOKEN", "Exit codes"] {
-        assert!(ended.out.contains(word), "{word}: {}", ended.out);
-    }
-}
-
-#[test]
 fn what_only_we_start_says_so_to_others() {
     for name in ["__exec", "__guardian"] {
         let ended = Run::of(leasehold().arg(name).stdin(Stdio::null())).end();

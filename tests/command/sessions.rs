@@ -122,7 +122,7 @@ fn after_nohup_neither_of_both_ends_by_sighup() {
     run.signal(Signal::TERM);
     let ended = run.end();
     assert_eq!(ended.code, Some(143), "{}", ended.errors);
-    assert!(ended.errors.contains("by signal 15;"), "{}", ended.errors);
+    assert!(ended.errors.contains("by SIGTERM;"), "{}", ended.errors);
 }
 
 #[test]

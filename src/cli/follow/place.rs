@@ -5,7 +5,7 @@ use std::sync::Arc;
 use clap::Args;
 use leasehold::{ConfigMapStore, EndpointsStore, LeaseStore, ResourceLock, Store};
 
-use super::super::election::PlaceArgs;
+use super::super::election::{Place, PlaceArgs};
 use super::super::store;
 use super::leases::Which;
 
@@ -27,10 +27,10 @@ pub struct FollowArgs {
 impl FollowArgs {
     /// The store, and which of its records are leases where none is named.
     pub fn open(&self) -> Result<(Arc<dyn Store>, Which), Box<dyn std::error::Error>> {
-        if let Some(url) = &self.place.store {
-            return Ok((Arc::from(store::open(url)?), Which::All));
-        }
-        let client = self.place.client()?;
+        let client = match self.place.open(self.lock_type, store::open_existing)? {
+            Place::Store(store) => return Ok((Arc::from(store), Which::All)),
+            Place::Cluster(client) => *client,
+        };
         let namespace = self.place.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
         Ok(match self.lock_type {
             Some(ResourceLock::ConfigMaps) => (Arc::new(ConfigMapStore::new(client, &namespace)?), Which::AllRecords),

@@ -66,11 +66,14 @@ pub fn terminate(roots: &[Pid]) {
     });
 }
 
-/// Ends `roots` and all below. What they start meanwhile is found the next time.
-pub fn kill(roots: &[Pid]) {
+/// Ends `roots` and all below, and says how many those are. What they start meanwhile is found the next time.
+pub fn kill(roots: &[Pid]) -> usize {
+    let mut count = 0;
     walk(roots, 0, &mut |pid| {
         let _ = kill_process(pid, Signal::KILL);
+        count += 1;
     });
+    count
 }
 
 /// Takes note of each child of this process that has ended. False when there is no child left.

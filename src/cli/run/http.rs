@@ -1,8 +1,9 @@
 //! What a cluster asks by HTTP: who leads, whether this process is well, whether it is ready, and its metrics.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -12,17 +13,82 @@ use leasehold::LeaderElector;
 use parking_lot::Mutex;
 use serde_json::json;
 
-/// Since when this replica leads, if it does.
-#[derive(Debug, Default)]
-pub struct Leading(Mutex<Option<SystemTime>>);
+use super::messages::End;
 
-impl Leading {
-    pub fn begin(&self) {
-        *self.0.lock() = Some(SystemTime::now());
+/// What there is to tell of the command.
+#[derive(Debug, Default)]
+pub struct Work(Mutex<Counted>);
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Counted {
+    /// Since when it runs, if it does.
+    since: Option<SystemTime>,
+    starts: u64,
+    failures: u64,
+    last: Option<u8>,
+}
+
+impl Work {
+    pub fn begins(&self) {
+        let mut counted = self.0.lock();
+        counted.since = Some(SystemTime::now());
+        counted.starts += 1;
     }
 
-    pub fn end(&self) {
-        *self.0.lock() = None;
+    /// With how it ended, if that was by itself.
+    pub fn ended(&self, end: Option<End>) {
+        let mut counted = self.0.lock();
+        counted.since = None;
+        if let Some(code) = end.map(End::exit_code) {
+            counted.failures += u64::from(code != 0);
+            counted.last = Some(code);
+        }
+    }
+
+    /// In the text format of Prometheus.
+    fn write_prometheus(&self, out: &mut String) {
+        let Counted { since, starts, failures, last } = *self.0.lock();
+        let mut metric = |name: &str, kind: &str, help: &str, value: u64| {
+            let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}");
+        };
+        let is_running = u64::from(since.is_some());
+        metric("leasehold_command_running", "gauge", "Whether the command runs here.", is_running);
+        metric("leasehold_command_starts_total", "counter", "How often the command was started.", starts);
+        let help = "How often the command ended by itself, and not with 0.";
+        metric("leasehold_command_failures_total", "counter", help, failures);
+        if let Some(code) = last {
+            let help = "How the command ended when it last did so by itself.";
+            metric("leasehold_command_last_exit_code", "gauge", help, code.into());
+        }
+    }
+}
+
+/// What to listen on.
+#[derive(Debug, Clone)]
+pub struct Listen {
+    text: String,
+    /// The first that can be had.
+    addresses: Vec<SocketAddr>,
+}
+
+impl FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let rule = "give an address and a port, such as 127.0.0.1:8080, or :8080 for all addresses";
+        let addresses = match text.strip_prefix(':').map(str::parse::<u16>) {
+            // The first takes connections by either version of the protocol, where there are both.
+            Some(Ok(port)) => vec![(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()],
+            Some(Err(_)) => return Err(rule.to_owned()),
+            None => text.to_socket_addrs().map_err(|error| format!("{error}: {rule}"))?.collect(),
+        };
+        Ok(Self { text: text.to_owned(), addresses })
+    }
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
     }
 }
 
@@ -37,19 +103,19 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 struct Server {
     elector: Arc<LeaderElector>,
-    leading: Arc<Leading>,
+    work: Arc<Work>,
     connections: AtomicUsize,
 }
 
-/// Answers on `address` from now on, for as long as the process lives.
+/// Answers there from now on, for as long as the process lives.
 ///
 /// # Errors
 ///
 /// When the address cannot be listened on.
-pub fn serve(address: SocketAddr, elector: Arc<LeaderElector>, leading: Arc<Leading>) -> io::Result<SocketAddr> {
-    let listener = TcpListener::bind(address)?;
+pub fn serve(listen: &Listen, elector: Arc<LeaderElector>, work: Arc<Work>) -> io::Result<SocketAddr> {
+    let listener = TcpListener::bind(&*listen.addresses)?;
     let address = listener.local_addr()?;
-    let server = Arc::new(Server { elector, leading, connections: AtomicUsize::new(0) });
+    let server = Arc::new(Server { elector, work, connections: AtomicUsize::new(0) });
     thread::Builder::new().name("http".into()).spawn(move || {
         for connection in listener.incoming() {
             let Ok(connection) = connection else {
@@ -127,12 +193,19 @@ impl Server {
                 Ok(()) => text(OK, "ok\n"),
                 Err(unhealthy) => text("500 Internal Server Error", &format!("{unhealthy}\n")),
             },
-            // A standby is ready to take over.
-            "/readyz" if self.elector.status().is_running => text(OK, "ok\n"),
-            "/readyz" => text(UNAVAILABLE, "the election has ended\n"),
+            "/readyz" => {
+                let status = self.elector.status();
+                match status.last_contact {
+                    _ if !status.is_running => text(UNAVAILABLE, "the election has ended\n"),
+                    None => text(UNAVAILABLE, "the store of the lease has not answered yet\n"),
+                    // A standby is ready to take over, and who leads while the store is away leads on for a while.
+                    Some(_) => text(OK, "ok\n"),
+                }
+            }
             "/metrics" => {
                 let mut body = String::new();
                 let _ = self.elector.status().write_prometheus(&mut body);
+                self.work.write_prometheus(&mut body);
                 Answer { status: OK, content_type: "text/plain; version=0.0.4; charset=utf-8", body }
             }
             _ => text("404 Not Found", "there are /leader, /healthz, /readyz and /metrics\n"),
@@ -141,7 +214,7 @@ impl Server {
 
     fn leader(&self) -> Answer {
         let status = self.elector.status();
-        let since = *self.leading.0.lock();
+        let since = self.work.0.lock().since;
         // Between a term and the start of its command, or after its end, nobody works here.
         let is_leader = status.is_leader && since.is_some();
         let leader = status.leader.as_deref().filter(|_| !status.leader_has_run_out);

@@ -1,5 +1,6 @@
 //! What the supervisor and the guardian say to each other, and how it travels.
 
+use std::borrow::Cow;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,6 +13,7 @@ use rustix::net::{
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use signal_hook::low_level;
 
 use super::times::Times;
 
@@ -59,8 +61,10 @@ pub enum Report {
     },
     /// The command was told to end, because the term was not renewed.
     Terminated,
-    /// What is left of it is being ended.
-    Killing,
+    /// What is left of it is being ended: so many processes at first.
+    Killing {
+        processes: usize,
+    },
     /// The command has ended; what it started may be there still.
     Ended(End),
     /// Nothing of it is left.
@@ -80,9 +84,14 @@ impl std::fmt::Display for End {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Code(code) => write!(f, "with exit code {code}"),
-            Self::Signal(signal) => write!(f, "by signal {signal}"),
+            Self::Signal(signal) => write!(f, "by {}", signal_name((*signal).into())),
         }
     }
+}
+
+/// Such as `SIGTERM`.
+pub fn signal_name(signal: i32) -> Cow<'static, str> {
+    low_level::signal_name(signal).map_or_else(|| format!("signal {signal}").into(), Cow::from)
 }
 
 /// No message is longer: what users choose, and what others write, is in none.

@@ -1,11 +1,12 @@
 //! A program that says whether this replica is fit to lead: by ending with 0, in time.
 
-use std::io;
+use std::io::{self, PipeReader, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use super::super::election::STORE_VARIABLE;
@@ -36,17 +37,24 @@ impl Probe {
 
     /// Whether it says yes.
     pub fn run(&mut self) -> bool {
-        let said = match self.status() {
+        let mut last_words = Vec::new();
+        let said = match self.status(&mut last_words) {
             Ok(Some(status)) if status.success() => Ok(()),
-            Ok(Some(status)) => Err(format!("{status}")),
+            Ok(Some(status)) => Err(status.to_string()),
             Ok(None) => Err(format!("it did not end within {}", humantime::format_duration(self.timeout))),
             Err(error) => Err(error.to_string()),
         };
         let is_fit = said.is_ok();
         if self.last.as_ref() != Some(&said) {
             match &said {
-                Ok(()) => log::info!("{}: this replica is fit to lead", self.program()),
-                Err(why) => log::warn!("{}: this replica is not fit to lead: {why}", self.program()),
+                Ok(()) => log::info!("--probe {}: this replica is fit to lead", self.program()),
+                Err(why) => {
+                    let last_words = String::from_utf8_lossy(&last_words);
+                    let last_line = last_words.lines().rfind(|line| !line.trim().is_empty());
+                    let colon = if last_line.is_some() { ": " } else { "" };
+                    let last_line = last_line.unwrap_or_default();
+                    log::warn!("--probe {}: this replica is not fit to lead: {why}{colon}{last_line}", self.program());
+                }
             }
             self.last = Some(said);
         }
@@ -54,23 +62,63 @@ impl Probe {
     }
 
     /// `None` when it was ended, with all of its group, because it took too long.
-    fn status(&self) -> io::Result<Option<ExitStatus>> {
+    fn status(&self, last_words: &mut Vec<u8>) -> io::Result<Option<ExitStatus>> {
+        let (errors, their_errors) = io::pipe()?;
         let mut command = Command::new(&self.arguments[0]);
-        command.args(&self.arguments[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.args(&self.arguments[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(their_errors);
         let mut child = command.env_remove(STORE_VARIABLE).process_group(0).spawn()?;
+        // It holds the other end of the pipe.
+        drop(command);
         let pid = Pid::from_child(&child);
-        let ended = pidfd_open(pid, PidfdFlags::empty()).and_then(|process| {
-            let timeout = Timespec::try_from(self.timeout).ok();
-            poll(&mut [PollFd::new(&process, PollFlags::IN)], timeout.as_ref())
-        });
-        if !matches!(ended, Ok(1..)) {
+        let ended = self.follow(pid, errors, last_words);
+        if !matches!(ended, Ok(true)) {
             // Its number is its own until it is waited for.
             let _ = kill_process_group(pid, Signal::KILL);
         }
         let status = child.wait()?;
-        ended.map(|ended| (ended > 0).then_some(status)).map_err(io::Error::from)
+        ended.map(|ended| ended.then_some(status))
+    }
+
+    /// Reads what it says on stderr. False if it has not ended in its time.
+    fn follow(&self, pid: Pid, errors: PipeReader, last_words: &mut Vec<u8>) -> io::Result<bool> {
+        let process = pidfd_open(pid, PidfdFlags::empty())?;
+        let until = Instant::now() + self.timeout;
+        let (mut errors, mut has_ended) = (Some(errors), false);
+        loop {
+            // What it said before its end is there then.
+            let left = if has_ended { Duration::ZERO } else { until.saturating_duration_since(Instant::now()) };
+            let mut polled = vec![PollFd::new(&process, PollFlags::IN)];
+            polled.extend(errors.as_ref().map(|errors| PollFd::new(errors, PollFlags::IN)));
+            match poll(&mut polled, Timespec::try_from(left).ok().as_ref()) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let has_said = polled.get(1).is_some_and(|errors| !errors.revents().is_empty());
+            let was_ended = has_ended;
+            has_ended |= !polled[0].revents().is_empty();
+            if has_said {
+                let mut buffer = [0; LONGEST_WORDS];
+                let length = errors.as_mut().map_or(Ok(0), |errors| errors.read(&mut buffer))?;
+                last_words.extend(&buffer[..length]);
+                last_words.drain(..last_words.len().saturating_sub(LONGEST_WORDS));
+                if length == 0 {
+                    errors = None;
+                }
+            } else if was_ended {
+                return Ok(true);
+            }
+            if !has_ended && Instant::now() >= until || has_ended && Instant::now() >= until + LAST_READ {
+                return Ok(has_ended);
+            }
+        }
     }
 }
+
+/// So much of what it said last is told.
+const LONGEST_WORDS: usize = 512;
+
+/// How long what it has left behind may go on to write, before it is listened to no more.
+const LAST_READ: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {

@@ -32,8 +32,11 @@ impl From<String> for Source {
 
 /// Watches one run of a command, until this is dropped.
 pub struct Watchdog {
-    last: Arc<Mutex<Instant>>,
+    /// When there was progress last. `None`: the command says itself that there is none.
+    last: Arc<Mutex<Option<Instant>>>,
     within: Duration,
+    /// What has not come, when there was no progress.
+    missing: String,
     /// At the look before this one.
     was_overdue: bool,
     /// What the command is to know.
@@ -44,12 +47,16 @@ pub struct Watchdog {
 impl Watchdog {
     /// From now on the command has to make progress `within` each such time.
     pub fn start(source: &Source, within: Duration) -> io::Result<Self> {
-        let last = Arc::new(Mutex::new(Instant::now()));
+        let last = Arc::new(Mutex::new(Some(Instant::now())));
         let (stop, stopped) = bounded(0);
         let mut environment = Vec::new();
         let progress = {
             let last = Arc::clone(&last);
-            move || *last.lock() = Instant::now()
+            move |is_made: bool| *last.lock() = is_made.then(Instant::now)
+        };
+        let missing = match source {
+            Source::File(path) => format!("{} has not changed", path.display()),
+            Source::Notify => "no WATCHDOG=1 has come".to_owned(),
         };
         let watcher = thread::Builder::new().name("progress".into());
         match source {
@@ -69,14 +76,18 @@ impl Watchdog {
                 watcher.spawn(move || hear(&socket, &stopped, progress))?;
             }
         }
-        Ok(Self { last, within, was_overdue: false, environment, _stop: stop })
+        Ok(Self { last, within, missing, was_overdue: false, environment, _stop: stop })
     }
 
-    /// Whether there was no progress for too long, at this look and the one before: this process may have been stopped meanwhile, and
-    /// what watches has to run first.
-    pub fn is_overdue(&mut self) -> bool {
-        let is_overdue = self.last.lock().elapsed() > self.within;
-        std::mem::replace(&mut self.was_overdue, is_overdue) && is_overdue
+    /// What was missed for too long, at this look and the one before: this process may have been stopped meanwhile, and what watches
+    /// has to run first.
+    pub fn missed(&mut self) -> Option<String> {
+        let Some(last) = *self.last.lock() else {
+            return Some("it has said so itself, by WATCHDOG=trigger".to_owned());
+        };
+        let is_overdue = last.elapsed() > self.within;
+        let was_overdue = std::mem::replace(&mut self.was_overdue, is_overdue);
+        (was_overdue && is_overdue).then(|| format!("{} for {}", self.missing, humantime::format_duration(self.within)))
     }
 }
 
@@ -84,13 +95,13 @@ fn pause(within: Duration) -> Duration {
     (within / 10).clamp(Duration::from_millis(5), Duration::from_secs(1))
 }
 
-fn watch_file(path: &Path, pause: Duration, stopped: &Receiver<()>, progress: impl Fn()) {
+fn watch_file(path: &Path, pause: Duration, stopped: &Receiver<()>, progress: impl Fn(bool)) {
     let mut before = state(path);
     while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
         let now = state(path);
         // A file that goes is not progress; one that comes is.
         if now.is_some() && now != before {
-            progress();
+            progress(true);
         }
         before = now;
     }
@@ -101,13 +112,17 @@ fn state(path: &Path) -> Option<(SystemTime, u64, u64)> {
     Some((metadata.modified().ok()?, metadata.ino(), metadata.size()))
 }
 
-fn hear(socket: &UnixDatagram, stopped: &Receiver<()>, progress: impl Fn()) {
+/// Source of the words: sd_notify(3).
+fn hear(socket: &UnixDatagram, stopped: &Receiver<()>, progress: impl Fn(bool)) {
     let mut buffer = [0; 4096];
     while stopped.try_recv() == Err(crossbeam_channel::TryRecvError::Empty) {
         let Ok(length) = socket.recv(&mut buffer) else { continue };
-        let mut lines = buffer[..length].split(|&byte| byte == b'\n');
-        if lines.any(|line| matches!(line, b"WATCHDOG=1" | b"READY=1")) {
-            progress();
+        for line in buffer[..length].split(|&byte| byte == b'\n') {
+            match line {
+                b"WATCHDOG=1" | b"READY=1" => progress(true),
+                b"WATCHDOG=trigger" => return progress(false),
+                _ => {}
+            }
         }
     }
 }
@@ -122,7 +137,7 @@ mod tests {
     fn overdue_after(watchdog: &mut Watchdog, mut each: impl FnMut(usize)) -> usize {
         for look in 0..600 {
             each(look);
-            if watchdog.is_overdue() {
+            if watchdog.missed().is_some() {
                 return look;
             }
             thread::sleep(Duration::from_millis(50));
@@ -158,5 +173,12 @@ mod tests {
             socket.send_to_addr(said.as_bytes(), &there).expect("sent");
         });
         assert!(looks > 30, "{looks}");
+        let mut watchdog = Watchdog::start(&Source::Notify, Duration::MAX).expect("a socket");
+        let name = watchdog.environment[0].1.clone().expect("a name");
+        let there = SocketAddr::from_abstract_name(name.strip_prefix('@').expect("abstract")).expect("a name");
+        assert_eq!(watchdog.missed(), None);
+        socket.send_to_addr(b"WATCHDOG=trigger", &there).expect("sent");
+        overdue_after(&mut watchdog, |_| ());
+        assert!(watchdog.missed().is_some_and(|missed| missed.contains("WATCHDOG=trigger")));
     }
 }

@@ -3,12 +3,15 @@
 use std::fs;
 use std::io;
 use std::thread;
+use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, unbounded};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::low_level::siginfo::Cause;
+
+use super::command::by_signal;
 
 /// A signal that has come.
 #[derive(Debug, Clone, Copy)]
@@ -16,6 +19,27 @@ pub struct Caught {
     pub signal: i32,
     /// The kernel sent it, to all of the process group: a key was pressed, or the terminal has gone.
     pub is_of_terminal: bool,
+}
+
+impl Caught {
+    /// Whether it ends us while no command runs that it is passed on to.
+    pub fn ends_us(self) -> bool {
+        matches!(self.signal, SIGTERM | SIGINT | SIGHUP | SIGQUIT)
+    }
+}
+
+/// Waits, and has children reaped meanwhile, unless a signal comes that ends us: the code to exit with then.
+pub fn ended_by(signals: &Receiver<Caught>, pause: Duration, reap: impl Fn()) -> Option<u8> {
+    let until = Instant::now() + pause;
+    loop {
+        match signals.recv_deadline(until) {
+            Ok(caught) if caught.ends_us() => return Some(by_signal(caught.signal)),
+            Ok(Caught { signal: SIGCHLD, .. }) => reap(),
+            Ok(_) => {}
+            Err(RecvTimeoutError::Timeout) => return None,
+            Err(RecvTimeoutError::Disconnected) => return Some(by_signal(SIGTERM)),
+        }
+    }
 }
 
 const TAKEN: [i32; 7] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH];

@@ -3,17 +3,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, after, select, tick};
+use crossbeam_channel::{Receiver, after, never, select, tick};
 use leasehold::{LeaderElector, LeaderGuard, StopReason};
-use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGCHLD, SIGTERM};
 
-use super::super::escape::Escaped;
 use super::command::{self, TERM_ENDED, by_signal};
 use super::guardian::{Guarded, Guardian, Lost};
-use super::http::Leading;
+use super::http::Work;
 use super::messages::{Report, What};
 use super::progress::{Source, Watchdog};
-use super::signals::Caught;
+use super::signals::{self, Caught};
 use super::term::{self, Means, Outcome, TICKS, Why, between_ticks};
 use super::times::Times;
 
@@ -33,6 +32,8 @@ pub struct Plan {
     pub restart: bool,
     pub on_loss: OnLoss,
     pub progress: Option<(Source, Duration)>,
+    /// How long to campaign.
+    pub wait: Option<Duration>,
 }
 
 pub struct Supervisor {
@@ -41,7 +42,7 @@ pub struct Supervisor {
     guardian: Guardian,
     signals: Receiver<Caught>,
     renewals: Receiver<()>,
-    leading: Arc<Leading>,
+    work: Arc<Work>,
     backoff: Backoff,
 }
 
@@ -55,9 +56,9 @@ impl Supervisor {
         guardian: Guardian,
         signals: Receiver<Caught>,
         renewals: Receiver<()>,
-        leading: Arc<Leading>,
+        work: Arc<Work>,
     ) -> Self {
-        Self { plan, elector, guardian, signals, renewals, leading, backoff: Backoff::default() }
+        Self { plan, elector, guardian, signals, renewals, work, backoff: Backoff::default() }
     }
 
     /// Until the command is done, or we are told to stop. Gives the code to exit with.
@@ -65,7 +66,7 @@ impl Supervisor {
         loop {
             let guard = match self.campaign()? {
                 Ok(guard) => guard,
-                Err(signal) => return Ok(by_signal(signal)),
+                Err(code) => return Ok(code),
             };
             let began = Instant::now();
             let outcome = self.lead(&guard)?;
@@ -91,34 +92,30 @@ impl Supervisor {
                 self.guardian = Guardian::start(&self.plan.guarded)?;
             }
             // Who has lost the lease need not wait: others have it, or it is to be held again as soon as that can be.
-            if matches!(outcome.why, None | Some(Why::NoProgress | Why::GuardianLost(_))) {
+            if matches!(outcome.why, None | Some(Why::NoProgress(_) | Why::GuardianLost(_))) {
                 let is_crash = outcome.end.is_none_or(|end| end.exit_code() != 0);
                 let pause = self.backoff.after(began.elapsed(), is_crash);
-                if let Some(signal) = self.pause(pause) {
-                    return Ok(by_signal(signal));
+                if let Some(code) = self.pause(pause) {
+                    return Ok(code);
                 }
             }
         }
     }
 
-    /// A term, or the signal that has ended the campaign.
-    fn campaign(&mut self) -> Result<Result<LeaderGuard, i32>, Error> {
-        let campaign = self.elector.campaign()?;
-        let transitions = self.elector.transitions();
-        let ticks = tick(between_ticks(self.elector.settings().retry_period));
-        let (record, identity) = (self.elector.status().record, self.elector.identity());
-        log::info!("campaigns for {}, as {}", Escaped(&record), Escaped(identity));
+    /// A term, or the code to exit with.
+    fn campaign(&mut self) -> Result<Result<LeaderGuard, u8>, Error> {
         self.guardian.prepare();
+        if self.plan.wait.is_some_and(|wait| wait.is_zero()) {
+            return Ok(self.elector.try_acquire()?.ok_or_else(|| self.not_acquired()));
+        }
+        let campaign = self.elector.campaign()?;
+        let given_up = self.plan.wait.map_or_else(never, after);
+        let ticks = tick(between_ticks(self.elector.settings().retry_period));
         loop {
             let guardian = self.guardian.reports.clone();
             let told = select! {
                 recv(campaign.receiver()) -> won => return Ok(Ok(won??)),
-                recv(transitions) -> transition => {
-                    if let Ok(leasehold::Transition::NewLeader { identity }) = transition {
-                        log::info!("{} leads", Escaped(&identity));
-                    }
-                    Ok(None)
-                }
+                recv(given_up) -> _ => return Ok(Err(self.not_acquired())),
                 recv(self.signals) -> caught => Ok(self.told(caught?)),
                 recv(ticks) -> _ => self.guardian.order(What::Ping).and_then(|()| self.guardian.tick(TICKS)).map(|()| None),
                 recv(guardian) -> report => match report {
@@ -133,7 +130,7 @@ impl Supervisor {
             };
             match told {
                 Ok(None) => {}
-                Ok(Some(signal)) => return Ok(Err(signal)),
+                Ok(Some(signal)) => return Ok(Err(by_signal(signal))),
                 Err(Lost(why)) => {
                     log::warn!("the guardian is lost, and another is started: {why}");
                     self.guardian.kill(self.wind_down());
@@ -144,24 +141,25 @@ impl Supervisor {
         }
     }
 
+    fn not_acquired(&self) -> u8 {
+        let wait = humantime::format_duration(self.plan.wait.unwrap_or_default());
+        log::warn!("the lease was not acquired within {wait}, which is how long to --wait");
+        command::NOT_ACQUIRED
+    }
+
     /// While no command runs: the signal, if it is to end us.
-    fn told(&self, Caught { signal, .. }: Caught) -> Option<i32> {
-        match signal {
-            SIGCHLD => {
-                self.guardian.reap_adopted();
-                None
-            }
-            SIGTERM | SIGINT | SIGHUP | SIGQUIT => Some(signal),
-            _ => None,
+    fn told(&self, caught: Caught) -> Option<i32> {
+        if caught.signal == SIGCHLD {
+            self.guardian.reap_adopted();
         }
+        caught.ends_us().then_some(caught.signal)
     }
 
     fn lead(&mut self, guard: &LeaderGuard) -> Result<Outcome, Error> {
-        log::info!("leads, with fencing token {}: the command is started", guard.fencing_token());
         let watchdog =
             self.plan.progress.as_ref().map(|(source, within)| Watchdog::start(source, *within)).transpose()?;
         let environment = watchdog.as_ref().map(|watchdog| watchdog.environment.clone()).unwrap_or_default();
-        self.leading.begin();
+        self.work.begins();
         let (retry_period, wind_down) = (self.elector.settings().retry_period, self.wind_down());
         let outcome = term::lead(
             guard,
@@ -176,7 +174,7 @@ impl Supervisor {
                 environment,
             },
         );
-        self.leading.end();
+        self.work.ended(outcome.end.filter(|_| outcome.why.is_none()));
         match (&outcome.why, &outcome.end) {
             (None, Some(end)) => log::info!("the command has ended by itself, {end}"),
             (Some(why), Some(end)) => log::info!("the command has ended, {end}; it was ended because {why}"),
@@ -220,21 +218,10 @@ impl Supervisor {
         }
     }
 
-    /// Gives others the time to take over. A signal that is to end us, if one comes.
-    fn pause(&self, pause: Duration) -> Option<i32> {
+    /// Gives others the time to take over. The code to exit with, if a signal comes that is to end us.
+    fn pause(&self, pause: Duration) -> Option<u8> {
         log::info!("campaigns again in {}", humantime::format_duration(pause));
-        let over = after(pause);
-        loop {
-            select! {
-                recv(over) -> _ => return None,
-                recv(self.signals) -> caught => {
-                    let signal = caught.map_or(Some(SIGTERM), |caught| self.told(caught));
-                    if signal.is_some() {
-                        return signal;
-                    }
-                }
-            }
-        }
+        signals::ended_by(&self.signals, pause, || self.guardian.reap_adopted())
     }
 
     fn wind_down(&self) -> Duration {

@@ -12,7 +12,7 @@ use rustix::termios::{isatty, tcgetpgrp};
 use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
 
 use super::guardian::{Guardian, Lost};
-use super::messages::{End, Environment, Report, What};
+use super::messages::{End, Environment, Report, What, signal_name};
 use super::progress::Watchdog;
 use super::signals::Caught;
 use super::times::{Times, boot_time};
@@ -40,8 +40,8 @@ pub enum Why {
     NotRenewed,
     /// The term has ended.
     Lost(StopReason),
-    /// The command made no progress.
-    NoProgress,
+    /// The command made no progress: what has not come, and for how long.
+    NoProgress(String),
     /// The guardian does not answer.
     GuardianLost(String),
     /// It was not started.
@@ -51,10 +51,10 @@ pub enum Why {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Told(signal) => write!(f, "signal {signal} has come"),
+            Self::Told(signal) => write!(f, "{} has come", signal_name(*signal)),
             Self::NotRenewed => f.write_str("the lease is not renewed"),
             Self::Lost(reason) => write!(f, "{reason}"),
-            Self::NoProgress => f.write_str("it made no progress for too long"),
+            Self::NoProgress(what) => write!(f, "it made no progress: {what}"),
             Self::GuardianLost(why) => write!(f, "its guardian is lost: {why}"),
             Self::NotStarted { error, .. } => write!(f, "it cannot be started: {error}"),
         }
@@ -150,7 +150,11 @@ impl Term<'_> {
                         return Ok(());
                     }
                 }
-                recv(self.too_late()) -> _ => self.end_in_time()?,
+                recv(self.too_late()) -> _ => {
+                    if self.end_in_time()? {
+                        return Ok(());
+                    }
+                }
             }
         }
     }
@@ -192,7 +196,19 @@ impl Term<'_> {
                 log::warn!("the lease is not renewed: the command was told to end");
                 self.outcome.why.get_or_insert(Why::NotRenewed);
             }
-            Report::Killing => self.killing_since = Some(Instant::now()),
+            Report::Killing { processes } => {
+                self.killing_since = Some(Instant::now());
+                if self.outcome.end.is_none() {
+                    // It had no time to be told first.
+                    self.outcome.why.get_or_insert(Why::NotRenewed);
+                }
+                match &self.outcome.why {
+                    _ if processes == 0 => {}
+                    None => log::info!("killed what the command has left behind: processes: {processes}"),
+                    Some(_) if self.kill_ordered_at.is_some() => {}
+                    Some(_) => log::warn!("killed what has not ended in its time: processes: {processes}"),
+                }
+            }
             Report::Ended(end) => self.outcome.end = Some(end),
             Report::Gone => {
                 self.outcome.is_gone = true;
@@ -221,7 +237,8 @@ impl Term<'_> {
 
     fn stop(&mut self, why: Why, is_told: bool) -> Result<(), Lost> {
         if self.outcome.why.is_none() {
-            log::info!("the command is told to end: {why}");
+            let stop_timeout = humantime::format_duration(self.means.times.stop_timeout);
+            log::info!("the command is told to end, and has {stop_timeout} for that: {why}");
             self.outcome.why = Some(why);
             return self.means.guardian.order(What::Stop { is_told });
         }
@@ -251,8 +268,8 @@ impl Term<'_> {
     fn look(&mut self) -> Result<bool, Lost> {
         self.extend()?;
         self.means.guardian.tick(TICKS)?;
-        if self.means.watchdog.as_mut().is_some_and(Watchdog::is_overdue) {
-            self.stop(Why::NoProgress, false)?;
+        if let Some(missed) = self.means.watchdog.as_mut().and_then(Watchdog::missed) {
+            self.stop(Why::NoProgress(missed), false)?;
         }
         let is_stuck = self.killing_since.is_some_and(|since| since.elapsed() > self.means.wind_down);
         if is_stuck {
@@ -276,9 +293,25 @@ impl Term<'_> {
         }
     }
 
-    fn end_in_time(&mut self) -> Result<(), Lost> {
+    /// True when nothing of the command is left.
+    fn end_in_time(&mut self) -> Result<bool, Lost> {
+        // Whoever wakes up late finds here what the guardian has done meanwhile.
+        let until = Instant::now() + self.means.times.kill_margin / 10;
+        while self.killing_since.is_none() {
+            match self.means.guardian.reports.recv_deadline(until) {
+                Ok(report) => {
+                    if self.hear(report)? {
+                        return Ok(true);
+                    }
+                }
+                Err(_) => break,
+            }
+        }
         // The term may have been prolonged since that was waited for.
         let is_late = self.kill_ordered_at.is_some() || self.guard.remaining() <= self.means.times.kill_margin / 2;
-        if is_late { Err(Lost("it has not ended the command in time".to_owned())) } else { Ok(()) }
+        match self.killing_since {
+            None if is_late => Err(Lost("it has not ended the command in time".to_owned())),
+            _ => Ok(false),
+        }
     }
 }

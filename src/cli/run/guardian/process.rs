@@ -249,9 +249,9 @@ impl Guardian {
                 running.schedule.kill();
                 running.rounds = running.rounds.saturating_add(1);
                 let is_first = running.rounds == 1;
-                descendants::kill(&descendants::own().unwrap_or_default());
+                let processes = descendants::kill(&descendants::own().unwrap_or_default());
                 if is_first {
-                    self.report(&Report::Killing);
+                    self.report(&Report::Killing { processes });
                 }
             }
             None => {}

@@ -1,0 +1,170 @@
+//! What the flags of the command say: where the lease is, how long it is waited for, and what is told of all that.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::support::command::{Arena, Ended, Run, leasehold};
+use crate::support::postgres::Postgres;
+use crate::support::proxy::{Faults, Proxy};
+use crate::support::wait_until;
+
+/// In which nothing runs out during a test.
+const LONG: &[&str] = &["--lease-duration=60s", "--retry-period=250ms"];
+
+fn run(arguments: &[&str], store: Option<&str>) -> Run {
+    let mut command = leasehold();
+    command.arg("run").args(arguments).stdin(Stdio::null());
+    if let Some(url) = store {
+        command.env("LEASEHOLD_STORE", url);
+    }
+    Run::of(&mut command)
+}
+
+fn assert_refused(ended: &Ended, says: &str) {
+    assert!(ended.code == Some(125) && ended.errors.contains(says), "{says}: {:?}: {}", ended.code, ended.errors);
+    assert_eq!(ended.out, "");
+}
+
+#[test]
+fn what_is_wrong_with_them_is_told_in_a_line_and_by_125() {
+    let arena = Arena::on_a_file(&[]);
+    for (flags, says) in [
+        (&["--loss-grace=5s", "--", "true"][..], "shorten them, or lengthen --renew-deadline"),
+        (&["--lease-duration=15s", "--renew-deadline=20s", "--", "true"], "--renew-deadline is 20s"),
+        (&["--lease-duration=15s", "--renew-deadline=14.5s", "--", "true"], "--only-leasehold"),
+        (&["--probe=", "--", "true"], "--probe \"\": give a program"),
+        (&["--probe=nothing-like-that", "--", "true"], "--probe nothing-like-that: there is no such program"),
+        (&["--probe=true", "--probe-timeout=9s", "--", "true"], "--probe-timeout"),
+        (&["--probe=true", "--wait=0s", "--", "true"], "--wait"),
+        (&["--http=256.0.0.1:80", "--", "true"], "--http"),
+        (&["--http=8080", "--", "true"], ":8080 for all addresses"),
+        (&["--progress=x", "--progress-within=0s", "--", "true"], "give more than nothing"),
+        (&["--store=oracle://x", "--", "true"], "there is no such store as oracle://"),
+        (&["--store=etcd://a?cacert=/x", "--", "true"], "etcds://"),
+    ] {
+        assert_refused(&arena.run(flags).end(), says);
+    }
+    for (flags, says) in [
+        (&["run", "--lease=jobs"][..], "<COMMAND>"),
+        (&["run", "true"], "--lease <NAME>"),
+        (&["walk"], "walk"),
+        // Not a program of that name.
+        (&["run", "--lease=jobs", "--stop-timeuot=1s", "true"], "'--stop-timeuot'"),
+    ] {
+        assert_refused(&Run::of(leasehold().args(flags)).end(), says);
+    }
+}
+
+#[test]
+fn a_program_may_begin_as_flags_do_and_its_flags_are_its_own() {
+    let arena = Arena::on_a_file(LONG);
+    let ended = arena.run(&["--", "-no-such-program"]).end();
+    assert_eq!(ended.code, Some(127), "{}", ended.errors);
+    let ended = arena.run(&["echo", "--lease", "-q", "--", "x"]).end();
+    assert_eq!((ended.code, ended.out.as_str()), (Some(0), "--lease -q -- x\n"), "{}", ended.errors);
+}
+
+#[test]
+fn help_is_no_error() {
+    let ended = Run::of(leasehold().args(["run", "--help"])).end();
+    assert_eq!((ended.code, ended.errors.as_str()), (Some(0), ""));
+    for word in ["--lease <NAME>", "--stop-timeout", "LEASEHOLD_FENCING_TOKEN", "Exit codes"] {
+        assert!(ended.out.contains(word), "{word}: {}", ended.out);
+    }
+}
+
+#[test]
+fn a_store_by_the_environment_and_flags_of_a_cluster_have_to_agree() {
+    let arena = Arena::on_a_file(&[]);
+    let url = format!("sqlite://{}", arena.path("other.db").display());
+    for flag in ["--namespace=jobs", "--context=here", "--kubeconfig=/there/is/none", "--lock-type=leases"] {
+        let says = format!("{} is for a cluster, and LEASEHOLD_STORE", flag.split('=').next().expect("a name"));
+        assert_refused(&run(&["--lease=jobs", flag, "--", "true"], Some(&url)).end(), &says);
+        // One that is empty says nothing.
+        let without = run(&["--lease=jobs", "--kubeconfig=/there/is/none", "--", "true"], Some("")).end();
+        assert_refused(&without, "/there/is/none");
+    }
+    assert!(!arena.path("other.db").exists());
+    let elsewhere = format!("--store=sqlite://{}", arena.path("this.db").display());
+    let ended = run(&["--lease=jobs", &elsewhere, "--", "true"], Some(&url)).end();
+    assert_eq!(ended.code, Some(0), "{}", ended.errors);
+    assert!(arena.path("this.db").exists() && !arena.path("other.db").exists(), "the flag counts");
+}
+
+#[test]
+fn a_lease_is_waited_for_no_longer_than_that() {
+    let arena = Arena::on_a_file(LONG);
+    for wait in ["--wait=0s", "--wait=60s"] {
+        let ended = arena.run(&[wait, "--", "echo", "works"]).end();
+        assert_eq!((ended.code, ended.out.as_str()), (Some(0), "works\n"), "{wait}: {}", ended.errors);
+    }
+    let leader = arena.run(&["--", "sh", "-c", "echo works; exec sleep 1000"]);
+    leader.wait_for_out("works");
+    for (wait, at_least) in [("--wait=0s", 0), ("--wait=500ms", 500)] {
+        let began = Instant::now();
+        let ended = arena.run(&[wait, "--", "echo", "works"]).end();
+        assert_eq!((ended.code, ended.out.as_str()), (Some(75), ""), "{wait}: {}", ended.errors);
+        assert!(began.elapsed() >= Duration::from_millis(at_least), "{:?}", began.elapsed());
+    }
+    leader.signal(Signal::TERM);
+    leader.end();
+    arena.assert_nothing_is_left();
+}
+
+#[test]
+fn who_is_to_be_quiet_says_nothing_but_warnings() {
+    let arena = Arena::on_a_file(LONG);
+    let ended = arena.run(&["-q", "--", "sh", "-c", "echo works"]).end();
+    assert_eq!((ended.code, ended.out.as_str(), ended.errors.as_str()), (Some(0), "works\n", ""));
+    let ended = arena.run(&["--identity=a\nb", "--", "true"]).end();
+    assert!(ended.errors.contains(" INFO  leasehold: jobs in "), "{}", ended.errors);
+    assert!(ended.errors.contains("a\\nb leads"), "nobody else begins a line: {}", ended.errors);
+}
+
+#[test]
+fn a_database_may_start_after_us() {
+    let Some(postgres) = Postgres::shared() else { return };
+    let database = postgres.database("command_late");
+    let server = Proxy::to(([127, 0, 0, 1], postgres.port()).into());
+    server.set(Faults::Cut);
+    let url = postgres.url("postgres", &database).replace(&postgres.port().to_string(), &server.port.to_string());
+    let late = run(&["--lease=jobs", "--retry-period=250ms", "--", "echo", "works"], Some(&url));
+    late.wait_for_error("it is tried again each 250ms");
+    let told = run(&["--lease=jobs", "--", "echo", "works"], Some(&url));
+    told.wait_for_error("it is tried again");
+    told.signal(Signal::TERM);
+    assert_eq!(told.end().code, Some(143));
+    let ended = run(&["--lease=jobs", "--wait=0s", "--", "echo", "works"], Some(&url)).end();
+    assert_eq!(ended.code, Some(75), "{}", ended.errors);
+    server.set(Faults::Fair);
+    let ended = late.end();
+    assert_eq!((ended.code, ended.out.as_str()), (Some(0), "works\n"), "{}", ended.errors);
+    assert!(!ended.errors.contains(&url), "{}", ended.errors);
+}
+
+#[test]
+fn who_only_looks_makes_nothing() {
+    let arena = Arena::on_a_file(&[]);
+    let url = format!("--store=sqlite://{}", arena.path("mistyped.db").display());
+    for arguments in [&["observe", &url][..], &["wait", "jobs", &url]] {
+        assert_refused(&Run::of(leasehold().args(arguments)).end(), "there is no file");
+    }
+    assert!(!Path::new(&arena.path("mistyped.db")).exists());
+}
+
+#[test]
+fn what_is_left_behind_is_killed_aloud() {
+    let arena = Arena::on_a_file(LONG);
+    let ended = arena.run(&["--", "sh", "-c", "sleep 1000 & sleep 1000 & true"]).end();
+    assert_eq!(ended.code, Some(0), "{}", ended.errors);
+    assert!(ended.errors.contains("killed what the command has left behind: processes: 2"), "{}", ended.errors);
+    let stubborn = arena.work(&["--stop-timeout=300ms"], &["stubborn"]);
+    wait_until("it works", || !arena.stamps().is_empty());
+    stubborn.signal(Signal::TERM);
+    let ended = stubborn.end();
+    assert!(ended.errors.contains("is told to end, and has 300ms for that: SIGTERM has come"), "{}", ended.errors);
+    assert!(ended.errors.contains("killed what has not ended in its time: processes: "), "{}", ended.errors);
+}
