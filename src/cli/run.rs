@@ -158,7 +158,7 @@ fn run(arguments: RunArgs) -> Result<u8, Failure> {
     let elector = Arc::new(place.start(builder.observer(Renewals(renewed))).map_err(failed)?);
     let work = Arc::default();
     if let Some(listen) = arguments.http {
-        let address = http::serve(&listen, Arc::clone(&elector), Arc::clone(&work))
+        let address = http::serve(&listen, &elector, Arc::clone(&work))
             .map_err(|error| failed(format!("--http {listen}: {error}")))?;
         log::info!("answers on http://{address}");
     }

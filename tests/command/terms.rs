@@ -3,7 +3,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
+use leasehold::testing::{Fault, Verb};
 use rustix::process::{Signal, geteuid, kill_process};
 
 use crate::on_both_servers;
@@ -11,7 +13,7 @@ use crate::support::cluster::Cluster;
 use crate::support::command::{Arena, Run};
 use crate::support::process::mono;
 use crate::support::proxy::{Faults, Proxy};
-use crate::support::{SOON, skip};
+use crate::support::{SOON, skip, wait_until};
 
 on_both_servers! {
     one_that_ends_is_followed_at_once,
@@ -124,6 +126,24 @@ fn what_dies_with_its_guardian_leaves_no_children_behind() {
         assert_eq!(arena.processes(), [], "it has released the lease");
     }
     assert_eq!(arena.assert_one_at_a_time(), 20);
+}
+
+#[test]
+fn a_lease_that_comes_too_late_is_given_back_before_the_end() {
+    let cluster = Cluster::in_memory("too-late");
+    let server = cluster.in_memory_server().expect("it is");
+    // A watch would tell it sooner.
+    let arena = Arena::by(&cluster.kubeconfig("no-watch"), &cluster.lease, LONG);
+    for http in [&[][..], &["--http=127.0.0.1:0"]] {
+        let _late = server.fault(Fault::delay_answer(Duration::from_secs(1)).verb(Verb::Create).first(1));
+        let run = arena.run(&[http, &["--identity=late", "--release-timeout=60s", "--", "echo", "works"]].concat());
+        wait_until("it is acquired", || cluster.holder().as_deref() == Some("late"));
+        run.signal(Signal::TERM);
+        let ended = run.end();
+        assert_eq!((ended.code, ended.out.as_str()), (Some(143), ""), "{}", ended.errors);
+        assert_eq!(cluster.holder(), None);
+        cluster.delete();
+    }
 }
 
 /// A term needs it only to begin sooner.

@@ -9,11 +9,10 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 use super::messages::End;
 
-/// How `leasehold run` exits, where it is not as the command did: as env(1) and timeout(1).
-/// `EX_TEMPFAIL` of sysexits.h.
+/// How `leasehold run` exits, where it is not as the command did: as env(1) and timeout(1), and by `EX_TEMPFAIL` of sysexits.h.
 pub const NOT_ACQUIRED: u8 = 75;
 pub const TERM_ENDED: u8 = 124;
-pub const FAILED: u8 = 125;
+pub const FAILED: u8 = crate::cli::FAILED;
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 

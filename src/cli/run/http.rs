@@ -4,8 +4,8 @@ use std::fmt::{self, Write as _};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::str::FromStr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -102,7 +102,8 @@ const LONGEST_REQUEST: usize = 8 * 1024;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 struct Server {
-    elector: Arc<LeaderElector>,
+    /// It ends with the supervisor, which waits for that.
+    elector: Weak<LeaderElector>,
     work: Arc<Work>,
     connections: AtomicUsize,
 }
@@ -112,10 +113,10 @@ struct Server {
 /// # Errors
 ///
 /// When the address cannot be listened on.
-pub fn serve(listen: &Listen, elector: Arc<LeaderElector>, work: Arc<Work>) -> io::Result<SocketAddr> {
+pub fn serve(listen: &Listen, elector: &Arc<LeaderElector>, work: Arc<Work>) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind(&*listen.addresses)?;
     let address = listener.local_addr()?;
-    let server = Arc::new(Server { elector, work, connections: AtomicUsize::new(0) });
+    let server = Arc::new(Server { elector: Arc::downgrade(elector), work, connections: AtomicUsize::new(0) });
     thread::Builder::new().name("http".into()).spawn(move || {
         for connection in listener.incoming() {
             let Ok(connection) = connection else {
@@ -186,15 +187,16 @@ impl Server {
     }
 
     fn about(&self, path: &str) -> Answer {
+        let Some(elector) = self.elector.upgrade() else { return text(UNAVAILABLE, "the election has ended\n") };
         match path.split('?').next().unwrap_or_default() {
-            "/leader" => self.leader(),
+            "/leader" => self.leader(&elector),
             // Of an API server that is away it says nothing: to be started again does not bring it back.
-            "/healthz" | "/livez" => match self.elector.health_check().check() {
+            "/healthz" | "/livez" => match elector.health_check().check() {
                 Ok(()) => text(OK, "ok\n"),
                 Err(unhealthy) => text("500 Internal Server Error", &format!("{unhealthy}\n")),
             },
             "/readyz" => {
-                let status = self.elector.status();
+                let status = elector.status();
                 match status.last_contact {
                     _ if !status.is_running => text(UNAVAILABLE, "the election has ended\n"),
                     None => text(UNAVAILABLE, "the store of the lease has not answered yet\n"),
@@ -204,7 +206,7 @@ impl Server {
             }
             "/metrics" => {
                 let mut body = String::new();
-                let _ = self.elector.status().write_prometheus(&mut body);
+                let _ = elector.status().write_prometheus(&mut body);
                 self.work.write_prometheus(&mut body);
                 Answer { status: OK, content_type: "text/plain; version=0.0.4; charset=utf-8", body }
             }
@@ -212,13 +214,13 @@ impl Server {
         }
     }
 
-    fn leader(&self) -> Answer {
-        let status = self.elector.status();
+    fn leader(&self, elector: &LeaderElector) -> Answer {
+        let status = elector.status();
         let since = self.work.0.lock().since;
         // Between a term and the start of its command, or after its end, nobody works here.
         let is_leader = status.is_leader && since.is_some();
         let leader = status.leader.as_deref().filter(|_| !status.leader_has_run_out);
-        let mut body = json!({ "record": status.record, "identity": self.elector.identity(), "leader": leader, "is_leader": is_leader });
+        let mut body = json!({ "record": status.record, "identity": elector.identity(), "leader": leader, "is_leader": is_leader });
         if let (true, Some(since)) = (is_leader, since) {
             body["since"] = humantime::format_rfc3339_millis(since).to_string().into();
             body["fencing_token"] = status.fencing_token.into();
