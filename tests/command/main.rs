@@ -6,6 +6,7 @@ mod faults;
 mod flags;
 mod run;
 mod sessions;
+mod stores;
 #[path = "../support/mod.rs"]
 mod support;
 mod terms;

@@ -1,0 +1,103 @@
+//! Commands on other stores than a cluster, each by its URL: they take turns, and are seen by who observes.
+
+use std::process::Stdio;
+
+use rustix::process::Signal;
+
+use crate::support::authority::Authority;
+use crate::support::command::{Run, leasehold};
+use crate::support::etcd::{self, Etcd};
+use crate::support::mariadb::MariaDb;
+use crate::support::postgres::Postgres;
+
+fn start(url: &str, arguments: &[&str]) -> Run {
+    Run::of(leasehold().args(arguments).env("LEASEHOLD_STORE", url).stdin(Stdio::null()))
+}
+
+/// In which nothing runs out during a test.
+fn run(url: &str, identity: &str, script: &str) -> Run {
+    let identity = format!("--identity={identity}");
+    let election = ["run", "--lease=jobs", &identity, "--lease-duration=60s", "--retry-period=250ms"];
+    start(url, &[&election[..], &["--", "sh", "-c", script]].concat())
+}
+
+fn commands_take_turns(url: &str, secret: Option<&str>) {
+    let first = run(url, "first", "echo works; exec sleep 1000");
+    first.wait_for_out("works");
+    let observer = start(url, &["observe", "--json", "jobs"]);
+    observer.wait_for_out("\"event\":\"new_leader\"");
+    let waiting = start(url, &["wait", "jobs", "--holder=second"]);
+    let second = run(url, "second", "echo works; exec sleep 1000");
+    second.wait_for_error("first leads");
+    first.signal(Signal::TERM);
+    assert_eq!(first.end().code, Some(143));
+    second.wait_for_out("works");
+    let waited = waiting.end();
+    assert_eq!((waited.code, waited.out.as_str()), (Some(0), "second\n"), "{}", waited.errors);
+    observer.wait_for_out("\"event\":\"released\"");
+    observer.wait_for_out("\"holder\":\"second\"");
+    second.signal(Signal::TERM);
+    let ended = second.end();
+    assert_eq!(ended.code, Some(143));
+    if let Some(secret) = secret {
+        let said = [ended.errors, ended.out, observer.errors(), observer.out(), waited.errors].concat();
+        assert!(!said.contains(secret), "{said}");
+    }
+}
+
+#[test]
+fn etcd_by_its_url() {
+    let Some(etcd) = Etcd::shared() else { return };
+    let member = etcd.urls().remove(0).replace("http://", "");
+    // One that is not there beside it.
+    commands_take_turns(&format!("etcd://127.0.0.1:1,{member}/command"), None);
+    assert!(etcd.value("command/jobs").is_some(), "below its prefix");
+}
+
+#[test]
+fn etcd_with_users() {
+    let Some(etcd) = Etcd::start(1, &[]) else { return };
+    etcd.enable_users("command/");
+    let member = etcd.urls().remove(0).replace("http://", "");
+    commands_take_turns(&format!("etcd://jobs:{}@{member}/command", etcd::PASSWORD), Some(etcd::PASSWORD));
+    let nobody = start(&format!("etcd://jobs:wrong@{member}/command"), &["run", "--lease=jobs", "--", "true"]).end();
+    assert!(nobody.code == Some(125) && !nobody.errors.contains("wrong@"), "{:?}: {}", nobody.code, nobody.errors);
+}
+
+#[test]
+fn etcd_with_certificates() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let authority = Authority::new();
+    let (server, client) = (authority.issue("127.0.0.1"), authority.issue("client"));
+    let file = |name: &str, text: &str| {
+        let path = scratch.path().join(name);
+        std::fs::write(&path, text).expect("a file");
+        path.display().to_string()
+    };
+    let ca = file("ca.crt", &authority.pem);
+    let flags = [
+        format!("--cert-file={}", file("server.crt", &server.certificate)),
+        format!("--key-file={}", file("server.key", &server.key)),
+        format!("--trusted-ca-file={ca}"),
+        "--client-cert-auth=true".to_owned(),
+    ];
+    let Some(etcd) = Etcd::start(1, &flags.each_ref().map(String::as_str)) else { return };
+    let member = etcd.urls().remove(0).replace("https://", "");
+    let (cert, key) = (file("client.crt", &client.certificate), file("client.key", &client.key));
+    commands_take_turns(&format!("etcds://{member}?cacert={ca}&cert={cert}&key={key}"), None);
+}
+
+#[test]
+fn postgresql_by_its_url() {
+    let Some(postgres) = Postgres::shared() else { return };
+    let url = postgres.url("postgres", &postgres.database("command"));
+    commands_take_turns(&url, Some(crate::support::postgres::PASSWORD));
+}
+
+#[test]
+fn mariadb_by_its_url() {
+    let Some(mariadb) = MariaDb::shared() else { return };
+    let database = mariadb.database("command");
+    mariadb.add_user("command", &database);
+    commands_take_turns(&mariadb.url("command", &database), Some(crate::support::mariadb::PASSWORD));
+}
