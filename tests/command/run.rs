@@ -3,7 +3,9 @@
 use std::io::Write;
 use std::process::Stdio;
 
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
 use rustix::process::Signal;
+use serde_json::json;
 
 use crate::support::command::{Arena, Ended, Run, leasehold};
 
@@ -85,6 +87,27 @@ fn what_only_we_start_says_so_to_others() {
         let ended = Run::of(leasehold().arg(name).stdin(Stdio::null())).end();
         assert_eq!(ended.code, Some(125), "{name}: {}", ended.errors);
         assert!(ended.errors.contains("is for leasehold run itself"), "{name}: {}", ended.errors);
+    }
+}
+
+#[test]
+fn what_waits_to_become_a_command_does_so_in_time_and_for_its_guardian_alone() {
+    let ours = std::process::id();
+    // Of the time since the machine was started.
+    for (parent, deadline, code, out) in [(ours, u64::MAX, 0, "works\n"), (ours, 0, 125, ""), (1, u64::MAX, 125, "")] {
+        let flags = SocketFlags::CLOEXEC;
+        let (link, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("a pair");
+        let mut command = leasehold();
+        command.args(["__exec", &parent.to_string(), "sh", "-c", "echo $WHAT"]).stdin(Stdio::from(theirs));
+        let waits = Run::of(&mut command);
+        // It keeps the other end.
+        drop(command);
+        let deadline = json!({ "secs": deadline, "nanos": 0 });
+        let begin = json!({ "deadline": deadline, "group": null, "environment": [["WHAT", "works"]] });
+        // It may be gone by then.
+        let _ = send(&link, begin.to_string().as_bytes(), SendFlags::NOSIGNAL);
+        let ended = waits.end();
+        assert_eq!((ended.code, ended.out.as_str()), (Some(code), out), "{}", ended.errors);
     }
 }
 

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use super::cluster::{Cluster, NAMESPACE};
 use super::process::mono;
-use super::{SOON, wait_until};
+use super::{SOON, marked, wait_until};
 
 /// Where several `leasehold run` compete for one lease, and what their commands write.
 pub struct Arena {
@@ -172,12 +172,7 @@ impl Arena {
 
     /// All processes that were started here, but for this one.
     pub fn processes(&self) -> Vec<Pid> {
-        let mark = format!("{MARK}={}", self.mark);
-        let is_ours = |pid: i32| {
-            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            environment.split(|&byte| byte == 0).any(|variable| variable == mark.as_bytes())
-        };
-        numbers("/proc").filter(|&pid| is_ours(pid)).filter_map(Pid::from_raw).collect()
+        marked::processes(MARK, &self.mark)
     }
 
     pub fn assert_nothing_is_left(&self) {
@@ -187,16 +182,8 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // What a test that fails leaves, and what that starts meanwhile.
-        let until = Instant::now() + SOON;
-        loop {
-            let left = self.processes();
-            if left.is_empty() || Instant::now() > until {
-                return;
-            }
-            left.into_iter().for_each(|pid| _ = kill_process(pid, Signal::KILL));
-            thread::sleep(Duration::from_millis(2));
-        }
+        // What a test that fails leaves.
+        marked::end(MARK, &self.mark, SOON);
     }
 }
 

@@ -12,6 +12,7 @@ pub mod kind;
 pub mod late_write;
 pub mod manifests;
 pub mod mariadb;
+pub mod marked;
 pub mod memory;
 pub mod pgbouncer;
 pub mod postgres;

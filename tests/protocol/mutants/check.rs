@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::compile::set_up;
 use crate::list::Check;
+use crate::marked;
 use crate::process::run_to_its_end;
 use crate::switch;
 use crate::tree::Target;
@@ -25,21 +27,38 @@ pub const THREADS: &str = "leasehold-shuttle";
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Program {
     pub package: &'static str,
-    /// None is the library itself.
-    pub test: Option<&'static str>,
+    pub of: Of,
+}
+
+/// Whose tests they are.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Of {
+    Library,
+    Binary,
+    File(&'static str),
 }
 
 impl Program {
     /// The one that the check is in.
     pub fn of(check: &Check) -> Self {
         match *check {
-            Check::Simulation(_) => Self { package: LIBRARY, test: Some("simulation") },
-            Check::Unit(_) => Self { package: LIBRARY, test: None },
-            Check::Test(file, _) => Self { package: LIBRARY, test: Some(file) },
-            Check::Threads(_) => Self { package: THREADS, test: Some("threads") },
+            Check::Simulation(_) => Self { package: LIBRARY, of: Of::File("simulation") },
+            Check::Unit(_) => Self { package: LIBRARY, of: Of::Library },
+            Check::Binary(_) => Self { package: LIBRARY, of: Of::Binary },
+            Check::Test(file, _) => Self { package: LIBRARY, of: Of::File(file) },
+            Check::Threads(_) => Self { package: THREADS, of: Of::File("threads") },
         }
     }
 }
+
+/// By which the processes of a check are found.
+const MARK: &str = "LEASEHOLD_MUTANT_CHECK";
+
+/// The number of the next check.
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+/// How long what a check has started may take to end when it is killed.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 pub struct Checks {
     root: PathBuf,
@@ -62,7 +81,11 @@ impl Checks {
 
     /// Runs the check with this mutant.
     pub fn run(&self, check: &Check, mutant: Option<usize>, timeout: Duration) -> Outcome {
-        let (Check::Simulation(test) | Check::Unit(test) | Check::Test(_, test) | Check::Threads(test)) = *check;
+        let (Check::Simulation(test)
+        | Check::Unit(test)
+        | Check::Binary(test)
+        | Check::Test(_, test)
+        | Check::Threads(test)) = *check;
         let Some(program) = self.programs.get(&Program::of(check)) else {
             return Outcome::Mistake("cargo named no program for it".to_owned());
         };
@@ -75,7 +98,12 @@ impl Checks {
             run.env_remove(variable);
         }
         run.envs(mutant.map(|number| (switch::VARIABLE, number.to_string())));
-        let (status, said) = match run_to_its_end(run, Some(timeout)) {
+        let mark = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        run.env(MARK, &mark);
+        let ended = run_to_its_end(run, Some(timeout));
+        // Who was ended has left what it had started.
+        marked::end(MARK, &mark, PATIENCE);
+        let (status, said) = match ended {
             Ok(done) => done,
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
                 return Outcome::Failed(format!("it did not end in {timeout:.0?}"));

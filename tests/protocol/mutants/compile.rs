@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::check::{LIBRARY, Program};
+use crate::check::{LIBRARY, Of, Program};
 use crate::process::run_to_its_end;
 use crate::tree::{Mistakes, Target};
 
@@ -28,9 +28,10 @@ pub fn compile(
         cargo.args(["test", "--locked", "--no-run", "--message-format=json", "--package", LIBRARY]);
         cargo.args(["--package", programs[0].package]);
         for program in programs {
-            match program.test {
-                Some(test) => cargo.args(["--test", test]),
-                None => cargo.arg("--lib"),
+            match program.of {
+                Of::File(test) => cargo.args(["--test", test]),
+                Of::Library => cargo.arg("--lib"),
+                Of::Binary => cargo.args(["--bin", program.package]),
             };
         }
         cargo.current_dir(root);
@@ -45,12 +46,14 @@ pub fn compile(
             return Err(mistakes);
         }
         for program in programs {
-            let is_it = |target: &Value| match program.test {
-                Some(test) => target["kind"][0] == "test" && target["name"] == test,
-                None => target["kind"][0] == "lib",
+            let is_it = |target: &Value| match program.of {
+                Of::File(test) => target["kind"][0] == "test" && target["name"] == test,
+                Of::Library => target["kind"][0] == "lib",
+                Of::Binary => target["kind"][0] == "bin",
             };
-            let mut paths =
-                messages.iter().filter(|it| is_it(&it["target"])).filter_map(|it| it["executable"].as_str());
+            // The command is built also as it is, for tests that run it.
+            let tests = messages.iter().filter(|it| it["profile"]["test"] == true);
+            let mut paths = tests.filter(|it| is_it(&it["target"])).filter_map(|it| it["executable"].as_str());
             built.insert(**program, paths.next().expect("cargo names what it has built").into());
         }
     }

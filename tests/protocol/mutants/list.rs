@@ -10,6 +10,7 @@
 mod both;
 mod client;
 mod cluster;
+mod command;
 mod elector;
 mod etcd;
 mod exec;
@@ -31,7 +32,7 @@ mod writes;
 
 use std::fmt;
 
-use Check::{Simulation, Test, Threads, Unit};
+use Check::{Binary, Simulation, Test, Threads, Unit};
 
 pub const MUTANTS: &[&[Mutant]] = &[
     terms::MUTANTS,
@@ -45,6 +46,7 @@ pub const MUTANTS: &[&[Mutant]] = &[
     both::MUTANTS,
     client::MUTANTS,
     cluster::MUTANTS,
+    command::MUTANTS,
     etcd::MUTANTS,
     exec::MUTANTS,
     fitness::MUTANTS,
@@ -60,6 +62,7 @@ pub const MUTANTS: &[&[Mutant]] = &[
 const CALLBACKS: &str = "src/callbacks.rs";
 const CAMPAIGN: &str = "src/campaign.rs";
 const CLIENT: &str = "src/kube/client.rs";
+const COMMAND_TERM: &str = "src/cli/run/term.rs";
 const CONFIG: &str = "src/config.rs";
 const CONNECT: &str = "src/net/proxy/connect.rs";
 const DEADLINE: &str = "src/election/deadline.rs";
@@ -75,6 +78,7 @@ const ENDING: &str = "src/election/ending.rs";
 const ENDPOINT: &str = "src/net/endpoint.rs";
 const ENV_PROXY: &str = "src/kube/config/proxy.rs";
 const EVENTS: &str = "src/events.rs";
+const EXEC: &str = "src/cli/run/exec.rs";
 const EXEC_CREDENTIAL: &str = "src/kube/auth/exec/credential.rs";
 const EXEC_RUN: &str = "src/kube/auth/exec/run.rs";
 const EXEC_SCHEDULE: &str = "src/kube/auth/exec/schedule.rs";
@@ -87,6 +91,8 @@ const FITNESS_POLICY: &str = "src/runtime/fitness.rs";
 const FITNESS: &str = "src/fitness.rs";
 const PROBING: &str = "src/runtime/probing.rs";
 const GUARD: &str = "src/guard.rs";
+const GUARDIAN: &str = "src/cli/run/guardian.rs";
+const GUARDIAN_PROCESS: &str = "src/cli/run/guardian/process.rs";
 const HANDLE: &str = "src/handle.rs";
 const HEALTH: &str = "src/health.rs";
 const INFER: &str = "src/kube/config/infer.rs";
@@ -116,7 +122,9 @@ const SLOT: &str = "src/campaign/slot.rs";
 const SOCKS: &str = "src/net/proxy/socks.rs";
 const STATUS: &str = "src/kube/status.rs";
 const STOP_REASON: &str = "src/stop_reason.rs";
+const SUPERVISOR: &str = "src/cli/run/supervisor.rs";
 const TERM: &str = "src/term.rs";
+const TIMES: &str = "src/cli/run/times.rs";
 const TLS: &str = "src/net/tls.rs";
 const TOKEN_FILE: &str = "src/kube/auth/token_file.rs";
 const TRANSITION: &str = "src/transition.rs";
@@ -148,6 +156,8 @@ pub enum Check {
     Simulation(&'static str),
     /// A test of the library itself.
     Unit(&'static str),
+    /// A test of the command itself.
+    Binary(&'static str),
     /// A test in a file of `tests`.
     Test(&'static str, &'static str),
     /// A model of the threads, in `tests/threads/shuttle`.
@@ -158,7 +168,7 @@ impl fmt::Display for Check {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Simulation(test) => write!(f, "simulation, {test}"),
-            Unit(test) => f.write_str(test),
+            Unit(test) | Binary(test) => f.write_str(test),
             Test(file, test) => write!(f, "tests/{file}, {test}"),
             Threads(model) => write!(f, "threads, {model}"),
         }

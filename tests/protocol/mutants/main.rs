@@ -15,6 +15,8 @@
 mod check;
 mod compile;
 mod list;
+#[path = "../../support/marked.rs"]
+mod marked;
 mod process;
 mod switch;
 mod tree;

@@ -12,9 +12,10 @@ use crate::switch::{self, Source};
 /// What of the package the copy needs.
 const PARTS: [&str; 8] = ["Cargo.toml", "Cargo.lock", "README.md", "src", "tests", "examples", "benches", "docs"];
 
-/// Both are made of the library's sources, which ask at their root which mutant is active.
-const ROOTS: [(&str, &str); 2] = [
+/// Each has sources below it that ask at their root which mutant is active.
+const ROOTS: [(&str, &str); 3] = [
     ("src/lib.rs", "mod mutant;\n"),
+    ("src/main.rs", "mod mutant;\n"),
     ("tests/threads/shuttle/lib.rs", "#[path = \"../../../src/mutant.rs\"]\nmod mutant;\n"),
 ];
 
@@ -71,7 +72,7 @@ impl Tree {
     /// Whether a file where the check may be has a function of that name.
     pub fn has(&self, check: &Check) -> bool {
         let (root, test) = match *check {
-            Check::Unit(test) => (Path::new("src"), test),
+            Check::Unit(test) | Check::Binary(test) => (Path::new("src"), test),
             Check::Simulation(test) | Check::Test(_, test) | Check::Threads(test) => (Path::new("tests"), test),
         };
         let (module, name) = test.rsplit_once("::").unwrap_or(("", test));

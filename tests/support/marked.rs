@@ -1,0 +1,32 @@
+//! Processes by a variable that they were started with, also those that have left whoever started them.
+
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// All that have `variable` in their environment, with this value.
+pub fn processes(variable: &str, value: &str) -> Vec<Pid> {
+    let mark = format!("{variable}={value}");
+    let is_marked = |pid: i32| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|&byte| byte == 0).any(|variable| variable == mark.as_bytes())
+    };
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers.filter(|&pid| is_marked(pid)).filter_map(Pid::from_raw).collect()
+}
+
+/// Ends them, and what they start meanwhile.
+pub fn end(variable: &str, value: &str, limit: Duration) {
+    let until = Instant::now() + limit;
+    loop {
+        let left = processes(variable, value);
+        if left.is_empty() || Instant::now() > until {
+            return;
+        }
+        left.into_iter().for_each(|pid| _ = kill_process(pid, Signal::KILL));
+        thread::sleep(Duration::from_millis(2));
+    }
+}
