@@ -4,17 +4,20 @@ mod clock;
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "`leasehold run` is for Linux alone"))]
 mod election;
 mod escape;
+mod exit;
 mod follow;
 mod log;
 mod observe;
 #[cfg(target_os = "linux")]
 mod run;
+mod say;
 mod store;
 mod wait;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use exit::FAILED;
 
 /// Leader election for any program, by a Kubernetes Lease, etcd or a database
 #[derive(Debug, Parser)]
@@ -47,8 +50,12 @@ pub fn main() -> ExitCode {
     let Cli { command } = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { FAILED } else { 0 });
+            if !error.use_stderr() {
+                let _ = error.print();
+                return ExitCode::SUCCESS;
+            }
+            say::print(&error.render().to_string(), say::PATIENCE);
+            return ExitCode::from(FAILED);
         }
     };
     #[cfg(target_os = "linux")]
@@ -75,10 +82,7 @@ pub fn main() -> ExitCode {
 
 fn exit_by(ended: Result<u8, String>) -> ExitCode {
     ExitCode::from(ended.unwrap_or_else(|message| {
-        eprintln!("leasehold: {message}");
+        say::say(&message);
         FAILED
     }))
 }
-
-/// An error of ours, so that no code of a command's is taken for it.
-const FAILED: u8 = 125;

@@ -48,7 +48,7 @@ impl StopReason {
 impl fmt::Display for StopReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Released => f.write_str("the lease was released"),
+            Self::Released => f.write_str("its guard was released or dropped"),
             Self::SteppedDown => f.write_str("the leader stepped down"),
             Self::NoProgress => f.write_str("the work made no progress for too long"),
             Self::Unfit => f.write_str("this candidate is not fit to lead"),

@@ -22,7 +22,7 @@ pub struct PlaceArgs {
     /// The lease's namespace [default: the context's]
     #[arg(short, long, value_name = "NAMESPACE", conflicts_with = "store", help_heading = "Where the lease is")]
     pub namespace: Option<String>,
-    /// Instead of a cluster: etcd://HOST:PORT,…/PREFIX, sqlite://FILE, postgres://USER:PASSWORD@HOST:PORT/DATABASE or
+    /// Instead of a cluster: etcd://HOST:PORT,…/PREFIX, sqlite:///DIRECTORY/FILE, postgres://USER:PASSWORD@HOST:PORT/DATABASE or
     /// mysql://USER:PASSWORD@HOST:PORT/DATABASE [env: LEASEHOLD_STORE]
     #[arg(long, value_name = "URL", help_heading = "Where the lease is")]
     store: Option<String>,
@@ -118,7 +118,7 @@ impl PlaceArgs {
     ) -> Result<Place, Error> {
         Ok(match self.url(lock_type)? {
             Some(url) => Place::Store(by_url(&url)?),
-            None => Place::Cluster(Box::new(self.client()?)),
+            None => Place::Cluster(Box::new(self.client().map_err(|error| self.advise(&error))?)),
         })
     }
 
@@ -130,7 +130,8 @@ impl PlaceArgs {
         let url = match env::var(STORE_VARIABLE) {
             Ok(url) => Some(url).filter(|url| !url.is_empty()),
             Err(env::VarError::NotPresent) => None,
-            Err(error) => return Err(format!("{STORE_VARIABLE}: {error}")),
+            // Its value may have a password in it.
+            Err(env::VarError::NotUnicode(_)) => return Err(format!("{STORE_VARIABLE} is no UTF-8")),
         };
         let of_cluster = [
             ("--kubeconfig", self.kubeconfig.is_some()),
@@ -144,6 +145,13 @@ impl PlaceArgs {
             }
             _ => Ok(url),
         }
+    }
+
+    /// Who has named no cluster may not have one.
+    fn advise(&self, error: &leasehold::Error) -> String {
+        let is_named = self.kubeconfig.is_some() || self.context.is_some() || env::var_os("KUBECONFIG").is_some();
+        let advice = if is_named { "" } else { "; or name another store, such as --store sqlite:///tmp/election.db" };
+        format!("{error}{advice}")
     }
 
     fn client(&self) -> Result<Client, leasehold::Error> {

@@ -24,12 +24,12 @@ enum Message {
 pub struct Log(Sender<Message>);
 
 impl Log {
-    /// Has the `log` crate write to stderr, as RUST_LOG says.
+    /// Has the `log` crate write to stderr, as LEASEHOLD_LOG says: RUST_LOG may be meant for the command.
     pub fn start(is_quiet: bool) -> io::Result<Self> {
         let (sender, messages) = bounded(BEHIND);
         thread::Builder::new().name("log".into()).spawn(move || write(&messages))?;
         let levels = if is_quiet { "warn" } else { "warn,leasehold=info" };
-        Builder::from_env(Env::default().default_filter_or(levels))
+        Builder::from_env(Env::new().filter_or("LEASEHOLD_LOG", levels))
             .format(|out, record| {
                 let message = record.args().to_string();
                 writeln!(out, "{} {:5} leasehold: {}", out.timestamp(), record.level(), Escaped(&message))

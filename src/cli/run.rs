@@ -20,20 +20,20 @@ mod times;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args;
-use crossbeam_channel::{Receiver, Sender, bounded};
-use leasehold::{Observer, StoreError};
+use crossbeam_channel::{Sender, bounded};
+use leasehold::{Fitness, Observer};
 use rustix::process::{getpid, set_child_subreaper};
 
-use super::election::{ElectionArgs, Place, by_flags, duration, positive_duration};
+use super::election::{ElectionArgs, by_flags, duration, positive_duration};
+use super::say::say;
 use super::store;
 use guardian::{Guarded, Guardian};
 use http::Listen;
-use probe::Probe;
+use probe::{Judge, Probe};
 use progress::Source;
-use signals::Caught;
 use supervisor::{OnLoss, Plan, Supervisor};
 use times::Times;
 
@@ -84,11 +84,11 @@ pub struct RunArgs {
     /// Answer /leader, /healthz, /readyz and /metrics there: 127.0.0.1:8080, or :8080 for all addresses
     #[arg(long, value_name = "ADDRESS", help_heading = "Fitness")]
     http: Option<Listen>,
-    /// Say nothing on stderr but warnings and errors; RUST_LOG has the last word
+    /// Say nothing on stderr but warnings and errors; LEASEHOLD_LOG has the last word
     #[arg(short, long)]
     pub quiet: bool,
     /// The command, and its arguments
-    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
+    #[arg(value_name = "COMMAND", required = true, last = true)]
     command: Vec<OsString>,
 }
 
@@ -100,7 +100,7 @@ pub fn main(arguments: RunArgs) -> ExitCode {
     match run(arguments) {
         Ok(code) => ExitCode::from(code),
         Err((code, message)) => {
-            eprintln!("leasehold: {message}");
+            say(&message);
             ExitCode::from(code)
         }
     }
@@ -126,17 +126,14 @@ fn run(arguments: RunArgs) -> Result<u8, Failure> {
     // It may have been made up just now, and is the same for all of us.
     builder = builder.identity(&settings.identity);
     let times = Times::new(stop_timeout, loss_grace, kill_margin, &settings).map_err(failed)?;
+    let mut judge = None;
     if let Some(probe) = &arguments.probe {
         let timeout = arguments.probe_timeout.unwrap_or(settings.retry_period);
-        if timeout + settings.retry_period >= settings.renew_deadline {
-            return Err(failed("--probe-timeout and the retry period together must be less than the renew deadline"));
-        }
-        if arguments.wait.is_some_and(|wait| wait.is_zero()) {
-            return Err(failed("--wait 0s: what --probe says is to be waited for, too"));
-        }
-        let mut probe = Probe::new(probe, timeout).map_err(failed)?;
+        let probe = Probe::new(probe, timeout).map_err(failed)?;
         command::check(probe.program().as_ref()).map_err(|(_, message)| failed(format!("--probe {message}")))?;
-        builder = builder.fit_while(move || probe.run());
+        let fitness = Fitness::new();
+        builder = builder.fitness(&fitness);
+        judge = Some((probe, fitness));
     }
     descendants::check().map_err(|error| {
         failed(format!(
@@ -150,10 +147,7 @@ fn run(arguments: RunArgs) -> Result<u8, Failure> {
     let guarded = Guarded { arguments: command, environment };
     let guardian =
         Guardian::start(&guarded).map_err(|error| failed(format!("the guardian was not started: {error}")))?;
-    let place = match open(&election, &guardian, &signals, settings.retry_period, arguments.wait).map_err(failed)? {
-        Ok(place) => place,
-        Err(code) => return Ok(code),
-    };
+    let place = election.place.open(election.lock_type, store::open).map_err(failed)?;
     let (renewed, renewals) = bounded(1);
     let elector = Arc::new(place.start(builder.observer(Renewals(renewed))).map_err(failed)?);
     let work = Arc::default();
@@ -169,36 +163,9 @@ fn run(arguments: RunArgs) -> Result<u8, Failure> {
             log::warn!("--progress {}: its directory is not there yet", path.display());
         }
     }
+    let judge = judge.map(|(probe, fitness)| Judge::start(probe, settings.retry_period, fitness)).transpose();
     let plan = Plan { guarded, times, restart, on_loss, progress, wait: arguments.wait };
-    Supervisor::new(plan, elector, guardian, signals, renewals, work).run().map_err(failed)
-}
-
-/// Opens where the record is: also when that cannot be reached yet, for a database may start after us. The code to exit with, when a
-/// signal or the end of `wait` has come first.
-fn open(
-    election: &ElectionArgs,
-    guardian: &Guardian,
-    signals: &Receiver<Caught>,
-    pause: Duration,
-    wait: Option<Duration>,
-) -> Result<Result<Place, u8>, Box<dyn std::error::Error>> {
-    let began = Instant::now();
-    loop {
-        let error = match election.place.open(election.lock_type, store::open) {
-            Ok(place) => return Ok(Ok(place)),
-            Err(error) => error,
-        };
-        if !error.downcast_ref::<StoreError>().is_some_and(StoreError::is_transient) {
-            return Err(error);
-        }
-        log::warn!("{error}; it is tried again each {}", humantime::format_duration(pause));
-        if wait.is_some_and(|wait| began.elapsed() >= wait) {
-            return Ok(Err(command::NOT_ACQUIRED));
-        }
-        if let Some(code) = signals::ended_by(signals, pause, || guardian.reap_adopted()) {
-            return Ok(Err(code));
-        }
-    }
+    Supervisor::new(plan, elector, guardian, signals, renewals, judge.map_err(failed)?, work).run().map_err(failed)
 }
 
 /// Tells the supervisor that its term goes on.

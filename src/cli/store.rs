@@ -1,19 +1,18 @@
 //! Where the records are, as `--store URL` says.
 
 use leasehold::{
-    EtcdConfig, EtcdStore, MySqlConfig, MySqlStore, PostgresConfig, PostgresStore, SqliteStore, Store, StoreError,
+    Call, Cancel, ConfigError, Cursor, EtcdConfig, EtcdStore, LeaderElectionRecord, MySqlConfig, MySqlStore, Observed,
+    PostgresConfig, PostgresStore, SqliteStore, Store, StoreError, WatchEvent, WatchScope,
 };
+use parking_lot::Mutex;
 
-const KINDS: &str = "etcd://HOST:PORT,…/PREFIX, sqlite://FILE, postgres://USER:PASSWORD@HOST:PORT/DATABASE and \
+const KINDS: &str = "etcd://HOST:PORT,…/PREFIX, sqlite:///DIRECTORY/FILE, postgres://USER:PASSWORD@HOST:PORT/DATABASE and \
                      mysql://USER:PASSWORD@HOST:PORT/DATABASE";
 
 type Error = Box<dyn std::error::Error>;
 
-/// Opens the store that a URL such as `sqlite:///var/lib/app/election.db` names, and makes what it needs there.
-///
-/// # Errors
-///
-/// A [`StoreError`] that is transient may not come again.
+/// Opens the store that a URL such as `sqlite:///var/lib/app/election.db` names. A table that it needs is made when the store is
+/// reached for the first time.
 pub fn open(url: &str) -> Result<Box<dyn Store>, Error> {
     reach(url, true)
 }
@@ -25,40 +24,108 @@ pub fn open_existing(url: &str) -> Result<Box<dyn Store>, Error> {
 }
 
 fn reach(url: &str, may_create: bool) -> Result<Box<dyn Store>, Error> {
+    let of_store = |error: ConfigError| format!("--store: {error}");
     // The URL may have a password in it, and is not shown.
     let (scheme, rest) = url.split_once("://").ok_or_else(|| format!("--store: this is no URL; there are {KINDS}"))?;
-    let create_table = |create: &dyn Fn() -> Result<(), StoreError>| match create() {
-        Err(error) if error.is_transient() => Err(error),
-        // A user without the right to make it needs a table that is there: what else is wrong is told when it is read.
-        Err(error) => {
-            log::info!("{error}");
-            Ok(())
-        }
-        Ok(()) => Ok(()),
-    };
     match scheme {
-        "etcd" | "etcds" => Ok(Box::new(EtcdStore::new(EtcdConfig::from_url(url)?)?)),
+        "etcd" | "etcds" => {
+            Ok(Box::new(EtcdStore::new(EtcdConfig::from_url(url).map_err(of_store)?).map_err(of_store)?))
+        }
         // With three slashes the path is absolute, with two it is relative.
         "sqlite" => {
             if !may_create && !std::path::Path::new(rest).exists() {
                 return Err(format!("--store: there is no file {rest}").into());
             }
-            Ok(Box::new(SqliteStore::open(rest)?))
+            let relative = if rest.starts_with('/') { "" } else { "; an absolute path has three slashes before it" };
+            Ok(Box::new(SqliteStore::open(rest).map_err(|error| format!("--store: {error}{relative}"))?))
         }
         "postgres" | "postgresql" => {
-            let store = PostgresStore::new(PostgresConfig::new(url)?)?;
-            if may_create {
-                create_table(&|| store.create_table())?;
-            }
-            Ok(Box::new(store))
+            let store = PostgresStore::new(PostgresConfig::new(url).map_err(of_store)?).map_err(of_store)?;
+            Ok(with_table(store, PostgresStore::create_table, may_create))
         }
         "mysql" => {
-            let store = MySqlStore::new(MySqlConfig::new(url)?)?;
-            if may_create {
-                create_table(&|| store.create_table())?;
-            }
-            Ok(Box::new(store))
+            let store = MySqlStore::new(MySqlConfig::new(url).map_err(of_store)?).map_err(of_store)?;
+            Ok(with_table(store, MySqlStore::create_table, may_create))
         }
-        _ => Err(format!("--store: there is no such store as {scheme}://; there are {KINDS}").into()),
+        _ if scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
+            Err(format!("--store: there is no such store as {scheme}://; there are {KINDS}").into())
+        }
+        _ => Err(format!("--store: this is no URL; there are {KINDS}").into()),
+    }
+}
+
+fn with_table<S: Store>(store: S, create: fn(&S) -> Result<(), StoreError>, may_create: bool) -> Box<dyn Store> {
+    match may_create {
+        true => Box::new(WithTable { store, create, is_made: Mutex::new(false) }),
+        false => Box::new(store),
+    }
+}
+
+/// A store whose table is made as soon as its server is there: that may start after us.
+struct WithTable<S> {
+    store: S,
+    create: fn(&S) -> Result<(), StoreError>,
+    is_made: Mutex<bool>,
+}
+
+impl<S: Store> WithTable<S> {
+    fn with_table(&self) -> Result<&S, StoreError> {
+        let mut is_made = self.is_made.lock();
+        if !*is_made {
+            match (self.create)(&self.store) {
+                Err(error) if error.is_transient() => return Err(error),
+                // A user without the right to make it needs a table that is there: what else is wrong is told when it is read.
+                Err(error) => log::info!("{error}"),
+                Ok(()) => {}
+            }
+            *is_made = true;
+        }
+        Ok(&self.store)
+    }
+}
+
+impl<S: Store> Store for WithTable<S> {
+    fn get(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
+        self.with_table()?.get(key, call)
+    }
+
+    fn create(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {
+        self.with_table()?.create(key, record, call)
+    }
+
+    fn update(
+        &self,
+        key: &str,
+        base: &Observed,
+        record: &LeaderElectionRecord,
+        call: &Call,
+    ) -> Result<Observed, StoreError> {
+        self.with_table()?.update(key, base, record, call)
+    }
+
+    fn watch(
+        &self,
+        scope: WatchScope<'_>,
+        from: Option<&Cursor>,
+        cancel: &Cancel,
+        on_event: &mut dyn FnMut(WatchEvent),
+    ) -> Result<(), StoreError> {
+        self.with_table()?.watch(scope, from, cancel, on_event)
+    }
+
+    fn check_key(&self, key: &str) -> Result<(), ConfigError> {
+        self.store.check_key(key)
+    }
+
+    fn describe(&self, key: &str) -> String {
+        self.store.describe(key)
+    }
+
+    fn location(&self) -> Option<String> {
+        self.store.location()
+    }
+
+    fn namespace(&self) -> Option<String> {
+        self.store.namespace()
     }
 }

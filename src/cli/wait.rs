@@ -10,6 +10,7 @@ use super::election::duration;
 use super::escape::Escaped;
 use super::follow::leases::{Event, What};
 use super::follow::{FollowArgs, Follower, Heard};
+use super::say::say;
 
 /// Wait until somebody leads, and print who
 ///
@@ -59,10 +60,10 @@ pub fn run(arguments: &WaitArgs) -> Result<u8, String> {
             Heard::Nothing => {}
         }
         if let Some(timeout) = arguments.timeout.filter(|timeout| began.elapsed() >= *timeout) {
-            let who = Escaped(arguments.holder.as_deref().unwrap_or("nobody"));
-            let what = if arguments.holder.is_some() { "did not lead" } else { "led" };
-            let (lease, timeout) = (Escaped(&arguments.lease), humantime::format_duration(timeout));
-            eprintln!("leasehold: {who} {what} by {lease} within {timeout}, in {}", Escaped(follower.location()));
+            let who = arguments.holder.as_deref().map_or("nobody has".to_owned(), |holder| format!("{holder} has not"));
+            let (lease, location) = (&arguments.lease, follower.location());
+            let timeout = humantime::format_duration(timeout);
+            say(&format!("{who} held the lease {lease} within {timeout}, in {location}"));
             return Ok(TIMED_OUT);
         }
     }

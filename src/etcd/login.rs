@@ -108,6 +108,13 @@ pub(crate) fn refusal(status: u16, body: &[u8]) -> Error {
         (Some(refusal), _) => Error::refused(refusal),
         (None, 404) => said(code::NOT_FOUND),
         (None, 429 | 500..) => said(code::UNAVAILABLE),
-        (None, _) => Error::malformed(format_args!("HTTP {status} without a message of etcd's gateway")),
+        (None, _) => {
+            let body = String::from_utf8_lossy(body);
+            // Source: etcd, server/embed/serve.go.
+            if body.contains("CommonName of client") {
+                return Error::refused(Refusal { code: code::FAILED_PRECONDITION, message: body.into_owned() });
+            }
+            Error::malformed(format_args!("HTTP {status} without a message of etcd's gateway, but {body}"))
+        }
     }
 }

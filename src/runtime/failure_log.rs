@@ -10,6 +10,9 @@ use crate::store::StoreErrorKind;
 /// What comes and goes more often is told at `debug`.
 const SELDOM: Duration = Duration::from_secs(60);
 
+/// What goes on to fail is told again: whoever reads a log reads its last hour.
+const REMINDED: Duration = Duration::from_secs(600);
+
 /// What was last logged of something that may fail again and again.
 #[derive(Debug, Default)]
 pub(crate) struct FailureLog {
@@ -37,9 +40,12 @@ impl FailureLog {
         self.failed_at = Some(now);
         let is_seldom = self.told_at.is_none_or(|at| now.since(at) >= SELDOM);
         let level = if is_seldom { Level::Warn } else { Level::Debug };
+        let is_long_ago = self.told_at.is_some_and(|at| now.since(at) >= REMINDED);
         match self.fails {
             // What was told at `debug`, and goes on, is to be told at `warn` at last.
-            Some((fails, told)) if fails == kind && (told == Level::Warn || level == Level::Debug) => return None,
+            Some((fails, told)) if fails == kind && !is_long_ago && (told == Level::Warn || level == Level::Debug) => {
+                return None;
+            }
             _ => {}
         }
         self.fails = Some((kind, level));
@@ -68,12 +74,12 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_on_is_told_once_and_what_ends_once_more() {
+    fn what_goes_on_is_told_each_ten_minutes_and_what_ends_once_more() {
         let mut log = FailureLog::default();
         assert_eq!(log.works(at(0)), None, "nothing has failed");
-        assert_eq!(log.failed(at(0), StoreErrorKind::Unavailable), Some(Level::Warn));
-        for second in 1..1_000 {
-            assert_eq!(log.failed(at(second), StoreErrorKind::Unavailable), None);
+        for second in 0..1_000 {
+            let told = (second % 600 == 0).then_some(Level::Warn);
+            assert_eq!(log.failed(at(second), StoreErrorKind::Unavailable), told, "{second}");
         }
         let (level, failed, ago) = (Level::Info, StoreErrorKind::Unavailable, Duration::from_secs(61));
         assert_eq!(log.works(at(1_060)), Some(Works { level, failed, ago }));

@@ -281,8 +281,7 @@ impl State {
                 Effect::TermEnded(reason) => self.term_ended(reason),
                 Effect::CoverLost(reason) => {
                     self.shared.health.cover_lost();
-                    let why =
-                        reason.map_or_else(|| "that was for so long and no longer".to_owned(), |it| it.to_string());
+                    let why = reason.map_or_else(|| "its time to wind down is over".to_owned(), |it| it.to_string());
                     let line = format!(
                         "not renewed any more, for its term has ended: {why}; others lead when the lease has run out"
                     );

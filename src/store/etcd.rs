@@ -352,6 +352,10 @@ fn of_etcd(code: u32, message: &str) -> (StoreErrorKind, &'static str) {
         code::FAILED_PRECONDITION if is_about("authentication is not enabled") => {
             (StoreErrorKind::Rejected, "; leave the user out, or enable it")
         }
+        code::FAILED_PRECONDITION if is_about("CommonName of client") => (
+            StoreErrorKind::Unauthorized,
+            "; where users are enabled, show a client certificate that has no common name: the gateway refuses others",
+        ),
         code::INVALID_ARGUMENT | code::FAILED_PRECONDITION => (StoreErrorKind::Rejected, ""),
         _ => (StoreErrorKind::Unavailable, ""),
     }

@@ -116,7 +116,7 @@ fn each_line_of_an_election_has_its_fields() {
     drop(guard);
     let line = COLLECTOR.line("stopped leading");
     assert_eq!(line.level, Level::Info);
-    has(&line, &[("identity", "a"), ("token", &token), ("reason", "the lease was released")]);
+    has(&line, &[("identity", "a"), ("token", &token), ("reason", "its guard was released or dropped")]);
     let guard = campaign.receiver().recv().expect("never disconnects").expect("a term");
     let since = Instant::now();
     let heard_by = |identity: &str| {

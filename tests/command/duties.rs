@@ -62,6 +62,28 @@ fn a_replica_leads_only_while_its_probe_says_so() {
     arena.assert_nothing_is_left();
 }
 
+/// For longer than a renewal lasts.
+#[test]
+fn whoever_is_not_fit_any_more_has_all_its_time_to_end_and_is_renewed_meanwhile() {
+    let arena = Arena::on_a_file(&["--lease-duration=3s", "--renew-deadline=2s", "--retry-period=200ms"]);
+    let fit = arena.path("fit");
+    fs::write(&fit, "").expect("a file");
+    let probe = format!("--probe=test -e {}", fit.display());
+    let run = arena.work(&[&probe, "--stop-timeout=5s", "--on-loss=exit"], &["stubborn"]);
+    let first = arena.wait_for_work_after(0);
+    let standby = arena.work(&[], &[]);
+    standby.wait_for_error("leads");
+    fs::remove_file(&fit).expect("a file");
+    let told = arena.wait_for_stamp("it is told to end", |stamp| stamp.what == "told").mono;
+    let ended = run.end();
+    assert_eq!(ended.code, Some(124), "{}", ended.errors);
+    arena.wait_for_work_after(first.token);
+    assert_eq!(arena.assert_one_at_a_time(), 2);
+    let of_first = arena.stamps().into_iter().filter(|stamp| stamp.token == first.token);
+    let last = of_first.map(|stamp| stamp.mono).fold(0.0, f64::max);
+    assert!(last - told > 4.0, "it had its time: {}", last - told);
+}
+
 #[test]
 fn to_be_told_to_end_counts_also_while_the_command_is_being_ended() {
     let arena = Arena::on_a_file(LONG);

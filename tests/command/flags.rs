@@ -1,5 +1,8 @@
 //! What the flags of the command say: where the lease is, how long it is waited for, and what is told of all that.
 
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -37,8 +40,6 @@ fn what_is_wrong_with_them_is_told_in_a_line_and_by_125() {
         (&["--lease-duration=15s", "--renew-deadline=14.5s", "--", "true"], "--only-leasehold"),
         (&["--probe=", "--", "true"], "--probe \"\": give a program"),
         (&["--probe=nothing-like-that", "--", "true"], "--probe nothing-like-that: there is no such program"),
-        (&["--probe=true", "--probe-timeout=9s", "--", "true"], "--probe-timeout"),
-        (&["--probe=true", "--wait=0s", "--", "true"], "--wait"),
         (&["--http=256.0.0.1:80", "--", "true"], "--http"),
         (&["--http=8080", "--", "true"], ":8080 for all addresses"),
         (&["--progress=x", "--progress-within=0s", "--", "true"], "give more than nothing"),
@@ -53,6 +54,12 @@ fn what_is_wrong_with_them_is_told_in_a_line_and_by_125() {
         (&["walk"], "walk"),
         // Not a program of that name.
         (&["run", "--lease=jobs", "--stop-timeuot=1s", "true"], "'--stop-timeuot'"),
+        // Flags after it would be the command's.
+        (&["run", "--lease=jobs", "sleep", "1", "--store=sqlite://x"], "-- <COMMAND>..."),
+        (&["run", "--lease=jobs", "--kubeconfig=/there/is/none", "--", "true"], "/there/is/none"),
+        (&["run", "--lease=jobs", "--", "true"], "or name another store, such as --store sqlite:///"),
+        (&["run", "--lease=jobs", "--store=sqlite://there/is/none.db", "--", "true"], "three slashes"),
+        (&["run", "--lease=jobs", "--store=postgres://localhost/", "--", "true"], "--store: "),
     ] {
         assert_refused(&Run::of(leasehold().args(flags)).end(), says);
     }
@@ -63,7 +70,7 @@ fn a_program_may_begin_as_flags_do_and_its_flags_are_its_own() {
     let arena = Arena::on_a_file(LONG);
     let ended = arena.run(&["--", "-no-such-program"]).end();
     assert_eq!(ended.code, Some(127), "{}", ended.errors);
-    let ended = arena.run(&["echo", "--lease", "-q", "--", "x"]).end();
+    let ended = arena.run(&["--", "echo", "--lease", "-q", "--", "x"]).end();
     assert_eq!((ended.code, ended.out.as_str()), (Some(0), "--lease -q -- x\n"), "{}", ended.errors);
 }
 
@@ -101,13 +108,29 @@ fn a_lease_is_waited_for_no_longer_than_that() {
         let ended = arena.run(&[wait, "--", "echo", "works"]).end();
         assert_eq!((ended.code, ended.out.as_str()), (Some(0), "works\n"), "{wait}: {}", ended.errors);
     }
-    let leader = arena.run(&["--", "sh", "-c", "echo works; exec sleep 1000"]);
+    let ended = arena.run(&["--probe=true", "--wait=0s", "--", "echo", "works"]).end();
+    assert_eq!((ended.code, ended.out.as_str()), (Some(0), "works\n"), "{}", ended.errors);
+    let leader = arena.run(&["--identity=leader", "--", "sh", "-c", "echo works; exec sleep 1000"]);
     leader.wait_for_out("works");
     for (wait, at_least) in [("--wait=0s", 0), ("--wait=500ms", 500)] {
         let began = Instant::now();
-        let ended = arena.run(&[wait, "--", "echo", "works"]).end();
+        let ended = arena.run(&["-q", wait, "--", "echo", "works"]).end();
         assert_eq!((ended.code, ended.out.as_str()), (Some(75), ""), "{wait}: {}", ended.errors);
         assert!(began.elapsed() >= Duration::from_millis(at_least), "{:?}", began.elapsed());
+        assert!(ended.errors.contains(": leader holds it") && ended.errors.contains("jobs in "), "{}", ended.errors);
+    }
+    // That a store cannot be used, or that nobody is fit, is told apart.
+    for (wait, store) in
+        ["--wait=0s", "--wait=500ms"].into_iter().zip(["etcd://127.0.0.1:1", "postgres://a:b@127.0.0.1:1/c"])
+    {
+        let store = format!("--store={store}");
+        let ended = arena.run(&[&store, wait, "--", "echo", "works"]).end();
+        assert_eq!((ended.code, ended.out.as_str()), (Some(125), ""), "{wait} {store}: {}", ended.errors);
+    }
+    for wait in ["--wait=0s", "--wait=500ms"] {
+        let ended = arena.run(&["--probe=false", wait, "--", "echo", "works"]).end();
+        assert_eq!((ended.code, ended.out.as_str()), (Some(75), ""), "{wait}: {}", ended.errors);
+        assert!(ended.errors.contains("this replica is not fit to lead\n"), "{}", ended.errors);
     }
     leader.signal(Signal::TERM);
     leader.end();
@@ -119,9 +142,79 @@ fn who_is_to_be_quiet_says_nothing_but_warnings() {
     let arena = Arena::on_a_file(LONG);
     let ended = arena.run(&["-q", "--", "sh", "-c", "echo works"]).end();
     assert_eq!((ended.code, ended.out.as_str(), ended.errors.as_str()), (Some(0), "works\n", ""));
+    let ended = arena.run(&["-q", "--", "sh", "-c", "exit 7"]).end();
+    assert!(
+        ended.errors.contains("WARN  leasehold: the command has ended by itself, with exit code 7"),
+        "{}",
+        ended.errors
+    );
     let ended = arena.run(&["--identity=a\nb", "--", "true"]).end();
     assert!(ended.errors.contains(" INFO  leasehold: jobs in "), "{}", ended.errors);
     assert!(ended.errors.contains("a\\nb leads"), "nobody else begins a line: {}", ended.errors);
+}
+
+/// RUST_LOG is a variable of the command's, too.
+#[test]
+fn what_is_said_is_chosen_by_a_variable_of_our_own() {
+    let arena = Arena::on_a_file(LONG);
+    for (variable, says) in [("RUST_LOG", true), ("LEASEHOLD_LOG", false)] {
+        let mut command = arena.command(&["--", "true"]);
+        let ended = Run::of(command.env(variable, "other=debug").stdin(Stdio::null())).end();
+        assert_eq!(ended.errors.contains("started leading"), says, "{variable}: {}", ended.errors);
+    }
+}
+
+#[test]
+fn what_is_said_is_nobodys_to_wait_for() {
+    let arena = Arena::on_a_file(LONG);
+    let script = arena.path("script");
+    fs::write(&script, "#!/bin/sh\n").expect("written");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("its mode");
+    let bad = arena.path("bad");
+    fs::write(&bad, "#!/tmp\n").expect("written");
+    fs::set_permissions(&bad, fs::Permissions::from_mode(0o755)).expect("its mode");
+    // Nobody reads any more, or nobody reads and the pipe is full.
+    for is_full in [false, true] {
+        let command = |flags: &[&str], code: i32| {
+            let (reader, mut writer) = std::io::pipe().expect("a pipe");
+            let _reader = is_full.then_some(reader);
+            if is_full {
+                rustix::fs::fcntl_setfl(&writer, rustix::fs::OFlags::NONBLOCK).expect("its flags");
+                while writer.write(&[b'x'; 4096]).is_ok() {}
+                rustix::fs::fcntl_setfl(&writer, rustix::fs::OFlags::empty()).expect("its flags");
+            }
+            let mut command = arena.command(flags);
+            let mut child =
+                command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(writer).spawn().expect("it starts");
+            drop(command);
+            let mut ended = None;
+            wait_until(&format!("{flags:?} ends"), || {
+                ended = child.try_wait().expect("a child of ours");
+                ended.is_some()
+            });
+            assert_eq!(ended.and_then(|ended| ended.code()), Some(code), "{flags:?}, full: {is_full}");
+        };
+        command(&["--", "/nonexistent"], 127);
+        command(&["--", "/etc/passwd"], 126);
+        command(&["--no-such-flag"], 125);
+        command(&["--store=oracle://x", "--", "true"], 125);
+        command(&["--", &script.display().to_string()], 0);
+        // What is found to be no program only when it is started.
+        command(&["--", &bad.display().to_string()], 126);
+    }
+}
+
+#[test]
+fn a_password_that_is_no_text_is_not_shown() {
+    use std::os::unix::ffi::OsStrExt;
+    let url = std::ffi::OsStr::from_bytes(b"postgres://u:sesame\xff@127.0.0.1:1/d");
+    let mut command = leasehold();
+    command.args(["run", "--lease=jobs", "--", "true"]).env("LEASEHOLD_STORE", url).stdin(Stdio::null());
+    let ended = Run::of(&mut command).end();
+    assert_refused(&ended, "LEASEHOLD_STORE is no UTF-8");
+    let ended = run(&["--lease=jobs", "--", "true"], Some("postgres:u:sesame@h://x")).end();
+    assert_refused(&ended, "this is no URL");
+    assert!(!ended.errors.contains("sesame"), "{}", ended.errors);
 }
 
 #[test]
@@ -132,13 +225,11 @@ fn a_database_may_start_after_us() {
     server.set(Faults::Cut);
     let url = postgres.url("postgres", &database).replace(&postgres.port().to_string(), &server.port.to_string());
     let late = run(&["--lease=jobs", "--retry-period=250ms", "--", "echo", "works"], Some(&url));
-    late.wait_for_error("it is tried again each 250ms");
+    late.wait_for_error("get fails");
     let told = run(&["--lease=jobs", "--", "echo", "works"], Some(&url));
-    told.wait_for_error("it is tried again");
+    told.wait_for_error("get fails");
     told.signal(Signal::TERM);
     assert_eq!(told.end().code, Some(143));
-    let ended = run(&["--lease=jobs", "--wait=0s", "--", "echo", "works"], Some(&url)).end();
-    assert_eq!(ended.code, Some(75), "{}", ended.errors);
     server.set(Faults::Fair);
     let ended = late.end();
     assert_eq!((ended.code, ended.out.as_str()), (Some(0), "works\n"), "{}", ended.errors);

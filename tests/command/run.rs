@@ -1,13 +1,17 @@
 //! What a command under `leasehold run` finds, how its end is told, and what is asked of the flags.
 
+use std::fs;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
+use std::thread;
 
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
-use rustix::process::Signal;
+use rustix::process::{Signal, kill_process};
 use serde_json::json;
 
 use crate::support::command::{Arena, Ended, Run, leasehold};
+use crate::support::{A_WHILE, wait_until};
 
 /// In which nothing runs out during a test.
 const LONG: &[&str] = &["--lease-duration=60s", "--retry-period=250ms"];
@@ -68,10 +72,14 @@ fn it_has_our_streams_and_no_descriptor_of_ours() {
 #[test]
 fn what_is_missing_is_told_before_there_is_a_campaign() {
     let arena = Arena::on_a_file(LONG);
+    let script = arena.path("script").display().to_string();
+    fs::write(&script, "#! /there/is/none -x\n").expect("written");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("its mode");
     for (program, code, says) in [
         ("no-such-program", 127, "no-such-program: there is no such program"),
         ("/etc/passwd", 126, "/etc/passwd: it cannot be executed"),
         ("/", 126, "it is a directory"),
+        (&script, 127, "its interpreter /there/is/none is not there"),
     ] {
         let ended = arena.run(&["--", program]).end();
         assert_eq!(ended.code, Some(code), "{}", ended.errors);
@@ -139,6 +147,17 @@ fn signals_are_passed_on_to_the_command() {
         run.signal(signal);
         run.wait_for_out(says);
     }
+    // Whoever sends one to all of a service means the command, of a leader and of a standby.
+    let mut standby = arena.run_with_signals(&["--", "true"]);
+    standby.wait_for_error("leads");
+    standby.prepared();
+    for pid in arena.processes() {
+        let _ = kill_process(pid, Signal::USR1);
+    }
+    wait_until("it hears of it twice", || run.out().matches("one").count() >= 2);
+    thread::sleep(A_WHILE);
+    assert!(standby.is_running(), "{}", standby.errors());
     run.signal(Signal::INT);
     assert_eq!(run.end().code, Some(143), "it is told to end by SIGTERM, whatever told us");
+    assert_eq!(standby.end().code, Some(0));
 }

@@ -146,7 +146,7 @@ pub fn hands_over(stage: &Stage, signal: Signal, holder: impl Fn() -> Option<Str
     assert_eq!(holder().as_deref(), Some("a"));
     leader.signal(signal);
     let stopped = leader.wait_for("stopped_leading");
-    assert_eq!(stopped.reason.as_deref(), Some("the lease was released"));
+    assert_eq!(stopped.reason.as_deref(), Some("its guard was released or dropped"));
     let end = leader.end();
     assert_eq!(end.code, Some(0), "{}", end.complaints);
     assert_eq!(end.complaints, "", "nothing to complain of");

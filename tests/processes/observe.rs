@@ -25,7 +25,7 @@ use crate::support::{A_WHILE, SOON, wait_until};
 fn leasehold(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
     for variable in
-        ["HOME", "KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "LEASEHOLD_STORE", "RUST_LOG"]
+        ["HOME", "KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "LEASEHOLD_STORE", "LEASEHOLD_LOG"]
     {
         command.env_remove(variable);
     }
@@ -406,7 +406,11 @@ fn in_a_terminal_a_table_is_drawn_over_the_one_before() {
     let file = File::new();
     let mut command = Command::new(script);
     let observe = format!("exec {} observe jobs --store {}", env!("CARGO_BIN_EXE_leasehold"), file.url());
-    command.args(["-qec", &observe, "/dev/null"]).env("TERM", "xterm").env("SHELL", "/bin/sh").env_remove("RUST_LOG");
+    command
+        .args(["-qec", &observe, "/dev/null"])
+        .env("TERM", "xterm")
+        .env("SHELL", "/bin/sh")
+        .env_remove("LEASEHOLD_LOG");
     let mut observing = Running::start(command);
     observing.line("nobody holds it", |line| line.starts_with("jobs") && line.trim_end().ends_with("  -"));
     let anna = elector(&file.store, "anna\u{1b}[2J");

@@ -64,6 +64,8 @@ const FLOORS: &[&[&str]] = &[
     &[
         "cli::clock",
         "cli::escape",
+        "cli::exit",
+        "cli::say",
         "cli::log",
         "cli::store",
         "cli::election",

@@ -200,7 +200,7 @@ impl Stamp {
 pub fn leasehold() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
     for variable in
-        ["KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "HOME", "RUST_LOG", "LEASEHOLD_STORE"]
+        ["KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "HOME", "LEASEHOLD_LOG", "LEASEHOLD_STORE"]
     {
         command.env_remove(variable);
     }

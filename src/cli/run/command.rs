@@ -2,17 +2,19 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
+pub use super::super::exit::FAILED;
 use super::messages::End;
 
 /// How `leasehold run` exits, where it is not as the command did: as env(1) and timeout(1), and by `EX_TEMPFAIL` of sysexits.h.
 pub const NOT_ACQUIRED: u8 = 75;
 pub const TERM_ENDED: u8 = 124;
-pub const FAILED: u8 = crate::cli::FAILED;
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
@@ -41,10 +43,28 @@ pub fn by_signal(signal: i32) -> u8 {
 /// What is to be said, and the code to exit by.
 pub fn check(program: &OsStr) -> Result<(), (u8, String)> {
     let found = find(program, env::var_os("PATH"));
-    found.map(drop).map_err(|error| match not_started(&error) {
-        NOT_FOUND => (NOT_FOUND, format!("{}: there is no such program: check its name, and PATH", program.display())),
-        code => (code, format!("{}: it cannot be executed: {error}", program.display())),
-    })
+    let is_path = program.as_encoded_bytes().contains(&b'/');
+    let advice = if is_path { "check its path" } else { "check its name, and PATH" };
+    let program = program.display();
+    let found = found.map_err(|error| match not_started(&error) {
+        NOT_FOUND => (NOT_FOUND, format!("{program}: there is no such program: {advice}")),
+        code => (code, format!("{program}: it cannot be executed: {error}")),
+    })?;
+    match interpreter(&found) {
+        Some(interpreter) if !interpreter.exists() => {
+            Err((NOT_FOUND, format!("{program}: its interpreter {} is not there", interpreter.display())))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What a script says that it is run by, where it does. Source: execve(2).
+fn interpreter(program: &Path) -> Option<PathBuf> {
+    let mut head = [0; 256];
+    let length = File::open(program).and_then(|mut file| file.read(&mut head)).ok()?;
+    let line = head[..length].strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?;
+    let mut words = line.split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty());
+    words.next().map(|word| Path::new(OsStr::from_bytes(word)).to_owned())
 }
 
 fn find(program: &OsStr, path: Option<OsString>) -> io::Result<PathBuf> {

@@ -14,6 +14,7 @@ use rustix::process::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::super::say::say;
 use super::command;
 use super::messages::{Environment, Link, Received};
 use super::times::boot_time;
@@ -74,14 +75,14 @@ impl Prepared {
 pub fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let parent = arguments.next().and_then(|number| number.to_str()?.parse().ok()).and_then(Pid::from_raw);
     let (Some(parent), Some(program)) = (parent, arguments.next()) else {
-        eprintln!("leasehold: {NAME} is for leasehold run itself");
+        say(&format!("{NAME} is for leasehold run itself"));
         return ExitCode::from(command::FAILED);
     };
     let (begin, stdin) = match wait(parent) {
         Ok(Some(told)) => told,
         Ok(None) => return ExitCode::from(command::FAILED),
         Err(error) => {
-            eprintln!("leasehold: the command is not started: {error}");
+            say(&format!("the command is not started: {error}"));
             return ExitCode::from(command::FAILED);
         }
     };
@@ -97,7 +98,7 @@ pub fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
         return ExitCode::from(command::FAILED);
     }
     let error = command.exec();
-    eprintln!("leasehold: {}: {error}", program.display());
+    say(&format!("{}: {error}", program.display()));
     ExitCode::from(command::not_started(&error))
 }
 

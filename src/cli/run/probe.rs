@@ -2,20 +2,74 @@
 
 use std::io::{self, PipeReader, Read};
 use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::{Receiver, never, unbounded};
+use leasehold::Fitness;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
 
 use super::super::election::STORE_VARIABLE;
 
+/// What a probe says, and what the election is told of that: while a command runs, not before it has ended, for until then its lease is
+/// renewed.
+pub struct Judge {
+    /// What the probe says, each time that it was run.
+    pub verdicts: Receiver<bool>,
+    timeout: Duration,
+    fitness: Fitness,
+    latest: bool,
+}
+
+impl Judge {
+    /// Runs the probe from now on, with so long a pause each time.
+    pub fn start(mut probe: Probe, pause: Duration, fitness: Fitness) -> io::Result<Self> {
+        let (tell, verdicts) = unbounded();
+        let timeout = probe.timeout;
+        thread::Builder::new().name("probe".into()).spawn(move || {
+            while tell.send(probe.run()).is_ok() {
+                thread::sleep(pause);
+            }
+        })?;
+        Ok(Self { verdicts, timeout, fitness, latest: false })
+    }
+
+    /// Takes note of a verdict; whoever says nothing any more says no.
+    pub fn hear(&mut self, verdict: Option<bool>) -> bool {
+        if verdict.is_none() {
+            self.verdicts = never();
+        }
+        self.latest = verdict.unwrap_or(false);
+        self.latest
+    }
+
+    /// Tells the election what was said last.
+    pub fn tell(&mut self) {
+        while let Ok(verdict) = self.verdicts.try_recv() {
+            self.hear(Some(verdict));
+        }
+        self.fitness.set(self.latest);
+    }
+
+    /// Waits for what is said first.
+    pub fn wait(&mut self) {
+        let patience = self.timeout.saturating_add(LAST_READ + UNTIL_IT_ENDS);
+        self.latest = self.verdicts.recv_timeout(patience).unwrap_or(false);
+    }
+}
+
 /// An argv, which is run without a shell.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Probe {
+    /// As the user gave it.
+    text: String,
     arguments: Vec<String>,
     timeout: Duration,
+    /// What was killed and does not end, such as whoever waits for a disk: no other is started beside it.
+    hangs: Option<Child>,
     /// What it said last, which is told when it changes.
     last: Option<Result<(), String>>,
 }
@@ -28,7 +82,7 @@ impl Probe {
         let arguments = shlex::split(text).filter(|arguments| !arguments.is_empty());
         let arguments = arguments
             .ok_or_else(|| format!("--probe {text:?}: give a program and its arguments, quoted as for a shell"))?;
-        Ok(Self { arguments, timeout, last: None })
+        Ok(Self { text: text.to_owned(), arguments, timeout, hangs: None, last: None })
     }
 
     pub fn program(&self) -> &str {
@@ -47,13 +101,13 @@ impl Probe {
         let is_fit = said.is_ok();
         if self.last.as_ref() != Some(&said) {
             match &said {
-                Ok(()) => log::info!("--probe {}: this replica is fit to lead", self.program()),
+                Ok(()) => log::info!("--probe '{}': this replica is fit to lead", self.text),
                 Err(why) => {
                     let last_words = String::from_utf8_lossy(&last_words);
                     let last_line = last_words.lines().rfind(|line| !line.trim().is_empty());
                     let colon = if last_line.is_some() { ": " } else { "" };
                     let last_line = last_line.unwrap_or_default();
-                    log::warn!("--probe {}: this replica is not fit to lead: {why}{colon}{last_line}", self.program());
+                    log::warn!("--probe '{}': this replica is not fit to lead: {why}{colon}{last_line}", self.text);
                 }
             }
             self.last = Some(said);
@@ -62,7 +116,13 @@ impl Probe {
     }
 
     /// `None` when it was ended, with all of its group, because it took too long.
-    fn status(&self, last_words: &mut Vec<u8>) -> io::Result<Option<ExitStatus>> {
+    fn status(&mut self, last_words: &mut Vec<u8>) -> io::Result<Option<ExitStatus>> {
+        if let Some(mut child) = self.hangs.take()
+            && !has_ended(&mut child, Duration::ZERO)?
+        {
+            self.hangs = Some(child);
+            return Err(io::Error::other("it was killed, and does not end"));
+        }
         let (errors, their_errors) = io::pipe()?;
         let mut command = Command::new(&self.arguments[0]);
         command.args(&self.arguments[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(their_errors);
@@ -72,17 +132,21 @@ impl Probe {
         let pid = Pid::from_child(&child);
         let ended = self.follow(pid, errors, last_words);
         if !matches!(ended, Ok(true)) {
-            // Its number is its own until it is waited for.
+            // Its number is its own until it is waited for. It may have left its group.
             let _ = kill_process_group(pid, Signal::KILL);
+            let _ = kill_process(pid, Signal::KILL);
+            if !has_ended(&mut child, UNTIL_IT_ENDS)? {
+                self.hangs = Some(child);
+            }
+            return ended.map(|_| None);
         }
-        let status = child.wait()?;
-        ended.map(|ended| ended.then_some(status))
+        child.wait().map(Some)
     }
 
     /// Reads what it says on stderr. False if it has not ended in its time.
     fn follow(&self, pid: Pid, errors: PipeReader, last_words: &mut Vec<u8>) -> io::Result<bool> {
         let process = pidfd_open(pid, PidfdFlags::empty())?;
-        let until = Instant::now() + self.timeout;
+        let until = Instant::now() + self.timeout.min(LONGEST);
         let (mut errors, mut has_ended) = (Some(errors), false);
         loop {
             // What it said before its end is there then.
@@ -113,6 +177,26 @@ impl Probe {
         }
     }
 }
+
+/// Whether it has ended, or does so soon.
+fn has_ended(child: &mut Child, patience: Duration) -> io::Result<bool> {
+    let until = Instant::now() + patience;
+    loop {
+        if child.try_wait()?.is_some() {
+            return Ok(true);
+        }
+        if Instant::now() >= until {
+            return Ok(false);
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// How long what was killed may take to end.
+const UNTIL_IT_ENDS: Duration = Duration::from_millis(200);
+
+/// A clock goes that far.
+const LONGEST: Duration = Duration::from_secs(86_400);
 
 /// So much of what it said last is told.
 const LONGEST_WORDS: usize = 512;

@@ -5,12 +5,14 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, after, never, select, tick};
 use leasehold::{LeaderElector, LeaderGuard, StopReason};
+use log::Level;
 use signal_hook::consts::{SIGCHLD, SIGTERM};
 
 use super::command::{self, TERM_ENDED, by_signal};
 use super::guardian::{Guarded, Guardian, Lost};
 use super::http::Work;
-use super::messages::{Report, What};
+use super::messages::{Report, What, signal_name};
+use super::probe::Judge;
 use super::progress::{Source, Watchdog};
 use super::signals::{self, Caught};
 use super::term::{self, Means, Outcome, TICKS, Why, between_ticks};
@@ -42,6 +44,7 @@ pub struct Supervisor {
     guardian: Guardian,
     signals: Receiver<Caught>,
     renewals: Receiver<()>,
+    judge: Option<Judge>,
     work: Arc<Work>,
     backoff: Backoff,
 }
@@ -56,9 +59,10 @@ impl Supervisor {
         guardian: Guardian,
         signals: Receiver<Caught>,
         renewals: Receiver<()>,
+        judge: Option<Judge>,
         work: Arc<Work>,
     ) -> Self {
-        Self { plan, elector, guardian, signals, renewals, work, backoff: Backoff::default() }
+        Self { plan, elector, guardian, signals, renewals, judge, work, backoff: Backoff::default() }
     }
 
     /// Until the command is done, or we are told to stop. Gives the code to exit with.
@@ -82,6 +86,7 @@ impl Supervisor {
                         .into(),
                 );
             }
+            self.tell_fitness();
             let is_last = self.is_last(&outcome);
             if is_last.is_some() {
                 // Meanwhile: there is nothing left to guard.
@@ -118,8 +123,9 @@ impl Supervisor {
     fn campaign(&mut self) -> Result<Result<LeaderGuard, u8>, Error> {
         self.guardian.prepare();
         if self.plan.wait.is_some_and(|wait| wait.is_zero()) {
-            return Ok(self.elector.try_acquire()?.ok_or_else(|| self.not_acquired()));
+            return self.try_once();
         }
+        self.tell_fitness();
         let campaign = self.elector.campaign()?;
         let given_up = self.plan.wait.map_or_else(never, after);
         let ticks = tick(between_ticks(self.elector.settings().retry_period));
@@ -127,7 +133,14 @@ impl Supervisor {
             let guardian = self.guardian.reports.clone();
             let told = select! {
                 recv(campaign.receiver()) -> won => return Ok(Ok(won??)),
-                recv(given_up) -> _ => return Ok(Err(self.not_acquired())),
+                recv(self.verdicts()) -> verdict => {
+                    if let Some(judge) = &mut self.judge {
+                        judge.hear(verdict.ok());
+                        judge.tell();
+                    }
+                    Ok(None)
+                }
+                recv(given_up) -> _ => return self.not_acquired().map(Err),
                 recv(self.signals) -> caught => Ok(self.told(caught?)),
                 recv(ticks) -> _ => self.guardian.order(What::Ping).and_then(|()| self.guardian.tick(TICKS)).map(|()| None),
                 recv(guardian) -> report => match report {
@@ -153,10 +166,43 @@ impl Supervisor {
         }
     }
 
-    fn not_acquired(&self) -> u8 {
+    fn try_once(&mut self) -> Result<Result<LeaderGuard, u8>, Error> {
+        if let Some(judge) = &mut self.judge {
+            judge.wait();
+            judge.tell();
+        }
+        match self.elector.try_acquire() {
+            Ok(Some(guard)) => Ok(Ok(guard)),
+            Ok(None) | Err(leasehold::Error::Unfit) => self.not_acquired().map(Err),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn tell_fitness(&mut self) {
+        if let Some(judge) = &mut self.judge {
+            judge.tell();
+        }
+    }
+
+    fn verdicts(&self) -> Receiver<bool> {
+        self.judge.as_ref().map_or_else(never, |judge| judge.verdicts.clone())
+    }
+
+    /// The code to exit with when it was waited for long enough: that others hold it is none of our errors.
+    fn not_acquired(&self) -> Result<u8, Error> {
+        let status = self.elector.status();
         let wait = humantime::format_duration(self.plan.wait.unwrap_or_default());
-        log::warn!("the lease was not acquired within {wait}, which is how long to --wait");
-        command::NOT_ACQUIRED
+        let what = format!("{} was not acquired within {wait}", status.record);
+        if let Some(error) = status.last_error {
+            return Err(format!("{what}: {error}").into());
+        }
+        match status.leader {
+            _ if status.last_contact.is_none() => return Err(format!("{what}: its store has not answered").into()),
+            _ if !status.is_fit => log::warn!("{what}: this replica is not fit to lead"),
+            Some(leader) => log::warn!("{what}: {leader} holds it"),
+            None => log::warn!("{what}"),
+        }
+        Ok(command::NOT_ACQUIRED)
     }
 
     /// While no command runs: the signal, if it is to end us.
@@ -164,7 +210,11 @@ impl Supervisor {
         if caught.signal == SIGCHLD {
             self.guardian.reap_adopted();
         }
-        caught.ends_us().then_some(caught.signal)
+        let ends_us = caught.ends_us();
+        if ends_us {
+            log::info!("{} has come, and no command runs", signal_name(caught.signal));
+        }
+        ends_us.then_some(caught.signal)
     }
 
     fn lead(&mut self, guard: &LeaderGuard) -> Result<Outcome, Error> {
@@ -179,6 +229,7 @@ impl Supervisor {
                 guardian: &mut self.guardian,
                 signals: &self.signals,
                 renewals: &self.renewals,
+                judge: self.judge.as_mut(),
                 watchdog,
                 times: self.plan.times,
                 retry_period,
@@ -188,7 +239,10 @@ impl Supervisor {
         );
         self.work.ended(outcome.end.filter(|_| outcome.why.is_none()));
         match (&outcome.why, &outcome.end) {
-            (None, Some(end)) => log::info!("the command has ended by itself, {end}"),
+            (None, Some(end)) => {
+                let level = if end.exit_code() == 0 { Level::Info } else { Level::Warn };
+                log::log!(level, "the command has ended by itself, {end}");
+            }
             (Some(why), Some(end)) => log::info!("the command has ended, {end}; it was ended because {why}"),
             (Some(why), None) => log::info!("the command was ended because {why}"),
             (None, None) => {}
@@ -219,7 +273,7 @@ impl Supervisor {
     /// Releases the lease; before we exit it waits until that is known, or the lease has run out.
     fn release(&self, guard: LeaderGuard, is_last: bool) {
         let Err(error) = guard.release() else { return };
-        log::warn!("{error}");
+        log::warn!("{}: {error}", self.elector.status().record);
         let until = Instant::now() + self.elector.settings().renew_deadline;
         let is_ours = || {
             let status = self.elector.status();

@@ -7,12 +7,14 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, after, never, select, tick};
 use leasehold::{LeaderGuard, StopReason};
+use log::Level;
 use rustix::process::getpgrp;
 use rustix::termios::{isatty, tcgetpgrp};
 use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
 
 use super::guardian::{Guardian, Lost};
 use super::messages::{End, Environment, Report, What, signal_name};
+use super::probe::Judge;
 use super::progress::Watchdog;
 use super::signals::Caught;
 use super::times::{Times, boot_time};
@@ -23,6 +25,7 @@ pub struct Means<'a> {
     pub signals: &'a Receiver<Caught>,
     /// A message each time that the lease was renewed.
     pub renewals: &'a Receiver<()>,
+    pub judge: Option<&'a mut Judge>,
     pub watchdog: Option<Watchdog>,
     pub times: Times,
     pub retry_period: Duration,
@@ -40,6 +43,8 @@ pub enum Why {
     NotRenewed,
     /// The term has ended.
     Lost(StopReason),
+    /// The probe says no.
+    Unfit,
     /// The command made no progress: what has not come, and for how long.
     NoProgress(String),
     /// The guardian does not answer.
@@ -54,6 +59,7 @@ impl fmt::Display for Why {
             Self::Told(signal) => write!(f, "{} has come", signal_name(*signal)),
             Self::NotRenewed => f.write_str("the lease is not renewed"),
             Self::Lost(reason) => write!(f, "{reason}"),
+            Self::Unfit => f.write_str("this replica is not fit to lead"),
             Self::NoProgress(what) => write!(f, "it made no progress: {what}"),
             Self::GuardianLost(why) => write!(f, "its guardian is lost: {why}"),
             Self::NotStarted { error, .. } => write!(f, "it cannot be started: {error}"),
@@ -127,6 +133,7 @@ impl Term<'_> {
         let (reports, lost) = (self.means.guardian.reports.clone(), self.guard.lost().clone());
         let mut lost = &lost;
         let over = never();
+        let mut verdicts = self.means.judge.as_ref().map_or_else(never, |judge| judge.verdicts.clone());
         loop {
             select! {
                 recv(reports) -> report => {
@@ -143,6 +150,14 @@ impl Term<'_> {
                 recv(self.means.signals) -> caught => {
                     if let Ok(caught) = caught {
                         self.take(caught)?;
+                    }
+                }
+                recv(verdicts) -> verdict => {
+                    if verdict.is_err() {
+                        verdicts = never();
+                    }
+                    if self.means.judge.as_mut().is_some_and(|judge| !judge.hear(verdict.ok())) {
+                        self.stop(Why::Unfit, false)?;
                     }
                 }
                 recv(ticks) -> _ => {
@@ -223,11 +238,7 @@ impl Term<'_> {
     /// The term is over, or has been ended.
     fn lose(&mut self) -> Result<(), Lost> {
         let reason = self.guard.check().err().map_or(StopReason::SteppedDown, |lost| lost.reason);
-        match reason {
-            // It is renewed while the command ends.
-            StopReason::Unfit => self.stop(Why::Lost(reason), false),
-            _ => self.kill(Why::Lost(reason)),
-        }
+        self.kill(Why::Lost(reason))
     }
 
     fn end(&mut self, signal: i32, is_told: bool) -> Result<(), Lost> {
@@ -238,7 +249,8 @@ impl Term<'_> {
     fn stop(&mut self, why: Why, is_told: bool) -> Result<(), Lost> {
         if self.outcome.why.is_none() {
             let stop_timeout = humantime::format_duration(self.means.times.stop_timeout);
-            log::info!("the command is told to end, and has {stop_timeout} for that: {why}");
+            let level = if matches!(why, Why::Told(_)) { Level::Info } else { Level::Warn };
+            log::log!(level, "the command is told to end, and has {stop_timeout} for that: {why}");
             self.outcome.why = Some(why);
             return self.means.guardian.order(What::Stop { is_told });
         }

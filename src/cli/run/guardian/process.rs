@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -12,8 +13,10 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::process::{Pid, Signal, WaitStatus, getpid, kill_process, set_child_subreaper};
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::flag;
 use signal_hook::low_level::pipe;
 
+use super::super::super::say::{print, say};
 use super::super::exec::{Begin, Prepared};
 use super::super::messages::{End, Link, Order, Received, Report, What};
 use super::super::signals::not_ignored;
@@ -36,7 +39,7 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
     match Guardian::new(arguments).and_then(Guardian::run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("leasehold: the guardian has ended: {error}");
+            say(&format!("the guardian has ended: {error}"));
             ExitCode::from(command::FAILED)
         }
     }
@@ -71,8 +74,11 @@ impl Guardian {
         set_child_subreaper(Some(getpid()))?;
         let _ = rustix::thread::set_name(c"leasehold");
         let link = Link::new(fcntl_dupfd_cloexec(io::stdin(), 3)?);
-        // Whoever signals all of us means the command: the supervisor sees to that.
-        let signals = signalled(&not_ignored(&[SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2])?)?;
+        let signals = signalled(&not_ignored(&[SIGTERM, SIGINT])?)?;
+        // Whoever sends these to all of us means the command, and the supervisor passes them on.
+        for signal in not_ignored(&[SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2])? {
+            flag::register(signal, Arc::default())?;
+        }
         let children = signalled(&[SIGCHLD])?;
         let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
         // Whoever else starts us has no such socket on our stdin.
@@ -148,7 +154,12 @@ impl Guardian {
                 Received::Nothing => break,
                 Received::Closed => {
                     self.link = None;
+                    let is_news = self.running.as_ref().is_some_and(|running| !running.schedule.is_terminated());
                     self.stop(false);
+                    if is_news {
+                        // There is no time to wait for who reads it.
+                        print("leasehold: the supervisor is gone: the command is told to end\n", Duration::ZERO);
+                    }
                 }
             }
         }

@@ -112,8 +112,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "another may lead at once",
         edits: &[Edit {
             file: COMMAND_TERM,
-            old: "_ => self.kill(Why::Lost(reason)),",
-            new: "_ => self.stop(Why::Lost(reason), false),",
+            old: "        self.kill(Why::Lost(reason))\n",
+            new: "        self.stop(Why::Lost(reason), false)\n",
         }],
         caught_by: Test("command", "terms::in_memory::one_whose_lease_is_deleted_is_killed"),
     },
