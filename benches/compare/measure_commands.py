@@ -23,11 +23,7 @@ from servers import Etcd
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 
-# Says by the wall clock when it begins, and by which number; then it holds so much memory.
 MEGABYTES = 40
-COMMAND = [
-    "bash", "-c", f"echo $EPOCHREALTIME $$; printf -v held '%{MEGABYTES * 1_000_000}s'; echo holds; sleep infinity & wait",
-]
 
 
 def say(text):
@@ -39,7 +35,7 @@ class Holder:
 
     def __init__(self, arguments, log, processes):
         self.process = processes.enter_context(subprocess.Popen(
-            list(map(str, [*arguments, *COMMAND])), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
+            list(map(str, arguments)), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
             start_new_session=True,
         ))
         # However this ends, what was started ends with it.
@@ -88,6 +84,8 @@ def rounds(name, arguments, count, log, processes):
         os.kill(command, signal.SIGKILL)
         began, command = standby.began()
         taken.append(began - since)
+        # One that goes on has nothing to do yet.
+        leader.process.terminate()
         leader.process.wait()
         leader = standby
         say(f"{name} {number}/{count}: {taken[-1] * 1000:.1f} ms")
@@ -105,6 +103,7 @@ def main():
     parser.add_argument("--apiserver", type=Path, required=True)
     parser.add_argument("--leasehold", type=Path, required=True)
     parser.add_argument("--static", type=Path, required=True)
+    parser.add_argument("--command", type=Path, required=True)
     parser.add_argument("--publish", action="store_true")
     arguments = parser.parse_args()
 
@@ -117,20 +116,25 @@ def main():
         processes = stack.enter_context(contextlib.ExitStack())
         log = processes.enter_context(open(scratch / "stderr.log", "a"))
 
-        def run(number):
-            place = ["--kubeconfig", server.candidate, "--namespace", server.ready["namespace"], "--lease", "commands"]
-            return [arguments.leasehold, "run", *place, "--identity", f"commands-{number}", "--"]
+        command = ["--", arguments.command, MEGABYTES]
+        in_cluster = ["--kubeconfig", server.candidate, "--namespace", server.ready["namespace"]]
 
-        def run_on_etcd(number):
-            return [arguments.leasehold, "run", "--store", etcd.url, "--lease", "commands", "--identity", f"commands-{number}", "--"]
+        def run(lease, *flags):
+            election = [arguments.leasehold, "run", *flags, "--lease", lease, "--identity"]
+            return lambda number: [*election, f"{lease}-{number}", *command]
 
         def lock(_):
             # Before 3.4 it spoke to etcd 2.
-            return ["env", "ETCDCTL_API=3", "etcdctl", f"--endpoints={etcd.where}", "lock", "lock", "--"]
+            return ["env", "ETCDCTL_API=3", "etcdctl", f"--endpoints={etcd.where}", "lock", "lock", *command]
 
         results = {
-            name: rounds(name, command, arguments.rounds, log, processes)
-            for name, command in [("cluster", run), ("etcd", run_on_etcd), ("etcdctl", lock)]
+            name: rounds(name, of, arguments.rounds, log, processes)
+            for name, of in [
+                ("cluster", run("commands", "--restart", *in_cluster)),
+                ("cluster_once", run("commands-once", *in_cluster)),
+                ("etcd", run("commands", "--restart", "--store", etcd.url)),
+                ("etcdctl", lock),
+            ]
         }
         version = server.ready["version"]
     shutil.rmtree(scratch)
