@@ -386,8 +386,11 @@ fn wait_gives_up_when_its_timeout_has_passed() {
     file.store.create("jobs", &held_by("anna"), &call()).expect("it is created");
     for (arguments, said) in [
         (["wait", "others", "--timeout", "500ms", "--lock-type=leases"].as_slice(), None),
-        (&["wait", "others", "--timeout", "500ms"], Some("nobody led by others within 500ms")),
-        (&["wait", "jobs", "--holder", "ben", "--timeout", "500ms"], Some("ben did not lead by jobs within 500ms")),
+        (&["wait", "others", "--timeout", "500ms"], Some("nobody has held the lease others within 500ms")),
+        (
+            &["wait", "jobs", "--holder", "ben", "--timeout", "500ms"],
+            Some("ben has not held the lease jobs within 500ms"),
+        ),
     ] {
         let began = Instant::now();
         let (code, stdout, stderr) = file.run(arguments).end();

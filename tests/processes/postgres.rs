@@ -54,10 +54,17 @@ fn a_url_that_cannot_be_used_is_refused_and_its_password_is_not_shown() {
     let place = Place::new("processes_refused");
     let nowhere = place.map(|place| place.postgres.url("postgres", "no_such_database"));
     let urls = ["postgres:me:X@h/d", "postgras://me:X@h/d", "postgres://me:X@h/d?sslmode=X", "postgresql://X"];
-    for url in urls.map(|url| url.replace('X', PASSWORD)).into_iter().chain(nowhere) {
+    for url in urls.map(|url| url.replace('X', PASSWORD)) {
         let end = run(&["--lease-lock-name=jobs", "--store", &url]);
         assert_eq!(end.code, Some(2), "{url}: {}", end.complaints);
         assert!(end.complaints.starts_with("leader_election: "), "{url}: {}", end.complaints);
         assert!(!end.complaints.contains(PASSWORD), "{url}: {}", end.complaints);
+    }
+    // That is told by the server, to who campaigns.
+    if let Some(nowhere) = nowhere {
+        let end = run(&["--lease-lock-name=jobs", "--store", &nowhere]);
+        assert_eq!(end.code, Some(1), "{}", end.complaints);
+        assert!(end.complaints.contains("create it, or name another one in the URL"), "{}", end.complaints);
+        assert!(!end.complaints.contains(PASSWORD), "{}", end.complaints);
     }
 }

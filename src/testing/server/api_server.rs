@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use crate::testing::fault::kind::Fault;
 use crate::testing::fault::rules::FaultHandle;
 use crate::testing::server::kubeconfig::{self, Credentials};
-use crate::testing::server::listener::Running;
+use crate::testing::server::listener::{Reserved, Running};
 use crate::testing::server::log::RequestLog;
 use crate::testing::server::shared::Server;
 use crate::testing::server::users::User;
@@ -31,6 +31,8 @@ use crate::testing::server::users::User;
 pub struct ApiServer {
     pub(crate) server: Arc<Server>,
     running: Mutex<Option<Running>>,
+    /// While it is stopped.
+    reserved: Mutex<Option<Reserved>>,
     port: u16,
 }
 
@@ -39,7 +41,7 @@ impl ApiServer {
     pub(crate) fn launch(server: Server) -> io::Result<ApiServer> {
         let server = Arc::new(server);
         let running = Running::start(&server, 0)?;
-        Ok(ApiServer { port: running.port(), running: Mutex::new(Some(running)), server })
+        Ok(ApiServer { port: running.port(), running: Mutex::new(Some(running)), reserved: Mutex::default(), server })
     }
 
     /// The server's URL, without a trailing slash: `http://127.0.0.1:…` or `https://127.0.0.1:…`.
@@ -196,6 +198,7 @@ impl ApiServer {
     pub fn stop(&self) {
         if let Some(running) = self.running.lock().take() {
             running.stop(&self.server);
+            *self.reserved.lock() = Reserved::new(self.port);
         }
     }
 
@@ -209,6 +212,7 @@ impl ApiServer {
         if let Some(running) = running.take() {
             running.stop(&self.server);
         }
+        *self.reserved.lock() = None;
         *running = Some(Running::start(&self.server, self.port)?);
         Ok(())
     }

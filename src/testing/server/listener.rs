@@ -27,6 +27,32 @@ pub(crate) struct Running {
 }
 
 /// Keeps a connection in the registry of sockets as long as its thread lives.
+/// Keeps a port that nobody listens on: else a connection from this machine may be given it, such as that of a client which tries the
+/// stopped server again.
+pub struct Reserved {
+    #[cfg(target_os = "linux")]
+    _socket: std::os::fd::OwnedFd,
+}
+
+impl Reserved {
+    /// `None` where that cannot be done.
+    #[cfg(target_os = "linux")]
+    pub fn new(port: u16) -> Option<Self> {
+        use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
+        let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).ok()?;
+        // Connections that have just ended linger there.
+        sockopt::set_socket_reuseaddr(&socket, true).ok()?;
+        bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, port))).ok()?;
+        sockopt::set_socket_reuseaddr(&socket, false).ok()?;
+        Some(Self { _socket: socket })
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub fn new(_: u16) -> Option<Self> {
+        None
+    }
+}
+
 struct Registered {
     server: Arc<Server>,
     number: u64,

@@ -1,7 +1,7 @@
 //! Starting, stopping, pausing, restoring, and the request log.
 
 use std::io::Read;
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use leasehold::testing::{ApiServer, Fault, Resource, Verb};
@@ -73,6 +73,9 @@ fn it_restarts_on_the_same_port_with_the_same_store() {
     server.stop();
     assert_eq!(watch.next(), Next::Cut);
     assert!(TcpStream::connect(address(&server)).is_err());
+    if cfg!(target_os = "linux") {
+        assert!(TcpListener::bind(address(&server)).is_err(), "nobody else is given its port meanwhile");
+    }
     server.restart().unwrap();
     assert_eq!(get(&server, X).json(), x);
     server.restart().unwrap();
