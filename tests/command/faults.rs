@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::support::command::{Arena, Run, children, is_prepared};
+use crate::support::command::{Arena, Run, children, is_guardian, is_prepared};
 use crate::support::journal::Journal;
 use crate::support::process::mono;
 use crate::support::proxy::{Faults, Proxy};
@@ -176,11 +176,21 @@ impl<'a> Lease<'a> {
         let (name, fault) = self.rng.choice(FAULTS).expect("faults");
         self.journal.fault(name);
         fault(self, victim);
+        self.settle(victim);
         self.fill();
         // Somebody works again, or still.
         let from = mono();
         let arena = &self.places[0].arena;
         wait_until(&format!("somebody works after {name}"), || arena.last_stamp() > from);
+    }
+
+    /// Waits until a supervisor has ended what its guardian has left, if it has lost that: both killed at once is a limit, and no fault.
+    fn settle(&mut self, place: usize) {
+        let run = self.places[place].run.as_mut().expect("it was filled");
+        wait_until("a supervisor has one guardian, and nothing else", || {
+            let children = children(run.pid);
+            !run.is_running() || matches!(children[..], [guardian] if is_guardian(guardian))
+        });
     }
 
     /// How many terms there were.

@@ -176,7 +176,15 @@ impl Arena {
     }
 
     pub fn assert_nothing_is_left(&self) {
-        wait_until("all processes have ended", || self.processes().is_empty());
+        let until = Instant::now() + SOON;
+        while !self.processes().is_empty() {
+            let lines = self.processes().into_iter().map(|pid| {
+                let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+                format!("{}: {}", stat.trim(), line(pid).replace('\0', " "))
+            });
+            assert!(Instant::now() < until, "processes are left: {:#?}", lines.collect::<Vec<_>>());
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 }
 
@@ -223,8 +231,17 @@ pub fn children(pid: Pid) -> Vec<Pid> {
 
 /// Whether a process has not become a command yet.
 pub fn is_prepared(pid: Pid) -> bool {
-    let line = fs::read_to_string(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).unwrap_or_default();
-    line.split('\0').nth(1) == Some("__exec")
+    line(pid).split('\0').nth(1) == Some("__exec")
+}
+
+/// Whether a process is a guardian that has not ended.
+pub fn is_guardian(pid: Pid) -> bool {
+    line(pid).split('\0').nth(1) == Some("__guardian")
+}
+
+fn line(pid: Pid) -> String {
+    let line = fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).unwrap_or_default();
+    String::from_utf8_lossy(&line).into_owned()
 }
 
 /// A `leasehold run` in a process of its own, which ends with this at the latest.
