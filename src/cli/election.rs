@@ -7,6 +7,8 @@ use clap::Args;
 use leasehold::kube::{Client, ClientConfig, Kubeconfig};
 use leasehold::{LeaderElector, LeaderElectorBuilder, ResourceLock, Store};
 
+use super::store;
+
 /// In place of `--store`. There may be a password in it.
 pub const STORE_VARIABLE: &str = "LEASEHOLD_STORE";
 
@@ -111,13 +113,9 @@ impl PlaceArgs {
     /// # Errors
     ///
     /// A [`StoreError`](leasehold::StoreError) that is transient may not come again.
-    pub fn open(
-        &self,
-        lock_type: Option<ResourceLock>,
-        by_url: fn(&str) -> Result<Box<dyn Store>, Error>,
-    ) -> Result<Place, Error> {
+    pub fn open(&self, lock_type: Option<ResourceLock>, may_create: bool) -> Result<Place, Error> {
         Ok(match self.url(lock_type)? {
-            Some(url) => Place::Store(by_url(&url)?),
+            Some(url) => Place::Store(store::open(&url, may_create)?),
             None => Place::Cluster(Box::new(self.client().map_err(|error| self.advise(&error))?)),
         })
     }

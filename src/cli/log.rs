@@ -2,18 +2,15 @@
 
 use std::io::{self, Write};
 use std::thread;
-use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use env_logger::{Builder, Env, Target};
 
 use super::escape::Escaped;
+use super::say::PATIENCE;
 
 /// So many lines may wait. Those beyond are dropped.
 const BEHIND: usize = 1024;
-
-/// How long to wait at the exit for those that wait.
-const PATIENCE: Duration = Duration::from_millis(500);
 
 enum Message {
     Line(Vec<u8>),

@@ -29,7 +29,6 @@ use rustix::process::{getpid, set_child_subreaper};
 
 use super::election::{ElectionArgs, by_flags, duration, positive_duration};
 use super::say::say;
-use super::store;
 use guardian::{Guarded, Guardian};
 use http::Listen;
 use probe::{Judge, Probe};
@@ -147,7 +146,7 @@ fn run(arguments: RunArgs) -> Result<u8, Failure> {
     let guarded = Guarded { arguments: command, environment };
     let guardian =
         Guardian::start(&guarded).map_err(|error| failed(format!("the guardian was not started: {error}")))?;
-    let place = election.place.open(election.lock_type, store::open).map_err(failed)?;
+    let place = election.place.open(election.lock_type, true).map_err(failed)?;
     let (renewed, renewals) = bounded(1);
     let elector = Arc::new(place.start(builder.observer(Renewals(renewed))).map_err(failed)?);
     let work = Arc::default();

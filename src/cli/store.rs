@@ -11,20 +11,9 @@ const KINDS: &str = "etcd://HOST:PORT,…/PREFIX, sqlite:///DIRECTORY/FILE, post
 
 type Error = Box<dyn std::error::Error>;
 
-/// Opens the store that a URL such as `sqlite:///var/lib/app/election.db` names. A table that it needs is made when the store is
-/// reached for the first time.
-#[allow(dead_code, reason = "for campaigns, which the command has on Linux alone")]
-pub fn open(url: &str) -> Result<Box<dyn Store>, Error> {
-    reach(url, true)
-}
-
-/// The same to look at it: nothing is made.
-#[allow(dead_code, reason = "examples only campaign")]
-pub fn open_existing(url: &str) -> Result<Box<dyn Store>, Error> {
-    reach(url, false)
-}
-
-fn reach(url: &str, may_create: bool) -> Result<Box<dyn Store>, Error> {
+/// Opens the store that a URL such as `sqlite:///var/lib/app/election.db` names. A file or a table that it needs is made if that may be:
+/// the table when the store is reached for the first time. Whoever only looks at it makes nothing.
+pub fn open(url: &str, may_create: bool) -> Result<Box<dyn Store>, Error> {
     let of_store = |error: ConfigError| format!("--store: {error}");
     // The URL may have a password in it, and is not shown.
     let (scheme, rest) = url.split_once("://").ok_or_else(|| format!("--store: this is no URL; there are {KINDS}"))?;

@@ -6,7 +6,6 @@ use clap::Args;
 use leasehold::{ConfigMapStore, EndpointsStore, LeaseStore, ResourceLock, Store};
 
 use super::super::election::{Place, PlaceArgs};
-use super::super::store;
 use super::leases::Which;
 
 #[derive(Debug, Args)]
@@ -27,7 +26,7 @@ pub struct FollowArgs {
 impl FollowArgs {
     /// The store, and which of its records are leases where none is named.
     pub fn open(&self) -> Result<(Arc<dyn Store>, Which), Box<dyn std::error::Error>> {
-        let client = match self.place.open(self.lock_type, store::open_existing)? {
+        let client = match self.place.open(self.lock_type, false)? {
             Place::Store(store) => return Ok((Arc::from(store), Which::All)),
             Place::Cluster(client) => *client,
         };

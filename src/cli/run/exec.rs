@@ -2,13 +2,12 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{
     Pid, Signal, WaitOptions, getpid, getppid, kill_process, set_parent_process_death_signal, setpgid, waitpid,
 };
@@ -113,10 +112,7 @@ fn wait(parent: Pid) -> io::Result<Option<(Begin, Option<OwnedFd>)>> {
     }
     let link = Link::new(fcntl_dupfd_cloexec(io::stdin(), 3)?);
     loop {
-        match poll(&mut [PollFd::new(&link.as_fd(), PollFlags::IN)], None) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
+        link.wait()?;
         match link.receive::<Begin>()? {
             Received::Message(begin, stdin) => {
                 if let Some(group) = begin.group {

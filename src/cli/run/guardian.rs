@@ -12,8 +12,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 use rustix::process::Pid;
 
@@ -169,10 +167,8 @@ impl Drop for Guardian {
 
 fn listen(link: &Link, sender: &Sender<Report>) {
     loop {
-        let mut polled = [PollFd::new(link, PollFlags::IN)];
-        match poll(&mut polled, None) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return log::error!("the guardian cannot be heard: {error}"),
+        if let Err(error) = link.wait() {
+            return log::error!("the guardian cannot be heard: {error}");
         }
         loop {
             match link.receive() {

@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -134,6 +135,11 @@ impl Link {
         }
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         retry(|| sendmsg(&self.0, &[IoSlice::new(&text)], &mut control, flags)).map(drop)
+    }
+
+    /// Waits until something can be received.
+    pub fn wait(&self) -> io::Result<()> {
+        retry(|| poll(&mut [PollFd::new(&self.0, PollFlags::IN)], None)).map(drop)
     }
 
     pub fn receive<T: DeserializeOwned>(&self) -> io::Result<Received<T>> {
