@@ -1,13 +1,13 @@
 CREATE TABLE IF NOT EXISTS leasehold (
     generation bigint GENERATED ALWAYS AS IDENTITY,
-    key text COLLATE "C" PRIMARY KEY CHECK (octet_length(key) <= 253),
+    key varchar(253) COLLATE "C" PRIMARY KEY,
     writes bigint NOT NULL DEFAULT 0 CHECK (writes BETWEEN 0 AND 2147483646),
     acquired bigint NOT NULL DEFAULT 0,
-    uid text NOT NULL CHECK (octet_length(uid) <= 64),
-    holder_identity text CHECK (octet_length(holder_identity) <= 65535),
+    uid varchar(64) NOT NULL,
+    holder_identity varchar(65535),
     lease_duration_seconds integer,
-    acquire_time text CHECK (octet_length(acquire_time) <= 64),
-    renew_time text CHECK (octet_length(renew_time) <= 64),
+    acquire_time varchar(64),
+    renew_time varchar(64),
     lease_transitions integer
 );
 

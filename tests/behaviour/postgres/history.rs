@@ -41,6 +41,20 @@ fn a_record_is_replaced_at_its_version_and_as_a_whole() {
 }
 
 #[test]
+fn what_the_table_does_not_hold_is_refused_and_nothing_is_cut_off() {
+    let Some(postgres) = Postgres::shared() else { return };
+    let store = with_table(postgres, "long_records");
+    let (fits, too_long) = ("ä".repeat(65_535), "x".repeat(65_536));
+    let base = store.create("jobs", &held_by(&fits), &call()).expect("a record");
+    let found = store.get("jobs", &call()).expect("an answer").expect("a record");
+    assert_eq!(found.record.holder(), Some(fits.as_str()));
+    let error = store.update("jobs", &base, &held_by(&too_long), &call()).expect_err("too long");
+    assert_eq!(error.kind(), StoreErrorKind::Rejected, "{error}");
+    let error = store.create("others", &held_by(&too_long), &call()).expect_err("too long");
+    assert_eq!(error.kind(), StoreErrorKind::Rejected, "{error}");
+}
+
+#[test]
 fn a_fail_over_that_loses_commits_overwrites_nobody_and_ends_the_term() {
     let Some(primary) = Postgres::start(&[]) else { return };
     let before = with_table(&primary, "elections");
