@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold::testing::{Fault, Verb};
 use rustix::process::{Signal, geteuid, kill_process};
@@ -126,6 +126,27 @@ fn what_dies_with_its_guardian_leaves_no_children_behind() {
         assert_eq!(arena.processes(), [], "it has released the lease");
     }
     assert_eq!(arena.assert_one_at_a_time(), 20);
+}
+
+/// Both are gone then.
+#[test]
+fn a_supervisor_that_is_killed_while_it_ends_its_guardian_leaves_nothing() {
+    for _ in 0..5 {
+        let arena = Arena::on_a_file(LONG);
+        let run = arena.work(&[], &["stubborn", "sessions"]);
+        // The supervisor, the guardian, the command and two below it, each of which is a parent.
+        wait_until("all of it works", || arena.processes().len() >= 7);
+        let guardian = run.guardian();
+        let state = || fs::read_to_string(format!("/proc/{}/stat", guardian.as_raw_nonzero())).unwrap_or_default();
+        kill_process(guardian, Signal::STOP).expect("it runs");
+        wait_until("it is stopped", || state().contains(") T "));
+        let until = Instant::now() + SOON;
+        while state().contains(") T ") {
+            assert!(Instant::now() < until, "it is not ended");
+        }
+        run.signal(Signal::KILL);
+        arena.assert_nothing_is_left();
+    }
 }
 
 #[test]

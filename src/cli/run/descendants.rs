@@ -76,6 +76,11 @@ pub fn kill(roots: &[Pid]) -> usize {
     count
 }
 
+/// Ends all that is below `pid`, but not that itself.
+pub fn kill_below(pid: Pid) {
+    kill(&children(pid));
+}
+
 /// Takes note of each child of this process that has ended. False when there is no child left.
 ///
 /// Nothing else in this process may wait for children.

@@ -115,11 +115,13 @@ impl Guardian {
         Ok(())
     }
 
-    /// Ends the guardian, and then all that it has left to this process. False if something is left after `limit`.
+    /// Ends the guardian with all that it guards, and what it has left to this process. False if something is left after `limit`, which
+    /// is counted in rounds, because this process may be stopped in the meantime.
     pub fn kill(&mut self, limit: Duration) -> bool {
-        let until = Instant::now() + limit;
+        // While there is still one of us that would do so if this process were killed now.
+        descendants::kill_below(Pid::from_child(&self.process));
         let _ = self.process.kill();
-        loop {
+        for _ in 0..=limit.as_nanos() / ROUND.as_nanos() {
             // Only when it has ended is all that it had adopted left to us, and whoever ends here leaves its own children to us: so
             // there is nothing any more only when there is nothing to be ended.
             let has_ended = !matches!(self.process.try_wait(), Ok(None));
@@ -131,11 +133,9 @@ impl Guardian {
                 }
                 Err(error) => log::warn!("what is left of the command is not known: /proc: {error}"),
             }
-            if Instant::now() >= until {
-                return false;
-            }
             thread::sleep(ROUND);
         }
+        false
     }
 
     /// Takes note of the end of processes that others have left to this one.
