@@ -246,6 +246,12 @@ impl Election {
         !matches!(self.observed, ObservedState::Nothing)
     }
 
+    /// Whether the record is ours, or may become so yet, that nobody has a guard for.
+    pub fn is_giving_back(&self) -> bool {
+        let may_land = |write: &OpenWrite| write.acquisition != 0 && write.progress == Progress::Open;
+        !matches!(self.phase, Phase::Leading(_)) && (self.owes_release() || self.open.iter().any(may_land))
+    }
+
     /// How long a request under way is left to finish by itself when something waits behind it.
     pub fn interrupt_after(&self) -> InterruptAfter {
         self.round_trip.interrupt_after(self.settings.release_timeout, self.settings.renew_deadline)

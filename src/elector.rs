@@ -35,8 +35,8 @@ use crate::transition::{Subscriptions, Transition};
 /// a guard never makes it grab the lease again by itself.
 ///
 /// Dropping the elector ends its campaign with [`Error::Stopped`], without waiting for the thread. A guard that lives on
-/// keeps the thread and the term until it is dropped itself. On two stores it waits, at most for the release timeout, for a
-/// primary that was held for a campaign to be given back.
+/// keeps the thread and the term until it is dropped itself. It waits for one thing, and at most for the release timeout: that
+/// what an acquisition under way has won, or may have, is given back, which the end of the process would leave held.
 ///
 /// All methods may be called from any thread at any time. In a child made by `fork` it has no threads: to campaign there is
 /// [`Error::Forked`], dropping it does nothing, and what it is asked otherwise (its status, who leads) may wait for ever.
@@ -61,7 +61,6 @@ pub struct LeaderElector {
     namespace: Option<String>,
     description: String,
     settings: Arc<Settings>,
-    is_on_both: bool,
     shared: Shared,
 }
 
@@ -87,12 +86,13 @@ impl LeaderElector {
             None => Candidacy::One(Box::new(Session::new(Arc::clone(&settings), random_seed()))),
             Some(_) => Candidacy::Both(Box::new(Pair::new(Arc::clone(&settings), [random_seed(), random_seed()]))),
         };
-        let (name, namespace, is_on_both) = (primary.key().to_owned(), primary.namespace(), secondary.is_some());
+        let (name, namespace) = (primary.key().to_owned(), primary.namespace());
+        let records = if secondary.is_some() { 2 } else { 1 };
         let fields = LogFields::new(&primary, &settings.identity);
         let fields = secondary.iter().fold(fields, |fields, entry| fields.and(entry));
         let link = Arc::new(Link::new(sender, settings.release_timeout, fields.clone()));
         let winds_down = settings.lease_duration.max(settings.wind_down.unwrap_or_default());
-        let health = HealthCheck::new(settings.lease_duration, winds_down, if is_on_both { 2 } else { 1 });
+        let health = HealthCheck::new(settings.lease_duration, winds_down, records);
         let watched = |(entry, side): (Entry, Side)| {
             let watcher = Watcher::spawn(entry.clone(), side, Arc::clone(&link), health.clone(), &settings)?;
             let fields = LogFields::new(&entry, &settings.identity);
@@ -121,7 +121,7 @@ impl LeaderElector {
         }
         let asked = Asked { probing, fitness: fitness.clone(), changes: 0 };
         let (description, settings) = (fields.described.clone(), Arc::clone(&settings));
-        let elector = Self { name, namespace, description, settings, is_on_both, shared: shared.clone() };
+        let elector = Self { name, namespace, description, settings, shared: shared.clone() };
         let drivers = dedicated::drivers(candidacy, records, commands, observers, asked, shared, fields);
         dedicated::spawn(drivers).map_err(Error::Thread)?;
         Ok(elector)
@@ -393,7 +393,7 @@ impl Drop for LeaderElector {
             return;
         }
         self.stop();
-        self.shared.link.close(self.is_on_both);
+        self.shared.link.close();
     }
 }
 

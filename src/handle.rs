@@ -198,12 +198,11 @@ impl Link {
         released
     }
 
-    /// Tells the elector that no campaign will come any more, and where it may hold what nobody has a guard for, waits until it
-    /// does not.
-    pub(crate) fn close(&self, may_hold: bool) {
-        match may_hold && !IS_RUNTIME.with(Cell::get) {
-            true => drop(self.wait_for(|ack| Command::Close { ack: Some(ack) })),
-            false => self.tell(Command::Close { ack: None }),
+    /// Tells the elector that no campaign will come any more, and waits until it holds nothing that nobody has a guard for.
+    pub(crate) fn close(&self) {
+        match IS_RUNTIME.with(Cell::get) {
+            true => self.tell(Command::Close { ack: None }),
+            false => drop(self.wait_for(|ack| Command::Close { ack: Some(ack) })),
         }
     }
 

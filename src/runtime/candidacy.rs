@@ -59,7 +59,7 @@ impl Candidacy {
     /// Whether a record is held that nobody has a guard for, and nobody waits any more for a term by.
     pub fn is_giving_back(&self) -> bool {
         match self {
-            Self::One(_) => false,
+            Self::One(session) => session.is_giving_back(),
             Self::Both(pair) => pair.is_giving_back(),
         }
     }

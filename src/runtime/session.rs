@@ -229,6 +229,9 @@ impl Session {
             Input::Close => {
                 self.campaign = None;
                 self.election.close();
+                if self.election.is_giving_back() {
+                    self.cancel_at(now + self.election.interrupt_after().release, Behind::Release);
+                }
             }
             Input::Response(id, response) => self.on_response(now, id, response),
             Input::WatchOpened { from_scratch } => self.election.watch_opened(now, from_scratch),
@@ -267,6 +270,11 @@ impl Session {
     /// When the lease of whoever leads runs out, unless something is heard of it before.
     pub fn leader_until(&self) -> Option<Moment> {
         self.election.leader_until()
+    }
+
+    /// Whether the record is ours, or may become so yet, that nobody has a guard for.
+    pub fn is_giving_back(&self) -> bool {
+        self.election.is_giving_back()
     }
 
     /// How its requests have fared.

@@ -54,6 +54,8 @@ pub(crate) struct State {
     term: Option<Arc<Term>>,
     /// Who waits for the release of the last term.
     releasing: Option<Sender<ReleaseAck>>,
+    /// Whether that is whoever has dropped the elector.
+    is_awaited_to_close: bool,
     /// Of each record.
     records: Vec<Record>,
     deferred: Deferred,
@@ -126,6 +128,7 @@ impl State {
             asked,
             term: None,
             releasing: None,
+            is_awaited_to_close: false,
             records: (0..records).map(|_| Record::default()).collect(),
             deferred: Deferred::default(),
             lines,
@@ -224,15 +227,9 @@ impl State {
     fn close(&mut self, ack: Option<Sender<ReleaseAck>>) {
         // Who waits for the release of a guard goes on doing so.
         let ack = ack.filter(|_| self.releasing.is_none());
-        let waits = ack.is_some();
+        self.is_awaited_to_close = ack.is_some();
         self.releasing = ack.or(self.releasing.take());
         self.handle(Side::Primary, Input::Close);
-        if !waits {
-            return;
-        }
-        if !self.candidacy.is_giving_back() {
-            self.tell_released();
-        }
     }
 
     fn tell_released(&mut self) {
@@ -311,6 +308,9 @@ impl State {
                 Effect::RestartWatch => self.deferred.restart_watch.push(side),
                 Effect::Log(notice) | Effect::IdentityConflict(notice) => self.log(Some(side), What::Notice(notice)),
             }
+        }
+        if self.is_awaited_to_close && !self.candidacy.is_giving_back() {
+            self.tell_released();
         }
         has_acted
     }

@@ -70,10 +70,7 @@ impl Supervisor {
         loop {
             let guard = match self.campaign()? {
                 Ok(guard) => guard,
-                Err(code) => {
-                    self.leave();
-                    return Ok(code);
-                }
+                Err(code) => return Ok(code),
             };
             let began = Instant::now();
             let outcome = self.lead(&guard)?;
@@ -108,15 +105,6 @@ impl Supervisor {
                 }
             }
         }
-    }
-
-    /// Ends the candidacy of whoever leaves without a term. The lease may just be being acquired: it is given back then, before this
-    /// process ends.
-    fn leave(self) {
-        let until = Instant::now() + self.elector.settings().release_timeout;
-        let told = self.elector.transitions();
-        drop(self.elector);
-        while told.recv_deadline(until).is_ok() {}
     }
 
     /// A term, or the code to exit with.

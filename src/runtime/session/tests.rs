@@ -92,6 +92,45 @@ fn a_renewal_takes_as_long_as_since_it_was_sent() {
     assert!(scenario.session.leader_until().is_some_and(|until| until == scenario.now + Duration::from_secs(15)));
 }
 
+#[test]
+fn who_closes_it_in_the_middle_of_an_acquisition_waits_for_what_becomes_of_that() {
+    let mut scenario = Scenario::campaigning(1, false);
+    assert!(!scenario.session.is_giving_back());
+    let won = scenario.creates();
+    scenario.wants();
+    scenario.handle(Input::Close);
+    assert!(scenario.session.is_giving_back());
+    assert!(matches!(scenario.wants()[..], [Effect::CancelAt(2, _, Behind::Release)]));
+    scenario.handle(won);
+    assert!(scenario.session.is_giving_back(), "it is ours");
+    let release = scenario.request();
+    let Operation::Update(base, record) = release.operation else { panic!("{release:?}") };
+    assert_eq!(record.holder(), None);
+    let observed = Observed::new(record, base.version + 1, Opaque::none());
+    scenario.handle(Input::Response(release.id, Response::Written(observed)));
+    assert!(!scenario.session.is_giving_back());
+
+    let mut scenario = Scenario::campaigning(1, false);
+    let _ = scenario.creates();
+    scenario.handle(Input::Close);
+    let beaten = StoreError::new(StoreErrorKind::NotApplied, "made up");
+    scenario.handle(Input::Response(2, Response::Failed(beaten)));
+    assert!(!scenario.session.is_giving_back(), "it was another's");
+}
+
+#[test]
+fn who_closes_it_as_a_leader_waits_for_nothing() {
+    let mut scenario = Scenario::campaigning(1, false);
+    let won = scenario.creates();
+    scenario.handle(won);
+    let renewal = scenario.request();
+    assert!(matches!(renewal.operation, Operation::Update(..)));
+    scenario.wants();
+    scenario.handle(Input::Close);
+    assert!(!scenario.session.is_giving_back(), "the guard is somebody's");
+    assert!(scenario.wants().is_empty());
+}
+
 /// Who only watches has nothing else to wake up for.
 #[test]
 fn that_a_lease_has_run_out_is_told_at_that_moment_and_that_it_is_renewed_as_well() {

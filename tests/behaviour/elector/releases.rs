@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use crate::elector::builder;
 use crate::elector::listener::{listen, on_line};
 use crate::support::memory::{Connection, Memory};
-use crate::support::{AT_ONCE, SOON, wait_until};
+use crate::support::{A_WHILE, AT_ONCE, SOON, wait_until};
 
 /// A server that answers at once is not given a part of the release timeout to come back.
 #[test]
@@ -35,6 +35,50 @@ fn a_hanging_request_is_given_up_soon_however_long_the_release_timeout() {
         assert_eq!(store.holder(), None);
         assert_eq!(view.check().unwrap_err().reason, StopReason::Released);
     }
+}
+
+/// The end of the process would leave it held.
+#[test]
+fn an_elector_that_is_dropped_gives_back_what_it_is_about_to_win() {
+    let store = Memory::default();
+    store.give_to("", 1);
+    let (acquiring, acquires) = bounded(1);
+    let (released, has_released) = bounded(1);
+    store.on_update(move |record| {
+        if record.holder().is_none() {
+            let _ = released.try_send(());
+        } else {
+            let _ = acquiring.try_send(());
+            thread::sleep(A_WHILE);
+        }
+        Ok(())
+    });
+    let elector = builder("a").start_on(Connection::new(&store)).unwrap();
+    let campaign = elector.campaign().unwrap();
+    acquires.recv_timeout(SOON).expect("an acquisition is under way");
+    drop(campaign);
+    drop(elector);
+    assert!(has_released.try_recv().is_ok(), "it goes on when the elector is gone");
+    assert_eq!(store.holder(), None);
+
+    // Nothing may be held: nothing is waited for.
+    let began = Instant::now();
+    drop(builder("b").release_timeout(Duration::from_secs(60)).start_on(Connection::new(&store)).unwrap());
+    assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
+}
+
+#[test]
+fn an_elector_that_is_dropped_waits_for_what_cannot_be_known_no_longer_than_for_a_release() {
+    let store = Memory::default();
+    store.give_to("", 1);
+    let (hanging, hangs) = bounded(1);
+    store.hang_next_update(hanging);
+    let elector = builder("a").release_timeout(A_WHILE).start_on(Connection::new(&store)).unwrap();
+    let _campaign = elector.campaign().unwrap();
+    hangs.recv_timeout(SOON).expect("an acquisition hangs");
+    let began = Instant::now();
+    drop(elector);
+    assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
 }
 
 /// Where a test keeps a guard that is to be dropped elsewhere.

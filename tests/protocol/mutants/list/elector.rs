@@ -28,6 +28,49 @@ pub const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
+        name: "an acquisition under way does not count when the elector is closed",
+        why: "the process ends, and leaves the lease held until it runs out",
+        edits: &[Edit {
+            file: ELECTION,
+            old: "(self.owes_release() || self.open.iter().any(may_land))",
+            new: "self.owes_release()",
+        }],
+        caught_by: Unit(
+            "runtime::session::tests::who_closes_it_in_the_middle_of_an_acquisition_waits_for_what_becomes_of_that",
+        ),
+    },
+    Mutant {
+        name: "an acquisition that hangs is not cancelled when the elector is closed",
+        why: "what it has won cannot be given back before that",
+        edits: &[Edit { file: SESSION, old: "if self.election.is_giving_back() {", new: "if false {" }],
+        caught_by: Unit(
+            "runtime::session::tests::who_closes_it_in_the_middle_of_an_acquisition_waits_for_what_becomes_of_that",
+        ),
+    },
+    Mutant {
+        name: "a leader counts as giving back when the elector is closed",
+        why: "who drops the elector before the guard waits for himself",
+        edits: &[Edit {
+            file: ELECTION,
+            old: "!matches!(self.phase, Phase::Leading(_)) && (self.owes_release()",
+            new: "(self.owes_release()",
+        }],
+        caught_by: Unit("runtime::session::tests::who_closes_it_as_a_leader_waits_for_nothing"),
+    },
+    Mutant {
+        name: "whoever drops an elector is told at once that nothing is held",
+        why: "the process ends, and leaves the lease held until it runs out",
+        edits: &[Edit {
+            file: STATE,
+            old: "if self.is_awaited_to_close && !self.candidacy.is_giving_back() {",
+            new: "if self.is_awaited_to_close {",
+        }],
+        caught_by: Test(
+            "behaviour",
+            "elector::releases::an_elector_that_is_dropped_gives_back_what_it_is_about_to_win",
+        ),
+    },
+    Mutant {
         name: "the transition tells another reason than the check",
         why: "whoever ended the term first has said why",
         edits: &[Edit {
