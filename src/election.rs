@@ -246,9 +246,13 @@ impl Election {
         !matches!(self.observed, ObservedState::Nothing)
     }
 
-    /// Whether the record is ours, or may become so yet, that nobody has a guard for.
-    pub fn is_giving_back(&self) -> bool {
-        let may_land = |write: &OpenWrite| write.acquisition != 0 && write.progress == Progress::Open;
+    /// Whether the record is ours that nobody has a guard for, or may have become so by what is under way or was not read since. What
+    /// was not there when it was read may still land; but that may be at any time, or never.
+    pub fn is_giving_back(&self, under_way: Option<u64>) -> bool {
+        let may_land = |write: &OpenWrite| {
+            let is_unread = self.schedule.must_read || Some(write.id) == under_way;
+            is_unread && write.acquisition != 0 && write.progress == Progress::Open
+        };
         !matches!(self.phase, Phase::Leading(_)) && (self.owes_release() || self.open.iter().any(may_land))
     }
 

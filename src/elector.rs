@@ -36,7 +36,8 @@ use crate::transition::{Subscriptions, Transition};
 ///
 /// Dropping the elector ends its campaign with [`Error::Stopped`], without waiting for the thread. A guard that lives on
 /// keeps the thread and the term until it is dropped itself. It waits for one thing, and at most for the release timeout: that
-/// what an acquisition under way has won, or may have, is given back, which the end of the process would leave held.
+/// what an acquisition under way has won is given back, which the end of the process would leave held. One that hangs is cancelled
+/// soon, and looked for once.
 ///
 /// All methods may be called from any thread at any time. In a child made by `fork` it has no threads: to campaign there is
 /// [`Error::Forked`], dropping it does nothing, and what it is asked otherwise (its status, who leads) may wait for ever.

@@ -229,7 +229,7 @@ impl Session {
             Input::Close => {
                 self.campaign = None;
                 self.election.close();
-                if self.election.is_giving_back() {
+                if self.is_giving_back() {
                     self.cancel_at(now + self.election.interrupt_after().release, Behind::Release);
                 }
             }
@@ -272,9 +272,9 @@ impl Session {
         self.election.leader_until()
     }
 
-    /// Whether the record is ours, or may become so yet, that nobody has a guard for.
+    /// Whether the record is ours, or may just have become so, that nobody has a guard for.
     pub fn is_giving_back(&self) -> bool {
-        self.election.is_giving_back()
+        self.election.is_giving_back(self.in_flight.map(|(request, _)| request))
     }
 
     /// How its requests have fared.

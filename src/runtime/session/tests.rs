@@ -119,6 +119,21 @@ fn who_closes_it_in_the_middle_of_an_acquisition_waits_for_what_becomes_of_that(
 }
 
 #[test]
+fn who_closes_it_while_an_acquisition_hangs_waits_until_it_was_looked_for_once() {
+    let mut scenario = Scenario::campaigning(1, false);
+    let _ = scenario.creates();
+    scenario.handle(Input::Close);
+    scenario.handle(Input::Response(2, Response::Failed(StoreError::new(StoreErrorKind::Interrupted, "made up"))));
+    assert!(scenario.session.is_giving_back(), "it may be ours");
+    let since = scenario.now;
+    let read = scenario.request();
+    let Operation::Get(context) = read.operation else { panic!("{read:?}") };
+    assert_eq!(scenario.now, since, "at once");
+    scenario.handle(Input::Response(read.id, Response::Read(context, None)));
+    assert!(!scenario.session.is_giving_back(), "it may land at any time, or never");
+}
+
+#[test]
 fn who_closes_it_as_a_leader_waits_for_nothing() {
     let mut scenario = Scenario::campaigning(1, false);
     let won = scenario.creates();

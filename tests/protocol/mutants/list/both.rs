@@ -197,9 +197,9 @@ pub const MUTANTS: &[Mutant] = &[
         name: "an elector that is dropped leaves the primary behind",
         why: "whoever comes next waits a lease duration for a process that has ended",
         edits: &[Edit {
-            file: ELECTOR,
-            old: "self.shared.link.close(self.is_on_both);",
-            new: "self.shared.link.close(self.name.is_empty());",
+            file: HANDLE,
+            old: "false => drop(self.wait_for(|ack| Command::Close { ack: Some(ack) })),",
+            new: "false => self.tell(Command::Close { ack: None }),",
         }],
         caught_by: Test(
             "behaviour",

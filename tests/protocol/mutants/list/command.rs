@@ -123,10 +123,4 @@ pub const MUTANTS: &[Mutant] = &[
         edits: &[Edit { file: SUPERVISOR, old: "if !outcome.is_gone {", new: "if false {" }],
         caught_by: Test("command", "terms::what_cannot_be_killed_is_left_alone_and_its_lease_is_never_released"),
     },
-    Mutant {
-        name: "whoever leaves does not wait for what is being acquired",
-        why: "the lease stays held by nobody until it runs out",
-        edits: &[Edit { file: SUPERVISOR, old: "while told.recv_deadline(until).is_ok() {}", new: "" }],
-        caught_by: Test("command", "terms::a_lease_that_comes_too_late_is_given_back_before_the_end"),
-    },
 ];

@@ -185,8 +185,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "each one leaves a thread and a watch behind",
         edits: &[Edit {
             file: ELECTOR,
-            old: "        self.shared.link.close(self.is_on_both);\n",
-            new: "        let _ = self.is_on_both;\n",
+            old: "        self.shared.link.close();\n",
+            new: "        if self.name.is_empty() {\n            self.shared.link.close();\n        }\n",
         }],
         caught_by: Test("behaviour", "faults::release::dropping_an_elector_or_a_campaign_is_prompt"),
     },
