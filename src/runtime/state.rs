@@ -233,6 +233,7 @@ impl State {
     }
 
     fn tell_released(&mut self) {
+        self.is_awaited_to_close = false;
         if let Some(ack) = self.releasing.take() {
             let _ = ack.try_send(ReleaseAck::Released);
         }
