@@ -248,7 +248,7 @@ impl Election {
 
     /// Whether the record is ours that nobody has a guard for, or may have become so by what is under way or was not read since. What
     /// was not there when it was read may still land; but that may be at any time, or never.
-    pub fn is_giving_back(&self, under_way: Option<u64>) -> bool {
+    pub fn may_hold(&self, under_way: Option<u64>) -> bool {
         let may_land = |write: &OpenWrite| {
             let is_unread = self.schedule.must_read || Some(write.id) == under_way;
             is_unread && write.acquisition != 0 && write.progress == Progress::Open

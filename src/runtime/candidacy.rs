@@ -59,8 +59,16 @@ impl Candidacy {
     /// Whether a record is held that nobody has a guard for, and nobody waits any more for a term by.
     pub fn is_giving_back(&self) -> bool {
         match self {
-            Self::One(session) => session.is_giving_back(),
+            Self::One(_) => false,
             Self::Both(pair) => pair.is_giving_back(),
+        }
+    }
+
+    /// Whether a record is ours, or may just have become so, that nobody has a guard for.
+    pub fn may_hold(&self) -> bool {
+        match self {
+            Self::One(session) => session.may_hold(),
+            Self::Both(pair) => pair.may_hold(),
         }
     }
 

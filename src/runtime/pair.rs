@@ -233,6 +233,11 @@ impl Pair {
         self.release.is_some()
     }
 
+    /// Whether a record is ours, or may just have become so, that nobody has a guard for.
+    pub fn may_hold(&self) -> bool {
+        self.is_giving_back() || self.primary.may_hold() || self.secondary.may_hold()
+    }
+
     /// Who this candidate is in the records.
     pub fn identity(&self) -> &str {
         self.primary.identity()

@@ -229,7 +229,7 @@ impl Session {
             Input::Close => {
                 self.campaign = None;
                 self.election.close();
-                if self.is_giving_back() {
+                if self.may_hold() {
                     self.cancel_at(now + self.election.interrupt_after().release, Behind::Release);
                 }
             }
@@ -273,8 +273,8 @@ impl Session {
     }
 
     /// Whether the record is ours, or may just have become so, that nobody has a guard for.
-    pub fn is_giving_back(&self) -> bool {
-        self.election.is_giving_back(self.in_flight.map(|(request, _)| request))
+    pub fn may_hold(&self) -> bool {
+        self.election.may_hold(self.in_flight.map(|(request, _)| request))
     }
 
     /// How its requests have fared.

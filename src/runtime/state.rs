@@ -288,7 +288,9 @@ impl State {
                 Effect::Released => {
                     self.term = None;
                     self.shared.observations.term(None);
-                    self.tell_released();
+                    if !self.is_awaited_to_close {
+                        self.tell_released();
+                    }
                 }
                 Effect::CancelAt(request, at, behind) => self.cancel_at(side, request, at, behind),
                 Effect::Leader(leader) => {
@@ -310,7 +312,7 @@ impl State {
                 Effect::Log(notice) | Effect::IdentityConflict(notice) => self.log(Some(side), What::Notice(notice)),
             }
         }
-        if self.is_awaited_to_close && !self.candidacy.is_giving_back() {
+        if self.is_awaited_to_close && !self.candidacy.may_hold() {
             self.tell_released();
         }
         has_acted

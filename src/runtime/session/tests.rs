@@ -95,27 +95,27 @@ fn a_renewal_takes_as_long_as_since_it_was_sent() {
 #[test]
 fn who_closes_it_in_the_middle_of_an_acquisition_waits_for_what_becomes_of_that() {
     let mut scenario = Scenario::campaigning(1, false);
-    assert!(!scenario.session.is_giving_back());
+    assert!(!scenario.session.may_hold());
     let won = scenario.creates();
     scenario.wants();
     scenario.handle(Input::Close);
-    assert!(scenario.session.is_giving_back());
+    assert!(scenario.session.may_hold());
     assert!(matches!(scenario.wants()[..], [Effect::CancelAt(2, _, Behind::Release)]));
     scenario.handle(won);
-    assert!(scenario.session.is_giving_back(), "it is ours");
+    assert!(scenario.session.may_hold(), "it is ours");
     let release = scenario.request();
     let Operation::Update(base, record) = release.operation else { panic!("{release:?}") };
     assert_eq!(record.holder(), None);
     let observed = Observed::new(record, base.version + 1, Opaque::none());
     scenario.handle(Input::Response(release.id, Response::Written(observed)));
-    assert!(!scenario.session.is_giving_back());
+    assert!(!scenario.session.may_hold());
 
     let mut scenario = Scenario::campaigning(1, false);
     let _ = scenario.creates();
     scenario.handle(Input::Close);
     let beaten = StoreError::new(StoreErrorKind::NotApplied, "made up");
     scenario.handle(Input::Response(2, Response::Failed(beaten)));
-    assert!(!scenario.session.is_giving_back(), "it was another's");
+    assert!(!scenario.session.may_hold(), "it was another's");
 }
 
 #[test]
@@ -124,13 +124,13 @@ fn who_closes_it_while_an_acquisition_hangs_waits_until_it_was_looked_for_once()
     let _ = scenario.creates();
     scenario.handle(Input::Close);
     scenario.handle(Input::Response(2, Response::Failed(StoreError::new(StoreErrorKind::Interrupted, "made up"))));
-    assert!(scenario.session.is_giving_back(), "it may be ours");
+    assert!(scenario.session.may_hold(), "it may be ours");
     let since = scenario.now;
     let read = scenario.request();
     let Operation::Get(context) = read.operation else { panic!("{read:?}") };
     assert_eq!(scenario.now, since, "at once");
     scenario.handle(Input::Response(read.id, Response::Read(context, None)));
-    assert!(!scenario.session.is_giving_back(), "it may land at any time, or never");
+    assert!(!scenario.session.may_hold(), "it may land at any time, or never");
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn who_closes_it_as_a_leader_waits_for_nothing() {
     assert!(matches!(renewal.operation, Operation::Update(..)));
     scenario.wants();
     scenario.handle(Input::Close);
-    assert!(!scenario.session.is_giving_back(), "the guard is somebody's");
+    assert!(!scenario.session.may_hold(), "the guard is somebody's");
     assert!(scenario.wants().is_empty());
 }
 

@@ -216,6 +216,32 @@ fn an_elector_that_is_dropped_gives_back_what_it_holds_before_the_process_ends()
 }
 
 #[test]
+fn an_elector_that_is_dropped_gives_back_what_it_is_about_to_win_on_either() {
+    for slow in ["primary", "secondary"] {
+        let two = Two::default();
+        two.primary.give_to("", 1);
+        two.secondary.give_to("", 1);
+        let (acquiring, acquires) = bounded(1);
+        let memory = if slow == "primary" { &two.primary } else { &two.secondary };
+        memory.on_update(move |record| {
+            if record.holder().is_some() {
+                let _ = acquiring.try_send(());
+                thread::sleep(A_WHILE);
+            }
+            Ok(())
+        });
+        let elector = two.elector("a");
+        let campaign = elector.campaign().unwrap();
+        acquires.recv_timeout(SOON).expect("an acquisition is under way");
+        let before = memory.version();
+        drop(campaign);
+        drop(elector);
+        assert_eq!(two.holders(), [None, None], "{slow}");
+        assert!(memory.version() > before + 1, "{slow}: it goes on when the elector is gone");
+    }
+}
+
+#[test]
 fn who_cannot_reach_the_secondary_leaves_the_primary_to_others() {
     let two = Two::default();
     let cut_off = Connection::named(&two.secondary, "new");

@@ -194,6 +194,19 @@ pub const MUTANTS: &[Mutant] = &[
         caught_by: Test("behaviour", "elector::both::who_cannot_reach_the_secondary_leaves_the_primary_to_others"),
     },
     Mutant {
+        name: "an elector on both that is dropped waits for what is held alone",
+        why: "what is just being acquired stays held when the process ends",
+        edits: &[Edit {
+            file: PAIR,
+            old: "self.is_giving_back() || self.primary.may_hold() || self.secondary.may_hold()",
+            new: "self.is_giving_back()",
+        }],
+        caught_by: Test(
+            "behaviour",
+            "elector::both::an_elector_that_is_dropped_gives_back_what_it_is_about_to_win_on_either",
+        ),
+    },
+    Mutant {
         name: "an elector that is dropped leaves the primary behind",
         why: "whoever comes next waits a lease duration for a process that has ended",
         edits: &[Edit {

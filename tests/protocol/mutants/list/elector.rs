@@ -42,7 +42,7 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "an acquisition that hangs is not cancelled when the elector is closed",
         why: "what it has won cannot be given back before that",
-        edits: &[Edit { file: SESSION, old: "if self.is_giving_back() {", new: "if false {" }],
+        edits: &[Edit { file: SESSION, old: "if self.may_hold() {", new: "if false {" }],
         caught_by: Unit(
             "runtime::session::tests::who_closes_it_in_the_middle_of_an_acquisition_waits_for_what_becomes_of_that",
         ),
@@ -62,7 +62,7 @@ pub const MUTANTS: &[Mutant] = &[
         why: "the process ends, and leaves the lease held until it runs out",
         edits: &[Edit {
             file: STATE,
-            old: "if self.is_awaited_to_close && !self.candidacy.is_giving_back() {",
+            old: "if self.is_awaited_to_close && !self.candidacy.may_hold() {",
             new: "if self.is_awaited_to_close {",
         }],
         caught_by: Test(
