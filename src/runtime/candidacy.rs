@@ -56,14 +56,6 @@ impl Candidacy {
         }
     }
 
-    /// Whether a record is held that nobody has a guard for, and nobody waits any more for a term by.
-    pub fn is_giving_back(&self) -> bool {
-        match self {
-            Self::One(_) => false,
-            Self::Both(pair) => pair.is_giving_back(),
-        }
-    }
-
     /// Whether a record is ours, or may just have become so, that nobody has a guard for.
     pub fn may_hold(&self) -> bool {
         match self {

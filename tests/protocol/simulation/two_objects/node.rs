@@ -69,6 +69,11 @@ pub struct Term {
 }
 
 impl Ours {
+    /// Whether it holds a record that it has no guard for.
+    pub fn is_giving_back(&self) -> bool {
+        matches!(&self.candidacy, Candidacy::Both(pair) if pair.is_giving_back())
+    }
+
     pub fn new(kind: Kind, plan: &Plan, identity: &str, random: &mut fastrand::Rng) -> Self {
         let settings = plan.settings(identity);
         let (candidacy, objects) = match kind {

@@ -372,7 +372,7 @@ impl World {
         let what = match term {
             _ if record.holder().is_none() => return Ok(()),
             // The primary is kept until the secondary is released.
-            None if matches!(&node.mind, Mind::Ours(ours) if ours.candidacy.is_giving_back()) => return Ok(()),
+            None if matches!(&node.mind, Mind::Ours(ours) if ours.is_giving_back()) => return Ok(()),
             None if !node.is_fit => "acquires while it is unfit",
             Some(_) if limit.is_some_and(|limit| limit.until() <= node.clock.local(self.truth)) => {
                 "renews for work that makes no progress"
