@@ -363,10 +363,11 @@ fn stop_ends_a_pending_campaign_from_another_thread_and_every_later_one() {
     assert!(guard.is_leader(), "a guard is not affected");
 }
 
+/// Of a store that does not hear of its cancellation either.
 #[test]
-fn stop_and_drop_do_not_wait_for_a_hanging_request() {
+fn stop_does_not_wait_for_a_hanging_request_and_drop_no_longer_than_for_a_release() {
     let store = Memory::default();
-    let elector = elector(&store, "a");
+    let elector = builder("a").release_timeout(A_WHILE).start_on(Connection::new(&store)).unwrap();
     let (reached, reaches) = bounded(1);
     let (go_on, goes_on) = bounded::<()>(1);
     store.on_create(move || {
