@@ -88,12 +88,11 @@ impl LeaderElector {
             Some(_) => Candidacy::Both(Box::new(Pair::new(Arc::clone(&settings), [random_seed(), random_seed()]))),
         };
         let (name, namespace) = (primary.key().to_owned(), primary.namespace());
-        let records = if secondary.is_some() { 2 } else { 1 };
         let fields = LogFields::new(&primary, &settings.identity);
         let fields = secondary.iter().fold(fields, |fields, entry| fields.and(entry));
         let link = Arc::new(Link::new(sender, settings.release_timeout, fields.clone()));
         let winds_down = settings.lease_duration.max(settings.wind_down.unwrap_or_default());
-        let health = HealthCheck::new(settings.lease_duration, winds_down, records);
+        let health = HealthCheck::new(settings.lease_duration, winds_down, 1 + usize::from(secondary.is_some()));
         let watched = |(entry, side): (Entry, Side)| {
             let watcher = Watcher::spawn(entry.clone(), side, Arc::clone(&link), health.clone(), &settings)?;
             let fields = LogFields::new(&entry, &settings.identity);

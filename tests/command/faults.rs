@@ -19,7 +19,7 @@ use crate::support::journal::Journal;
 use crate::support::process::mono;
 use crate::support::proxy::{Faults, Proxy};
 use crate::support::real::Real;
-use crate::support::{say_aloud, wait_until};
+use crate::support::{say_aloud, wait_until, wait_within};
 
 /// How many leases, and how many candidates for each.
 const LEASES: usize = 4;
@@ -186,11 +186,7 @@ impl<'a> Lease<'a> {
         // Somebody works again, or still.
         let from = mono();
         let arena = &self.places[0].arena;
-        let until = Instant::now() + PATIENCE;
-        while arena.last_stamp() <= from {
-            assert!(Instant::now() < until, "nobody works after {name}");
-            thread::sleep(Duration::from_millis(5));
-        }
+        wait_within(PATIENCE, &format!("somebody works after {name}"), || arena.last_stamp() > from);
     }
 
     /// Waits until a supervisor has ended what its guardian has left, if it has lost that: both killed at once is a limit, and no fault.

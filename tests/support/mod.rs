@@ -36,8 +36,12 @@ pub const AT_ONCE: Duration = Duration::from_secs(5);
 /// Long enough to see that something does not happen.
 pub const A_WHILE: Duration = Duration::from_millis(300);
 
-pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let until = Instant::now() + SOON;
+pub fn wait_until(what: &str, holds: impl FnMut() -> bool) {
+    wait_within(SOON, what, holds);
+}
+
+pub fn wait_within(limit: Duration, what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + limit;
     while !holds() {
         assert!(Instant::now() < until, "{what}");
         std::thread::sleep(Duration::from_millis(5));
