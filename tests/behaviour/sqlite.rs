@@ -15,7 +15,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use tempfile::TempDir;
 
 use crate::support::stores::{call, held_by};
-use crate::support::{AT_ONCE, SOON, say_aloud, wait_until};
+use crate::support::{AT_ONCE, SOON, skip, wait_until};
 
 /// A directory with a file in it, and one that is not this library's connection to that.
 struct Place {
@@ -339,8 +339,7 @@ fn a_full_disk_is_an_error_that_says_so_until_there_is_room() {
     let scratch = tempfile::tempdir().expect("a scratch directory");
     let mount = |arguments: &[&str]| Command::new("mount").args(arguments).arg(scratch.path()).output();
     if !mount(&["-t", "tmpfs", "-o", "size=256k", "tmpfs"]).is_ok_and(|done| done.status.success()) {
-        say_aloud("SKIPPED: a disk that is really full, which only root can make here");
-        return;
+        return skip("this user may not mount", "the test of a full disk", "run it as root");
     }
     struct Unmount<'a>(&'a Path);
     impl Drop for Unmount<'_> {

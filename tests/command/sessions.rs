@@ -148,7 +148,7 @@ struct Terminal {
 impl Terminal {
     fn open(arena: &Arena) -> Option<Self> {
         if Command::new("tmux").arg("-V").output().is_err() {
-            skip("there is no tmux", "every test in a terminal", "`tests/run` installs it");
+            skip("there is no tmux", "every test in a terminal", "`tests/run --all` installs it");
             return None;
         }
         let terminal = Self { name: arena.path("terminal").display().to_string() };

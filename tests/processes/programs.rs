@@ -167,7 +167,7 @@ fn programs_in_c_and_python_lead_and_release(cluster: &Cluster) {
 fn library() -> Option<PathBuf> {
     for program in ["cc", "python3"] {
         if Command::new(program).arg("--version").output().is_err() {
-            skip(&format!("there is no {program}"), "programs in C and Python", "`tests/run` installs it");
+            skip(&format!("there is no {program}"), "programs in C and Python", "`tests/run --all` installs it");
             return None;
         }
     }

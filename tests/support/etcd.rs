@@ -27,17 +27,17 @@ pub struct Member {
 }
 
 impl Etcd {
-    /// The cluster of one that a test binary's tests share, each below a prefix of its own. `None`, said aloud, where it is not
-    /// built.
+    /// The cluster of one member that the tests of a binary share, each below a prefix of its own. If it is not built, the test
+    /// is skipped.
     pub fn shared() -> Option<&'static Etcd> {
         static SHARED: OnceLock<Option<Etcd>> = OnceLock::new();
+        program()?;
         SHARED.get_or_init(|| Etcd::start(1, &[])).as_ref()
     }
 
     /// A cluster of a test's own.
     pub fn start(members: usize, flags: &[&str]) -> Option<Etcd> {
-        let program = program();
-        is_built(&program, "every test on a real etcd", "tests/apiserver/build").then(|| {
+        program().map(|program| {
             let dir = Scratch::new("etcd");
             let ports: Vec<_> = (0..members).map(|_| (free_port(), free_port())).collect();
             let scheme = if flags.iter().any(|flag| flag.starts_with("--cert-file")) { "https" } else { "http" };
@@ -220,13 +220,16 @@ impl Member {
     }
 }
 
-fn program() -> PathBuf {
-    // The API server is built without one then.
-    if let Some(assets) = std::env::var_os("KUBEBUILDER_ASSETS").filter(|assets| !assets.is_empty()) {
-        return Path::new(&assets).join("etcd");
-    }
-    let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    scratch.parent().expect("a target directory").join("apiserver/apiserver")
+fn program() -> Option<PathBuf> {
+    let program = match std::env::var_os("KUBEBUILDER_ASSETS").filter(|assets| !assets.is_empty()) {
+        // The API server is built without an etcd then.
+        Some(assets) => Path::new(&assets).join("etcd"),
+        None => {
+            let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
+            scratch.parent().expect("a target directory").join("apiserver/apiserver")
+        }
+    };
+    is_built(&program, "every test on a real etcd", "tests/apiserver/build").then_some(program)
 }
 
 fn base64(text: &str) -> String {

@@ -30,8 +30,9 @@ struct Programs {
 impl MariaDb {
     /// The one that a test binary's tests share, each in a database of its own. `None`, said aloud, where it is not installed.
     pub fn shared() -> Option<&'static MariaDb> {
-        static SHARED: OnceLock<Option<MariaDb>> = OnceLock::new();
-        SHARED.get_or_init(|| MariaDb::start(&[])).as_ref()
+        static SHARED: OnceLock<MariaDb> = OnceLock::new();
+        let programs = programs()?;
+        Some(SHARED.get_or_init(|| MariaDb::on_data(new_data(&programs), programs, &[])))
     }
 
     /// One of a test's own, with settings like `max_connections=10`.

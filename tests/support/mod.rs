@@ -48,22 +48,39 @@ pub fn wait_within(limit: Duration, what: &str, mut holds: impl FnMut() -> bool)
     }
 }
 
-/// Whether the program is there. If not, that is said aloud, and with `LEASEHOLD_REAL_SERVER=required` it is a failure.
-pub fn is_built(program: &Path, what_needs_it: &str, what_builds_it: &str) -> bool {
-    if !program.exists() {
-        skip(
-            &format!("{} is not built", program.display()),
-            what_needs_it,
-            &format!("`tests/run` or `{what_builds_it}` does that"),
-        );
+/// Returns `true` if the program exists and tests may use servers. Otherwise the test is skipped, as by [`skip`].
+pub fn is_built(program: &Path, needed_by: &str, builder: &str) -> bool {
+    let is_there = program.exists() && may_use_servers();
+    if !is_there {
+        skip(&format!("{} is not built", program.display()), needed_by, &format!("`{builder}` builds it"));
     }
-    program.exists()
+    is_there
 }
 
-pub fn skip(what_is_missing: &str, what_needs_it: &str, what_helps: &str) {
+/// Returns `false` if `LEASEHOLD_REAL_SERVER` is `none`: then tests skip even the servers that are installed.
+pub fn may_use_servers() -> bool {
+    std::env::var("LEASEHOLD_REAL_SERVER").map_or(true, |value| value != "none")
+}
+
+/// Reports that the current test is skipped. Panics if `LEASEHOLD_REAL_SERVER` is `required`.
+///
+/// The report is one line in the file that `LEASEHOLD_SKIPPED` names, which `tests/run` counts. Without that variable the line
+/// goes to stderr.
+pub fn skip(missing: &str, needed_by: &str, remedy: &str) {
+    use std::io::Write;
     let required = std::env::var("LEASEHOLD_REAL_SERVER").is_ok_and(|value| value == "required");
-    assert!(!required, "{what_is_missing}");
-    say_aloud(&format!("SKIPPED: {what_needs_it}: {what_is_missing}: {what_helps}"));
+    assert!(!required, "{missing}");
+    match std::env::var_os("LEASEHOLD_SKIPPED") {
+        None => say_aloud(&format!("SKIPPED: {needed_by}: {missing}: {remedy}")),
+        Some(path) => {
+            let program = std::env::current_exe().expect("the path of this test");
+            // The test harness names a thread after its test.
+            let thread = std::thread::current();
+            let line = format!("{} {}\n", program.display(), thread.name().expect("a test"));
+            let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
+            file.and_then(|mut file| file.write_all(line.as_bytes())).expect("a file for the skipped tests");
+        }
+    }
 }
 
 /// Says something that shows also when the test passes: the harness shows what is printed only when it fails.

@@ -22,8 +22,9 @@ pub struct Postgres {
 impl Postgres {
     /// The one that a test binary's tests share, each in a database of its own. `None`, said aloud, where it is not installed.
     pub fn shared() -> Option<&'static Postgres> {
-        static SHARED: OnceLock<Option<Postgres>> = OnceLock::new();
-        SHARED.get_or_init(|| Postgres::start(&[])).as_ref()
+        static SHARED: OnceLock<Postgres> = OnceLock::new();
+        let bin = bin()?;
+        Some(SHARED.get_or_init(|| Postgres::on_data(new_cluster(&bin), bin, &[])))
     }
 
     /// One of a test's own, with settings like `max_connections=10`.

@@ -230,13 +230,13 @@ pub fn free_port() -> u16 {
     some.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).expect("a port")
 }
 
-/// A program of one of these directories, or on the `PATH`. Where it is not, that is said aloud as by [`super::is_built`].
+/// A program of one of these directories, or on the `PATH`. If there is none, the test is skipped.
 pub fn installed(program: &str, directories: &[PathBuf], what_needs_it: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let places = directories.iter().cloned().chain(std::env::split_paths(&path));
-    let found = places.map(|place| place.join(program)).find(|program| program.is_file());
+    let found = places.map(|place| place.join(program)).find(|program| program.is_file() && super::may_use_servers());
     if found.is_none() {
-        super::skip(&format!("{program} is not installed"), what_needs_it, "`tests/run` installs it");
+        super::skip(&format!("{program} is not installed"), what_needs_it, "`tests/run --all` installs it");
     }
     found
 }
