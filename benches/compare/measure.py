@@ -36,12 +36,12 @@ def say(text):
 
 
 class Bench:
-    def __init__(self, arguments, server, scratch, processes):
+    def __init__(self, arguments, server, scratch, processes, taking_part=None):
         self.arguments = arguments
         self.server = server
         self.scratch = scratch
         self.processes = processes
-        self.contenders = contenders(arguments.target)
+        self.contenders = taking_part or contenders(arguments.target)
         self.log = processes.enter_context(open(scratch / "stderr.log", "a"))
         self.serial = 0
 

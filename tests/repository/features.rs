@@ -39,7 +39,7 @@ fn one_kind_of_cryptography_will_do_and_so_will_both() {
 fn another_store_than_a_cluster_needs_no_http_and_no_tls() {
     let tree = |features: &[&str]| {
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["tree", "--offline", "--edges=normal", "--prefix=none", "--format={p}"]).args(features);
+        cargo.args(["tree", "--locked", "--edges=normal", "--prefix=none", "--format={p}"]).args(features);
         let output = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().expect("cargo runs");
         let text = String::from_utf8(output.stdout).expect("text");
         text.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect::<BTreeSet<_>>()
@@ -64,7 +64,7 @@ fn another_store_than_a_cluster_needs_no_http_and_no_tls() {
 fn what_the_tests_of_several_packages_depend_on_has_the_same_features_for_all() {
     let features = |packages: &[&str]| {
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["tree", "--offline", "--edges=normal,build,dev", "--prefix=none", "--format={p}|{f}|"]);
+        cargo.args(["tree", "--locked", "--edges=normal,build,dev", "--prefix=none", "--format={p}|{f}|"]);
         cargo.args(packages.iter().flat_map(|package| ["--package", package]));
         let output = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().expect("cargo runs");
         let text = String::from_utf8(output.stdout).expect("text");

@@ -87,15 +87,20 @@ impl ApiServer {
 
     /// Writes [`kubeconfig`](ApiServer::kubeconfig) to a file.
     ///
-    /// # Errors
-    ///
-    /// When the file cannot be written.
+    /// Replaces the file as a whole: a process that reads `path` never sees a part of the text.
     ///
     /// # Panics
     ///
-    /// When the server has users, but not this one.
+    /// Panics if the server has users, but not this one.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file, or a second file in the same directory, cannot be written.
     pub fn write_kubeconfig(&self, path: impl AsRef<Path>, user: &str) -> io::Result<()> {
-        std::fs::write(path, self.kubeconfig(user))
+        let mut new = path.as_ref().as_os_str().to_owned();
+        new.push(format!(".{:x}.new", fastrand::u64(..)));
+        std::fs::write(&new, self.kubeconfig(user))?;
+        std::fs::rename(new, path)
     }
 
     /// A fresh client certificate for a user and its private key, both as PEM.

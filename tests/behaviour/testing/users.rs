@@ -194,11 +194,17 @@ fn a_kubeconfig_leads_to_the_server() {
     let text = server.kubeconfig_with_certificate("we \"quote\"");
     assert!(text.contains("    client-key-data: ") && !text.contains("token"));
 
-    let path = std::env::temp_dir().join(format!("kubeconfig-{}", std::process::id()));
-    server.write_kubeconfig(&path, "we \"quote\"").unwrap();
-    let written = std::fs::read_to_string(&path).unwrap();
-    std::fs::remove_file(&path).unwrap();
-    assert_eq!(written, server.kubeconfig("we \"quote\""));
+    // Processes may read the file while it is written again.
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("kubeconfig");
+    let write = || server.write_kubeconfig(&path, "we \"quote\"").unwrap();
+    write();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| (0..500).for_each(|_| write()));
+        while !writer.is_finished() {
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), server.kubeconfig("we \"quote\""));
+        }
+    });
     let plain = ApiServer::start().unwrap();
     assert!(plain.kubeconfig("me").contains("  user: {}\n"));
     assert_eq!(plain.ca_pem(), None);
