@@ -15,7 +15,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use tempfile::TempDir;
 
 use crate::support::stores::{call, held_by};
-use crate::support::{AT_ONCE, SOON, skip, wait_until};
+use crate::support::{AT_ONCE, SOON, scratch, skip, wait_until};
 
 /// A directory with a file in it, and one that is not this library's connection to that.
 struct Place {
@@ -25,7 +25,7 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
-        let scratch = tempfile::tempdir().expect("a scratch directory");
+        let scratch = scratch();
         let path = scratch.path().join("election.db");
         Self { _scratch: scratch, path }
     }

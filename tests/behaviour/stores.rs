@@ -15,12 +15,12 @@ use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::on_both_servers;
-use crate::support::SOON;
 use crate::support::cluster::{Cluster, NAMESPACE, request};
 use crate::support::etcd::Etcd;
 use crate::support::kind::Kind;
 use crate::support::mariadb::MariaDb;
 use crate::support::postgres::Postgres;
+use crate::support::{SOON, scratch};
 
 fn of(cluster: &Cluster, kind: Kind) -> Table {
     let admin = cluster.client("admin");
@@ -33,7 +33,7 @@ fn of(cluster: &Cluster, kind: Kind) -> Table {
 
 /// A file of its own, which goes with the table.
 fn in_sqlite() -> Table {
-    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let scratch = scratch();
     let path = scratch.path().join("election.db");
     let store = SqliteStore::open(&path).expect("a store");
     let operator = Mutex::new(rusqlite::Connection::open(&path).expect("a connection"));

@@ -19,7 +19,7 @@ use crate::on_both_servers;
 use crate::support::cluster::{Cluster, NAMESPACE};
 use crate::support::server::installed;
 use crate::support::stores::{builder, call, elector, held_by};
-use crate::support::{A_WHILE, SOON, wait_until};
+use crate::support::{A_WHILE, SOON, scratch, wait_until};
 
 /// The command, untouched by what the environment says of clusters, stores and logs.
 fn leasehold(arguments: &[&str]) -> Command {
@@ -151,7 +151,7 @@ struct File {
 
 impl File {
     fn new() -> File {
-        let scratch = tempfile::tempdir().expect("a scratch directory");
+        let scratch = scratch();
         let store = Arc::new(SqliteStore::open(scratch.path().join("election.db")).expect("a store"));
         File { scratch, store }
     }

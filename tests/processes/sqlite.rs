@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use crate::handovers;
 use crate::leader_election::{LONG, SHORT, hands_over, is_followed_when_killed, knows_when_it_wakes};
 use crate::support::process::Stage;
+use crate::support::scratch;
 
 struct Place {
     _scratch: TempDir,
@@ -18,7 +19,7 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
-        let scratch = tempfile::tempdir().expect("a scratch directory");
+        let scratch = scratch();
         let path = scratch.path().join("election.db");
         Self { _scratch: scratch, path }
     }

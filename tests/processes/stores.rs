@@ -18,6 +18,7 @@ use rusqlite::Connection;
 use crate::support::etcd::Etcd;
 use crate::support::mariadb::MariaDb;
 use crate::support::postgres::Postgres;
+use crate::support::scratch;
 use candidates::{Candidates, Fault, LEASE};
 use servers::Server;
 
@@ -156,7 +157,7 @@ fn hold_writers_lock(candidates: &mut Candidates<File>, leader: usize, between: 
 
 #[test]
 fn a_hundred_handovers_with_faults_on_a_file_are_one_after_another() {
-    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let scratch = scratch();
     let path = scratch.path().join("election.db");
     let url = format!("sqlite://{}", path.display());
     let of_its_own: [Fault<File>; 3] = [

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use super::cluster::{Cluster, NAMESPACE};
 use super::process::mono;
-use super::{SOON, marked, wait_until};
+use super::{SOON, marked, scratch, wait_until};
 
 /// Where several `leasehold run` compete for one lease, and what their commands write.
 pub struct Arena {
@@ -41,7 +41,7 @@ pub struct Stamp {
 
 impl Arena {
     pub fn on_a_file(flags: &[&str]) -> Self {
-        let scratch = tempfile::tempdir().expect("a scratch directory");
+        let scratch = scratch();
         let url = format!("sqlite://{}", scratch.path().join("election.db").display());
         Self::new(scratch, vec!["--lease=jobs".into(), "--store".into(), url.into()], flags)
     }
@@ -58,7 +58,7 @@ impl Arena {
             "--namespace".into(),
             NAMESPACE.into(),
         ];
-        Self::new(tempfile::tempdir().expect("a scratch directory"), place.into(), flags)
+        Self::new(scratch(), place.into(), flags)
     }
 
     fn new(scratch: TempDir, place: Vec<OsString>, flags: &[&str]) -> Self {

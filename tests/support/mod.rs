@@ -27,6 +27,8 @@ pub mod turns;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use tempfile::TempDir;
+
 /// Long enough for anything that is to happen soon on a slow and noisy machine.
 pub const SOON: Duration = Duration::from_secs(30);
 
@@ -35,6 +37,15 @@ pub const AT_ONCE: Duration = Duration::from_secs(5);
 
 /// Long enough to see that something does not happen.
 pub const A_WHILE: Duration = Duration::from_millis(300);
+
+/// Creates a directory for databases, in memory if the system has a place for that.
+///
+/// Tests in real time must not depend on a disk: beside other writers an fsync can take longer than a short lease.
+pub fn scratch() -> TempDir {
+    let in_memory = Path::new("/dev/shm");
+    let directory = if in_memory.is_dir() { tempfile::tempdir_in(in_memory) } else { tempfile::tempdir() };
+    directory.expect("a scratch directory")
+}
 
 pub fn wait_until(what: &str, holds: impl FnMut() -> bool) {
     wait_within(SOON, what, holds);
