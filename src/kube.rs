@@ -24,7 +24,7 @@
 //! ones serve until they expire. A plugin that fails is run again after 2, 4, 8, 16 and then every 30 s, while there are
 //! requests. After a 401 it is run at once, and the request repeated with what it brings. A client that nobody has used
 //! since the last run runs nothing, and one that is dropped ends the run. On Unix a plugin has a process group of its own,
-//! which is ended with it. What it says on stderr goes to the log, without secrets ([`ExecStderr`]).
+//! which is ended with it. [`ExecStderr`] chooses the destination of the plugin's stderr.
 //!
 //! With a client certificate, a token or a password of the user no plugin is run, as in client-go.
 //!

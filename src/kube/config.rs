@@ -275,12 +275,16 @@ impl ClientConfig {
         self
     }
 
-    /// Says what becomes of the stderr of the user's credential plugin, if there is one.
+    /// Sets the destination of the stderr of the user's credential plugin, if the user has one.
+    ///
+    /// Defaults to [`ExecStderr::Discard`].
+    ///
+    /// # Examples
     ///
     /// ```no_run
     /// use leasehold::kube::{Client, ClientConfig, ExecStderr};
     ///
-    /// let config = ClientConfig::infer()?.with_exec_stderr(ExecStderr::Discard);
+    /// let config = ClientConfig::infer()?.with_exec_stderr(ExecStderr::Inherit);
     /// let client = Client::new(config)?;
     /// # Ok::<(), leasehold::kube::Error>(())
     /// ```

@@ -11,11 +11,9 @@ use serde_json::Value;
 use crate::net::secret::Secret;
 
 mod credential;
-mod redact;
 mod run;
 mod schedule;
 mod source;
-mod stderr;
 
 pub(crate) use source::ExecSource;
 
@@ -29,15 +27,17 @@ const SHORTEST_LIMIT: Duration = Duration::from_secs(1);
 
 const LONGEST_LIMIT: Duration = Duration::from_secs(60 * 60);
 
-/// What becomes of what a credential plugin writes to its stderr.
+/// The destination of a credential plugin's stderr.
 ///
-/// client-go passes it on to its own, which is [`Inherit`](ExecStderr::Inherit). Plugins print what they like there,
-/// tokens too, and the stderr of a program in a cluster is kept for long and read by many: hence another default.
+/// Plugins may print tokens on stderr, and logs of a cluster are kept for long. The library therefore never reads a plugin's
+/// stderr, and no error or log line quotes a plugin's output. client-go always inherits the stderr.
+///
+/// # Examples
 ///
 /// ```no_run
 /// use leasehold::kube::{Client, ClientConfig, ExecStderr};
 ///
-/// // A tool for a person at a terminal, to whom the plugin says where to log in.
+/// // The plugin of an interactive tool prints the login URL on stderr.
 /// let config = ClientConfig::infer()?.with_exec_stderr(ExecStderr::Inherit);
 /// let client = Client::new(config)?;
 /// # Ok::<(), leasehold::kube::Error>(())
@@ -45,15 +45,10 @@ const LONGEST_LIMIT: Duration = Duration::from_secs(60 * 60);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ExecStderr {
-    /// The last 4 KiB go to the log in one line, with the target `leasehold::kube::exec`: at `warn` when the plugin
-    /// fails, else at `debug`. Control characters are taken out, and secrets struck out: what the plugin printed on its
-    /// stdout, the values that its `env` and `args` in the kubeconfig hold and what the cluster there holds for it, and
-    /// whatever looks like a token or a private key. Nothing shorter than eight characters counts as a secret.
-    #[default]
-    Log,
-    /// It goes to the stderr of this program, as it is.
+    /// The stderr of this program.
     Inherit,
-    /// It is thrown away.
+    /// Nowhere.
+    #[default]
     Discard,
 }
 

@@ -83,7 +83,6 @@ const EXEC_CREDENTIAL: &str = "src/kube/auth/exec/credential.rs";
 const EXEC_RUN: &str = "src/kube/auth/exec/run.rs";
 const EXEC_SCHEDULE: &str = "src/kube/auth/exec/schedule.rs";
 const EXEC_SOURCE: &str = "src/kube/auth/exec/source.rs";
-const EXEC_STDERR: &str = "src/kube/auth/exec/stderr.rs";
 const EXEMPT: &str = "src/kube/config/proxy/exempt.rs";
 const FAILURES: &str = "src/runtime/failures.rs";
 const FAILURE_LOG: &str = "src/runtime/failure_log.rs";

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::io::{self, Read};
-use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,8 +12,6 @@ use parking_lot::Mutex;
 use serde_json::json;
 
 use super::credential::Raw;
-use super::redact::Redaction;
-use super::stderr::{IN_THE_LOG, Stderr, Tail};
 use super::{ExecPlugin, ExecStderr};
 use crate::kube::error::{Error, ErrorKind};
 use crate::net::interrupt::interrupted;
@@ -21,17 +19,8 @@ use crate::net::text::clean;
 
 const MAX_OUTPUT: u64 = 1024 * 1024;
 
-/// How long the rest of a pipe is waited for when its writers should be gone.
-const REST: Duration = Duration::from_millis(500);
-
 /// How long whoever drops a client waits for a plugin that is just being started.
 const STARTING: Duration = Duration::from_secs(1);
-
-/// What has come of a run.
-pub(super) struct Ran {
-    pub(super) answer: Result<Raw, Error>,
-    pub(super) stderr: Stderr,
-}
 
 /// The process of the run that goes on, so that not only its own thread can end it.
 #[derive(Default)]
@@ -48,15 +37,15 @@ enum Slot {
 
 impl Process {
     /// `None` when nothing may begin any more.
-    fn start(&self, command: &mut Command) -> io::Result<Option<(Option<ChildStdout>, Option<ChildStderr>)>> {
+    fn start(&self, command: &mut Command) -> io::Result<Option<Option<ChildStdout>>> {
         let mut slot = self.0.lock();
         if matches!(*slot, Slot::Closed) {
             return Ok(None);
         }
         let mut child = command.spawn()?;
-        let pipes = (child.stdout.take(), child.stderr.take());
+        let stdout = child.stdout.take();
         *slot = Slot::Running(child);
-        Ok(Some(pipes))
+        Ok(Some(stdout))
     }
 
     fn try_wait(&self) -> Result<Option<ExitStatus>, Error> {
@@ -124,42 +113,20 @@ fn in_a_group_of_its_own(_: &mut Command) {}
 
 impl ExecPlugin {
     /// Runs it once, until it ends, its limit is over or nobody needs it any more.
-    pub(super) fn run(&self, process: &Process, abandoned: &Receiver<Infallible>) -> Ran {
+    pub(super) fn run(&self, process: &Process, abandoned: &Receiver<Infallible>) -> Result<Raw, Error> {
         let deadline = Instant::now() + self.options.limit;
-        let mut stderr = Stderr::default();
-        let mut command = self.command();
-        let (stdout, pipe) = match process.start(&mut command) {
-            Ok(Some(pipes)) => pipes,
-            Ok(None) => return Ran { answer: Err(interrupted().into()), stderr },
-            Err(e) => return Ran { answer: Err(self.not_started(e)), stderr },
+        let stdout = match process.start(&mut self.command()) {
+            Ok(Some(stdout)) => stdout,
+            Ok(None) => return Err(interrupted().into()),
+            Err(e) => return Err(self.not_started(e)),
         };
-        let tail = pipe.and_then(|pipe| Tail::read(pipe).ok());
         let output = stdout.ok_or(io::ErrorKind::BrokenPipe.into()).and_then(read_aside);
-        let output = match output {
-            Ok(output) => output,
-            Err(e) => {
-                process.end();
-                return Ran { answer: Err(unreadable(Some(e))), stderr };
-            }
-        };
-        let mut printed = None;
-        let finished = self.wait(process, &output, &mut printed, deadline, abandoned);
-        if finished.is_err() {
+        let printed = output.map_err(|e| unreadable(Some(e)));
+        let printed = printed.and_then(|output| self.wait(process, &output, deadline, abandoned));
+        if printed.is_err() {
             process.end();
-            // What it had printed may stand in its stderr as well.
-            if printed.is_none() {
-                printed = output.recv_timeout(REST).ok().and_then(Result::ok);
-            }
         }
-        let answer = match (finished, &printed) {
-            (Ok(()), Some(bytes)) => self.parse(bytes),
-            (Ok(()), None) => Err(unreadable(None)),
-            (Err(e), _) => Err(e),
-        };
-        if let Some(tail) = tail {
-            stderr = Stderr::new(tail, self.redaction(printed.as_deref()));
-        }
-        Ran { answer, stderr }
+        self.parse(&printed?)
     }
 
     fn command(&self) -> Command {
@@ -176,7 +143,6 @@ impl ExecPlugin {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(match self.options.stderr {
-                ExecStderr::Log => Stdio::piped(),
                 ExecStderr::Inherit => Stdio::inherit(),
                 ExecStderr::Discard => Stdio::null(),
             });
@@ -194,15 +160,14 @@ impl ExecPlugin {
         Error::new(ErrorKind::Credentials, hint).caused_by(e)
     }
 
-    /// Until it has ended well. Then `printed` holds all that it printed.
+    /// Waits until the plugin has exited with status 0, and returns its whole output.
     fn wait(
         &self,
         process: &Process,
         output: &Receiver<io::Result<Vec<u8>>>,
-        printed: &mut Option<Vec<u8>>,
         deadline: Instant,
         abandoned: &Receiver<Infallible>,
-    ) -> Result<(), Error> {
+    ) -> Result<Vec<u8>, Error> {
         let late = || {
             let limit = self.options.limit;
             let detail =
@@ -218,16 +183,14 @@ impl ExecPlugin {
             recv(abandoned) -> _ => return Err(interrupted().into()),
             default(deadline.saturating_duration_since(Instant::now())) => return Err(late()),
         };
-        let is_too_long = bytes.len() as u64 > MAX_OUTPUT;
-        *printed = Some(bytes);
-        if is_too_long {
+        if bytes.len() as u64 > MAX_OUTPUT {
             return Err(Error::new(ErrorKind::Credentials, "printed more than 1 MiB"));
         }
         // It has closed its output, so its end is near; there is no portable way to wait for that with a limit.
         let mut pause = Duration::from_millis(1);
         loop {
             match process.try_wait()? {
-                Some(status) if status.success() => return Ok(()),
+                Some(status) if status.success() => return Ok(bytes),
                 Some(status) => return Err(self.failed(status)),
                 None => {}
             }
@@ -242,37 +205,11 @@ impl ExecPlugin {
     }
 
     fn failed(&self, status: ExitStatus) -> Error {
-        let reason = match self.options.stderr {
-            ExecStderr::Log => IN_THE_LOG,
-            ExecStderr::Inherit => "; what it said is on the stderr of this program",
-            ExecStderr::Discard => "; run it by hand to see why, what it said on stderr is thrown away",
+        let advice = match self.options.stderr {
+            ExecStderr::Inherit => "the stderr of this program has the plugin's messages",
+            ExecStderr::Discard => "run the plugin by hand, or inherit its stderr, to see its messages",
         };
-        Error::new(ErrorKind::Credentials, format!("failed ({status}){reason}"))
-    }
-
-    /// What must not be shown of its stderr; `None` when that is not known.
-    fn redaction(&self, printed: Option<&[u8]>) -> Option<Redaction> {
-        let printed = printed.filter(|bytes| bytes.len() as u64 <= MAX_OUTPUT)?;
-        let mut redaction = Redaction::default();
-        redaction.add_words(printed);
-        if let Ok(raw) = self.parse(printed) {
-            let secrets = [&raw.token, &raw.client_key_data].into_iter().flatten();
-            secrets.for_each(|secret| redaction.add(secret.expose()));
-        }
-        self.env.iter().for_each(|(_, value)| redaction.add(value.expose()));
-        for argument in &self.args {
-            // The name of a flag is none.
-            match argument.split_once('=') {
-                Some((flag, value)) if flag.starts_with('-') => redaction.add(value),
-                _ if argument.starts_with('-') => {}
-                _ => redaction.add(argument),
-            }
-        }
-        if let Some(info) = &self.cluster_info {
-            redaction.add_password_of(info["proxy-url"].as_str().unwrap_or_default());
-            redaction.add_texts_of(&info["config"]);
-        }
-        Some(redaction)
+        Error::new(ErrorKind::Credentials, format!("failed ({status}); {advice}"))
     }
 }
 

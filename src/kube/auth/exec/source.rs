@@ -11,10 +11,10 @@ use std::time::Instant;
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded, select};
 use parking_lot::Mutex;
 
-use super::ExecPlugin;
 use super::credential::Issued;
-use super::run::{Process, Ran};
+use super::run::Process;
 use super::schedule::{Now, Schedule};
+use super::{ExecPlugin, TARGET};
 use crate::kube::auth::{Credentials, Limits};
 use crate::kube::error::{Error, ErrorKind};
 use crate::net::interrupt::interrupted;
@@ -229,17 +229,16 @@ impl Shared {
     /// Runs the plugin, then waits for the time to do so again while the credential is used that it brought.
     fn work(&self, mut job: Job) {
         loop {
-            let Ran { answer, stderr } = self.plugin.run(&self.process, &self.abandoned);
-            let issued = answer.and_then(|raw| raw.issue().map_err(|rule| Error::new(ErrorKind::Credentials, rule)));
-            let issued = issued.map_err(|e| e.at(self.plugin.place()));
-            // Who is told of the failure finds the reason in the log. Nobody waits for what a success had to say.
-            let stderr = match &issued {
-                Err(e) => {
-                    stderr.report_failure(e);
-                    None
-                }
-                Ok(_) => Some(stderr),
-            };
+            let place = self.plugin.place();
+            let raw = self.plugin.run(&self.process, &self.abandoned);
+            let issued = raw.and_then(|raw| raw.issue().map_err(|rule| Error::new(ErrorKind::Credentials, rule)));
+            let issued = issued.map_err(|e| e.at(&place));
+            match &issued {
+                // The program dropped the client and needs no message.
+                Err(e) if e.kind() == &ErrorKind::Interrupted => {}
+                Err(e) => log::warn!(target: TARGET, "kube: {e}"),
+                Ok(_) => log::debug!(target: TARGET, "kube: {place}: issued credentials"),
+            }
             let superseded = {
                 let mut state = self.state.lock();
                 state.end(&job.run, issued);
@@ -248,9 +247,6 @@ impl Shared {
                 state.waits = Some(waits);
                 superseded
             };
-            if let Some(stderr) = stderr {
-                stderr.report_success(&self.plugin.place());
-            }
             match self.wait_for_refresh(&superseded) {
                 Some(next) => job = next,
                 None => return,
