@@ -8,6 +8,7 @@ mod exit;
 mod follow;
 mod log;
 mod observe;
+mod password;
 #[cfg(target_os = "linux")]
 mod run;
 mod say;

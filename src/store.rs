@@ -11,6 +11,8 @@ pub(crate) mod memory;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
 mod operation;
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
+pub(crate) mod password;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]

@@ -1,16 +1,15 @@
 //! The flags that say which record is campaigned for, and how.
 
 use std::env;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use leasehold::kube::{Client, ClientConfig, Kubeconfig};
 use leasehold::{LeaderElector, LeaderElectorBuilder, ResourceLock, Store};
 
-use super::store;
-
-/// In place of `--store`. There may be a password in it.
-pub const STORE_VARIABLE: &str = "LEASEHOLD_STORE";
+use super::password;
+use super::store::{self, PasswordSource, STORE_VARIABLE};
 
 /// Where the records are.
 #[derive(Debug, Args)]
@@ -28,6 +27,12 @@ pub struct PlaceArgs {
     /// mysql://USER:PASSWORD@HOST:PORT/DATABASE [env: LEASEHOLD_STORE]
     #[arg(long, value_name = "URL", help_heading = "Where the lease is")]
     store: Option<String>,
+    /// File with the password of the store, read for each login
+    #[arg(long, value_name = "PATH", conflicts_with = "password_command", help_heading = "Where the lease is")]
+    password_file: Option<PathBuf>,
+    /// Program that prints the password of the store, run for each login without a shell
+    #[arg(long, value_name = "COMMAND", help_heading = "Where the lease is")]
+    password_command: Option<String>,
 }
 
 /// What was opened: where an election, or who looks at one, finds its record.
@@ -114,10 +119,20 @@ impl PlaceArgs {
     ///
     /// A [`StoreError`](leasehold::StoreError) that is transient may not come again.
     pub fn open(&self, lock_type: Option<ResourceLock>, may_create: bool) -> Result<Place, Error> {
+        let password = self.password()?;
         Ok(match self.url(lock_type)? {
-            Some(url) => Place::Store(store::open(&url, may_create)?),
+            Some(url) => Place::Store(store::open(&url, password, may_create)?),
+            None if password.is_some() => return Err("--password-file and --password-command need --store".into()),
             None => Place::Cluster(Box::new(self.client().map_err(|error| self.advise(&error))?)),
         })
+    }
+
+    fn password(&self) -> Result<Option<PasswordSource>, String> {
+        match (&self.password_file, &self.password_command) {
+            (Some(path), _) => Ok(Some(password::from_file(path.clone()))),
+            (None, Some(text)) => password::from_command(text).map(Some),
+            (None, None) => Ok(None),
+        }
     }
 
     /// That of the store, unless it is a cluster. What the flags say and what the environment says has to agree.

@@ -1,5 +1,7 @@
 //! Where the records are, as `--store URL` says.
 
+use std::sync::Arc;
+
 use leasehold::{
     Call, Cancel, ConfigError, Cursor, EtcdConfig, EtcdStore, LeaderElectionRecord, MySqlConfig, MySqlStore, Observed,
     PostgresConfig, PostgresStore, SqliteStore, Store, StoreError, WatchEvent, WatchScope,
@@ -9,19 +11,31 @@ use parking_lot::Mutex;
 const KINDS: &str = "etcd://HOST:PORT,…/PREFIX, sqlite:///DIRECTORY/FILE, postgres://USER:PASSWORD@HOST:PORT/DATABASE and \
                      mysql://USER:PASSWORD@HOST:PORT/DATABASE";
 
+/// In place of `--store`. There may be a password in it.
+pub const STORE_VARIABLE: &str = "LEASEHOLD_STORE";
+
+/// Returns the password of the store.
+pub type PasswordSource = Arc<dyn Fn(&Call) -> Result<String, String> + Send + Sync>;
+
 type Error = Box<dyn std::error::Error>;
 
 /// Opens the store that a URL such as `sqlite:///var/lib/app/election.db` names. A file or a table that it needs is made if that may be:
 /// the table when the store is reached for the first time. Whoever only looks at it makes nothing.
-pub fn open(url: &str, may_create: bool) -> Result<Box<dyn Store>, Error> {
+pub fn open(url: &str, password: Option<PasswordSource>, may_create: bool) -> Result<Box<dyn Store>, Error> {
     let of_store = |error: ConfigError| format!("--store: {error}");
     // The URL may have a password in it, and is not shown.
     let (scheme, rest) = url.split_once("://").ok_or_else(|| format!("--store: this is no URL; there are {KINDS}"))?;
     match scheme {
         "etcd" | "etcds" => {
-            Ok(Box::new(EtcdStore::new(EtcdConfig::from_url(url).map_err(of_store)?).map_err(of_store)?))
+            let mut config = EtcdConfig::from_url(url).map_err(of_store)?;
+            if let Some(source) = password {
+                let name = config.user_name().ok_or("--store: the URL names no user")?.to_owned();
+                config = config.with_user_from(name, move |call| source(call));
+            }
+            Ok(Box::new(EtcdStore::new(config).map_err(of_store)?))
         }
         // With three slashes the path is absolute, with two it is relative.
+        "sqlite" if password.is_some() => Err("--store: sqlite:// has no password".into()),
         "sqlite" => {
             if !may_create && !std::path::Path::new(rest).exists() {
                 return Err(format!("--store: there is no file {rest}").into());
@@ -30,11 +44,19 @@ pub fn open(url: &str, may_create: bool) -> Result<Box<dyn Store>, Error> {
             Ok(Box::new(SqliteStore::open(rest).map_err(|error| format!("--store: {error}{relative}"))?))
         }
         "postgres" | "postgresql" => {
-            let store = PostgresStore::new(PostgresConfig::new(url).map_err(of_store)?).map_err(of_store)?;
+            let mut config = PostgresConfig::new(url).map_err(of_store)?;
+            if let Some(source) = password {
+                config = config.with_password_from(move |call| source(call));
+            }
+            let store = PostgresStore::new(config).map_err(of_store)?;
             Ok(with_table(store, PostgresStore::create_table, may_create))
         }
         "mysql" => {
-            let store = MySqlStore::new(MySqlConfig::new(url).map_err(of_store)?).map_err(of_store)?;
+            let mut config = MySqlConfig::new(url).map_err(of_store)?;
+            if let Some(source) = password {
+                config = config.with_password_from(move |call| source(call));
+            }
+            let store = MySqlStore::new(config).map_err(of_store)?;
             Ok(with_table(store, MySqlStore::create_table, may_create))
         }
         _ if scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {

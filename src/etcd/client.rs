@@ -17,7 +17,7 @@ use crate::net::agent::{AgentHandle, new_agent};
 use crate::net::dial::{Dialer, System};
 use crate::net::endpoint::Endpoint;
 use crate::net::error::{self as net, ErrorKind};
-use crate::net::interrupt::{Interrupter, interrupted};
+use crate::net::interrupt::{Interrupter, interrupted, late};
 use crate::net::pool::{MAX_IDLE_DIRECT, Pool};
 use crate::net::redact::Redacted;
 use crate::net::response::{from_ureq, is_framed, read_body};
@@ -96,6 +96,7 @@ impl Client {
     /// Makes a client. Nothing is sent yet.
     pub(crate) fn new(config: EtcdConfig) -> Result<Self, ConfigError> {
         config.check_secrecy()?;
+        config.check_password()?;
         let EtcdConfig { endpoints, tls, user, .. } = config;
         let member = |endpoint: Endpoint| {
             let tls = match endpoint.is_https() {
@@ -123,7 +124,7 @@ impl Client {
     /// Sends a request, and answers the body of a success.
     ///
     /// A write that a member may have received is not sent to another: the second copy would be judged against what the first
-    /// one did. After a cancel or a time-out it is an error, whatever was answered, and the connection goes.
+    /// one did.
     pub(crate) fn request(&self, request: Request<'_>) -> Result<Answer, Error> {
         let began = Instant::now();
         let deadline = began + request.timeout.min(MAX_WAIT);
@@ -138,20 +139,16 @@ impl Client {
         });
         // Before the agent may be used for another call.
         drop(hook);
-        if interrupter.is_interrupted() {
-            for member in &self.members {
-                member.idle.forget_idle_since(began);
+        let is_sent = answer.as_ref().err().is_none_or(Error::maybe_sent);
+        let answer = interrupter.end(answer, deadline, is_sent);
+        match (&answer, used) {
+            (Err(Error::Net(error)), _) if error.is_of_the_end() => {
+                self.members.iter().for_each(|member| member.idle.forget_idle_since(began));
             }
-            return Err(interrupted().sent(true).into());
+            (Ok(_), Some((number, agent))) => self.members[number].idle.put_back(agent),
+            _ => {}
         }
-        let answer = answer?;
-        if Instant::now() >= deadline {
-            return Err(late().sent(true).into());
-        }
-        if let Some((number, agent)) = used {
-            self.members[number].idle.put_back(agent);
-        }
-        Ok(answer)
+        answer
     }
 
     /// Opens a stream: everything up to the head of a 2xx answer.
@@ -257,11 +254,13 @@ impl Client {
         let Some(login) = &self.login else { return Ok(None) };
         let tls = member.parts()?;
         // Nothing is sent yet, so another member may do as well.
-        let Attempt { connected_by: deadline, interrupter, .. } = attempt;
-        let at = At { endpoint: &member.endpoint, tls: tls.as_ref(), dialer: &self.dialer, deadline, interrupter };
+        let Attempt { request: Request { cancel, .. }, connected_by: deadline, interrupter, .. } = attempt;
+        let (endpoint, dialer) = (&member.endpoint, &self.dialer);
+        let at = At { endpoint, tls: tls.as_ref(), dialer, deadline, cancel, interrupter };
         login.token(at).map(Some).map_err(|error| match error {
             // Of what was asked for nothing has been.
             Error::Net(error) => Error::Net(error.sent(false)),
+            error if error.is_of_the_member() => net::Error::new(ErrorKind::Io, error.to_string()).into(),
             other => other,
         })
     }
@@ -272,24 +271,21 @@ impl Client {
         attempt: Attempt<'_>,
         token: Option<&Token>,
     ) -> Result<(Vec<u8>, Pooled), Error> {
-        let agent = self.agent(member, attempt)?;
-        match self.exchange_on(&agent.handle, &member.endpoint, attempt, token) {
+        let mut agent = self.agent(member, attempt)?;
+        let mut answer = self.exchange_on(&agent.handle, &member.endpoint, attempt, token);
+        let may_repeat = |error: &Error| match error.net_kind() {
             // A server may close a connection just when a request goes out on it. A read may go out again.
-            Err(error)
-                if attempt.request.is_read
-                    && error.net_kind() == Some(ErrorKind::ConnectionClosed)
-                    && !attempt.interrupter.is_interrupted() =>
-            {
-                let agent = self.new_agent(member, attempt)?;
-                self.exchange_on(&agent.handle, &member.endpoint, attempt, token).map(|body| (body, agent))
-            }
+            Some(ErrorKind::ConnectionClosed) => attempt.request.is_read && !attempt.interrupter.is_interrupted(),
             // Nothing was sent, and certificates rotate.
-            Err(error) if !error.maybe_sent() && member.has_newer_file(&error, agent.files) => {
-                let agent = self.new_agent(member, attempt)?;
-                self.exchange_on(&agent.handle, &member.endpoint, attempt, token).map(|body| (body, agent))
+            kind => {
+                !error.maybe_sent() && member.tls.as_ref().is_some_and(|tls| tls.has_newer_after(kind, agent.files))
             }
-            other => other.map(|body| (body, agent)),
+        };
+        if answer.as_ref().is_err_and(may_repeat) {
+            agent = self.new_agent(member, attempt)?;
+            answer = self.exchange_on(&agent.handle, &member.endpoint, attempt, token);
         }
+        answer.map(|body| (body, agent))
     }
 
     fn exchange_on(
@@ -382,20 +378,6 @@ impl Member {
     fn parts(&self) -> Result<Option<TlsParts>, net::Error> {
         self.tls.as_ref().map(|tls| tls.parts(None)).transpose()
     }
-
-    /// Reads the files that this failure may be due to. Whether one holds something else than when they were `used`.
-    fn has_newer_file(&self, error: &Error, used: u64) -> bool {
-        let newer = |is_newer: fn(&ClientTls, u64) -> bool| self.tls.as_ref().is_some_and(|tls| is_newer(tls, used));
-        match error.net_kind() {
-            Some(ErrorKind::TlsVerification) => newer(ClientTls::has_newer_authorities),
-            Some(ErrorKind::Tls) => newer(ClientTls::has_newer_identity),
-            _ => false,
-        }
-    }
-}
-
-fn late() -> net::Error {
-    net::Error::new(ErrorKind::Timeout, "no time was left to send the request")
 }
 
 fn http_request(

@@ -1,8 +1,11 @@
 //! How etcd is reached, and as whom.
 
+use std::error::Error;
+
 use crate::config::ConfigError;
 use crate::net::endpoint::Endpoint;
-use crate::net::secret::Secret;
+use crate::store::Call;
+use crate::store::password::Password;
 use crate::tls_config::{TlsConfig, refuse};
 
 /// How etcd is reached, as whom, and below which prefix its records are. Passwords and keys in it are not shown by `Debug`.
@@ -27,10 +30,10 @@ pub struct EtcdConfig {
 }
 
 /// Who we are to etcd.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct User {
     pub(crate) name: String,
-    pub(crate) password: Secret,
+    pub(crate) password: Password,
 }
 
 impl EtcdConfig {
@@ -79,8 +82,59 @@ impl EtcdConfig {
     /// again. Over plain `http` a password is sent to this very machine only.
     #[must_use]
     pub fn with_user(mut self, name: impl Into<String>, password: impl Into<String>) -> Self {
-        self.user = Some(User { name: name.into(), password: Secret::new(password) });
+        let user = self.user.get_or_insert_default();
+        user.name = name.into();
+        user.password.fix(password);
         self
+    }
+
+    /// Logs in as the user `name` with the password that `source` returns.
+    ///
+    /// The source is called before each login: at first, and after etcd has refused a token. If etcd refuses the login, the source
+    /// is called once more before the call fails. The source runs on the thread of the call and must return within
+    /// [`Call::time_left`]. A source beside a password is an error of [`EtcdStore::new`](crate::EtcdStore::new).
+    ///
+    /// Defaults to the user and the password of the URL.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::{EtcdConfig, EtcdStore};
+    ///
+    /// // A mounted Secret.
+    /// let config = EtcdConfig::new(["https://10.0.0.1:2379"])?
+    ///     .with_user_from("jobs", |_| std::fs::read_to_string("/run/secrets/etcd/password"));
+    /// let store = EtcdStore::new(config)?;
+    /// # Ok::<(), leasehold::ConfigError>(())
+    /// ```
+    #[must_use]
+    pub fn with_user_from<F, E>(mut self, name: impl Into<String>, source: F) -> Self
+    where
+        F: Fn(&Call) -> Result<String, E> + Send + Sync + 'static,
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let user = self.user.get_or_insert_default();
+        user.name = name.into();
+        user.password.take_from(source);
+        self
+    }
+
+    /// Returns the name of the user, if the URL or [`with_user`](Self::with_user) has set one.
+    pub fn user_name(&self) -> Option<&str> {
+        self.user.as_ref().map(|user| &*user.name)
+    }
+
+    /// That a user has one password.
+    pub(crate) fn check_password(&self) -> Result<(), ConfigError> {
+        match &self.user {
+            Some(user) if !user.password.is_given() => Err(ConfigError::new(
+                "password",
+                "missing",
+                "give the user a password, in the URL or by with_user_from",
+            )),
+            Some(user) => user.password.check(),
+            None => Ok(()),
+        }
     }
 
     /// That no password goes in clear to another machine.

@@ -71,6 +71,11 @@ impl Error {
         }
     }
 
+    /// Whether etcd has refused a login for its user or password.
+    pub(crate) fn is_of_the_password(&self) -> bool {
+        matches!(self, Self::Refused(refusal) if refusal.message.contains("authentication failed"))
+    }
+
     /// Whether it is the token that is refused, and another one may do.
     pub(crate) fn is_of_the_token(&self) -> bool {
         match self {

@@ -8,12 +8,16 @@ use ureq::http::HeaderValue;
 use super::config::User;
 use super::error::{Error, code};
 use super::message::{self, Refusal};
+use crate::cancel::Cancel;
 use crate::net::confidential::Post;
 use crate::net::dial::Dialer;
 use crate::net::echo;
 use crate::net::endpoint::Endpoint;
 use crate::net::interrupt::Interrupter;
 use crate::net::tls::TlsParts;
+
+/// What is shorter occurs in any text, and keeps no secret.
+const SHORTEST: usize = 4;
 
 /// A user, and the token that is in use.
 pub(crate) struct Login {
@@ -32,6 +36,7 @@ pub(crate) struct At<'a> {
     pub(crate) tls: Option<&'a TlsParts>,
     pub(crate) dialer: &'a Dialer,
     pub(crate) deadline: Instant,
+    pub(crate) cancel: &'a Cancel,
     pub(crate) interrupter: &'a Interrupter,
 }
 
@@ -46,7 +51,8 @@ impl Login {
         match current {
             Some(token) => Ok(token),
             None => {
-                let token = self.authenticate(at)?;
+                let log_in = |password: Option<&str>| self.authenticate(at, password.unwrap_or_default());
+                let token = self.user.password.log_in(at.deadline, at.cancel, log_in, Error::is_of_the_password)?;
                 *self.token.lock() = Some(token.clone());
                 Ok(token)
             }
@@ -61,9 +67,9 @@ impl Login {
         }
     }
 
-    fn authenticate(&self, at: At<'_>) -> Result<Token, Error> {
-        let At { endpoint, tls, dialer, deadline, interrupter } = at;
-        let body = message::authenticate(&self.user.name, self.user.password.expose()).to_string();
+    fn authenticate(&self, at: At<'_>, password: &str) -> Result<Token, Error> {
+        let At { endpoint, tls, dialer, deadline, interrupter, .. } = at;
+        let body = message::authenticate(&self.user.name, password).to_string();
         let post = Post { endpoint, tls: tls.cloned(), path: "/v3/auth/authenticate", body: body.as_bytes(), deadline };
         let (status, mut answer) = post.send(dialer, interrupter)?;
         if status != 200 {
@@ -78,7 +84,7 @@ impl Login {
 
     /// Overwrites the password wherever it occurs in `text`.
     pub(crate) fn redact(&self, text: &mut [u8]) {
-        redact(self.user.password.expose().as_bytes(), text);
+        self.user.password.redact(text, SHORTEST);
     }
 }
 
@@ -89,14 +95,9 @@ impl Token {
 
     /// Overwrites the token wherever it occurs in `text`.
     pub(crate) fn redact(&self, text: &mut [u8]) {
-        redact(self.0.as_bytes(), text);
-    }
-}
-
-/// What is shorter occurs in any text, and keeps no secret.
-fn redact(secret: &[u8], text: &mut [u8]) {
-    if secret.len() >= 4 {
-        echo::redact(secret, text);
+        if self.0.len() >= SHORTEST {
+            echo::redact(self.0.as_bytes(), text);
+        }
     }
 }
 

@@ -1,8 +1,9 @@
 //! etcd in one line, as in `etcds://user:password@a:2379,b:2379/prefix?cacert=/etc/etcd/ca.pem`.
 
 use crate::config::ConfigError;
-use crate::etcd::config::EtcdConfig;
+use crate::etcd::config::{EtcdConfig, User};
 use crate::net::percent;
+use crate::net::secret::Secret;
 use crate::tls_config::TlsConfig;
 
 /// The port that etcd's members serve clients on by default.
@@ -53,8 +54,9 @@ impl EtcdConfig {
             config = config.with_prefix(if prefix.ends_with('/') { prefix } else { prefix + "/" });
         }
         if let Some(account) = account {
-            let (user, password) = account.split_once(':').ok_or_else(|| refuse("a user has no password"))?;
-            config = config.with_user(decode(user)?, decode(password)?);
+            let (name, password) = account.split_once(':').map_or((account, None), |(name, it)| (name, Some(it)));
+            let password = password.map(decode).transpose()?.map(Secret::new).into();
+            config.user = Some(User { name: decode(name)?, password });
         }
         config.tls_by(query, protocol == "https")
     }
@@ -117,7 +119,10 @@ mod tests {
         let whole = config("etcds://jo%40b:p%3Aw%2f@a,b:1/%2Fdeep/er/");
         assert_eq!(endpoints(&whole), ["https://a:2379", "https://b:1"]);
         let user = whole.user.expect("a user");
-        assert_eq!((whole.prefix.as_str(), user.name.as_str(), user.password.expose()), ("/deep/er/", "jo@b", "p:w/"));
+        assert_eq!(
+            (whole.prefix.as_str(), user.name.as_str(), user.password.fixed),
+            ("/deep/er/", "jo@b", Some(Secret::new("p:w/")))
+        );
         assert_eq!(config("etcd://a").prefix, "leasehold/");
         assert_eq!(config("etcd://a/").prefix, "leasehold/");
     }
@@ -129,7 +134,6 @@ mod tests {
             ("http://a:2379", "etcds://"),
             ("etcd://", "endpoints"),
             ("etcd://a:port", "endpoints"),
-            ("etcd://jobs@a", "no password"),
             ("etcd://jobs:hunter2#@a", "%23"),
             ("etcd://jobs:hunter2%@a", "two digits"),
             ("etcd://a?cacert", "no value"),

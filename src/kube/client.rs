@@ -247,8 +247,9 @@ impl Client {
         });
         // Before the agent may be used for another call.
         drop(hook);
+        let is_late = result.as_ref().is_err_and(|error| error.kind() == &ErrorKind::Timeout);
         match used {
-            Some(_) if interrupter.is_interrupted() => self.shared.idle.forget_idle_since(began),
+            Some(_) if interrupter.is_interrupted() || is_late => self.shared.idle.forget_idle_since(began),
             Some(agent) => self.shared.idle.put_back(agent),
             None => {}
         }

@@ -18,10 +18,11 @@ use crate::net::MAX_WAIT;
 use crate::net::database_url::Address;
 use crate::net::dial::{Dialer, System};
 use crate::net::error::{self as net, ErrorKind};
-use crate::net::interrupt::{Interrupter, interrupted};
+use crate::net::interrupt::{Interrupter, late};
 use crate::net::pool::{MAX_IDLE_DIRECT, Pool};
 use crate::net::secret::Secret;
 use crate::net::tls::ClientTls;
+use crate::store::password::Password;
 use crate::tls_config::refuse;
 
 /// More connections than this are not kept open for the calls to come.
@@ -30,11 +31,14 @@ const MAX_IDLE_CONNECTIONS: usize = 4;
 /// Exists, lock wait, deadlock: refusals after which a session is what it was before.
 const TO_KEEP_AFTER: [u16; 3] = [1062, 1205, 1213];
 
+/// Access denied: the password is wrong, or this user must have none or some.
+const LOGIN_REFUSED: [u16; 2] = [1045, 1698];
+
 /// A blocking client for one server.
 pub(crate) struct Client {
     address: Address,
     user: String,
-    password: Secret,
+    password: Password,
     database: String,
     /// What the statements are about.
     table: &'static str,
@@ -76,7 +80,9 @@ impl Client {
         let tls = config.tls()?;
         let MySqlConfig { address, user, password, database, .. } = config;
         let user = user.ok_or_else(|| ConfigError::new("user", "missing", "name one, in the URL or by with_user"))?;
-        for (field, text) in [("user", &*user), ("password", password.expose()), ("database", &*database)] {
+        password.check()?;
+        let fixed = password.fixed.as_ref().map_or("", Secret::expose);
+        for (field, text) in [("user", &*user), ("password", fixed), ("database", &*database)] {
             if text.contains('\0') {
                 return Err(ConfigError::new(field, "unusable", "it must not hold a NUL character"));
             }
@@ -95,33 +101,28 @@ impl Client {
         }
     }
 
-    /// What is to be shown to nobody; empty where there is none.
-    pub(crate) fn password(&self) -> &str {
-        self.password.expose()
+    pub(crate) fn password(&self) -> &Password {
+        &self.password
     }
 
     /// Sends a statement, and answers what it has done.
-    ///
-    /// After a cancel or a time-out it is an error, whatever was answered, and the connection goes.
     pub(crate) fn query(&self, request: Request<'_>) -> Result<Answer, Error> {
         let began = Instant::now();
         let deadline = began + request.timeout.min(MAX_WAIT);
         let (interrupter, hook) = Interrupter::hooked(request.cancel);
-        let done = self.attempt(Attempt { request, deadline, interrupter: &interrupter });
+        let attempt = self.attempt(Attempt { request, deadline, interrupter: &interrupter });
         // Before the connection may be used for another call.
         drop(hook);
-        let is_late = Instant::now() >= deadline;
-        if interrupter.is_interrupted() || is_late {
-            self.idle.forget_idle_since(began);
-            return Err(if interrupter.is_interrupted() { interrupted() } else { late() }.into());
-        }
-        let (answer, pooled) = done?;
-        let keep = match &answer {
-            Ok(_) => true,
-            Err(error) => error.code().is_some_and(|code| TO_KEEP_AFTER.contains(&code)),
+        let is_sent = attempt.as_ref().err().is_none_or(|error| matches!(error, Error::Net(it) if it.maybe_sent));
+        let (answer, pooled) = match attempt {
+            Ok((answer, pooled)) => (answer, Some(pooled)),
+            Err(error) => (Err(error), None),
         };
-        if keep {
-            self.idle.put_back(pooled);
+        let answer = interrupter.end(answer, deadline, is_sent);
+        match &answer {
+            Err(Error::Net(error)) if error.is_of_the_end() => self.idle.forget_idle_since(began),
+            Err(error) if !error.code().is_some_and(|code| TO_KEEP_AFTER.contains(&code)) => {}
+            _ => pooled.into_iter().for_each(|pooled| self.idle.put_back(pooled)),
         }
         answer
     }
@@ -155,15 +156,21 @@ impl Client {
 
     /// A new session, for this call.
     fn open(&self, attempt: Attempt<'_>) -> Result<Pooled, Error> {
-        let files = self.tls.as_ref().map_or(0, ClientTls::version);
-        match self.open_with_present_files(attempt) {
-            // Nothing was sent, and certificates rotate.
-            Err(error) if self.has_newer_file(&error, files) => self.open_with_present_files(attempt),
-            other => other,
-        }
+        let open = |password: Option<&str>| {
+            let files = self.tls.as_ref().map_or(0, ClientTls::version);
+            match self.open_with_present_files(attempt, password) {
+                // Nothing was sent, and certificates rotate.
+                Err(error) if self.tls.as_ref().is_some_and(|tls| tls.has_newer_after(error.net_kind(), files)) => {
+                    self.open_with_present_files(attempt, password)
+                }
+                other => other,
+            }
+        };
+        let is_refused = |error: &Error| error.code().is_some_and(|code| LOGIN_REFUSED.contains(&code));
+        self.password.log_in(attempt.deadline, attempt.request.cancel, open, is_refused)
     }
 
-    fn open_with_present_files(&self, attempt: Attempt<'_>) -> Result<Pooled, Error> {
+    fn open_with_present_files(&self, attempt: Attempt<'_>, password: Option<&str>) -> Result<Pooled, Error> {
         let Attempt { deadline, interrupter, .. } = attempt;
         let files = self.tls.as_ref().map_or(0, ClientTls::version);
         let parts = self.tls.as_ref().map(|tls| tls.parts(None)).transpose()?;
@@ -171,7 +178,7 @@ impl Client {
         let mut connection = Connection::new(socket);
         let login = Login {
             user: &self.user,
-            password: self.password.expose(),
+            password: password.unwrap_or_default(),
             database: &self.database,
             is_unix: matches!(self.address, Address::Unix(_)),
         };
@@ -182,16 +189,6 @@ impl Client {
         let session = session::set_up(&mut connection, self.table, deadline)?;
         Ok(Pooled { connection, session, files })
     }
-
-    /// Reads the files that this failure may be due to. Whether one holds something else than when they were `used`.
-    fn has_newer_file(&self, error: &Error, used: u64) -> bool {
-        let newer = |is_newer: fn(&ClientTls, u64) -> bool| self.tls.as_ref().is_some_and(|tls| is_newer(tls, used));
-        match error.net_kind() {
-            Some(ErrorKind::TlsVerification) => newer(ClientTls::has_newer_authorities),
-            Some(ErrorKind::Tls) => newer(ClientTls::has_newer_identity),
-            _ => false,
-        }
-    }
 }
 
 impl Pooled {
@@ -201,17 +198,13 @@ impl Pooled {
         if !request.is_read && self.session.writes_on_read_only {
             session::check_writable_by(&mut self.connection, deadline)?;
         }
-        let answer = self.connection.query(request.sql, deadline)?;
-        // They are another statement's, and do not say that this one has changed nothing.
-        if !request.is_read && answer.is_rows {
-            return Err(malformed("a write has rows").into());
+        match self.connection.query(request.sql, deadline) {
+            // They are another statement's, and do not say that this one has changed nothing.
+            Ok(answer) if !request.is_read && answer.is_rows => Err(malformed("a write has rows").sent(true).into()),
+            Err(Error::Net(error)) => Err(error.sent(true).into()),
+            other => other,
         }
-        Ok(answer)
     }
-}
-
-fn late() -> net::Error {
-    net::Error::new(ErrorKind::Timeout, "the server did not answer in the given time")
 }
 
 impl fmt::Debug for Client {

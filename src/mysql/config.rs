@@ -1,10 +1,12 @@
 //! How a server is reached, and as whom.
 
+use std::error::Error;
 use std::time::Duration;
 
 use crate::config::ConfigError;
 use crate::net::database_url::{Address, DatabaseUrl};
-use crate::net::secret::Secret;
+use crate::store::Call;
+use crate::store::password::Password;
 use crate::tls_config::TlsConfig;
 
 const PORT: u16 = 3306;
@@ -28,7 +30,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 pub struct MySqlConfig {
     pub(crate) address: Address,
     pub(crate) user: Option<String>,
-    pub(crate) password: Secret,
+    pub(crate) password: Password,
     pub(crate) database: String,
     pub(crate) ssl_mode: Option<SslMode>,
     pub(crate) tls: Option<TlsConfig>,
@@ -97,7 +99,7 @@ impl MySqlConfig {
         Ok(Self {
             address,
             user: url.user,
-            password: url.password.unwrap_or_default(),
+            password: url.password.into(),
             database,
             ssl_mode,
             tls: None,
@@ -115,7 +117,37 @@ impl MySqlConfig {
     /// With this password, whatever the URL says. By default there is none.
     #[must_use]
     pub fn with_password(mut self, password: impl Into<String>) -> Self {
-        self.password = Secret::new(password);
+        self.password.fix(password);
+        self
+    }
+
+    /// Sets the source of the password, which is called before each login.
+    ///
+    /// If the server refuses the login, the source is called once more before the call fails. The source runs on the thread of the
+    /// call and must return within [`Call::time_left`]. A source beside a password is an error of [`MySqlStore::new`].
+    ///
+    /// Defaults to the password of the URL.
+    ///
+    /// [`MySqlStore::new`]: crate::MySqlStore::new
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::{MySqlConfig, MySqlStore};
+    ///
+    /// // A mounted Secret.
+    /// let config = MySqlConfig::new("mysql://jobs@db.example.com/app")?
+    ///     .with_password_from(|_| std::fs::read_to_string("/run/secrets/mysql/password"));
+    /// let store = MySqlStore::new(config)?;
+    /// # Ok::<(), leasehold::ConfigError>(())
+    /// ```
+    #[must_use]
+    pub fn with_password_from<F, E>(mut self, source: F) -> Self
+    where
+        F: Fn(&Call) -> Result<String, E> + Send + Sync + 'static,
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        self.password.take_from(source);
         self
     }
 
@@ -161,6 +193,7 @@ impl MySqlConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::net::secret::Secret;
 
     fn config(url: &str) -> MySqlConfig {
         MySqlConfig::new(url).unwrap()
@@ -170,10 +203,13 @@ mod tests {
     fn a_url_says_where_and_as_whom() {
         let full = config("mysql://jo%40b:p%3Aw@db.test:3307/app");
         assert_eq!(full.address, Address::Tcp { host: "db.test".to_owned(), port: 3307 });
-        assert_eq!((full.user.as_deref(), full.password.expose(), &*full.database), (Some("jo@b"), "p:w", "app"));
+        assert_eq!(
+            (full.user.as_deref(), full.password.fixed.as_ref().map(Secret::expose), &*full.database),
+            (Some("jo@b"), Some("p:w"), "app")
+        );
         assert!(!format!("{full:?}").contains("p:w"));
         let other = full.with_user("other").with_password("else");
-        assert_eq!((other.user.as_deref(), other.password.expose()), (Some("other"), "else"));
+        assert_eq!((other.user.as_deref(), other.password.fixed), (Some("other"), Some(Secret::new("else"))));
         assert_eq!(config("mariadb://[::1]/app").address, Address::Tcp { host: "::1".to_owned(), port: PORT });
         assert_eq!(config("mysql:///app?socket=/run/x.sock").address, Address::Unix("/run/x.sock".into()));
     }

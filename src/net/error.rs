@@ -72,6 +72,12 @@ impl<K> Report<K> {
 }
 
 impl Error {
+    /// Whether the call ended before its answer.
+    #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
+    pub(crate) fn is_of_the_end(&self) -> bool {
+        matches!(self.kind, ErrorKind::Timeout | ErrorKind::Interrupted)
+    }
+
     pub(crate) fn config(place: impl Into<String>, rule: impl Into<String>) -> Self {
         Error::new(ErrorKind::Config, rule).at(place)
     }

@@ -15,10 +15,10 @@ use crate::config::ConfigError;
 use crate::net::MAX_WAIT;
 use crate::net::dial::{Dialer, System};
 use crate::net::error::{self as net, ErrorKind};
-use crate::net::interrupt::{Interrupter, interrupted};
+use crate::net::interrupt::Interrupter;
 use crate::net::pool::{MAX_IDLE_DIRECT, Pool};
-use crate::net::secret::Secret;
 use crate::net::tls::{ClientTls, TlsSettings};
+use crate::store::password::Password;
 use crate::tls_config::refuse;
 
 /// More connections than this are not kept open for the calls to come.
@@ -26,6 +26,9 @@ const MAX_IDLE_CONNECTIONS: usize = 4;
 
 /// What is given up may go on for so many times as long on a server that cannot be told.
 const MOST_TIME: u32 = 10;
+
+/// The user or the password is wrong; the last one is of PgBouncer before 1.21.
+const LOGIN_REFUSED: [&str; 3] = ["28000", "28P01", "08P01"];
 
 /// A blocking client for one database.
 pub(crate) struct Client {
@@ -55,6 +58,7 @@ pub(crate) struct Request<'a> {
 impl Client {
     /// Makes a client. Nothing is sent yet.
     pub(crate) fn new(config: PostgresConfig) -> Result<Self, ConfigError> {
+        config.password.check()?;
         let settings = TlsSettings {
             insecure: config.encryption == Encryption::Require,
             without_alpn: true,
@@ -83,9 +87,8 @@ impl Client {
         format!("{}/{}", self.config.address, self.config.database)
     }
 
-    /// What is to be shown to nobody; empty where there is none.
-    pub(crate) fn password(&self) -> &str {
-        self.config.password.as_ref().map_or("", Secret::expose)
+    pub(crate) fn password(&self) -> &Password {
+        &self.config.password
     }
 
     pub(crate) fn poll_interval(&self) -> Duration {
@@ -93,8 +96,6 @@ impl Client {
     }
 
     /// Runs statements, and answers what `read` makes of its rows; a connection whose rows it does not take is not used again.
-    ///
-    /// After a cancel or a time-out it is an error, whatever was answered, and the connection goes.
     pub(crate) fn run<T>(&self, request: Request<'_>, read: impl FnOnce(Rows) -> Result<T, Error>) -> Result<T, Error> {
         let began = Instant::now();
         let deadline = began + request.timeout.min(MAX_WAIT);
@@ -102,21 +103,18 @@ impl Client {
         let attempt = self.attempt(&request, deadline, &interrupter);
         // Before the connection may be used for another call.
         drop(hook);
-        if interrupter.is_interrupted() {
-            self.idle.forget_idle_since(began);
-            return Err(interrupted().sent(true).into());
+        let is_sent = attempt.as_ref().err().is_none_or(|error| matches!(error, Error::Net(it) if it.maybe_sent));
+        let (connection, answer) = match attempt {
+            Ok((connection, answer)) => (Some(connection), answer),
+            Err(error) => (None, Err(error)),
+        };
+        let answer = interrupter.end(answer, deadline, is_sent).and_then(read);
+        match &answer {
+            Err(Error::Net(error)) if error.is_of_the_end() => self.idle.forget_idle_since(began),
+            Err(error) if !error.leaves_it_clean() => {}
+            _ => connection.into_iter().for_each(|connection| self.idle.put_back(connection)),
         }
-        let (connection, answer) = attempt?;
-        if answer.is_ok() && Instant::now() >= deadline {
-            return Err(late().sent(true).into());
-        }
-        match answer.and_then(read) {
-            Err(error) if !error.leaves_it_clean() => Err(error),
-            answer => {
-                self.idle.put_back(connection);
-                answer
-            }
-        }
+        answer
     }
 
     /// As [`run`](Self::run), on a connection of the caller's own, which is shut down when the request is cancelled.
@@ -141,9 +139,14 @@ impl Client {
     }
 
     /// A connection of the caller's own.
-    pub(crate) fn connect(&self, deadline: Instant, interrupter: &Interrupter) -> Result<Connection, Error> {
+    pub(crate) fn connect(
+        &self,
+        deadline: Instant,
+        cancel: &Cancel,
+        interrupter: &Interrupter,
+    ) -> Result<Connection, Error> {
         interrupter.check()?;
-        let open = || {
+        let open = |password: Option<&str>| {
             let files = self.tls.as_ref().map_or(0, ClientTls::version);
             let place = Place {
                 address: self.config.address.clone(),
@@ -151,14 +154,21 @@ impl Client {
                 dialer: self.dialer.clone(),
                 under_way: Arc::clone(&self.ending),
             };
-            Connection::open(&self.config, place, files, deadline, interrupter)
+            Connection::open(&self.config, password, place, files, deadline, interrupter)
         };
         let files = self.tls.as_ref().map_or(0, ClientTls::refresh);
-        match open() {
+        let log_in = |password: Option<&str>| match open(password) {
             // Nothing was sent, and certificates rotate.
-            Err(Error::Net(error)) if self.has_newer_file(&error, files) => open(),
+            Err(Error::Net(error))
+                if self.tls.as_ref().is_some_and(|tls| tls.has_newer_after(Some(error.kind), files)) =>
+            {
+                open(password)
+            }
             other => other,
-        }
+        };
+        let is_refused =
+            |error: &Error| matches!(error, Error::Refused(refusal) if LOGIN_REFUSED.contains(&&*refusal.sqlstate));
+        self.config.password.log_in(deadline, cancel, log_in, is_refused)
     }
 
     fn attempt(
@@ -167,12 +177,12 @@ impl Client {
         deadline: Instant,
         interrupter: &Interrupter,
     ) -> Result<(Connection, Result<Rows, Error>), Error> {
-        let mut connection = self.idle_or_new(deadline, interrupter)?;
+        let mut connection = self.idle_or_new(deadline, request.cancel, interrupter)?;
         let mut answer = self.ask(&mut connection, request, deadline);
         let is_closed = |answer: &Result<Rows, Error>| matches!(answer, Err(Error::Net(error)) if error.kind == ErrorKind::ConnectionClosed);
         let again = self.keeps_nothing(&connection, &answer) || (request.is_read && is_closed(&answer));
         if again && !interrupter.is_interrupted() {
-            connection = self.connect(deadline, interrupter)?;
+            connection = self.connect(deadline, request.cancel, interrupter)?;
             answer = self.ask(&mut connection, request, deadline);
         }
         Ok((connection, answer))
@@ -232,7 +242,7 @@ impl Client {
         Ok(rows)
     }
 
-    fn idle_or_new(&self, deadline: Instant, interrupter: &Interrupter) -> Result<Connection, Error> {
+    fn idle_or_new(&self, deadline: Instant, cancel: &Cancel, interrupter: &Interrupter) -> Result<Connection, Error> {
         let files = self.tls.as_ref().map_or(0, ClientTls::refresh);
         // What was opened with an older certificate is not used again.
         match self.idle.take(|connection| connection.files >= files && connection.is_quiet()) {
@@ -240,17 +250,7 @@ impl Client {
                 connection.use_for(interrupter)?;
                 Ok(connection)
             }
-            None => self.connect(deadline, interrupter),
-        }
-    }
-
-    /// Reads the files that this failure may be due to. Whether one holds something else than when they were `used`.
-    fn has_newer_file(&self, error: &net::Error, used: u64) -> bool {
-        let newer = |is_newer: fn(&ClientTls, u64) -> bool| self.tls.as_ref().is_some_and(|tls| is_newer(tls, used));
-        match error.kind {
-            ErrorKind::TlsVerification => newer(ClientTls::has_newer_authorities),
-            ErrorKind::Tls => newer(ClientTls::has_newer_identity),
-            _ => false,
+            None => self.connect(deadline, cancel, interrupter),
         }
     }
 }
@@ -259,10 +259,6 @@ fn without_settings() -> net::Error {
     let detail = "the transaction was without the settings that this library makes: a pooler, or a trigger on the table, has \
                   changed synchronous_commit, client_min_messages or lock_timeout";
     net::Error::new(ErrorKind::Io, detail)
-}
-
-fn late() -> net::Error {
-    net::Error::new(ErrorKind::Timeout, "the answer came when no time was left")
 }
 
 impl fmt::Debug for Client {

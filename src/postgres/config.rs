@@ -1,11 +1,13 @@
 //! How PostgreSQL is reached, and as whom.
 
+use std::error::Error;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::config::ConfigError;
 use crate::net::database_url::{Address, DatabaseUrl};
-use crate::net::secret::Secret;
+use crate::store::Call;
+use crate::store::password::Password;
 use crate::tls_config::TlsConfig;
 
 const DEFAULT_PORT: u16 = 5432;
@@ -28,7 +30,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 pub struct PostgresConfig {
     pub(crate) address: Address,
     pub(crate) user: String,
-    pub(crate) password: Option<Secret>,
+    pub(crate) password: Password,
     pub(crate) database: String,
     pub(crate) application_name: String,
     pub(crate) encryption: Encryption,
@@ -121,7 +123,7 @@ impl PostgresConfig {
         Ok(Self {
             database: url.database.unwrap_or_else(|| user.clone()),
             user,
-            password: url.password,
+            password: url.password.into(),
             application_name,
             encryption,
             address,
@@ -133,7 +135,45 @@ impl PostgresConfig {
     /// The password, where it is not to stand in a URL.
     #[must_use]
     pub fn with_password(mut self, password: impl Into<String>) -> Self {
-        self.password = Some(Secret::new(password));
+        self.password.fix(password);
+        self
+    }
+
+    /// Sets the source of the password, which is called before each login.
+    ///
+    /// If the server refuses the login, the source is called once more before the call fails. The source runs on the thread of the
+    /// call and must return within [`Call::time_left`]. A source beside a password is an error of [`PostgresStore::new`].
+    ///
+    /// Defaults to the password of the URL.
+    ///
+    /// [`PostgresStore::new`]: crate::PostgresStore::new
+    ///
+    /// # Examples
+    ///
+    /// A token of RDS IAM, which lasts 15 minutes:
+    ///
+    /// ```
+    /// use std::{io, process::Command};
+    /// use leasehold::{PostgresConfig, PostgresStore};
+    ///
+    /// let config = PostgresConfig::new("postgres://jobs@db.example/elections")?.with_password_from(|_| {
+    ///     let arguments = ["rds", "generate-db-auth-token", "--hostname=db.example", "--port=5432", "--username=jobs"];
+    ///     let output = Command::new("aws").args(arguments).output()?;
+    ///     match output.status.success() {
+    ///         true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
+    ///         false => Err(io::Error::other(format!("aws failed: {}", output.status))),
+    ///     }
+    /// });
+    /// let store = PostgresStore::new(config)?;
+    /// # Ok::<(), leasehold::ConfigError>(())
+    /// ```
+    #[must_use]
+    pub fn with_password_from<F, E>(mut self, source: F) -> Self
+    where
+        F: Fn(&Call) -> Result<String, E> + Send + Sync + 'static,
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        self.password.take_from(source);
         self
     }
 

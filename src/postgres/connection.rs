@@ -63,6 +63,7 @@ impl Connection {
     /// Connects, and logs in. It is shut down on the interrupt.
     pub(super) fn open(
         config: &PostgresConfig,
+        password: Option<&str>,
         place: Place,
         files: u64,
         deadline: Instant,
@@ -73,7 +74,7 @@ impl Connection {
             login::encrypt(&mut socket, parts, deadline)?;
         }
         let mut wire = Wire::new(socket);
-        let key = login::log_in(&mut wire, config, deadline)?;
+        let key = login::log_in(&mut wire, config, password, deadline)?;
         let mut connection = Self {
             wire,
             route,
@@ -134,7 +135,7 @@ impl Connection {
         self.has_kept |= kept;
         let answer = self.wire.send(&out, deadline).and_then(|()| self.answer(statements.len(), parsed, deadline));
         match answer {
-            Err(Error::Net(error)) => Err(Error::Net(self.explain(error))),
+            Err(Error::Net(error)) => Err(Error::Net(self.explain(error).sent(true))),
             other => {
                 (self.is_reused, self.is_busy) = (true, false);
                 other

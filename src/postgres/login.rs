@@ -14,7 +14,6 @@ use super::config::PostgresConfig;
 use super::error::{Error, Refusal};
 use super::wire::{Key, Wire};
 use crate::net::error::{self as net, ErrorKind};
-use crate::net::secret::Secret;
 use crate::net::socket::{Socket, explain};
 use crate::net::tls::TlsParts;
 
@@ -41,7 +40,14 @@ pub(super) fn encrypt(socket: &mut Socket, parts: &TlsParts, deadline: Instant) 
 }
 
 /// Says who we are, and proves it, until statements may be sent. Answers what the server calls the session.
-pub(super) fn log_in(wire: &mut Wire, config: &PostgresConfig, deadline: Instant) -> Result<Option<Key>, Error> {
+pub(super) fn log_in(
+    wire: &mut Wire,
+    config: &PostgresConfig,
+    password: Option<&str>,
+    deadline: Instant,
+) -> Result<Option<Key>, Error> {
+    let none = "the server wants a password, and none is given: PostgresConfig::with_password";
+    let password = || password.ok_or_else(|| refuse(none));
     let mut out = BytesMut::new();
     let parameters = [
         ("user", config.user.as_str()),
@@ -70,10 +76,10 @@ pub(super) fn log_in(wire: &mut Wire, config: &PostgresConfig, deadline: Instant
                         refuse("the server wants the password in clear, and the connection is not encrypted").into()
                     );
                 }
-                frontend::password_message(password(config)?.as_bytes(), &mut out).map_err(Error::malformed)?;
+                frontend::password_message(password()?.as_bytes(), &mut out).map_err(Error::malformed)?;
             }
             Message::AuthenticationMd5Password(body) => {
-                let hash = md5_hash(config.user.as_bytes(), password(config)?.as_bytes(), body.salt());
+                let hash = md5_hash(config.user.as_bytes(), password()?.as_bytes(), body.salt());
                 frontend::password_message(hash.as_bytes(), &mut out).map_err(Error::malformed)?;
             }
             Message::AuthenticationSasl(body) => {
@@ -84,7 +90,7 @@ pub(super) fn log_in(wire: &mut Wire, config: &PostgresConfig, deadline: Instant
                     );
                 }
                 // To bind to the channel is for those who do not know whom they speak to.
-                let begun = ScramSha256::new(password(config)?.as_bytes(), ChannelBinding::unsupported());
+                let begun = ScramSha256::new(password()?.as_bytes(), ChannelBinding::unsupported());
                 frontend::sasl_initial_response(SCRAM_SHA_256, begun.message(), &mut out).map_err(Error::malformed)?;
                 scram = Some(begun);
             }
@@ -115,11 +121,6 @@ pub(super) fn log_in(wire: &mut Wire, config: &PostgresConfig, deadline: Instant
             wire.send(&out, deadline)?;
         }
     }
-}
-
-fn password(config: &PostgresConfig) -> Result<&str, net::Error> {
-    let password = config.password.as_ref().map(Secret::expose);
-    password.ok_or_else(|| refuse("the server wants a password, and none is given: PostgresConfig::with_password"))
 }
 
 fn refuse(what: &str) -> net::Error {

@@ -68,6 +68,7 @@ const FLOORS: &[&[&str]] = &[
         "cli::say",
         "cli::log",
         "cli::store",
+        "cli::password",
         "cli::election",
         "cli::run::times",
         "cli::run::messages",

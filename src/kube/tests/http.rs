@@ -125,34 +125,42 @@ fn a_call_that_is_cancelled_leaves_the_connections_of_others_open() {
 }
 
 #[test]
-fn what_was_open_when_a_cancelled_call_waited_is_not_used_again() {
-    // Neither answers before both were asked, or the second call would come on the first one's connection.
-    let both = Arc::new(Barrier::new(2));
-    let answers_once = || {
-        let both = Arc::clone(&both);
-        script(move |c| {
-            c.request();
-            both.wait();
-            c.answer("200 OK", "{}");
-            c.hang();
-        })
-    };
-    // Two that are open and answer no more, as behind a proxy that has lost them, and one that answers.
-    let server = serve(vec![answers_once(), answers_once(), ok("{}")]);
-    let client = server.client();
-    thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| get(&client, LONG).unwrap());
-        }
-    });
-    let cancel = Cancel::new();
-    thread::scope(|scope| {
-        let hanging = scope.spawn(|| put_until(&client, LONG, &cancel));
-        thread::sleep(Duration::from_millis(200));
-        cancel.cancel();
-        assert_eq!(hanging.join().unwrap().unwrap_err().kind(), &ErrorKind::Interrupted);
-    });
-    get(&client, Duration::from_secs(20)).unwrap();
+fn connections_idle_at_a_cancel_or_time_out_are_not_reused() {
+    for is_cancelled in [true, false] {
+        // Neither answers before both are asked, or one connection would serve both.
+        let both = Arc::new(Barrier::new(2));
+        let answers_once = || {
+            let both = Arc::clone(&both);
+            script(move |c| {
+                c.request();
+                both.wait();
+                c.answer("200 OK", "{}");
+                c.request();
+                c.hang();
+            })
+        };
+        // Two connections that answer no more, as behind a proxy that has lost them, and one that answers.
+        let server = serve(vec![answers_once(), answers_once(), ok("{}")]);
+        let client = server.client();
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| get(&client, LONG).unwrap());
+            }
+        });
+        server.next();
+        server.next();
+        let (cancel, timeout) = (Cancel::new(), if is_cancelled { LONG } else { Duration::from_secs(2) });
+        let failed = thread::scope(|scope| {
+            let hanging = scope.spawn(|| put_until(&client, timeout, &cancel));
+            server.next();
+            if is_cancelled {
+                cancel.cancel();
+            }
+            hanging.join().unwrap().unwrap_err()
+        });
+        assert_eq!(failed.kind() == &ErrorKind::Interrupted, is_cancelled, "{failed}");
+        get(&client, LONG).unwrap();
+    }
 }
 
 #[test]

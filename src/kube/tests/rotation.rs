@@ -1,9 +1,6 @@
 //! Certificates in files that change while the client is in use.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
 
 #[cfg(feature = "kubeconfig")]
 use base64::prelude::{BASE64_STANDARD, Engine};
@@ -15,32 +12,11 @@ use super::certificates::kind;
 use super::server::{Connection, Script, Server, ok, script, serve_with};
 use super::{LONG, put};
 use crate::cancel::Cancel;
-use crate::clock::Moment;
 use crate::kube::{Client, ClientConfig, ErrorKind, Method, Request};
 use crate::net::tests::Scratch;
-use crate::net::tests::certificates::{Authority, Leaf, authority, server_config, server_config_with};
-use crate::net::tls::Clock;
-
-/// The files of a client, and a clock that goes when it is told to.
-struct Files {
-    scratch: Scratch,
-    seconds: Arc<AtomicU64>,
-}
+use crate::net::tests::certificates::{Files, Leaf, authority, server_config, server_config_with};
 
 impl Files {
-    fn new() -> Self {
-        Files { scratch: Scratch::new(), seconds: Arc::new(AtomicU64::new(1)) }
-    }
-
-    fn authority(&self, authority: &Authority) {
-        self.scratch.file("ca.crt", &authority.pem);
-    }
-
-    fn identity(&self, leaf: &Leaf) {
-        self.scratch.file("tls.crt", &leaf.pem);
-        self.scratch.file("tls.key", leaf.key.serialize_pem());
-    }
-
     fn config(&self, server: &Server) -> ClientConfig {
         let path = |name: &str| self.scratch.path().join(name);
         let url = format!("https://127.0.0.1:{}", server.port);
@@ -50,15 +26,6 @@ impl Files {
         }
         config.tls.clock = self.clock();
         config
-    }
-
-    fn clock(&self) -> Clock {
-        let seconds = Arc::clone(&self.seconds);
-        Clock::new(move || Moment::from_nanos(0) + Duration::from_secs(seconds.load(Ordering::SeqCst)))
-    }
-
-    fn wait(&self, seconds: u64) {
-        self.seconds.fetch_add(seconds, Ordering::SeqCst);
     }
 }
 

@@ -1,13 +1,19 @@
 //! Certificates of authorities, servers and clients, made as tests need them.
 
+use std::io::{Read, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
+use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned, SupportedProtocolVersion};
 
-use crate::net::tls::provider;
+use super::Scratch;
+use crate::clock::Moment;
+use crate::net::tls::{Clock, provider};
+use crate::tls_config::TlsConfig;
 
 /// Signs certificates.
 pub(crate) struct Authority {
@@ -75,4 +81,62 @@ pub(crate) fn server_config_with(
     let mut config = builder.with_single_cert(vec![leaf.der.clone()], key).unwrap();
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Arc::new(config)
+}
+
+/// The server's end of a connection.
+pub(crate) trait Duplex: Read + Write + Send {}
+
+impl<T: Read + Write + Send> Duplex for T {}
+
+/// Answers a client that starts TLS.
+pub(crate) fn accept(config: &Arc<ServerConfig>, stream: Box<dyn Duplex>) -> Box<dyn Duplex> {
+    Box::new(StreamOwned::new(ServerConnection::new(Arc::clone(config)).unwrap(), stream))
+}
+
+/// The certificate files of a client, and a clock that a test moves.
+pub(crate) struct Files {
+    pub(crate) scratch: Scratch,
+    seconds: Arc<AtomicU64>,
+}
+
+impl Files {
+    pub(crate) fn new() -> Self {
+        Files { scratch: Scratch::new(), seconds: Arc::new(AtomicU64::new(1)) }
+    }
+
+    pub(crate) fn authority(&self, authority: &Authority) {
+        self.scratch.file("ca.crt", &authority.pem);
+    }
+
+    pub(crate) fn identity(&self, leaf: &Leaf) {
+        self.scratch.file("tls.crt", &leaf.pem);
+        self.scratch.file("tls.key", leaf.key.serialize_pem());
+    }
+
+    pub(crate) fn clock(&self) -> Clock {
+        let seconds = Arc::clone(&self.seconds);
+        Clock::new(move || Moment::from_nanos(0) + Duration::from_secs(seconds.load(Ordering::SeqCst)))
+    }
+
+    pub(crate) fn wait(&self, seconds: u64) {
+        self.seconds.fetch_add(seconds, Ordering::SeqCst);
+    }
+
+    /// Calls `get` with files that stay as they are, and with a new certificate. Returns the configuration of the server.
+    pub(crate) fn rotate(connect: impl FnOnce(TlsConfig, Arc<ServerConfig>) -> Box<dyn Fn()>) {
+        let (files, ours) = (Self::new(), authority());
+        files.authority(&ours);
+        files.identity(&ours.leaf("jane"));
+        let path = |name: &str| files.scratch.path().join(name);
+        let tls = TlsConfig::new().with_ca_file(path("ca.crt")).unwrap();
+        let mut tls = tls.with_client_certificate_files(path("tls.crt"), path("tls.key")).unwrap();
+        tls.settings.clock = files.clock();
+        let get = connect(tls, server_config(&ours.leaf("127.0.0.1"), None));
+        get();
+        files.wait(60);
+        get();
+        files.identity(&ours.leaf("jane"));
+        files.wait(60);
+        get();
+    }
 }

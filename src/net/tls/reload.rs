@@ -15,6 +15,8 @@ use rustls::pki_types::ServerName;
 use super::files::{FromFiles, Outcome, PemSource};
 use super::{Identity, TlsParts, TlsSettings};
 use crate::net::error::Error;
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
+use crate::net::error::ErrorKind;
 
 /// What every connection of a client is to start TLS with.
 pub(crate) struct ClientTls {
@@ -110,6 +112,16 @@ impl ClientTls {
     /// Reads the authorities at once. Whether there is now anything newer than what was `used`.
     pub(crate) fn has_newer_authorities(&self, used: u64) -> bool {
         self.has_newer(Part::Authorities, used)
+    }
+
+    /// Reads the files that a failure of this kind may be due to. Whether there is now anything newer than what was `used`.
+    #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
+    pub(crate) fn has_newer_after(&self, failure: Option<ErrorKind>, used: u64) -> bool {
+        match failure {
+            Some(ErrorKind::TlsVerification) => self.has_newer_authorities(used),
+            Some(ErrorKind::Tls) => self.has_newer_identity(used),
+            _ => false,
+        }
     }
 
     fn has_newer(&self, part: Part, used: u64) -> bool {

@@ -1,43 +1,64 @@
 //! Against a gateway that says what a test has it say.
 
 use std::io::{BufRead, BufReader, Read, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Instant;
 
 use parking_lot::Mutex;
+use rustls::ServerConfig;
 
 use super::*;
+use crate::net::error::ErrorKind;
+use crate::net::tests::certificates::{Duplex, Files, accept};
 
 /// What a gateway was asked.
 #[derive(Clone, Debug)]
 struct Asked {
     connection: usize,
+    /// How many requests the connection has carried before.
+    number: usize,
     path: String,
     authorization: Option<String>,
     has_leader: bool,
     body: String,
 }
 
-/// What it answers to its n-th request; nothing to be silent.
-type Script = dyn Fn(usize, &Asked) -> Option<(u16, String)> + Send + Sync;
+/// What it answers; nothing to be silent.
+type Script = dyn Fn(&Asked) -> Option<(u16, String)> + Send + Sync;
 
 struct Gateway {
     url: String,
+    /// An entry is added when the script has run.
     asked: Arc<Mutex<Vec<Asked>>>,
 }
 
 impl Gateway {
-    fn new(script: impl Fn(usize, &Asked) -> Option<(u16, String)> + Send + Sync + 'static) -> Self {
+    fn new(script: impl Fn(&Asked) -> Option<(u16, String)> + Send + Sync + 'static) -> Self {
+        Self::with_tls(None, script)
+    }
+
+    fn with_tls(
+        tls: Option<Arc<ServerConfig>>,
+        script: impl Fn(&Asked) -> Option<(u16, String)> + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let url = format!("{scheme}://{}", listener.local_addr().unwrap());
         let asked = Arc::<Mutex<Vec<Asked>>>::default();
         let (script, log): (Arc<Script>, _) = (Arc::new(script), Arc::clone(&asked));
         thread::spawn(move || {
             for (connection, stream) in listener.incoming().map_while(Result::ok).enumerate() {
-                let (script, log) = (Arc::clone(&script), Arc::clone(&log));
-                thread::spawn(move || serve(connection, stream, &*script, &log));
+                let (script, log, tls) = (Arc::clone(&script), Arc::clone(&log), tls.clone());
+                thread::spawn(move || {
+                    let stream = match tls {
+                        Some(config) => accept(&config, Box::new(stream)),
+                        None => Box::new(stream) as Box<dyn Duplex>,
+                    };
+                    serve(connection, stream, &*script, &log)
+                });
             }
         });
         Self { url, asked }
@@ -47,18 +68,37 @@ impl Gateway {
         self.asked.lock().clone()
     }
 
+    fn connections(&self) -> Vec<usize> {
+        self.asked().into_iter().map(|asked| asked.connection).collect()
+    }
+
+    /// Cancels the call when the gateway has been asked for this path.
+    fn cancel_at<T: Send>(&self, path: &str, run: impl FnOnce(&Call) -> T + Send) -> T {
+        let call = Call::new(Duration::from_secs(60), Cancel::new());
+        let count = || self.paths().iter().filter(|it| **it == path).count();
+        let before = count();
+        thread::scope(|scope| {
+            let running = scope.spawn(|| run(&call));
+            while count() == before && !running.is_finished() {
+                thread::yield_now();
+            }
+            call.cancel().cancel();
+            running.join().unwrap()
+        })
+    }
+
     fn paths(&self) -> Vec<String> {
         self.asked().into_iter().map(|asked| asked.path).collect()
     }
 }
 
-fn serve(connection: usize, mut stream: TcpStream, script: &Script, log: &Mutex<Vec<Asked>>) -> Option<()> {
-    let mut reader = BufReader::new(stream.try_clone().ok()?);
-    loop {
+fn serve(connection: usize, stream: Box<dyn Duplex>, script: &Script, log: &Mutex<Vec<Asked>>) -> Option<()> {
+    let mut reader = BufReader::new(stream);
+    for number in 0.. {
         let mut line = String::new();
         reader.read_line(&mut line).ok()?;
         let path = line.split(' ').nth(1)?.to_owned();
-        let mut asked = Asked { connection, path, authorization: None, has_leader: false, body: String::new() };
+        let mut asked = Asked { connection, number, path, authorization: None, has_leader: false, body: String::new() };
         let mut length = 0;
         loop {
             let mut line = String::new();
@@ -76,19 +116,18 @@ fn serve(connection: usize, mut stream: TcpStream, script: &Script, log: &Mutex<
         let mut body = vec![0; length];
         reader.read_exact(&mut body).ok()?;
         asked.body = String::from_utf8(body).ok()?;
-        let number = {
-            let mut log = log.lock();
-            log.push(asked.clone());
-            log.len() - 1
-        };
-        let Some((status, body)) = script(number, &asked) else {
+        let answer = script(&asked);
+        log.lock().push(asked);
+        let Some((status, body)) = answer else {
             // Until whoever asked is gone.
             let _ = reader.read(&mut [0]);
             return None;
         };
         let length = body.len();
-        write!(stream, "HTTP/1.1 {status} Said\r\nContent-Length: {length}\r\n\r\n{body}").ok()?;
+        write!(reader.get_mut(), "HTTP/1.1 {status} Said\r\nContent-Length: {length}\r\n\r\n{body}").ok()?;
+        reader.get_mut().flush().ok()?;
     }
+    None
 }
 
 const HEADER: &str = r#""header":{"revision":"9"}"#;
@@ -118,7 +157,7 @@ fn refused(code: u32, message: &str) -> Option<(u16, String)> {
 }
 
 /// Reads and writes succeed.
-fn well(_: usize, asked: &Asked) -> Option<(u16, String)> {
+fn well(asked: &Asked) -> Option<(u16, String)> {
     match asked.path.as_str() {
         "/v3/kv/range" => found(),
         _ => applied(),
@@ -137,8 +176,9 @@ fn call() -> Call {
     Call::new(Duration::from_secs(30), Cancel::new())
 }
 
-fn brief() -> Call {
-    Call::new(Duration::from_millis(400), Cancel::new())
+/// Long enough for a request to be received, however busy the machine is.
+fn second() -> Call {
+    Call::new(Duration::from_secs(1), Cancel::new())
 }
 
 fn base() -> Observed {
@@ -167,12 +207,12 @@ fn what_was_written_stands_at_the_revision_of_the_transaction() {
 #[test]
 fn a_write_that_may_have_been_received_goes_to_no_other_member() {
     for answer in [None, refused(14, "request timed out"), Some((502, "no".to_owned()))] {
-        let (fails, works) = (Gateway::new(move |_, _| answer.clone()), Gateway::new(well));
+        let (fails, works) = (Gateway::new(move |_| answer.clone()), Gateway::new(well));
         let store = store(&[&fails, &works]);
-        update(&store, &brief()).unwrap_err();
+        update(&store, &second()).unwrap_err();
         assert_eq!(fails.paths(), ["/v3/kv/txn"]);
         assert!(works.paths().is_empty(), "it may still be applied");
-        update(&store, &brief()).unwrap();
+        update(&store, &call()).unwrap();
         assert_eq!((fails.paths().len(), works.paths().len()), (1, 1), "the next attempt begins elsewhere");
     }
 }
@@ -182,12 +222,19 @@ fn a_write_that_was_not_sent_goes_to_the_next_member() {
     let works = Gateway::new(well);
     let gone = Gateway { url: "http://127.0.0.1:1".to_owned(), asked: Arc::default() };
     update(&store(&[&gone, &works]), &call()).unwrap();
+    // A member without a leader refuses the login.
+    let login = |asked: &Asked, of_a_login| if asked.path.ends_with("authenticate") { of_a_login } else { well(asked) };
+    let fails = Gateway::new(move |asked| login(asked, refused(14, "no leader")));
+    let works = Gateway::new(move |asked| login(asked, Some((200, r#"{"token":"t"}"#.to_owned()))));
+    let config = EtcdConfig::new([&fails.url, &works.url]).unwrap().with_user("jobs", "sesame");
+    update(&EtcdStore::new(config).unwrap(), &call()).unwrap();
+    assert!(!fails.paths().contains(&"/v3/kv/txn".to_owned()));
 }
 
 /// It takes connections and says nothing: TLS is never set up, so nothing of the request has gone out.
 #[test]
 fn a_write_goes_to_the_next_member_when_no_connection_stands_after_half_of_its_time() {
-    let (silent, works) = (Gateway::new(|_, _| None), Gateway::new(well));
+    let (silent, works) = (Gateway::new(|_| None), Gateway::new(well));
     let urls = [silent.url.replace("http:", "https:"), works.url.clone()];
     let store = EtcdStore::new(EtcdConfig::new(urls).unwrap()).unwrap();
     update(&store, &Call::new(Duration::from_secs(2), Cancel::new())).unwrap();
@@ -196,27 +243,28 @@ fn a_write_goes_to_the_next_member_when_no_connection_stands_after_half_of_its_t
 
 #[test]
 fn a_read_goes_to_the_next_member_when_half_of_its_time_is_over_or_at_once() {
-    let (silent, works) = (Gateway::new(|_, _| None), Gateway::new(well));
+    // Its second connection would be answered, by no record.
+    let silent = Gateway::new(|asked| (asked.connection > 0).then(|| (200, format!("{{{HEADER}}}"))));
+    let works = Gateway::new(well);
     let both = store(&[&silent, &works]);
-    assert!(both.get("jobs", &brief()).unwrap().is_some());
-    assert!(both.get("jobs", &brief()).unwrap().is_some());
-    assert_eq!((silent.paths().len(), works.paths().len()), (1, 2), "the one that works is kept");
+    assert!(both.get("jobs", &Call::new(Duration::from_secs(4), Cancel::new())).unwrap().is_some());
+    assert!(both.get("jobs", &call()).unwrap().is_some(), "the one that works is kept");
     let began = Instant::now();
-    let without_leader = Gateway::new(|_, _| refused(14, "no leader"));
+    let without_leader = Gateway::new(|_| refused(14, "no leader"));
     assert!(store(&[&without_leader, &works]).get("jobs", &call()).unwrap().is_some());
     assert!(began.elapsed() < Duration::from_secs(10));
 }
 
 #[test]
 fn a_comparison_that_fails_is_definite_but_for_a_second_copy() {
-    let gateway = Gateway::new(|_, _| beaten());
+    let gateway = Gateway::new(|_| beaten());
     let beaten_at_once = store(&[&gateway]);
     assert_eq!(update(&beaten_at_once, &call()).unwrap_err(), StoreErrorKind::NotApplied);
     let created = beaten_at_once.create("jobs", &LeaderElectionRecord::default(), &call()).unwrap_err();
     assert_eq!(created.kind(), StoreErrorKind::NotApplied);
     // The first copy is refused for its token; who knows what became of it.
-    let gateway = Gateway::new(|number, asked| match asked.path.as_str() {
-        "/v3/auth/authenticate" => Some((200, format!(r#"{{"token":"token-{number}"}}"#))),
+    let gateway = Gateway::new(|asked| match asked.path.as_str() {
+        "/v3/auth/authenticate" => Some((200, format!(r#"{{"token":"token-{}"}}"#, asked.connection))),
         _ if asked.authorization.as_deref() == Some("token-0") => refused(16, "invalid auth token"),
         _ => beaten(),
     });
@@ -231,21 +279,21 @@ fn a_comparison_that_fails_is_definite_but_for_a_second_copy() {
 
 #[test]
 fn a_token_is_dropped_after_a_time_out() {
-    let gateway = Gateway::new(|number, asked| match asked.path.as_str() {
-        "/v3/auth/authenticate" => Some((200, format!(r#"{{"token":"token-{number}"}}"#))),
-        _ if number == 1 => None,
+    let gateway = Gateway::new(|asked| match asked.path.as_str() {
+        "/v3/auth/authenticate" => Some((200, format!(r#"{{"token":"token-{}"}}"#, asked.connection))),
+        _ if asked.authorization.as_deref() == Some("token-0") => None,
         _ => found(),
     });
     let store = with_user(&gateway);
-    assert_eq!(store.get("jobs", &brief()).unwrap_err().kind(), StoreErrorKind::Timeout);
-    assert!(store.get("jobs", &brief()).unwrap().is_some());
+    assert_eq!(store.get("jobs", &second()).unwrap_err().kind(), StoreErrorKind::Timeout);
+    assert!(store.get("jobs", &call()).unwrap().is_some());
     let paths = gateway.paths();
     assert_eq!(paths, ["/v3/auth/authenticate", "/v3/kv/range", "/v3/auth/authenticate", "/v3/kv/range"]);
 }
 
 #[test]
 fn a_token_that_is_always_refused_is_asked_for_twice_and_not_for_ever() {
-    let gateway = Gateway::new(|_, asked| match asked.path.as_str() {
+    let gateway = Gateway::new(|asked| match asked.path.as_str() {
         "/v3/auth/authenticate" => Some((200, r#"{"token":"secret-token"}"#.to_owned())),
         "/v3/watch" => {
             let reason = "rpc error: code = Unauthenticated desc = etcdserver: invalid auth token";
@@ -281,66 +329,116 @@ fn what_is_not_etcd_is_an_error_and_no_absent_record() {
         (404, "404 page not found", NotFound),
         (503, "<html>", Unavailable),
     ] {
-        let gateway = Gateway::new(move |_, _| Some((status, body.to_owned())));
+        let gateway = Gateway::new(move |_| Some((status, body.to_owned())));
         let error = store(&[&gateway]).get("jobs", &call()).unwrap_err();
         assert_eq!(error.kind(), expected, "{status} {body}: {error}");
     }
 }
 
+/// The rule "How a call ends" of docs/STORES.md.
 #[test]
-fn a_call_that_is_cancelled_or_out_of_time_is_never_ok() {
+fn error_reports_if_the_request_may_have_been_sent() {
+    let put = |gateway: &Gateway, call: &Call| {
+        let (body, timeout, cancel) = (&serde_json::Value::Null, call.time_left(), call.cancel());
+        let request = Request { path: "/v3/kv/txn", body, is_read: false, timeout, cancel };
+        let Err(Error::Net(error)) = with_user(gateway).client.request(request) else { panic!("it must fail") };
+        (error.kind, error.maybe_sent)
+    };
+    for (path, sent) in [("/v3/auth/authenticate", false), ("/v3/kv/txn", true)] {
+        let gateway = Gateway::new(move |asked| match asked.path.as_str() {
+            silent if silent == path => None,
+            "/v3/auth/authenticate" => Some((200, r#"{"token":"t"}"#.to_owned())),
+            _ => applied(),
+        });
+        assert_eq!(gateway.cancel_at(path, |call| put(&gateway, call)), (ErrorKind::Interrupted, sent), "{path}");
+        assert_eq!(put(&gateway, &second()), (ErrorKind::Timeout, sent), "{path}");
+    }
     let gateway = Gateway::new(well);
-    let store = store(&[&gateway]);
-    let cancel = Cancel::new();
-    cancel.cancel();
-    let cancelled = Call::new(Duration::from_secs(30), cancel);
-    assert_eq!(update(&store, &cancelled).unwrap_err(), StoreErrorKind::Interrupted);
-    let late = Call::new(Duration::ZERO, Cancel::new());
-    assert_eq!(update(&store, &late).unwrap_err(), StoreErrorKind::Timeout);
+    assert_eq!(put(&gateway, &Call::new(Duration::ZERO, Cancel::new())), (ErrorKind::Timeout, false));
+    let cancelled = call();
+    cancelled.cancel().cancel();
+    assert_eq!(put(&gateway, &cancelled), (ErrorKind::Interrupted, false));
     assert!(gateway.paths().is_empty());
-    // The answer has come, and the cancel before it was read to its end.
-    let cancel = Cancel::new();
-    let during = cancel.clone();
-    let gateway = Gateway::new(move |number, asked| {
+    // The gateway answers while the call is being cancelled.
+    let cancelled = call();
+    let during = cancelled.cancel().clone();
+    let gateway = Gateway::new(move |asked| {
         during.cancel();
-        well(number, asked)
+        well(asked)
     });
-    let call = Call::new(Duration::from_secs(30), cancel);
-    assert_eq!(update(&self::store(&[&gateway]), &call).unwrap_err(), StoreErrorKind::Interrupted);
+    assert_eq!(update(&store(&[&gateway]), &cancelled).unwrap_err(), StoreErrorKind::Interrupted);
 }
 
-/// An elector whose record goes through what the gateway makes of it: renewed at first, and then another's.
 #[test]
-fn what_was_open_when_a_cancelled_call_waited_is_not_used_again() {
-    let both = Barrier::new(2);
-    let gateway = Gateway::new(move |number, _| match number {
-        // Neither is answered before both were asked, or the second would come on the first one's connection.
-        0 | 1 => {
-            both.wait();
-            found()
-        }
-        2 => None,
-        _ => found(),
+fn connections_idle_at_a_cancel_or_time_out_are_not_reused() {
+    for is_cancelled in [true, false] {
+        let both = Barrier::new(2);
+        let gateway = Gateway::new(move |asked| match asked.number {
+            // Neither is answered before both are asked, or one connection would serve both.
+            0 if asked.connection < 2 => {
+                both.wait();
+                found()
+            }
+            _ if asked.connection < 2 => None,
+            _ => found(),
+        });
+        let store = store(&[&gateway]);
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| store.get("jobs", &call()).unwrap());
+            }
+        });
+        let get = |call: &Call| store.get("jobs", call).map_err(|error| error.kind());
+        let (failed, expected) = match is_cancelled {
+            true => (gateway.cancel_at("/v3/kv/range", get), StoreErrorKind::Interrupted),
+            false => (get(&second()), StoreErrorKind::Timeout),
+        };
+        assert_eq!(failed.unwrap_err(), expected);
+        get(&call()).unwrap();
+        assert!(gateway.connections().contains(&2), "{:?}", gateway.connections());
+    }
+}
+
+#[test]
+fn connection_of_an_older_certificate_is_not_reused() {
+    Files::rotate(|tls, config| {
+        let gateway = Gateway::with_tls(Some(config), well);
+        let store = EtcdStore::new(EtcdConfig::new([&gateway.url]).unwrap().with_tls(tls)).unwrap();
+        let calls = AtomicUsize::new(0);
+        Box::new(move || {
+            store.get("jobs", &call()).unwrap();
+            assert_eq!(gateway.connections(), [0, 0, 1][..=calls.fetch_add(1, Ordering::SeqCst)]);
+        })
     });
-    let store = store(&[&gateway]);
-    thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| store.get("jobs", &call()).unwrap());
+}
+
+#[test]
+fn refused_login_asks_the_password_source_again() {
+    for is_accepted in [true, false] {
+        let gateway = Gateway::new(move |asked| match asked.path.as_str() {
+            "/v3/auth/authenticate" if is_accepted && asked.body.contains("secret-1") => {
+                Some((200, r#"{"token":"t"}"#.to_owned()))
+            }
+            "/v3/auth/authenticate" => refused(3, "authentication failed: secret-0 secret-1"),
+            _ => found(),
+        });
+        let asks = AtomicUsize::new(0);
+        let source = move |_: &Call| Ok::<_, String>(format!("secret-{}", asks.fetch_add(1, Ordering::SeqCst)));
+        let config = EtcdConfig::new([&gateway.url]).unwrap();
+        let store = EtcdStore::new(config.clone().with_user_from("jobs", source)).unwrap();
+        match store.get("jobs", &call()) {
+            Ok(found) => assert!(is_accepted && found.is_some()),
+            Err(error) => {
+                assert!(!is_accepted && error.kind() == StoreErrorKind::Unauthorized, "{error}");
+                assert!(!format!("{error} {error:?} {store:?}").contains("secret"), "{error}");
+            }
         }
-    });
-    let cancel = Cancel::new();
-    thread::scope(|scope| {
-        let hanging = scope.spawn(|| store.get("jobs", &Call::new(Duration::from_secs(30), cancel.clone())));
-        while gateway.asked().len() < 3 {
-            thread::yield_now();
-        }
-        cancel.cancel();
-        assert_eq!(hanging.join().unwrap().unwrap_err().kind(), StoreErrorKind::Interrupted);
-    });
-    store.get("jobs", &call()).unwrap();
-    let connections: Vec<_> = gateway.asked().iter().map(|asked| asked.connection).collect();
-    assert!(connections[2] < 2, "it waited on one that was open: {connections:?}");
-    assert_eq!(connections[3..], [2], "the other one that was open is not used again");
+        assert_eq!(gateway.paths().iter().filter(|path| path.ends_with("authenticate")).count(), 2);
+        let twice = config.with_user("jobs", "sesame").with_user_from("jobs", |_| Ok::<_, String>(String::new()));
+        assert_eq!(EtcdStore::new(twice).unwrap_err().field(), "password");
+        let nothing = EtcdConfig::from_url("etcd://jobs@127.0.0.1").unwrap();
+        assert_eq!(EtcdStore::new(nothing).unwrap_err().field(), "password");
+    }
 }
 
 #[test]
@@ -349,7 +447,7 @@ fn a_guarded_transaction_is_tried_again_only_within_its_term() {
     let (won, theirs) = (Arc::new(Mutex::new(String::new())), Arc::new(Mutex::new(false)));
     let gateway = Gateway::new({
         let (won, theirs) = (Arc::clone(&won), Arc::clone(&theirs));
-        move |_, asked| {
+        move |asked| {
             let is_guarded = asked.body.contains(&BASE64_STANDARD.encode("guarded"));
             let body: serde_json::Value = serde_json::from_str(&asked.body).unwrap();
             match asked.path.as_str() {
@@ -390,7 +488,7 @@ fn a_guarded_transaction_is_tried_again_only_within_its_term() {
 }
 
 fn watched(line: &'static str, from: u64) -> (StoreErrorKind, usize) {
-    let gateway = Gateway::new(move |_, _| Some((200, line.to_owned())));
+    let gateway = Gateway::new(move |_| Some((200, line.to_owned())));
     let mut told = 0;
     let ended =
         store(&[&gateway]).watch(WatchScope::Key("jobs"), Some(&Cursor::new(from)), &Cancel::new(), &mut |event| {

@@ -1,9 +1,8 @@
 //! Against a server that says what a test has it say.
 
+mod calls;
 mod server;
 
-use std::sync::Barrier;
-use std::thread;
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -114,11 +113,8 @@ fn a_statement_that_changed_no_row_was_certainly_not_applied() {
 
 #[test]
 fn what_a_deadlock_has_rolled_back_is_sent_again_and_nothing_else_is() {
-    let times = Mutex::new(0);
-    let server = Server::new(move |asked| {
-        let mut times = times.lock();
-        *times += usize::from(asked.what.starts_with("UPDATE"));
-        (asked.what.starts_with("UPDATE") && *times < 3).then(|| error(1213, "Deadlock found"))
+    let server = Server::new(|asked| {
+        (asked.what.starts_with("UPDATE") && asked.repeats < 2).then(|| error(1213, "Deadlock found"))
     });
     update(&server.store(), &call()).unwrap();
     assert_eq!(server.statements().len(), 3);
@@ -147,7 +143,8 @@ fn a_write_of_our_own_that_was_not_answered_is_read_only_when_it_stays() {
     let store = server.store();
     store.get("jobs", &call()).unwrap();
     assert_eq!(server.statements().len(), 1, "it is not ours");
-    assert_eq!(update(&store, &brief()).unwrap_err(), StoreErrorKind::Timeout);
+    let interrupted = server.cancel_at("UPDATE", |call| update(&store, call));
+    assert_eq!(interrupted.unwrap_err(), StoreErrorKind::Interrupted);
     for _ in 0..2 {
         assert_eq!(get(&store, &call()).unwrap().unwrap().version, (3 << 31) + 5);
     }
@@ -161,7 +158,8 @@ fn a_write_of_our_own_that_was_not_answered_is_read_only_when_it_stays() {
         _ => None,
     });
     let store = stalled.store();
-    assert_eq!(update(&store, &brief()).unwrap_err(), StoreErrorKind::Timeout);
+    let interrupted = stalled.cancel_at("UPDATE", |call| update(&store, call));
+    assert_eq!(interrupted.unwrap_err(), StoreErrorKind::Interrupted);
     assert_eq!(get(&store, &brief()).unwrap_err(), StoreErrorKind::Timeout);
 }
 
@@ -300,18 +298,16 @@ fn what_is_no_answer_of_mysql_is_malformed_and_its_connection_goes() {
         || Say::Packets(vec![vec![0xfd, 1]]),
     ];
     for (number, say) in strange.into_iter().enumerate() {
-        let is_first = Mutex::new(true);
         let server = Server::new(move |asked| {
             let is_it = asked.what.starts_with("SELECT @@") || asked.what.starts_with("UPDATE");
-            (is_it && std::mem::take(&mut *is_first.lock())).then(say)
+            (is_it && asked.connection == 0).then(say)
         });
         let store = server.store();
         let kind =
             if number % 2 == 0 { get(&store, &call()).unwrap_err() } else { update(&store, &call()).unwrap_err() };
         assert_eq!(kind, StoreErrorKind::Malformed, "{number}");
         get(&store, &call()).unwrap();
-        let connections: Vec<_> = server.statements().into_iter().map(|(connection, _)| connection).collect();
-        assert_eq!(connections, [0, 1], "{number}");
+        assert_eq!(server.connections(), [0, 1], "{number}");
     }
 }
 
@@ -357,19 +353,10 @@ fn silence_in_any_phase_is_left_in_time_and_at_once_when_it_is_cancelled() {
     for phase in PHASES {
         let server = but(phase, || Say::Silence);
         assert_eq!(get(&server.store(), &brief()).unwrap_err(), StoreErrorKind::Timeout, "{phase}");
-        let cancel = Cancel::new();
         let began = Instant::now();
-        thread::scope(|scope| {
-            let store = server.store();
-            let call = Call::new(Duration::from_secs(60), cancel.clone());
-            let hanging = scope.spawn(move || get(&store, &call));
-            // It was there once before.
-            while server.asked.lock().iter().filter(|asked| asked.what.starts_with(phase)).count() < 2 {
-                thread::yield_now();
-            }
-            cancel.cancel();
-            assert_eq!(hanging.join().unwrap().unwrap_err(), StoreErrorKind::Interrupted, "{phase}");
-        });
+        let store = server.store();
+        let interrupted = server.cancel_at(phase, |call| get(&store, call));
+        assert_eq!(interrupted.unwrap_err(), StoreErrorKind::Interrupted, "{phase}");
         assert!(began.elapsed() < Duration::from_secs(30), "{phase}");
     }
     let server = but("UPDATE", || Say::Silence);
@@ -389,19 +376,13 @@ fn an_end_in_any_phase_is_an_error() {
 #[test]
 fn a_read_on_a_connection_that_was_closed_is_sent_again_and_a_write_is_not() {
     let closing = |begin: &'static str| {
-        let times = Mutex::new(0);
-        Server::new(move |asked| {
-            let mut times = times.lock();
-            *times += usize::from(asked.what.starts_with(begin));
-            (asked.what.starts_with(begin) && *times == 2).then_some(Say::Close)
-        })
+        Server::new(move |asked| (asked.what.starts_with(begin) && asked.repeats == 1).then_some(Say::Close))
     };
     let server = closing("SELECT @@");
     let store = server.store();
     get(&store, &call()).unwrap();
     get(&store, &call()).unwrap();
-    let connections: Vec<_> = server.statements().into_iter().map(|(connection, _)| connection).collect();
-    assert_eq!(connections, [0, 0, 1]);
+    assert_eq!(server.connections(), [0, 0, 1]);
     let server = closing("UPDATE");
     let store = server.store();
     update(&store, &call()).unwrap();
@@ -430,46 +411,6 @@ fn a_call_that_is_cancelled_or_out_of_time_is_never_ok() {
     });
     let call = Call::new(Duration::from_secs(30), cancel);
     assert_eq!(update(&server.store(), &call).unwrap_err(), StoreErrorKind::Interrupted);
-}
-
-#[test]
-fn what_was_open_when_a_cancelled_call_waited_is_not_used_again() {
-    let (both, times) = (Barrier::new(2), Mutex::new(0));
-    let server = Server::new(move |asked| {
-        if !asked.what.starts_with("SELECT @@") {
-            return None;
-        }
-        let number = std::mem::replace(&mut *times.lock(), 0) + 1;
-        *times.lock() = number;
-        match number {
-            // Neither is answered before both were asked, or the second would come on the first one's connection.
-            1 | 2 => {
-                both.wait();
-                None
-            }
-            3 => Some(Say::Silence),
-            _ => None,
-        }
-    });
-    let store = server.store();
-    thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| store.get("jobs", &call()).unwrap());
-        }
-    });
-    let cancel = Cancel::new();
-    thread::scope(|scope| {
-        let hanging = scope.spawn(|| store.get("jobs", &Call::new(Duration::from_secs(30), cancel.clone())));
-        while server.statements().len() < 3 {
-            thread::yield_now();
-        }
-        cancel.cancel();
-        assert_eq!(hanging.join().unwrap().unwrap_err().kind(), StoreErrorKind::Interrupted);
-    });
-    store.get("jobs", &call()).unwrap();
-    let connections: Vec<_> = server.statements().into_iter().map(|(connection, _)| connection).collect();
-    assert!(connections[2] < 2, "it waited on one that was open: {connections:?}");
-    assert_eq!(connections[3..], [2], "the other one that was open is not used again");
 }
 
 fn switch(method: &str) -> Say {
@@ -584,11 +525,8 @@ fn what_the_server_refuses_says_what_to_do() {
 
 #[test]
 fn a_watch_ends_with_the_error_of_a_read_and_says_what_went_with_the_table() {
-    let times = Mutex::new(0);
-    let server = Server::new(move |asked| {
-        let mut times = times.lock();
-        *times += usize::from(asked.what.starts_with("SELECT @@"));
-        (asked.what.starts_with("SELECT @@") && *times > 2).then(|| error(1146, "no table"))
+    let server = Server::new(|asked| {
+        (asked.what.starts_with("SELECT @@") && asked.repeats > 1).then(|| error(1146, "no table"))
     });
     let mut events = Vec::new();
     let ended = server.store().watch(WatchScope::Key("jobs"), None, &Cancel::new(), &mut |event| events.push(event));

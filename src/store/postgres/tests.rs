@@ -1,20 +1,23 @@
 //! Against a server that says what a test has it say.
 
+mod calls;
 mod sessions;
 
-use std::io::{Read, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::Instant;
+
+use parking_lot::Mutex;
+use rustls::ServerConfig;
 
 use super::*;
+use crate::net::tests::certificates::{Duplex, accept};
 use crate::record::Opaque;
 use crate::store::sql::said::MAX_SAID;
 
 /// What it says to the n-th thing that it is sent on a connection; `None` to be silent from then on.
-type Script = dyn Fn(Said) -> Option<Vec<u8>> + Send + Sync;
+type Script = dyn Fn(&Said) -> Option<Vec<u8>> + Send + Sync;
 
 /// What a client has sent.
 struct Said {
@@ -34,21 +37,47 @@ impl Said {
 struct Server {
     url: String,
     connections: Arc<AtomicUsize>,
+    /// An entry is added when the script has run.
+    said: Arc<Mutex<Vec<Said>>>,
 }
 
 impl Server {
-    fn new(script: impl Fn(Said) -> Option<Vec<u8>> + Send + Sync + 'static) -> Self {
+    fn new(script: impl Fn(&Said) -> Option<Vec<u8>> + Send + Sync + 'static) -> Self {
+        Self::with_tls(None, script)
+    }
+
+    fn with_tls(
+        tls: Option<Arc<ServerConfig>>,
+        script: impl Fn(&Said) -> Option<Vec<u8>> + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("postgres://me:hunter2@{}/db", listener.local_addr().unwrap());
         let connections = Arc::<AtomicUsize>::default();
-        let (script, count): (Arc<Script>, _) = (Arc::new(script), Arc::clone(&connections));
+        let said = Arc::<Mutex<Vec<Said>>>::default();
+        let (script, count, log): (Arc<Script>, _, _) = (Arc::new(script), Arc::clone(&connections), Arc::clone(&said));
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let (script, connection) = (Arc::clone(&script), count.fetch_add(1, Ordering::SeqCst));
-                thread::spawn(move || serve(connection, stream, &*script));
+                let (log, tls) = (Arc::clone(&log), tls.clone());
+                thread::spawn(move || serve(connection, Box::new(stream), tls, &*script, &log));
             }
         });
-        Self { url, connections }
+        Self { url, connections, said }
+    }
+
+    /// Cancels the call when the client has sent this.
+    fn cancel_at<T: Send>(&self, is_it: impl Fn(&Said) -> bool, run: impl FnOnce(&Call) -> T + Send) -> T {
+        let call = Call::new(Duration::from_secs(60), Cancel::new());
+        let count = || self.said.lock().iter().filter(|said| is_it(said)).count();
+        let before = count();
+        thread::scope(|scope| {
+            let running = scope.spawn(|| run(&call));
+            while count() == before && !running.is_finished() {
+                thread::yield_now();
+            }
+            call.cancel().cancel();
+            running.join().unwrap()
+        })
     }
 
     fn store(&self) -> PostgresStore {
@@ -61,12 +90,26 @@ impl Server {
 }
 
 /// Whatever comes in one read is one thing said: each is answered before there is another. An empty answer closes.
-fn serve(connection: usize, mut stream: TcpStream, script: &Script) -> Option<()> {
+fn serve(
+    connection: usize,
+    mut stream: Box<dyn Duplex>,
+    tls: Option<Arc<ServerConfig>>,
+    script: &Script,
+    log: &Mutex<Vec<Said>>,
+) -> Option<()> {
+    if let Some(config) = tls {
+        stream.read_exact(&mut [0; 8]).ok()?;
+        stream.write_all(b"S").ok()?;
+        stream = accept(&config, stream);
+    }
     for number in 0.. {
         let mut bytes = vec![0; 65536];
         let length = stream.read(&mut bytes).ok().filter(|length| *length > 0)?;
         bytes.truncate(length);
-        let Some(answer) = script(Said { connection, number, bytes }) else {
+        let said = Said { connection, number, bytes };
+        let answer = script(&said);
+        log.lock().push(said);
+        let Some(answer) = answer else {
             // Until whoever asked is gone.
             while stream.read(&mut [0; 1024]).is_ok_and(|length| length > 0) {}
             return None;
@@ -151,7 +194,7 @@ fn kind<T>(result: Result<T, StoreError>) -> StoreErrorKind {
 
 #[test]
 fn a_connection_is_used_again_and_a_new_one_where_it_was_closed() {
-    let server = Server::new(|said| if said.number == 3 { Some(Vec::new()) } else { well(&said) });
+    let server = Server::new(|said| if said.number == 3 { Some(Vec::new()) } else { well(said) });
     let store = server.store();
     let base = store.get("jobs", &call()).unwrap().unwrap();
     store.update("jobs", &base, &base.record, &call()).unwrap();
@@ -163,77 +206,6 @@ fn a_connection_is_used_again_and_a_new_one_where_it_was_closed() {
     // Closed under a write, which may have been carried out.
     assert_eq!(kind(store.update("jobs", &base, &base.record, &call())), StoreErrorKind::ConnectionClosed);
     assert_eq!(server.connections(), 2);
-}
-
-#[test]
-fn a_call_that_is_cancelled_or_out_of_time_is_never_ok_and_its_connection_goes() {
-    for silent_at in [0, 1] {
-        let server = Server::new(move |said| if said.number == silent_at { None } else { well(&said) });
-        let store = server.store();
-        assert_eq!(kind(store.get("jobs", &brief())), StoreErrorKind::Timeout);
-        let cancel = Cancel::new();
-        thread::scope(|scope| {
-            let call = Call::new(Duration::from_secs(60), cancel.clone());
-            let (store, began) = (&store, Instant::now());
-            let called = scope.spawn(move || kind(store.create("jobs", &LeaderElectionRecord::default(), &call)));
-            thread::sleep(Duration::from_millis(50));
-            cancel.cancel();
-            assert_eq!(called.join().unwrap(), StoreErrorKind::Interrupted);
-            assert!(began.elapsed() < Duration::from_secs(30));
-        });
-        assert_eq!(server.connections(), 2, "none is used again");
-    }
-    // It is answered while it is being cancelled.
-    let cancel = Cancel::new();
-    let from_the_server = cancel.clone();
-    let server = Server::new(move |said| {
-        if said.is("INSERT") {
-            from_the_server.cancel();
-        }
-        well(&said)
-    });
-    let call = Call::new(Duration::from_secs(30), cancel);
-    assert_eq!(
-        kind(server.store().create("jobs", &LeaderElectionRecord::default(), &call)),
-        StoreErrorKind::Interrupted
-    );
-}
-
-#[test]
-fn what_was_open_when_a_cancelled_call_waited_is_not_used_again() {
-    let both = Arc::new(std::sync::Barrier::new(2));
-    let at_both = Arc::clone(&both);
-    let server = Server::new(move |said| match said.number {
-        1 => {
-            // Neither of the first two is answered before both were asked.
-            if said.connection < 2 {
-                at_both.wait();
-            }
-            well(&said)
-        }
-        _ if said.is("UPDATE") => None,
-        _ => well(&said),
-    });
-    let store = server.store();
-    thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| store.get("jobs", &call()).unwrap());
-        }
-    });
-    assert_eq!(server.connections(), 2);
-    let base = store.get("jobs", &call()).unwrap().unwrap();
-    assert_eq!(server.connections(), 2);
-    let cancel = Cancel::new();
-    thread::scope(|scope| {
-        let call = Call::new(Duration::from_secs(60), cancel.clone());
-        let (store, base) = (&store, &base);
-        let called = scope.spawn(move || store.update("jobs", base, &base.record, &call).map(drop));
-        thread::sleep(Duration::from_millis(50));
-        cancel.cancel();
-        assert_eq!(kind(called.join().unwrap()), StoreErrorKind::Interrupted);
-    });
-    store.get("jobs", &call()).unwrap();
-    assert_eq!(server.connections(), 3, "and not on the one beside it");
 }
 
 #[test]
@@ -274,7 +246,7 @@ fn no_row_is_a_definite_no_and_every_error_leaves_a_write_open() {
 fn a_warning_on_a_commit_is_no_answer() {
     let server = Server::new(|said| {
         let warning = message(b'N', b"SWARNING\0VWARNING\0C01000\0Mcanceling wait for synchronous replication\0\0");
-        let mut answer = well(&said)?;
+        let mut answer = well(said)?;
         if said.is("UPDATE") {
             let end = answer.len() - ready().len();
             answer.splice(end..end, warning);
@@ -292,7 +264,7 @@ fn what_a_standby_says_is_an_error_and_its_connection_goes() {
     let server = Server::new(move |said| match said.number {
         0 => logged_in(),
         _ if said.connection == 0 => answer(&[row(&standby)]),
-        _ => well(&said),
+        _ => well(said),
     });
     let store = server.store();
     let error = store.get("jobs", &call()).unwrap_err();
@@ -403,7 +375,7 @@ fn where_a_session_does_not_keep_statements_they_are_sent_as_to_one_that_is_shar
         }
         _ => {
             assert!(!said.is("leasehold_"));
-            well(&said)
+            well(said)
         }
     });
     let store = server.store();
@@ -498,22 +470,16 @@ fn the_server_is_asked_to_end_what_nobody_waits_for_any_more() {
                 Some([message(b'R', &0_u32.to_be_bytes()), key, ready()].concat())
             }
             _ if said.is("INSERT") => None,
-            _ => well(&said),
+            _ => well(said),
         }
     });
     let store = server.store();
     let key = [0, 0, 0, 7, 0, 0, 0, 9];
-    assert_eq!(kind(store.create("jobs", &LeaderElectionRecord::default(), &brief())), StoreErrorKind::Timeout);
+    let second = Call::new(Duration::from_secs(1), Cancel::new());
+    assert_eq!(kind(store.create("jobs", &LeaderElectionRecord::default(), &second)), StoreErrorKind::Timeout);
     assert_eq!(told.recv_timeout(Duration::from_secs(30)).unwrap(), key);
-    let cancel = Cancel::new();
-    thread::scope(|scope| {
-        let call = Call::new(Duration::from_secs(60), cancel.clone());
-        let store = &store;
-        let called = scope.spawn(move || kind(store.create("jobs", &LeaderElectionRecord::default(), &call)));
-        thread::sleep(Duration::from_millis(50));
-        cancel.cancel();
-        assert_eq!(called.join().unwrap(), StoreErrorKind::Interrupted);
-    });
+    let create = |call: &Call| kind(store.create("jobs", &LeaderElectionRecord::default(), call));
+    assert_eq!(server.cancel_at(|said| said.is("INSERT"), create), StoreErrorKind::Interrupted);
     assert_eq!(told.recv_timeout(Duration::from_secs(30)).unwrap(), key);
     store.get("jobs", &call()).unwrap();
     drop(store);

@@ -84,7 +84,7 @@ impl Source<'_> {
     /// the server to others between two transactions.
     fn listen(&self) -> Result<Option<Connection>, Error> {
         let until = Instant::now() + READ_TIMEOUT;
-        let mut listener = self.client.connect(until, self.interrupter)?;
+        let mut listener = self.client.connect(until, self.cancel, self.interrupter)?;
         listener.listen(Statement { sql: LISTEN, parameters: &[] }, until)?;
         // From another connection: a notification to itself arrives behind a pooler, too.
         let probe = format!("probe {:016x}", fastrand::u64(..));

@@ -2,15 +2,15 @@
 
 use std::fmt::Display;
 
-use crate::net::echo::redact;
 use crate::net::text::clean;
+use crate::store::password::Password;
 
 /// In characters: what a server says is a line.
 pub(crate) const MAX_SAID: usize = 600;
 
 /// Without the password, which is looked for before anything is cut off: a server may say anything.
-pub(crate) fn said(error: &impl Display, password: &str) -> String {
+pub(crate) fn said(error: &impl Display, password: &Password) -> String {
     let mut text = error.to_string().into_bytes();
-    redact(password.as_bytes(), &mut text);
+    password.redact(&mut text, 1);
     clean(&String::from_utf8_lossy(&text), MAX_SAID)
 }

@@ -191,7 +191,10 @@ impl ExecPlugin {
         loop {
             match process.try_wait()? {
                 Some(status) if status.success() => return Ok(bytes),
-                Some(status) => return Err(self.failed(status)),
+                Some(status) => {
+                    let advice = "run the plugin by hand, or inherit its stderr, to see its messages";
+                    return Err(Error::new(ErrorKind::Credentials, format!("failed ({status}); {advice}")));
+                }
                 None => {}
             }
             if Instant::now() >= deadline {
@@ -202,14 +205,6 @@ impl ExecPlugin {
                 default(pause) => pause = (pause * 2).min(Duration::from_millis(50)),
             }
         }
-    }
-
-    fn failed(&self, status: ExitStatus) -> Error {
-        let advice = match self.options.stderr {
-            ExecStderr::Inherit => "the stderr of this program has the plugin's messages",
-            ExecStderr::Discard => "run the plugin by hand, or inherit its stderr, to see its messages",
-        };
-        Error::new(ErrorKind::Credentials, format!("failed ({status}); {advice}"))
     }
 }
 

@@ -1,20 +1,26 @@
 //! A server that says what a test has it say.
 
-use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use rustls::ServerConfig;
 
+use crate::cancel::Cancel;
 use crate::mysql::config::MySqlConfig;
+use crate::net::tests::certificates::{Duplex, accept};
+use crate::store::Call;
 use crate::store::mysql::MySqlStore;
 
 /// What a server was asked: a phase, or a statement.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
-    connection: usize,
+    pub(super) connection: usize,
     pub(super) what: String,
+    /// How often the connection was asked the same before.
+    pub(super) repeats: usize,
 }
 
 pub(super) const GREETING: &str = "greeting";
@@ -38,19 +44,27 @@ type Script = dyn Fn(&Asked) -> Option<Say> + Send + Sync;
 
 pub(super) struct Server {
     pub(super) port: u16,
+    /// An entry is added when the script has run.
     pub(super) asked: Arc<Mutex<Vec<Asked>>>,
 }
 
 impl Server {
     pub(super) fn new(script: impl Fn(&Asked) -> Option<Say> + Send + Sync + 'static) -> Self {
+        Self::with_tls(None, script)
+    }
+
+    pub(super) fn with_tls(
+        tls: Option<Arc<ServerConfig>>,
+        script: impl Fn(&Asked) -> Option<Say> + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let asked = Arc::<Mutex<Vec<Asked>>>::default();
         let (script, log): (Arc<Script>, _) = (Arc::new(script), Arc::clone(&asked));
         thread::spawn(move || {
             for (connection, stream) in listener.incoming().map_while(Result::ok).enumerate() {
-                let (script, log) = (Arc::clone(&script), Arc::clone(&log));
-                thread::spawn(move || serve(connection, stream, &*script, &log));
+                let (script, log, tls) = (Arc::clone(&script), Arc::clone(&log), tls.clone());
+                thread::spawn(move || serve(connection, Box::new(stream), tls, &*script, &log));
             }
         });
         Self { port, asked }
@@ -65,7 +79,7 @@ impl Server {
         let listener = std::os::unix::net::UnixListener::bind(path).unwrap();
         let asked = Arc::<Mutex<Vec<Asked>>>::default();
         let log = Arc::clone(&asked);
-        thread::spawn(move || serve(0, listener.accept().unwrap().0, &script, &log));
+        thread::spawn(move || serve(0, Box::new(listener.accept().unwrap().0), None, &script, &log));
         Self { port: 0, asked }
     }
 
@@ -78,6 +92,25 @@ impl Server {
         let is_about = |asked: &Asked| asked.what.contains("leasehold") && !asked.what.contains("information_schema");
         let asked = self.asked.lock();
         asked.iter().filter(|it| is_about(it)).map(|it| (it.connection, it.what.clone())).collect()
+    }
+
+    pub(super) fn connections(&self) -> Vec<usize> {
+        self.statements().into_iter().map(|(connection, _)| connection).collect()
+    }
+
+    /// Cancels the call when the server has been asked this.
+    pub(super) fn cancel_at<T: Send>(&self, asked: &str, run: impl FnOnce(&Call) -> T + Send) -> T {
+        let call = Call::new(Duration::from_secs(60), Cancel::new());
+        let count = || self.asked.lock().iter().filter(|it| it.what.starts_with(asked)).count();
+        let before = count();
+        thread::scope(|scope| {
+            let running = scope.spawn(|| run(&call));
+            while count() == before && !running.is_finished() {
+                thread::yield_now();
+            }
+            call.cancel().cancel();
+            running.join().unwrap()
+        })
     }
 
     pub(super) fn was_asked(&self, what: &str) -> bool {
@@ -93,11 +126,26 @@ impl Server {
     }
 }
 
-fn serve<S: Read + Write>(connection: usize, mut stream: S, script: &Script, log: &Mutex<Vec<Asked>>) -> Option<()> {
-    let say = |stream: &mut S, sequence: u8, what: &str| {
-        let asked = Asked { connection, what: what.to_owned() };
-        log.lock().push(asked.clone());
-        let said = script(&asked).unwrap_or_else(|| Say::Packets(well(what)));
+fn serve(
+    connection: usize,
+    mut stream: Box<dyn Duplex>,
+    tls: Option<Arc<ServerConfig>>,
+    script: &Script,
+    log: &Mutex<Vec<Asked>>,
+) -> Option<()> {
+    let is_tls = tls.is_some();
+    let say = |stream: &mut dyn Duplex, sequence: u8, what: &str| {
+        let is_same = |it: &&Asked| it.connection == connection && it.what == what;
+        let repeats = log.lock().iter().filter(is_same).count();
+        let asked = Asked { connection, what: what.to_owned(), repeats };
+        let mut said = script(&asked).unwrap_or_else(|| Say::Packets(well(what)));
+        log.lock().push(asked);
+        if let Say::Packets(packets) = &mut said
+            && is_tls
+            && what == GREETING
+        {
+            offer_tls(&mut packets[0]);
+        }
         match said {
             Say::Packets(packets) => stream.write_all(&framed(&packets, sequence)).ok(),
             Say::Bytes(bytes) => stream.write_all(&bytes).ok(),
@@ -117,22 +165,26 @@ fn serve<S: Read + Write>(connection: usize, mut stream: S, script: &Script, log
             Say::Close => None,
         }
     };
-    say(&mut stream, 0, GREETING)?;
-    let (sequence, response) = packet(&mut stream)?;
+    say(&mut *stream, 0, GREETING)?;
+    let (mut sequence, mut response) = packet(&mut *stream)?;
+    if let Some(config) = tls {
+        stream = accept(&config, stream);
+        (sequence, response) = packet(&mut *stream)?;
+    }
     assert!(!String::from_utf8_lossy(&response).contains("hunter2"));
-    say(&mut stream, sequence + 1, LOGIN)?;
+    say(&mut *stream, sequence + 1, LOGIN)?;
     loop {
-        let (sequence, command) = packet(&mut stream)?;
+        let (sequence, command) = packet(&mut *stream)?;
         let sql = match command.split_first() {
             Some((3, sql)) => String::from_utf8(sql.to_vec()).unwrap(),
             // What a login was asked for once more.
             _ => format!("answer {}", String::from_utf8_lossy(&command)),
         };
-        say(&mut stream, sequence + 1, &sql)?;
+        say(&mut *stream, sequence + 1, &sql)?;
     }
 }
 
-fn packet(stream: &mut impl Read) -> Option<(u8, Vec<u8>)> {
+fn packet(stream: &mut dyn Duplex) -> Option<(u8, Vec<u8>)> {
     let mut header = [0; 4];
     stream.read_exact(&mut header).ok()?;
     let mut packet = vec![0; u32::from_le_bytes([header[0], header[1], header[2], 0]) as usize];
@@ -156,6 +208,12 @@ pub(super) fn greeting(method: &str) -> Vec<u8> {
     packet.extend([0; 10]);
     packet.extend(format!("ijklmnopqrst\0{method}\0").bytes());
     packet
+}
+
+/// Sets the bit for TLS in the lower half of the capabilities.
+fn offer_tls(greeting: &mut [u8]) {
+    let capabilities = greeting.iter().position(|byte| *byte == 0).unwrap() + 1 + 4 + 8 + 1;
+    greeting[capabilities + 1] |= 0x08;
 }
 
 pub(super) fn ok(affected: u8, last_insert_id: u8) -> Vec<u8> {

@@ -1,5 +1,7 @@
 //! Settings that are made once for a session, and transactions that turn out to have been without them.
 
+use std::time::Instant;
+
 use super::*;
 use crate::net::interrupt::Interrupter;
 
@@ -53,7 +55,7 @@ fn in_a_session_of_ours_settings_stand_until_a_call_has_another_time() {
         if said.number > 0 {
             tell.send((said.statements(), said.sets_for_all_to_come())).unwrap();
         }
-        with_proof(&said, PROVED)
+        with_proof(said, PROVED)
     });
     let store = server.store();
     store.get("jobs", &Call::new(Duration::from_secs(60), Cancel::new())).unwrap();
@@ -88,7 +90,7 @@ fn settings_that_were_made_in_a_transaction_that_failed_are_made_again() {
         1 => Some([error("ERROR", "40001"), ready()].concat()),
         _ => {
             tell.send(said.sets_for_all_to_come()).unwrap();
-            with_proof(&said, PROVED)
+            with_proof(said, PROVED)
         }
     });
     let store = server.store();
@@ -109,14 +111,14 @@ fn a_write_that_was_without_its_settings_stays_open_and_from_then_on_each_transa
     ];
     for write in writes {
         let server = Server::new(move |said| match said.connection {
-            0 if said.number == 1 => with_proof(&said, PROVED),
+            0 if said.number == 1 => with_proof(said, PROVED),
             0 => {
                 assert!(said.number == 0 || said.statements() == 1, "the settings are believed to stand");
-                with_proof(&said, UNPROVED)
+                with_proof(said, UNPROVED)
             }
             _ => {
                 let makes_them = said.statements() == 2 && said.sets_for_a_transaction() && !said.is("leasehold_");
-                with_proof(&said, makes_them.then_some("t"))
+                with_proof(said, makes_them.then_some("t"))
             }
         });
         let store = server.store();
@@ -155,7 +157,8 @@ fn a_read_that_was_without_its_settings_is_asked_again_also_on_a_connection_of_t
         let found = match on_its_own {
             true => {
                 let (interrupter, _hook) = Interrupter::hooked(call.cancel());
-                let mut connection = store.client.connect(Instant::now() + call.time_left(), &interrupter).unwrap();
+                let deadline = Instant::now() + call.time_left();
+                let mut connection = store.client.connect(deadline, call.cancel(), &interrupter).unwrap();
                 store.client.run_on(&mut connection, &request, table::read)
             }
             false => store.client.run(request, table::read),
@@ -163,7 +166,7 @@ fn a_read_that_was_without_its_settings_is_asked_again_also_on_a_connection_of_t
         assert_eq!(found.unwrap()["other"].record.holder(), Some("a"));
     }
     // Where that does not help it is an error, and is not asked for ever.
-    let server = Server::new(|said| with_proof(&said, UNPROVED));
+    let server = Server::new(|said| with_proof(said, UNPROVED));
     let store = server.store();
     store.client.set_has_sessions(true);
     assert_eq!(kind(store.get("jobs", &call())), StoreErrorKind::Unavailable);

@@ -111,7 +111,7 @@ pub const MUTANTS: &[Mutant] = &[
         why: "whoever calls next gets an error of a call that is over",
         edits: &[Edit {
             file: CLIENT,
-            old: "Some(_) if interrupter.is_interrupted() => self.shared.idle.forget_idle_since(began),",
+            old: "Some(_) if interrupter.is_interrupted() || is_late => self.shared.idle.forget_idle_since(began),",
             new: "Some(_) if began.elapsed().is_zero() => self.shared.idle.forget_idle_since(began),",
         }],
         caught_by: Unit("kube::tests::http::to_cancel_ends_the_one_request_and_nothing_else"),
@@ -124,7 +124,7 @@ pub const MUTANTS: &[Mutant] = &[
             old: "self.idle.lock().retain(|it| it.since > began);",
             new: "let _ = began;",
         }],
-        caught_by: Unit("kube::tests::http::what_was_open_when_a_cancelled_call_waited_is_not_used_again"),
+        caught_by: Unit("kube::tests::http::connections_idle_at_a_cancel_or_time_out_are_not_reused"),
     },
     Mutant {
         name: "a watch of all may go on in the middle of its beginning",

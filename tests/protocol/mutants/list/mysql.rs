@@ -51,16 +51,20 @@ pub const MUTANTS: &[Mutant] = &[
         caught_by: Unit("store::mysql::tests::a_read_on_a_connection_that_was_closed_is_sent_again_and_a_write_is_not"),
     },
     Mutant {
-        name: "what MySQL answers after the cancel counts",
+        name: "an answer of a database that comes with the cancel counts",
         why: "a write is Ok that the election has given up",
-        edits: &[Edit { file: MYSQL_CLIENT, old: "if interrupter.is_interrupted() || is_late {", new: "if is_late {" }],
+        edits: &[Edit {
+            file: "src/net/interrupt.rs",
+            old: "_ if self.is_interrupted() => Err(interrupted().sent",
+            new: "Err(_) if self.is_interrupted() => Err(interrupted().sent",
+        }],
         caught_by: Unit("store::mysql::tests::a_call_that_is_cancelled_or_out_of_time_is_never_ok"),
     },
     Mutant {
         name: "connections to MySQL beside one that hung are used again",
         why: "what has befallen it has mostly befallen all, and a release goes out on one that is as dead",
-        edits: &[Edit { file: MYSQL_CLIENT, old: "self.idle.forget_idle_since(began);", new: "let _ = began;" }],
-        caught_by: Unit("store::mysql::tests::what_was_open_when_a_cancelled_call_waited_is_not_used_again"),
+        edits: &[Edit { file: MYSQL_CLIENT, old: "=> self.idle.forget_idle_since(began),", new: "=> _ = began," }],
+        caught_by: Unit("store::mysql::tests::calls::connections_idle_at_a_cancel_or_time_out_are_not_reused"),
     },
     Mutant {
         name: "an answer of MySQL in an open transaction is one",

@@ -9,22 +9,10 @@ const POSTGRES_TABLE: &str = "src/store/postgres/table.rs";
 
 pub const MUTANTS: &[Mutant] = &[
     Mutant {
-        name: "an answer of PostgreSQL that comes with the cancel counts",
-        why: "a write that nobody waits for any more is adopted, and its connection is used again while it is shut down",
-        edits: &[Edit {
-            file: POSTGRES_CLIENT,
-            old: "if interrupter.is_interrupted() {\n            self.idle",
-            new: "if attempt.is_err() && interrupter.is_interrupted() {\n            self.idle",
-        }],
-        caught_by: Unit(
-            "store::postgres::tests::a_call_that_is_cancelled_or_out_of_time_is_never_ok_and_its_connection_goes",
-        ),
-    },
-    Mutant {
         name: "connections to PostgreSQL beside one that hung are used again",
         why: "what has befallen it has mostly befallen all, and a release goes out on one that is as dead",
-        edits: &[Edit { file: POSTGRES_CLIENT, old: "self.idle.forget_idle_since(began);", new: "let _ = began;" }],
-        caught_by: Unit("store::postgres::tests::what_was_open_when_a_cancelled_call_waited_is_not_used_again"),
+        edits: &[Edit { file: POSTGRES_CLIENT, old: "=> self.idle.forget_idle_since(began),", new: "=> _ = began," }],
+        caught_by: Unit("store::postgres::tests::calls::connections_idle_at_a_cancel_or_time_out_are_not_reused"),
     },
     Mutant {
         name: "a write to PostgreSQL goes out again on a new connection",
@@ -103,8 +91,8 @@ pub const MUTANTS: &[Mutant] = &[
         why: "logs are read by those who must not know it",
         edits: &[Edit {
             file: "src/store/sql/said.rs",
-            old: "redact(password.as_bytes(), &mut text);",
-            new: "redact(b\"\", &mut text);\n    let _ = password;",
+            old: "password.redact(&mut text, 1);",
+            new: "password.redact(&mut text, 100);",
         }],
         caught_by: Unit("store::postgres::tests::what_a_server_sends_back_of_the_password_is_hidden"),
     },

@@ -1,0 +1,110 @@
+//! The sources of a store's password: a file, or a program.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use crossbeam_channel::{bounded, select};
+use leasehold::Call;
+
+use super::store::{PasswordSource, STORE_VARIABLE};
+
+/// A bound on memory. A token of a cloud has about 2 KiB.
+const LONGEST: u64 = 64 * 1024;
+
+/// A program that has closed its stdout exits soon.
+const PAUSE: Duration = Duration::from_millis(1);
+
+pub fn from_file(path: PathBuf) -> PasswordSource {
+    source(format!("--password-file {}", path.display()), move |_| {
+        // To open a pipe may block forever.
+        match path.metadata()?.is_file() {
+            true => read(File::open(&path)?),
+            false => Err(io::Error::other("not a regular file")),
+        }
+    })
+}
+
+/// # Errors
+///
+/// When `text` names no program, or has a quotation without an end.
+pub fn from_command(text: &str) -> Result<PasswordSource, String> {
+    let arguments = shlex::split(text).filter(|arguments| !arguments.is_empty());
+    let arguments = arguments.ok_or("--password-command: give a program and its arguments, quoted as for a shell")?;
+    // The other arguments may have a secret in them.
+    let name = format!("--password-command {}", arguments[0]);
+    Ok(source(name, move |call| run(&arguments, call)))
+}
+
+fn source(name: String, get: impl Fn(&Call) -> io::Result<String> + Send + Sync + 'static) -> PasswordSource {
+    Arc::new(move |call| match get(call) {
+        Ok(password) if password.is_empty() => Err(format!("{name}: the password is empty")),
+        other => other.map_err(|error| format!("{name}: {error}")),
+    })
+}
+
+/// Reads a password, without a line break at its end. No error quotes the text.
+fn read(source: impl Read) -> io::Result<String> {
+    let mut text = String::new();
+    source.take(LONGEST + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > LONGEST {
+        return Err(io::Error::other("the password is longer than 64 KiB"));
+    }
+    let line = text.strip_suffix('\n').unwrap_or(&text);
+    Ok(line.strip_suffix('\r').unwrap_or(line).to_owned())
+}
+
+/// Runs the program until its exit, at most until the end of the call.
+fn run(arguments: &[String], call: &Call) -> io::Result<String> {
+    let mut command = Command::new(&arguments[0]);
+    command.args(&arguments[1..]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    let mut child = command.env_remove(STORE_VARIABLE).spawn()?;
+    match finish(&mut child, call) {
+        Ok((status, password)) if status.success() => Ok(password),
+        Ok((status, _)) => Err(io::Error::other(format!("{status}; run the program by hand to see its messages"))),
+        Err(error) => {
+            kill(child);
+            Err(error)
+        }
+    }
+}
+
+/// Waits for the exit. After an error the program may still run.
+fn finish(child: &mut Child, call: &Call) -> io::Result<(ExitStatus, String)> {
+    let killed = || io::Error::other("killed, because the call ended before the program");
+    let (cancel, cancelled) = bounded::<()>(0);
+    let _hook = call.cancel().on_cancel(move || drop(cancel));
+    let (tell, output) = bounded(1);
+    let stdout = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+    // On another thread, because a pipe has no deadline.
+    thread::Builder::new().name("password".into()).spawn(move || tell.send(read(stdout)))?;
+    let password = select! {
+        recv(output) -> password => password.map_err(io::Error::other)??,
+        recv(cancelled) -> _ => return Err(killed()),
+        default(call.time_left()) => return Err(killed()),
+    };
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok((status, password));
+        }
+        if call.time_left().is_zero() || call.cancel().is_cancelled() {
+            return Err(killed());
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+/// Kills the program and its process group. Another thread waits for the exit, which a disk may hold up.
+fn kill(mut child: Child) {
+    #[cfg(unix)]
+    let _ =
+        rustix::process::kill_process_group(rustix::process::Pid::from_child(&child), rustix::process::Signal::KILL);
+    let _ = child.kill();
+    let _ = thread::Builder::new().name("password".into()).spawn(move || child.wait());
+}

@@ -1,0 +1,162 @@
+//! The password of a store's user: fixed, or from a source that the client asks before each login.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+
+use crate::cancel::Cancel;
+use crate::config::ConfigError;
+use crate::net::echo;
+use crate::net::error::{Error, ErrorKind};
+use crate::net::secret::Secret;
+use crate::store::Call;
+
+/// A client has fewer connections than this, and each may still use the password that it was opened with.
+const REMEMBERED: usize = 16;
+
+type Source = dyn Fn(&Call) -> Result<String, Box<dyn StdError + Send + Sync>> + Send + Sync;
+
+/// The password of a user, if there is one. `Debug` shows no password.
+#[derive(Clone, Default)]
+pub(crate) struct Password {
+    pub(crate) fixed: Option<Secret>,
+    source: Option<Arc<Source>>,
+    /// The passwords that the source returned, the latest last.
+    returned: Arc<Mutex<Vec<Secret>>>,
+}
+
+impl Password {
+    pub(crate) fn fix(&mut self, password: impl Into<String>) {
+        self.fixed = Some(Secret::new(password));
+    }
+
+    pub(crate) fn take_from<F, E>(&mut self, source: F)
+    where
+        F: Fn(&Call) -> Result<String, E> + Send + Sync + 'static,
+        E: Into<Box<dyn StdError + Send + Sync>>,
+    {
+        self.source = Some(Arc::new(move |call: &Call| source(call).map_err(Into::into)));
+    }
+
+    pub(crate) fn is_given(&self) -> bool {
+        self.fixed.is_some() || self.source.is_some()
+    }
+
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        match self.fixed.is_some() && self.source.is_some() {
+            true => Err(ConfigError::new(
+                "password",
+                "given twice",
+                "remove the source, or the password and its part of the URL",
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Runs `log_in` with the password. If the server refuses the login and the source then returns another password, runs `log_in`
+    /// once more.
+    pub(crate) fn log_in<T, E: From<Error>>(
+        &self,
+        deadline: Instant,
+        cancel: &Cancel,
+        log_in: impl Fn(Option<&str>) -> Result<T, E>,
+        is_refused: impl Fn(&E) -> bool,
+    ) -> Result<T, E> {
+        let Some(source) = &self.source else { return log_in(self.fixed.as_ref().map(Secret::expose)) };
+        let first = self.ask(&**source, deadline, cancel)?;
+        let refused = match log_in(Some(first.expose())) {
+            Err(error) if is_refused(&error) => error,
+            other => return other,
+        };
+        let second = self.ask(&**source, deadline, cancel)?;
+        // A server may lock a user after a number of refused logins.
+        if second == first { Err(refused) } else { log_in(Some(second.expose())) }
+    }
+
+    fn ask(&self, source: &Source, deadline: Instant, cancel: &Cancel) -> Result<Secret, Error> {
+        let call = Call::new(deadline.saturating_duration_since(Instant::now()), cancel.clone());
+        let failed = |error| Error::new(ErrorKind::Credentials, format!("cannot get the password: {error}"));
+        let password = Secret::new(source(&call).map_err(failed)?);
+        let mut returned = self.returned.lock();
+        returned.retain(|other| *other != password);
+        returned.push(password.clone());
+        let excess = returned.len().saturating_sub(REMEMBERED);
+        returned.drain(..excess);
+        Ok(password)
+    }
+
+    /// Overwrites each known password of at least `shortest` bytes in the text of a server.
+    pub(crate) fn redact(&self, text: &mut [u8], shortest: usize) {
+        let returned = self.returned.lock();
+        let known = self.fixed.iter().chain(&*returned).map(|secret| secret.expose().as_bytes());
+        known.filter(|secret| secret.len() >= shortest).for_each(|secret| echo::redact(secret, text));
+    }
+}
+
+impl From<Option<Secret>> for Password {
+    fn from(fixed: Option<Secret>) -> Self {
+        Self { fixed, ..Self::default() }
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Password").field("is_given", &self.is_given()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+
+    fn from(source: impl Fn(usize) -> Result<String, String> + Send + Sync + 'static) -> Password {
+        let (mut password, asks) = (Password::default(), AtomicUsize::new(0));
+        password.take_from(move |_: &Call| source(asks.fetch_add(1, Ordering::SeqCst)));
+        password
+    }
+
+    /// The passwords that were tried, and the error.
+    fn tried(password: &Password, accepted: &str) -> (Vec<String>, Option<String>) {
+        let tried = Mutex::new(Vec::new());
+        let log_in = |password: Option<&str>| {
+            tried.lock().push(password.unwrap_or_default().to_owned());
+            if password == Some(accepted) { Ok(()) } else { Err(Error::new(ErrorKind::Config, "refused")) }
+        };
+        let is_refused = |error: &Error| error.kind == ErrorKind::Config;
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let error = password.log_in(deadline, &Cancel::new(), log_in, is_refused).err();
+        (tried.into_inner(), error.map(|error| error.to_string()))
+    }
+
+    #[test]
+    fn source_is_asked_for_each_login_and_after_a_refusal() {
+        let changing = from(|ask| Ok(format!("p{ask}")));
+        assert_eq!(tried(&changing, "p0"), (vec!["p0".to_owned()], None));
+        assert_eq!(tried(&changing, "p2"), (vec!["p1".to_owned(), "p2".to_owned()], None));
+        assert_eq!(tried(&changing, "other"), (vec!["p3".to_owned(), "p4".to_owned()], Some("refused".to_owned())));
+        // The same password is not sent twice.
+        let same = from(|_| Ok("p".to_owned()));
+        assert_eq!(tried(&same, "other"), (vec!["p".to_owned()], Some("refused".to_owned())));
+        let broken = from(|ask| if ask == 0 { Ok("p".to_owned()) } else { Err("no file".to_owned()) });
+        assert_eq!(
+            tried(&broken, "other"),
+            (vec!["p".to_owned()], Some("cannot get the password: no file".to_owned()))
+        );
+    }
+
+    #[test]
+    fn passwords_in_use_are_redacted_and_not_shown() {
+        let password = from(|ask| Ok(format!("secret-{ask:02}")));
+        (0..REMEMBERED + 1).for_each(|number| drop(tried(&password, &format!("secret-{number:02}"))));
+        let mut text = *b"secret-00 secret-01 secret-16";
+        password.redact(&mut text, 4);
+        assert_eq!(&text, b"secret-00 ********* *********");
+        assert!(!format!("{password:?}").contains("secret"));
+    }
+}
