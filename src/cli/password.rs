@@ -108,3 +108,85 @@ fn kill(mut child: Child) {
     let _ = child.kill();
     let _ = thread::Builder::new().name("password".into()).spawn(move || child.wait());
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use leasehold::Cancel;
+
+    use super::*;
+
+    fn ask(source: &PasswordSource) -> Result<String, String> {
+        source(&Call::new(Duration::from_secs(60), Cancel::new()))
+    }
+
+    #[test]
+    fn file_is_read_again_without_its_line_break() {
+        let scratch = tempfile::tempdir().expect("a scratch directory");
+        let path = scratch.path().join("password");
+        let source = from_file(path.clone());
+        for (text, password) in [("one\n", "one"), ("two\r\n", "two"), ("three", "three"), (" a\nb ", " a\nb ")] {
+            std::fs::write(&path, text).expect("a file");
+            assert_eq!(ask(&source).as_deref(), Ok(password));
+        }
+        let long = "secret".repeat(20_000);
+        for (text, cause) in [(&*long, "longer than"), ("\n", "empty")] {
+            std::fs::write(&path, text).expect("a file");
+            let error = ask(&source).expect_err(cause);
+            assert!(error.contains(cause) && error.contains(&path.display().to_string()), "{error}");
+            assert!(!error.contains("secret"), "{error}");
+        }
+        assert!(ask(&from_file(scratch.path().to_owned())).is_err_and(|error| error.contains("not a regular file")));
+        assert!(ask(&from_file("/there/is/none".into())).is_err_and(|error| error.contains("/there/is/none")));
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn program_is_run_without_a_shell_and_never_quoted() {
+        let run = |text: &str| ask(&from_command(text).expect("a program"));
+        assert_eq!(run("printf '%s\\n' 'a b; $HOME'").as_deref(), Ok("a b; $HOME"));
+        for (text, cause) in [
+            ("sh -c 'echo secret; echo secret >&2; exit 3' secret", "exit status: 3"),
+            ("sh -c 'yes secret'", "longer than"),
+            ("true", "empty"),
+            ("/there/is/none secret", "No such file"),
+        ] {
+            let error = run(text).expect_err(cause);
+            assert!(error.contains(cause) && !error.contains("secret"), "{error}");
+        }
+        assert!(from_command(" ").is_err() && from_command("'").is_err());
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn program_is_killed_with_its_children_when_the_call_ends() {
+        let scratch = tempfile::tempdir().expect("a scratch directory");
+        let pid = scratch.path().join("pid");
+        let text = format!("sh -c 'sleep 3600 & echo $! > {0}.new; mv {0}.new {0}; wait'", pid.display());
+        for is_cancelled in [true, false] {
+            let timeout = if is_cancelled { 3600 } else { 4 };
+            let call = Call::new(Duration::from_secs(timeout), Cancel::new());
+            let source = from_command(&text).expect("a program");
+            let error = thread::scope(|scope| {
+                let asked = scope.spawn(|| source(&call));
+                while is_cancelled && !pid.exists() {
+                    thread::sleep(PAUSE);
+                }
+                if is_cancelled {
+                    call.cancel().cancel();
+                }
+                asked.join().expect("no panic")
+            });
+            assert!(error.is_err_and(|error| error.contains("killed")));
+            let child = std::fs::read_to_string(&pid).expect("a number");
+            std::fs::remove_file(&pid).expect("removed");
+            let stat = || std::fs::read_to_string(format!("/proc/{}/stat", child.trim())).unwrap_or_default();
+            let until = Instant::now() + Duration::from_secs(30);
+            while stat().contains("(sleep)") && !stat().contains(") Z") {
+                assert!(Instant::now() < until, "{}", stat());
+                thread::sleep(PAUSE);
+            }
+        }
+    }
+}

@@ -16,6 +16,7 @@ mod guard_api;
 mod lease_store;
 mod metrics;
 mod mysql;
+mod passwords;
 mod postgres;
 mod servers;
 mod sqlite;

@@ -45,6 +45,13 @@ fn what_is_wrong_with_them_is_told_in_a_line_and_by_125() {
         (&["--progress=x", "--progress-within=0s", "--", "true"], "give more than nothing"),
         (&["--store=oracle://x", "--", "true"], "there is no such store as oracle://"),
         (&["--store=etcd://a?cacert=/x", "--", "true"], "etcds://"),
+        (&["--password-file=/x", "--", "true"], "sqlite:// has no password"),
+        (&["--password-command='", "--", "true"], "--password-command: give a program"),
+        (&["--password-file=/x", "--password-command=x", "--", "true"], "cannot be used with"),
+        (&["--store=etcd://a", "--password-file=/x", "--", "true"], "names no user"),
+        (&["--store=etcd://a:sesame@127.0.0.1", "--password-file=/x", "--", "true"], "password is given twice"),
+        (&["--store=mysql://a:sesame@b/c", "--password-command=x", "--", "true"], "password is given twice"),
+        (&["--store=postgres://a@127.0.0.1:1/c", "--password-file=/there/is/none", "--", "true"], "/there/is/none"),
     ] {
         assert_refused(&arena.run(flags).end(), says);
     }
@@ -60,6 +67,7 @@ fn what_is_wrong_with_them_is_told_in_a_line_and_by_125() {
         (&["run", "--lease=jobs", "--", "true"], "or name another store, such as --store sqlite:///"),
         (&["run", "--lease=jobs", "--store=sqlite://there/is/none.db", "--", "true"], "three slashes"),
         (&["run", "--lease=jobs", "--store=postgres://localhost/", "--", "true"], "--store: "),
+        (&["wait", "jobs", "--kubeconfig=/x", "--password-file=/x"], "--password-command need --store"),
     ] {
         assert_refused(&Run::of(leasehold().args(flags)).end(), says);
     }

@@ -9,6 +9,7 @@ use crate::support::command::{Run, leasehold};
 use crate::support::etcd::{self, Etcd};
 use crate::support::mariadb::MariaDb;
 use crate::support::postgres::Postgres;
+use crate::support::wait_until;
 
 fn start(url: &str, arguments: &[&str]) -> Run {
     Run::of(leasehold().args(arguments).env("LEASEHOLD_STORE", url).stdin(Stdio::null()))
@@ -95,6 +96,40 @@ fn postgresql_by_its_url() {
     let Some(postgres) = Postgres::shared() else { return };
     let url = postgres.url("postgres", &postgres.database("command"));
     commands_take_turns(&url, Some(crate::support::postgres::PASSWORD));
+}
+
+#[test]
+fn password_file_changes_while_a_command_runs() {
+    let Some(postgres) = Postgres::shared() else { return };
+    let database = postgres.database("command_rotated");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let file = scratch.path().join("password");
+    let set = |password: &str| {
+        postgres.execute(&format!("ALTER ROLE command_rotates PASSWORD '{password}'"));
+        std::fs::write(&file, format!("{password}\n")).expect("a file");
+        postgres.terminate_backends(&database);
+    };
+    postgres.execute("CREATE ROLE command_rotates LOGIN");
+    postgres.execute_in(&database, "GRANT CREATE ON SCHEMA public TO command_rotates");
+    set("password-of-first-1");
+    let url = postgres.url("command_rotates", &database);
+    let url = url.replace(&format!(":{}", crate::support::postgres::PASSWORD), "");
+    let flag = format!("--password-file={}", file.display());
+    let times = ["--lease-duration=60s", "--retry-period=250ms"];
+    let command = ["--", "sh", "-c", "echo works; exec sleep 1000"];
+    let leader = start(&url, &[&["run", "--lease=jobs", "--identity=a", &flag][..], &times, &command].concat());
+    leader.wait_for_out("works");
+    set("password-of-second-2");
+    let writes = || postgres.query_in(&database, "SELECT writes FROM leasehold").parse::<u64>().expect("a number");
+    let before = writes();
+    wait_until("the lease is renewed", || writes() > before + 1);
+    let flag = format!("--password-command=cat '{}'", file.display());
+    let waited = start(&url, &["wait", "jobs", "--holder=a", &flag]).end();
+    assert_eq!((waited.code, waited.out.as_str()), (Some(0), "a\n"), "{}", waited.errors);
+    leader.signal(Signal::TERM);
+    let ended = leader.end();
+    assert_eq!((ended.code, ended.out.as_str()), (Some(143), "works\n"), "{}", ended.errors);
+    assert!(!ended.errors.contains("password-of"), "{}", ended.errors);
 }
 
 #[test]

@@ -145,11 +145,11 @@ impl Etcd {
         }
     }
 
-    /// As root: changing a password revokes the tokens that it was good for.
-    pub fn revoke_tokens_of_jobs(&self) {
+    /// As root. A change revokes the tokens of the user.
+    pub fn set_password_of_jobs(&self, password: &str) {
         let root = json!({ "name": "root", "password": "password-of-root" });
         let token = self.post("/v3/auth/authenticate", &root)["token"].as_str().expect("a token").to_owned();
-        let change = json!({ "name": "jobs", "password": PASSWORD });
+        let change = json!({ "name": "jobs", "password": password });
         let answer = self.members[0].post_as(&token, "/v3/auth/user/changepw", &change).expect("an answer");
         assert!(answer["code"].is_null(), "{answer}");
     }

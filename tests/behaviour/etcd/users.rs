@@ -61,7 +61,7 @@ fn a_term_outlasts_its_tokens_and_so_do_a_watch_and_a_standby() {
     let standby = elector(&waits, "b");
     let campaign = standby.campaign().expect("a campaign");
     let version = || leads.get("jobs", &call()).expect("an answer").expect("a record").version;
-    etcd.revoke_tokens_of_jobs();
+    etcd.set_password_of_jobs(PASSWORD);
     let before = version();
     wait_until("it is renewed with another token", || version() > before);
     // With its process go the tokens that it keeps in memory.
@@ -74,7 +74,7 @@ fn a_term_outlasts_its_tokens_and_so_do_a_watch_and_a_standby() {
     let next = campaign.receiver().recv_timeout(SOON).expect("an answer").expect("a term");
     assert!(next.is_leader());
     // A watch that begins with a token that is refused gets another one by itself.
-    etcd.revoke_tokens_of_jobs();
+    etcd.set_password_of_jobs(PASSWORD);
     let cancel = Cancel::new();
     let from = Cursor::new(1_u64);
     let ended = waits.watch(WatchScope::Key("jobs"), Some(&from), &cancel, &mut |event| {
