@@ -69,8 +69,8 @@ pub struct Observed {
     /// The record.
     pub record: LeaderElectionRecord,
     /// The version of the object: a number that grows with every write to the store, and that compare-and-swap
-    /// compares. For Kubernetes it is `metadata.resourceVersion`, an ordered integer by the API's own promise
-    /// (KEP-5504).
+    /// compares. At most [`i64::MAX`]. For Kubernetes it is `metadata.resourceVersion`, an ordered integer by the API's own
+    /// promise (KEP-5504).
     pub version: u64,
     /// What its store wants back when this becomes the base of an update.
     pub opaque: Opaque,

@@ -32,6 +32,9 @@ use crate::cancel::Cancel;
 use crate::config::ConfigError;
 use crate::record::{LeaderElectionRecord, Observed};
 
+/// The highest version that a store may use. A fencing token is a version, and must fit a signed 64-bit column.
+pub(crate) const MAX_VERSION: u64 = i64::MAX.cast_unsigned();
+
 /// A table of records by key, with linearizable compare-and-swap. Any number of electors may share one.
 ///
 /// An elector calls get, create and update from its own thread, one at a time, and [`watch`](Store::watch) from a second one.
@@ -47,8 +50,9 @@ use crate::record::{LeaderElectionRecord, Observed};
 /// - [`get`](Store::get) is a linearizable read (for Kubernetes: a GET without `resourceVersion`);
 /// - [`create`](Store::create) fails when there is a record, and [`update`](Store::update) when it is not at
 ///   `base.version` any more, or is another than `base` (another `uid`), or is gone;
-/// - [`Observed::version`] is above zero and grows with every write to the key, of which its deletion is one: a record that is
-///   made anew has a greater one than that;
+/// - [`Observed::version`] is between 1 and [`i64::MAX`], and each write to the key raises it; a deletion is a write, and a record
+///   that is created again has a higher version than the deletion. An elector refuses any other version as
+///   [`StoreErrorKind::Malformed`];
 /// - `Ok` from a write means that it was applied; any error leaves that open, but for [`StoreErrorKind::NotApplied`];
 /// - where history can be lost (a restored backup, a replica that is promoted without the last writes), `update` compares the
 ///   whole record of `base` with what stands there as well: the same version may have been given again;

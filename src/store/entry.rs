@@ -2,7 +2,7 @@
 
 use crate::cancel::Cancel;
 use crate::record::{LeaderElectionRecord, Observed};
-use crate::store::{Call, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
+use crate::store::{Call, Cursor, MAX_VERSION, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::sync::Arc;
 
 /// A key of a store.
@@ -18,33 +18,43 @@ impl Entry {
     }
 
     pub(crate) fn get(&self, call: &Call) -> Result<Option<Observed>, StoreError> {
-        self.store.get(&self.key, call)?.map(checked).transpose()
+        self.store.get(&self.key, call)?.map(|observed| self.checked(observed, 0)).transpose()
     }
 
     pub(crate) fn create(&self, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {
-        self.store.create(&self.key, record, call).and_then(checked)
+        self.store.create(&self.key, record, call).and_then(|observed| self.checked(observed, 0))
     }
 
+    /// Replaces the record. The election ignores an answer that does not raise the version, and lets the term expire: the
+    /// error states why.
     pub(crate) fn update(
         &self,
         base: &Observed,
         record: &LeaderElectionRecord,
         call: &Call,
     ) -> Result<Observed, StoreError> {
-        self.store.update(&self.key, base, record, call).and_then(checked)
+        self.store.update(&self.key, base, record, call).and_then(|observed| self.checked(observed, base.version))
     }
 
-    /// What a store tells of other keys is not passed on.
+    /// Watches this key. Ignores events of other keys, and ends the watch at a version that is out of range.
     pub(crate) fn watch(
         &self,
         from: Option<&Cursor>,
         cancel: &Cancel,
         on_event: &mut dyn FnMut(WatchEvent),
     ) -> Result<(), StoreError> {
-        self.store.watch(WatchScope::Key(&self.key), from, cancel, &mut |event| match &event {
+        let mut refused = None;
+        let ended = self.store.watch(WatchScope::Key(&self.key), from, cancel, &mut |event| match &event {
             WatchEvent::Changed { key, .. } | WatchEvent::Deleted { key, .. } if **key != *self.key => {}
+            WatchEvent::Changed { observed: Observed { version, .. }, .. } | WatchEvent::Deleted { version, .. }
+                if !(1..=MAX_VERSION).contains(version) =>
+            {
+                refused = Some(self.malformed(*version, 0));
+                cancel.cancel();
+            }
             _ => on_event(event),
-        })
+        });
+        refused.map_or(ended, Err)
     }
 
     pub(crate) fn key(&self) -> &str {
@@ -63,13 +73,19 @@ impl Entry {
     pub(crate) fn describe(&self) -> String {
         self.store.describe(&self.key)
     }
-}
 
-/// Zero stands for a record that is not there.
-fn checked(observed: Observed) -> Result<Observed, StoreError> {
-    match observed.version {
-        0 => Err(StoreError::new(StoreErrorKind::Malformed, "the store says version 0: versions begin above that")),
-        _ => Ok(observed),
+    /// Zero stands for a record that does not exist. A version above the limit does not fit a signed 64-bit column.
+    fn checked(&self, observed: Observed, above: u64) -> Result<Observed, StoreError> {
+        match observed.version {
+            version if version > above && version <= MAX_VERSION => Ok(observed),
+            version => Err(self.malformed(version, above)),
+        }
+    }
+
+    fn malformed(&self, version: u64, above: u64) -> StoreError {
+        let rule = format!("a store must return versions above {above} and at most {MAX_VERSION}");
+        let message = format!("cannot use version {version} of {}: {rule}", self.describe());
+        StoreError::new(StoreErrorKind::Malformed, message)
     }
 }
 
@@ -81,25 +97,39 @@ mod tests {
     use crate::config::ConfigError;
     use crate::record::Opaque;
 
-    struct FromZero;
+    /// A store that gives this version to everything.
+    struct AtVersion(u64);
 
-    impl Store for FromZero {
+    fn observed(version: u64) -> Observed {
+        Observed::new(LeaderElectionRecord::default(), version, Opaque::none())
+    }
+
+    impl Store for AtVersion {
         fn get(&self, _: &str, _: &Call) -> Result<Option<Observed>, StoreError> {
-            Ok(Some(Observed::new(LeaderElectionRecord::default(), 0, Opaque::none())))
+            Ok(Some(observed(self.0)))
         }
 
-        fn create(&self, _: &str, record: &LeaderElectionRecord, _: &Call) -> Result<Observed, StoreError> {
-            Ok(Observed::new(record.clone(), 0, Opaque::none()))
+        fn create(&self, _: &str, _: &LeaderElectionRecord, _: &Call) -> Result<Observed, StoreError> {
+            Ok(observed(self.0))
         }
 
-        fn update(
+        fn update(&self, _: &str, _: &Observed, _: &LeaderElectionRecord, _: &Call) -> Result<Observed, StoreError> {
+            Ok(observed(self.0))
+        }
+
+        fn watch(
             &self,
-            _: &str,
-            base: &Observed,
-            record: &LeaderElectionRecord,
-            _: &Call,
-        ) -> Result<Observed, StoreError> {
-            Ok(Observed::new(record.clone(), base.version, Opaque::none()))
+            _: WatchScope<'_>,
+            from: Option<&Cursor>,
+            _: &Cancel,
+            on_event: &mut dyn FnMut(WatchEvent),
+        ) -> Result<(), StoreError> {
+            let (key, version) = ("jobs".into(), self.0);
+            on_event(match from {
+                None => WatchEvent::Changed { key, observed: observed(version) },
+                Some(_) => WatchEvent::Deleted { key, version },
+            });
+            Ok(())
         }
 
         fn check_key(&self, _: &str) -> Result<(), ConfigError> {
@@ -112,19 +142,25 @@ mod tests {
     }
 
     #[test]
-    fn a_version_of_zero_is_an_error_that_says_so() {
-        let entry = Entry::new(Arc::new(FromZero), "jobs");
+    fn version_out_of_range_is_malformed() {
         let call = Call::new(Duration::from_secs(1), Cancel::new());
-        let record = LeaderElectionRecord::default();
-        let base = Observed::new(record.clone(), 0, Opaque::none());
-        let errors = [
-            entry.get(&call).map(|_| ()),
-            entry.create(&record, &call).map(|_| ()),
-            entry.update(&base, &record, &call).map(|_| ()),
-        ];
-        for error in errors.map(Result::unwrap_err) {
-            assert_eq!(error.kind(), StoreErrorKind::Malformed);
-            assert!(error.to_string().contains("version 0"), "{error}");
+        for version in [0, 1, 7, 8, MAX_VERSION, MAX_VERSION + 1, u64::MAX] {
+            let (entry, base) = (Entry::new(Arc::new(AtVersion(version)), "jobs"), observed(7));
+            let (cancel, mut events) = (Cancel::new(), 0);
+            let mut watch = |from| entry.watch(from, &cancel, &mut |_| events += 1);
+            let results = [
+                watch(None),
+                watch(Some(&Cursor::new(()))),
+                entry.get(&call).map(drop),
+                entry.create(&base.record, &call).map(drop),
+                entry.update(&base, &base.record, &call).map(drop),
+            ];
+            let is_valid = (1..=MAX_VERSION).contains(&version);
+            let refused = results.each_ref().map(|it| it.as_ref().err().map(StoreError::kind));
+            let expected = |is_valid: bool| (!is_valid).then_some(StoreErrorKind::Malformed);
+            assert_eq!(refused[..4], [expected(is_valid); 4], "{version}");
+            assert_eq!(refused[4], expected(is_valid && version > 7), "{version}");
+            assert_eq!((events, cancel.is_cancelled()), (if is_valid { 2 } else { 0 }, !is_valid), "{version}");
         }
     }
 }

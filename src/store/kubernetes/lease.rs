@@ -137,7 +137,7 @@ mod tests {
             ("resourceVersion", |object| object["metadata"]["resourceVersion"] = json!("0")),
             ("resourceVersion", |object| object["metadata"]["resourceVersion"] = json!("+7")),
             ("resourceVersion", |object| object["metadata"]["resourceVersion"] = json!("007")),
-            ("resourceVersion", |object| object["metadata"]["resourceVersion"] = json!("99999999999999999999")),
+            ("resourceVersion", |object| object["metadata"]["resourceVersion"] = json!("9223372036854775808")),
             ("uid", |object| object["metadata"]["uid"] = json!("")),
             ("spec", |object| object["spec"] = json!("x")),
             ("holderIdentity", |object| object["spec"]["holderIdentity"] = json!(5)),

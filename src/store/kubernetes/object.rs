@@ -13,7 +13,7 @@ use crate::events::{EventRecorder, Subject};
 use crate::kube::{Client, Error, ErrorKind, Method, Request, Response, Status};
 use crate::net::json;
 use crate::record::{LeaderElectionRecord, Observed, Opaque};
-use crate::store::{Call, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
+use crate::store::{Call, Cursor, MAX_VERSION, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 
 /// How long a watch lasts at least, and at most twice that: many watches must not end at one time.
 const WATCH_LASTS: Duration = Duration::from_secs(300);
@@ -471,7 +471,7 @@ pub(super) fn parse<C: Codec>(object: &Value, name: &str) -> Result<(LeaderElect
     if metadata.get("name").and_then(Value::as_str) != Some(name) {
         return Err("its name is another");
     }
-    let version = version_in(metadata).ok_or("its resourceVersion is no positive integer")?;
+    let version = version_in(metadata).ok_or("its resourceVersion is not an integer between 1 and 2^63 - 1")?;
     let uid = metadata.get("uid").and_then(Value::as_str).filter(|uid| !uid.is_empty()).ok_or("it has no uid")?;
     Ok((LeaderElectionRecord { uid: Some(uid.to_owned()), ..C::read(object)? }, version))
 }
@@ -483,7 +483,7 @@ fn resource_version(object: &Value) -> Option<u64> {
 fn version_in(metadata: &Map<String, Value>) -> Option<u64> {
     let text = metadata.get("resourceVersion")?.as_str()?;
     // In any other form ("+7", "007") it would not be what we send back, and every update would be a conflict.
-    text.parse().ok().filter(|version: &u64| *version > 0 && version.to_string() == text)
+    text.parse().ok().filter(|version: &u64| (1..=MAX_VERSION).contains(version) && version.to_string() == text)
 }
 
 #[cfg(feature = "_internals")]
