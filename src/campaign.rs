@@ -17,9 +17,11 @@ use slot::{CampaignSlot, Won};
 /// A request for one term, made by [`LeaderElector::campaign`](crate::LeaderElector::campaign).
 ///
 /// Its [receiver](Self::receiver) delivers one message, the guard or why there is none, and then stays silent: it
-/// never reads as disconnected, which would spin a `select!`. Dropping the campaign withdraws it, without waiting for
-/// anything; a term that is won all the same, and by nobody taken, is released at once. A clone of its receiver delivers
-/// [`Error::Withdrawn`] then, and is silent after that while the elector lives, for sixteen campaigns more.
+/// never reads as disconnected, which would spin a `select!`.
+///
+/// Dropping the campaign withdraws it. If the receiver holds a guard that nobody took, the drop releases the lease. It waits for the
+/// release only if the elector has been dropped before, as [`LeaderElector`](crate::LeaderElector) describes. A clone of the
+/// receiver delivers [`Error::Withdrawn`] then, and is silent after that while the elector lives, for sixteen campaigns more.
 ///
 /// For many campaigns at a time there is [`LeaderElector::campaign_to`](crate::LeaderElector::campaign_to).
 ///

@@ -34,10 +34,12 @@ use crate::transition::{Subscriptions, Transition};
 /// It has at most one campaign or one undropped guard at a time. Between campaigns it only observes who leads: dropping
 /// a guard never makes it grab the lease again by itself.
 ///
-/// Dropping the elector ends its campaign with [`Error::Stopped`], without waiting for the thread. A guard that lives on
-/// keeps the thread and the term until it is dropped itself. It waits for one thing, and at most for the release timeout: that
-/// what an acquisition under way has won is given back, which the end of the process would leave held. One that hangs is cancelled
-/// soon, and looked for once.
+/// Dropping the elector ends its campaign with [`Error::Stopped`]. The drop does not wait for the thread. A guard that still exists
+/// keeps the thread and the term until the guard is dropped.
+///
+/// The last drop of an elector, its campaign and its guard waits until the lease is released, at most for the release timeout.
+/// Otherwise the end of the process would leave the lease held. The drop of an elector also waits for an acquisition that is under
+/// way. If that acquisition hangs, the elector cancels the request soon and reads the record once.
 ///
 /// All methods may be called from any thread at any time. In a child made by `fork` it has no threads: to campaign there is
 /// [`Error::Forked`], dropping it does nothing, and what it is asked otherwise (its status, who leads) may wait for ever.

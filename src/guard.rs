@@ -248,12 +248,12 @@ impl LeaderGuard {
         self.is_held = false;
     }
 
-    /// Releases the lease without waiting for it.
+    /// Releases a term that nobody took.
     pub(crate) fn abandon(mut self) {
         self.term.end(StopReason::Released);
         self.term.close();
         self.is_held = false;
-        self.link.release_later();
+        self.link.release_untaken();
     }
 }
 

@@ -113,6 +113,8 @@ pub(crate) struct Link {
     inbox: OnceLock<Weak<dyn Inbox>>,
     release_timeout: Duration,
     busy: AtomicBool,
+    /// Whether the elector has been dropped.
+    closed: AtomicBool,
     fields: LogFields,
     /// Whose threads run the elector.
     process: u32,
@@ -120,8 +122,8 @@ pub(crate) struct Link {
 
 impl Link {
     pub(crate) fn new(commands: Sender<Command>, release_timeout: Duration, fields: LogFields) -> Self {
-        let (inbox, busy) = (OnceLock::new(), AtomicBool::new(false));
-        Self { commands, inbox, release_timeout, busy, fields, process: process::id() }
+        let (inbox, busy, closed) = (OnceLock::new(), AtomicBool::new(false), AtomicBool::new(false));
+        Self { commands, inbox, release_timeout, busy, closed, fields, process: process::id() }
     }
 
     /// Whether this is a child of the elector's process, made by `fork`. It has none of its threads, and the locks as they were
@@ -200,9 +202,19 @@ impl Link {
 
     /// Tells the elector that no campaign will come any more, and waits until it holds nothing that nobody has a guard for.
     pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
         match IS_RUNTIME.with(Cell::get) {
             true => self.tell(Command::Close { ack: None }),
             false => drop(self.wait_for(|ack| Command::Close { ack: Some(ack) })),
+        }
+    }
+
+    /// Releases a term that nobody took. Waits for the release only if the elector has been dropped: no later drop waits.
+    pub(crate) fn release_untaken(&self) {
+        self.release_later();
+        // In this order: an elector that is dropped in between waits itself.
+        if self.closed.load(Ordering::SeqCst) {
+            self.close();
         }
     }
 

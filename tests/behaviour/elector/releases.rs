@@ -68,6 +68,21 @@ fn an_elector_that_is_dropped_gives_back_what_it_is_about_to_win() {
 }
 
 #[test]
+fn campaign_dropped_after_its_elector_waits_for_the_release() {
+    let store = Memory::default();
+    let elector = builder("a").start_on(Connection::new(&store)).unwrap();
+    let campaign = elector.campaign().unwrap();
+    wait_until("it is won", || !campaign.receiver().is_empty());
+    store.on_update(|_| {
+        thread::sleep(A_WHILE);
+        Ok(())
+    });
+    drop(elector);
+    drop(campaign);
+    assert_eq!(store.holder(), None);
+}
+
+#[test]
 fn an_elector_that_is_dropped_does_not_wait_for_an_acquisition_that_hangs() {
     let store = Memory::default();
     store.give_to("", 1);

@@ -13,10 +13,14 @@ use crate::{check_that_nothing_stale_ended, elector, end, lead, one_in};
 #[test]
 fn an_elector_is_dropped_while_its_campaign_waits() {
     explore("an elector is dropped while its campaign waits", 4000, || {
+        time::eager_for(Duration::ZERO);
         let store = FaultyStore::new(Faults::Fair);
         let elector = elector(&store);
         let campaign = elector.campaign().expect("nobody else asks");
         let waiter = thread::spawn(move || {
+            if one_in(2) {
+                return drop(campaign);
+            }
             let answer = campaign.receiver().recv().expect("it stays connected");
             assert_eq!(campaign.receiver().try_recv().err(), Some(TryRecvError::Empty), "a second word");
             match answer {
@@ -28,8 +32,9 @@ fn an_elector_is_dropped_while_its_campaign_waits() {
                 Err(error) => panic!("{error}"),
             }
         });
-        end(elector, &store);
+        drop(elector);
         waiter.join().unwrap();
+        assert_eq!(store.holder(), None, "the last drop did not wait for the release");
     });
 }
 
