@@ -161,6 +161,8 @@ struct Schedule {
     reclaim_at: Moment,
     /// A request was repeated at once because its connection had been closed, and none has been answered since.
     repeated: bool,
+    /// The last read failed.
+    read_failed: bool,
 }
 
 impl Election {
@@ -182,6 +184,7 @@ impl Election {
                 paused_until: start,
                 reclaim_at: start,
                 repeated: false,
+                read_failed: false,
             },
             watch: Watch::default(),
             last_stamp: None,
@@ -254,6 +257,16 @@ impl Election {
             is_unread && write.acquisition != 0 && write.progress == Progress::Open
         };
         !matches!(self.phase, Phase::Leading(_)) && (self.owes_release() || self.open.iter().any(may_land))
+    }
+
+    /// Sets whether the last read failed. An observing election repeats a failed read even if the watch works.
+    pub fn set_read_failed(&mut self, has_failed: bool) {
+        self.schedule.read_failed = has_failed;
+    }
+
+    /// Returns `true` if the store asked for a pause that has not ended.
+    pub fn is_paused(&self, now: Moment) -> bool {
+        now < self.schedule.paused_until
     }
 
     /// How long a request under way is left to finish by itself when something waits behind it.
@@ -486,9 +499,11 @@ impl Election {
     }
 
     /// Reads the record when a read is due, else waits for that or for `until`. While a watch tells all, a read is due only
-    /// for what it does not tell.
+    /// for what it does not tell, or to repeat a failed read.
     fn read_when_due(&mut self, now: Moment, until: Moment) -> Step {
-        let wanted = self.schedule.must_read || !self.watch_tells(now) || self.closing && self.has_open_create();
+        let repeats = self.schedule.read_failed && matches!(self.phase, Phase::Observing);
+        let untold = !self.watch_tells(now) || self.closing && self.has_open_create();
+        let wanted = self.schedule.must_read || repeats || untold;
         let due = self.schedule.read_at.max(self.schedule.paused_until);
         match wanted {
             false => self.wait(now, until),

@@ -322,6 +322,7 @@ impl LeaderElector {
     ///
     /// Blocks for at most three requests, each of which may take half of the renew deadline, and for what the elector was
     /// doing before. (Mostly one or two; a read that is interrupted by news, or whose connection was closed, is repeated once.)
+    /// On two stores, if the last read of the secondary failed, the try first waits about one retry period for the next read.
     /// While the store asks to be left alone (`Retry-After`) nothing is sent, and nothing won.
     ///
     /// # Errors

@@ -43,7 +43,8 @@ pub struct Status {
     pub settings: Settings,
     /// Who leads, as last observed. It may be this candidate itself.
     pub leader: Option<String>,
-    /// Whether the lease of that leader has run out on this process's clock: then nobody leads, or somebody soon will.
+    /// Whether the lease of that leader has run out on this process's clock: then nobody leads, or somebody soon will. On two
+    /// stores, whether one of its two leases has.
     pub leader_has_run_out: bool,
     /// Whether this candidate has a valid term.
     pub is_leader: bool,
@@ -228,7 +229,7 @@ impl Observations {
         self.0.lock().is_released = true;
     }
 
-    /// When the lease of the present leader runs out, unless something is heard before.
+    /// Notes when the lease of the present leader expires, or has expired. `None` if that is unknown.
     pub(crate) fn leader_until(&self, until: Option<Moment>) {
         self.0.lock().leader_until = until;
     }

@@ -16,8 +16,8 @@ pub struct Failures {
     operations: [FailureTracker; StoreOperation::ALL.len()],
     /// The last failure that no success has followed.
     last: Option<StoreError>,
-    /// The last failure, if it is permanent.
-    refusal: Option<StoreError>,
+    /// The last failure, if it is permanent, and when it happened.
+    refusal: Option<(Moment, StoreError)>,
 }
 
 /// What to do about a failure.
@@ -117,7 +117,9 @@ impl Failures {
             .map(|level| Notice::of_error(level, format_args!("{name} fails and will be tried again"), error));
         self.last = Some(error.clone());
         self.refusal = None;
-        let since = tracker.failing.as_ref().map_or(now, |failing| failing.since);
+        // Between failures that are further apart, the operation was not tried, and so did not fail.
+        let failing = tracker.failing.as_ref().filter(|failing| now.since(failing.last) < self.renew_deadline);
+        let since = failing.map_or(now, |failing| failing.since);
         tracker.failing = Some(Failing { since, last: now, error: error.clone() });
         if error.is_transient() || tracker.ever_succeeded {
             tracker.permanent = Persistence::default();
@@ -127,7 +129,7 @@ impl Failures {
         // RoleBinding: only what persists is believed. What was not tried again for that long has not persisted.
         let lasts = tracker.permanent.note(now, self.renew_deadline);
         let is_permanent = lasts >= self.renew_deadline;
-        self.refusal = is_permanent.then(|| error.clone());
+        self.refusal = is_permanent.then(|| (now, error.clone()));
         Failed { notice, is_permanent }
     }
 
@@ -136,14 +138,14 @@ impl Failures {
         self.last.as_ref()
     }
 
-    /// The last failure, if it is permanent.
-    pub(crate) fn refusal(&self) -> Option<&StoreError> {
-        self.refusal.as_ref()
+    /// The last failure, if it is permanent and happened at `since` or later.
+    pub(crate) fn refusal(&self, since: Moment) -> Option<&StoreError> {
+        self.refusal.as_ref().filter(|(at, _)| *at >= since).map(|(_, error)| error)
     }
 
-    /// Why this operation fails, if it does.
-    pub(crate) fn of(&self, operation: StoreOperation) -> Option<&StoreError> {
-        self.operations[operation as usize].failing.as_ref().map(|failing| &failing.error)
+    /// The last failure of this operation, if it is failing, and when that failure happened.
+    pub(crate) fn of(&self, operation: StoreOperation) -> Option<(Moment, &StoreError)> {
+        self.operations[operation as usize].failing.as_ref().map(|failing| (failing.last, &failing.error))
     }
 
     /// Whether any of the operations has failed for a renew deadline.
@@ -202,6 +204,16 @@ mod tests {
         assert!((12..22).all(|second| !is_permanent(second, StoreErrorKind::Forbidden)));
         assert!(is_permanent(22, StoreErrorKind::Forbidden));
         assert!(!is_permanent(32, StoreErrorKind::Forbidden));
+    }
+
+    /// The operation is not tried while a watch works.
+    #[test]
+    fn failures_far_apart_are_not_failing_for_long() {
+        let mut failures = Failures::new(RENEW_DEADLINE);
+        for (second, is_for_long) in [(0, false), (10, false), (19, false), (20, true), (30, false)] {
+            failures.failed(at(second), StoreOperation::Get, &error(StoreErrorKind::Timeout));
+            assert_eq!(failures.is_failing_for_long(), is_for_long, "{second}");
+        }
     }
 
     #[test]

@@ -39,9 +39,11 @@ pub struct Pair {
     late: FailureLog,
     stage: Stage,
     release: Option<Release>,
-    /// Who leads by each record, and by both.
+    /// The holder that each record names, and whether its lease has expired.
     leaders: [Option<String>; 2],
-    leader: Option<String>,
+    expired: [bool; 2],
+    /// The holder that both records name, and whether one of its leases has expired.
+    leader: (Option<String>, bool),
     touched: [bool; 2],
     effects: VecDeque<(Side, Effect)>,
 }
@@ -64,6 +66,8 @@ enum Stage {
 struct Wanted {
     id: u64,
     once: bool,
+    /// Failures from then on end the campaign. Earlier ones do not.
+    since: Moment,
 }
 
 /// The term of both, until its guard is gone.
@@ -118,7 +122,8 @@ impl Pair {
             stage: Stage::Observing,
             release: None,
             leaders: [None, None],
-            leader: None,
+            expired: [false; 2],
+            leader: (None, false),
             touched: [false; 2],
         }
     }
@@ -133,7 +138,7 @@ impl Pair {
             }
             Input::Campaign { id, once } => {
                 self.end_release(now);
-                self.campaign(now, Wanted { id, once });
+                self.stage = Stage::Waiting(Wanted { id, once, since: now }, now);
             }
             Input::Withdraw(id) => {
                 if self.wanted().is_some_and(|wanted| wanted.id == id) {
@@ -222,9 +227,9 @@ impl Pair {
         Side::BOTH.into_iter().find(|side| std::mem::take(&mut self.touched[*side as usize]))
     }
 
-    /// When the lease of whoever leads by both records runs out, unless something is heard of it before.
+    /// When the first lease of the leader that both records name expires, or has expired. `None` if that is unknown.
     pub fn leader_until(&self) -> Option<Moment> {
-        self.leader.as_ref()?;
+        self.leader.0.as_ref()?;
         Some(self.primary.leader_until()?.min(self.secondary.leader_until()?))
     }
 
@@ -267,10 +272,6 @@ impl Pair {
         }
     }
 
-    fn campaign(&mut self, now: Moment, wanted: Wanted) {
-        self.stage = Stage::Waiting(wanted, now);
-    }
-
     /// Neither session has noticed, if the one whose term it is hangs, or went on with its own after somebody had found this one
     /// run out.
     fn notice_expiry(&mut self, now: Moment) -> bool {
@@ -286,8 +287,8 @@ impl Pair {
 
     /// Goes on with a campaign when what it waits for has come, or does not come. True if there was anything to do.
     fn go_on(&mut self, now: Moment) -> bool {
-        let Some(Wanted { id, once }) = self.wanted() else { return false };
-        let refusal = [&self.primary, &self.secondary].into_iter().find_map(|it| it.failures().refusal());
+        let Some(Wanted { id, once, since }) = self.wanted() else { return false };
+        let refusal = [&self.primary, &self.secondary].into_iter().find_map(|it| it.failures().refusal(since));
         if let Some(error) = refusal.cloned() {
             self.give_up_campaign(now);
             self.effects.push_back((Side::Primary, Effect::Refuse { campaign: id, error }));
@@ -296,7 +297,8 @@ impl Pair {
         let failures = self.secondary.failures();
         match &self.stage {
             Stage::Waiting(wanted, at) => match failures.of(StoreOperation::Get) {
-                Some(error) if once => {
+                // During a pause that the store asked for, no read follows an earlier failure.
+                Some((failed_at, error)) if once && (failed_at >= since || self.secondary.is_paused(now)) => {
                     let over = Effect::RoundOver { campaign: id, error: Some(error.clone()) };
                     self.stage = Stage::Observing;
                     self.effects.push_back((Side::Secondary, over));
@@ -328,12 +330,6 @@ impl Pair {
         if let Some(release) = &mut self.release {
             release.owed = [true; 2];
         }
-    }
-
-    /// The primary was lost while the secondary was waited for.
-    fn begin_anew(&mut self, now: Moment, wanted: Wanted) {
-        self.give_up_campaign(now);
-        self.campaign(now, wanted);
     }
 
     /// Whoever waited for a term does so no more.
@@ -402,8 +398,14 @@ impl Pair {
                     }
                 }
                 Effect::Released => self.released(now, side),
-                Effect::Leader(leader) => self.leads(side, leader),
-                Effect::LeaderHasRunOut => self.leader_has_run_out(side),
+                Effect::Leader(leader) => {
+                    (self.leaders[side as usize], self.expired[side as usize]) = (leader, false);
+                    self.judge_leader(side);
+                }
+                Effect::LeaderHasRunOut => {
+                    self.expired[side as usize] = true;
+                    self.judge_leader(side);
+                }
                 Effect::Refuse { campaign, .. } | Effect::RoundOver { campaign, .. } | Effect::NotFit { campaign } => {
                     if self.wanted().is_some_and(|wanted| wanted.id == campaign) {
                         self.give_up_campaign(now);
@@ -426,10 +428,10 @@ impl Pair {
     fn offered(&mut self, now: Moment, side: Side, campaign: Option<u64>, deadline: Arc<Deadline>, fencing_token: u64) {
         match (side, &self.stage) {
             (Side::Primary, Stage::First(wanted)) if campaign == Some(wanted.id) => {
-                let wanted @ Wanted { id, once } = *wanted;
+                let wanted @ Wanted { id, once, .. } = *wanted;
                 self.stage = Stage::Second(wanted, deadline);
                 self.secondary.failures_mut().count_anew();
-                if let Some(holder) = &self.leaders[Side::Secondary as usize] {
+                if let ([_, Some(holder)], [_, false]) = (&self.leaders, self.expired) {
                     let line = format!("held, while {holder} holds the secondary, which is waited for");
                     self.effects.push_back((side, Effect::Log(Notice::new(Level::Info, line))));
                 }
@@ -439,7 +441,7 @@ impl Pair {
             (Side::Secondary, Stage::Second(wanted, primary)) if !primary.is_valid(now) => {
                 let wanted = *wanted;
                 self.give_both_back(now);
-                self.campaign(now, wanted);
+                self.stage = Stage::Waiting(wanted, now);
             }
             (Side::Secondary, Stage::Second(wanted, primary)) if campaign == Some(wanted.id) => {
                 let wanted @ Wanted { id, .. } = *wanted;
@@ -513,7 +515,8 @@ impl Pair {
             }
             Stage::Second(wanted, _) if side == Side::Primary => {
                 let wanted = *wanted;
-                self.begin_anew(now, wanted);
+                self.give_up_campaign(now);
+                self.stage = Stage::Waiting(wanted, now);
             }
             _ => {}
         }
@@ -538,21 +541,19 @@ impl Pair {
         }
     }
 
-    fn leader_has_run_out(&mut self, side: Side) {
-        self.leaders[side as usize] = None;
-        if self.leader.take().is_some() {
-            self.effects.push_back((side, Effect::LeaderHasRunOut));
-        }
-    }
-
-    fn leads(&mut self, side: Side, leader: Option<String>) {
-        self.leaders[side as usize] = leader;
+    /// Reports a change of the leader, which both records must name, and whether one of its leases has expired.
+    fn judge_leader(&mut self, side: Side) {
         let [primary, secondary] = &self.leaders;
         // While they differ nobody knows.
         let leader = if primary == secondary { primary.clone() } else { None };
-        if self.leader != leader {
-            self.leader.clone_from(&leader);
+        let has_expired = leader.is_some() && self.expired != [false; 2];
+        let (before, had_expired) = std::mem::replace(&mut self.leader, (leader.clone(), has_expired));
+        let is_another = before != leader;
+        if is_another || had_expired && !has_expired {
             self.effects.push_back((side, Effect::Leader(leader)));
+        }
+        if has_expired && (is_another || !had_expired) {
+            self.effects.push_back((side, Effect::LeaderHasRunOut));
         }
     }
 }

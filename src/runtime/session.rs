@@ -254,6 +254,7 @@ impl Session {
     /// What to do now, when no request is under way.
     pub fn next(&mut self, now: Now) -> Step {
         self.judge_fitness(now.local);
+        self.election.set_read_failed(self.failures.of(StoreOperation::Get).is_some());
         let mut step = self.election.next(now);
         match &mut step {
             Step::Send(request) => self.in_flight = Some((request.id, request.operation.kind())),
@@ -284,6 +285,11 @@ impl Session {
 
     pub(crate) fn failures_mut(&mut self) -> &mut Failures {
         &mut self.failures
+    }
+
+    /// Returns `true` if the store asked for a pause that has not ended.
+    pub(crate) fn is_paused(&self, now: Moment) -> bool {
+        self.election.is_paused(now)
     }
 
     /// Whether it knows what stands in the store, if that is nothing.

@@ -10,6 +10,7 @@ use crate::store::{StoreError, StoreErrorKind};
 use crate::wind_down::WindDown;
 use Side::{Primary, Secondary};
 
+mod failures;
 mod fitness;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -20,6 +21,7 @@ struct Table {
     observed: Option<Observed>,
     refuses: Option<StoreErrorKind>,
     refuses_writes: Option<StoreErrorKind>,
+    retry_after: Option<Duration>,
     write_takes: Duration,
     writes: u64,
 }
@@ -129,7 +131,8 @@ impl Scenario {
         let table = &mut self.tables[side as usize];
         let is_write = !matches!(operation, Operation::Get(_));
         self.now = self.now + if is_write { table.write_takes } else { Duration::ZERO };
-        let refused = |kind| Response::Failed(StoreError::new(kind, "made up"));
+        let retry_after = table.retry_after;
+        let refused = |kind| Response::Failed(StoreError::new(kind, "made up").with_retry_after(retry_after));
         let refuses = table.refuses.or(table.refuses_writes.filter(|_| is_write));
         let response = match (refuses, operation) {
             (Some(kind), _) => refused(kind),
@@ -163,6 +166,7 @@ impl Scenario {
         let record = LeaderElectionRecord {
             holder_identity: Some(holder.to_owned()),
             lease_duration_seconds: Some(3_600),
+            lease_transitions: i32::try_from(self.version).ok(),
             ..LeaderElectionRecord::default()
         };
         let observed = self.write(side, record);
@@ -412,31 +416,6 @@ fn a_round_wins_both_or_gives_the_primary_back() {
     assert_eq!((scenario.count(is_over), scenario.written.len()), (1, 0));
 }
 
-/// Of either, whoever holds the primary meanwhile.
-#[test]
-fn a_refusal_refuses_the_campaign_and_leaves_the_primary_to_others() {
-    for (side, holder) in [(Secondary, None), (Secondary, Some("other")), (Primary, None)] {
-        let mut scenario = Scenario::new();
-        holder.inspect(|holder| scenario.give_to(Primary, holder));
-        scenario.tables[side as usize].refuses = Some(StoreErrorKind::Forbidden);
-        scenario.user(Input::Campaign { id: 1, once: false });
-        scenario.pass(60 * SECOND);
-        assert_eq!(scenario.count(|effect| matches!(effect, Effect::Refuse { campaign: 1, .. })), 1);
-        assert_eq!((scenario.holder(Primary), scenario.written.len()), (holder, 0));
-    }
-}
-
-/// It is refused after the primary was taken for it.
-#[test]
-fn a_refusal_of_writes_refuses_the_campaign_and_gives_the_primary_back() {
-    let mut scenario = Scenario::campaigning();
-    scenario.tables[1].refuses_writes = Some(StoreErrorKind::Forbidden);
-    scenario.pass(60 * SECOND);
-    assert_eq!(scenario.count(|effect| matches!(effect, Effect::Refuse { campaign: 1, .. })), 1);
-    assert_eq!(scenario.holder(Primary), None);
-    assert_eq!(scenario.count(|effect| matches!(effect, Effect::Released)), 1);
-}
-
 #[test]
 fn the_primary_is_left_to_others_until_the_secondary_can_be_read() {
     let mut scenario = Scenario::campaigning();
@@ -453,6 +432,12 @@ fn the_primary_is_left_to_others_until_the_secondary_can_be_read() {
     scenario.pass(SECOND);
     assert_eq!(scenario.count(|effect| matches!(effect, Effect::RoundOver { campaign: 1, error: Some(_) })), 1);
     assert_eq!(scenario.written, []);
+    // The watch works from then on, and the next round reads again.
+    scenario.watch();
+    scenario.tables[1].refuses = None;
+    scenario.user(Input::Campaign { id: 2, once: true });
+    scenario.pass(3 * SECOND);
+    assert!(scenario.is_valid(), "{:?}", scenario.told);
 }
 
 /// For a lease duration each time, so that somebody else may lead by it.
@@ -575,6 +560,16 @@ fn somebody_leads_when_both_records_name_the_same() {
     assert_eq!(leaders(&mut scenario), [None]);
     assert!(scenario.pair.leader_until().is_none());
     scenario.give_to(Secondary, "two");
+    assert_eq!(leaders(&mut scenario), [Some("two".to_owned())]);
+    // The lease of the primary expires on both, and another is renewed.
+    scenario.pass(3_601 * SECOND);
+    let expired = |scenario: &Scenario| scenario.pair.leader_until().is_some_and(|until| until < scenario.now);
+    assert!(expired(&scenario));
+    assert_eq!(scenario.count(|effect| matches!(effect, Effect::LeaderHasRunOut)), 1);
+    scenario.give_to(Secondary, "two");
+    assert!(expired(&scenario) && leaders(&mut scenario).is_empty(), "the lease of the primary is not renewed");
+    scenario.give_to(Primary, "two");
+    assert!(!expired(&scenario));
     assert_eq!(leaders(&mut scenario), [Some("two".to_owned())]);
 }
 

@@ -4,9 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
-use leasehold::{
-    Error, LeaderElector, LeaderElectorBuilder, MemoryStore, StopReason, StoreError, StoreErrorKind, Transition,
-};
+use leasehold::{LeaderElector, LeaderElectorBuilder, MemoryStore, StopReason, Transition};
 
 use crate::elector::builder;
 use crate::support::memory::{Connection, Memory};
@@ -59,42 +57,6 @@ fn a_term_on_both_is_handed_over() {
     assert_eq!(a.status().record, "old and new");
 }
 
-#[test]
-fn who_waits_for_the_secondary_keeps_the_primary_and_gives_it_back() {
-    let two = Two::default();
-    two.secondary.give_to("other", 3_600);
-    let elector = two.elector("a");
-    let campaign = elector.campaign().unwrap();
-    wait_until("the primary is held", || two.primary.holder().as_deref() == Some("a"));
-    assert!(campaign.receiver().recv_timeout(A_WHILE).is_err());
-    drop(campaign);
-    wait_until("it is given back", || two.primary.holder().is_none());
-    assert_eq!(two.secondary.holder().as_deref(), Some("other"));
-    let campaign = elector.campaign().unwrap();
-    two.secondary.give_to("", 1);
-    let guard = campaign.receiver().recv_timeout(SOON).expect("an answer").expect("a term");
-    assert!(guard.is_leader());
-}
-
-#[test]
-fn the_loss_of_either_ends_the_term_and_wakes_who_waits_for_that() {
-    for is_primary in [true, false] {
-        let two = Two::default();
-        let elector = two.elector("a");
-        let guard = elector.block_until_leader().unwrap();
-        let lost = if is_primary { &two.primary } else { &two.secondary };
-        lost.give_to("other", 3_600);
-        guard.lost().recv_timeout(SOON).expect_err("it disconnects");
-        assert!(!guard.is_leader());
-        assert_eq!(guard.check().unwrap_err().reason, StopReason::Superseded { by: Some("other".to_owned()) });
-        let versions = [two.primary.version(), two.secondary.version()];
-        thread::sleep(A_WHILE);
-        assert_eq!([two.primary.version(), two.secondary.version()], versions, "neither is renewed any more");
-        drop(guard);
-        assert_eq!(two.holders().map(|it| it.is_some()), [is_primary, !is_primary]);
-    }
-}
-
 /// Of either record, when the guard is dropped.
 #[test]
 fn a_hanging_request_is_given_up_soon_for_the_release_of_both() {
@@ -110,32 +72,6 @@ fn a_hanging_request_is_given_up_soon_for_the_release_of_both() {
         let released = dones.recv_timeout(AT_ONCE);
         assert!(matches!(released, Ok(Ok(()))), "{released:?}");
         assert_eq!(two.holders(), [None, None]);
-    }
-}
-
-#[test]
-fn a_secondary_that_refuses_is_told_and_leaves_the_primary_to_others() {
-    let two = Two::default();
-    two.secondary.on_get(|| Err(StoreError::new(StoreErrorKind::Forbidden, "made up")));
-    let brief = builder("a").lease_duration(Duration::from_secs(3)).renew_deadline(Duration::from_secs(1));
-    let elector = two.start(brief);
-    let refused = elector.block_until_leader();
-    assert!(matches!(&refused, Err(Error::Store(error)) if error.kind() == StoreErrorKind::Forbidden), "{refused:?}");
-    assert_eq!(two.primary.version(), 0);
-}
-
-#[test]
-fn a_panic_in_either_store_ends_the_elector() {
-    for is_primary in [true, false] {
-        let two = Two::default();
-        let elector = two.elector("a");
-        let guard = elector.block_until_leader().unwrap();
-        if is_primary { &two.primary } else { &two.secondary }.on_update(|_| std::panic::resume_unwind(Box::new(())));
-        guard.lost().recv_timeout(SOON).expect_err("it disconnects");
-        assert_eq!(guard.check().unwrap_err().reason, StopReason::ElectorPanicked);
-        assert!(matches!(guard.release(), Err(Error::Stopped)));
-        assert!(matches!(elector.block_until_leader(), Err(Error::Stopped)));
-        assert!(elector.health_check().check().is_err());
     }
 }
 
@@ -254,32 +190,6 @@ fn who_cannot_reach_the_secondary_leaves_the_primary_to_others() {
     assert!(matches!(two.elector("b").try_acquire(), Ok(Some(_))));
     let contact = elector.health_check().check_contact(A_WHILE / 2);
     assert!(contact.is_err(), "it has not heard of one of them");
-}
-
-/// Also when the store of one does not keep to the time that it is given.
-#[test]
-fn a_term_is_told_to_be_over_while_a_request_of_either_hangs() {
-    for is_primary in [true, false] {
-        let two = Two::default();
-        let brief = builder("a")
-            .lease_duration(Duration::from_secs(3))
-            .renew_deadline(Duration::from_secs(1))
-            .retry_period(Duration::from_millis(100));
-        let elector = two.start(brief);
-        let guard = elector.block_until_leader().unwrap();
-        let (over, is_over) = bounded::<()>(0);
-        let (hung, other) = if is_primary { (&two.primary, &two.secondary) } else { (&two.secondary, &two.primary) };
-        hung.on_update(move |_| {
-            let _ = is_over.recv_timeout(SOON);
-            Ok(())
-        });
-        assert!(guard.lost().recv_timeout(SOON).is_err_and(|error| error.is_disconnected()));
-        assert_eq!(guard.check().unwrap_err().reason, StopReason::Expired);
-        let version = other.version();
-        thread::sleep(A_WHILE);
-        assert_eq!(other.version(), version, "the other is not renewed any more");
-        drop(over);
-    }
 }
 
 /// A campaign that is dropped with a term in it, for instance.

@@ -209,14 +209,20 @@ fn a_status_says_how_an_elector_fares() {
 
 #[test]
 fn a_status_says_that_the_lease_of_the_leader_has_run_out() {
-    let store = Memory::default();
-    store.give_to("gone", 1);
-    let elector = builder("a").retry_period(Duration::from_millis(50)).start_on(Connection::new(&store)).unwrap();
-    wait_until("it is seen", || elector.status().leader.as_deref() == Some("gone"));
-    wait_until("it runs out", || elector.status().leader_has_run_out);
-    assert_eq!((elector.status().leader.as_deref(), elector.current_leader()), (Some("gone"), None));
-    store.edit(|record| record.renew_time = Some(leasehold::MicroTime::from_unix_micros(7)));
-    wait_until("it is renewed", || !elector.status().leader_has_run_out);
+    for is_on_both in [false, true] {
+        let (store, builder) = (Memory::default(), builder("a").retry_period(Duration::from_millis(50)));
+        store.give_to("gone", 1);
+        let connection = || Connection::new(&store);
+        let elector = match is_on_both {
+            true => builder.start_on_both(connection(), connection()).unwrap(),
+            false => builder.start_on(connection()).unwrap(),
+        };
+        wait_until("it runs out", || elector.status().leader_has_run_out);
+        assert_eq!((elector.status().leader.as_deref(), elector.current_leader()), (Some("gone"), None));
+        store.give_to("gone", 300);
+        wait_until("it is renewed", || !elector.status().leader_has_run_out);
+        assert_eq!(elector.current_leader().as_deref(), Some("gone"));
+    }
 }
 
 /// By whoever does not campaign, too.

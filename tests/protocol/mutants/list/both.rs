@@ -73,7 +73,7 @@ pub const MUTANTS: &[Mutant] = &[
         why: "it takes the secondary from a fleet whose leader holds the primary",
         edits: &[Edit {
             file: PAIR,
-            old: "                let wanted = *wanted;\n                self.begin_anew(now, wanted);\n            }\n            _ => {}",
+            old: "                let wanted = *wanted;\n                self.give_up_campaign(now);\n                self.stage = Stage::Waiting(wanted, now);\n            }\n            _ => {}",
             new: "                let _ = wanted;\n            }\n            _ => {}",
         }],
         caught_by: Unit("runtime::pair::tests::who_loses_the_primary_while_waiting_begins_anew"),
