@@ -3,7 +3,7 @@
 //! The real protocol runs on virtual time: every delay, loss, pause and crash is drawn from one seed, and all that the
 //! protocol promises is checked after every step. A failing seed prints the line that replays it, with a trace.
 //!
-//! `SIM_SEEDS` sets how many seeds a suite runs, `SIM_SEED` runs and traces exactly one. The default is what a test run
+//! `SIM_SEEDS` sets how many seeds a suite runs, `SIM_FROM` the first of them, `SIM_SEED` runs and traces exactly one. The default is what a test run
 //! can afford, 20,000 seeds inside of the promise and some beyond it; a night's worth is
 //! `SIM_SEEDS=1000000 cargo test --release --test simulation`.
 //!

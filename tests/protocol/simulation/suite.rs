@@ -33,9 +33,10 @@ pub fn run(suite: Suite, test: &str, seeds: u64) {
         return;
     }
     let began = Instant::now();
-    let seeds = number("SIM_SEEDS").unwrap_or(seeds);
+    let from = number("SIM_FROM").unwrap_or(0);
+    let seeds = from + number("SIM_SEEDS").unwrap_or(seeds);
     let total = Mutex::new((Count::NOTHING, Vec::new()));
-    let next = AtomicU64::new(0);
+    let next = AtomicU64::new(from);
     let work = || {
         let mut count = Count::NOTHING;
         loop {

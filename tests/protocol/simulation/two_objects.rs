@@ -3,6 +3,7 @@
 //! A world of its own, smaller than that of one object: what each election bears is shown there. Here it is when two of them
 //! make one term.
 
+mod count;
 mod multi_lock;
 mod node;
 mod plan;
@@ -15,8 +16,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use crate::suite::{number, report};
+use count::Count;
 use plan::Fleet;
-use world::{Count, World};
+use world::World;
 
 /// Runs `seeds` seeds, or what the environment asks for.
 pub fn run(fleet: Fleet, test: &str, seeds: u64) {
@@ -25,8 +27,9 @@ pub fn run(fleet: Fleet, test: &str, seeds: u64) {
         assert!(outcome.is_ok(), "seed {seed}: {}", outcome.unwrap_err().what);
         return;
     }
-    let seeds = number("SIM_SEEDS").unwrap_or(seeds);
-    let (next, total) = (AtomicU64::new(0), Mutex::new((Count::default(), Vec::new())));
+    let from = number("SIM_FROM").unwrap_or(0);
+    let seeds = from + number("SIM_SEEDS").unwrap_or(seeds);
+    let (next, total) = (AtomicU64::new(from), Mutex::new((Count::default(), Vec::new())));
     thread::scope(|scope| {
         for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
@@ -52,7 +55,7 @@ pub fn run(fleet: Fleet, test: &str, seeds: u64) {
         let replay = format!("SIM_SEED={seed} cargo test --test simulation -- --exact {test} --nocapture");
         panic!("{}\nreplay: {replay}", list.join("\n"));
     }
-    if seeds >= 1_000 {
+    if seeds - from >= 1_000 {
         assert_eq!(count.missing(fleet), [""; 0], "never seen in {seeds} seeds");
     }
 }

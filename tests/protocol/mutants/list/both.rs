@@ -207,6 +207,38 @@ pub const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
+        name: "a failed read is not repeated while a watch works",
+        why: "a standby whose one read of the secondary failed never leads again",
+        edits: &[Edit {
+            file: SESSION,
+            old: "        self.election.set_read_failed(self.failures.of(StoreOperation::Get).is_some());\n",
+            new: "",
+        }],
+        caught_by: Simulation("candidates_on_both_exclude_those_on_the_primary"),
+    },
+    Mutant {
+        name: "the refusal of an earlier campaign refuses the next",
+        why: "a right that is granted later is never used",
+        edits: &[Edit {
+            file: FAILURES,
+            old: "self.refusal.as_ref().filter(|(at, _)| *at >= since)",
+            new: "self.refusal.as_ref().filter(|(at, _)| *at >= since || since >= *at)",
+        }],
+        caught_by: Unit(
+            "runtime::pair::tests::failures::a_refusal_refuses_the_campaign_and_leaves_the_primary_to_others",
+        ),
+    },
+    Mutant {
+        name: "a campaign that is dropped after its elector waits for nothing",
+        why: "the process ends before the release, and the lease stays held",
+        edits: &[Edit {
+            file: HANDLE,
+            old: "        if self.closed.load(Ordering::SeqCst) {\n            self.close();\n        }\n",
+            new: "",
+        }],
+        caught_by: Threads("ending::an_elector_is_dropped_while_its_campaign_waits"),
+    },
+    Mutant {
         name: "an elector that is dropped leaves the primary behind",
         why: "whoever comes next waits a lease duration for a process that has ended",
         edits: &[Edit {

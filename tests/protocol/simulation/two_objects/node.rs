@@ -27,6 +27,7 @@ pub struct Node {
     pub campaigns: u64,
     pub is_fit: bool,
     pub term: Option<Term>,
+    pub had_turn: bool,
 }
 
 pub enum Mind {

@@ -1,5 +1,6 @@
 //! What a seed makes of a world before it begins.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use leasehold::{Fitness, LeaderElector, Settings};
@@ -50,6 +51,12 @@ pub struct Plan {
     pub asked: bool,
     /// How long their work may go without progress.
     pub progress: Option<Duration>,
+    /// When the store of an object does not answer, and whether its requests hang.
+    pub outages: Vec<(usize, Range<Nanos>, bool)>,
+    /// Nodes that may not read an object until the faults end.
+    pub forbidden: Vec<(usize, usize)>,
+    /// By then each node must have led in turn.
+    pub turns_by: Nanos,
 }
 
 impl Plan {
@@ -77,6 +84,14 @@ impl Plan {
         let heal_at = longest * random.u64(1..5);
         let ratio = lease.as_nanos() as u64 * 1_000 / deadline * SECOND / 1_000_000_000;
         let asked = random.bool();
+        let outages = (0..random.usize(..4)).map(|_| {
+            let (object, from, hangs) = (random.usize(..2), random.u64(..heal_at), random.bool());
+            let longest = [SECOND, 4 * SECOND, 3 * longest][random.usize(..3)];
+            (object, from..heal_at.min(from + random.u64(..longest)), hangs)
+        });
+        let outages = outages.collect();
+        let forbidden = (0..random.usize(..3)).map(|_| (random.usize(..many), random.usize(..2))).collect();
+        let lead_by = heal_at + if asked { 8 } else { 4 } * longest + 20 * SECOND;
         let with_client_go = fleet == Fleet::WithMultiLock;
         Self {
             kinds,
@@ -89,13 +104,22 @@ impl Plan {
             odds: if random.u8(..4) == 0 { Odds::default() } else { Odds::new(random) },
             heal_at,
             // A lease for each of those who take one after the other, and who does not lead gives up what it holds.
-            lead_by: heal_at + if asked { 8 } else { 4 } * longest + 20 * SECOND,
+            lead_by,
+            turns_by: lead_by + many as u64 * (3 * longest + 20 * SECOND),
+            outages,
+            forbidden,
             user_every: [3, 10, 40][random.usize(..3)] * SECOND,
             chaos_every: [2, 5, 15][random.usize(..3)] * SECOND,
             watches: random.u8(..4) > 0,
             asked,
             progress: random.bool().then(|| Duration::from_millis(retry * random.u64(2..8))),
         }
+    }
+
+    /// The end of the outage that an object has at `now`, and whether its requests hang.
+    pub fn outage(&self, object: usize, now: Nanos) -> Option<(Nanos, bool)> {
+        let outage = self.outages.iter().find(|(of, time, _)| *of == object && time.contains(&now));
+        outage.map(|(_, time, hangs)| (time.end, *hangs))
     }
 
     pub fn settings(&self, identity: &str) -> Settings {

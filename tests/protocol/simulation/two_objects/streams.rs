@@ -6,7 +6,7 @@ use leasehold::runtime::session::Input;
 use leasehold::side::Side;
 
 use super::multi_lock::{Ask, Next, Told};
-use super::node::{Mind, Stream};
+use super::node::{Mind, Record, Stream};
 use super::world::{Event, Streamed, World};
 use crate::clock::{MILLI, Nanos, SECOND};
 use crate::plan::Violation;
@@ -16,6 +16,11 @@ impl World {
         let incarnation = self.nodes[index].incarnation;
         let stalled = self.truth < self.plan.heal_at && self.random.u8(..8) == 0;
         let object = self.ours(index).records[side as usize].object;
+        if let Some((until, _)) = self.plan.outage(object, self.truth) {
+            let at = until + self.random.u64(..3 * SECOND);
+            self.push(at, Event::Open(index, incarnation, side));
+            return Ok(());
+        }
         let told = self.stores[object].changes.len();
         let there = self.stores[object].observed().cloned();
         let truth = self.truth;
@@ -83,6 +88,16 @@ impl World {
         let incarnation = self.nodes[index].incarnation;
         let stream = self.ours(index).records[side as usize].streams;
         self.push(self.truth + MILLI, Event::Streamed(index, incarnation, side, stream, Streamed::Ended));
+    }
+
+    /// Ends each watch of an object.
+    pub(super) fn cut(&mut self, object: usize) {
+        for index in 0..self.nodes.len() {
+            let Mind::Ours(ours) = &self.nodes[index].mind else { continue };
+            let is_open = |record: &&Record| record.object == object && record.stream.is_some();
+            let sides: Vec<_> = ours.records.iter().filter(is_open).map(|record| record.side).collect();
+            sides.into_iter().for_each(|side| self.end_stream(index, side));
+        }
     }
 
     pub(super) fn client_go_next(&mut self, index: usize, next: Next) {

@@ -29,13 +29,20 @@ impl World {
             }
             return Ok(());
         }
+        // Events that a pause delays may arrive in another order, and leave the node unfit.
+        if calm && !node.is_fit {
+            self.push(truth, Event::SetFit(index, incarnation, true));
+        }
+        let node = &mut self.nodes[index];
         let now = node.clock.local(truth);
         if let Some(term) = node.term.as_mut().filter(|term| term.guard_held) {
-            if (calm && !leads) || (!calm && roll < if leads { 20 } else { 50 }) {
+            node.had_turn |= self.turns && leads;
+            if node.had_turn || (calm && !leads) || (!calm && roll < if leads { 20 } else { 50 }) {
                 term.deadline.end(now, StopReason::Released);
                 term.guard_held = false;
+                let campaigns = !node.had_turn && self.random.bool();
                 self.handle(index, Side::Primary, Input::GuardGone { at: now })?;
-                return if self.random.bool() { self.campaign(index, false) } else { Ok(()) };
+                return if campaigns { self.campaign(index, false) } else { Ok(()) };
             }
             if !calm && roll < 30 && !term.stepped_down {
                 term.deadline.end(now, StopReason::SteppedDown);
@@ -53,6 +60,7 @@ impl World {
                 self.count.withdrawals += 1;
                 self.handle(index, Side::Primary, Input::Withdraw(id))
             }
+            None if node.had_turn => Ok(()),
             None if calm || roll < 70 => self.campaign(index, roll < 20),
             _ => Ok(()),
         }

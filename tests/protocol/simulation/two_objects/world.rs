@@ -11,6 +11,7 @@ use leasehold::side::Side;
 use leasehold::wind_down::WindDown;
 use leasehold::{StopReason, StoreError, StoreErrorKind};
 
+use super::count::Count;
 use super::multi_lock::{Ask, MultiLock, Told};
 use super::node::{Mind, Node, Ours, Term};
 use super::plan::{Fleet, Kind, Plan};
@@ -38,24 +39,9 @@ pub struct World {
     names: u32,
     highest_token: u64,
     led: bool,
+    /// Each leader releases, and does not campaign again.
+    pub(super) turns: bool,
     pub count: Count,
-}
-
-/// What has happened, for the report.
-#[derive(Debug, Default)]
-pub struct Count {
-    pub steps: u64,
-    pub terms: u64,
-    pub terms_on_both: u64,
-    pub terms_of_client_go: u64,
-    pub losses: u64,
-    pub pauses: u64,
-    pub crashes: u64,
-    pub step_downs: u64,
-    pub withdrawals: u64,
-    /// Terms that ended so.
-    pub unfit: u64,
-    pub without_progress: u64,
 }
 
 pub(super) enum Event {
@@ -76,45 +62,13 @@ pub(super) enum Event {
     SetFit(usize, u32, bool),
     Restart(usize, u32),
     Chaos,
+    Outage(usize),
     Check,
 }
 
 pub(super) enum Streamed {
     Change(Change),
     Ended,
-}
-
-impl Count {
-    pub fn add(&mut self, other: &Count) {
-        self.steps += other.steps;
-        self.terms += other.terms;
-        self.terms_on_both += other.terms_on_both;
-        self.terms_of_client_go += other.terms_of_client_go;
-        self.losses += other.losses;
-        self.pauses += other.pauses;
-        self.crashes += other.crashes;
-        self.step_downs += other.step_downs;
-        self.withdrawals += other.withdrawals;
-        self.unfit += other.unfit;
-        self.without_progress += other.without_progress;
-    }
-
-    /// What must have happened in many seeds.
-    pub fn missing(&self, fleet: Fleet) -> Vec<&'static str> {
-        let all = [
-            ("terms on both", self.terms_on_both),
-            ("terms on one", self.terms - self.terms_on_both + self.terms_of_client_go),
-            ("losses", self.losses),
-            ("pauses", self.pauses),
-            ("crashes", self.crashes),
-            ("step-downs", self.step_downs),
-            ("withdrawals", self.withdrawals),
-            ("terms of the unfit", self.unfit),
-            ("terms without progress", self.without_progress),
-        ];
-        let of_client_go = (fleet == Fleet::WithMultiLock).then_some(("terms of client-go", self.terms_of_client_go));
-        all.into_iter().chain(of_client_go).filter(|(_, count)| *count == 0).map(|(what, _)| what).collect()
-    }
 }
 
 impl World {
@@ -133,6 +87,7 @@ impl World {
             names: 0,
             highest_token: 0,
             led: false,
+            turns: false,
             count: Count::default(),
         };
         trace!(world, "{:#?}", world.plan);
@@ -143,6 +98,9 @@ impl World {
         }
         world.push(2 * SECOND, Event::Chaos);
         world.push(world.plan.lead_by, Event::Check);
+        for (object, time, _) in world.plan.outages.clone() {
+            world.push(time.start, Event::Outage(object));
+        }
         world
     }
 
@@ -171,6 +129,7 @@ impl World {
             campaigns: 0,
             is_fit: !self.plan.asked,
             term: None,
+            had_turn: false,
         }
     }
 
@@ -285,6 +244,7 @@ impl World {
                 self.begin(index);
             }
             Event::Chaos => self.chaos()?,
+            Event::Outage(object) => self.cut(object),
             Event::Check => {}
         }
         Ok(())
@@ -387,7 +347,15 @@ impl World {
         let calm = self.truth >= self.plan.heal_at;
         let odds = if calm { Odds::default() } else { self.plan.odds.clone() };
         let times_out = self.nodes[index].clock.when(self.nodes[index].clock.local(self.truth) + timeout);
-        let fate = Fate::draw(&mut self.random, &odds, None, (times_out - self.truth).max(MILLI));
+        let object = self.ours(index).records[side as usize].object;
+        let refused = |kind| Fate { error: Some((StoreError::new(kind, "made up"), 10 * MILLI)), ..Fate::default() };
+        let is_forbidden = matches!(operation, Operation::Get(_)) && self.plan.forbidden.contains(&(index, object));
+        let fate = match self.plan.outage(object, self.truth) {
+            Some((_, true)) => Fate::default(),
+            Some((_, false)) => refused(StoreErrorKind::Unavailable),
+            None if is_forbidden && !calm => refused(StoreErrorKind::Forbidden),
+            None => Fate::draw(&mut self.random, &odds, None, (times_out - self.truth).max(MILLI)),
+        };
         let call = match operation {
             Operation::Get(context) => Call::Get(context),
             Operation::Create(record) => Call::Create(record),
@@ -561,16 +529,27 @@ impl World {
         Ok(())
     }
 
-    /// Somebody led since the last fault, and leads now or will soon.
+    /// Somebody led since the last fault, and leads now or will soon. Where all candidates are ours, each then leads in turn.
     pub(super) fn has_ended(&mut self) -> Result<bool, Violation> {
         let truth = self.truth;
+        if self.turns {
+            let waits = self.nodes.iter().filter(|node| !node.had_turn).map(|node| node.identity.clone());
+            let waits: Vec<_> = waits.collect();
+            if !waits.is_empty() && truth >= self.plan.turns_by {
+                return Err(format!("{waits:?} did not lead in turn").into());
+            }
+            self.push(truth + 10 * SECOND, Event::Check);
+            return Ok(waits.is_empty());
+        }
         if !self.led {
             return Err("nobody leads although nothing keeps anybody from it".to_owned().into());
         }
         if !self.nodes.iter().any(|node| node.leads(truth)) {
             return Err("nobody leads any more although nothing happened".to_owned().into());
         }
-        Ok(true)
+        self.turns = !self.plan.kinds.contains(&Kind::MultiLock);
+        self.push(truth, Event::Check);
+        Ok(!self.turns)
     }
 }
 
@@ -590,7 +569,7 @@ impl Event {
             | Event::Work(index, incarnation, _)
             | Event::SetFit(index, incarnation, _)
             | Event::Restart(index, incarnation) => Some((*index, *incarnation)),
-            Event::Arrives(..) | Event::ClientGoAsks(..) | Event::Chaos | Event::Check => None,
+            Event::Arrives(..) | Event::ClientGoAsks(..) | Event::Chaos | Event::Outage(_) | Event::Check => None,
         }
     }
 }
