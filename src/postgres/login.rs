@@ -61,7 +61,9 @@ pub(super) fn log_in(
     loop {
         out.clear();
         match wire.receive(deadline)? {
-            Message::AuthenticationOk | Message::NoticeResponse(_) => {}
+            Message::NoticeResponse(_) => {}
+            // A server that asks for SCRAM must prove that it knows the password.
+            Message::AuthenticationOk if scram.is_none() => {}
             Message::BackendKeyData(body) => {
                 key = Some(Key { process: body.process_id(), secret: body.secret_key() });
             }
@@ -135,7 +137,72 @@ fn iterations(message: &[u8]) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::thread;
+    use std::time::Duration;
+
     use super::*;
+
+    /// Logs in at a server on this machine that goes by `host`. Returns the end of the login, and the bytes that were sent.
+    fn log_in_at(
+        host: &str,
+        mut answer: impl FnMut(&str) -> Vec<u8> + Send + 'static,
+    ) -> (Result<Option<Key>, Error>, String) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let server = thread::spawn(move || {
+            let (mut stream, mut sent) = (listener.accept().unwrap().0, String::new());
+            loop {
+                let mut bytes = [0; 4096];
+                let length = stream.read(&mut bytes).unwrap_or(0);
+                if length == 0 {
+                    return sent;
+                }
+                let text = String::from_utf8_lossy(&bytes[..length]);
+                sent += &text;
+                let _ = stream.write_all(&answer(&text));
+            }
+        });
+        let config = PostgresConfig::new(&format!("postgres://me:hunter2@{host}/db")).unwrap();
+        let mut wire = Wire::new(Socket::tcp(stream));
+        let ended = log_in(&mut wire, &config, Instant::now() + Duration::from_secs(30));
+        drop(wire);
+        (ended, server.join().unwrap())
+    }
+
+    fn authentication(code: u32, body: &str) -> Vec<u8> {
+        let length = u32::try_from(8 + body.len()).unwrap();
+        [b"R", &length.to_be_bytes()[..], &code.to_be_bytes(), body.as_bytes()].concat()
+    }
+
+    fn accepted() -> Vec<u8> {
+        [authentication(0, ""), b"Z\0\0\0\x05I".to_vec()].concat()
+    }
+
+    #[test]
+    fn clear_password_without_tls_goes_to_this_machine_alone() {
+        for (host, is_sent) in [("127.0.0.1", true), ("[::1]", true), ("localhost", true), ("db.example", false)] {
+            let (ended, sent) = log_in_at(host, |text| match text.contains("hunter2") {
+                true => accepted(),
+                false => authentication(3, ""),
+            });
+            assert_eq!((ended.is_ok(), sent.contains("hunter2")), (is_sent, is_sent), "{host}: {ended:?}");
+        }
+    }
+
+    #[test]
+    fn server_without_the_password_cannot_end_scram() {
+        let signature = format!("v={}=", "A".repeat(43));
+        for last in [authentication(12, &signature), authentication(12, "e=other-error"), Vec::new()] {
+            let (ended, sent) = log_in_at("127.0.0.1", move |text| match text.split_once("n,,n=,r=") {
+                Some((_, nonce)) => authentication(11, &format!("r={nonce}x,s=c2FsdA==,i=4096")),
+                None if text.contains(",p=") => [&last[..], &accepted()].concat(),
+                None => authentication(10, "SCRAM-SHA-256\0\0"),
+            });
+            assert!(ended.is_err() && sent.contains(",p="), "{ended:?}: {sent:?}");
+        }
+    }
 
     #[test]
     fn the_rounds_of_scram_are_counted_before_they_are_made() {

@@ -40,7 +40,7 @@ pub(crate) struct Changed {
 }
 
 /// What a server calls the session of a connection, for those alone who have it.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Key {
     pub(super) process: i32,
     pub(super) secret: i32,
