@@ -108,9 +108,9 @@ impl Connection {
         let length = packet::length(header, self.sequence)?;
         self.sequence = self.sequence.wrapping_add(1);
         self.fill(HEADER + length, deadline)?;
-        let rest = self.received.split_off(HEADER + length);
-        let mut packet = std::mem::replace(&mut self.received, rest);
-        packet.drain(..HEADER);
+        // A copy: the buffer has room for much more than one packet.
+        let packet = self.received[HEADER..HEADER + length].to_vec();
+        self.received.drain(..HEADER + length);
         Ok(packet)
     }
 

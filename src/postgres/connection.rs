@@ -23,8 +23,9 @@ use crate::net::interrupt::Interrupter;
 /// Of all rows of one answer.
 const MAX_ANSWER: usize = 16 * 1024 * 1024;
 
-/// What it takes to keep a row, which may be empty.
-const ROW_OVERHEAD: usize = 64;
+/// Memory that a row and each of its columns take beside the text.
+const ROW_OVERHEAD: usize = 96;
+const COLUMN_OVERHEAD: usize = 48;
 
 /// A connection that one call has at a time.
 pub(crate) struct Connection {
@@ -178,12 +179,13 @@ impl Connection {
                 Message::CommandComplete(_) => complete += 1,
                 Message::BindComplete => rows.clear(),
                 Message::DataRow(body) => {
-                    size += body.buffer().len() + ROW_OVERHEAD;
+                    let row = read_row(&body)?;
+                    size += body.buffer().len() + ROW_OVERHEAD + row.len() * COLUMN_OVERHEAD;
                     if size > MAX_ANSWER {
                         let detail = "the answer is larger than 16 MiB";
                         return Err(net::Error::new(ErrorKind::BodyTooLarge, detail).into());
                     }
-                    rows.push(read_row(&body)?);
+                    rows.push(row);
                 }
                 Message::NoticeResponse(body) => {
                     let notice = Refusal::read(body.fields());

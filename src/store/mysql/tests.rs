@@ -312,15 +312,6 @@ fn what_is_no_answer_of_mysql_is_malformed_and_its_connection_goes() {
 }
 
 #[test]
-fn rows_without_an_end_are_left() {
-    let mut first = rows(11, Vec::new());
-    first.pop();
-    let server = but("SELECT @@", move || Say::Endless(first.clone(), row(&RECORD)));
-    let error = server.store().get("jobs", &call()).unwrap_err();
-    assert!(error.kind() == StoreErrorKind::Malformed && error.to_string().contains("16 MiB"), "{error}");
-}
-
-#[test]
 fn rows_that_are_no_records_are_no_absent_record() {
     let with = |at: usize, value: Option<&'static str>| {
         let mut columns = RECORD;

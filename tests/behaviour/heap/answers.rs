@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::allocation::measure;
 
-const SOON: Duration = Duration::from_secs(60);
+pub const SOON: Duration = Duration::from_secs(60);
 
 fn call() -> Call {
     Call::new(SOON, Cancel::new())

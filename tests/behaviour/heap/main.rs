@@ -5,6 +5,7 @@
 mod allocation;
 
 mod answers;
+mod rows;
 mod sessions;
 
 use allocation::Counting;
