@@ -1,6 +1,5 @@
 //! Records in a real etcd, and what befalls it: lost history, members that fail, users, guarded transactions.
 
-mod exclusion;
 mod guarded;
 mod history;
 mod members;

@@ -1,7 +1,6 @@
 //! Records in a real MariaDB, and what befalls it: restarts, cut connections, a server that stands still or is read-only, others'
 //! locks, users, TLS.
 
-mod exclusion;
 mod users;
 
 use std::sync::Arc;

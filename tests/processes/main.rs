@@ -8,7 +8,6 @@ mod etcd;
 mod examples;
 mod handovers;
 mod leader_election;
-mod mysql;
 mod observe;
 mod postgres;
 mod programs;

@@ -22,7 +22,6 @@ pub mod real;
 pub mod server;
 pub mod session;
 pub mod stores;
-pub mod turns;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
