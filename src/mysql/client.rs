@@ -28,8 +28,8 @@ use crate::tls_config::refuse;
 /// More connections than this are not kept open for the calls to come.
 const MAX_IDLE_CONNECTIONS: usize = 4;
 
-/// Exists, lock wait, deadlock: refusals after which a session is what it was before.
-const TO_KEEP_AFTER: [u16; 3] = [1062, 1205, 1213];
+/// Exists, lock wait, deadlocks: refusals after which a session is what it was before.
+const TO_KEEP_AFTER: [u16; 4] = [1062, 1205, 1213, 1467];
 
 /// Access denied: the password is wrong, or this user must have none or some.
 const LOGIN_REFUSED: [u16; 2] = [1045, 1698];

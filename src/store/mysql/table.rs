@@ -32,7 +32,9 @@ CREATE TABLE IF NOT EXISTS leasehold (
 
 /// Of the server's own errors.
 const EXISTS: u16 = 1062;
-const DEADLOCK: u16 = 1213;
+
+/// Deadlocks. MariaDB reports one at the lock for the next generation as a failure to read the number.
+const DEADLOCKS: [u16; 2] = [1213, 1467];
 
 /// A deadlock ends one of two that are in each other's way. It is over within a moment.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -230,7 +232,7 @@ impl Table {
         for _ in 0..MOST_DEADLOCKS {
             let request = Request { sql, is_read: false, timeout: call.time_left(), cancel: call.cancel() };
             match self.client.query(request) {
-                Err(error) if error.code() == Some(DEADLOCK) => {
+                Err(error) if error.code().is_some_and(|code| DEADLOCKS.contains(&code)) => {
                     log::debug!("{operation} {key}: once more: {}", said(&error, self.client.password()));
                 }
                 other => return other,
@@ -304,8 +306,8 @@ fn of_mysql(code: u16) -> (StoreErrorKind, &'static str) {
         // A statement is a few hundred bytes and twice the identity, and the next one is no shorter.
         1153 => (Rejected, "; raise max_allowed_packet, or shorten the identity"),
         1129 => (Unavailable, "; FLUSH HOSTS there lets this machine in again"),
-        // Too long, out of range, against a CHECK.
-        1264 | 1366 | 1406 | 3819 | 4025 => (Rejected, "; the table does not take such a record"),
+        // Too long, out of range, of another type, against a CHECK.
+        1264 | 1292 | 1366 | 1406 | 3819 | 4025 => (Rejected, "; the table does not take such a record"),
         1054 | 1064 | 1136 | 1193 | 1231 | 1364 => {
             (Rejected, "; the table leasehold must be the one of MySqlStore's documentation")
         }

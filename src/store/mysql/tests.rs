@@ -113,11 +113,13 @@ fn a_statement_that_changed_no_row_was_certainly_not_applied() {
 
 #[test]
 fn what_a_deadlock_has_rolled_back_is_sent_again_and_nothing_else_is() {
-    let server = Server::new(|asked| {
-        (asked.what.starts_with("UPDATE") && asked.repeats < 2).then(|| error(1213, "Deadlock found"))
-    });
-    update(&server.store(), &call()).unwrap();
-    assert_eq!(server.statements().len(), 3);
+    for code in [1213, 1467] {
+        let server = Server::new(move |asked| {
+            (asked.what.starts_with("UPDATE") && asked.repeats < 2).then(|| error(code, "Deadlock found"))
+        });
+        update(&server.store(), &call()).unwrap();
+        assert_eq!(server.statements().len(), 3, "{code}");
+    }
     let always = but("UPDATE", || error(1213, "Deadlock found"));
     assert_eq!(update(&always.store(), &call()).unwrap_err(), StoreErrorKind::Unavailable);
     for code in [1205, 1290, 1836, 1047, 3100, 1180] {
@@ -504,6 +506,7 @@ fn what_the_server_refuses_says_what_to_do() {
         (1290, Unavailable, "primary"),
         (1054, Rejected, "leasehold"),
         (1406, Rejected, "record"),
+        (1292, Rejected, "record"),
         (1153, Rejected, "max_allowed_packet"),
         (1129, Unavailable, "FLUSH HOSTS"),
         (65_535, Unavailable, ""),
