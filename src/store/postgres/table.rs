@@ -14,7 +14,7 @@ pub(super) const IS_THERE: &str = "SELECT 1 FROM pg_class AS c JOIN pg_trigger A
 /// Two that make it at a time are one after the other.
 const ONE_AT_A_TIME: &str = "SELECT pg_advisory_xact_lock(hashtextextended('leasehold', 0))";
 
-/// What precedes a record: whether it is a standby that answers, which is behind.
+/// What precedes a record: whether the server is read-only. A standby is, and its answers may be old.
 ///
 /// Whoever only reads is shown commits that have not got to a synchronous standby, after a crash or when whoever waited was told
 /// not to. So where there is such a standby, a message that nobody reads is written to the log, and committed behind all that was
@@ -23,7 +23,8 @@ macro_rules! select {
     ($condition:literal) => {
         concat!(
             "SELECT one.recovers, l.generation, l.key, l.writes, l.uid, l.holder_identity, l.lease_duration_seconds, ",
-            "l.acquire_time, l.renew_time, l.lease_transitions, one.is_set FROM (SELECT CASE WHEN pg_is_in_recovery() THEN true ",
+            "l.acquire_time, l.renew_time, l.lease_transitions, one.is_set FROM (SELECT CASE WHEN pg_is_in_recovery() ",
+            "OR current_setting('transaction_read_only') = 'on' THEN true ",
             "WHEN current_setting('synchronous_standby_names') = '' THEN false ",
             "ELSE pg_logical_emit_message(true, 'leasehold', '') IS NULL END AS recovers, ",
             proof!(),
@@ -111,7 +112,7 @@ pub(super) fn read(rows: Rows) -> Result<Records, Error> {
         let mut columns = row.into_iter();
         match columns.next().flatten().as_deref() {
             Some("f") => {}
-            Some("t") => return Err(standby()),
+            Some("t") => return Err(read_only()),
             _ => return Err(not_ours()),
         }
         let Some(generation) = columns.next().flatten() else { continue };
@@ -152,9 +153,9 @@ pub(super) fn number(rows: &[SqlRow]) -> Result<Option<i64>, Error> {
     number.map(Some).ok_or_else(not_ours)
 }
 
-fn standby() -> Error {
-    // As it says of writes itself.
-    let message = "a standby has answered, which may be behind".to_owned();
+fn read_only() -> Error {
+    // The server refuses writes with this code.
+    let message = "the server is read-only, as a standby is".to_owned();
     Error::Refused(Refusal { sqlstate: "25006".to_owned(), message, is_fatal: true, is_warning: false })
 }
 

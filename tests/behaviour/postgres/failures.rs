@@ -102,6 +102,15 @@ fn waits_for_no_lock(postgres: &Postgres, store: &PostgresStore) {
 }
 
 #[test]
+fn a_read_only_database_is_refused_by_reads() {
+    let Some(postgres) = Postgres::shared() else { return };
+    with_table(postgres, "read_only");
+    postgres.execute("ALTER DATABASE read_only SET default_transaction_read_only = on");
+    let error = store(postgres, "read_only").get("jobs", &call()).expect_err("nobody can write");
+    assert!(error.kind() == StoreErrorKind::Unavailable && error.to_string().contains("read-only"), "{error}");
+}
+
+#[test]
 fn a_standby_neither_answers_nor_takes_part() {
     let Some(primary) = Postgres::start(&[]) else { return };
     let on_primary = with_table(&primary, "standbys");

@@ -71,7 +71,11 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a standby's records are read",
         why: "they are those of some time ago: a read is to be linearizable",
-        edits: &[Edit { file: POSTGRES_TABLE, old: "Some(\"t\") => return Err(standby()),", new: "Some(\"t\") => {}" }],
+        edits: &[Edit {
+            file: POSTGRES_TABLE,
+            old: "Some(\"t\") => return Err(read_only()),",
+            new: "Some(\"t\") => {}",
+        }],
         caught_by: Unit("store::postgres::tests::what_a_standby_says_is_an_error_and_its_connection_goes"),
     },
     Mutant {
