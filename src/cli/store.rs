@@ -1,12 +1,16 @@
 //! Where the records are, as `--store URL` says.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use leasehold::{
     Call, Cancel, ConfigError, Cursor, EtcdConfig, EtcdStore, LeaderElectionRecord, MySqlConfig, MySqlStore, Observed,
     PostgresConfig, PostgresStore, SqliteStore, Store, StoreError, WatchEvent, WatchScope,
 };
-use parking_lot::Mutex;
+
+/// How long a watch waits for the table to be created.
+const WATCH_TIMEOUT: Duration = Duration::from_secs(10);
 
 const KINDS: &str = "etcd://HOST:PORT,…/PREFIX, sqlite:///DIRECTORY/FILE, postgres://USER:PASSWORD@HOST:PORT/DATABASE and \
                      mysql://USER:PASSWORD@HOST:PORT/DATABASE";
@@ -49,7 +53,7 @@ pub fn open(url: &str, password: Option<PasswordSource>, may_create: bool) -> Re
                 config = config.with_password_from(move |call| source(call));
             }
             let store = PostgresStore::new(config).map_err(of_store)?;
-            Ok(with_table(store, PostgresStore::create_table, may_create))
+            Ok(with_table(store, PostgresStore::create_table_within, may_create))
         }
         "mysql" => {
             let mut config = MySqlConfig::new(url).map_err(of_store)?;
@@ -57,7 +61,7 @@ pub fn open(url: &str, password: Option<PasswordSource>, may_create: bool) -> Re
                 config = config.with_password_from(move |call| source(call));
             }
             let store = MySqlStore::new(config).map_err(of_store)?;
-            Ok(with_table(store, MySqlStore::create_table, may_create))
+            Ok(with_table(store, MySqlStore::create_table_within, may_create))
         }
         _ if scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
             Err(format!("--store: there is no such store as {scheme}://; there are {KINDS}").into())
@@ -66,9 +70,11 @@ pub fn open(url: &str, password: Option<PasswordSource>, may_create: bool) -> Re
     }
 }
 
-fn with_table<S: Store>(store: S, create: fn(&S) -> Result<(), StoreError>, may_create: bool) -> Box<dyn Store> {
+type Create<S> = fn(&S, &Call) -> Result<(), StoreError>;
+
+fn with_table<S: Store>(store: S, create: Create<S>, may_create: bool) -> Box<dyn Store> {
     match may_create {
-        true => Box::new(WithTable { store, create, is_made: Mutex::new(false) }),
+        true => Box::new(WithTable { store, create, is_made: AtomicBool::new(false) }),
         false => Box::new(store),
     }
 }
@@ -76,21 +82,21 @@ fn with_table<S: Store>(store: S, create: fn(&S) -> Result<(), StoreError>, may_
 /// A store whose table is made as soon as its server is there: that may start after us.
 struct WithTable<S> {
     store: S,
-    create: fn(&S) -> Result<(), StoreError>,
-    is_made: Mutex<bool>,
+    create: Create<S>,
+    is_made: AtomicBool,
 }
 
 impl<S: Store> WithTable<S> {
-    fn with_table(&self) -> Result<&S, StoreError> {
-        let mut is_made = self.is_made.lock();
-        if !*is_made {
-            match (self.create)(&self.store) {
+    /// Creates the table within the time of `call`. Calls do not wait for each other: a server may hang.
+    fn with_table(&self, call: &Call) -> Result<&S, StoreError> {
+        if !self.is_made.load(Ordering::Acquire) {
+            match (self.create)(&self.store, call) {
                 Err(error) if error.is_transient() => return Err(error),
                 // A user without the right to make it needs a table that is there: what else is wrong is told when it is read.
                 Err(error) => log::info!("{error}"),
                 Ok(()) => {}
             }
-            *is_made = true;
+            self.is_made.store(true, Ordering::Release);
         }
         Ok(&self.store)
     }
@@ -98,11 +104,11 @@ impl<S: Store> WithTable<S> {
 
 impl<S: Store> Store for WithTable<S> {
     fn get(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
-        self.with_table()?.get(key, call)
+        self.with_table(call)?.get(key, call)
     }
 
     fn create(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {
-        self.with_table()?.create(key, record, call)
+        self.with_table(call)?.create(key, record, call)
     }
 
     fn update(
@@ -112,7 +118,7 @@ impl<S: Store> Store for WithTable<S> {
         record: &LeaderElectionRecord,
         call: &Call,
     ) -> Result<Observed, StoreError> {
-        self.with_table()?.update(key, base, record, call)
+        self.with_table(call)?.update(key, base, record, call)
     }
 
     fn watch(
@@ -122,7 +128,7 @@ impl<S: Store> Store for WithTable<S> {
         cancel: &Cancel,
         on_event: &mut dyn FnMut(WatchEvent),
     ) -> Result<(), StoreError> {
-        self.with_table()?.watch(scope, from, cancel, on_event)
+        self.with_table(&Call::new(WATCH_TIMEOUT, cancel.clone()))?.watch(scope, from, cancel, on_event)
     }
 
     fn check_key(&self, key: &str) -> Result<(), ConfigError> {

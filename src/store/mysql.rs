@@ -106,7 +106,17 @@ impl MySqlStore {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn create_table(&self) -> Result<(), StoreError> {
-        self.table.create(&Call::new(SET_UP_TIMEOUT, Cancel::new()))
+        self.create_table_within(&Call::new(SET_UP_TIMEOUT, Cancel::new()))
+    }
+
+    /// Creates the table as [`create_table`](Self::create_table) does, within the time of `call`.
+    ///
+    /// # Errors
+    ///
+    /// - Returns the errors of [`create_table`](Self::create_table).
+    /// - Returns [`Interrupted`](crate::StoreErrorKind::Interrupted) if `call` is cancelled.
+    pub fn create_table_within(&self, call: &Call) -> Result<(), StoreError> {
+        self.table.create(call)
     }
 
     /// A `SELECT` that has one row for as long as the term with this fencing token has no successor, and else none: for writes

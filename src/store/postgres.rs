@@ -95,7 +95,16 @@ impl PostgresStore {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn create_table(&self) -> Result<(), StoreError> {
-        let call = Call::new(SET_UP_TIMEOUT, Cancel::new());
+        self.create_table_within(&Call::new(SET_UP_TIMEOUT, Cancel::new()))
+    }
+
+    /// Creates the table as [`create_table`](Self::create_table) does, within the time of `call`.
+    ///
+    /// # Errors
+    ///
+    /// - Returns the errors of [`create_table`](Self::create_table).
+    /// - Returns [`StoreErrorKind::Interrupted`] if `call` is cancelled.
+    pub fn create_table_within(&self, call: &Call) -> Result<(), StoreError> {
         let what = format!("the table leasehold in {}", self.client.location());
         let place = |error: Error| match &error {
             Error::Refused(Refusal { sqlstate, .. }) if sqlstate == "42501" => {
@@ -104,7 +113,7 @@ impl PostgresStore {
             }
             _ => self.explain("make", &what, &error),
         };
-        let run = |statements: &[Statement<'_>]| self.client.run(request(statements, false, &call), Ok).map_err(place);
+        let run = |statements: &[Statement<'_>]| self.client.run(request(statements, false, call), Ok).map_err(place);
         let statement = |sql| Statement { sql, parameters: &[] };
         if run(&[statement(table::IS_THERE)])?.is_empty() {
             let create: Vec<_> = table::create().map(statement).collect();

@@ -1,6 +1,8 @@
 //! Commands on other stores than a cluster, each by its URL: they take turns, and are seen by who observes.
 
+use std::net::TcpListener;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
@@ -138,4 +140,20 @@ fn mariadb_by_its_url() {
     let database = mariadb.database("command");
     mariadb.add_user("command", &database);
     commands_take_turns(&mariadb.url("command", &database), Some(crate::support::mariadb::PASSWORD));
+}
+
+/// The server accepts connections and never answers.
+#[test]
+fn server_that_hangs_ends_a_run_within_its_times() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let place = format!("a:b@{}/c", listener.local_addr().expect("an address"));
+    for scheme in ["postgres", "mysql"] {
+        let times = ["--lease-duration=3s", "--renew-deadline=1s", "--retry-period=100ms", "--wait=0s"];
+        let run = [&["run", "--lease=jobs"], &times[..], &["--", "true"]].concat();
+        let began = Instant::now();
+        let ended = start(&format!("{scheme}://{place}"), &run).end();
+        assert_eq!(ended.code, Some(125), "{scheme}: {}", ended.errors);
+        // Three requests of half a renew deadline each.
+        assert!(began.elapsed() < Duration::from_secs(10), "{scheme}: {:?}", began.elapsed());
+    }
 }
