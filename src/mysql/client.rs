@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 pub(crate) use super::connection::{Answer, Row};
-pub(crate) use super::session::{READ_ONLY, check_writable};
+pub(crate) use super::session::{READ_ONLY, Shape, check_writable};
 
 use super::config::MySqlConfig;
 use super::connection::Connection;
@@ -41,7 +41,7 @@ pub(crate) struct Client {
     password: Password,
     database: String,
     /// What the statements are about.
-    table: &'static str,
+    table: Shape,
     /// `None` for plain text.
     tls: Option<ClientTls>,
     dialer: Dialer,
@@ -76,7 +76,7 @@ struct Attempt<'a> {
 
 impl Client {
     /// Makes a client. Nothing is sent yet.
-    pub(crate) fn new(config: MySqlConfig, table: &'static str) -> Result<Self, ConfigError> {
+    pub(crate) fn new(config: MySqlConfig, table: Shape) -> Result<Self, ConfigError> {
         let tls = config.tls()?;
         let MySqlConfig { address, user, password, database, .. } = config;
         let user = user.ok_or_else(|| ConfigError::new("user", "missing", "name one, in the URL or by with_user"))?;
@@ -186,7 +186,7 @@ impl Client {
         if let Some(route) = &mut route {
             route.answered();
         }
-        let session = session::set_up(&mut connection, self.table, deadline)?;
+        let session = session::set_up(&mut connection, &self.table, deadline)?;
         Ok(Pooled { connection, session, files })
     }
 }

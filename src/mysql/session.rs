@@ -1,5 +1,6 @@
 //! What a session is set to, and what a server must be.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use super::connection::{Answer, Connection, Row};
@@ -26,6 +27,23 @@ const VARIABLES: &str = "SHOW VARIABLES WHERE Variable_name IN \
 const CAUSAL_GALERA: &str = "SET SESSION wsrep_sync_wait = 15";
 const CAUSAL_GROUP: &str = "SET SESSION group_replication_consistency = 'BEFORE'";
 
+/// The table that the statements of a client are about.
+pub(crate) struct Shape {
+    name: &'static str,
+    /// Selects `'column'` and the name of each column that is not as it must be.
+    wrong_columns: &'static str,
+    /// Explains such a column.
+    explain: fn(&str) -> String,
+    /// Whether the table was found to have none.
+    is_checked: AtomicBool,
+}
+
+impl Shape {
+    pub(crate) fn new(name: &'static str, wrong_columns: &'static str, explain: fn(&str) -> String) -> Self {
+        Self { name, wrong_columns, explain, is_checked: AtomicBool::new(false) }
+    }
+}
+
 /// What is known of a session.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Session {
@@ -34,7 +52,7 @@ pub(super) struct Session {
 }
 
 /// Sets a session up that is to work on this table.
-pub(super) fn set_up(connection: &mut Connection, table: &str, deadline: Instant) -> Result<Session, Error> {
+pub(super) fn set_up(connection: &mut Connection, shape: &Shape, deadline: Instant) -> Result<Session, Error> {
     connection.query(SETTINGS, deadline)?;
     connection.query(ISOLATION, deadline)?;
     let variables = connection.query(VARIABLES, deadline)?;
@@ -47,14 +65,23 @@ pub(super) fn set_up(connection: &mut Connection, table: &str, deadline: Instant
         connection.query(CAUSAL_GROUP, deadline)?;
     }
     let about = format!(
-        "SELECT 'engine', ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = '{table}' \
+        "SELECT 'engine', ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = '{}' \
          UNION ALL SELECT 'privilege', PRIVILEGE_TYPE FROM information_schema.USER_PRIVILEGES WHERE PRIVILEGE_TYPE IN \
-         ('SUPER', 'READ ONLY ADMIN', 'READ_ONLY ADMIN', 'CONNECTION_ADMIN')"
+         ('SUPER', 'READ ONLY ADMIN', 'READ_ONLY ADMIN', 'CONNECTION_ADMIN')",
+        shape.name
     );
     let about = connection.query(&about, deadline)?;
     if let Some(engine) = find(&about, "engine").find(|engine| !engine.eq_ignore_ascii_case("InnoDB")) {
         let is = if engine.is_empty() { "a view".to_owned() } else { format!("of the engine {engine}") };
-        return Err(refuse(format!("{table} is {is}; it must be a table of InnoDB, which keeps what it says")));
+        return Err(refuse(format!("{} is {is}; it must be a table of InnoDB, which keeps what it says", shape.name)));
+    }
+    // Once: it takes some milliseconds.
+    if !shape.is_checked.load(Ordering::Acquire) && find(&about, "engine").next().is_some() {
+        let wrong = connection.query(shape.wrong_columns, deadline)?;
+        if let Some(column) = find(&wrong, "column").next() {
+            return Err(refuse((shape.explain)(&column)));
+        }
+        shape.is_checked.store(true, Ordering::Release);
     }
     Ok(Session { writes_on_read_only: find(&about, "privilege").next().is_some() })
 }

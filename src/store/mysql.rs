@@ -40,18 +40,7 @@ const SET_UP_TIMEOUT: Duration = Duration::from_secs(10);
 /// and nothing else: best not to write on a server that is read-only (`SUPER`, `READ ONLY ADMIN`, `CONNECTION_ADMIN`).
 ///
 /// ```sql
-/// CREATE TABLE IF NOT EXISTS leasehold (
-///     generation BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,
-///     name VARBINARY(253) NOT NULL UNIQUE,
-///     writes INT NOT NULL DEFAULT 0 CHECK (writes BETWEEN 0 AND 2147483646),
-///     acquired INT NOT NULL DEFAULT 0,
-///     uid VARBINARY(64) NOT NULL,
-///     holder_identity BLOB,
-///     lease_duration_seconds INT,
-///     acquire_time VARBINARY(64),
-///     renew_time VARBINARY(64),
-///     lease_transitions INT
-/// ) ENGINE=InnoDB
+#[doc = include_str!("mysql/table.sql")]
 /// ```
 ///
 /// The version of a record, and so the fencing token, is `(generation << 31) + writes`. It never repeats for a key, also when its
@@ -93,7 +82,7 @@ impl MySqlStore {
     /// - [`Forbidden`](crate::StoreErrorKind::Forbidden) when the user may not, and
     ///   [`Unauthorized`](crate::StoreErrorKind::Unauthorized) when he is not let in.
     /// - [`Rejected`](crate::StoreErrorKind::Rejected) for what can be no store: a server that is too old, a
-    ///   table of that name with another engine.
+    ///   table of that name with another engine or other columns.
     /// - Whatever else keeps the server from answering.
     ///
     /// # Examples

@@ -4,6 +4,7 @@ mod table;
 mod watch;
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::cancel::Cancel;
@@ -66,6 +67,8 @@ const SET_UP_TIMEOUT: Duration = Duration::from_secs(10);
 /// ```
 pub struct PostgresStore {
     client: Client,
+    /// Whether the table was found to be one that keeps the promise.
+    is_checked: AtomicBool,
 }
 
 impl PostgresStore {
@@ -75,7 +78,7 @@ impl PostgresStore {
     ///
     /// [`ConfigError`] when certificates or keys cannot be used.
     pub fn new(config: PostgresConfig) -> Result<Self, ConfigError> {
-        Ok(Self { client: Client::new(config)? })
+        Ok(Self { client: Client::new(config)?, is_checked: AtomicBool::new(false) })
     }
 
     /// Makes the table and its triggers if they are not there. Where they are, no rights are needed but those of the store.
@@ -83,7 +86,8 @@ impl PostgresStore {
     ///
     /// # Errors
     ///
-    /// [`StoreErrorKind::Forbidden`] when the user may not make tables, and whatever keeps a store from answering.
+    /// [`StoreErrorKind::Forbidden`] when the user may not make tables, [`StoreErrorKind::Rejected`] if a table of that
+    /// name has another shape, and whatever keeps a store from answering.
     ///
     /// # Examples
     ///
@@ -123,7 +127,7 @@ impl PostgresStore {
                 return Err(StoreError::new(StoreErrorKind::Rejected, format!("cannot use {what}: {why}")));
             }
         }
-        Ok(())
+        self.check_table("use", &what, call)
     }
 
     /// A `SELECT` that has one row for as long as the term with this fencing token has no successor, and else none: for writes
@@ -156,6 +160,35 @@ impl PostgresStore {
 }
 
 impl PostgresStore {
+    /// Returns an error if the table has another shape, with which the promise would not hold. Asks the server once.
+    fn check_table(&self, operation: &str, what: &str, call: &Call) -> Result<(), StoreError> {
+        if !self.is_checked.load(Ordering::Acquire) {
+            let check = [table::HAS_ITS_COLUMNS, table::WRONG_COLUMN].map(|sql| Statement { sql, parameters: &[] });
+            let wrong = self.client.run(request(&check, true, call), Ok);
+            let wrong = wrong.map_err(|error| self.explain(operation, what, &error))?;
+            if let Some([Some(column), Some(next)]) = wrong.first().map(Vec::as_slice) {
+                let why = table::wrong_column(column, next);
+                return Err(StoreError::new(StoreErrorKind::Rejected, format!("cannot {operation} {what}: {why}")));
+            }
+            self.is_checked.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Runs one statement on a table that keeps the promise.
+    fn run<T>(
+        &self,
+        operation: &str,
+        what: &str,
+        statement: Statement<'_>,
+        call: &Call,
+        read: impl FnOnce(Rows) -> Result<T, Error>,
+    ) -> Result<T, StoreError> {
+        self.check_table(operation, what, call)?;
+        let answer = self.client.run(request(&[statement], operation == "get", call), read);
+        answer.map_err(|error| self.explain(operation, what, &error))
+    }
+
     fn explain(&self, operation: &str, what: &str, error: &Error) -> StoreError {
         let (kind, advice) = match error {
             Error::Net(error) => (StoreErrorKind::of_the_way(error.kind), ""),
@@ -185,9 +218,7 @@ fn request<'a>(statements: &'a [Statement<'a>], is_read: bool, call: &'a Call) -
 impl Store for PostgresStore {
     fn get(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
         let statement = Statement { sql: table::SELECT_ONE, parameters: &[Some(key)] };
-        let found = self.client.run(request(&[statement], true, call), table::read);
-        let found = found.and_then(|found| table::only(key, found));
-        found.map_err(|error| self.explain("get", &self.describe(key), &error))
+        self.run("get", &self.describe(key), statement, call, |rows| table::only(key, table::read(rows)?))
     }
 
     fn create(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {
@@ -197,10 +228,8 @@ impl Store for PostgresStore {
         let [holder, duration, acquired, renewed, transitions] = columns.parameters();
         let parameters = [Some(key), Some(&uid), holder, duration, acquired, renewed, transitions];
         let statement = Statement { sql: table::INSERT, parameters: &parameters };
-        let generation = self.client.run(request(&[statement], false, call), |rows| table::number(&rows));
-        let generation = generation.map_err(|error| self.explain("create", &what, &error))?;
-        let generation = generation.ok_or_else(|| sql::exists(&what))?;
-        sql::inserted(&what, generation, uid, record)
+        let generation = self.run("create", &what, statement, call, |rows| table::number(&rows))?;
+        sql::inserted(&what, generation.ok_or_else(|| sql::exists(&what))?, uid, record)
     }
 
     fn update(
@@ -217,8 +246,7 @@ impl Store for PostgresStore {
         let at = [Some(key), Some(generation.as_str()), Some(writes.as_str()), base.record.uid.as_deref()];
         let parameters = [&new.parameters()[..], &at, &old.parameters()].concat();
         let statement = Statement { sql: table::UPDATE, parameters: &parameters };
-        let applied = self.client.run(request(&[statement], false, call), |rows: Rows| Ok(!rows.is_empty()));
-        if !applied.map_err(|error| self.explain("update", &what, &error))? {
+        if !self.run("update", &what, statement, call, |rows| Ok(!rows.is_empty()))? {
             return Err(sql::has_moved(&what, base));
         }
         Ok(sql::updated(base, record))
@@ -235,6 +263,7 @@ impl Store for PostgresStore {
             WatchScope::Key(key) => self.describe(key),
             WatchScope::All => format!("all records in {}", self.client.location()),
         };
+        self.check_table("watch", &what, &Call::new(SET_UP_TIMEOUT, cancel.clone()))?;
         watch::watch(&self.client, scope, from, cancel, on_event).map_err(|error| self.explain("watch", &what, &error))
     }
 

@@ -66,6 +66,15 @@ pub(crate) fn check_key(key: &str) -> Result<(), ConfigError> {
     }
 }
 
+/// Explains which column of a table breaks the promise of the library, and which statement repairs it.
+///
+/// `repair` receives the column's declaration in `create`, the statement that creates the table.
+pub(crate) fn wrong_column(create: &str, column: &str, repair: impl FnOnce(&str) -> String) -> String {
+    let mut lines = create.lines().filter_map(|line| line.trim().trim_end_matches(',').split_once(' '));
+    let declared = lines.find(|(name, _)| *name == column).map_or("", |(_, declared)| declared);
+    format!("column {column} of the table is not declared as `{declared}` or alike; run: {}", repair(declared))
+}
+
 /// Not to be found in another table, nor in this one before it was restored.
 pub(crate) fn new_uid() -> String {
     format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..))

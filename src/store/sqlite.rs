@@ -35,18 +35,7 @@ const SET_UP_TIMEOUT: Duration = Duration::from_secs(10);
 /// [`open`](Self::open) makes it. Other tables may stand in the same file.
 ///
 /// ```sql
-/// CREATE TABLE IF NOT EXISTS leasehold (
-///     generation INTEGER PRIMARY KEY AUTOINCREMENT,
-///     key TEXT NOT NULL UNIQUE,
-///     writes INTEGER NOT NULL DEFAULT 0 CHECK (writes BETWEEN 0 AND 2147483646),
-///     acquired INTEGER NOT NULL DEFAULT 0,
-///     uid TEXT NOT NULL,
-///     holder_identity TEXT,
-///     lease_duration_seconds INTEGER,
-///     acquire_time TEXT,
-///     renew_time TEXT,
-///     lease_transitions INTEGER
-/// ) STRICT
+#[doc = include_str!("sqlite/table.sql")]
 /// ```
 ///
 /// The version of a record, and so the fencing token, is `(generation << 31) + writes`. It never repeats for a key, also when

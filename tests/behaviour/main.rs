@@ -23,5 +23,6 @@ mod sqlite;
 mod stores;
 #[path = "../support/mod.rs"]
 mod support;
+mod tables;
 mod testing;
 mod watching;

@@ -8,10 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use leasehold::crossbeam_channel::{Receiver, unbounded};
-use leasehold::{
-    Call, Cancel, LeaderElector, Observed, SqliteStore, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope,
-};
-use rusqlite::{Connection, TransactionBehavior};
+use leasehold::{Call, Cancel, LeaderElector, SqliteStore, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
+use rusqlite::Connection;
 use tempfile::TempDir;
 
 use crate::support::stores::{call, held_by};
@@ -225,76 +223,6 @@ fn versions_never_repeat_over_deletion_of_all_and_closing_the_file() {
         drop(store);
         assert_eq!(place.foreigner().execute("DELETE FROM leasehold", []).expect("a deletion"), 1);
     }
-}
-
-/// By hand, as from a backup in which the same version was given to another record.
-#[test]
-fn a_row_that_was_put_back_at_the_same_version_with_another_record_is_no_base() {
-    let place = Place::new();
-    let (store, foreigner) = (place.store(), place.foreigner());
-    let mut base = store.create("jobs", &held_by("a"), &call()).expect("a record");
-    for change in [
-        "uid = 'other'",
-        "holder_identity = 'b'",
-        "holder_identity = NULL",
-        "lease_duration_seconds = 16",
-        "acquire_time = NULL",
-        "renew_time = '1970-01-01T00:00:00.000003Z'",
-        "lease_transitions = 4",
-    ] {
-        foreigner.execute_batch("CREATE TEMP TABLE backup AS SELECT * FROM leasehold").expect("a copy");
-        foreigner.execute(&format!("UPDATE leasehold SET {change}"), []).expect("another history");
-        let error = store.update("jobs", &base, &held_by("c"), &call()).expect_err(change);
-        assert_eq!(error.kind(), StoreErrorKind::NotApplied, "{change}: {error}");
-        let found = store.get("jobs", &call()).expect("an answer").expect("a record");
-        assert!(found.version == base.version && found.record != base.record, "{change}");
-        foreigner
-            .execute_batch("REPLACE INTO leasehold SELECT * FROM backup; DROP TABLE backup")
-            .expect("the copy put back");
-        base = store.update("jobs", &base, &held_by("c"), &call()).expect(change);
-    }
-    let (event, _) = watching(&store, |tells| {
-        next(tells, SOON);
-        foreigner.execute("UPDATE leasehold SET holder_identity = 'z'", []).expect("another history");
-        next(tells, SOON)
-    });
-    let is_told = |observed: &Observed| observed.version == base.version && observed.record != base.record;
-    assert!(matches!(&event, WatchEvent::Changed { observed, .. } if is_told(observed)), "{event:?}");
-}
-
-#[test]
-fn a_former_leader_does_not_get_past_the_fence() {
-    let place = Place::new();
-    let mut connection = place.foreigner();
-    connection.execute_batch("CREATE TABLE runs (token INTEGER)").expect("a table of the user's");
-    let mut write = |token: u64| {
-        let fence = SqliteStore::fence_sql("it's", token);
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).expect("a transaction");
-        let insert = format!("INSERT INTO runs SELECT {token} WHERE EXISTS ({fence})");
-        let rows = transaction.execute(&insert, []).expect("an insert");
-        transaction.commit().expect("a commit");
-        rows == 1
-    };
-    let elector = |identity: &str| {
-        let builder = LeaderElector::builder("it's").identity(identity).lease_duration(Duration::from_secs(60));
-        let builder = builder.retry_period(Duration::from_millis(100)).renew_interval(Duration::from_millis(20));
-        builder.start_on(place.store()).expect("an elector")
-    };
-    let (one, other) = (elector("a"), elector("b"));
-    assert!(!write(u64::MAX), "nobody leads yet");
-    let guard = one.block_until_leader().expect("a term");
-    let first = guard.fencing_token();
-    assert!(write(first));
-    let before = renewals(&one);
-    wait_until("it is renewed", || renewals(&one) > before + 1);
-    assert!(write(first), "after renewals");
-    drop(guard);
-    assert!(!write(first), "released");
-    let guard = other.block_until_leader().expect("a term");
-    assert!(!write(first) && write(guard.fencing_token()), "another leads");
-    drop(guard);
-    let guard = one.block_until_leader().expect("a term");
-    assert!(!write(first) && write(guard.fencing_token()), "the same one leads, in another term");
 }
 
 /// The first of them makes it, sets its mode and makes the table, and nobody waits for that but by trying again.

@@ -95,6 +95,7 @@ fn collect_module(name: &str, directory: &Path, tests: &mut HashSet<String>) {
 
 /// What is made a test of by being listed.
 fn tests_of(text: &str) -> impl Iterator<Item = &str> {
-    let list = text.split_once("\non_both_servers! {").and_then(|(_, rest)| rest.split_once('}'));
+    let lists = ["\non_both_servers! {", "\non_every_database! {"];
+    let list = lists.iter().find_map(|list| text.split_once(list)?.1.split_once('}'));
     list.map_or("", |(list, _)| list).split(',').map(str::trim).filter(|name| !name.is_empty())
 }

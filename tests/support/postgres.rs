@@ -120,6 +120,13 @@ impl Postgres {
         psql
     }
 
+    /// A database as text, as `pg_dump` writes it.
+    pub fn dump(&self, database: &str) -> String {
+        let output =
+            output_of(self.scratch.command(&self.bin.join("pg_dump")).args(["-d", &self.socket_url(database)]), b"");
+        String::from_utf8(output).expect("text")
+    }
+
     fn socket_url(&self, database: &str) -> String {
         format!("postgres:///{database}?host={}&port={}&user=postgres", self.socket_dir().display(), self.port)
     }

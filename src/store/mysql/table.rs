@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::config::ConfigError;
-use crate::mysql::client::{Answer, Client, READ_ONLY, Request, Row as SqlRow, check_writable};
+use crate::mysql::client::{Answer, Client, READ_ONLY, Request, Row as SqlRow, Shape, check_writable};
 use crate::mysql::config::MySqlConfig;
 use crate::mysql::error::Error;
 use crate::net::error::{self as net, ErrorKind};
@@ -16,19 +16,7 @@ use super::unproven::{End, Unproven};
 
 const NAME: &str = "leasehold";
 
-const CREATE_TABLE: &str = "\
-CREATE TABLE IF NOT EXISTS leasehold (
-    generation BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,
-    name VARBINARY(253) NOT NULL UNIQUE,
-    writes INT NOT NULL DEFAULT 0 CHECK (writes BETWEEN 0 AND 2147483646),
-    acquired INT NOT NULL DEFAULT 0,
-    uid VARBINARY(64) NOT NULL,
-    holder_identity BLOB,
-    lease_duration_seconds INT,
-    acquire_time VARBINARY(64),
-    renew_time VARBINARY(64),
-    lease_transitions INT
-) ENGINE=InnoDB";
+const CREATE_TABLE: &str = include_str!("table.sql");
 
 /// Of the server's own errors.
 const EXISTS: u16 = 1062;
@@ -54,7 +42,8 @@ pub(super) struct Table {
 
 impl Table {
     pub(super) fn new(config: MySqlConfig) -> Result<Self, ConfigError> {
-        Ok(Self { client: Client::new(config, NAME)?, unproven: Unproven::default() })
+        let shape = Shape::new(NAME, include_str!("wrong_columns.sql"), wrong_column);
+        Ok(Self { client: Client::new(config, shape)?, unproven: Unproven::default() })
     }
 
     pub(super) fn location(&self) -> String {
@@ -241,6 +230,14 @@ impl Table {
         }
         self.client.query(Request { sql, is_read: false, timeout: call.time_left(), cancel: call.cancel() })
     }
+}
+
+/// Explains a column with which the promise does not hold.
+fn wrong_column(column: &str) -> String {
+    sql::wrong_column(CREATE_TABLE, column, |declared| {
+        // A further unique index does no harm, and a second primary key is an error.
+        format!("ALTER TABLE {NAME} MODIFY {column} {}", declared.replace("PRIMARY KEY", "UNIQUE"))
+    })
 }
 
 /// A text in SQL that nothing in it can end.

@@ -338,8 +338,8 @@ fn rows_that_are_no_records_are_no_absent_record() {
     }
 }
 
-const PHASES: [&str; 7] =
-    [GREETING, LOGIN, SET_UP, "SET SESSION TRANSACTION", "SHOW", "SELECT 'engine'", "SELECT @@global.read_only"];
+const PHASES: [&str; 8] =
+    [GREETING, LOGIN, SET_UP, "SET SESSION TRANS", "SHOW", "SELECT 'engine'", "SELECT 'column'", "SELECT @@global"];
 
 #[test]
 fn silence_in_any_phase_is_left_in_time_and_at_once_when_it_is_cancelled() {

@@ -4,7 +4,7 @@ use crate::postgres::connection::{Row as SqlRow, Rows};
 use crate::postgres::error::{Error, Refusal};
 use crate::postgres::settings::proof;
 use crate::record::{LeaderElectionRecord, MicroTime, Observed};
-use crate::store::sql::{Records, Row};
+use crate::store::sql::{self, Records, Row};
 
 /// Has a row where the table is there, is kept over a crash, and tells of changes.
 pub(super) const IS_THERE: &str = "SELECT 1 FROM pg_class AS c JOIN pg_trigger AS t ON t.tgrelid = c.oid \
@@ -62,12 +62,30 @@ pub(super) const UPDATE: &str = concat!(
 );
 
 /// Fails where a table of that name is another: nothing is done to it then.
-const HAS_ITS_COLUMNS: &str = "SELECT generation, key, writes, acquired, uid, holder_identity, lease_duration_seconds, \
+pub(super) const HAS_ITS_COLUMNS: &str = "SELECT generation, key, writes, acquired, uid, holder_identity, lease_duration_seconds, \
     acquire_time, renew_time, lease_transitions FROM leasehold LIMIT 0";
+
+/// Returns a row if the table has a column with which the promise does not hold.
+pub(super) const WRONG_COLUMN: &str = include_str!("wrong_column.sql");
+
+/// Explains what [`WRONG_COLUMN`] returned.
+pub(super) fn wrong_column(column: &str, next_generation: &str) -> String {
+    sql::wrong_column(TABLE, column, |declared| match (column, declared.split(' ').next().unwrap_or_default()) {
+        ("generation", _) => format!(
+            "ALTER TABLE leasehold ALTER generation DROP IDENTITY IF EXISTS; ALTER TABLE leasehold ALTER generation \
+             DROP DEFAULT, ALTER generation TYPE bigint, ALTER generation SET NOT NULL, ALTER generation \
+             ADD GENERATED ALWAYS AS IDENTITY (START WITH {next_generation})"
+        ),
+        ("key", kind) => format!("ALTER TABLE leasehold ALTER key TYPE {kind} COLLATE \"C\", ADD UNIQUE (key)"),
+        (_, kind) => format!("ALTER TABLE leasehold ALTER {column} TYPE {kind} USING {column}::{kind}"),
+    })
+}
+
+const TABLE: &str = include_str!("table.sql");
 
 /// What makes the table, for one transaction.
 pub(super) fn create() -> impl Iterator<Item = &'static str> {
-    let mut parts = include_str!("table.sql").split("\n\n");
+    let mut parts = TABLE.split("\n\n");
     let table = parts.next();
     std::iter::once(ONE_AT_A_TIME).chain(table).chain([HAS_ITS_COLUMNS]).chain(parts)
 }

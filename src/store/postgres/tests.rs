@@ -81,12 +81,17 @@ impl Server {
     }
 
     fn store(&self) -> PostgresStore {
-        PostgresStore::new(PostgresConfig::new(&self.url).unwrap()).unwrap()
+        checked(PostgresConfig::new(&self.url).unwrap())
     }
 
     fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
+}
+
+/// A store that takes the server's table for its own.
+fn checked(config: PostgresConfig) -> PostgresStore {
+    PostgresStore { is_checked: AtomicBool::new(true), ..PostgresStore::new(config).unwrap() }
 }
 
 /// Whatever comes in one read is one thing said: each is answered before there is another. An empty answer closes.
@@ -423,7 +428,7 @@ fn a_watch_that_is_told_nothing_reads_again_and_again() {
         answer(&[row(&record)])
     });
     let config = PostgresConfig::new(&server.url).unwrap().with_poll_interval(Duration::from_millis(1));
-    let (store, cancel, mut told) = (PostgresStore::new(config).unwrap(), Cancel::new(), 0);
+    let (store, cancel, mut told) = (checked(config), Cancel::new(), 0);
     let end = store.watch(WatchScope::Key("jobs"), None, &cancel, &mut |event| {
         told += usize::from(matches!(event, WatchEvent::Changed { .. }));
         if told == 5 {

@@ -22,19 +22,7 @@ const FIRST_PAUSE: Duration = Duration::from_micros(250);
 
 const LONGEST_PAUSE: Duration = Duration::from_millis(5);
 
-pub(super) const CREATE_TABLE: &str = "\
-CREATE TABLE IF NOT EXISTS leasehold (
-    generation INTEGER PRIMARY KEY AUTOINCREMENT,
-    key TEXT NOT NULL UNIQUE,
-    writes INTEGER NOT NULL DEFAULT 0 CHECK (writes BETWEEN 0 AND 2147483646),
-    acquired INTEGER NOT NULL DEFAULT 0,
-    uid TEXT NOT NULL,
-    holder_identity TEXT,
-    lease_duration_seconds INTEGER,
-    acquire_time TEXT,
-    renew_time TEXT,
-    lease_transitions INTEGER
-) STRICT";
+pub(super) const CREATE_TABLE: &str = include_str!("table.sql");
 
 const SELECT: &str = "SELECT generation, key, writes, uid, holder_identity, lease_duration_seconds, acquire_time, \
                       renew_time, lease_transitions FROM leasehold";
@@ -49,6 +37,9 @@ const UPDATE: &str = "UPDATE leasehold SET writes = writes + 1, acquired = CASE 
                       lease_transitions = ?5 WHERE key = ?6 AND generation = ?7 AND writes = ?8 AND uid IS ?9 AND \
                       holder_identity IS ?10 AND lease_duration_seconds IS ?11 AND acquire_time IS ?12 AND \
                       renew_time IS ?13 AND lease_transitions IS ?14";
+
+/// Returns a column with which the promise does not hold.
+const WRONG_COLUMN: &str = include_str!("wrong_column.sql");
 
 /// One file, and what of this process has to do with it.
 pub(super) struct Database {
@@ -99,7 +90,7 @@ impl Database {
 
     pub(super) fn get(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
         let mut found = self.attempt(&self.requests, call, |connection| select(connection, WatchScope::Key(key)))?;
-        Ok(found.pop_first().map(|(_, observed)| observed))
+        Ok(found.remove(key))
     }
 
     /// The generation of the new row, or `None` if there is one of that key.
@@ -234,7 +225,22 @@ fn connect(file: &File, call: &Call) -> Result<Connection, StoreError> {
     on(&|connection| connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA fullfsync = ON"))?;
     on(&create_table)?;
     on(&|connection| select(connection, WatchScope::Key("")).map(drop))?;
-    Ok(connection)
+    match retry(file, call, || Some(connection.query_row(WRONG_COLUMN, [], |row| row.get::<_, Option<String>>(0))))? {
+        Some(column) => Err(wrong_column(file, &column)),
+        None => Ok(connection),
+    }
+}
+
+/// Refuses the table. SQLite cannot change a column, so another table begins above its numbers.
+fn wrong_column(file: &File, column: &str) -> StoreError {
+    let why = sql::wrong_column(CREATE_TABLE, column, |_| {
+        format!(
+            "ALTER TABLE leasehold RENAME TO leasehold_before; {}; INSERT INTO sqlite_sequence \
+             SELECT 'leasehold', coalesce(max(generation), 0) FROM leasehold_before",
+            CREATE_TABLE.replace("\n    ", " ").replace('\n', " ")
+        )
+    });
+    StoreError::new(StoreErrorKind::Rejected, format!("cannot use {}: {why}", file.path().display()))
 }
 
 /// The journal's mode after it was asked to be this one: SQLite says no by staying at another.

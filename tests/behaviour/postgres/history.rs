@@ -1,44 +1,15 @@
 //! What comes after what: versions, commits, and history that is lost.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
 
-use leasehold::{Call, Cancel, PostgresStore, StopReason, Store, StoreErrorKind};
+use leasehold::{StopReason, Store, StoreErrorKind};
 
 use super::watching::watching;
 use super::{store, with_table};
 use crate::support::postgres::Postgres;
-use crate::support::stores::{at_last, builder, call, elector, held_by};
+use crate::support::stores::{at_last, call, elector, held_by};
 use crate::support::{SOON, wait_until};
-
-/// A standby that is promoted without the last commits gives their versions again.
-#[test]
-fn a_record_is_replaced_at_its_version_and_as_a_whole() {
-    let Some(postgres) = Postgres::shared() else { return };
-    let store = with_table(postgres, "whole_records");
-    let base = store.create("jobs", &held_by("a"), &call()).expect("a record");
-    for (column, value) in [
-        ("uid", "'other'"),
-        ("holder_identity", "'b'"),
-        ("holder_identity", "NULL"),
-        ("lease_duration_seconds", "16"),
-        ("acquire_time", "NULL"),
-        ("renew_time", "'2026-01-01T00:00:00.000000Z'"),
-        ("lease_transitions", "4"),
-    ] {
-        let saved = postgres.query_in("whole_records", &format!("SELECT quote_nullable({column}) FROM leasehold"));
-        postgres.execute_in("whole_records", &format!("UPDATE leasehold SET {column} = {value}"));
-        let error = store.update("jobs", &base, &held_by("c"), &call()).expect_err("another record stands there");
-        assert_eq!(error.kind(), StoreErrorKind::NotApplied, "{column}: {error}");
-        postgres.execute_in("whole_records", &format!("UPDATE leasehold SET {column} = {}", saved.trim()));
-    }
-    let next = store.update("jobs", &base, &held_by("c"), &call()).expect("an update");
-    assert_eq!(next.version, base.version + 1);
-    let error = store.update("jobs", &base, &held_by("d"), &call()).expect_err("another version stands there");
-    assert_eq!(error.kind(), StoreErrorKind::NotApplied, "{error}");
-}
 
 #[test]
 fn what_the_table_does_not_hold_is_refused_and_nothing_is_cut_off() {
@@ -135,38 +106,6 @@ fn rows_of_one_key_are_numbered_in_the_order_of_their_commits() {
     });
 }
 
-#[test]
-fn a_former_leader_does_not_get_past_the_fence() {
-    let Some(postgres) = Postgres::shared() else { return };
-    let store = with_table(postgres, "fence");
-    let guard = elector(&store, "a").block_until_leader().expect("a term");
-    let former = guard.fencing_token();
-    postgres.execute_in("fence", "CREATE TABLE runs (number int)");
-    let insert = |token: u64| {
-        let fence = PostgresStore::fence_sql("jobs", token);
-        postgres.query_in("fence", &format!("INSERT INTO runs SELECT 1 WHERE EXISTS ({fence}) RETURNING number"))
-    };
-    assert_eq!(insert(former).trim(), "1");
-    assert_eq!(insert(former - 1).trim(), "", "of a term before");
-    // In the midst of the leader's transaction nobody becomes the leader, nor is anything renewed.
-    let mut session = postgres.session("fence");
-    session.execute("BEGIN;");
-    let fence = PostgresStore::fence_sql("jobs", former);
-    session.execute(&format!("INSERT INTO runs SELECT 2 WHERE EXISTS ({fence});"));
-    let base = store.get("jobs", &call()).expect("an answer").expect("a record");
-    let brief = Call::new(Duration::from_millis(300), Cancel::new());
-    let error = store.update("jobs", &base, &held_by("b"), &brief).expect_err("it is locked");
-    assert_eq!(error.kind(), StoreErrorKind::Timeout, "{error}");
-    session.execute("COMMIT;");
-    assert_eq!(postgres.query_in("fence", "SELECT count(*) FROM runs WHERE number = 2").trim(), "1");
-    guard.release().expect("a release");
-    assert_eq!(insert(former).trim(), "", "after the release");
-    let next = elector(&store, "b").block_until_leader().expect("a term");
-    assert_eq!(insert(former).trim(), "", "after the next one");
-    assert_eq!(insert(next.fencing_token()).trim(), "1");
-    assert!(PostgresStore::fence_sql(r"it's \' OR true --", 7).contains(r"E'it''s \\'' OR true --'"));
-}
-
 /// Whatever settings the user has: what is not on the disk when it is answered may be taken back by a power cut.
 #[test]
 fn a_commit_is_synchronous_whatever_the_user_has_set_and_a_stronger_setting_stays() {
@@ -233,24 +172,5 @@ fn what_is_committed_in_a_session_that_has_lost_its_settings_is_no_answer_and_th
             assert_eq!(seen().trim(), "f", "{name}");
         });
         postgres.execute_in("forgets", "DROP TABLE leasehold, seen; DROP FUNCTION note");
-    }
-}
-
-#[test]
-fn terms_take_turns_and_tokens_grow_over_deletions() {
-    let Some(postgres) = Postgres::shared() else { return };
-    let store = with_table(postgres, "turns");
-    let mut last = 0;
-    for number in 0..6 {
-        let elector = builder(&number.to_string()).start_on(Arc::clone(&store)).expect("an elector");
-        let guard = elector.block_until_leader().expect("a term");
-        assert!(guard.fencing_token() > last);
-        last = guard.fencing_token();
-        if number % 2 == 0 {
-            guard.release().expect("a release");
-        } else {
-            postgres.execute_in("turns", "DELETE FROM leasehold");
-            guard.lost().recv_timeout(SOON).expect_err("it ends");
-        }
     }
 }

@@ -15,10 +15,7 @@ pub const MUTANTS: &[Mutant] = &[
             old: "connection.prepare_cached(UPDATE)?",
             new: "connection.prepare_cached(&UPDATE.replace(\"AND holder_identity IS ?10\", \"AND ?10 IS ?10\"))?",
         }],
-        caught_by: Test(
-            "behaviour",
-            "sqlite::a_row_that_was_put_back_at_the_same_version_with_another_record_is_no_base",
-        ),
+        caught_by: Test("behaviour", "tables::sqlite::a_row_put_back_with_another_record_is_no_base"),
     },
     Mutant {
         name: "the number of a row that was deleted is given again",
@@ -64,6 +61,6 @@ pub const MUTANTS: &[Mutant] = &[
         name: "the fence asks who leads, and not since when",
         why: "a late write of a former term lands in a later one",
         edits: &[Edit { file: SQLITE, old: "AND (generation << 31) + acquired <= {}\",", new: "AND {} > 0\"," }],
-        caught_by: Test("behaviour", "sqlite::a_former_leader_does_not_get_past_the_fence"),
+        caught_by: Test("behaviour", "tables::sqlite::a_former_leader_does_not_get_past_the_fence"),
     },
 ];

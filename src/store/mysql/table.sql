@@ -1,0 +1,12 @@
+CREATE TABLE IF NOT EXISTS leasehold (
+    generation BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,
+    name VARBINARY(253) NOT NULL UNIQUE,
+    writes INT NOT NULL DEFAULT 0 CHECK (writes BETWEEN 0 AND 2147483646),
+    acquired INT NOT NULL DEFAULT 0,
+    uid VARBINARY(64) NOT NULL,
+    holder_identity BLOB,
+    lease_duration_seconds INT,
+    acquire_time VARBINARY(64),
+    renew_time VARBINARY(64),
+    lease_transitions INT
+) ENGINE=InnoDB

@@ -1,0 +1,21 @@
+SELECT 'column', COLUMN_NAME
+-- Columns with which the promise does not hold, of a table that has all ten.
+FROM information_schema.COLUMNS
+WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'leasehold'
+AND 10 <= (SELECT COUNT(*) FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'leasehold')
+AND NOT CASE
+    WHEN COLUMN_NAME = 'generation' THEN DATA_TYPE IN ('int', 'bigint') AND EXTRA LIKE '%auto_increment%'
+    WHEN COLUMN_NAME IN ('writes', 'acquired', 'lease_duration_seconds', 'lease_transitions') THEN
+        DATA_TYPE IN ('int', 'bigint')
+    WHEN COLUMN_NAME = 'name' THEN DATA_TYPE = 'varbinary' AND EXISTS (
+        SELECT 1 FROM information_schema.STATISTICS
+        WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'leasehold' AND NON_UNIQUE = 0
+        GROUP BY INDEX_NAME HAVING GROUP_CONCAT(COLUMN_NAME) = 'name' AND MAX(SUB_PART) IS NULL
+    )
+    -- Text is read as it was written from binary strings, and from texts in UTF-8 that are not padded.
+    WHEN COLUMN_NAME IN ('uid', 'holder_identity', 'acquire_time', 'renew_time') THEN
+        DATA_TYPE IN ('varbinary', 'varchar', 'blob', 'text', 'tinyblob', 'tinytext', 'mediumblob', 'mediumtext',
+            'longblob', 'longtext')
+        AND COALESCE(CHARACTER_SET_NAME, 'utf8') LIKE 'utf8%'
+    ELSE TRUE
+END

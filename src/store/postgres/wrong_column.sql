@@ -1,0 +1,24 @@
+-- Returns a row if the table has a column with which the promise does not hold, and the next generation.
+SELECT a.attname, (SELECT coalesce(max(generation), 0) + 1 FROM leasehold)
+FROM pg_attribute AS a
+-- The sequence of an identity column.
+LEFT JOIN pg_depend AS d ON d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
+    AND d.refobjid = a.attrelid AND d.refobjsubid = a.attnum AND d.deptype = 'i'
+LEFT JOIN pg_sequence AS s ON s.seqrelid = d.objid
+LEFT JOIN pg_collation AS c ON c.oid = a.attcollation
+WHERE a.attrelid = 'leasehold'::regclass AND NOT a.attisdropped AND CASE
+    -- Generations grow, also over deletions. A sequence that caches numbers gives each session numbers of its own.
+    WHEN a.attname = 'generation' THEN
+        a.atttypid = 'bigint'::regtype AND s.seqincrement > 0 AND NOT s.seqcycle AND s.seqcache = 1
+    WHEN a.attname IN ('writes', 'acquired', 'lease_duration_seconds', 'lease_transitions') THEN
+        a.atttypid IN ('integer'::regtype, 'bigint'::regtype)
+    -- Text is read as it was written, and compared by its bytes.
+    WHEN a.attname IN ('key', 'uid', 'holder_identity', 'acquire_time', 'renew_time') THEN
+        a.atttypid IN ('text'::regtype, 'varchar'::regtype) AND c.collisdeterministic
+        AND (a.attname <> 'key' OR EXISTS (
+            SELECT FROM pg_index AS i WHERE i.indrelid = a.attrelid AND i.indisunique AND i.indisvalid
+            AND i.indimmediate AND i.indpred IS NULL AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum
+        ))
+    ELSE true
+END IS NOT TRUE
+LIMIT 1

@@ -1,0 +1,15 @@
+-- Returns a column with which the promise does not hold, or NULL.
+SELECT min(name) FROM pragma_table_info('leasehold')
+WHERE CASE
+    WHEN name = 'generation' THEN
+        pk AND 1 = (SELECT sql LIKE '%AUTOINCREMENT%' FROM sqlite_schema WHERE name = 'leasehold')
+    WHEN name IN ('writes', 'acquired', 'lease_duration_seconds', 'lease_transitions') THEN type LIKE '%INT%'
+    -- The declared type says what SQLite makes of a text that looks like a number.
+    WHEN name IN ('key', 'uid', 'holder_identity', 'acquire_time', 'renew_time') THEN
+        (type LIKE '%TEXT%' OR type LIKE '%CHAR%') AND type NOT LIKE '%INT%'
+        AND (name <> 'key' OR 'key BINARY' IN (
+            SELECT (SELECT group_concat(name || ' ' || coll) FROM pragma_index_xinfo(i.name) WHERE key)
+            FROM pragma_index_list('leasehold') AS i WHERE i."unique" AND NOT i.partial
+        ))
+    ELSE 1
+END IS NOT 1

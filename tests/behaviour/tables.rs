@@ -1,0 +1,400 @@
+//! The table in a file, in PostgreSQL and in MariaDB: which shapes are refused, and rows that an operator changes.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use leasehold::{
+    Call, Cancel, MicroTime, MySqlConfig, MySqlStore, PostgresConfig, PostgresStore, SqliteStore, Store, StoreError,
+    StoreErrorKind, WatchEvent, WatchScope,
+};
+use tempfile::TempDir;
+
+use crate::support::mariadb::MariaDb;
+use crate::support::postgres::Postgres;
+use crate::support::session::Session;
+use crate::support::stores::{builder, call, held_by};
+use crate::support::{SOON, wait_until};
+
+/// A database of a test's own with the table in it.
+trait Database {
+    fn open(&self) -> Result<Box<dyn Store>, StoreError>;
+
+    fn execute(&self, sql: &str);
+
+    /// The only column of the only row.
+    fn query(&self, sql: &str) -> String;
+
+    fn fence(&self, token: u64) -> String;
+
+    /// The statement that creates the table, as the database or the library has it.
+    fn creation(&self) -> String;
+
+    /// A transaction of an operator, where one transaction does not exclude all others.
+    fn session(&self) -> Option<Session> {
+        None
+    }
+
+    /// What to replace in it by what, and the column that is wrong then.
+    fn refused(&self) -> &'static [[&'static str; 3]];
+
+    /// Statements that create tables that earlier versions or copies of the database have.
+    fn accepted(&self) -> Vec<String>;
+
+    fn store(&self) -> Box<dyn Store> {
+        self.open().expect("a store")
+    }
+}
+
+struct File {
+    scratch: TempDir,
+    operator: rusqlite::Connection,
+}
+
+impl File {
+    fn new(_: &str) -> Option<Self> {
+        let scratch = tempfile::tempdir().expect("a scratch directory");
+        let path = scratch.path().join("election.db");
+        drop(SqliteStore::open(&path).expect("a store"));
+        Some(Self { scratch, operator: rusqlite::Connection::open(path).expect("a connection") })
+    }
+}
+
+impl Database for File {
+    fn open(&self) -> Result<Box<dyn Store>, StoreError> {
+        Ok(Box::new(SqliteStore::open(self.scratch.path().join("election.db"))?))
+    }
+
+    fn execute(&self, sql: &str) {
+        self.operator.execute_batch(sql).expect(sql);
+    }
+
+    fn query(&self, sql: &str) -> String {
+        self.operator.query_row(&format!("SELECT CAST(({sql}) AS TEXT)"), [], |row| row.get(0)).expect(sql)
+    }
+
+    fn fence(&self, token: u64) -> String {
+        SqliteStore::fence_sql("jobs", token)
+    }
+
+    fn creation(&self) -> String {
+        let before = "DROP TABLE IF EXISTS leasehold_before; ";
+        before.to_owned() + &self.query("SELECT sql FROM sqlite_schema WHERE name = 'leasehold'")
+    }
+
+    fn refused(&self) -> &'static [[&'static str; 3]] {
+        &[
+            ["AUTOINCREMENT", "", "generation"],
+            ["generation INTEGER", "generation INTEGER, id INTEGER", "generation"],
+            ["NOT NULL UNIQUE", "NOT NULL", "key"],
+            ["key TEXT NOT NULL", "key TEXT NOT NULL COLLATE NOCASE", "key"],
+            ["renew_time TEXT", "renew_time INTEGER", "renew_time"],
+            ["writes INTEGER", "writes TEXT", "writes"],
+        ]
+    }
+
+    fn accepted(&self) -> Vec<String> {
+        vec![
+            self.creation(),
+            self.creation().replace("STRICT", "").replace("holder_identity TEXT", "holder_identity VARCHAR"),
+        ]
+    }
+}
+
+struct InPostgres {
+    postgres: &'static Postgres,
+    database: String,
+}
+
+impl InPostgres {
+    fn new(name: &str) -> Option<Self> {
+        let postgres = Postgres::shared()?;
+        let place = Self { postgres, database: postgres.database(name) };
+        place.table().create_table().expect("a table");
+        Some(place)
+    }
+
+    fn table(&self) -> PostgresStore {
+        let config = PostgresConfig::new(&self.postgres.url("postgres", &self.database)).expect("a URL");
+        PostgresStore::new(config).expect("a store")
+    }
+}
+
+impl Database for InPostgres {
+    fn open(&self) -> Result<Box<dyn Store>, StoreError> {
+        Ok(Box::new(self.table()))
+    }
+
+    fn execute(&self, sql: &str) {
+        self.postgres.execute_in(&self.database, sql);
+    }
+
+    fn query(&self, sql: &str) -> String {
+        self.postgres.query_in(&self.database, sql)
+    }
+
+    fn session(&self) -> Option<Session> {
+        Some(self.postgres.session(&self.database))
+    }
+
+    fn fence(&self, token: u64) -> String {
+        PostgresStore::fence_sql("jobs", token)
+    }
+
+    fn creation(&self) -> String {
+        include_str!("../../src/store/postgres/table.sql").split("\n\n").next().expect("a statement").to_owned()
+    }
+
+    fn refused(&self) -> &'static [[&'static str; 3]] {
+        &[
+            ["GENERATED ALWAYS AS IDENTITY", "NOT NULL DEFAULT 1", "generation"],
+            ["bigint GENERATED ALWAYS AS IDENTITY", "bigserial", "generation"],
+            ["IDENTITY", "IDENTITY (INCREMENT BY -1)", "generation"],
+            ["IDENTITY", "IDENTITY (CYCLE)", "generation"],
+            ["IDENTITY", "IDENTITY (CACHE 10)", "generation"],
+            ["PRIMARY KEY", "NOT NULL", "key"],
+            ["key varchar(253)", "key char(253)", "key"],
+            ["holder_identity varchar(65535)", "holder_identity char(200)", "holder_identity"],
+            ["acquire_time varchar(64)", "acquire_time timestamp DEFAULT now()", "acquire_time"],
+            ["renew_time varchar(64)", "renew_time timestamptz", "renew_time"],
+            ["writes bigint", "writes smallint", "writes"],
+            ["transitions integer", "transitions text", "lease_transitions"],
+        ]
+    }
+
+    fn accepted(&self) -> Vec<String> {
+        let dump = self.postgres.dump(&self.database);
+        let with_checks =
+            [("uid", 64), ("acquire_time", 64), ("renew_time", 64), ("holder_identity", 65535), ("key", 253)]
+                .iter()
+                .fold(self.creation(), |text, (column, length)| {
+                    let check = format!("{column} text CHECK (octet_length({column}) <= {length})");
+                    text.replace(&format!("{column} varchar({length})"), &check)
+                })
+                .replace(
+                    "CHECK (octet_length(key) <= 253) COLLATE \"C\"",
+                    "COLLATE \"C\" CHECK (octet_length(key) <= 253)",
+                );
+        let texts =
+            self.creation().replace("varchar", "text").replace("(253)", "").replace("(64)", "").replace("(65535)", "");
+        vec![texts, with_checks, self.creation(), format!("DROP FUNCTION leasehold_notify; {dump}")]
+    }
+}
+
+struct InMariaDb {
+    mariadb: &'static MariaDb,
+    database: String,
+}
+
+impl InMariaDb {
+    fn new(name: &str) -> Option<Self> {
+        let mariadb = MariaDb::shared()?;
+        let place = Self { mariadb, database: mariadb.database(name) };
+        place.table().create_table().expect("a table");
+        Some(place)
+    }
+
+    fn table(&self) -> MySqlStore {
+        let config = MySqlConfig::new(&self.mariadb.url("root", &self.database)).expect("a URL");
+        MySqlStore::new(config).expect("a store")
+    }
+}
+
+impl Database for InMariaDb {
+    fn open(&self) -> Result<Box<dyn Store>, StoreError> {
+        Ok(Box::new(self.table()))
+    }
+
+    fn execute(&self, sql: &str) {
+        self.mariadb.execute_in(&self.database, sql);
+    }
+
+    fn query(&self, sql: &str) -> String {
+        self.mariadb.query_in(&self.database, sql)
+    }
+
+    fn session(&self) -> Option<Session> {
+        Some(self.mariadb.session(&self.database))
+    }
+
+    fn fence(&self, token: u64) -> String {
+        MySqlStore::fence_sql("jobs", token)
+    }
+
+    fn creation(&self) -> String {
+        self.query("SHOW CREATE TABLE leasehold").trim_start_matches("leasehold\t").replace('`', "")
+    }
+
+    fn refused(&self) -> &'static [[&'static str; 3]] {
+        &[
+            ["NOT NULL AUTO_INCREMENT", "NOT NULL", "generation"],
+            ["UNIQUE KEY name (name)", "KEY name (name)", "name"],
+            ["UNIQUE KEY name (name)", "UNIQUE KEY name (name(5))", "name"],
+            ["UNIQUE KEY name (name)", "UNIQUE KEY name (name, writes)", "name"],
+            ["name varbinary(253)", "name varchar(253)", "name"],
+            ["holder_identity blob", "holder_identity varchar(200) CHARACTER SET latin1", "holder_identity"],
+            ["acquire_time varbinary(64)", "acquire_time datetime(6)", "acquire_time"],
+            ["renew_time varbinary(64)", "renew_time timestamp", "renew_time"],
+            ["writes int(11)", "writes smallint", "writes"],
+        ]
+    }
+
+    fn accepted(&self) -> Vec<String> {
+        let in_utf8 = "holder_identity varchar(200) CHARACTER SET utf8mb4";
+        vec![self.creation(), self.creation().replace("holder_identity blob", in_utf8)]
+    }
+}
+
+macro_rules! on_every_database {
+    ($($test:ident),*) => {
+        on_every_database!(sqlite File; $($test),*);
+        on_every_database!(postgres InPostgres; $($test),*);
+        on_every_database!(mysql InMariaDb; $($test),*);
+    };
+    ($module:ident $database:ident; $($test:ident),*) => {
+        mod $module {
+            $(#[test] fn $test() {
+                let Some(database) = super::$database::new(concat!("tables_", stringify!($test))) else { return };
+                super::$test(&database);
+            })*
+        }
+    };
+}
+
+on_every_database! {
+    another_shape_is_refused_until_it_is_repaired,
+    tables_of_earlier_versions_and_copies_are_accepted,
+    a_row_put_back_with_another_record_is_no_base,
+    a_watch_reports_what_an_operator_writes,
+    a_former_leader_does_not_get_past_the_fence,
+    a_fence_locks_the_record_until_the_commit
+}
+
+fn another_shape_is_refused_until_it_is_repaired(database: &dyn Database) {
+    let creation = database.creation();
+    let key = if creation.contains("name varbinary") { "name" } else { "key" };
+    for [from, to, column] in database.refused() {
+        assert!(creation.contains(from), "{from}: {creation}");
+        database.execute(&format!("DROP TABLE leasehold; {}", creation.replacen(from, to, 1)));
+        let overriding = if creation.contains("IDENTITY") { "OVERRIDING SYSTEM VALUE" } else { "" };
+        database
+            .execute(&format!("INSERT INTO leasehold (generation, {key}, uid) {overriding} VALUES (7, 'old', 'u')"));
+        let refused = database.open().and_then(|store| store.get("jobs", &call()).map(drop)).expect_err(to);
+        assert_eq!(refused.kind(), StoreErrorKind::Rejected, "{to}: {refused}");
+        let refused = refused.to_string();
+        let (why, repair) = refused.split_once("run: ").unwrap_or_else(|| panic!("{to}: {refused}"));
+        assert!(why.contains(&format!("column {column} ")), "{to}: {refused}");
+        database.execute(repair);
+        let created = database.store().create("jobs", &held_by("a"), &call()).expect(to);
+        assert!(*column != "generation" || created.version >> 31 > 7, "{to}: {}", created.version);
+        let updated = database.store().update("jobs", &created, &held_by("b"), &call()).expect(to);
+        let found = database.store().get("jobs", &call()).expect(to).expect("a record");
+        assert!((found.version, &found.record) == (updated.version, &updated.record), "{to}: {found:?}");
+    }
+}
+
+fn tables_of_earlier_versions_and_copies_are_accepted(database: &dyn Database) {
+    for creation in database.accepted() {
+        database.execute(&format!("DROP TABLE leasehold; {creation}"));
+        database.store().create("jobs", &held_by("a"), &call()).expect(&creation);
+    }
+}
+
+/// A restored backup, or a standby without the last commits, gives versions again.
+fn a_row_put_back_with_another_record_is_no_base(database: &dyn Database) {
+    let store = database.store();
+    let base = store.create("jobs", &held_by("c"), &call()).expect("a record");
+    let text = |text: &str| format!("'{text}'");
+    let time = |time: &Option<MicroTime>| text(time.as_ref().expect("a time").as_str());
+    for (column, original, other) in [
+        ("uid", text(base.record.uid.as_deref().expect("a uid")), "'other'"),
+        ("holder_identity", text("c"), "'b'"),
+        ("holder_identity", text("c"), "'c '"),
+        ("holder_identity", text("c"), "'C'"),
+        ("holder_identity", text("c"), "NULL"),
+        ("lease_duration_seconds", "15".to_owned(), "16"),
+        ("acquire_time", time(&base.record.acquire_time), "NULL"),
+        ("renew_time", time(&base.record.renew_time), "'1970-01-01T00:00:00.000003Z'"),
+        ("lease_transitions", "3".to_owned(), "4"),
+    ] {
+        database.execute(&format!("UPDATE leasehold SET {column} = {other}"));
+        let error = store.update("jobs", &base, &held_by("d"), &call()).expect_err(other);
+        assert_eq!(error.kind(), StoreErrorKind::NotApplied, "{column} = {other}: {error}");
+        let found = store.get("jobs", &call()).expect("an answer").expect("a record");
+        assert!(found.version == base.version && found.record != base.record, "{column} = {other}");
+        database.execute(&format!("UPDATE leasehold SET {column} = {original}"));
+    }
+    let next = store.update("jobs", &base, &held_by("d"), &call()).expect("an update");
+    assert_eq!(next.version, base.version + 1);
+    let error = store.update("jobs", &base, &held_by("e"), &call()).expect_err("another version");
+    assert_eq!(error.kind(), StoreErrorKind::NotApplied, "{error}");
+}
+
+fn a_former_leader_does_not_get_past_the_fence(database: &dyn Database) {
+    database.execute("CREATE TABLE runs (token BIGINT)");
+    let write = |token: u64| {
+        let before = database.query("SELECT count(*) FROM runs");
+        let fence = database.fence(token);
+        database.execute(&format!("INSERT INTO runs SELECT 1 FROM (SELECT 1) AS one WHERE EXISTS ({fence})"));
+        database.query("SELECT count(*) FROM runs") != before
+    };
+    let [one, other] = ["a", "b"].map(|identity| builder(identity).start_on(database.store()).expect("an elector"));
+    assert!(!write(u64::MAX), "nobody leads yet");
+    let guard = one.block_until_leader().expect("a term");
+    let first = guard.fencing_token();
+    assert!(write(first) && !write(first - 1), "of the term, and of one before");
+    let writes = || database.query("SELECT max(writes) FROM leasehold").parse::<u64>().expect("a number");
+    let before = writes();
+    wait_until("it is renewed", || writes() > before + 1);
+    assert!(write(first), "after renewals");
+    drop(guard);
+    assert!(!write(first), "after the release");
+    let guard = other.block_until_leader().expect("a term");
+    assert!(!write(first) && write(guard.fencing_token()), "another leads");
+    drop(guard);
+    let guard = one.block_until_leader().expect("a term");
+    assert!(!write(first) && write(guard.fencing_token()), "the same one leads, in another term");
+}
+
+/// A late writer, which is past its check and commits at last.
+fn a_fence_locks_the_record_until_the_commit(database: &dyn Database) {
+    let Some(mut session) = database.session() else { return };
+    let store = database.store();
+    let base = store.create("jobs", &held_by("a"), &call()).expect("a record");
+    let fence = database.fence(base.version);
+    assert_eq!(session.query(&format!("BEGIN; {fence};")), "1");
+    let brief = Call::new(Duration::from_millis(300), Cancel::new());
+    let error = store.update("jobs", &base, &held_by("b"), &brief).expect_err("the record is locked");
+    assert_eq!(error.kind(), StoreErrorKind::Timeout, "{error}");
+    assert_eq!(session.query("SELECT holder_identity FROM leasehold;"), "a");
+    session.execute("COMMIT;");
+    // The late update may still be applied.
+    let _ = store.update("jobs", &base, &held_by("b"), &call());
+    assert_eq!(session.query(&format!("BEGIN; {fence};")), "", "another one leads");
+}
+
+fn a_watch_reports_what_an_operator_writes(database: &dyn Database) {
+    let store = database.store();
+    store.create("jobs", &held_by("a"), &call()).expect("a record");
+    let (cancel, (report, reports)) = (Cancel::new(), mpsc::channel());
+    thread::scope(|scope| {
+        let watch = scope.spawn(|| {
+            store.watch(WatchScope::All, None, &cancel, &mut |event| match event {
+                WatchEvent::Changed { observed, .. } => {
+                    report.send(observed.record.holder_identity).expect("a listener")
+                }
+                WatchEvent::Deleted { .. } => report.send(None).expect("a listener"),
+                _ => {}
+            })
+        });
+        let next = || reports.recv_timeout(SOON).expect("an event");
+        assert_eq!(next().as_deref(), Some("a"));
+        // The version stays the same.
+        database.execute("UPDATE leasehold SET holder_identity = 'b'");
+        assert_eq!(next().as_deref(), Some("b"));
+        database.execute("DELETE FROM leasehold");
+        assert_eq!(next(), None);
+        cancel.cancel();
+        assert_eq!(watch.join().expect("no panic").expect_err("cancelled").kind(), StoreErrorKind::Interrupted);
+    });
+}
