@@ -169,7 +169,7 @@ fn print(elector: &LeaderElector, event: &str, stamp: Stamp, more: Value) -> io:
 fn start(options: Options) -> Result<LeaderElector, Box<dyn std::error::Error>> {
     options.builder.settings()?;
     if let Some(url) = options.store {
-        return Ok(options.builder.start_on(store::open(&url, true)?)?);
+        return Ok(options.builder.start_on(store::open(&url, None, true)?)?);
     }
     let config = match options.kubeconfig {
         Some(path) => Kubeconfig::from_path(path)?.client_config(None)?,

@@ -56,7 +56,7 @@ fn run() -> Result<(), Box<dyn Error>> {
         }
         Some("--store") => {
             let url = std::env::args().nth(2).ok_or("--store needs a URL")?;
-            let stores = NAMES.iter().map(|_| store::open(&url, true)).collect::<Result<Vec<_>, _>>()?;
+            let stores = NAMES.iter().map(|_| store::open(&url, None, true)).collect::<Result<Vec<_>, _>>()?;
             // Not the URL, which may have a password in it.
             if let Some(location) = stores.iter().find_map(|store| store.location()) {
                 timeline.tell("", &format!("records in {location}"));

@@ -253,3 +253,6 @@ use delegate_store;
 
 delegate_store!(impl [S: Store + ?Sized] Store for Arc<S> { self => (**self) });
 delegate_store!(impl [S: Store + ?Sized] Store for Box<S> { self => (**self) });
+
+#[cfg(all(test, any(feature = "etcd", feature = "mysql", feature = "postgres")))]
+mod tests;

@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let builder = builder.renew_deadline(Duration::from_secs(10)).retry_period(Duration::from_secs(2));
         Ok(match url.as_str() {
             "memory" => builder.start_on(Arc::clone(&memory))?,
-            url => builder.start_on(store::open(url, true)?)?,
+            url => builder.start_on(store::open(url, None, true)?)?,
         })
     };
     let (mut leader, mut standby) = (candidate("a")?, candidate("b")?);

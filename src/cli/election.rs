@@ -8,8 +8,8 @@ use clap::Args;
 use leasehold::kube::{Client, ClientConfig, Kubeconfig};
 use leasehold::{LeaderElector, LeaderElectorBuilder, ResourceLock, Store};
 
-use super::password;
-use super::store::{self, PasswordSource, STORE_VARIABLE};
+use super::password::{self, STORE_VARIABLE};
+use super::store::{self, PasswordSource};
 
 /// Where the records are.
 #[derive(Debug, Args)]

@@ -11,7 +11,10 @@ use std::time::Duration;
 use crossbeam_channel::{bounded, select};
 use leasehold::Call;
 
-use super::store::{PasswordSource, STORE_VARIABLE};
+use super::store::PasswordSource;
+
+/// In place of `--store`. There may be a password in it.
+pub const STORE_VARIABLE: &str = "LEASEHOLD_STORE";
 
 /// A bound on memory. A token of a cloud has about 2 KiB.
 const LONGEST: u64 = 64 * 1024;

@@ -15,9 +15,6 @@ const WATCH_TIMEOUT: Duration = Duration::from_secs(10);
 const KINDS: &str = "etcd://HOST:PORT,…/PREFIX, sqlite:///DIRECTORY/FILE, postgres://USER:PASSWORD@HOST:PORT/DATABASE and \
                      mysql://USER:PASSWORD@HOST:PORT/DATABASE";
 
-/// In place of `--store`. There may be a password in it.
-pub const STORE_VARIABLE: &str = "LEASEHOLD_STORE";
-
 /// Returns the password of the store.
 pub type PasswordSource = Arc<dyn Fn(&Call) -> Result<String, String> + Send + Sync>;
 

@@ -51,6 +51,7 @@ fn what_is_wrong_with_them_is_told_in_a_line_and_by_125() {
         (&["--store=etcd://a", "--password-file=/x", "--", "true"], "names no user"),
         (&["--store=etcd://a:sesame@127.0.0.1", "--password-file=/x", "--", "true"], "password is given twice"),
         (&["--store=mysql://a:sesame@b/c", "--password-command=x", "--", "true"], "password is given twice"),
+        (&["--store=postgres://a:sesame@b/c", "--password-file=x", "--", "true"], "password is given twice"),
         (&["--store=postgres://a@127.0.0.1:1/c", "--password-file=/there/is/none", "--", "true"], "/there/is/none"),
     ] {
         assert_refused(&arena.run(flags).end(), says);

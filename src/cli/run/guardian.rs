@@ -15,7 +15,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use rustix::net::{Shutdown, shutdown};
 use rustix::process::Pid;
 
-use super::super::store::STORE_VARIABLE;
+use super::super::password::STORE_VARIABLE;
 use super::descendants;
 use super::messages::{Link, Order, Received, Report, What};
 

@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
 
-use super::super::store::STORE_VARIABLE;
+use super::super::password::STORE_VARIABLE;
 
 /// What a probe says, and what the election is told of that: while a command runs, not before it has ended, for until then its lease is
 /// renewed.

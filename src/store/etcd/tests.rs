@@ -2,8 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write as _};
 use std::net::TcpListener;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
@@ -11,8 +10,9 @@ use parking_lot::Mutex;
 use rustls::ServerConfig;
 
 use super::*;
-use crate::net::error::ErrorKind;
-use crate::net::tests::certificates::{Duplex, Files, accept};
+use crate::net::error as net;
+use crate::net::tests::certificates::{Duplex, accept};
+use crate::store::tests::{self, Act, Login, REFUSAL, Scripted, Step};
 
 /// What a gateway was asked.
 #[derive(Clone, Debug)]
@@ -68,27 +68,63 @@ impl Gateway {
         self.asked.lock().clone()
     }
 
-    fn connections(&self) -> Vec<usize> {
-        self.asked().into_iter().map(|asked| asked.connection).collect()
+    fn paths(&self) -> Vec<String> {
+        self.asked().into_iter().map(|asked| asked.path).collect()
     }
+}
 
-    /// Cancels the call when the gateway has been asked for this path.
-    fn cancel_at<T: Send>(&self, path: &str, run: impl FnOnce(&Call) -> T + Send) -> T {
-        let call = Call::new(Duration::from_secs(60), Cancel::new());
-        let count = || self.paths().iter().filter(|it| **it == path).count();
-        let before = count();
-        thread::scope(|scope| {
-            let running = scope.spawn(|| run(&call));
-            while count() == before && !running.is_finished() {
-                thread::yield_now();
-            }
-            call.cancel().cancel();
-            running.join().unwrap()
+#[test]
+fn error_reports_if_the_request_may_have_been_sent() {
+    tests::check_the_end::<Gateway>();
+}
+
+#[test]
+fn stale_connections_are_not_reused() {
+    tests::check_connections::<Gateway>();
+}
+
+#[test]
+fn refused_login_asks_the_password_source_again() {
+    tests::check_logins::<Gateway>();
+}
+
+impl Asked {
+    fn step(&self) -> Step {
+        if self.path.ends_with("authenticate") { Step::Login } else { Step::Request }
+    }
+}
+
+impl Scripted for Gateway {
+    fn scripted(tls: Option<Arc<ServerConfig>>, script: Box<tests::Script>) -> Self {
+        Self::with_tls(tls, move |asked| match script(asked.connection, asked.step(), asked.number) {
+            Act::Answer if asked.step() == Step::Login => Some((200, r#"{"token":"t"}"#.to_owned())),
+            Act::Answer => well(asked),
+            Act::Silence => None,
+            Act::Close => Some((0, String::new())),
+            Act::Refuse => refused(3, REFUSAL),
         })
     }
 
-    fn paths(&self) -> Vec<String> {
-        self.asked().into_iter().map(|asked| asked.path).collect()
+    fn steps(&self) -> Vec<(usize, Step)> {
+        self.asked().iter().map(|asked| (asked.connection, asked.step())).collect()
+    }
+
+    fn open(&self, login: Login) -> Result<Box<dyn Store>, ConfigError> {
+        let config = EtcdConfig::new([&self.url])?;
+        Ok(Box::new(EtcdStore::new(match login {
+            Login::Plain => config,
+            Login::Tls(tls) => config.with_tls(tls),
+            Login::From(source) => config.with_user_from("jobs", source),
+        })?))
+    }
+
+    fn write(&self, call: &Call) -> net::Error {
+        let (body, timeout, cancel) = (&serde_json::Value::Null, call.time_left(), call.cancel());
+        let request = Request { path: "/v3/kv/txn", body, is_read: false, timeout, cancel };
+        match with_user(self).client.request(request) {
+            Err(Error::Net(error)) => error,
+            _ => panic!("it must fail"),
+        }
     }
 }
 
@@ -123,6 +159,10 @@ fn serve(connection: usize, stream: Box<dyn Duplex>, script: &Script, log: &Mute
             let _ = reader.read(&mut [0]);
             return None;
         };
+        // Status 0 closes the connection.
+        if status == 0 {
+            return None;
+        }
         let length = body.len();
         write!(reader.get_mut(), "HTTP/1.1 {status} Said\r\nContent-Length: {length}\r\n\r\n{body}").ok()?;
         reader.get_mut().flush().ok()?;
@@ -335,110 +375,10 @@ fn what_is_not_etcd_is_an_error_and_no_absent_record() {
     }
 }
 
-/// The rule "How a call ends" of docs/STORES.md.
 #[test]
-fn error_reports_if_the_request_may_have_been_sent() {
-    let put = |gateway: &Gateway, call: &Call| {
-        let (body, timeout, cancel) = (&serde_json::Value::Null, call.time_left(), call.cancel());
-        let request = Request { path: "/v3/kv/txn", body, is_read: false, timeout, cancel };
-        let Err(Error::Net(error)) = with_user(gateway).client.request(request) else { panic!("it must fail") };
-        (error.kind, error.maybe_sent)
-    };
-    for (path, sent) in [("/v3/auth/authenticate", false), ("/v3/kv/txn", true)] {
-        let gateway = Gateway::new(move |asked| match asked.path.as_str() {
-            silent if silent == path => None,
-            "/v3/auth/authenticate" => Some((200, r#"{"token":"t"}"#.to_owned())),
-            _ => applied(),
-        });
-        assert_eq!(gateway.cancel_at(path, |call| put(&gateway, call)), (ErrorKind::Interrupted, sent), "{path}");
-        assert_eq!(put(&gateway, &second()), (ErrorKind::Timeout, sent), "{path}");
-    }
-    let gateway = Gateway::new(well);
-    assert_eq!(put(&gateway, &Call::new(Duration::ZERO, Cancel::new())), (ErrorKind::Timeout, false));
-    let cancelled = call();
-    cancelled.cancel().cancel();
-    assert_eq!(put(&gateway, &cancelled), (ErrorKind::Interrupted, false));
-    assert!(gateway.paths().is_empty());
-    // The gateway answers while the call is being cancelled.
-    let cancelled = call();
-    let during = cancelled.cancel().clone();
-    let gateway = Gateway::new(move |asked| {
-        during.cancel();
-        well(asked)
-    });
-    assert_eq!(update(&store(&[&gateway]), &cancelled).unwrap_err(), StoreErrorKind::Interrupted);
-}
-
-#[test]
-fn connections_idle_at_a_cancel_or_time_out_are_not_reused() {
-    for is_cancelled in [true, false] {
-        let both = Barrier::new(2);
-        let gateway = Gateway::new(move |asked| match asked.number {
-            // Neither is answered before both are asked, or one connection would serve both.
-            0 if asked.connection < 2 => {
-                both.wait();
-                found()
-            }
-            _ if asked.connection < 2 => None,
-            _ => found(),
-        });
-        let store = store(&[&gateway]);
-        thread::scope(|scope| {
-            for _ in 0..2 {
-                scope.spawn(|| store.get("jobs", &call()).unwrap());
-            }
-        });
-        let get = |call: &Call| store.get("jobs", call).map_err(|error| error.kind());
-        let (failed, expected) = match is_cancelled {
-            true => (gateway.cancel_at("/v3/kv/range", get), StoreErrorKind::Interrupted),
-            false => (get(&second()), StoreErrorKind::Timeout),
-        };
-        assert_eq!(failed.unwrap_err(), expected);
-        get(&call()).unwrap();
-        assert!(gateway.connections().contains(&2), "{:?}", gateway.connections());
-    }
-}
-
-#[test]
-fn connection_of_an_older_certificate_is_not_reused() {
-    Files::rotate(|tls, config| {
-        let gateway = Gateway::with_tls(Some(config), well);
-        let store = EtcdStore::new(EtcdConfig::new([&gateway.url]).unwrap().with_tls(tls)).unwrap();
-        let calls = AtomicUsize::new(0);
-        Box::new(move || {
-            store.get("jobs", &call()).unwrap();
-            assert_eq!(gateway.connections(), [0, 0, 1][..=calls.fetch_add(1, Ordering::SeqCst)]);
-        })
-    });
-}
-
-#[test]
-fn refused_login_asks_the_password_source_again() {
-    for is_accepted in [true, false] {
-        let gateway = Gateway::new(move |asked| match asked.path.as_str() {
-            "/v3/auth/authenticate" if is_accepted && asked.body.contains("secret-1") => {
-                Some((200, r#"{"token":"t"}"#.to_owned()))
-            }
-            "/v3/auth/authenticate" => refused(3, "authentication failed: secret-0 secret-1"),
-            _ => found(),
-        });
-        let asks = AtomicUsize::new(0);
-        let source = move |_: &Call| Ok::<_, String>(format!("secret-{}", asks.fetch_add(1, Ordering::SeqCst)));
-        let config = EtcdConfig::new([&gateway.url]).unwrap();
-        let store = EtcdStore::new(config.clone().with_user_from("jobs", source)).unwrap();
-        match store.get("jobs", &call()) {
-            Ok(found) => assert!(is_accepted && found.is_some()),
-            Err(error) => {
-                assert!(!is_accepted && error.kind() == StoreErrorKind::Unauthorized, "{error}");
-                assert!(!format!("{error} {error:?} {store:?}").contains("secret"), "{error}");
-            }
-        }
-        assert_eq!(gateway.paths().iter().filter(|path| path.ends_with("authenticate")).count(), 2);
-        let twice = config.with_user("jobs", "sesame").with_user_from("jobs", |_| Ok::<_, String>(String::new()));
-        assert_eq!(EtcdStore::new(twice).unwrap_err().field(), "password");
-        let nothing = EtcdConfig::from_url("etcd://jobs@127.0.0.1").unwrap();
-        assert_eq!(EtcdStore::new(nothing).unwrap_err().field(), "password");
-    }
+fn user_without_a_password_is_refused() {
+    let nothing = EtcdConfig::from_url("etcd://jobs@127.0.0.1").unwrap();
+    assert_eq!(EtcdStore::new(nothing).unwrap_err().field(), "password");
 }
 
 #[test]

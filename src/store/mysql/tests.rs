@@ -1,6 +1,5 @@
 //! Against a server that says what a test has it say.
 
-mod calls;
 mod server;
 
 use std::time::Instant;
@@ -9,8 +8,24 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::store::StoreErrorKind;
+use crate::store::tests::{self, cancel_at};
 
 use server::*;
+
+#[test]
+fn error_reports_if_the_request_may_have_been_sent() {
+    tests::check_the_end::<Server>();
+}
+
+#[test]
+fn stale_connections_are_not_reused() {
+    tests::check_connections::<Server>();
+}
+
+#[test]
+fn refused_login_asks_the_password_source_again() {
+    tests::check_logins::<Server>();
+}
 
 fn call() -> Call {
     Call::new(Duration::from_secs(30), Cancel::new())
@@ -145,7 +160,7 @@ fn a_write_of_our_own_that_was_not_answered_is_read_only_when_it_stays() {
     let store = server.store();
     store.get("jobs", &call()).unwrap();
     assert_eq!(server.statements().len(), 1, "it is not ours");
-    let interrupted = server.cancel_at("UPDATE", |call| update(&store, call));
+    let interrupted = cancel_at(|| server.count("UPDATE"), |call| update(&store, call));
     assert_eq!(interrupted.unwrap_err(), StoreErrorKind::Interrupted);
     for _ in 0..2 {
         assert_eq!(get(&store, &call()).unwrap().unwrap().version, (3 << 31) + 5);
@@ -160,7 +175,7 @@ fn a_write_of_our_own_that_was_not_answered_is_read_only_when_it_stays() {
         _ => None,
     });
     let store = stalled.store();
-    let interrupted = stalled.cancel_at("UPDATE", |call| update(&store, call));
+    let interrupted = cancel_at(|| stalled.count("UPDATE"), |call| update(&store, call));
     assert_eq!(interrupted.unwrap_err(), StoreErrorKind::Interrupted);
     assert_eq!(get(&store, &brief()).unwrap_err(), StoreErrorKind::Timeout);
 }
@@ -348,7 +363,7 @@ fn silence_in_any_phase_is_left_in_time_and_at_once_when_it_is_cancelled() {
         assert_eq!(get(&server.store(), &brief()).unwrap_err(), StoreErrorKind::Timeout, "{phase}");
         let began = Instant::now();
         let store = server.store();
-        let interrupted = server.cancel_at(phase, |call| get(&store, call));
+        let interrupted = cancel_at(|| server.count(phase), |call| get(&store, call));
         assert_eq!(interrupted.unwrap_err(), StoreErrorKind::Interrupted, "{phase}");
         assert!(began.elapsed() < Duration::from_secs(30), "{phase}");
     }
@@ -382,28 +397,6 @@ fn a_read_on_a_connection_that_was_closed_is_sent_again_and_a_write_is_not() {
     assert_eq!(update(&store, &call()).unwrap_err(), StoreErrorKind::ConnectionClosed);
     assert_eq!(server.statements().len(), 2, "it may have been carried out");
     update(&store, &call()).unwrap();
-}
-
-#[test]
-fn a_call_that_is_cancelled_or_out_of_time_is_never_ok() {
-    let server = Server::well();
-    let store = server.store();
-    let cancel = Cancel::new();
-    cancel.cancel();
-    assert_eq!(update(&store, &Call::new(Duration::from_secs(30), cancel)).unwrap_err(), StoreErrorKind::Interrupted);
-    assert_eq!(update(&store, &Call::new(Duration::ZERO, Cancel::new())).unwrap_err(), StoreErrorKind::Timeout);
-    assert!(server.statements().is_empty());
-    // The answer has come, and the cancel before it was read to its end.
-    let cancel = Cancel::new();
-    let during = cancel.clone();
-    let server = Server::new(move |asked| {
-        if asked.what.starts_with("UPDATE") {
-            during.cancel();
-        }
-        None
-    });
-    let call = Call::new(Duration::from_secs(30), cancel);
-    assert_eq!(update(&server.store(), &call).unwrap_err(), StoreErrorKind::Interrupted);
 }
 
 fn switch(method: &str) -> Say {

@@ -1,6 +1,5 @@
 //! Against a server that says what a test has it say.
 
-mod calls;
 mod sessions;
 
 use std::net::TcpListener;
@@ -12,9 +11,11 @@ use parking_lot::Mutex;
 use rustls::ServerConfig;
 
 use super::*;
+use crate::net::error as net;
 use crate::net::tests::certificates::{Duplex, accept};
 use crate::record::Opaque;
 use crate::store::sql::said::MAX_SAID;
+use crate::store::tests::{self, Act, Login, REFUSAL, Scripted, Step, cancel_at};
 
 /// What it says to the n-th thing that it is sent on a connection; `None` to be silent from then on.
 type Script = dyn Fn(&Said) -> Option<Vec<u8>> + Send + Sync;
@@ -29,6 +30,10 @@ struct Said {
 }
 
 impl Said {
+    fn step(&self) -> Step {
+        if self.number == 0 { Step::Login } else { Step::Request }
+    }
+
     fn is(&self, sql: &str) -> bool {
         self.bytes.windows(sql.len()).any(|window| window == sql.as_bytes())
     }
@@ -65,21 +70,6 @@ impl Server {
         Self { url, connections, said }
     }
 
-    /// Cancels the call when the client has sent this.
-    fn cancel_at<T: Send>(&self, is_it: impl Fn(&Said) -> bool, run: impl FnOnce(&Call) -> T + Send) -> T {
-        let call = Call::new(Duration::from_secs(60), Cancel::new());
-        let count = || self.said.lock().iter().filter(|said| is_it(said)).count();
-        let before = count();
-        thread::scope(|scope| {
-            let running = scope.spawn(|| run(&call));
-            while count() == before && !running.is_finished() {
-                thread::yield_now();
-            }
-            call.cancel().cancel();
-            running.join().unwrap()
-        })
-    }
-
     fn store(&self) -> PostgresStore {
         checked(PostgresConfig::new(&self.url).unwrap())
     }
@@ -92,6 +82,53 @@ impl Server {
 /// A store that takes the server's table for its own.
 fn checked(config: PostgresConfig) -> PostgresStore {
     PostgresStore { is_checked: AtomicBool::new(true), ..PostgresStore::new(config).unwrap() }
+}
+
+#[test]
+fn error_reports_if_the_request_may_have_been_sent() {
+    tests::check_the_end::<Server>();
+}
+
+#[test]
+fn stale_connections_are_not_reused() {
+    tests::check_connections::<Server>();
+}
+
+#[test]
+fn refused_login_asks_the_password_source_again() {
+    tests::check_logins::<Server>();
+}
+
+impl Scripted for Server {
+    fn scripted(tls: Option<Arc<ServerConfig>>, script: Box<tests::Script>) -> Self {
+        Self::with_tls(tls, move |said| match script(said.connection, said.step(), said.number.saturating_sub(1)) {
+            Act::Answer => well(said),
+            Act::Silence => None,
+            Act::Close => Some(Vec::new()),
+            Act::Refuse => Some(message(b'E', format!("SFATAL\0C28P01\0M{REFUSAL}\0\0").as_bytes())),
+        })
+    }
+
+    fn steps(&self) -> Vec<(usize, Step)> {
+        self.said.lock().iter().map(|said| (said.connection, said.step())).collect()
+    }
+
+    fn open(&self, login: Login) -> Result<Box<dyn Store>, ConfigError> {
+        let config = PostgresConfig::new(&self.url)?;
+        Ok(Box::new(checked(match login {
+            Login::Plain => config,
+            Login::Tls(tls) => PostgresConfig::new(&format!("{}?sslmode=verify-full", self.url))?.with_tls(tls),
+            Login::From(source) => PostgresConfig::new(&self.url.replace(":hunter2", ""))?.with_password_from(source),
+        })))
+    }
+
+    fn write(&self, call: &Call) -> net::Error {
+        let update = Statement { sql: "UPDATE", parameters: &[] };
+        match self.store().client.run(request(&[update], false, call), Ok) {
+            Err(Error::Net(error)) => error,
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 /// Whatever comes in one read is one thing said: each is answered before there is another. An empty answer closes.
@@ -478,7 +515,8 @@ fn the_server_is_asked_to_end_what_nobody_waits_for_any_more() {
     assert_eq!(kind(store.create("jobs", &LeaderElectionRecord::default(), &second)), StoreErrorKind::Timeout);
     assert_eq!(told.recv_timeout(Duration::from_secs(30)).unwrap(), key);
     let create = |call: &Call| kind(store.create("jobs", &LeaderElectionRecord::default(), call));
-    assert_eq!(server.cancel_at(|said| said.is("INSERT"), create), StoreErrorKind::Interrupted);
+    let inserts = || server.said.lock().iter().filter(|said| said.is("INSERT")).count();
+    assert_eq!(cancel_at(inserts, create), StoreErrorKind::Interrupted);
     assert_eq!(told.recv_timeout(Duration::from_secs(30)).unwrap(), key);
     store.get("jobs", &call()).unwrap();
     drop(store);

@@ -3,16 +3,19 @@
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustls::ServerConfig;
 
-use crate::cancel::Cancel;
+use crate::config::ConfigError;
+use crate::mysql::client::{Client, Request};
 use crate::mysql::config::MySqlConfig;
+use crate::mysql::error::Error;
+use crate::net::error as net;
 use crate::net::tests::certificates::{Duplex, accept};
-use crate::store::Call;
 use crate::store::mysql::MySqlStore;
+use crate::store::tests::{self, Act, Login, REFUSAL, Scripted, Step};
+use crate::store::{Call, Store};
 
 /// What a server was asked: a phase, or a statement.
 #[derive(Clone, Debug)]
@@ -98,19 +101,8 @@ impl Server {
         self.statements().into_iter().map(|(connection, _)| connection).collect()
     }
 
-    /// Cancels the call when the server has been asked this.
-    pub(super) fn cancel_at<T: Send>(&self, asked: &str, run: impl FnOnce(&Call) -> T + Send) -> T {
-        let call = Call::new(Duration::from_secs(60), Cancel::new());
-        let count = || self.asked.lock().iter().filter(|it| it.what.starts_with(asked)).count();
-        let before = count();
-        thread::scope(|scope| {
-            let running = scope.spawn(|| run(&call));
-            while count() == before && !running.is_finished() {
-                thread::yield_now();
-            }
-            call.cancel().cancel();
-            running.join().unwrap()
-        })
+    pub(super) fn count(&self, asked: &str) -> usize {
+        self.asked.lock().iter().filter(|it| it.what.starts_with(asked)).count()
     }
 
     pub(super) fn was_asked(&self, what: &str) -> bool {
@@ -123,6 +115,47 @@ impl Server {
 
     pub(super) fn store(&self) -> MySqlStore {
         MySqlStore::new(self.config()).unwrap()
+    }
+}
+
+fn step(what: &str) -> Option<Step> {
+    match what {
+        LOGIN => Some(Step::Login),
+        _ if what.starts_with("SELECT @@") || what.starts_with("UPDATE") => Some(Step::Request),
+        _ => None,
+    }
+}
+
+impl Scripted for Server {
+    fn scripted(tls: Option<Arc<ServerConfig>>, script: Box<tests::Script>) -> Self {
+        Self::with_tls(tls, move |asked| match script(asked.connection, step(&asked.what)?, asked.repeats) {
+            Act::Answer => None,
+            Act::Silence => Some(Say::Silence),
+            Act::Close => Some(Say::Close),
+            Act::Refuse => Some(error(1045, REFUSAL)),
+        })
+    }
+
+    fn steps(&self) -> Vec<(usize, Step)> {
+        self.asked.lock().iter().filter_map(|asked| Some((asked.connection, step(&asked.what)?))).collect()
+    }
+
+    fn open(&self, login: Login) -> Result<Box<dyn Store>, ConfigError> {
+        let without = MySqlConfig::new(&format!("mysql://jobs@127.0.0.1:{}/app", self.port))?;
+        Ok(Box::new(MySqlStore::new(match login {
+            Login::Plain => self.config(),
+            Login::Tls(tls) => self.config().with_tls(tls),
+            Login::From(source) => without.with_password_from(source),
+        })?))
+    }
+
+    fn write(&self, call: &Call) -> net::Error {
+        let client = Client::new(self.config(), "leasehold").unwrap();
+        let (timeout, cancel) = (call.time_left(), call.cancel());
+        match client.query(Request { sql: "UPDATE leasehold", is_read: false, timeout, cancel }) {
+            Err(Error::Net(error)) => error,
+            other => panic!("{other:?}"),
+        }
     }
 }
 

@@ -48,7 +48,7 @@ pub const MUTANTS: &[Mutant] = &[
         name: "connections to etcd beside one that hung are used again",
         why: "what has befallen it has mostly befallen all, and a release goes out on one that is as dead",
         edits: &[Edit { file: ETCD_CLIENT, old: "member.idle.forget_idle_since(began)", new: "_ = (member, began)" }],
-        caught_by: Unit("store::etcd::tests::connections_idle_at_a_cancel_or_time_out_are_not_reused"),
+        caught_by: Unit("store::etcd::tests::stale_connections_are_not_reused"),
     },
     Mutant {
         name: "a watch of etcd waits for a revision that it has not come to",

@@ -58,13 +58,13 @@ pub const MUTANTS: &[Mutant] = &[
             old: "_ if self.is_interrupted() => Err(interrupted().sent",
             new: "Err(_) if self.is_interrupted() => Err(interrupted().sent",
         }],
-        caught_by: Unit("store::mysql::tests::a_call_that_is_cancelled_or_out_of_time_is_never_ok"),
+        caught_by: Unit("store::mysql::tests::error_reports_if_the_request_may_have_been_sent"),
     },
     Mutant {
         name: "connections to MySQL beside one that hung are used again",
         why: "what has befallen it has mostly befallen all, and a release goes out on one that is as dead",
         edits: &[Edit { file: MYSQL_CLIENT, old: "=> self.idle.forget_idle_since(began),", new: "=> _ = began," }],
-        caught_by: Unit("store::mysql::tests::calls::connections_idle_at_a_cancel_or_time_out_are_not_reused"),
+        caught_by: Unit("store::mysql::tests::stale_connections_are_not_reused"),
     },
     Mutant {
         name: "an answer of MySQL in an open transaction is one",

@@ -12,7 +12,7 @@ pub const MUTANTS: &[Mutant] = &[
         name: "connections to PostgreSQL beside one that hung are used again",
         why: "what has befallen it has mostly befallen all, and a release goes out on one that is as dead",
         edits: &[Edit { file: POSTGRES_CLIENT, old: "=> self.idle.forget_idle_since(began),", new: "=> _ = began," }],
-        caught_by: Unit("store::postgres::tests::calls::connections_idle_at_a_cancel_or_time_out_are_not_reused"),
+        caught_by: Unit("store::postgres::tests::stale_connections_are_not_reused"),
     },
     Mutant {
         name: "a write to PostgreSQL goes out again on a new connection",
