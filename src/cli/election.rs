@@ -9,7 +9,7 @@ use leasehold::kube::{Client, ClientConfig, Kubeconfig};
 use leasehold::{LeaderElector, LeaderElectorBuilder, ResourceLock, Store};
 
 use super::password::{self, STORE_VARIABLE};
-use super::store::{self, PasswordSource};
+use super::store;
 
 /// Where the records are.
 #[derive(Debug, Args)]
@@ -119,20 +119,13 @@ impl PlaceArgs {
     ///
     /// A [`StoreError`](leasehold::StoreError) that is transient may not come again.
     pub fn open(&self, lock_type: Option<ResourceLock>, may_create: bool) -> Result<Place, Error> {
-        let password = self.password()?;
+        let from_command = self.password_command.as_deref().map(password::from_command).transpose()?;
+        let password = self.password_file.clone().map(password::from_file).or(from_command);
         Ok(match self.url(lock_type)? {
             Some(url) => Place::Store(store::open(&url, password, may_create)?),
             None if password.is_some() => return Err("--password-file and --password-command need --store".into()),
             None => Place::Cluster(Box::new(self.client().map_err(|error| self.advise(&error))?)),
         })
-    }
-
-    fn password(&self) -> Result<Option<PasswordSource>, String> {
-        match (&self.password_file, &self.password_command) {
-            (Some(path), _) => Ok(Some(password::from_file(path.clone()))),
-            (None, Some(text)) => password::from_command(text).map(Some),
-            (None, None) => Ok(None),
-        }
     }
 
     /// That of the store, unless it is a cluster. What the flags say and what the environment says has to agree.

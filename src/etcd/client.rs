@@ -96,7 +96,7 @@ impl Client {
     /// Makes a client. Nothing is sent yet.
     pub(crate) fn new(config: EtcdConfig) -> Result<Self, ConfigError> {
         config.check_secrecy()?;
-        config.check_password()?;
+        config.user.as_ref().map_or(Ok(()), |user| user.password.check(true))?;
         let EtcdConfig { endpoints, tls, user, .. } = config;
         let member = |endpoint: Endpoint| {
             let tls = match endpoint.is_https() {

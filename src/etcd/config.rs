@@ -124,19 +124,6 @@ impl EtcdConfig {
         self.user.as_ref().map(|user| &*user.name)
     }
 
-    /// That a user has one password.
-    pub(crate) fn check_password(&self) -> Result<(), ConfigError> {
-        match &self.user {
-            Some(user) if !user.password.is_given() => Err(ConfigError::new(
-                "password",
-                "missing",
-                "give the user a password, in the URL or by with_user_from",
-            )),
-            Some(user) => user.password.check(),
-            None => Ok(()),
-        }
-    }
-
     /// That no password goes in clear to another machine.
     pub(crate) fn check_secrecy(&self) -> Result<(), ConfigError> {
         let in_clear = |endpoint: &&Endpoint| !endpoint.is_https() && !endpoint.is_loopback();

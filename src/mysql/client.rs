@@ -31,9 +31,6 @@ const MAX_IDLE_CONNECTIONS: usize = 4;
 /// Exists, lock wait, deadlocks: refusals after which a session is what it was before.
 const TO_KEEP_AFTER: [u16; 4] = [1062, 1205, 1213, 1467];
 
-/// Access denied: the password is wrong, or this user must have none or some.
-const LOGIN_REFUSED: [u16; 2] = [1045, 1698];
-
 /// A blocking client for one server.
 pub(crate) struct Client {
     address: Address,
@@ -80,7 +77,7 @@ impl Client {
         let tls = config.tls()?;
         let MySqlConfig { address, user, password, database, .. } = config;
         let user = user.ok_or_else(|| ConfigError::new("user", "missing", "name one, in the URL or by with_user"))?;
-        password.check()?;
+        password.check(false)?;
         let fixed = password.fixed.as_ref().map_or("", Secret::expose);
         for (field, text) in [("user", &*user), ("password", fixed), ("database", &*database)] {
             if text.contains('\0') {
@@ -114,10 +111,7 @@ impl Client {
         // Before the connection may be used for another call.
         drop(hook);
         let is_sent = attempt.as_ref().err().is_none_or(|error| matches!(error, Error::Net(it) if it.maybe_sent));
-        let (answer, pooled) = match attempt {
-            Ok((answer, pooled)) => (answer, Some(pooled)),
-            Err(error) => (Err(error), None),
-        };
+        let (answer, pooled) = attempt.map_or_else(|error| (Err(error), None), |(answer, it)| (answer, Some(it)));
         let answer = interrupter.end(answer, deadline, is_sent);
         match &answer {
             Err(Error::Net(error)) if error.is_of_the_end() => self.idle.forget_idle_since(began),
@@ -166,7 +160,8 @@ impl Client {
                 other => other,
             }
         };
-        let is_refused = |error: &Error| error.code().is_some_and(|code| LOGIN_REFUSED.contains(&code));
+        // Access denied: the password is wrong, or this user must have none or some.
+        let is_refused = |error: &Error| matches!(error.code(), Some(1045 | 1698));
         self.password.log_in(attempt.deadline, attempt.request.cancel, open, is_refused)
     }
 

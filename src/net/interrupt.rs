@@ -3,8 +3,6 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::{Arc, Weak};
-#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
-use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 use parking_lot::Mutex;
@@ -89,10 +87,15 @@ impl Interrupter {
 
     /// Applies the rule for the end of a call in docs/STORES.md to a `result` whose request was sent or not.
     #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
-    pub(crate) fn end<T, E: From<Error>>(&self, result: Result<T, E>, deadline: Instant, sent: bool) -> Result<T, E> {
+    pub(crate) fn end<T, E: From<Error>>(
+        &self,
+        result: Result<T, E>,
+        deadline: std::time::Instant,
+        sent: bool,
+    ) -> Result<T, E> {
         match result {
             _ if self.is_interrupted() => Err(interrupted().sent(sent).into()),
-            Ok(_) if Instant::now() >= deadline => Err(late().sent(true).into()),
+            Ok(_) if std::time::Instant::now() >= deadline => Err(late().sent(true).into()),
             other => other,
         }
     }
@@ -134,7 +137,7 @@ impl fmt::Debug for Interrupter {
 #[cfg(test)]
 #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
 mod tests {
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use super::*;
 

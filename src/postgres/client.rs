@@ -27,9 +27,6 @@ const MAX_IDLE_CONNECTIONS: usize = 4;
 /// What is given up may go on for so many times as long on a server that cannot be told.
 const MOST_TIME: u32 = 10;
 
-/// The user or the password is wrong; the last one is of PgBouncer before 1.21.
-const LOGIN_REFUSED: [&str; 3] = ["28000", "28P01", "08P01"];
-
 /// A blocking client for one database.
 pub(crate) struct Client {
     config: PostgresConfig,
@@ -58,7 +55,7 @@ pub(crate) struct Request<'a> {
 impl Client {
     /// Makes a client. Nothing is sent yet.
     pub(crate) fn new(config: PostgresConfig) -> Result<Self, ConfigError> {
-        config.password.check()?;
+        config.password.check(false)?;
         let settings = TlsSettings {
             insecure: config.encryption == Encryption::Require,
             without_alpn: true,
@@ -104,10 +101,7 @@ impl Client {
         // Before the connection may be used for another call.
         drop(hook);
         let is_sent = attempt.as_ref().err().is_none_or(|error| matches!(error, Error::Net(it) if it.maybe_sent));
-        let (connection, answer) = match attempt {
-            Ok((connection, answer)) => (Some(connection), answer),
-            Err(error) => (None, Err(error)),
-        };
+        let (connection, answer) = attempt.map_or_else(|error| (None, Err(error)), |(it, answer)| (Some(it), answer));
         let answer = interrupter.end(answer, deadline, is_sent).and_then(read);
         match &answer {
             Err(Error::Net(error)) if error.is_of_the_end() => self.idle.forget_idle_since(began),
@@ -166,8 +160,11 @@ impl Client {
             }
             other => other,
         };
-        let is_refused =
-            |error: &Error| matches!(error, Error::Refused(refusal) if LOGIN_REFUSED.contains(&&*refusal.sqlstate));
+        // The user or the password is wrong. PgBouncer may send 08P01.
+        let is_refused = |error: &Error| match error {
+            Error::Refused(refusal) => matches!(&*refusal.sqlstate, "28000" | "28P01" | "08P01"),
+            Error::Net(_) => false,
+        };
         self.config.password.log_in(deadline, cancel, log_in, is_refused)
     }
 

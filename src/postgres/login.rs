@@ -166,7 +166,7 @@ mod tests {
         });
         let config = PostgresConfig::new(&format!("postgres://me:hunter2@{host}/db")).unwrap();
         let mut wire = Wire::new(Socket::tcp(stream));
-        let ended = log_in(&mut wire, &config, Instant::now() + Duration::from_secs(30));
+        let ended = log_in(&mut wire, &config, Some("hunter2"), Instant::now() + Duration::from_secs(30));
         drop(wire);
         (ended, server.join().unwrap())
     }

@@ -12,10 +12,14 @@ use crate::config::ConfigError;
 use crate::net::echo;
 use crate::net::error::{Error, ErrorKind};
 use crate::net::secret::Secret;
+use crate::net::text::clean;
 use crate::store::Call;
 
 /// A client has fewer connections than this, and each may still use the password that it was opened with.
 const REMEMBERED: usize = 16;
+
+/// The characters of an error of a source that go into a log.
+const LONGEST_CAUSE: usize = 300;
 
 type Source = dyn Fn(&Call) -> Result<String, Box<dyn StdError + Send + Sync>> + Send + Sync;
 
@@ -41,18 +45,13 @@ impl Password {
         self.source = Some(Arc::new(move |call: &Call| source(call).map_err(Into::into)));
     }
 
-    pub(crate) fn is_given(&self) -> bool {
-        self.fixed.is_some() || self.source.is_some()
-    }
-
-    pub(crate) fn check(&self) -> Result<(), ConfigError> {
-        match self.fixed.is_some() && self.source.is_some() {
-            true => Err(ConfigError::new(
-                "password",
-                "given twice",
-                "remove the source, or the password and its part of the URL",
-            )),
-            false => Ok(()),
+    /// Returns an error if there is a fixed password and a source, or none where one `is_required`.
+    pub(crate) fn check(&self, is_required: bool) -> Result<(), ConfigError> {
+        let refuse = |value, rule| Err(ConfigError::new("password", value, rule));
+        match (&self.fixed, &self.source) {
+            (Some(_), Some(_)) => refuse("given twice", "remove the source, or the fixed password"),
+            (None, None) if is_required => refuse("missing", "a user needs one, in the URL or by with_user_from"),
+            _ => Ok(()),
         }
     }
 
@@ -78,8 +77,11 @@ impl Password {
 
     fn ask(&self, source: &Source, deadline: Instant, cancel: &Cancel) -> Result<Secret, Error> {
         let call = Call::new(deadline.saturating_duration_since(Instant::now()), cancel.clone());
-        let failed = |error| Error::new(ErrorKind::Credentials, format!("cannot get the password: {error}"));
-        let password = Secret::new(source(&call).map_err(failed)?);
+        let password = source(&call).map_err(|error| {
+            let cause = clean(&error.to_string(), LONGEST_CAUSE);
+            Error::new(ErrorKind::Credentials, format!("cannot get the password: {cause}"))
+        });
+        let password = Secret::new(password?);
         let mut returned = self.returned.lock();
         returned.retain(|other| *other != password);
         returned.push(password.clone());
@@ -104,6 +106,6 @@ impl From<Option<Secret>> for Password {
 
 impl fmt::Debug for Password {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Password").field("is_given", &self.is_given()).finish_non_exhaustive()
+        f.write_str("[redacted]")
     }
 }

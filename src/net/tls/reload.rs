@@ -15,8 +15,6 @@ use rustls::pki_types::ServerName;
 use super::files::{FromFiles, Outcome, PemSource};
 use super::{Identity, TlsParts, TlsSettings};
 use crate::net::error::Error;
-#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
-use crate::net::error::ErrorKind;
 
 /// What every connection of a client is to start TLS with.
 pub(crate) struct ClientTls {
@@ -116,7 +114,8 @@ impl ClientTls {
 
     /// Reads the files that a failure of this kind may be due to. Whether there is now anything newer than what was `used`.
     #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
-    pub(crate) fn has_newer_after(&self, failure: Option<ErrorKind>, used: u64) -> bool {
+    pub(crate) fn has_newer_after(&self, failure: Option<crate::net::error::ErrorKind>, used: u64) -> bool {
+        use crate::net::error::ErrorKind;
         match failure {
             Some(ErrorKind::TlsVerification) => self.has_newer_authorities(used),
             Some(ErrorKind::Tls) => self.has_newer_identity(used),

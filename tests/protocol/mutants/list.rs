@@ -8,16 +8,12 @@
 //!   nothing that is news is at the base of an open write. (A read at the base is no news, and is here.)
 
 mod both;
-mod client;
 mod cluster;
 mod command;
 mod elector;
-mod etcd;
-mod exec;
 mod fitness;
 mod handles;
 mod heads;
-mod mysql;
 mod network;
 mod objects;
 mod order;
@@ -25,6 +21,7 @@ mod postgres;
 mod schedule;
 mod sqlite;
 mod terms;
+mod texts;
 mod threads;
 mod tls;
 mod watches;
@@ -33,6 +30,8 @@ mod writes;
 use std::fmt;
 
 use Check::{Binary, Simulation, Test, Threads, Unit};
+
+pub use texts::mutants;
 
 pub const MUTANTS: &[&[Mutant]] = &[
     terms::MUTANTS,
@@ -44,14 +43,10 @@ pub const MUTANTS: &[&[Mutant]] = &[
     handles::MUTANTS,
     threads::MUTANTS,
     both::MUTANTS,
-    client::MUTANTS,
     cluster::MUTANTS,
     command::MUTANTS,
-    etcd::MUTANTS,
-    exec::MUTANTS,
     fitness::MUTANTS,
     heads::MUTANTS,
-    mysql::MUTANTS,
     network::MUTANTS,
     objects::MUTANTS,
     postgres::MUTANTS,
@@ -79,10 +74,6 @@ const ENDPOINT: &str = "src/net/endpoint.rs";
 const ENV_PROXY: &str = "src/kube/config/proxy.rs";
 const EVENTS: &str = "src/events.rs";
 const EXEC: &str = "src/cli/run/exec.rs";
-const EXEC_CREDENTIAL: &str = "src/kube/auth/exec/credential.rs";
-const EXEC_RUN: &str = "src/kube/auth/exec/run.rs";
-const EXEC_SCHEDULE: &str = "src/kube/auth/exec/schedule.rs";
-const EXEC_SOURCE: &str = "src/kube/auth/exec/source.rs";
 const EXEMPT: &str = "src/kube/config/proxy/exempt.rs";
 const FAILURES: &str = "src/runtime/failures.rs";
 const FAILURE_LOG: &str = "src/runtime/failure_log.rs";
@@ -100,7 +91,6 @@ const JSON: &str = "src/net/json.rs";
 const KUBE_CONFIG: &str = "src/kube/config.rs";
 const LINES: &str = "src/net/lines.rs";
 const MASK: &str = "src/net/redact.rs";
-const MEMORY: &str = "src/store/memory.rs";
 const NETWORK: &str = "src/net/dial/network.rs";
 const OBJECT: &str = "src/store/kubernetes/object.rs";
 const OBSERVING: &str = "src/runtime/observing.rs";
@@ -112,7 +102,6 @@ const REQUESTS: &str = "src/election/requests.rs";
 const REQUEST_LOG: &str = "src/kube/request_log.rs";
 const RESOLVE: &str = "src/kube/config/kubeconfig/resolve.rs";
 const RESPONSES: &str = "src/election/responses.rs";
-const REUSED: &str = "src/net/reused.rs";
 const ROUND_TRIP: &str = "src/election/round_trip.rs";
 const ROUTE: &str = "src/net/dial/route.rs";
 const SCOPE: &str = "src/guard/scope.rs";

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use rustls::ServerConfig;
 
 use crate::config::ConfigError;
-use crate::mysql::client::{Client, Request};
+use crate::mysql::client::{Client, Request, Shape};
 use crate::mysql::config::MySqlConfig;
 use crate::mysql::error::Error;
 use crate::net::error as net;
@@ -150,7 +150,8 @@ impl Scripted for Server {
     }
 
     fn write(&self, call: &Call) -> net::Error {
-        let client = Client::new(self.config(), "leasehold").unwrap();
+        let shape = Shape::new("leasehold", "SELECT 1, 2", |_| String::new());
+        let client = Client::new(self.config(), shape).unwrap();
         let (timeout, cancel) = (call.time_left(), call.cancel());
         match client.query(Request { sql: "UPDATE leasehold", is_read: false, timeout, cancel }) {
             Err(Error::Net(error)) => error,
