@@ -109,8 +109,8 @@ impl LeaderElector {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn run<T>(&self, stop: &Receiver<T>, callbacks: &impl Callbacks) -> Result<RunEnd, Error> {
-        let transitions = self.transitions();
         let campaign = self.campaign()?;
+        let transitions = self.transitions();
         let guard = loop {
             channel::select! {
                 recv(campaign.receiver()) -> won => break won.unwrap_or(Err(Error::Stopped))?,

@@ -24,9 +24,9 @@ use crate::runtime::watcher::Watcher;
 use crate::side::Side;
 use crate::status::{Observations, Status};
 use crate::store::entry::Entry;
-use crate::sync::channel::{self, Receiver, Sender};
+use crate::sync::channel::{self, Sender};
 use crate::sync::{Arc, Instant};
-use crate::transition::{Subscriptions, Transition};
+use crate::transition::{Subscriptions, Transitions};
 
 /// A candidate for one lease, on threads of its own: one decides and talks to the store, another reads the watch. (The
 /// look-up and opening of a connection come and go on a third.)
@@ -370,10 +370,10 @@ impl LeaderElector {
     }
 
     /// A subscription of the caller's own to every [`Transition`], opening with the present state (with nothing where nobody
-    /// leads). It is unbounded (keep reading or drop it) and disconnects after the elector's last one. See [`Transition`] for a
-    /// loop over it.
+    /// leads). Its channel is unbounded (keep reading or drop it) and disconnects after the elector's last one. See [`Transition`]
+    /// for a loop over it.
     #[must_use = "each call is a new subscription: keep it outside the loop"]
-    pub fn transitions(&self) -> Receiver<Transition> {
+    pub fn transitions(&self) -> Transitions {
         self.shared.subscriptions.subscribe()
     }
 

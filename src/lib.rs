@@ -211,4 +211,4 @@ pub use store::{Call, Cursor, Store, StoreError, StoreErrorKind, StoreOperation,
 pub use term::LeadershipLost;
 #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
 pub use tls_config::TlsConfig;
-pub use transition::Transition;
+pub use transition::{Transition, Transitions};

@@ -1,8 +1,10 @@
 //! Transitions, and who has subscribed to them.
 
+use std::ops::Deref;
+
 use crate::stop_reason::StopReason;
-use crate::sync::Mutex;
 use crate::sync::channel::{self, Receiver, Sender};
+use crate::sync::{Arc, Mutex, Weak};
 
 /// What changed, as one elector saw it.
 ///
@@ -52,6 +54,49 @@ pub enum Transition {
     },
 }
 
+/// A subscription to every [`Transition`] of one elector, made by
+/// [`LeaderElector::transitions`](crate::LeaderElector::transitions).
+///
+/// It dereferences to the channel's `Receiver`, and `select!` accepts a subscription as a receiver. As an iterator it blocks until the
+/// next transition. If it is dropped, the elector ends the subscription, and clones of its receiver disconnect.
+///
+/// # Examples
+///
+/// ```
+/// use leasehold::crossbeam_channel::{never, select};
+/// use leasehold::{LeaderElector, MemoryStore};
+///
+/// let elector = LeaderElector::builder("jobs").start_on(MemoryStore::new())?;
+/// # let shutdown = never::<()>();
+/// let (transitions, guard) = (elector.transitions(), elector.block_until_leader()?);
+/// select! {
+///     recv(transitions) -> transition => println!("{transition:?}"),
+///     recv(shutdown) -> _ => {}
+/// }
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Transitions {
+    receiver: Receiver<Transition>,
+    _subscribed: Arc<()>,
+}
+
+impl Deref for Transitions {
+    type Target = Receiver<Transition>;
+
+    fn deref(&self) -> &Receiver<Transition> {
+        &self.receiver
+    }
+}
+
+impl Iterator for Transitions {
+    type Item = Transition;
+
+    fn next(&mut self) -> Option<Transition> {
+        self.receiver.recv().ok()
+    }
+}
+
 /// The present state, and everyone who wants to hear of changes.
 #[derive(Default)]
 pub(crate) struct Subscriptions(Mutex<State>);
@@ -62,13 +107,14 @@ struct State {
     leader: Option<String>,
     has_run_out: bool,
     leading: Option<u64>,
-    subscribers: Vec<Sender<Transition>>,
+    /// With a token of each subscription, which is gone when the subscription is dropped.
+    subscribers: Vec<(Weak<()>, Sender<Transition>)>,
     closed: bool,
 }
 
 impl Subscriptions {
-    /// A channel that opens with the present state.
-    pub(crate) fn subscribe(&self) -> Receiver<Transition> {
+    /// A subscription that opens with the present state.
+    pub(crate) fn subscribe(&self) -> Transitions {
         let (sender, receiver) = channel::unbounded();
         let mut state = self.0.lock();
         let leader = state.leader.clone().filter(|_| !state.has_run_out);
@@ -77,10 +123,13 @@ impl Subscriptions {
         for transition in leader.into_iter().chain(leading) {
             let _ = sender.send(transition);
         }
+        let subscribed = Arc::new(());
+        // A program may subscribe again and again without a transition.
+        state.forget_dropped();
         if !state.closed {
-            state.subscribers.push(sender);
+            state.subscribers.push((Arc::downgrade(&subscribed), sender));
         }
-        receiver
+        Transitions { receiver, _subscribed: subscribed }
     }
 
     pub(crate) fn new_leader(&self, leader: Option<String>) {
@@ -130,7 +179,14 @@ impl Subscriptions {
 
 impl State {
     fn publish(&mut self, transition: Transition) {
-        self.subscribers.retain(|subscriber| subscriber.send(transition.clone()).is_ok());
+        self.forget_dropped();
+        for (_, subscriber) in &self.subscribers {
+            let _ = subscriber.send(transition.clone());
+        }
+    }
+
+    fn forget_dropped(&mut self) {
+        self.subscribers.retain(|(subscribed, _)| subscribed.strong_count() > 0);
     }
 }
 
@@ -182,9 +238,10 @@ mod tests {
     }
 
     #[test]
-    fn subscriptions_that_nobody_holds_are_forgotten() {
+    fn dropped_subscriptions_are_forgotten() {
         let subscriptions = Subscriptions::default();
-        drop(subscriptions.subscribe());
+        (0..10).for_each(|_| drop(subscriptions.subscribe()));
+        assert_eq!(subscriptions.0.lock().subscribers.len(), 1, "until the next subscription");
         subscriptions.started(1);
         assert!(subscriptions.0.lock().subscribers.is_empty());
     }

@@ -242,7 +242,7 @@ mod tests {
     use crate::runtime::session::Session;
     use crate::runtime::tests::{entry, fields, link};
     use crate::stop_reason::StopReason;
-    use crate::transition::Transition;
+    use crate::transition::{Transition, Transitions};
 
     fn settings() -> Arc<Settings> {
         Arc::new(LeaderElector::builder("jobs").settings().unwrap())
@@ -285,7 +285,7 @@ mod tests {
     }
 
     /// One whose election has found its term superseded, and has not told yet.
-    fn superseded() -> (Driver, Receiver<Transition>, LeaderGuard) {
+    fn superseded() -> (Driver, Transitions, LeaderGuard) {
         let driver = driver();
         let shared = driver.core.state.lock().shared.clone();
         let transitions = shared.subscriptions.subscribe();

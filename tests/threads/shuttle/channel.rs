@@ -14,6 +14,12 @@ pub struct Sender<T>(Arc<Channel<T>>);
 
 pub struct Receiver<T>(Arc<Channel<T>>);
 
+impl<T> std::fmt::Debug for Receiver<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Receiver")
+    }
+}
+
 struct Channel<T> {
     state: Mutex<State<T>>,
     changed: Condvar,
