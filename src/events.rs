@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::kube::{Client, Error, Method, Request};
 use crate::net::json as limited;
 use crate::observer::{Observer, beginning};
+use crate::panics::log_line;
 use crate::record::MicroTime;
 use crate::stop_reason::StopReason;
 
@@ -69,7 +70,7 @@ impl EventRecorder {
                     }
                     false => "",
                 };
-                log::log!(level, "{kind} {namespace}/{name}: the event `{what}` is lost: {error}{advice}");
+                log_line!(log, level, "{kind} {namespace}/{name}: the event `{what}` is lost: {error}{advice}");
             }
         }
     }

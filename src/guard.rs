@@ -6,14 +6,13 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::handle::Link;
+use crate::handle::{LOGGED_WITHIN, Link};
 use crate::leadership::Leadership;
 use crate::log_fields::log_with;
-use crate::panics::caught;
 use crate::progress::Progress;
 use crate::stop_reason::StopReason;
-use crate::sync::Arc;
-use crate::sync::channel::Receiver;
+use crate::sync::channel::{self, Receiver};
+use crate::sync::{Arc, thread};
 use crate::term::{LeadershipLost, Term};
 use crate::wind_down::WindDown;
 
@@ -268,10 +267,14 @@ impl Drop for LeaderGuard {
             && let Err(error) = self.link.release()
         {
             let fields = self.link.log_fields(Some(self.term.fencing_token()));
-            // A second panic on this thread would end the process.
-            let _ = caught(|| {
+            let (logging, logged) = channel::bounded::<Infallible>(0);
+            let log = move || {
                 log_with!(log::Level::Warn, fields, reason = error.to_string().as_str(); "{error}");
-            });
+                drop(logging);
+            };
+            // On another thread, because a logger may hang.
+            let _ = thread::Builder::new().name("leasehold-log".to_owned()).spawn(log);
+            let _ = logged.recv_timeout(LOGGED_WITHIN);
         }
     }
 }

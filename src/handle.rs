@@ -17,6 +17,9 @@ use crate::sync::{AtomicBool, Instant, OnceLock, Ordering, Weak, thread_local};
 use crate::term::Term;
 use crate::wind_down::WindDown;
 
+/// How long a release waits until it is logged: the process may end after it, and a logger may hang.
+pub(crate) const LOGGED_WITHIN: Duration = Duration::from_millis(200);
+
 thread_local! {
     static IS_RUNTIME: Cell<bool> = const { Cell::new(false) };
 }
@@ -84,7 +87,7 @@ pub(crate) enum Command {
 pub(crate) enum ReleaseAck {
     /// The release waits behind a request under way.
     Behind(Cancellation),
-    /// The record is not ours any more.
+    /// The record is not ours any more. The channel disconnects when that is logged.
     Released,
 }
 
@@ -227,12 +230,14 @@ impl Link {
         loop {
             match acks.recv_timeout(left()) {
                 Ok(ReleaseAck::Behind(cancellation)) => cancellation.carry_out(left()),
-                Ok(ReleaseAck::Released) => break Ok(()),
-                Err(RecvTimeoutError::Disconnected) => break Err(Error::Stopped),
+                Ok(ReleaseAck::Released) => break,
+                Err(RecvTimeoutError::Disconnected) => return Err(Error::Stopped),
                 Err(RecvTimeoutError::Timeout) => {
-                    break Err(Error::ReleaseTimeout { waited: self.release_timeout });
+                    return Err(Error::ReleaseTimeout { waited: self.release_timeout });
                 }
             }
         }
+        let _ = acks.recv_timeout(left().min(LOGGED_WITHIN));
+        Ok(())
     }
 }

@@ -79,7 +79,7 @@ pub enum Unhealthy {
         /// For how long.
         since: Duration,
     },
-    /// The elector's thread has panicked, in a [`Store`](crate::Store) or a logger. It campaigns no more.
+    /// The elector's thread has panicked, in a [`Store`](crate::Store). It campaigns no more.
     ElectorPanicked,
 }
 

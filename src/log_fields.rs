@@ -32,7 +32,8 @@ impl LogFields {
 macro_rules! log_with {
     ($level:expr, $fields:expr $(, $key:ident = $value:expr)*; $($message:tt)+) => {{
         let fields: &$crate::log_fields::LogFields = &$fields;
-        log::log!(
+        $crate::panics::log_line!(
+            log,
             target: "leasehold::election",
             $level,
             lease = fields.lease(),
@@ -40,7 +41,7 @@ macro_rules! log_with {
             token = fields.token
             $(, $key = $value)*;
             "{}", $crate::one_line::OneLine(format_args!("{}: {}", fields.described, format_args!($($message)+)))
-        )
+        );
     }};
 }
 

@@ -16,6 +16,15 @@ pub(crate) fn caught<T>(run: impl FnOnce() -> T) -> Option<T> {
     }
 }
 
+/// Logs a line by the macro `log::$macro`. A panic of the logger ends here.
+macro_rules! log_line {
+    ($macro:ident, $($line:tt)+) => {{
+        let _ = $crate::panics::caught(|| log::$macro!($($line)+));
+    }};
+}
+
+pub(crate) use log_line;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,6 +5,7 @@ pub(crate) mod dedicated;
 pub(crate) mod failure_log;
 pub(crate) mod failures;
 pub mod fitness;
+pub(crate) mod lines;
 pub(crate) mod notice;
 pub(crate) mod observing;
 pub mod pair;

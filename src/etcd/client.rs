@@ -24,6 +24,7 @@ use crate::net::response::{from_ureq, is_framed, read_body};
 use crate::net::tls::{ClientTls, TlsParts};
 use crate::net::transport::{CurrentCall, HttpConnector, Opening};
 use crate::net::{MAX_WAIT, USER_AGENT};
+use crate::panics::log_line;
 use crate::tls_config::refuse;
 
 /// More connections to a member than this are not kept open for the calls to come.
@@ -220,7 +221,7 @@ impl Client {
             if is_last || (error.maybe_sent() && !may_repeat) {
                 return Err(error);
             }
-            log::debug!("etcd: {}: {error}; trying another member", self.members[number].endpoint.url());
+            log_line!(debug, "etcd: {}: {error}; trying another member", self.members[number].endpoint.url());
         }
         Err(late().into())
     }
@@ -239,7 +240,7 @@ impl Client {
         if !error.is_of_the_token() || !self.forget(token.as_ref()) {
             return Err(error);
         }
-        log::debug!("etcd: {}: {error}; logging in again", member.endpoint.url());
+        log_line!(debug, "etcd: {}: {error}; logging in again", member.endpoint.url());
         // Whatever becomes of this one, the first may have been sent: so it is an error of a request that was.
         let sent = |error| match error {
             Error::Net(error) => Error::Net(error.sent(true)),

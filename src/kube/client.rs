@@ -25,6 +25,7 @@ use crate::net::redact::Redacted;
 use crate::net::response::{from_ureq, is_framed, read_body};
 use crate::net::tls::ClientTls;
 use crate::net::transport::{CurrentCall, HttpConnector, Opening};
+use crate::panics::log_line;
 
 /// A blocking client for one cluster. Clones share connections and credentials and are cheap.
 ///
@@ -239,7 +240,7 @@ impl Client {
                         && matches!(e.kind(), ErrorKind::Io | ErrorKind::ConnectionClosed)
                         && !interrupter.is_interrupted() =>
                 {
-                    log::debug!("kube: {e}; trying once more on a new connection");
+                    log_line!(debug, "kube: {e}; trying once more on a new connection");
                     self.shared.exchange(&attempt, credentials, &handle, true)
                 }
                 other => other,

@@ -19,6 +19,7 @@ use crate::net::error::Error;
 use crate::net::interrupt::Interrupter;
 use crate::net::socket::explain;
 use crate::net::tls::TlsParts;
+use crate::panics::log_line;
 
 /// How long it may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -46,7 +47,7 @@ impl Place {
         let place = self.clone();
         let begun = thread::Builder::new().name("leasehold-cancel".to_owned()).spawn(move || {
             if let Err(error) = place.ask(key) {
-                log::debug!("postgres: {}: what was given up may still be under way: {error}", place.address);
+                log_line!(debug, "postgres: {}: what was given up may still be under way: {error}", place.address);
             }
             place.under_way.fetch_sub(1, Ordering::AcqRel);
         });

@@ -10,7 +10,7 @@ use crate::handle::{AsRuntime, Command, Inbox};
 use crate::log_fields::LogFields;
 use crate::panics::caught;
 use crate::runtime::candidacy::Candidacy;
-use crate::runtime::notice::Line;
+use crate::runtime::lines::Lines;
 use crate::runtime::observing::Observing;
 use crate::runtime::session::Input;
 use crate::runtime::state::{Asked, Deferred, InFlight, Shared, State};
@@ -19,7 +19,7 @@ use crate::side::Side;
 use crate::store::Call;
 use crate::store::entry::Entry;
 use crate::sync::channel::{self, Receiver, Sender};
-use crate::sync::{Arc, Mutex, Weak, thread};
+use crate::sync::{Arc, Mutex, thread};
 
 /// A thread needs little: its deepest stack is a TLS handshake.
 const STACK_SIZE: usize = 256 * 1024;
@@ -45,19 +45,14 @@ pub(crate) struct Driver {
 struct Core {
     commands: Receiver<Command>,
     state: Mutex<State>,
-    /// Not in the state: nobody is to wait for a logger, nor a logger for that lock.
-    lines: Receiver<Line>,
-    /// Held while lines are written, so that they come in their order.
-    logging: Mutex<()>,
-    /// About all records.
-    fields: LogFields,
+    /// Not in the state, because a thread that logs them must not wait for that lock.
+    lines: Arc<Lines>,
     /// In the order of their sides.
     records: Vec<OfRecord>,
 }
 
 struct OfRecord {
     watcher: Watcher,
-    fields: LogFields,
     /// Its thread looks again what to do.
     wake: Sender<()>,
 }
@@ -83,17 +78,16 @@ pub(crate) fn drivers(
     fields: LogFields,
 ) -> Vec<Driver> {
     let link = Arc::clone(&shared.link);
-    let (line, lines) = channel::unbounded();
-    let state = Mutex::new(State::new(candidacy, observers, asked, shared, records.len(), line));
+    let lines = Arc::new(Lines::new(fields, records.iter().map(|record| record.fields.clone()).collect()));
+    let state = Mutex::new(State::new(candidacy, observers, asked, shared, records.len(), Arc::clone(&lines)));
     let (mut of_records, mut threads) = (Vec::new(), Vec::new());
-    for Watched { entry, watcher, fields } in records {
+    for Watched { entry, watcher, .. } in records {
         let (wake, woken) = channel::bounded(1);
-        of_records.push(OfRecord { watcher, fields, wake });
+        of_records.push(OfRecord { watcher, wake });
         threads.push((entry, woken));
     }
-    let core = Arc::new(Core { commands, state, lines, logging: Mutex::new(()), fields, records: of_records });
-    let inbox: Weak<Core> = Arc::downgrade(&core);
-    link.set_inbox(inbox);
+    let core = Arc::new(Core { commands, state, lines, records: of_records });
+    link.set_inbox(Arc::<Core>::downgrade(&core));
     let threads = threads.into_iter().zip(Side::BOTH);
     let driver = |((entry, woken), side)| Driver { core: Arc::clone(&core), side, entry, woken, has_finished: false };
     threads.map(driver).collect()
@@ -118,8 +112,6 @@ impl Driver {
         });
         // Whoever told something meanwhile has left it lying.
         self.core.work_off();
-        // What the session has just noticed comes before the next request, which may take long.
-        self.core.log();
         match step {
             Some(Step::Send(request)) => self.send(request, cancel, end),
             Some(Step::Wait(until)) => drop(self.woken.recv_timeout(until.since(clock::now()))),
@@ -169,21 +161,12 @@ impl Core {
             let _ = self.records[side as usize].wake.try_send(());
         }
         drop(keys);
+        self.lines.log();
     }
 
     fn wake_all(&self) {
         for record in &self.records {
             let _ = record.wake.try_send(());
-        }
-    }
-
-    fn log(&self) {
-        while !self.lines.is_empty() {
-            // Whoever is writing lines looks again when it has let go of the turn.
-            let Some(_turn) = self.logging.try_lock() else { return };
-            while let Ok(line) = self.lines.try_recv() {
-                line.log(line.about.map_or(&self.fields, |side| &self.records[side as usize].fields));
-            }
         }
     }
 }

@@ -104,10 +104,7 @@ fn run(probe: &Probe, period: Duration, link: &Link, ended: &Receiver<Infallible
         let said = probe.ask();
         link.tell(Command::Probed(said.is_fit));
         if said.panics_anew {
-            let fields = link.log_fields(None);
-            let _ = caught(|| {
-                log_with!(Level::Error, fields; "the probe has panicked, which is a no");
-            });
+            log_with!(Level::Error, link.log_fields(None); "the probe has panicked, which is a no");
         }
         match ended.recv_timeout(period.saturating_sub(began.elapsed())) {
             Err(RecvTimeoutError::Timeout) => {}

@@ -19,6 +19,7 @@ use crate::health::HealthCheck;
 use crate::observer::{Fact, RequestOutcome};
 use crate::runtime::candidacy::Candidacy;
 use crate::runtime::fitness::FitnessSource;
+use crate::runtime::lines::{Item, Lines};
 use crate::runtime::notice::{Line, Notice, What};
 use crate::runtime::observing::Observing;
 use crate::runtime::probing::Probing;
@@ -31,10 +32,6 @@ use crate::sync::Arc;
 use crate::sync::channel::{Receiver, Sender};
 use crate::term::Term;
 use crate::transition::Subscriptions;
-
-/// How many lines wait for the thread while it waits for an answer. A server that tells of more leaders in that time is not to
-/// fill the memory with them.
-const MAX_LINES: usize = 256;
 
 /// What the elector's threads share with the elector.
 #[derive(Clone)]
@@ -59,8 +56,7 @@ pub(crate) struct State {
     /// Of each record.
     records: Vec<Record>,
     deferred: Deferred,
-    /// For a thread to write.
-    lines: Sender<Line>,
+    lines: Arc<Lines>,
     /// The token of the present term.
     token: Option<u64>,
     /// Also after a panic in the middle of the work, and in the end: nothing more comes of it then.
@@ -119,7 +115,7 @@ impl State {
         asked: Asked,
         shared: Shared,
         records: usize,
-        lines: Sender<Line>,
+        lines: Arc<Lines>,
     ) -> Self {
         Self {
             candidacy,
@@ -236,6 +232,7 @@ impl State {
         self.is_awaited_to_close = false;
         if let Some(ack) = self.releasing.take() {
             let _ = ack.try_send(ReleaseAck::Released);
+            self.lines.push(Item::Released(ack));
         }
     }
 
@@ -364,9 +361,7 @@ impl State {
 
     /// About one record, or all.
     fn log(&mut self, about: Option<Side>, what: What) {
-        if self.lines.len() < MAX_LINES {
-            let _ = self.lines.send(Line { about, token: self.token, what });
-        }
+        self.lines.push(Item::Line(Line { about, token: self.token, what }));
     }
 
     pub(super) fn offer(&mut self, campaign: Option<u64>, deadline: Arc<Deadline>, fencing_token: u64) {

@@ -152,20 +152,24 @@ impl Watching {
             if let WatchEvent::Opened = event {
                 return link.tell(Command::WatchOpened { side, from_scratch: begin.is_none() });
             }
-            if let Some(notice) = plan.told() {
-                notice.log(fields);
-            }
-            let change = match event {
-                WatchEvent::Changed { observed, .. } => Change::Written(observed),
-                WatchEvent::Deleted { version, .. } => Change::Deleted { version },
-                WatchEvent::Progress(cursor) => return plan.progress(cursor),
-                WatchEvent::Opened => return,
+            let notice = plan.told();
+            let tell = |change| {
+                let (taken, is_taken) = channel::bounded(1);
+                link.tell(Command::Watched { side, received_at, change, taken });
+                // Another thread may be at it: an elector that has ended drops what it was told.
+                if let Ok(Some(cancellation)) = is_taken.recv() {
+                    cancellation.carry_out(Duration::MAX);
+                }
             };
-            let (taken, is_taken) = channel::bounded(1);
-            link.tell(Command::Watched { side, received_at, change, taken });
-            // Another thread may be at it: an elector that has ended drops what it was told.
-            if let Ok(Some(cancellation)) = is_taken.recv() {
-                cancellation.carry_out(Duration::MAX);
+            match event {
+                WatchEvent::Changed { observed, .. } => tell(Change::Written(observed)),
+                WatchEvent::Deleted { version, .. } => tell(Change::Deleted { version }),
+                WatchEvent::Progress(cursor) => plan.progress(cursor),
+                WatchEvent::Opened => {}
+            }
+            // After the change, because a logger may hang.
+            if let Some(notice) = notice {
+                notice.log(fields);
             }
         })
     }

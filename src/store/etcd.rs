@@ -192,7 +192,7 @@ impl EtcdStore {
             WatchScope::All => match self.parse(&boxed, kv) {
                 Ok(observed) => observed,
                 Err(error) => {
-                    log::debug!("{error}");
+                    crate::panics::log_line!(debug, "{error}");
                     return Ok(None);
                 }
             },

@@ -46,7 +46,11 @@ impl log::Log for Collector {
             text: record.args().to_string(),
             fields: fields.0,
         };
+        let is_of_election = line.target == "leasehold::election";
         self.0.lock().unwrap().push(line);
+        if is_of_election {
+            std::panic::resume_unwind(Box::new("a logger that panics must not end an elector"));
+        }
     }
 
     fn flush(&self) {}

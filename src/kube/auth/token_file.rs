@@ -38,7 +38,7 @@ impl TokenFile {
     pub(crate) fn current(&self) -> Result<HeaderValue, Error> {
         let (token, why) = self.look();
         if let Some(why) = why {
-            log::warn!("kube: keeping the token that was read before: {why}");
+            crate::panics::log_line!(warn, "kube: keeping the token that was read before: {why}");
         }
         token
     }

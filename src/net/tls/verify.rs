@@ -12,6 +12,7 @@ use rustls::{CertificateError, DigitallySignedStruct, RootCertStore, SignatureSc
 use super::pinned;
 use super::provider::provider;
 use crate::net::error::Error;
+use crate::panics::log_line;
 
 pub(crate) const NO_AUTHORITY: &str =
     "holds no usable CA certificate; name the cluster's own with certificate-authority";
@@ -31,7 +32,7 @@ pub(crate) fn trust_these(
     let signs = !signers.is_empty();
     let store = if signs { signers } else { store };
     if ignored > 0 {
-        log::warn!("kube: {ignored} of the cluster's CA certificates cannot be used and are ignored");
+        log_line!(warn, "kube: {ignored} of the cluster's CA certificates cannot be used and are ignored");
     }
     Ok(Some(Arc::new(TheseAuthorities { signed: signed_by(store)?, signs, themselves: authorities })))
 }
@@ -49,7 +50,8 @@ pub(crate) fn trust_the_system() -> Result<Arc<dyn ServerCertVerifier>, Error> {
 pub(crate) fn trust_anyone() -> Arc<dyn ServerCertVerifier> {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        log::warn!(
+        log_line!(
+            warn,
             "tls: no certificate is verified (by insecure-skip-tls-verify, sslmode=require or ssl-mode=REQUIRED): anybody on the way to the \
              server can read and change what is sent"
         );

@@ -374,7 +374,7 @@ impl<C: Codec> Objects<C> {
                     (Err(error), WatchScope::Key(_)) => return Err(error),
                     // One object that makes no sense does not keep the others from being told of.
                     (Err(error), WatchScope::All) => {
-                        log::debug!("{error}");
+                        crate::panics::log_line!(debug, "{error}");
                         None
                     }
                 }

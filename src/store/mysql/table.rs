@@ -7,6 +7,7 @@ use crate::mysql::client::{Answer, Client, READ_ONLY, Request, Row as SqlRow, Sh
 use crate::mysql::config::MySqlConfig;
 use crate::mysql::error::Error;
 use crate::net::error::{self as net, ErrorKind};
+use crate::panics::log_line;
 use crate::record::{LeaderElectionRecord, MicroTime, Observed};
 use crate::store::sql::said::said;
 use crate::store::sql::{self, Records, Row, polling};
@@ -222,7 +223,7 @@ impl Table {
             let request = Request { sql, is_read: false, timeout: call.time_left(), cancel: call.cancel() };
             match self.client.query(request) {
                 Err(error) if error.code().is_some_and(|code| DEADLOCKS.contains(&code)) => {
-                    log::debug!("{operation} {key}: once more: {}", said(&error, self.client.password()));
+                    log_line!(debug, "{operation} {key}: once more: {}", said(&error, self.client.password()));
                 }
                 other => return other,
             }

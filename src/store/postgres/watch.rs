@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::cancel::Cancel;
 use crate::net::interrupt::{Interrupter, interrupted};
+use crate::panics::log_line;
 use crate::postgres::client::{Client, Request};
 use crate::postgres::connection::{Connection, Rows, Statement};
 use crate::postgres::error::Error;
@@ -99,7 +100,7 @@ impl Source<'_> {
                 // Behind a pooler it may be another's connection by now, who has no use for it either.
                 let unlisten = Statement { sql: UNLISTEN, parameters: &[] };
                 let _ = listener.run(&[unlisten], false, Instant::now() + PROBE_TIMEOUT);
-                log::debug!("postgres: {} delivers no notifications; asking it", self.client.location());
+                log_line!(debug, "postgres: {} delivers no notifications; asking it", self.client.location());
                 return Ok(None);
             }
         }

@@ -133,7 +133,8 @@ fn refuse_network(path: &Path) -> Result<(), StoreError> {
     // Signed in some places, and no wider than 32 bits.
     let kind = found.f_type as u32;
     if kind == FUSE {
-        log::warn!(
+        crate::panics::log_line!(
+            warn,
             "{} is on FUSE: whether processes on it exclude each other rests on what is mounted there; on one that \
              passes on locks and shared memory of one host alone, they do",
             path.display()

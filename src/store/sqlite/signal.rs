@@ -48,7 +48,7 @@ impl Signal {
         #[cfg(target_os = "linux")]
         match Self::inotify(database, wal) {
             Ok(signal) => return signal,
-            Err(error) => log::debug!("no inotify for {}, so it is polled: {error}", wal.display()),
+            Err(error) => crate::panics::log_line!(debug, "no inotify for {}, so it is polled: {error}", wal.display()),
         }
         #[cfg(not(target_os = "linux"))]
         let _ = (database, wal);
@@ -132,7 +132,7 @@ pub(super) fn wake_others(wal: &Path) -> bool {
         let times = Timestamps { last_access: now, last_modification: now };
         let touched = utimensat(CWD, wal, &times, AtFlags::empty());
         if let Err(error) = touched {
-            log::debug!("cannot touch {}, so others notice later: {error}", wal.display());
+            crate::panics::log_line!(debug, "cannot touch {}, so others notice later: {error}", wal.display());
         }
         touched.is_ok()
     }

@@ -434,7 +434,7 @@ pub const MUTANTS: &[Mutant] = &[
         why: "the caller is told to wait for what never comes",
         edits: &[Edit {
             file: HANDLE,
-            old: "Err(RecvTimeoutError::Disconnected) => break Err(Error::Stopped),\n                Err(RecvTimeoutError::Timeout) => {",
+            old: "Err(RecvTimeoutError::Disconnected) => return Err(Error::Stopped),\n                Err(RecvTimeoutError::Timeout) => {",
             new: "Err(_) => {",
         }],
         caught_by: Test("behaviour", "elector::panics::a_lock_that_panics_ends_the_term_once_and_keeps_nobody_waiting"),

@@ -1,0 +1,77 @@
+//! The lines about one elector, and the thread that logs them: a logger may hang there, and nothing else waits.
+
+use std::collections::VecDeque;
+
+use log::LevelFilter;
+
+use crate::handle::{AsRuntime, ReleaseAck};
+use crate::log_fields::LogFields;
+use crate::runtime::notice::Line;
+use crate::sync::channel::Sender;
+use crate::sync::{Arc, Mutex, thread};
+
+/// How many lines wait while a logger hangs. Later ones are lost, so that a server that tells of many leaders does not fill the memory.
+const MAX_LINES: usize = 256;
+
+pub(crate) struct Lines {
+    queue: Mutex<Queue>,
+    /// About all records.
+    fields: LogFields,
+    /// In the order of their sides.
+    of_records: Vec<LogFields>,
+}
+
+#[derive(Default)]
+struct Queue {
+    items: VecDeque<Item>,
+    /// A thread is logging them.
+    is_logged: bool,
+}
+
+pub(crate) enum Item {
+    Line(Line),
+    /// Ends the wait of the caller whose release is done, when the lines before this are logged.
+    Released(Sender<ReleaseAck>),
+}
+
+impl Lines {
+    pub(crate) fn new(fields: LogFields, of_records: Vec<LogFields>) -> Self {
+        Self { queue: Mutex::default(), fields, of_records }
+    }
+
+    /// Adds a line for [`log`](Self::log).
+    pub(crate) fn push(&self, item: Item) {
+        let items = &mut self.queue.lock().items;
+        if items.len() < MAX_LINES && log::max_level() > LevelFilter::Off {
+            items.push_back(item);
+        }
+    }
+
+    /// Logs all lines in their order, on a thread that ends after the last one.
+    pub(crate) fn log(self: &Arc<Self>) {
+        let mut queue = self.queue.lock();
+        if queue.items.is_empty() || queue.is_logged {
+            return;
+        }
+        let lines = Arc::clone(self);
+        // Without a thread the lines wait for the next call.
+        queue.is_logged = thread::Builder::new().name("leasehold-log".into()).spawn(move || lines.log_here()).is_ok();
+    }
+
+    fn log_here(&self) {
+        let _as_runtime = AsRuntime::begin();
+        while let Some(item) = self.next() {
+            match item {
+                Item::Line(line) => line.log(line.about.map_or(&self.fields, |side| &self.of_records[side as usize])),
+                Item::Released(ack) => drop(ack),
+            }
+        }
+    }
+
+    fn next(&self) -> Option<Item> {
+        let mut queue = self.queue.lock();
+        let item = queue.items.pop_front();
+        queue.is_logged = item.is_some();
+        item
+    }
+}
