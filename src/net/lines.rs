@@ -1,125 +1,55 @@
-//! Lines out of chunks, however the chunks fall.
+//! Lines of a stream, of bounded length.
 
-/// What it keeps between two lines, at most; what a long line needed more is given back.
-const KEPT: usize = 32 * 1024;
+use std::io::{self, BufRead, Read};
 
-/// The part of a stream that has arrived and not yet been handed out.
-pub(crate) struct Lines {
-    buffer: Vec<u8>,
-    /// Where the first line begins; all before it has been handed out.
-    start: usize,
-    /// How much of the buffer is known to hold no line end.
-    searched: usize,
-    longest: usize,
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum ReadLine {
+    /// A line without its end.
+    Whole(Vec<u8>),
+    /// The stream has ended. This follows the last line end.
+    Rest(Vec<u8>),
+    TooLong,
 }
 
-/// A line is longer than it may be.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct TooLong;
-
-impl Lines {
-    /// Lines of at most `longest` bytes, without the line feed.
-    pub(crate) fn new(longest: usize) -> Self {
-        Lines { buffer: Vec::new(), start: 0, searched: 0, longest }
-    }
-
-    pub(crate) fn push(&mut self, chunk: &[u8]) {
-        // Once a chunk and not once a line: a chunk of very short lines would be moved as often as it has lines.
-        if self.start > 0 {
-            self.buffer.drain(..self.start);
-            self.buffer.shrink_to(KEPT);
-            self.searched -= self.start;
-            self.start = 0;
+/// Reads the next line that is not empty, of at most `longest` bytes without the line feed.
+pub(crate) fn read_line(reader: &mut impl BufRead, longest: usize) -> io::Result<ReadLine> {
+    loop {
+        let mut line = Vec::new();
+        reader.by_ref().take(longest as u64 + 1).read_until(b'\n', &mut line)?;
+        if line.pop_if(|last| *last == b'\n').is_none() {
+            return Ok(if line.len() > longest { ReadLine::TooLong } else { ReadLine::Rest(line) });
         }
-        self.buffer.extend_from_slice(chunk);
-    }
-
-    /// The next line that is not empty, without its end; `None` when that has not arrived.
-    pub(crate) fn next(&mut self) -> Result<Option<Vec<u8>>, TooLong> {
-        while let Some(at) = self.buffer[self.searched..].iter().position(|b| *b == b'\n') {
-            let end = self.searched + at;
-            let line = &self.buffer[self.start..end];
-            if line.len() > self.longest {
-                return Err(TooLong);
-            }
-            let length = line.strip_suffix(b"\r").unwrap_or(line).len();
-            let line = (length > 0).then(|| self.take(end, length));
-            if line.is_some() {
-                return Ok(line);
-            }
-            self.start = end + 1;
-            self.searched = self.start;
+        line.pop_if(|last| *last == b'\r');
+        if !line.is_empty() {
+            line.shrink_to_fit();
+            return Ok(ReadLine::Whole(line));
         }
-        self.searched = self.buffer.len();
-        match self.searched - self.start > self.longest {
-            true => Err(TooLong),
-            false => Ok(None),
-        }
-    }
-
-    /// Takes out the line that begins at the start, has this length and ends at `end`.
-    fn take(&mut self, end: usize, length: usize) -> Vec<u8> {
-        let line = self.start..self.start + length;
-        if length <= KEPT {
-            self.start = end + 1;
-            self.searched = self.start;
-            return self.buffer[line].to_vec();
-        }
-        // Moved, lest it is held twice while it is read.
-        let rest = self.buffer.split_off(end + 1);
-        let mut taken = std::mem::replace(&mut self.buffer, rest);
-        (self.start, self.searched) = (0, 0);
-        taken.truncate(line.end);
-        taken.drain(..line.start);
-        taken.shrink_to_fit();
-        taken
-    }
-
-    /// What is left when all lines with an end have been taken.
-    pub(crate) fn take_rest(&mut self) -> Vec<u8> {
-        let rest = self.buffer.split_off(self.start);
-        *self = Lines::new(self.longest);
-        rest
-    }
-
-    /// Whether nothing is left, not even the beginning of a line.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.start == self.buffer.len()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::BufReader;
+
     use super::*;
 
     #[test]
-    fn a_line_may_be_as_long_as_it_may_wherever_the_chunks_end() {
-        for (text, expected) in [(&b"12345678\n"[..], Ok(Some(b"12345678".to_vec()))), (b"123456789\n", Err(TooLong))] {
-            for cut in 0..=text.len() {
-                let mut lines = Lines::new(8);
-                lines.push(&text[..cut]);
-                let first = lines.next();
-                let line = match first {
-                    Ok(None) => {
-                        lines.push(&text[cut..]);
-                        lines.next()
-                    }
-                    other => other,
-                };
-                assert_eq!(line, expected, "cut at {cut}");
-            }
+    fn length_of_a_line_is_bounded_wherever_the_chunks_end() {
+        let (fits, too_long) = (&b"12345678\n"[..], &b"123456789\n"[..]);
+        for chunk in 1..=too_long.len() {
+            let read = |text| read_line(&mut BufReader::with_capacity(chunk, text), 8).unwrap();
+            assert_eq!(read(fits), ReadLine::Whole(b"12345678".to_vec()), "chunks of {chunk}");
+            assert_eq!(read(too_long), ReadLine::TooLong, "chunks of {chunk}");
         }
     }
 
     #[test]
-    fn a_long_line_is_not_paid_for_ever_after() {
-        let mut lines = Lines::new(1 << 20);
-        lines.push(&vec![b'x'; 1 << 20]);
-        lines.push(b"\n{}\n");
-        let line = lines.next().unwrap().unwrap();
+    fn long_line_takes_no_more_memory_than_its_length() {
+        let text = [&vec![b'x'; 1 << 20], &b"\n{}\n"[..]].concat();
+        let mut reader = BufReader::new(&text[..]);
+        let ReadLine::Whole(line) = read_line(&mut reader, 1 << 20).unwrap() else { panic!("a line") };
         assert_eq!((line.len(), line.capacity()), (1 << 20, 1 << 20));
-        assert!(lines.buffer.capacity() <= KEPT, "{}", lines.buffer.capacity());
-        assert_eq!(lines.next(), Ok(Some(b"{}".to_vec())));
-        assert!(lines.is_empty());
+        assert_eq!(read_line(&mut reader, 1 << 20).unwrap(), ReadLine::Whole(b"{}".to_vec()));
+        assert_eq!(read_line(&mut reader, 1 << 20).unwrap(), ReadLine::Rest(Vec::new()));
     }
 }

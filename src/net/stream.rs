@@ -1,12 +1,12 @@
 //! Answers that do not end: one JSON object a line.
 
-use std::io::{self, Read};
+use std::io::BufReader;
 use std::sync::Arc;
 
 use super::agent::AgentHandle;
 use super::error::{Error, ErrorKind};
 use super::interrupt::{Interrupter, interrupted};
-use super::lines::{Lines, TooLong};
+use super::lines::{ReadLine, read_line};
 use super::response::from_ureq;
 use crate::cancel::Hook;
 
@@ -17,12 +17,11 @@ const CHUNK: usize = 16 * 1024;
 
 /// The lines of an answer, on a connection of its own. Dropping it closes the connection.
 pub(crate) struct LineStream {
-    reader: ureq::BodyReader<'static>,
+    reader: BufReader<ureq::BodyReader<'static>>,
     /// Its agent is what an interrupt shuts down.
     _handle: Arc<AgentHandle>,
     interrupter: Interrupter,
     _hook: Hook,
-    lines: Lines,
     /// Whether the last line may lack its end.
     takes_rest: bool,
     done: bool,
@@ -31,16 +30,8 @@ pub(crate) struct LineStream {
 impl LineStream {
     /// Of the body of an answer that came by the agent of `handle`, until `interrupter` ends it, which `hook` sees to.
     pub(crate) fn new(body: ureq::Body, handle: Arc<AgentHandle>, interrupter: Interrupter, hook: Hook) -> Self {
-        let lines = Lines::new(MAX_LINE);
-        Self {
-            reader: body.into_reader(),
-            _handle: handle,
-            interrupter,
-            _hook: hook,
-            lines,
-            takes_rest: false,
-            done: false,
-        }
+        let reader = BufReader::with_capacity(CHUNK, body.into_reader());
+        Self { reader, _handle: handle, interrupter, _hook: hook, takes_rest: false, done: false }
     }
 
     /// Also answers what comes after the last line end, for servers that write none after an error.
@@ -63,10 +54,7 @@ impl LineStream {
         }
         // What has been received already is not told after the end.
         let line = self.interrupter.check().and_then(|()| self.advance());
-        if !matches!(line, Ok(Some(_))) {
-            self.done = true;
-            self.lines = Lines::new(MAX_LINE);
-        }
+        self.done = !matches!(line, Ok(Some(_)));
         line.map_err(|e| match self.interrupter.is_interrupted() {
             true => interrupted().sent(true),
             false => e.sent(true),
@@ -74,33 +62,19 @@ impl LineStream {
     }
 
     fn advance(&mut self) -> Result<Option<Vec<u8>>, Error> {
-        loop {
-            let line = self
-                .lines
-                .next()
-                .map_err(|TooLong| Error::new(ErrorKind::BodyTooLarge, "a line of the stream is larger than 4 MiB"))?;
-            if line.is_some() {
-                return Ok(line);
-            }
-            let mut chunk = [0; CHUNK];
-            match self.reader.read(&mut chunk) {
-                // Shutting the connection down looks like its end to a body without a length.
-                Ok(0) if self.interrupter.is_interrupted() => return Err(interrupted()),
-                Ok(0) if self.lines.is_empty() => return Ok(None),
-                Ok(0) if self.takes_rest => return Ok(Some(self.lines.take_rest())),
-                Ok(0) => {
-                    return Err(Error::new(ErrorKind::Malformed, "the stream ended inside a line"));
-                }
-                Ok(n) => self.lines.push(&chunk[..n]),
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => {
-                    let error = from_ureq(e.into());
-                    return Err(match error.kind {
-                        ErrorKind::Timeout => Error::new(ErrorKind::Timeout, "the stream was silent for too long"),
-                        _ => error,
-                    });
-                }
-            }
+        let failed = |kind, what| Err(Error::new(kind, what));
+        match read_line(&mut self.reader, MAX_LINE) {
+            Ok(ReadLine::Whole(line)) => Ok(Some(line)),
+            Ok(ReadLine::TooLong) => failed(ErrorKind::BodyTooLarge, "a line of the stream is larger than 4 MiB"),
+            // Shutting the connection down looks like its end to a body without a length.
+            Ok(ReadLine::Rest(_)) if self.interrupter.is_interrupted() => Err(interrupted()),
+            Ok(ReadLine::Rest(rest)) if rest.is_empty() => Ok(None),
+            Ok(ReadLine::Rest(rest)) if self.takes_rest => Ok(Some(rest)),
+            Ok(ReadLine::Rest(_)) => failed(ErrorKind::Malformed, "the stream ended inside a line"),
+            Err(e) => match from_ureq(e.into()) {
+                error if error.kind == ErrorKind::Timeout => failed(error.kind, "the stream was silent for too long"),
+                error => Err(error),
+            },
         }
     }
 }

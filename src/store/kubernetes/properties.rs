@@ -1,5 +1,6 @@
 //! What must hold of every answer with an object in it, and of every watch: with Leases.
 
+use std::io::BufReader;
 use std::sync::OnceLock;
 use std::time::Instant;
 
@@ -7,7 +8,7 @@ use super::super::lease::Lease;
 use super::*;
 use crate::fuzzing::target::{Target, assert_loggable};
 use crate::kube::ClientConfig;
-use crate::net::lines::{Lines, TooLong};
+use crate::net::lines::{ReadLine, read_line};
 use crate::net::stream::MAX_LINE;
 use crate::record::MicroTime;
 
@@ -91,20 +92,16 @@ enum End {
 }
 
 fn lines(input: &[u8], chunk: usize) -> (Vec<Vec<u8>>, End) {
-    let mut lines = Lines::new(LONGEST);
+    let mut reader = BufReader::with_capacity(chunk, input);
     let mut all = Vec::new();
-    for chunk in input.chunks(chunk) {
-        lines.push(chunk);
-        loop {
-            match lines.next() {
-                Ok(Some(line)) => all.push(line),
-                Ok(None) => break,
-                Err(TooLong) => return (all, End::TooLong),
-            }
+    loop {
+        match read_line(&mut reader, LONGEST).expect("bytes in memory") {
+            ReadLine::Whole(line) => all.push(line),
+            ReadLine::TooLong => return (all, End::TooLong),
+            ReadLine::Rest(rest) if rest.is_empty() => return (all, End::AfterALine),
+            ReadLine::Rest(_) => return (all, End::InsideALine),
         }
     }
-    let end = if lines.is_empty() { End::AfterALine } else { End::InsideALine };
-    (all, end)
 }
 
 /// The same with all of the input at hand.
@@ -132,13 +129,10 @@ fn lines_at_once(input: &[u8]) -> (Vec<Vec<u8>>, End) {
 
 fn read_watch(input: &[u8]) {
     let leases = leases();
-    let mut lines = Lines::new(MAX_LINE);
-    for chunk in input.chunks(16 * 1024) {
-        lines.push(chunk);
-        while let Ok(Some(line)) = lines.next() {
-            if leases.event(WatchScope::Key(NAME), &line).is_err() {
-                return;
-            }
+    let mut input = input;
+    while let Ok(ReadLine::Whole(line)) = read_line(&mut input, MAX_LINE) {
+        if leases.event(WatchScope::Key(NAME), &line).is_err() {
+            return;
         }
     }
 }
