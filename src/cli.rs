@@ -3,7 +3,6 @@
 mod clock;
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "`leasehold run` is for Linux alone"))]
 mod election;
-mod escape;
 mod exit;
 mod follow;
 mod log;

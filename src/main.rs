@@ -5,6 +5,9 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+#[allow(dead_code, reason = "the library's clock, and the command only reads the time")]
+mod clock;
+mod one_line;
 
 use std::process::ExitCode;
 

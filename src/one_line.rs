@@ -1,39 +1,31 @@
-//! Text of others in one line, for logs and people.
+//! Escapes text from elsewhere, such as identities, so that it stays in one line of a log or terminal.
 
-use std::fmt::{self, Write};
+use std::fmt::{self, Display, Write};
 
-/// A text in which nobody else can begin a line, or change what a terminal shows: identities are what others wrote.
-pub(crate) struct OneLine<'a>(pub(crate) fmt::Arguments<'a>);
+/// Displays a text in one line. Characters that are not seen are escaped as in Rust.
+pub struct OneLine<T>(pub T);
 
 struct Escaping<'a, 'b>(&'a mut fmt::Formatter<'b>);
 
-impl fmt::Display for OneLine<'_> {
+impl<T: Display> Display for OneLine<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Escaping(f).write_fmt(self.0)
+        write!(Escaping(f), "{}", self.0)
     }
 }
 
-impl fmt::Write for Escaping<'_, '_> {
+impl Write for Escaping<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        for part in text.split_inclusive(is_unseen) {
-            let control = part.chars().next_back().filter(|last| is_unseen(*last));
-            self.0.write_str(&part[..part.len() - control.map_or(0, char::len_utf8)])?;
-            if let Some(control) = control {
-                write!(self.0, "{}", control.escape_default())?;
-            }
-        }
-        Ok(())
+        text.chars().try_for_each(|one| match is_seen(one) {
+            true => self.0.write_char(one),
+            false => write!(self.0, "{}", one.escape_debug()),
+        })
     }
 }
 
-/// What ends a line, changes a terminal, or is not seen.
-fn is_unseen(one: char) -> bool {
-    one.is_control() || is_invisible(one)
-}
-
-/// Characters that reorder or hide text in a terminal or a log viewer.
-pub(crate) fn is_invisible(one: char) -> bool {
-    matches!(one, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+/// Returns `false` for control characters, and for characters that hide or reorder others. Only a quotation escapes quotes and
+/// backslashes.
+pub fn is_seen(one: char) -> bool {
+    matches!(one, '\\' | '\'' | '"') || one.escape_debug().len() == 1
 }
 
 #[cfg(test)]
@@ -41,10 +33,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_else_begins_a_line() {
-        let line = |identity: &str| OneLine(format_args!("{identity} leads")).to_string();
-        assert_eq!(line("a"), "a leads");
-        assert_eq!(line("x\u{202e}y\u{2028}"), r"x\u{202e}y\u{2028} leads");
-        assert_eq!(line("x\n[INFO] \u{1b}[2Jé\u{85}"), "x\\n[INFO] \\u{1b}[2Jé\\u{85} leads");
+    fn text_from_elsewhere_begins_no_line_and_hides_nothing() {
+        let strange = "a\n\u{1b}[2J\u{85}\u{9b}\u{202e}\u{2028}\u{e0001}é \"c:\\d\" 東";
+        let escaped = r#"a\n\u{1b}[2J\u{85}\u{9b}\u{202e}\u{2028}\u{e0001}é "c:\d" 東 leads"#;
+        assert_eq!(OneLine(format_args!("{strange} leads")).to_string(), escaped);
     }
 }

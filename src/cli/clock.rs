@@ -24,30 +24,8 @@ impl Moment {
 }
 
 /// The time since the machine was started.
-#[cfg(any(target_os = "linux", target_os = "android", target_os = "openbsd"))]
 pub fn local() -> Duration {
-    read(rustix::time::ClockId::Boottime)
-}
-
-/// `CLOCK_MONOTONIC` counts sleep on Apple's systems, where `Instant` does not.
-#[cfg(all(unix, not(any(target_os = "linux", target_os = "android", target_os = "openbsd"))))]
-fn local() -> Duration {
-    read(rustix::time::ClockId::Monotonic)
-}
-
-#[cfg(unix)]
-fn read(clock: rustix::time::ClockId) -> Duration {
-    let now = rustix::time::clock_gettime(clock);
-    Duration::new(now.tv_sec.try_into().unwrap_or_default(), now.tv_nsec.try_into().unwrap_or_default())
-}
-
-/// What is under `Instant` counts suspend on Windows.
-#[cfg(not(unix))]
-fn local() -> Duration {
-    use std::sync::OnceLock;
-    use std::time::Instant;
-    static ORIGIN: OnceLock<Instant> = OnceLock::new();
-    ORIGIN.get_or_init(Instant::now).elapsed()
+    Duration::from_nanos(crate::clock::now().as_nanos())
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use leasehold::Store;
 
 use super::clock::Moment;
-use super::escape::Escaped;
+use crate::one_line::OneLine;
 use leases::{Event, Leases, Which};
 use watching::{Current, Message, Watching};
 
@@ -86,7 +86,7 @@ impl Follower {
         let events = match self.updates.recv_timeout(patience.min(expiry)) {
             Ok(Message::Update(update, at)) => self.leases.apply(update, at),
             Ok(Message::Trouble(trouble)) => return Ok(Heard::Trouble(trouble)),
-            Ok(Message::Failed(why)) => return Err(Escaped(&why).to_string()),
+            Ok(Message::Failed(why)) => return Err(OneLine(&why).to_string()),
             // Only now: an update that waits was received in time.
             Err(RecvTimeoutError::Timeout) => self.expire(),
             Err(RecvTimeoutError::Disconnected) => {

@@ -6,8 +6,8 @@ use std::thread;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use env_logger::{Builder, Env, Target};
 
-use super::escape::Escaped;
 use super::say::PATIENCE;
+use crate::one_line::OneLine;
 
 /// So many lines may wait. Those beyond are dropped.
 const BEHIND: usize = 1024;
@@ -28,8 +28,7 @@ impl Log {
         let levels = if is_quiet { "warn" } else { "warn,leasehold=info" };
         Builder::from_env(Env::new().filter_or("LEASEHOLD_LOG", levels))
             .format(|out, record| {
-                let message = record.args().to_string();
-                writeln!(out, "{} {:5} leasehold: {}", out.timestamp(), record.level(), Escaped(&message))
+                writeln!(out, "{} {:5} leasehold: {}", out.timestamp(), record.level(), OneLine(record.args()))
             })
             .target(Target::Pipe(Box::new(Lines(sender.clone()))))
             .init();

@@ -3,11 +3,11 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use super::escape::Escaped;
+use crate::one_line::OneLine;
 
 /// Writes it as a line, unless nobody takes that for a moment. To be used where there is no log, or what is said comes after it.
 pub fn say(message: &str) {
-    let mut line = format!("leasehold: {}\n", Escaped(message));
+    let mut line = format!("leasehold: {}\n", OneLine(message));
     if let Some((cut, _)) = line.char_indices().find(|(at, _)| *at >= LONGEST) {
         line.truncate(cut);
         line.push_str("…\n");

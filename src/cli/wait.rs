@@ -7,10 +7,10 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 
 use super::election::duration;
-use super::escape::Escaped;
 use super::follow::leases::{Event, What};
 use super::follow::{FollowArgs, Follower, Heard};
 use super::say::say;
+use crate::one_line::OneLine;
 
 /// Wait until somebody leads, and print who
 ///
@@ -77,7 +77,7 @@ fn leader<'a>(event: &'a Event, awaited: Option<&str>) -> Option<&'a str> {
 
 fn print(holder: &str) -> Result<u8, String> {
     let mut stdout = io::stdout().lock();
-    match writeln!(stdout, "{}", Escaped(holder)).and_then(|()| stdout.flush()) {
+    match writeln!(stdout, "{}", OneLine(holder)).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(format!("cannot write to stdout: {error}")),
         _ => Ok(0),
     }

@@ -1,30 +1,17 @@
-//! Text of others, for people.
+//! Text from elsewhere, such as messages of servers, for people.
 
-use crate::one_line::is_invisible;
+use crate::one_line::is_seen;
 
-/// One line of at most `max` characters, and an ellipsis where there were more, with runs of white space and control characters made one space.
+/// Returns one line of at most `max` characters, and an ellipsis if there were more. Each run of white space and of characters that
+/// are not seen becomes one space.
 pub(crate) fn clean(text: &str, max: usize) -> String {
-    let mut out = String::new();
-    let mut count = 0;
-    let mut gap = false;
-    for c in text.chars() {
-        if c.is_control() || c.is_whitespace() || is_invisible(c) {
-            gap = count > 0;
-            continue;
-        }
-        let width = if gap { 2 } else { 1 };
-        if count + width > max {
-            out.push('…');
-            break;
-        }
-        if gap {
-            out.push(' ');
-        }
-        gap = false;
-        out.push(c);
-        count += width;
+    let words = text.split(|one: char| one.is_whitespace() || !is_seen(one)).filter(|word| !word.is_empty());
+    let mut line: String = words.flat_map(|word| [" ", word]).flat_map(str::chars).skip(1).take(max + 1).collect();
+    if let Some((end, _)) = line.char_indices().nth(max) {
+        line.truncate(line[..end].trim_end().len());
+        line.push('…');
     }
-    out
+    line
 }
 
 #[cfg(test)]

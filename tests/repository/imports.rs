@@ -63,7 +63,6 @@ const FLOORS: &[&[&str]] = &[
     // The command, which has what the library gives to everybody.
     &[
         "cli::clock",
-        "cli::escape",
         "cli::exit",
         "cli::say",
         "cli::log",

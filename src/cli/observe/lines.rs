@@ -6,8 +6,8 @@ use std::time::Duration;
 use leasehold::{LeaderElectionRecord, MicroTime};
 use serde::Serialize;
 
-use super::super::escape::{self, Escaped};
 use super::super::follow::leases::{Event, What};
+use crate::one_line::{OneLine, is_seen};
 
 #[derive(Serialize)]
 struct Line<'a> {
@@ -45,14 +45,26 @@ pub fn json(event: &Event) -> String {
         seconds_left: lease.time_left(at.local).map(|left| left.as_secs_f64()),
     };
     let text = serde_json::to_string(&line).expect("a struct of texts and numbers");
-    escape::json(&text) + "\n"
+    escaped(&text) + "\n"
+}
+
+/// Escapes the characters of a JSON text that are not seen. The text reads the same.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for one in text.chars() {
+        match is_seen(one) {
+            true => escaped.push(one),
+            false => one.encode_utf16(&mut [0; 2]).iter().for_each(|unit| escaped += &format!("\\u{unit:04x}")),
+        }
+    }
+    escaped
 }
 
 pub fn plain(event: &Event) -> String {
     let Event { at, key, what, previous_holder, lease } = event;
-    let mut line = format!("{} {}: ", MicroTime::from(at.wall), Escaped(key));
-    let holder = Escaped(lease.holder().unwrap_or_default());
-    let by = previous_holder.as_deref().map_or_else(String::new, |holder| format!(" by {}", Escaped(holder)));
+    let mut line = format!("{} {}: ", MicroTime::from(at.wall), OneLine(key));
+    let holder = OneLine(lease.holder().unwrap_or_default());
+    let by = previous_holder.as_deref().map_or_else(String::new, |holder| format!(" by {}", OneLine(holder)));
     // Writing to a string cannot fail.
     let _ = match what {
         What::NewLeader => write!(line, "{holder} leads"),
@@ -64,7 +76,7 @@ pub fn plain(event: &Event) -> String {
     };
     let Some(record) = lease.record.as_ref().filter(|_| lease.holder().is_some()) else { return line + "\n" };
     if let Some(time) = &record.acquire_time {
-        let _ = write!(line, ", since {}", Escaped(time.as_str()));
+        let _ = write!(line, ", since {}", OneLine(time.as_str()));
     }
     if let Some(transitions) = record.lease_transitions {
         let _ = write!(line, ", transitions {transitions}");
@@ -126,5 +138,15 @@ mod tests {
     fn a_line_of_a_record_without_fields_says_what_is_there() {
         let events = events(LeaderElectionRecord { holder_identity: Some("a".into()), ..Default::default() });
         assert_eq!(plain(&events[0]), "1970-01-01T00:00:01.000000Z jo\\nbs: a leads, renewals 0\n");
+    }
+
+    const STRANGE: &str = "a\n\u{1b}[2J\u{9b}\u{202e}\u{2028}\u{e0001}é \"c:\\d\" 東";
+
+    #[test]
+    fn escaped_json_reads_the_same() {
+        let text = serde_json::to_string(STRANGE).expect("a string");
+        let escaped = super::escaped(&text);
+        assert_eq!(serde_json::from_str::<String>(&escaped).expect("JSON"), STRANGE);
+        assert!(escaped.contains(r"\u009b\u202e\u2028\udb40\udc01é") && escaped.chars().all(is_seen), "{escaped}");
     }
 }

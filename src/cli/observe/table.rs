@@ -5,9 +5,9 @@ use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use super::super::clock::Moment;
-use super::super::escape::Escaped;
 use super::super::follow::Follower;
 use super::super::follow::leases::Lease;
+use crate::one_line::OneLine;
 
 /// How often it is drawn at most, while more is to be heard.
 const BUSY: Duration = Duration::from_millis(100);
@@ -61,7 +61,7 @@ impl Table {
         let (height, width) = size().unwrap_or((24, 80));
         let mut lines = rows(follower.leases().iter(), now.local);
         if lines.len() == 1 {
-            lines = vec![format!("no leases yet in {}", Escaped(follower.location()))];
+            lines = vec![format!("no leases yet in {}", OneLine(follower.location()))];
         }
         // The line after it is the cursor's.
         let room = height.saturating_sub(1).max(1);
@@ -136,7 +136,7 @@ fn cells(key: &str, lease: &Lease, now: Duration) -> [String; HEAD.len()] {
         Some(left) => format!("{}s", left.as_secs() + u64::from(left.subsec_nanos() > 0)),
         None => absent(),
     };
-    let name = Escaped(key).to_string();
+    let name = OneLine(key).to_string();
     let name = match name.chars().count() > LONGEST_NAME {
         true => name.chars().take(LONGEST_NAME - 1).chain(['…']).collect(),
         false => name,
@@ -148,8 +148,8 @@ fn cells(key: &str, lease: &Lease, now: Duration) -> [String; HEAD.len()] {
         left,
         transitions.map_or_else(absent, |transitions| transitions.to_string()),
         lease.renewals.to_string(),
-        since.map_or_else(absent, |since| Escaped(&without_fraction(since.as_str())).to_string()),
-        lease.holder().map_or_else(absent, |holder| Escaped(holder).to_string()),
+        since.map_or_else(absent, |since| OneLine(&without_fraction(since.as_str())).to_string()),
+        lease.holder().map_or_else(absent, |holder| OneLine(holder).to_string()),
     ]
 }
 

@@ -56,7 +56,7 @@ fn assert_tidy(status: &Status) {
     for (text, max) in texts {
         let text = text.map(String::as_str).unwrap_or_default();
         assert!(text.chars().count() <= max + 1, "an ellipsis more than {max}: {text:?}");
-        assert!(!text.chars().any(|c| c.is_control() || crate::one_line::is_invisible(c)), "{text:?}");
+        assert!(text.chars().all(crate::one_line::is_seen), "{text:?}");
     }
     assert!(status.retry_after.is_none_or(|wait| wait <= MAX_RETRY_AFTER));
     assert_loggable(&status.to_string(), 4 * (MAX_WORD + MAX_MESSAGE) + 64);
