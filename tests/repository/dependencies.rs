@@ -48,6 +48,23 @@ fn the_declared_rust_version_is_what_the_tree_needs() {
     assert_eq!(declared, needed, "rust-version in Cargo.toml, and the greatest in the tree");
 }
 
+/// Cargo links SQLite once per program.
+#[test]
+fn sqlite_store_resolves_beside_sqlx_and_diesel() {
+    for other in ["sqlx = { version = '0.9', features", "diesel = { version = '2.3', features"] {
+        let scratch = tempfile::tempdir().expect("a scratch directory");
+        let ours = format!("leasehold = {{ path = '{}', features", env!("CARGO_MANIFEST_DIR"));
+        let manifest = format!(
+            "package = {{ name = 'program', edition = '2024' }}\nlib.path = 'Cargo.toml'\n[dependencies]\n\
+             {ours} = ['sqlite'] }}\n{other} = ['sqlite'] }}\n"
+        );
+        std::fs::write(scratch.path().join("Cargo.toml"), manifest).expect("a manifest");
+        let mut cargo = Command::new(env!("CARGO"));
+        let output = cargo.arg("generate-lockfile").current_dir(scratch.path()).output().expect("cargo runs");
+        assert!(output.status.success(), "{other}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
 /// With what is asked for by a feature, for a store that is no cluster.
 fn with_each_store() -> BTreeSet<Package> {
     tree_with(&["--features=cli,mysql,sqlite"])
