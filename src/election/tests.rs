@@ -1,5 +1,6 @@
 //! The rules of `docs/PROTOCOL.md`, a test a rule, named after it. Time is virtual.
 
+mod figures;
 mod fitness;
 mod numbered_rules;
 mod open_writes;

@@ -164,3 +164,30 @@ impl std::error::Error for Error {
         self.0.source.as_ref().map(|e| e as &(dyn std::error::Error + 'static))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_the_network_keeps_its_name() {
+        use net::ErrorKind::*;
+        for kind in [
+            Timeout,
+            Interrupted,
+            Dns,
+            Connect,
+            Io,
+            ConnectionClosed,
+            Tls,
+            TlsVerification,
+            BodyTooLarge,
+            Malformed,
+            Credentials,
+            Config,
+        ] {
+            let error = Error::from(net::Error::new(kind, "").sent(true));
+            assert_eq!((format!("{:?}", error.kind()), error.maybe_sent()), (format!("{kind:?}"), true));
+        }
+    }
+}

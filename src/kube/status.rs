@@ -160,6 +160,34 @@ mod tests {
         let endless = Status::from_answer(429, Some("18446744073709551615"), b"");
         assert_eq!(endless.retry_after, Some(MAX_RETRY_AFTER));
         assert_eq!(Status::from_answer(429, Some("-1"), b"").retry_after, None);
+        for (seconds, expected) in [(-1, None), (0, None), (1, Some(1)), (3_600, Some(3_600)), (i64::MAX, Some(3_600))]
+        {
+            let body = serde_json::json!({"kind": "Status", "details": {"retryAfterSeconds": seconds}});
+            let status = Status::from_answer(429, None, body.to_string().as_bytes());
+            assert_eq!(status.retry_after, expected.map(Duration::from_secs), "{seconds}");
+            assert_eq!(Status::from_object(&body).map(|it| (it.code, it.retry_after)), Some((0, status.retry_after)));
+        }
+    }
+
+    #[test]
+    fn a_status_is_shown_with_the_parts_that_it_has_cut_to_their_lengths() {
+        let long = "x".repeat(9_000);
+        let status = |reason: &str, message: &str| {
+            let details = serde_json::json!({"kind": long, "name": long});
+            let body = serde_json::json!({"kind": "Status", "reason": reason, "message": message, "details": details});
+            Status::from_answer(503, None, body.to_string().as_bytes())
+        };
+        for (reason, message, shown) in
+            [("", "", "503"), ("A", "", "503 A"), ("", "b", "503 (b)"), ("A", "b", "503 A (b)")]
+        {
+            assert_eq!(status(reason, message).to_string(), shown);
+        }
+        let cut = status(&long, &long);
+        let lengths = [Some(&cut.reason), Some(&cut.message), cut.kind.as_ref(), cut.name.as_ref()];
+        let lengths = lengths.map(|text| text.map_or(0, |text| text.chars().count() - 1));
+        assert_eq!(lengths, [MAX_WORD, MAX_MESSAGE, MAX_WORD, MAX_WORD]);
+        let asking = Status { code: 429, retry_after: Some(Duration::from_secs(7)), ..Status::default() };
+        assert_eq!(asking.to_string(), "429, asking to wait 7 s");
     }
 
     #[test]

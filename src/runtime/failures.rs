@@ -193,6 +193,50 @@ mod tests {
     }
 
     #[test]
+    fn each_outcome_sets_the_level_of_its_notice_and_the_state() {
+        use StoreErrorKind::{Conflict, ConnectionClosed, Interrupted, Timeout, Unavailable};
+        let mut failures = Failures::new(RENEW_DEADLINE);
+        // The second, the outcome, the level of its notice, and what is failing afterwards.
+        for (second, outcome, level, failing) in [
+            (0, Some(ConnectionClosed), Some(Level::Debug), None),
+            (1, Some(ConnectionClosed), Some(Level::Warn), Some(ConnectionClosed)),
+            (100, None, Some(Level::Info), None),
+            (200, Some(ConnectionClosed), Some(Level::Debug), None),
+            (201, Some(Timeout), Some(Level::Warn), Some(Timeout)),
+            (300, Some(Interrupted), Some(Level::Debug), Some(Timeout)),
+            (301, Some(Conflict), Some(Level::Debug), None),
+            (302, Some(Unavailable), Some(Level::Warn), Some(Unavailable)),
+            (303, Some(Unavailable), None, Some(Unavailable)),
+            (400, None, Some(Level::Info), None),
+        ] {
+            let notice = match outcome {
+                Some(kind) => failures.failed(at(second), StoreOperation::Update, &error(kind)).notice,
+                None => failures.succeeded(at(second), StoreOperation::Update),
+            };
+            assert_eq!(notice.map(|notice| notice.level), level, "second {second}");
+            assert_eq!(failures.of(StoreOperation::Update).map(StoreError::kind), failing, "second {second}");
+        }
+        // A success restarts the count of refusals, and of what fails for long; another failure ends a refusal.
+        let told = (410..600).step_by(2).find(|second| {
+            if *second == 430 {
+                failures.succeeded(at(*second), StoreOperation::Update);
+                return false;
+            }
+            let failed = failures.failed(at(*second), StoreOperation::Update, &error(Conflict));
+            failed.notice.is_some_and(|notice| notice.level == Level::Warn)
+        });
+        assert_eq!(told, Some(462));
+        for (second, is_long) in [(700, false), (709, false), (710, true)] {
+            failures.failed(at(second), StoreOperation::Get, &error(StoreErrorKind::Forbidden));
+            assert_eq!((failures.is_failing_for_long(), failures.refusal().is_some()), (is_long, is_long));
+        }
+        for second in [712, 713] {
+            failures.failed(at(second), StoreOperation::Get, &error(Timeout));
+            assert!(failures.refusal().is_none());
+        }
+    }
+
+    #[test]
     fn what_is_permanent_is_so_after_a_renew_deadline_of_it() {
         let mut failures = Failures::new(RENEW_DEADLINE);
         let mut is_permanent =

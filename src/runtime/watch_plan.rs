@@ -230,6 +230,42 @@ mod tests {
         // What is given up is not good enough for that before it has been good for long.
         assert_about(scenario.watch(true, secs(3), Err(error(StoreErrorKind::Interrupted))), secs(4));
         assert_eq!(scenario.watch(true, secs(61), Err(error(StoreErrorKind::Interrupted))), Duration::ZERO);
+        // The events of the watch before it do not count.
+        assert_about(scenario.watch(false, secs(61), Err(error(StoreErrorKind::Unavailable))), secs(4));
+        for _ in 0..70 {
+            let pause = scenario.watch(false, secs(1), Err(error(StoreErrorKind::Unavailable)));
+            assert!(pause < secs(73) && pause != secs(60), "{pause:?} without jitter");
+        }
+    }
+
+    #[test]
+    fn each_kind_of_end_has_its_notice_and_its_pause() {
+        use StoreErrorKind::{Expired, Forbidden, Interrupted, Malformed, Timeout, Unauthorized, Unavailable};
+        let polling = "polling until the watch works again";
+        let refused = "polling, which delays take-overs and costs requests";
+        // The end, the pause after two of them, and the level and text of the notices of both.
+        for (kind, pause, notices) in [
+            (Expired, 4, [Some((Level::Debug, "watch begins anew")); 2]),
+            (Interrupted, 4, [None, Some((Level::Warn, "polling: watches open and do not tell what reads find"))]),
+            (Forbidden, 300, [Some((Level::Warn, refused)), None]),
+            (Unauthorized, 300, [Some((Level::Warn, refused)), None]),
+            (Malformed, 4, [Some((Level::Warn, polling)), None]),
+            (Timeout, 4, [Some((Level::Warn, polling)), None]),
+            (Unavailable, 4, [Some((Level::Warn, polling)), None]),
+        ] {
+            let mut scenario = Scenario::new(secs(2));
+            for (round, expected) in notices.into_iter().enumerate() {
+                scenario.plan.begin(scenario.now);
+                scenario.now = scenario.now + secs(1);
+                let ended = scenario.plan.ended(scenario.now, Err(&error(kind)));
+                assert_eq!(ended.notice.as_ref().map(|notice| notice.level), expected.map(|it| it.0), "{kind:?}");
+                let notice = format!("{:?}", ended.notice);
+                assert!(expected.is_none_or(|(_, text)| notice.contains(text)), "{kind:?}: {notice}");
+                if round == 1 {
+                    assert_about(ended.pause.expect("a pause"), secs(pause));
+                }
+            }
+        }
     }
 
     #[test]

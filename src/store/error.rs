@@ -175,3 +175,57 @@ impl StdError for StoreError {
         self.source.as_ref().map(|source| &**source as &(dyn StdError + 'static))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_has_its_name_and_its_class() {
+        use StoreErrorKind::*;
+        // The name in metrics, whether another write came first, and whether waiting may help.
+        for (kind, name, is_beaten, is_transient) in [
+            (Conflict, "conflict", true, true),
+            (AlreadyExists, "already_exists", true, true),
+            (NotApplied, "not_applied", true, true),
+            (Forbidden, "forbidden", false, false),
+            (Unauthorized, "unauthorized", false, false),
+            (NotFound, "not_found", false, false),
+            (Untrusted, "untrusted", false, false),
+            (Rejected, "rejected", false, false),
+            (Malformed, "malformed", false, true),
+            (Timeout, "timeout", false, true),
+            (Interrupted, "interrupted", false, true),
+            (Expired, "expired", false, true),
+            (Unsupported, "unsupported", false, true),
+            (ConnectionClosed, "connection_closed", false, true),
+            (Unavailable, "unavailable", false, true),
+        ] {
+            assert_eq!((kind.name(), kind.is_beaten()), (name, is_beaten));
+            assert_eq!(StoreError::new(kind, "").is_transient(), is_transient, "{name}");
+        }
+    }
+
+    #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
+    #[test]
+    fn each_failure_on_the_way_is_of_a_kind() {
+        use StoreErrorKind::*;
+        use net::ErrorKind as E;
+        for (on_the_way, kind) in [
+            (E::Timeout, Timeout),
+            (E::Interrupted, Interrupted),
+            (E::Dns, Unavailable),
+            (E::Connect, Unavailable),
+            (E::Io, Unavailable),
+            (E::ConnectionClosed, ConnectionClosed),
+            (E::Tls, Unavailable),
+            (E::TlsVerification, Untrusted),
+            (E::BodyTooLarge, Malformed),
+            (E::Malformed, Malformed),
+            (E::Credentials, Unauthorized),
+            (E::Config, Rejected),
+        ] {
+            assert_eq!(StoreErrorKind::of_the_way(on_the_way), kind);
+        }
+    }
+}

@@ -158,16 +158,18 @@ fn versions_are_integers_that_grow_also_over_deletion(cluster: &Cluster) {
 }
 
 fn times_take_six_fraction_digits_and_z(cluster: &Cluster) {
-    for (time, code) in [
-        ("2026-01-02T03:04:05.000006Z", 0),
-        ("1970-01-01T00:00:00.000000Z", 0),
-        ("9999-12-31T23:59:59.999999Z", 0),
-        ("2026-01-02T03:04:05Z", 400),
-        ("2026-01-02T03:04:05.1Z", 400),
-        ("2026-01-02T03:04:05.0000001Z", 400),
-        ("yesterday", 400),
+    for (field, time, code) in [
+        ("renewTime", "2026-01-02T03:04:05.000006Z", 0),
+        ("acquireTime", "2026-01-02T03:04:05.000006Z", 0),
+        ("renewTime", "1970-01-01T00:00:00.000000Z", 0),
+        ("renewTime", "9999-12-31T23:59:59.999999Z", 0),
+        ("renewTime", "2026-01-02T03:04:05Z", 400),
+        ("acquireTime", "2026-01-02T03:04:05Z", 400),
+        ("renewTime", "2026-01-02T03:04:05.1Z", 400),
+        ("renewTime", "2026-01-02T03:04:05.0000001Z", 400),
+        ("renewTime", "yesterday", 400),
     ] {
-        let spec = json!({ "holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": time });
+        let spec = json!({ "holderIdentity": "a", "leaseDurationSeconds": 15, field: time });
         let lease = json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
             "metadata": { "name": cluster.lease, "namespace": NAMESPACE }, "spec": spec,
@@ -175,7 +177,7 @@ fn times_take_six_fraction_digits_and_z(cluster: &Cluster) {
         match cluster.request(Method::Post, false, Some(&lease)) {
             Ok(created) => {
                 assert_eq!(code, 0, "{time}");
-                assert_eq!(created["spec"]["renewTime"], time, "kept as it was written");
+                assert_eq!(created["spec"][field], time, "kept as it was written");
                 cluster.delete();
             }
             Err(error) => assert_eq!(error.status().map(|status| status.code), Some(code), "{time}: {error}"),
@@ -192,6 +194,8 @@ fn durations_and_transitions_have_limits(cluster: &Cluster) {
         ("leaseTransitions", json!(2_147_483_648_u32), 400),
         ("leaseTransitions", json!(2_147_483_647), 200),
         ("leaseDurationSeconds", json!(2_147_483_647), 200),
+        ("leaseDurationSeconds", json!(null), 200),
+        ("leaseTransitions", json!(0), 200),
     ] {
         let mut lease = cluster.lease().unwrap();
         lease["spec"][field] = value.clone();
@@ -211,8 +215,10 @@ fn every_spec_field_may_be_absent(cluster: &Cluster) {
 
 fn labels_of_others_are_kept(cluster: &Cluster) {
     cluster.create(held());
-    let edited = cluster.edit(|lease| lease["metadata"]["labels"] = json!({ "team": "blue" }));
-    assert_eq!(edited["metadata"]["labels"]["team"], "blue");
+    for field in ["labels", "annotations"] {
+        let edited = cluster.edit(|lease| lease["metadata"][field] = json!({ "team": "blue" }));
+        assert_eq!(edited["metadata"][field]["team"], "blue");
+    }
 }
 
 fn fields_that_the_server_does_not_know_are_dropped(cluster: &Cluster) {
@@ -227,7 +233,12 @@ fn a_time_with_an_offset_comes_back_in_utc(cluster: &Cluster) {
 
 fn wrong_types_are_bad_requests(cluster: &Cluster) {
     cluster.create(held());
-    for (field, value) in [("holderIdentity", json!(7)), ("leaseDurationSeconds", json!("15"))] {
+    for (field, value) in [
+        ("holderIdentity", json!(7)),
+        ("leaseDurationSeconds", json!("15")),
+        ("leaseDurationSeconds", json!(1.5)),
+        ("renewTime", json!(0)),
+    ] {
         let mut lease = cluster.lease().unwrap();
         lease["spec"][field] = value;
         is(&status(cluster.request(Method::Put, true, Some(&lease))), 400, "BadRequest");

@@ -1,6 +1,7 @@
 //! The rules 'Progress', 'Fitness' and 'Winding down'. With 15 s, 10 s and 2 s, but for the jitter.
 
 use super::*;
+use crate::election::Change;
 
 /// Renews as long as it does so before `until`, each time answered at once. The moment of the last renewal.
 fn renews(scenario: &mut Scenario, record: &LeaderElectionRecord, until: Moment) -> Option<Moment> {
@@ -33,6 +34,47 @@ impl Scenario {
         let ObservedState::Record(known) = &self.election.observed else { panic!("there is a record") };
         known.observed.record.clone()
     }
+}
+
+impl Scenario {
+    /// The reasons of the events that end a term and its cover.
+    fn endings(&mut self) -> Vec<Option<StopReason>> {
+        let endings = self.events().into_iter().filter_map(|event| match event {
+            Event::TermEnded(reason) => Some(Some(reason)),
+            Event::CoverLost(reason) => Some(reason),
+            _ => None,
+        });
+        endings.collect()
+    }
+}
+
+#[test]
+fn winding_down_ends_to_the_moment_or_with_the_last_renewal() {
+    let (mut scenario, ..) = Scenario::leading();
+    scenario.election.step_down(scenario.now, Some(millis(500)));
+    // A candidate that becomes unfit meanwhile has no longer to wind down, and a dropped guard ends nothing twice.
+    scenario.election.set_fit(scenario.now, false);
+    scenario.election.set_fit(scenario.now, true);
+    assert_eq!(scenario.wait(), millis(500));
+    assert_eq!(scenario.endings(), [Some(StopReason::SteppedDown)]);
+    scenario.guard_gone();
+    assert_eq!(scenario.endings(), []);
+    // Nothing is renewed any more.
+    let (mut scenario, ..) = Scenario::leading();
+    scenario.election.step_down(scenario.now, None);
+    scenario.advance(secs(10));
+    scenario.next();
+    assert_eq!(scenario.endings(), [Some(StopReason::SteppedDown), Some(StopReason::Expired)]);
+    // The step down comes after the end of the term.
+    let (mut scenario, ..) = Scenario::leading();
+    scenario.advance(secs(10));
+    scenario.election.step_down(scenario.now, None);
+    assert!(matches!(scenario.next(), Step::Send(Request { operation: Operation::Get(_), .. })), "no renewal");
+    assert_eq!(scenario.endings(), [Some(StopReason::Expired)]);
+    // A leader that is reported to be fit again stays the leader.
+    let (mut scenario, ..) = Scenario::leading();
+    scenario.election.set_fit(scenario.now, true);
+    assert_eq!(scenario.endings(), []);
 }
 
 fn lasting(scenario: &Scenario, seconds: u64) -> Moment {
@@ -80,23 +122,42 @@ fn progress_an_acquisition_that_is_answered_too_late_for_it_is_released_and_made
     assert_eq!((release.base, release.record.holder()), (Some(10), None));
     scenario.applied(&release, 11);
     let released_at = scenario.now;
-    let again = loop {
-        match scenario.next() {
-            Step::Wait(until) => scenario.now = until,
-            Step::Send(Request { id, operation: Operation::Get(context), .. }) => {
-                scenario.reads(Read { id, context }, standing(&release), 11);
-            }
-            Step::Send(Request { id, operation: Operation::Update(base, record), timeout }) => {
-                break Write { id, base: Some(base.version), record, timeout };
-            }
-            other => panic!("{other:?}"),
-        }
-    };
+    let again = scenario.next_write(&standing(&release), 11);
     let pause = scenario.now.since(released_at);
     assert!(pause >= secs(2) && pause <= millis(2_400), "others have their turn: {pause:?}");
     scenario.applied(&again, 12);
     let (deadline, token) = scenario.elected();
     assert_eq!((deadline.remaining(scenario.now), token), (secs(3), 12));
+}
+
+#[test]
+fn progress_a_late_acquisition_that_is_deleted_is_made_again_later() {
+    for (late_by, is_given_back) in [(3, true), (10, false)] {
+        let mut scenario = Scenario::with(|it| it.progress_within = Some(secs(3)));
+        scenario.election.campaign(false);
+        scenario.found_nothing();
+        let late = scenario.write();
+        scenario.advance(secs(late_by));
+        let record = scenario.applied(&late, 10);
+        if !is_given_back {
+            assert_eq!(scenario.next_write(&record, 10).record.holder(), Some(ME), "an attempt that won nothing");
+            continue;
+        }
+        scenario.election.on_change(scenario.now, scenario.now, Change::Deleted { version: 11 });
+        let deleted_at = scenario.now;
+        loop {
+            match scenario.next() {
+                Step::Wait(until) => scenario.now = until,
+                Step::Send(Request { id, operation: Operation::Get(context), .. }) => {
+                    scenario.election.on_response(scenario.now, id, Response::Read(context, None));
+                }
+                Step::Send(_) => break,
+                Step::Finished => panic!("not finished"),
+            }
+        }
+        let pause = scenario.now.since(deleted_at);
+        assert!(pause >= secs(2) && pause <= millis(2_400), "{pause:?}");
+    }
 }
 
 #[test]
@@ -140,8 +201,9 @@ fn winding_down_is_covered_for_as_long_as_was_said() {
         let until = lasting(&scenario, 100);
         let last = renews(&mut scenario, &record, until).expect("renewals");
         assert!(last < began + secs(20) && last > began + secs(17), "{limits:?}: {:?}", last.since(began));
-        assert_eq!(scenario.lost(), Some(StopReason::SteppedDown));
+        assert_eq!(scenario.endings(), [Some(StopReason::SteppedDown), None]);
         scenario.guard_gone();
+        assert_eq!(scenario.endings(), []);
         assert_eq!(scenario.write().record.holder(), None);
     }
     let (mut scenario, _, record) = Scenario::leading();

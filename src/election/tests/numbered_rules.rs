@@ -1,6 +1,7 @@
 //! The numbered rules.
 
 use super::*;
+use crate::election::Change;
 
 #[test]
 fn rule_1_nothing_there_is_created_and_created_is_elected() {
@@ -14,9 +15,11 @@ fn rule_1_nothing_there_is_created_and_created_is_elected() {
     assert_eq!(write.record.lease_transitions, Some(0));
     assert_eq!(write.record.uid, None);
     scenario.applied(&write, 10);
-    let (deadline, token) = scenario.elected();
-    assert!(deadline.is_valid(scenario.now));
-    assert_eq!(token, 10);
+    let events = scenario.events();
+    let [Event::Leader(Some(leader)), Event::Elected { deadline, fencing_token: 10 }] = &events[..] else {
+        panic!("{events:?}")
+    };
+    assert!(leader == ME && deadline.is_valid(scenario.now));
 }
 
 #[test]
@@ -118,9 +121,11 @@ fn rule_5_taking_over_adds_a_transition_and_sets_acquire_time_and_renewing_keeps
 
 #[test]
 fn rule_5_transitions_stop_at_the_limit_of_32_bits() {
-    let record = LeaderElectionRecord { lease_transitions: Some(i32::MAX), ..held_by("", 15) };
-    let mut scenario = Scenario::campaigning_on(record, 10);
-    assert_eq!(scenario.write().record.lease_transitions, Some(i32::MAX));
+    for (before, after) in [(i32::MAX, i32::MAX), (-5, 1)] {
+        let record = LeaderElectionRecord { lease_transitions: Some(before), ..held_by("", 15) };
+        let mut scenario = Scenario::campaigning_on(record, 10);
+        assert_eq!(scenario.write().record.lease_transitions, Some(after));
+    }
 }
 
 #[test]
@@ -136,6 +141,9 @@ fn rule_6_a_release_empties_the_holder_and_keeps_the_transitions() {
     assert_ne!(release.record.renew_time, record.renew_time);
     scenario.applied(&release, 11);
     assert!(scenario.released());
+    scenario.wait_out();
+    scenario.found(standing(&release), 11);
+    assert!(!scenario.released(), "once");
 }
 
 #[test]
@@ -236,9 +244,19 @@ fn rule_6_a_write_that_lands_after_the_close_is_released_before_the_end() {
 
 #[test]
 fn rule_6_a_closed_election_ends_when_its_open_writes_are_closed() {
-    let (mut scenario, _) = closed_over_a_take_over();
-    scenario.found(held_by(OTHER, 15), 11);
-    assert!(matches!(scenario.next(), Step::Finished));
+    let ends: [fn(&mut Scenario); 3] = [
+        |scenario| scenario.found(held_by(OTHER, 15), 11),
+        |scenario| scenario.found(held_by(OTHER, 15), 4),
+        |scenario| {
+            let deleted = Change::Deleted { version: 11 };
+            scenario.election.on_change(scenario.now, scenario.now, deleted);
+        },
+    ];
+    for (case, end) in ends.into_iter().enumerate() {
+        let (mut scenario, _) = closed_over_a_take_over();
+        end(&mut scenario);
+        assert!(matches!(scenario.next(), Step::Finished), "case {case}");
+    }
 }
 
 #[test]

@@ -127,22 +127,25 @@ fn open_writes_c_a_renewal_that_lands_after_the_loss_is_left_alone_while_the_gua
 
 #[test]
 fn open_writes_d_our_identity_in_a_record_that_we_did_not_write_ends_the_term() {
-    let (mut scenario, deadline, record) = Scenario::leading();
-    scenario.wait_out();
-    let renewal = scenario.write();
-    scenario.fails(renewal.id, StoreErrorKind::Conflict);
-    let duplicate = LeaderElectionRecord { acquire_time: Some(MicroTime::from_unix_micros(5)), ..record };
-    scenario.found(duplicate.clone(), 11);
-    let events = scenario.events();
-    assert!(events.iter().any(|event| matches!(event, Event::IdentityConflict)));
-    assert!(events.iter().any(|event| matches!(event, Event::TermEnded(StopReason::IdentityConflict))));
-    assert!(!deadline.is_valid(scenario.now));
-    scenario.guard_gone();
-    assert!(scenario.released(), "not ours to release");
-    scenario.election.campaign(false);
-    scenario.advance(millis(14_999));
-    scenario.found(duplicate, 11);
-    assert_eq!(scenario.wait(), millis(1), "waited for like anybody else");
+    for uid in ["uid-1", "uid-2"] {
+        let (mut scenario, deadline, record) = Scenario::leading();
+        scenario.wait_out();
+        let renewal = scenario.write();
+        scenario.fails(renewal.id, StoreErrorKind::Conflict);
+        let acquire_time = Some(MicroTime::from_unix_micros(5));
+        let duplicate = LeaderElectionRecord { acquire_time, uid: Some(uid.into()), ..record };
+        scenario.found(duplicate.clone(), 11);
+        let events = scenario.events();
+        assert!(events.iter().any(|event| matches!(event, Event::IdentityConflict)));
+        assert!(events.iter().any(|event| matches!(event, Event::TermEnded(StopReason::IdentityConflict))));
+        assert!(!deadline.is_valid(scenario.now));
+        scenario.guard_gone();
+        assert!(scenario.released(), "not ours to release");
+        scenario.election.campaign(false);
+        scenario.advance(millis(14_999));
+        scenario.found(duplicate, 11);
+        assert_eq!(scenario.wait(), millis(1), "waited for like anybody else");
+    }
 }
 
 #[test]
@@ -277,6 +280,57 @@ fn open_writes_do_not_pile_up_without_bound() {
         }
     }
     assert_eq!(scenario.election.open.len(), requests::MAX_OPEN_WRITES);
+}
+
+#[test]
+fn open_writes_that_may_still_win_are_not_forgotten_for_another() {
+    let mut scenario = Scenario::with(|config| {
+        config.retry_period = Some(millis(10));
+        config.renew_deadline = Some(secs(10));
+        config.lease_duration = Some(secs(15));
+    });
+    scenario.election.campaign(false);
+    scenario.found(held_by("", 1), 10);
+    let oldest = scenario.now;
+    for _ in 0..requests::MAX_OPEN_WRITES {
+        let write = scenario.next_write(&held_by("", 1), 10);
+        scenario.fails(write.id, StoreErrorKind::Unavailable);
+    }
+    scenario.next_write(&held_by("", 1), 10);
+    assert_eq!(scenario.now.since(oldest), secs(10), "until the oldest one can no longer win");
+}
+
+#[test]
+fn open_writes_of_an_attempt_go_on_over_absence_and_end_with_it() {
+    // Two creates of one attempt: the first one had only been slow.
+    let mut scenario = Scenario::new();
+    scenario.election.campaign(false);
+    scenario.found_nothing();
+    let first = scenario.write();
+    scenario.fails(first.id, StoreErrorKind::Timeout);
+    scenario.found_nothing();
+    scenario.advance(secs(3));
+    let second = scenario.write();
+    assert_eq!(second.record.acquire_time, first.record.acquire_time, "the same attempt");
+    // A deletion ends an attempt, and a write of the attempt that lands on another object wins nothing.
+    let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
+    let first = scenario.write();
+    scenario.fails(first.id, StoreErrorKind::Timeout);
+    let elsewhere = LeaderElectionRecord { uid: Some("uid-2".into()), ..first.record.clone() };
+    scenario.found(elsewhere, 11);
+    scenario.not_elected();
+    let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
+    let first = scenario.write();
+    scenario.fails(first.id, StoreErrorKind::Conflict);
+    scenario.election.on_change(scenario.now, scenario.now, Change::Deleted { version: 13 });
+    let create = scenario.write();
+    assert_eq!(create.base, None, "at once, without another read");
+    assert_ne!(create.record.acquire_time, first.record.acquire_time, "another attempt");
+    // An event from before the deletion, of an object that was never seen, is no news.
+    let unknown = LeaderElectionRecord { uid: Some("uid-1b".into()), ..held_by("third", 15) };
+    scenario.election.on_change(scenario.now, scenario.now, Change::Written(observed(unknown, 12)));
+    scenario.written(&create, made_anew(&create), 14);
+    assert_eq!(scenario.elected().1, 14);
 }
 
 /// A standby that has found the lease of another gone by a read, and creates it.
@@ -430,23 +484,38 @@ fn open_writes_a_record_of_ours_that_somebody_puts_back_extends_nothing() {
 
 #[test]
 fn open_writes_a_create_that_nobody_answered_is_not_waited_for_for_ever() {
-    let (mut scenario, create) = creating_after_a_deletion();
-    scenario.fails(create.id, StoreErrorKind::Timeout);
-    scenario.election.close();
-    let since = scenario.now;
-    let mut reads = 0;
-    loop {
-        match scenario.next() {
-            Step::Wait(until) => scenario.now = until,
-            Step::Send(Request { id, operation: Operation::Get(context), .. }) => {
-                reads += 1;
-                scenario.election.on_response(scenario.now, id, Response::Read(context, None));
-            }
-            Step::Finished => break,
-            other => panic!("{other:?}"),
+    for is_watching in [false, true] {
+        let (mut scenario, create) = creating_after_a_deletion();
+        if is_watching {
+            scenario.election.watch_opened(scenario.now, true);
         }
+        scenario.fails(create.id, StoreErrorKind::Timeout);
+        scenario.election.close();
+        let since = scenario.now;
+        let mut reads = 0;
+        loop {
+            match scenario.next() {
+                Step::Wait(until) => scenario.now = until,
+                Step::Send(Request { id, operation: Operation::Get(context), .. }) => {
+                    reads += 1;
+                    scenario.election.on_response(scenario.now, id, Response::Read(context, None));
+                }
+                Step::Finished => break,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(reads > 2 && scenario.now.since(since) <= secs(10), "{reads} reads");
     }
-    assert!(reads > 2 && scenario.now.since(since) <= secs(10), "{reads} reads");
+    // Before the close: a read after the renew deadline shows that the create can no longer win.
+    for (waited, is_over) in [(9_999, false), (10_000, true)] {
+        let (mut scenario, create) = creating_after_a_deletion();
+        scenario.fails(create.id, StoreErrorKind::Timeout);
+        scenario.election.withdraw();
+        scenario.advance(millis(waited));
+        scenario.found_nothing();
+        scenario.election.close();
+        assert_eq!(matches!(scenario.next(), Step::Finished), is_over, "{waited} ms");
+    }
 }
 
 #[test]
@@ -472,6 +541,14 @@ fn open_writes_one_that_was_certainly_not_applied_is_not_open() {
     scenario.fails(renewal.id, StoreErrorKind::NotApplied);
     scenario.found(standing(&renewal), 11);
     assert_eq!(scenario.lost(), Some(StopReason::IdentityConflict));
+
+    let (mut scenario, _, _) = Scenario::leading();
+    for kind in [StoreErrorKind::Timeout, StoreErrorKind::NotApplied] {
+        scenario.wait_out();
+        let renewal = scenario.write();
+        scenario.fails(renewal.id, kind);
+    }
+    assert_eq!(scenario.election.open.len(), 2, "the create, and the renewal without an answer");
 
     let mut scenario = Scenario::new();
     scenario.election.campaign(false);

@@ -48,18 +48,21 @@ fn order_another_record_at_a_version_that_was_known_proves_a_restored_store() {
 
 #[test]
 fn order_a_record_at_a_version_after_which_nothing_was_there_proves_a_restored_store() {
-    let mut scenario = Scenario::campaigning_on(held_by(OTHER, 15), 10);
-    scenario.wait_out();
-    let early = scenario.read();
-    scenario.election.on_response(scenario.now, early.id, Response::Read(early.context, None));
-    // One that was sent before proves nothing.
-    scenario.reads(early, held_by(OTHER, 15), 10);
-    let create = scenario.write();
-    assert_eq!(create.base, None);
-    scenario.fails(create.id, StoreErrorKind::AlreadyExists);
-    scenario.found(held_by(OTHER, 15), 10);
-    scenario.advance(secs(15));
-    assert_eq!(scenario.write().base, Some(10), "not created for ever");
+    for uid in ["uid-1", "uid-2"] {
+        let mut scenario = Scenario::campaigning_on(held_by(OTHER, 15), 10);
+        scenario.wait_out();
+        let early = scenario.read();
+        scenario.election.on_response(scenario.now, early.id, Response::Read(early.context, None));
+        // One that was sent before proves nothing.
+        let record = LeaderElectionRecord { uid: Some(uid.into()), ..held_by(OTHER, 15) };
+        scenario.reads(early, record.clone(), 10);
+        let create = scenario.write();
+        assert_eq!(create.base, None);
+        scenario.fails(create.id, StoreErrorKind::AlreadyExists);
+        scenario.found(record, 10);
+        scenario.advance(secs(15));
+        assert_eq!(scenario.write().base, Some(10), "not created for ever");
+    }
 }
 
 #[test]
@@ -340,6 +343,7 @@ fn order_after_a_restore_a_version_that_was_used_again_confirms_nothing() {
     scenario.election.watch_opened(scenario.now, true);
     scenario.election.on_change(scenario.now, scenario.now, other(501));
     scenario.applied(&write, 501);
+    assert!(!scenario.election.watch.is_open(), "the watch is given up");
     scenario.elected();
     scenario.election.on_change(scenario.now, scenario.now, other(502));
     assert_eq!(scenario.lost(), None);
@@ -348,6 +352,34 @@ fn order_after_a_restore_a_version_that_was_used_again_confirms_nothing() {
     scenario.election.watch_opened(scenario.now, true);
     scenario.election.on_change(scenario.now, scenario.now, other(500));
     assert!(scenario.events().iter().any(|event| matches!(event, Event::WatchStale)));
+}
+
+#[test]
+fn order_after_a_restore_reads_confirm_or_refute_an_event() {
+    let told = renewed(&held_by("new", 15));
+    // When the read was sent, its answer, and whether the watch is open, has an event to be confirmed, and is confirmed.
+    for (is_later, found, state) in [
+        (false, Some((501, &told)), Some((true, false))),
+        (false, None, Some((true, false))),
+        (true, None, Some((false, false))),
+        (true, Some((500, &held_by("new", 15))), None),
+        (true, Some((501, &told)), Some((false, true))),
+        (true, Some((501, &held_by(OTHER, 15))), None),
+        (true, Some((502, &renewed(&told))), Some((false, false))),
+    ] {
+        let mut scenario = after_a_restore();
+        scenario.election.watch_opened(scenario.now, true);
+        let early = scenario.now;
+        scenario.advance(millis(1));
+        let event = Change::Written(observed(told.clone(), 501));
+        scenario.election.on_change(scenario.now, scenario.now, event);
+        let sent_at = if is_later { scenario.now } else { early };
+        let context = ReadContext { newest: 500, absent: false, sent_at };
+        let answer = found.map(|(version, record)| observed(record.clone(), version));
+        scenario.election.on_response(scenario.now, 900, Response::Read(context, answer));
+        let open = scenario.election.watch.open.as_ref();
+        assert_eq!(open.map(|open| (open.to_confirm.is_some(), open.verified)), state, "{is_later} {found:?}");
+    }
 }
 
 #[test]

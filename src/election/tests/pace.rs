@@ -237,6 +237,13 @@ fn how_long_a_request_is_left_alone_follows_how_long_answers_take() {
     }
     let far = scenario.election.interrupt_after();
     assert_eq!((far.release, far.news), (millis(600), millis(600)));
+    // An answer to another request measures nothing.
+    let read = ReadContext { newest: 0, absent: false, sent_at: scenario.now };
+    scenario.wait_out();
+    scenario.write();
+    scenario.advance(secs(5));
+    scenario.election.on_response(scenario.now, 1, Response::Read(read, None));
+    assert_eq!(scenario.election.interrupt_after(), far);
 }
 
 #[test]

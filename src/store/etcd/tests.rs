@@ -356,7 +356,7 @@ fn a_token_that_is_always_refused_is_asked_for_twice_and_not_for_ever() {
 
 #[test]
 fn what_is_not_etcd_is_an_error_and_no_absent_record() {
-    use StoreErrorKind::{Forbidden, Malformed, NotFound, Unavailable};
+    use StoreErrorKind::{Expired, Forbidden, Malformed, NotFound, Rejected, Unauthorized, Unavailable};
     for (status, body, expected) in [
         (200, "{}", Malformed),
         (200, "", Malformed),
@@ -372,6 +372,27 @@ fn what_is_not_etcd_is_an_error_and_no_absent_record() {
         let gateway = Gateway::new(move |_| Some((status, body.to_owned())));
         let error = store(&[&gateway]).get("jobs", &call()).unwrap_err();
         assert_eq!(error.kind(), expected, "{status} {body}: {error}");
+    }
+    for (code, message, expected) in [
+        (3, "etcdserver: user name is empty", Unauthorized),
+        (3, "etcdserver: authentication failed, invalid user ID or password", Unauthorized),
+        (3, "etcdserver: user name not found", Unauthorized),
+        (3, "etcdserver: revision of auth store is old", Unavailable),
+        (3, "etcdserver: key is not provided", Rejected),
+        (4, "context deadline exceeded", Unavailable),
+        (5, "Not Found", NotFound),
+        (8, "etcdserver: mvcc: database space exceeded", Unavailable),
+        (9, "etcdserver: authentication is not enabled", Rejected),
+        (9, "etcdserver: CommonName of client sending a request against gateway will be ignored", Unauthorized),
+        (9, "etcdserver: something else", Rejected),
+        (11, "etcdserver: mvcc: required revision has been compacted", Expired),
+        (12, "Not Implemented", NotFound),
+        (14, "etcdserver: no leader", Unavailable),
+        (16, "etcdserver: invalid auth token", Unauthorized),
+    ] {
+        let gateway = Gateway::new(move |_, _| refused(code, message));
+        let error = store(&[&gateway]).get("jobs", &call()).unwrap_err();
+        assert_eq!(error.kind(), expected, "{code} {message}: {error}");
     }
 }
 

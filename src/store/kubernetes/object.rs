@@ -489,3 +489,59 @@ fn version_in(metadata: &Map<String, Value>) -> Option<u64> {
 #[cfg(feature = "_internals")]
 #[path = "properties.rs"]
 pub(crate) mod properties;
+
+#[cfg(test)]
+mod tests {
+    use super::super::lease::Lease;
+    use super::*;
+    use crate::kube::ClientConfig;
+
+    #[test]
+    fn each_answer_and_error_is_a_kind_of_failure() {
+        use StoreErrorKind::*;
+        let client = Client::new(ClientConfig::new("http://127.0.0.1:1").unwrap()).unwrap();
+        let objects = Objects::<Lease>::new(client, "team").unwrap();
+        let kind = |kind: ErrorKind| objects.explain("get", "it", Error::new(kind, "made up")).kind();
+        for (code, reason, expected) in [
+            (301, "", Rejected),
+            (400, "BadRequest", Rejected),
+            (401, "Unauthorized", Unauthorized),
+            (403, "Forbidden", Forbidden),
+            (404, "NotFound", NotFound),
+            (409, "AlreadyExists", AlreadyExists),
+            (409, "Conflict", Conflict),
+            (410, "Expired", Expired),
+            (413, "RequestEntityTooLarge", Rejected),
+            (422, "Invalid", Rejected),
+            (429, "TooManyRequests", Unavailable),
+            (499, "", Rejected),
+            (500, "InternalError", Unavailable),
+            (504, "Timeout", Unavailable),
+        ] {
+            let status = Status { code, reason: reason.to_owned(), ..Status::default() };
+            assert_eq!(kind(ErrorKind::Status(status)), expected, "{code} {reason}");
+        }
+        for (of_the_client, expected) in [
+            (ErrorKind::Timeout, Timeout),
+            (ErrorKind::Interrupted, Interrupted),
+            (ErrorKind::Dns, Unavailable),
+            (ErrorKind::Connect, Unavailable),
+            (ErrorKind::Io, Unavailable),
+            (ErrorKind::ConnectionClosed, ConnectionClosed),
+            (ErrorKind::Tls, Unavailable),
+            (ErrorKind::TlsVerification, Untrusted),
+            (ErrorKind::BodyTooLarge, Malformed),
+            (ErrorKind::Malformed, Malformed),
+            (ErrorKind::Credentials, Unauthorized),
+            (ErrorKind::Config, Rejected),
+        ] {
+            assert_eq!(kind(of_the_client.clone()), expected, "{of_the_client:?}");
+        }
+        // The last word of a watch.
+        for (code, expected) in [(410, Expired), (429, Unavailable), (500, Unavailable)] {
+            let status = json!({"kind": "Status", "code": code, "details": {"retryAfterSeconds": 7}});
+            let ended = objects.watch_ended(WatchScope::All, &status);
+            assert_eq!((ended.kind(), ended.retry_after()), (expected, Some(Duration::from_secs(7))), "{code}");
+        }
+    }
+}

@@ -259,15 +259,21 @@ fn no_row_is_a_definite_no_and_every_error_leaves_a_write_open() {
     let base = Observed::new(record.clone(), 1 << 31, Opaque::none());
     assert_eq!(kind(store.update("jobs", &base, &record, &call())), StoreErrorKind::NotApplied);
     for (sqlstate, expected) in [
+        ("28000", StoreErrorKind::Unauthorized),
         ("28P01", StoreErrorKind::Unauthorized),
         ("3D000", StoreErrorKind::NotFound),
+        ("3F000", StoreErrorKind::NotFound),
         ("42P01", StoreErrorKind::NotFound),
         ("42501", StoreErrorKind::Forbidden),
         ("25006", StoreErrorKind::Unavailable),
         ("40001", StoreErrorKind::Conflict),
+        ("40P01", StoreErrorKind::Conflict),
         ("57014", StoreErrorKind::Timeout),
         ("55P03", StoreErrorKind::Timeout),
         ("22021", StoreErrorKind::Rejected),
+        ("22P05", StoreErrorKind::Rejected),
+        ("22001", StoreErrorKind::Rejected),
+        ("23514", StoreErrorKind::Rejected),
         ("42703", StoreErrorKind::Rejected),
         ("57P01", StoreErrorKind::Unavailable),
         ("53300", StoreErrorKind::Unavailable),

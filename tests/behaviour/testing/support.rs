@@ -67,6 +67,13 @@ impl Reply {
         assert_eq!(body["reason"].as_str().unwrap_or_default(), reason, "{body}");
         body
     }
+
+    /// The same, with a part of its message.
+    #[track_caller]
+    pub fn assert_says(&self, code: u16, reason: &str, message: &str) {
+        let body = self.assert_status(code, reason);
+        assert!(body["message"].as_str().unwrap().contains(message), "{body}");
+    }
 }
 
 pub fn address(server: &ApiServer) -> String {

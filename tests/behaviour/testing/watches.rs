@@ -52,18 +52,6 @@ fn an_unchanged_update_is_no_event() {
 }
 
 #[test]
-fn with_a_version_only_later_changes_come() {
-    let server = server();
-    let first = renew(&server, "a");
-    let second = renew(&server, "b");
-    let third = renew(&server, "c");
-    let mut watch = WatchClient::on_x(&server, &format!("resourceVersion={}", version(&first)));
-    assert_eq!(watch.event(), ("MODIFIED".into(), second));
-    assert_eq!(watch.event(), ("MODIFIED".into(), third));
-    assert_eq!(watch.peek_silence(), Next::Silent);
-}
-
-#[test]
 fn other_objects_are_not_seen() {
     let server = server();
     let mut watch = WatchClient::on_x(&server, "");
@@ -143,13 +131,6 @@ fn bookmarks_come_to_those_who_asked() {
     });
     assert_eq!(asked.event(), ("BOOKMARK".into(), expected));
     assert_eq!(other.peek_silence(), Next::Silent);
-}
-
-#[test]
-fn a_timeout_ends_the_stream_in_order() {
-    let server = server();
-    let mut watch = WatchClient::on_x(&server, "timeoutSeconds=1");
-    assert_eq!(watch.next(), Next::End);
 }
 
 #[test]

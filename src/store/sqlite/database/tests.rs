@@ -53,6 +53,35 @@ fn a_file_that_may_not_grow_is_an_error_that_says_so() {
 }
 
 #[test]
+fn each_code_of_sqlite_is_a_kind_of_failure() {
+    use StoreErrorKind::{Forbidden, Malformed, NotFound, Rejected, Unavailable};
+    let place = place();
+    let database = Database::open(&place.path, &call()).unwrap();
+    // The code of SQLite, its message, the kind, and whether the statement is repeated.
+    for (code, message, kind, is_repeated) in [
+        (13, "full", Unavailable, false),
+        (8, "readonly", Forbidden, false),
+        (3, "perm", Forbidden, false),
+        (19, "constraint", Rejected, false),
+        (18, "too big", Rejected, false),
+        (11, "corrupt", Malformed, false),
+        (26, "not a database", Malformed, false),
+        (1, "no such table: leasehold", NotFound, false),
+        (1, "no such column: writes", Rejected, false),
+        (5, "busy", Unavailable, true),
+        (6, "locked", Unavailable, true),
+        (15, "protocol", Unavailable, true),
+        (10, "i/o", Unavailable, false),
+        (14, "cannot open", Unavailable, false),
+    ] {
+        let error = || rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), Some(message.to_owned()));
+        assert_eq!(is_busy(&error()), is_repeated, "{message}");
+        assert_eq!(failed(&database.file, error()).kind(), kind, "{message}");
+    }
+    assert_eq!(failed(&database.file, rusqlite::Error::QueryReturnedNoRows).kind(), Malformed);
+}
+
+#[test]
 fn what_came_too_late_is_no_answer() {
     let place = place();
     let database = Database::open(&place.path, &call()).unwrap();

@@ -1,0 +1,124 @@
+//! Tables of durations: attempts, retries, pauses, round trips and the silence of a watch.
+
+use super::round_trip::RoundTrip;
+use super::*;
+use crate::election::Change;
+
+#[test]
+fn attempts_and_retries_shrink_with_the_rest_of_a_term() {
+    // The rest of a term of 10 s in milliseconds, the time of an attempt, and the longest delay before the next one.
+    for (left, timeout, retry) in [(10_000, 5_000, 2_400), (3_000, 1_500, 1_500), (600, 500, 500), (300, 300, 500)] {
+        let (mut scenario, ..) = Scenario::leading();
+        scenario.advance(secs(10) - millis(left));
+        if left == 10_000 {
+            scenario.election.repeat(scenario.now);
+        }
+        assert_eq!(scenario.write().timeout, millis(timeout), "{left} ms left");
+        let delay = scenario.election.retry_delay(scenario.now);
+        assert!(delay <= millis(retry) && delay >= millis(retry.min(2_000)), "{left} ms left: {delay:?}");
+    }
+    // The rest of a release of 2 s.
+    for (left, timeout, retry) in
+        [(2_000, 1_750, 500), (1_000, 750, 500), (200, 100, 500), (1, 1, 500), (0, 5_000, 2_400)]
+    {
+        let (mut scenario, ..) = Scenario::leading();
+        scenario.guard_gone();
+        scenario.advance(secs(2) - millis(left));
+        assert_eq!(scenario.write().timeout, millis(timeout), "{left} ms left of a release");
+        let delay = scenario.election.retry_delay(scenario.now);
+        assert!(delay <= millis(retry) && delay >= millis(retry.min(2_000)), "{left} ms left of a release: {delay:?}");
+    }
+}
+
+#[test]
+fn pauses_are_kept_if_they_leave_a_reserve_and_never_shortened() {
+    // Whether it is a release, the rest in milliseconds, the pause that the store asks for, and the pause that is kept.
+    for (is_release, left, asked, kept) in [
+        (false, 8_000, 6_000, 6_000),
+        (false, 8_000, 6_001, 4_000),
+        (false, 1_000, 100, 100),
+        (true, 2_000, 1_750, 1_750),
+        (true, 2_000, 1_751, 1_000),
+        (true, 200, 50, 50),
+    ] {
+        let (mut scenario, ..) = Scenario::leading();
+        if is_release {
+            scenario.guard_gone();
+        }
+        scenario.advance(if is_release { secs(2) } else { secs(10) } - millis(left));
+        for again in [asked, 0] {
+            scenario.election.pause(scenario.now, millis(again));
+            let pause = scenario.election.schedule.paused_until.since(scenario.now);
+            assert_eq!(pause, millis(kept), "{asked} of {left} ms, of a release: {is_release}");
+        }
+    }
+}
+
+#[test]
+fn round_trips_rise_slowly_and_fall_fast() {
+    let mut round_trip = RoundTrip::default();
+    // Each answer in microseconds, and the time by which the next one is expected.
+    for (took, answered_by) in [
+        (100_000, 300_000),
+        (200_000, 112_500 + 4 * 62_500),
+        (100_000, 106_250 + 4 * 50_000),
+        (50_000, 50_000 + 4 * 6_250),
+        (25_000, 37_500 + 4 * 10_937),
+        (10_000, 10_000 + 4 * 1_250),
+    ] {
+        round_trip.note(Duration::from_micros(took));
+        let expected = Duration::from_micros(answered_by);
+        let off = round_trip.answered_by().abs_diff(expected);
+        assert!(off < Duration::from_micros(4), "{took}: {:?}", round_trip.answered_by());
+    }
+    assert_eq!(round_trip.answered_anew_by(), millis(30));
+}
+
+#[test]
+fn silence_is_measured_by_the_gaps_between_changes_of_one_term() {
+    let mut scenario = Scenario::campaigning_on(held_by(OTHER, 15), 10);
+    scenario.election.watch_opened(scenario.now, true);
+    let mut record = held_by(OTHER, 15);
+    let again = |record: &LeaderElectionRecord| LeaderElectionRecord {
+        acquire_time: Some(MicroTime::from_unix_micros(9)),
+        ..renewed(record)
+    };
+    // The event, when it comes after the one before, and the silence that is tolerated after it.
+    let events: [(fn(&LeaderElectionRecord) -> LeaderElectionRecord, u64, u64); 5] = [
+        (LeaderElectionRecord::clone, 0, 5_000),
+        (renewed, 4_000, 8_000),
+        (renewed, 1_000, 8_000),
+        (LeaderElectionRecord::clone, 3_000, 8_000),
+        (renewed, 3_000, 12_000),
+    ];
+    let mut version = 10;
+    for (change, after, silence) in events {
+        scenario.advance(millis(after));
+        record = change(&record);
+        scenario.election.on_change(scenario.now, scenario.now, Change::Written(observed(record.clone(), version)));
+        let silent_at = scenario.election.silent_at().expect("a held lease");
+        assert_eq!(silent_at.since(scenario.now), millis(silence), "version {version}");
+        version += 1;
+    }
+    // An event that comes twice is no sign of life, and another term of the same holder has its own gaps.
+    scenario.advance(secs(2));
+    let silent_at = scenario.election.silent_at();
+    scenario.election.on_change(scenario.now, scenario.now, Change::Written(observed(record.clone(), version - 1)));
+    assert_eq!(scenario.election.silent_at(), silent_at);
+    scenario.election.on_change(scenario.now, scenario.now, Change::Written(observed(again(&record), version)));
+    assert_eq!(scenario.election.silent_at(), Some(scenario.now + secs(5)));
+    // The count goes on over a watch that continues, and restarts with one from scratch or a read between watches.
+    scenario.advance(secs(1));
+    scenario.election.watch_lost(scenario.now);
+    scenario.election.watch_opened(scenario.now, false);
+    assert_eq!(scenario.election.silent_at(), Some(scenario.now + secs(4)));
+    scenario.election.watch_lost(scenario.now);
+    let read = ReadContext { newest: version, absent: false, sent_at: scenario.now };
+    let found = Response::Read(read, Some(observed(again(&record), version)));
+    scenario.election.on_response(scenario.now, 900, found);
+    scenario.election.watch_opened(scenario.now, false);
+    assert_eq!(scenario.election.silent_at(), Some(scenario.now + secs(5)));
+    scenario.advance(secs(1));
+    scenario.election.watch_opened(scenario.now, true);
+    assert_eq!(scenario.election.silent_at(), Some(scenario.now + secs(5)));
+}
