@@ -8,22 +8,17 @@
 //!   nothing that is news is at the base of an open write. (A read at the base is no news, and is here.)
 
 mod both;
-mod cluster;
 mod command;
 mod elector;
 mod fitness;
 mod handles;
 mod heads;
-mod network;
-mod objects;
 mod order;
 mod postgres;
-mod schedule;
 mod sqlite;
 mod terms;
 mod texts;
 mod threads;
-mod tls;
 mod watches;
 mod writes;
 
@@ -38,20 +33,15 @@ pub const MUTANTS: &[&[Mutant]] = &[
     writes::MUTANTS,
     order::MUTANTS,
     watches::MUTANTS,
-    schedule::MUTANTS,
     elector::MUTANTS,
     handles::MUTANTS,
     threads::MUTANTS,
     both::MUTANTS,
-    cluster::MUTANTS,
     command::MUTANTS,
     fitness::MUTANTS,
     heads::MUTANTS,
-    network::MUTANTS,
-    objects::MUTANTS,
     postgres::MUTANTS,
     sqlite::MUTANTS,
-    tls::MUTANTS,
 ];
 
 const CALLBACKS: &str = "src/callbacks.rs";
@@ -59,24 +49,17 @@ const CAMPAIGN: &str = "src/campaign.rs";
 const CLIENT: &str = "src/kube/client.rs";
 const COMMAND_TERM: &str = "src/cli/run/term.rs";
 const CONFIG: &str = "src/config.rs";
-const CONNECT: &str = "src/net/proxy/connect.rs";
 const DEADLINE: &str = "src/election/deadline.rs";
 const DEDICATED: &str = "src/runtime/dedicated.rs";
 const STATE: &str = "src/runtime/state.rs";
 const PAIR: &str = "src/runtime/pair.rs";
-const DIAL: &str = "src/net/dial.rs";
 const ECHO: &str = "src/net/echo.rs";
 const ELECTION: &str = "src/election.rs";
 const ELECTOR: &str = "src/elector.rs";
-const ENCODING: &str = "src/kube/config/kubeconfig/encoding.rs";
 const ENDING: &str = "src/election/ending.rs";
-const ENDPOINT: &str = "src/net/endpoint.rs";
-const ENV_PROXY: &str = "src/kube/config/proxy.rs";
 const EVENTS: &str = "src/events.rs";
 const EXEC: &str = "src/cli/run/exec.rs";
-const EXEMPT: &str = "src/kube/config/proxy/exempt.rs";
 const FAILURES: &str = "src/runtime/failures.rs";
-const FAILURE_LOG: &str = "src/runtime/failure_log.rs";
 const FITNESS_POLICY: &str = "src/runtime/fitness.rs";
 const FITNESS: &str = "src/fitness.rs";
 const PROBING: &str = "src/runtime/probing.rs";
@@ -85,36 +68,27 @@ const GUARDIAN: &str = "src/cli/run/guardian.rs";
 const GUARDIAN_PROCESS: &str = "src/cli/run/guardian/process.rs";
 const HANDLE: &str = "src/handle.rs";
 const HEALTH: &str = "src/health.rs";
-const INFER: &str = "src/kube/config/infer.rs";
-const IN_CLUSTER: &str = "src/kube/config/in_cluster.rs";
 const JSON: &str = "src/net/json.rs";
-const KUBE_CONFIG: &str = "src/kube/config.rs";
 const LINES: &str = "src/net/lines.rs";
 const MASK: &str = "src/net/redact.rs";
-const NETWORK: &str = "src/net/dial/network.rs";
 const OBJECT: &str = "src/store/kubernetes/object.rs";
 const OBSERVING: &str = "src/runtime/observing.rs";
 const OPEN_WRITES: &str = "src/election/open_writes.rs";
 const OUTGOING: &str = "src/net/outgoing.rs";
 const PROGRESS: &str = "src/election/progress.rs";
-const PROXY: &str = "src/net/proxy.rs";
 const REQUESTS: &str = "src/election/requests.rs";
 const REQUEST_LOG: &str = "src/kube/request_log.rs";
 const RESOLVE: &str = "src/kube/config/kubeconfig/resolve.rs";
 const RESPONSES: &str = "src/election/responses.rs";
 const ROUND_TRIP: &str = "src/election/round_trip.rs";
-const ROUTE: &str = "src/net/dial/route.rs";
 const SCOPE: &str = "src/guard/scope.rs";
 const SESSION: &str = "src/runtime/session.rs";
 const SLOT: &str = "src/campaign/slot.rs";
-const SOCKS: &str = "src/net/proxy/socks.rs";
 const STATUS: &str = "src/kube/status.rs";
 const STOP_REASON: &str = "src/stop_reason.rs";
 const SUPERVISOR: &str = "src/cli/run/supervisor.rs";
 const TERM: &str = "src/term.rs";
 const TIMES: &str = "src/cli/run/times.rs";
-const TLS: &str = "src/net/tls.rs";
-const TOKEN_FILE: &str = "src/kube/auth/token_file.rs";
 const TRANSITION: &str = "src/transition.rs";
 const TRANSPORT: &str = "src/net/transport.rs";
 const WORK: &str = "src/progress.rs";

@@ -4,8 +4,17 @@ use std::sync::OnceLock;
 
 use super::*;
 
-const TEXTS: [&str; 4] =
-    [include_str!("client.txt"), include_str!("etcd.txt"), include_str!("exec.txt"), include_str!("mysql.txt")];
+const TEXTS: [&str; 9] = [
+    include_str!("client.txt"),
+    include_str!("cluster.txt"),
+    include_str!("etcd.txt"),
+    include_str!("exec.txt"),
+    include_str!("mysql.txt"),
+    include_str!("network.txt"),
+    include_str!("objects.txt"),
+    include_str!("schedule.txt"),
+    include_str!("tls.txt"),
+];
 
 pub fn mutants() -> &'static [Mutant] {
     static MUTANTS: OnceLock<Vec<Mutant>> = OnceLock::new();
