@@ -319,4 +319,18 @@ mod tests {
         view.step_down_within(Duration::ZERO);
         assert!(commands.try_iter().next().is_none(), "the guard is gone");
     }
+
+    #[test]
+    fn a_panic_in_a_scope_steps_down_with_a_bound() {
+        for in_thread in [false, true] {
+            let (link, commands) = link();
+            let deadline = Arc::new(Deadline::new(clock::now() + Duration::from_secs(3_600)));
+            let guard = LeaderGuard::new(Arc::new(Term::new(deadline, 7)), link);
+            let panic = || -> () { std::panic::resume_unwind(Box::new("as planned")) };
+            let scope = || guard.scope(|scope| if in_thread { drop(scope.spawn(panic)) } else { panic() });
+            assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(scope)).is_err());
+            assert!(matches!(commands.try_iter().collect::<Vec<_>>()[..], [Command::StepDown(WindDown::Bounded)]));
+            guard.forget();
+        }
+    }
 }

@@ -322,6 +322,19 @@ mod tests {
     }
 
     #[test]
+    fn truth_has_the_words_of_go() {
+        for (words, expected) in [
+            (&["1", "t", "T", "true", "TRUE", "True"][..], Some(true)),
+            (&["0", "f", "F", "false", "FALSE", "False"], Some(false)),
+            (&["", "tRUE", "yes", "no", "2"], None),
+        ] {
+            for word in words {
+                assert_eq!(truth(word), expected, "{word}");
+            }
+        }
+    }
+
+    #[test]
     fn a_flag_that_is_none_and_a_value_that_is_none_are_refused_and_named() {
         for (flag, value) in [
             ("leader-elect", "yes"),

@@ -188,6 +188,7 @@ mod tests {
         };
         metrics::with_local_recorder(&said, || {
             observer.watch_opened();
+            observer.fitness(true);
             observer.started_leading(7);
             observer.renewed(Duration::from_millis(250));
             observer.request(&outcome);
@@ -197,10 +198,11 @@ mod tests {
             observer.stopped_leading(&StopReason::Released);
             observer.started_leading(9);
         });
-        let said = said.0.lock().clone();
+        let before = said.0.lock().clone();
         let expected = [
             ("leader_election_master_status name=jobs", 1.0),
             ("leader_election_slowpath_total name=jobs", 1.0),
+            ("leasehold_fit name=jobs", 1.0),
             ("leasehold_renewal_duration_seconds name=jobs", 0.25),
             ("leasehold_request_failures_total name=jobs kind=timeout", 1.0),
             ("leasehold_requests_total name=jobs operation=get", 2.0),
@@ -209,6 +211,13 @@ mod tests {
             ("leasehold_watch_up name=jobs", 1.0),
             ("leasehold_watches_total name=jobs", 1.0),
         ];
-        assert_eq!(said, expected.map(|(key, value)| (key.to_owned(), value)).into());
+        assert_eq!(before, expected.map(|(key, value)| (key.to_owned(), value)).into());
+        metrics::with_local_recorder(&said, || {
+            observer.watch_lost();
+            observer.fitness(false);
+            observer.stopped_leading(&StopReason::Released);
+        });
+        let gauges = ["leader_election_master_status", "leasehold_fit", "leasehold_watch_up"];
+        assert_eq!(gauges.map(|gauge| said.0.lock()[&format!("{gauge} name=jobs")]), [0.0; 3]);
     }
 }

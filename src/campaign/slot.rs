@@ -234,4 +234,16 @@ mod tests {
         slot.round_over(second, None, &link);
         assert!(matches!(receiver.try_recv(), Ok(Ok(None))));
     }
+
+    #[test]
+    fn kept_senders_are_the_newest_ones_and_bounded() {
+        let slot = CampaignSlot::default();
+        let (oldest, newest) = (channel::bounded(1), channel::bounded(1));
+        slot.keep(oldest.0.clone());
+        for _ in 0..MAX_KEPT {
+            slot.keep(newest.0.clone());
+        }
+        let kept = &slot.0.lock().kept;
+        assert!(kept.len() == MAX_KEPT && kept.iter().all(|sender| sender.same_channel(&newest.0)));
+    }
 }

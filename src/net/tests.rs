@@ -1,6 +1,8 @@
 //! What tests of connections need.
 
 pub(crate) mod certificates;
+#[cfg(feature = "_http")]
+mod failures;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -193,6 +193,13 @@ mod tests {
     }
 
     #[test]
+    fn each_failure_on_the_way_to_the_proxy_has_its_kind() {
+        let tls = std::io::Error::other(rustls::Error::DecryptError);
+        assert_eq!(broken(tls).kind, ErrorKind::Tls);
+        assert_eq!(broken(std::io::ErrorKind::ConnectionReset.into()).kind, ErrorKind::Connect);
+    }
+
+    #[test]
     fn what_goes_wrong_is_told_without_the_password() {
         for (login, answer, expected) in [
             (None, &b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], "no SOCKS 5 proxy"),
@@ -203,8 +210,14 @@ mod tests {
             (Some(login()), &[5, 1], "not offered"),
             (Some(login()), &[5, 2, 1, 1], "does not accept the user"),
             (Some(login()), &[5, 2, 5, 0], "does not keep to"),
-            (None, &[5, 0, 5, 5, 0, 1], "did not connect to a:80: connection refused"),
+            (None, &[5, 0, 5, 1, 0, 1], "general failure"),
             (None, &[5, 0, 5, 2, 0, 1], "not allowed"),
+            (None, &[5, 0, 5, 3, 0, 1], "network unreachable"),
+            (None, &[5, 0, 5, 4, 0, 1], "host unreachable"),
+            (None, &[5, 0, 5, 5, 0, 1], "did not connect to a:80: connection refused"),
+            (None, &[5, 0, 5, 6, 0, 1], "time to live"),
+            (None, &[5, 0, 5, 7, 0, 1], "does not know CONNECT"),
+            (None, &[5, 0, 5, 8, 0, 1], "type of address"),
             (None, &[5, 0, 5, 200, 0, 1], "SOCKS reply 200"),
             (None, &[5, 0, 4, 0, 0, 1, 0, 0, 0, 0, 0, 0], "does not keep to"),
             (None, &[5, 0, 5, 0, 0, 9, 0, 0, 0, 0, 0, 0], "does not keep to"),

@@ -238,6 +238,90 @@ fn a_refusal_that_persists_is_told_to_one_campaign_once() {
         refused.extend(scenario.wants());
     }
     assert!(matches!(refused[..], [Effect::Refuse { campaign: 6, .. }]), "{refused:?}");
+    for _ in 0..2 {
+        let read = scenario.request();
+        let Operation::Get(context) = read.operation else { panic!("no campaign is left: {read:?}") };
+        scenario.handle(Input::Response(read.id, Response::Read(context, None)));
+    }
+}
+
+#[test]
+fn a_request_is_cancelled_for_a_release_and_for_news_of_others() {
+    let mut scenario = Scenario::campaigning(5, false);
+    scenario.handle(Input::Withdraw(4));
+    let won = scenario.creates();
+    scenario.handle(won);
+    assert!(scenario.wants().iter().any(|effect| matches!(effect, Effect::Offer { campaign: Some(5), .. })));
+    let (renewal, sent_at) = (scenario.request().id, scenario.now);
+    let by = |holder: &str| LeaderElectionRecord { holder_identity: Some(holder.into()), ..Default::default() };
+    let ours = by(scenario.session.identity());
+    let watched = |change| Input::Watched { received_at: sent_at, change };
+    let written = |record| watched(Change::Written(Observed::new(record, 6, Opaque::none())));
+    let news = Some((Behind::News, 250));
+    for (input, expected) in [
+        (written(ours), None),
+        (written(by("other")), news),
+        (watched(Change::Deleted { version: 6 }), news),
+        (Input::GuardGone { at: sent_at }, Some((Behind::Release, 50))),
+    ] {
+        scenario.handle(input);
+        let cancelled = scenario.wants().into_iter().find_map(|effect| match effect {
+            Effect::CancelAt(id, at, behind) if id == renewal => Some((behind, at.since(sent_at).as_millis())),
+            _ => None,
+        });
+        assert_eq!(cancelled, expected);
+    }
+    // An answer to another request is not one to this.
+    let late = StoreError::new(StoreErrorKind::Unavailable, "made up");
+    scenario.handle(Input::Response(renewal + 1, Response::Failed(late)));
+    assert!(scenario.session.failures().last().is_none() && scenario.session.in_flight.is_some());
+}
+
+#[test]
+fn each_event_has_its_line_and_its_level() {
+    fn logs(scenario: &mut Scenario, level: &str, text: &str) {
+        let effects: Vec<_> = std::iter::from_fn(|| scenario.session.effect()).map(|it| format!("{it:?}")).collect();
+        let is_there = effects.iter().any(|it| it.contains(&format!("level: {level}")) && it.contains(text));
+        assert!(is_there, "{level} {text}: {effects:?}");
+    }
+    for (reclaims, text) in [(true, "it is reclaimed"), (false, "it has to run out, unless")] {
+        let mut scenario = Scenario::with(|builder| builder.reclaim_own_identity(reclaims));
+        let ours = scenario.session.identity().to_owned();
+        let hears = |scenario: &mut Scenario, version, holder: &str| {
+            let record = LeaderElectionRecord {
+                holder_identity: Some(holder.to_owned()),
+                lease_transitions: i32::try_from(version).ok(),
+                ..Default::default()
+            };
+            let change = Change::Written(Observed::new(record, version, Opaque::none()));
+            scenario.handle(Input::Watched { received_at: scenario.now, change });
+        };
+        hears(&mut scenario, 1, &ours);
+        logs(&mut scenario, "Info", text);
+        for (version, level, wait) in [(2, "Error", 0), (4, "Debug", 1), (6, "Error", 60)] {
+            scenario.now = scenario.now + Duration::from_secs(wait);
+            hears(&mut scenario, version, &ours);
+            logs(&mut scenario, level, "another process uses");
+            hears(&mut scenario, version + 1, "other");
+        }
+    }
+    let mut scenario = Scenario::with(|builder| builder.progress_within(Duration::from_secs(5)));
+    scenario.handle(Input::Campaign { id: 1, once: false });
+    scenario.fails(StoreErrorKind::Unavailable);
+    logs(&mut scenario, "Warn", "get fails");
+    let won = scenario.creates();
+    scenario.handle(won);
+    scenario.now = scenario.now + Duration::from_secs(5);
+    scenario.session.next(Now { local: scenario.now, wall: SystemTime::UNIX_EPOCH });
+    logs(&mut scenario, "Warn", "no progress for 5s");
+    let mut scenario = probed();
+    scenario.handle(says(true));
+    logs(&mut scenario, "Info", "\"fit to lead\"");
+    scenario.handle(Input::Campaign { id: 1, once: false });
+    scenario.handle(says(false));
+    assert!(!scenario.wants().iter().any(|effect| matches!(effect, Effect::NotFit { .. })), "the campaign waits");
+    scenario.handle(says(true));
+    logs(&mut scenario, "Info", "fit to lead again, and may do so in 2s");
 }
 
 #[test]

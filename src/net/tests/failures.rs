@@ -1,0 +1,58 @@
+//! The kinds of failures of TLS, HTTP and sockets.
+
+use std::io;
+use std::sync::Arc;
+
+use rustls::{AlertDescription, CertificateError, InvalidMessage, OtherError};
+
+use crate::net::error::ErrorKind;
+use crate::net::response::from_ureq;
+use crate::net::tls::tls_error;
+
+#[test]
+fn each_failure_of_tls_has_its_kind_and_its_advice() {
+    use rustls::Error as E;
+    let authority = OtherError(Arc::new(io::Error::other("CaUsedAsEndEntity")));
+    for (error, kind, text) in [
+        (E::InvalidCertificate(CertificateError::Other(authority)), ErrorKind::TlsVerification, "an authority's own"),
+        (E::InvalidCertificate(CertificateError::UnknownIssuer), ErrorKind::TlsVerification, "server name"),
+        (E::NoCertificatesPresented, ErrorKind::TlsVerification, "presented no certificate"),
+        (E::AlertReceived(AlertDescription::BadCertificate), ErrorKind::Tls, "client certificate"),
+        (E::InvalidMessage(InvalidMessage::InvalidContentType), ErrorKind::Tls, "does not speak TLS"),
+        (E::DecryptError, ErrorKind::Tls, "TLS failed"),
+    ] {
+        let explained = tls_error(&error);
+        assert!(explained.kind == kind && explained.to_string().contains(text), "{explained:?}");
+        let wrapped = from_ureq(io::Error::other(error.clone()).into());
+        assert_eq!((wrapped.kind, wrapped.detail), (kind, explained.detail));
+        #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
+        assert_eq!(crate::net::socket::explain(io::Error::other(error)).kind, kind);
+    }
+}
+
+#[test]
+fn each_failure_of_a_connection_has_its_kind() {
+    use io::ErrorKind::{ConnectionReset, TimedOut, UnexpectedEof};
+    for (kind, text) in
+        [(UnexpectedEof, "closed the connection before it had answered"), (ConnectionReset, "the connection broke")]
+    {
+        let explained = from_ureq(ureq::Error::Io(kind.into()));
+        assert_eq!((explained.kind, explained.maybe_sent), (ErrorKind::Io, true));
+        assert!(explained.to_string().contains(text), "{explained}");
+        #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
+        {
+            let explained = crate::net::socket::explain(kind.into());
+            assert!(explained.kind == ErrorKind::Io && explained.to_string().contains(text), "{explained}");
+        }
+    }
+    #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
+    assert_eq!(crate::net::socket::explain(TimedOut.into()).kind, ErrorKind::Timeout);
+    for (error, kind) in [
+        (ureq::Error::Timeout(ureq::Timeout::Global), ErrorKind::Timeout),
+        (ureq::Error::Rustls(rustls::Error::DecryptError), ErrorKind::Tls),
+        (ureq::Error::Other("made up".into()), ErrorKind::Io),
+        (ureq::Error::BodyExceedsLimit(7), ErrorKind::Malformed),
+    ] {
+        assert_eq!(from_ureq(error).kind, kind);
+    }
+}
