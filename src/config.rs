@@ -322,6 +322,61 @@ mod tests {
     }
 
     #[test]
+    fn each_rule_holds_up_to_its_limit() {
+        type Set = fn(&mut Config, Duration);
+        const NANO: Duration = Duration::from_nanos(1);
+        // With 15 s, 10 s and 2 s: the field, and the last values that are accepted, each with the first that is not.
+        let fields: [(&str, Set, &[(Duration, Duration)]); 8] = [
+            ("lease_duration", |it, value| it.lease_duration = Some(value), &[(LONGEST, LONGEST + NANO)]),
+            (
+                "renew_deadline",
+                |it, value| (it.renew_deadline, it.lease_duration) = (Some(value), Some(secs(15))),
+                &[(secs(14), secs(14) + NANO)],
+            ),
+            (
+                "renew_deadline",
+                |it, value| (it.renew_deadline, it.retry_period) = (Some(value), Some(Duration::from_millis(2_500))),
+                &[(secs(3) + NANO, secs(3))],
+            ),
+            (
+                "renew_interval",
+                |it, value| it.renew_interval = Some(value),
+                &[(SHORTEST, Duration::ZERO), (secs(5), secs(5) + NANO)],
+            ),
+            (
+                "release_timeout",
+                |it, value| it.release_timeout = Some(value),
+                &[(SHORTEST, SHORTEST - NANO), (LONGEST, LONGEST + NANO)],
+            ),
+            (
+                "progress_within",
+                |it, value| it.progress_within = Some(value),
+                &[(secs(2), secs(2) - NANO), (LONGEST, Duration::MAX)],
+            ),
+            (
+                "probe_timeout",
+                |it, value| it.probe_timeout = Some(value),
+                &[(secs(2) + NANO, secs(2)), (LONGEST, LONGEST + NANO)],
+            ),
+            ("wind_down", |it, value| it.wind_down = Some(value), &[(LONGEST, LONGEST + NANO)]),
+        ];
+        for (field, set, limits) in fields {
+            for (accepted, refused) in limits {
+                let with = |value| {
+                    let mut config = Config::default();
+                    set(&mut config, value);
+                    config.validate()
+                };
+                assert!(with(*accepted).is_ok(), "{field} {accepted:?}");
+                let error = with(*refused).expect_err(field).to_string();
+                assert!(error.starts_with(&format!("{field} is ")), "{error}");
+            }
+        }
+        let seldom = Config { retry_period: Some(secs(8)), renew_deadline: Some(secs(10)), ..Config::default() };
+        assert_eq!(seldom.validate().unwrap().renew_interval, secs(5));
+    }
+
+    #[test]
     fn what_is_not_set_follows_from_what_is_in_client_gos_proportions() {
         let derived = |lease: Option<u64>, deadline: Option<u64>, retry: Option<u64>| {
             let config = Config {
@@ -343,6 +398,7 @@ mod tests {
         // Where the proportions leave less than the second that client-go needs, that second counts.
         assert_eq!(derived(Some(2_000), None, None), (2_000, 1_000, 200));
         assert_eq!(derived(None, Some(1_500), None), (3_000, 1_500, 300));
+        assert_eq!(derived(None, Some(1_200), None), (3_000, 1_200, 240));
         assert!(rule(|config| config.lease_duration = Some(secs(1))).starts_with("lease_duration is 1s: "));
         let alone = Config { lease_duration: Some(secs(1)), only_leasehold: true, ..Config::default() };
         assert_eq!(alone.validate().unwrap().renew_deadline.as_millis(), 666);

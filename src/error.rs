@@ -139,3 +139,32 @@ impl From<kube::Error> for Error {
         Self::Cluster(error)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use super::*;
+    use crate::store::StoreErrorKind;
+
+    #[test]
+    fn each_error_has_its_number_its_text_and_its_source() {
+        let config = || ConfigError::new("field", "value", "rule");
+        let store = || StoreError::new(StoreErrorKind::Forbidden, "no right");
+        for (error, code, text, has_source) in [
+            (Error::from(config()), 1, "invalid configuration: ", true),
+            (Error::from(store()), 3, "no right", false),
+            (Error::from(store().with_source(config())), 3, "no right", true),
+            (Error::Busy, 4, "a campaign or a guard already", false),
+            (Error::Stopped, 5, "was stopped", false),
+            (Error::ReleaseTimeout { waited: Duration::from_secs(2) }, 6, "not confirmed within 2s", false),
+            (Error::Thread(std::io::ErrorKind::OutOfMemory.into()), 7, "cannot start the elector's thread: ", true),
+            (Error::Withdrawn, 8, "was withdrawn", false),
+            (Error::Forked, 9, "was forked", false),
+            (Error::Unfit, 10, "not fit to lead", false),
+        ] {
+            assert_eq!((error.code(), error.source().is_some()), (code, has_source), "{error}");
+            assert!(error.to_string().contains(text), "{error}");
+        }
+    }
+}

@@ -115,3 +115,56 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(code: u32, message: &str) -> Error {
+        Error::Refused(Refusal { code, message: message.to_owned() })
+    }
+
+    #[test]
+    fn each_failure_is_of_the_member_of_the_token_or_final() {
+        use net::ErrorKind::*;
+        // Whether another member may do better.
+        for (kind, expected) in [
+            (Timeout, true),
+            (Interrupted, false),
+            (Dns, true),
+            (Connect, true),
+            (Io, true),
+            (ConnectionClosed, false),
+            (Tls, true),
+            (TlsVerification, true),
+            (BodyTooLarge, false),
+            (Malformed, true),
+            (Credentials, false),
+            (Config, false),
+        ] {
+            let error = Error::Net(net::Error::new(kind, ""));
+            assert_eq!((error.is_of_the_member(), error.is_of_the_token()), (expected, false), "{kind:?}");
+        }
+        // The same, and whether another token may do.
+        for (code, message, is_of_the_member, is_of_the_token) in [
+            (code::UNAVAILABLE, "no leader", true, false),
+            (code::DEADLINE_EXCEEDED, "auth token", true, false),
+            (code::UNAUTHENTICATED, "", false, true),
+            (code::INVALID_ARGUMENT, "user name is empty", false, true),
+            (code::INVALID_ARGUMENT, "invalid auth token", false, true),
+            (code::INVALID_ARGUMENT, "revision of auth store is old", false, true),
+            (code::INVALID_ARGUMENT, "key is not provided", false, false),
+            (code::PERMISSION_DENIED, "permission denied", false, false),
+        ] {
+            let error = refused(code, message);
+            assert_eq!(
+                (error.is_of_the_member(), error.is_of_the_token()),
+                (is_of_the_member, is_of_the_token),
+                "{error}"
+            );
+            let is_reason = is_of_the_token && code == code::INVALID_ARGUMENT;
+            assert_eq!(is_reason_of_the_token(message), is_reason || message == "auth token", "{message}");
+        }
+        assert!(is_reason_of_the_token("rpc error: code = Unauthenticated desc = x"));
+    }
+}

@@ -103,3 +103,35 @@ impl fmt::Debug for Response {
         write!(f, "{} with {} bytes", self.status, self.body.len())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(code: u16, encoding: &str) -> Result<http::Response<ureq::Body>, Error> {
+        let answer = http::Response::builder().status(code).header(header::RETRY_AFTER, "7");
+        let answer = answer.header(header::CONTENT_ENCODING, encoding).body(ureq::Body::builder().data("no")).unwrap();
+        accept(answer, &Credentials::default())
+    }
+
+    #[test]
+    fn each_refusal_has_its_status_and_its_hint() {
+        for (code, hint) in [
+            (301, "no), asking to wait 7 s; redirects are not followed"),
+            (401, "; the credentials are missing"),
+            (403, "403 (no), asking to wait 7 s"),
+            (431, "; a shorter token"),
+            (503, "503 (no), asking to wait 7 s"),
+        ] {
+            let error = answer(code, "identity").unwrap_err();
+            assert!(error.maybe_sent() && error.status().is_some_and(|status| status.code == code), "{error}");
+            assert!(
+                error.to_string().contains(hint) && error.to_string().contains("; ") == (hint.contains("; ")),
+                "{error}"
+            );
+        }
+        assert!(answer(200, "identity").is_ok());
+        let compressed = answer(200, "gzip").unwrap_err();
+        assert!(compressed.maybe_sent() && *compressed.kind() == ErrorKind::Malformed, "{compressed}");
+    }
+}

@@ -65,5 +65,7 @@ mod tests {
         assert!(contains(ip("0.0.0.0"), 0, ip("1.2.3.4")) && contains(ip("::"), 0, ip("::1")));
         assert!(contains(ip("1.2.3.4"), 32, ip("1.2.3.4")) && !contains(ip("1.2.3.4"), 32, ip("1.2.3.5")));
         assert!(!contains(ip("1.2.3.4"), 33, ip("1.2.3.4")) && !contains(ip("::"), 0, ip("1.2.3.4")));
+        assert!(contains(ip("::1"), 128, ip("::1")) && !contains(ip("::1"), 128, ip("::2")));
+        assert!(!contains(ip("::1"), 129, ip("::1")) && contains(ip("::2"), 127, ip("::3")));
     }
 }
