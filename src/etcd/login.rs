@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_without_a_message_of_etcd_is_a_failure_by_its_status() {
+    fn an_answer_without_a_message_is_a_failure_by_its_status() {
         use code::{FAILED_PRECONDITION, NOT_FOUND, UNAVAILABLE};
         for (status, body, expected) in [
             (400, &br#"{"code":7,"message":"no"}"#[..], Some(7)),

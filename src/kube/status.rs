@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_shown_with_the_parts_that_it_has_cut_to_their_lengths() {
+    fn a_status_is_shown_with_its_parts_and_cut() {
         let long = "x".repeat(9_000);
         let status = |reason: &str, message: &str| {
             let details = serde_json::json!({"kind": long, "name": long});

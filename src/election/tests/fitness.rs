@@ -131,7 +131,7 @@ fn progress_an_acquisition_that_is_answered_too_late_for_it_is_released_and_made
 }
 
 #[test]
-fn progress_a_late_acquisition_that_is_deleted_is_made_again_later() {
+fn progress_a_late_acquisition_that_is_deleted_waits_too() {
     for (late_by, is_given_back) in [(3, true), (10, false)] {
         let mut scenario = Scenario::with(|it| it.progress_within = Some(secs(3)));
         scenario.election.campaign(false);

@@ -20,7 +20,6 @@ mod terms;
 mod texts;
 mod threads;
 mod watches;
-mod writes;
 
 use std::fmt;
 
@@ -30,7 +29,6 @@ pub use texts::mutants;
 
 pub const MUTANTS: &[&[Mutant]] = &[
     terms::MUTANTS,
-    writes::MUTANTS,
     order::MUTANTS,
     watches::MUTANTS,
     elector::MUTANTS,
@@ -73,7 +71,6 @@ const LINES: &str = "src/net/lines.rs";
 const MASK: &str = "src/net/redact.rs";
 const OBJECT: &str = "src/store/kubernetes/object.rs";
 const OBSERVING: &str = "src/runtime/observing.rs";
-const OPEN_WRITES: &str = "src/election/open_writes.rs";
 const OUTGOING: &str = "src/net/outgoing.rs";
 const PROGRESS: &str = "src/election/progress.rs";
 const REQUESTS: &str = "src/election/requests.rs";

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use super::*;
 
-const TEXTS: [&str; 9] = [
+const TEXTS: [&str; 10] = [
     include_str!("client.txt"),
     include_str!("cluster.txt"),
     include_str!("etcd.txt"),
@@ -14,6 +14,7 @@ const TEXTS: [&str; 9] = [
     include_str!("objects.txt"),
     include_str!("schedule.txt"),
     include_str!("tls.txt"),
+    include_str!("writes.txt"),
 ];
 
 pub fn mutants() -> &'static [Mutant] {
