@@ -219,5 +219,6 @@ mod tests {
         });
         let gauges = ["leader_election_master_status", "leasehold_fit", "leasehold_watch_up"];
         assert_eq!(gauges.map(|gauge| said.0.lock()[&format!("{gauge} name=jobs")]), [0.0; 3]);
+        assert_eq!(said.0.lock()["leasehold_terms_lost_total name=jobs"], 1.0);
     }
 }

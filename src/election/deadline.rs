@@ -187,6 +187,17 @@ mod tests {
     }
 
     #[test]
+    fn progress_moves_a_limit_forward_and_never_back() {
+        let limit = ProgressLimit::new(at(10), Duration::from_secs(5));
+        for (now, oldest, is_live, until, last) in
+            [(11, 10, true, 15, 10), (12, 8, true, 15, 10), (14, 14, true, 19, 14), (19, 19, false, 19, 14)]
+        {
+            assert_eq!(limit.stamp(at(now), at(oldest)), is_live, "at {now}");
+            assert_eq!((limit.until(), limit.last()), (at(until), at(last)), "at {now}");
+        }
+    }
+
+    #[test]
     fn it_is_valid_before_and_not_at_the_deadline() {
         let deadline = Deadline::new(at(10));
         assert_eq!(deadline.remaining(at(4)), Duration::from_secs(6));

@@ -41,11 +41,15 @@ fn an_identity_may_be_as_long_as_its_store_takes_it() {
 fn a_store_with_a_password_is_not_the_commands_to_know() {
     let arena = Arena::on_a_file(LONG);
     let url = format!("sqlite://{}", arena.path("other.db").display());
+    let seen = arena.path("seen").display().to_string();
+    let probe = format!("--probe=sh -c 'env > {seen}.new && mv {seen}.new {seen}'");
     let mut command = leasehold();
-    command.env("LEASEHOLD_STORE", &url).args(["run", "--lease=jobs", "--", "env"]).stdin(Stdio::null());
+    command.env("LEASEHOLD_STORE", &url).args(["run", "--lease=jobs", &probe, "--", "env"]).stdin(Stdio::null());
     let ended = Run::of(&mut command).end();
     assert!(ended.code == Some(0) && arena.path("other.db").exists(), "{}", ended.errors);
     assert!(ended.out.contains("LEASEHOLD_LEASE=jobs") && !ended.out.contains(&url), "{}", ended.out);
+    let seen = std::fs::read_to_string(seen).expect("the probe ran");
+    assert!(seen.contains("PATH=") && !seen.contains(&url), "{seen}");
 }
 
 #[test]
