@@ -323,10 +323,10 @@ mod tests {
 
     #[test]
     fn each_rule_holds_up_to_its_limit() {
-        type Set = fn(&mut Config, Duration);
+        type Field<'a> = (&'a str, fn(&mut Config, Duration), &'a [(Duration, Duration)]);
         const NANO: Duration = Duration::from_nanos(1);
         // With 15 s, 10 s and 2 s: the field, and the last values that are accepted, each with the first that is not.
-        let fields: [(&str, Set, &[(Duration, Duration)]); 8] = [
+        let fields: [Field<'_>; 8] = [
             ("lease_duration", |it, value| it.lease_duration = Some(value), &[(LONGEST, LONGEST + NANO)]),
             (
                 "renew_deadline",
