@@ -62,3 +62,30 @@ impl fmt::Display for StopReason {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_has_its_text_and_its_consequences() {
+        use StopReason::*;
+        // Whether the holder asked for the end, and whether the record is renewed after it.
+        for (reason, text, was_asked_for, winds_down) in [
+            (Released, "released or dropped", true, false),
+            (SteppedDown, "stepped down", true, true),
+            (NoProgress, "no progress", false, false),
+            (Unfit, "not fit to lead", false, true),
+            (Expired, "no renewal succeeded", false, false),
+            (Superseded { by: Some("b".into()) }, "held by \"b\"", false, false),
+            (Superseded { by: None }, "else released", false, false),
+            (Deleted, "was deleted", false, false),
+            (IdentityConflict, "the same identity", false, false),
+            (StoreRestored, "an older state", false, false),
+            (ElectorPanicked, "panicked", false, false),
+        ] {
+            assert!(reason.to_string().contains(text), "{reason}");
+            assert_eq!((reason.was_asked_for(), reason.winds_down()), (was_asked_for, winds_down), "{reason}");
+        }
+    }
+}
