@@ -212,19 +212,19 @@ mod tests {
 
     #[test]
     fn records_are_the_same_if_all_fields_except_the_uid_are() {
+        type Change = fn(&mut LeaderElectionRecord);
         let record = LeaderElectionRecord::default();
-        let time = || Some(MicroTime::from_unix_micros(7));
-        let changes: [(bool, fn(&mut LeaderElectionRecord, Option<MicroTime>)); 6] = [
-            (true, |it, _| it.uid = Some("u".into())),
-            (false, |it, _| it.holder_identity = Some("a".into())),
-            (false, |it, _| it.lease_duration_seconds = Some(1)),
-            (false, |it, time| it.acquire_time = time),
-            (false, |it, time| it.renew_time = time),
-            (false, |it, _| it.lease_transitions = Some(1)),
+        let changes: [(bool, Change); 6] = [
+            (true, |it| it.uid = Some("u".into())),
+            (false, |it| it.holder_identity = Some("a".into())),
+            (false, |it| it.lease_duration_seconds = Some(1)),
+            (false, |it| it.acquire_time = Some(MicroTime::from_unix_micros(7))),
+            (false, |it| it.renew_time = Some(MicroTime::from_unix_micros(7))),
+            (false, |it| it.lease_transitions = Some(1)),
         ];
         for (place, (is_same, change)) in changes.into_iter().enumerate() {
             let mut other = record.clone();
-            change(&mut other, time());
+            change(&mut other);
             assert_eq!(record.same_fields(&other), is_same, "change {place}");
         }
     }
