@@ -1,5 +1,6 @@
 //! Where commands are run: as the first process of a container, in a terminal, in a pipe, and after its terminal has gone.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -238,6 +239,19 @@ fn in_a_terminal_ctrl_c_is_told_once() {
     terminal.wait_for("code=4");
     let screen = terminal.screen();
     assert!(screen.lines().any(|line| line.ends_with("int")) && !screen.lines().any(|line| line == "term"), "{screen}");
+}
+
+/// A shell continues a job that has stopped, and not a command that stopped while `leasehold run` went on.
+#[test]
+fn ctrl_c_ends_a_stopped_command_at_once() {
+    let arena = Arena::on_a_file(LONG);
+    let Some(terminal) = Terminal::open(&arena) else { return };
+    let file = arena.path("stat");
+    let script = format!("ln -s /proc/$$/stat {}; kill -STOP $$; echo continued", file.display());
+    terminal.type_in(&format!("{}; echo code=$?", line(&arena, &["--stop-timeout=1h", "--", "sh", "-c", &script])));
+    wait_until("the command stops", || fs::read_to_string(&file).is_ok_and(|stat| stat.contains(") T ")));
+    terminal.press("C-c");
+    terminal.wait_for("code=130");
 }
 
 #[test]

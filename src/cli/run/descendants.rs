@@ -58,10 +58,12 @@ fn walk(roots: &[Pid], depth: usize, visit: &mut impl FnMut(Pid)) {
     }
 }
 
-/// Tells `roots` and all below to end. Who is stopped is continued, for else it would not hear of that.
-pub fn terminate(roots: &[Pid]) {
+/// Sends SIGTERM to `roots` and all below, unless they were told to end already, and SIGCONT: a stopped process takes no signal.
+pub fn terminate(roots: &[Pid], are_told: bool) {
     walk(roots, 0, &mut |pid| {
-        let _ = kill_process(pid, Signal::TERM);
+        if !are_told {
+            let _ = kill_process(pid, Signal::TERM);
+        }
         let _ = kill_process(pid, Signal::CONT);
     });
 }

@@ -216,9 +216,7 @@ impl Guardian {
     fn stop(&mut self, is_told: bool) {
         let Some(running) = self.running.as_mut().filter(|running| !running.schedule.is_terminated()) else { return };
         running.schedule.terminated(boot_time());
-        if !is_told {
-            descendants::terminate(&descendants::own().unwrap_or_default());
-        }
+        descendants::terminate(&descendants::own().unwrap_or_default(), is_told);
     }
 
     fn reap(&mut self) {
