@@ -20,6 +20,9 @@ const SHORTEST: Duration = Duration::from_millis(1);
 /// What fits in `leaseDurationSeconds`, 68 years. No duration is longer, so that no sum of them overflows a clock.
 const LONGEST: Duration = Duration::from_secs(i32::MAX as u64);
 
+/// In bytes. People read an identity in records and logs, in one line.
+const LONGEST_IDENTITY: usize = 1024;
+
 /// What a user chose, unchecked. What is not chosen follows from what is.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Config {
@@ -168,6 +171,12 @@ impl Config {
         )?;
         let identity = self.identity.clone().unwrap_or_else(default_identity);
         require(!identity.is_empty(), "identity", format_args!("{identity:?}"), "it must not be empty")?;
+        require(
+            identity.len() <= LONGEST_IDENTITY && !identity.contains(char::is_control),
+            "identity",
+            format_args!("{:?} ({} bytes)", identity.chars().take(64).collect::<String>(), identity.len()),
+            format_args!("it must have at most {LONGEST_IDENTITY} bytes and no control characters such as line breaks"),
+        )?;
         Ok(Settings {
             identity,
             lease_duration,
@@ -440,6 +449,13 @@ mod tests {
         assert!(rule(|config| config.lease_duration = Some(secs(1 << 31))).contains("31 bits"));
         assert!(rule(|config| config.renew_interval = Some(secs(6))).contains("at most half of renew_deadline (10s"));
         assert_eq!(rule(|config| config.identity = Some("".into())), r#"identity is "": it must not be empty"#);
+        let identity = |identity: &str| Config { identity: Some(identity.to_owned()), ..Config::default() }.validate();
+        for odd in ["two\nlines", "a\tb", "\u{7f}", "\u{9b}", &"x".repeat(1_025), &"ä".repeat(513)] {
+            let error = identity(odd).expect_err(odd).to_string();
+            let rule = ": it must have at most 1024 bytes and no control characters such as line breaks";
+            assert!(error.starts_with("identity is \"") && error.ends_with(rule) && error.len() < 400, "{error}");
+        }
+        assert!(identity("日本 🙂 pod-7@10.0.3.7:9000").is_ok() && identity(&"ä".repeat(512)).is_ok());
     }
 
     #[test]

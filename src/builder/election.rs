@@ -7,6 +7,8 @@ use super::LeaderElectorBuilder;
 impl LeaderElectorBuilder {
     /// Who this candidate is in the record. Default: the host's name and 64 random bits.
     ///
+    /// An identity has 1 to 1,024 bytes and no control characters.
+    ///
     /// No two processes may ever use the same identity at a time: who finds another that does says so in the log. One that
     /// restarts within a lease duration of its own crash under the same identity waits like anybody else, unless
     /// [`reclaim_own_identity`](Self::reclaim_own_identity) is set.
@@ -16,10 +18,13 @@ impl LeaderElectorBuilder {
     }
 
     /// How long others wait after the last renewal before they take the lease over. Rounded up to whole seconds, which
-    /// is what the record holds. Default: 15 s, or one and a half times the renew deadline if only that is set.
+    /// is what the record holds. All durations lie between 1 ms and 31 bits of seconds (68 years).
     ///
-    /// What is not set of lease duration, renew deadline and retry period follows from what is, in client-go's
-    /// proportions of 15 : 10 : 2. All durations lie between 1 ms and 31 bits of seconds (68 years).
+    /// If the renew deadline is set, the lease duration is one and a half times the renew deadline, or a second more than the
+    /// renew deadline if that is longer. If only the retry period is set, the lease duration is seven and a half times the
+    /// retry period. These are client-go's proportions of 15 : 10 : 2.
+    ///
+    /// Defaults to 15 s.
     ///
     /// # Examples
     ///
@@ -38,18 +43,27 @@ impl LeaderElectorBuilder {
     }
 
     /// How long the leader keeps trying to renew before it gives up: a term is valid for this long from the moment
-    /// before its last successful renewal was sent. Default: 10 s, or two thirds of the lease duration, or a second
-    /// less than that duration if that is less.
+    /// before its last successful renewal was sent.
     ///
     /// It must be less than the lease duration, by at least a second where client-go may be a candidate too
     /// (see [`only_leasehold`](Self::only_leasehold)). The ratio of the two is how much clock rates may differ.
+    ///
+    /// If the lease duration is set, the renew deadline is two thirds of the lease duration, or a second less than the lease
+    /// duration if that is shorter. If only the retry period is set, the renew deadline is five times the retry period.
+    ///
+    /// Defaults to 10 s.
     pub fn renew_deadline(mut self, renew_deadline: Duration) -> Self {
         self.config.renew_deadline = Some(renew_deadline);
         self
     }
 
     /// How long to wait between tries of what failed, and between looks at who leads where the lease cannot be watched; up
-    /// to a fifth longer, at random. Default: 2 s, or a fifth of the renew deadline.
+    /// to a fifth longer, at random.
+    ///
+    /// A retry period that is set alone changes the [lease duration](Self::lease_duration) and the
+    /// [renew deadline](Self::renew_deadline): 5 s makes them 38 s and 25 s.
+    ///
+    /// Defaults to 2 s, or a fifth of the renew deadline if the lease duration or the renew deadline is set.
     pub fn retry_period(mut self, retry_period: Duration) -> Self {
         self.config.retry_period = Some(retry_period);
         self

@@ -180,6 +180,7 @@ pub fn by_flags(text: &str) -> String {
         ("retry_period", "--retry-period"),
         ("renew_interval", "--renew-interval"),
         ("release_timeout", "--release-timeout"),
+        ("identity is ", "--identity is "),
     ];
     names.into_iter().fold(text.to_owned(), |text, (name, flag)| text.replace(name, flag))
 }

@@ -46,7 +46,7 @@ fn terms_are_events_that_are_found_at_their_object(cluster: &Cluster) {
 fn a_config_map_has_events_too(cluster: &Cluster) {
     let store = ConfigMapStore::new(cluster.client("admin"), NAMESPACE).expect("a store");
     // Longer than what an event says of it may be.
-    let identity = format!("pod-{}", "ä".repeat(700));
+    let identity = format!("pod-{}", "ä".repeat(510));
     let events_of_it = store.event_recorder(&cluster.lease, &identity).expect("a name");
     let builder = LeaderElector::builder(&cluster.lease).identity(&identity).observer(events_of_it);
     let _guard = builder.start_on(store).expect("an elector").block_until_leader().expect("a term");

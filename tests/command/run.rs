@@ -30,11 +30,15 @@ fn it_finds_who_leads_by_which_lease_and_with_which_token() {
 }
 
 #[test]
-fn an_identity_may_be_as_long_as_its_store_takes_it() {
-    let identity = "i".repeat(100_000);
+fn an_identity_is_one_line_of_at_most_1024_bytes() {
     let arena = Arena::on_a_file(LONG);
-    let ended = arena.run(&["--identity", &identity, "--", "sh", "-c", "echo ${#LEASEHOLD_IDENTITY}"]).end();
-    assert_eq!((ended.code, ended.out.as_str()), (Some(0), "100000\n"));
+    for (identity, code, out) in
+        [("i".repeat(1_024), 0, "1024\n"), ("i".repeat(1_025), 125, ""), ("a\nb".into(), 125, "")]
+    {
+        let ended = arena.run(&["--identity", &identity, "--", "sh", "-c", "echo ${#LEASEHOLD_IDENTITY}"]).end();
+        assert_eq!((ended.code, ended.out.as_str()), (Some(code), out), "{}", ended.errors);
+        assert_eq!(ended.errors.contains("--identity is "), code == 125, "{}", ended.errors);
+    }
 }
 
 #[test]
