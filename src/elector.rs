@@ -283,8 +283,8 @@ impl LeaderElector {
     ///
     /// # Errors
     ///
-    /// As for [`block_until_leader`](Self::block_until_leader); and [`Error::Store`] with what the last request failed with,
-    /// when the time has passed and it did, or [`Error::Unfit`] when this candidate is not fit by then. (A server that does not answer at all is known as such only after a request has
+    /// As for [`block_until_leader`](Self::block_until_leader); and [`Error::Store`] with [`Status::last_error`] when the time has
+    /// passed, or [`Error::Unfit`] when this candidate is not fit by then. (A server that does not answer at all is known as such only after a request has
     /// taken half of the renew deadline.)
     ///
     /// # Examples
@@ -306,10 +306,10 @@ impl LeaderElector {
             Some(until) => campaign.receiver().recv_deadline(until).ok(),
             None => campaign.receiver().recv().ok(),
         };
-        let observations = &self.shared.observations;
-        match (answer, observations.last_error()) {
+        let [last_error, _] = self.shared.health.last_errors();
+        match (answer, last_error) {
             (None, Some(error)) => Err(Error::Store(error)),
-            (None, None) if !observations.is_fit() => Err(Error::Unfit),
+            (None, None) if !self.shared.observations.is_fit() => Err(Error::Unfit),
             (answer, _) => answer.transpose(),
         }
     }
@@ -381,7 +381,7 @@ impl LeaderElector {
     pub fn status(&self) -> Status {
         let Shared { observations, health, .. } = &self.shared;
         let names = (self.name.as_str(), self.description.as_str());
-        observations.status(names, &self.settings, health.since_contact())
+        observations.status(names, &self.settings, health)
     }
 
     /// A handle for a liveness probe, as [`HealthCheck`] shows it.

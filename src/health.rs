@@ -7,6 +7,7 @@ use crate::clock::{self, Moment};
 use crate::election::deadline::Deadline;
 use crate::side::Side;
 use crate::stop_reason::StopReason;
+use crate::store::{StoreError, StoreErrorKind, StoreOperation};
 use crate::sync::{Arc, Mutex};
 
 /// Tells when work goes on for too long after its term ended: the guard is still there although the term has been over
@@ -50,6 +51,10 @@ struct State {
     renewed: Option<Moment>,
     /// When the store last told anything of each record.
     contact: Vec<Option<Moment>>,
+    /// Why the last read of each record failed, until a read is answered or a watch reports a change.
+    failed_reads: Vec<Option<StoreError>>,
+    /// Since when writes of each record fail and why the last one did, until a write succeeds.
+    failed_writes: Vec<Option<(Moment, StoreError)>>,
     started: Moment,
     panicked: bool,
 }
@@ -79,6 +84,13 @@ pub enum Unhealthy {
         /// For how long.
         since: Duration,
     },
+    /// The store answers, and each write fails: see [`HealthCheck::check_contact`].
+    WritesFail {
+        /// For how long.
+        since: Duration,
+        /// Why the last write failed.
+        error: String,
+    },
     /// The elector's thread has panicked, in a [`Store`](crate::Store). It campaigns no more.
     ElectorPanicked,
 }
@@ -92,6 +104,8 @@ impl HealthCheck {
             cover_lost: None,
             renewed: None,
             contact: vec![None; records],
+            failed_reads: vec![None; records],
+            failed_writes: vec![None; records],
             started: clock::now(),
             panicked: false,
         };
@@ -165,7 +179,7 @@ impl HealthCheck {
     }
 
     /// Whether the store (of two, each) has told this elector anything within `max_age`: answered a request, otherwise than by a refusal or an
-    /// error of its own, or sent something on a watch.
+    /// error of its own, or sent something on a watch. And whether writes, if they fail, have done so for at most `max_age`.
     ///
     /// Before the first contact it counts from the start. A leader asks for something each renew interval. A standby that watches a lease that nobody holds hears of it when the
     /// API server sends a bookmark, about once a minute: allow three minutes or more. A store that says nothing while nothing
@@ -175,7 +189,7 @@ impl HealthCheck {
     ///
     /// # Errors
     ///
-    /// [`Unhealthy::NoContact`].
+    /// [`Unhealthy::NoContact`] and [`Unhealthy::WritesFail`].
     ///
     /// # Examples
     ///
@@ -189,8 +203,14 @@ impl HealthCheck {
     /// ```
     pub fn check_contact(&self, max_age: Duration) -> Result<(), Unhealthy> {
         let state = self.state.lock();
-        let since = clock::now().since(state.oldest_contact().unwrap_or(state.started));
-        if since > max_age { Err(Unhealthy::NoContact { since }) } else { Ok(()) }
+        let now = clock::now();
+        let since = now.since(state.oldest_contact().unwrap_or(state.started));
+        if since > max_age {
+            return Err(Unhealthy::NoContact { since });
+        }
+        let failing = state.failed_writes.iter().flatten().map(|(first, error)| (now.since(*first), error.to_string()));
+        let mut for_long = failing.filter(|(since, _)| *since > max_age);
+        for_long.next().map_or(Ok(()), |(since, error)| Err(Unhealthy::WritesFail { since, error }))
     }
 
     /// A term has begun.
@@ -247,6 +267,48 @@ impl HealthCheck {
         self.state.lock().contact[side as usize] = Some(clock::now());
     }
 
+    /// The store has answered a request about a record, or has not.
+    pub(crate) fn answered(&self, side: Side, operation: StoreOperation, error: Option<&StoreError>) {
+        let is_read = operation == StoreOperation::Get;
+        // A store that refuses a write because another write was faster has answered.
+        match error.filter(|error| !error.kind().is_beaten()) {
+            // This elector interrupted the request.
+            Some(error) if error.kind() == StoreErrorKind::Interrupted => {}
+            Some(error) if is_read => self.state.lock().failed_reads[side as usize] = Some(error.clone()),
+            Some(error) => self.write_failed(side, error),
+            None => {
+                self.contact(side);
+                self.heard(side);
+                self.state.lock().failed_writes[side as usize].take_if(|_| !is_read && error.is_none());
+            }
+        }
+    }
+
+    pub(crate) fn write_failed(&self, side: Side, error: &StoreError) {
+        let failed = &mut self.state.lock().failed_writes[side as usize];
+        failed.get_or_insert_with(|| (clock::now(), error.clone())).1 = error.clone();
+    }
+
+    /// A watch has reported a change of a record.
+    pub(crate) fn heard(&self, side: Side) {
+        self.state.lock().failed_reads[side as usize] = None;
+    }
+
+    /// The record names another holder than before, so that a write of some candidate has succeeded. If this candidate may not
+    /// write, it still may not.
+    pub(crate) fn holder_changed(&self) {
+        for failed in &mut self.state.lock().failed_writes {
+            failed.take_if(|(_, error)| error.is_transient());
+        }
+    }
+
+    /// Why the last read failed, or else the last write; and why the last write failed.
+    pub(crate) fn last_errors(&self) -> [Option<StoreError>; 2] {
+        let state = self.state.lock();
+        let write = state.failed_writes.iter().flatten().next().map(|(_, error)| error);
+        [state.failed_reads.iter().flatten().next().or(write), write].map(Option::<&StoreError>::cloned)
+    }
+
     pub(crate) fn since_contact(&self) -> Option<Duration> {
         let contact = self.state.lock().oldest_contact()?;
         Some(clock::now().since(contact))
@@ -277,6 +339,7 @@ impl fmt::Display for Unhealthy {
                 write!(f, "the lease was renewed {} ago, and its guard is not dropped", in_millis(*since))
             }
             Self::NoContact { since } => write!(f, "the store has told nothing for {}", in_millis(*since)),
+            Self::WritesFail { since, error } => write!(f, "writes have failed for {}: {error}", in_millis(*since)),
             Self::ElectorPanicked => f.write_str("the elector's thread has panicked, and campaigns no more"),
         }
     }
@@ -314,6 +377,33 @@ mod tests {
         assert_eq!(check(), (false, true), "another leads");
         health.guard_made(&term(for_long));
         assert!(check().0, "the next term has begun");
+    }
+
+    #[test]
+    fn failed_write_is_kept_until_a_write_succeeds() {
+        use StoreErrorKind::{Conflict, Forbidden, Interrupted, Malformed, Unavailable};
+        use StoreOperation::{Create, Get, Update};
+        let health = HealthCheck::new(Duration::ZERO, Duration::ZERO, 2);
+        let errors = || health.last_errors().map(|error| error.map(|error| error.kind()));
+        let after = |operation, failed: Option<StoreErrorKind>| {
+            let error = failed.map(|kind| StoreError::new(kind, "made up"));
+            health.answered(Side::Secondary, operation, error.as_ref());
+            errors()
+        };
+        for kind in [Unavailable, Forbidden] {
+            assert_eq!(after(Update, Some(kind)), [Some(kind), Some(kind)]);
+            assert_eq!(after(Get, Some(Malformed)), [Some(Malformed), Some(kind)]);
+            assert_eq!(after(Get, Some(Interrupted)), [Some(Malformed), Some(kind)]);
+            assert_eq!(after(Create, Some(Conflict)), [Some(kind), Some(kind)], "the store answers");
+            after(Get, Some(Malformed));
+            assert_eq!(after(Get, None), [Some(kind), Some(kind)]);
+            health.heard(Side::Secondary);
+            assert_eq!(errors(), [Some(kind), Some(kind)]);
+            health.holder_changed();
+            let kept = Some(Forbidden).filter(|_| kind == Forbidden);
+            assert_eq!(errors(), [kept, kept], "another candidate may write");
+        }
+        assert_eq!(after(Create, None), [None, None]);
     }
 
     /// The elector's threads may hang.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::clock::{self, Moment};
 use crate::config::Settings;
+use crate::health::HealthCheck;
 use crate::observer::Fact;
-use crate::side::Side;
 use crate::store::{StoreError, StoreErrorKind, StoreOperation};
 use crate::sync::{Arc, Mutex};
 use crate::term::Term;
@@ -55,9 +55,14 @@ pub struct Status {
     /// How long ago the store last told this elector anything, as
     /// [`HealthCheck::check_contact`](crate::HealthCheck::check_contact) says. `None` before the first time.
     pub last_contact: Option<Duration>,
-    /// What the last request failed with. `None` after one that was answered, and after news of a watch; but a write that is
-    /// refused for lack of rights, say, is told until a write is answered, whatever is read meanwhile.
+    /// Why the last read failed. `None` after a read that was answered, and after a watch reported a change. If reads work, this is
+    /// [`failed_write`](Self::failed_write).
     pub last_error: Option<StoreError>,
+    /// Why the last write failed, until a write succeeds, whatever is read in between.
+    ///
+    /// The write that succeeds is one of this candidate, or, where [waiting may help](StoreError::is_transient), one of another
+    /// candidate. A conflict counts as a failure after conflicts have refused each write for three renew deadlines.
+    pub failed_write: Option<StoreError>,
     /// Whether this candidate is fit to lead; true where nobody is asked, and also while one that is fit again has to wait before it
     /// may acquire.
     pub is_fit: bool,
@@ -174,8 +179,6 @@ struct State {
     may_acquire_at: Option<Moment>,
     /// Whether the guard of the term is gone, though its record is ours yet.
     is_released: bool,
-    /// What the last request about each record failed with.
-    errors: [Option<(StoreOperation, StoreError)>; 2],
 }
 
 impl State {
@@ -185,10 +188,6 @@ impl State {
 
     fn last_progress(&self) -> Option<Moment> {
         self.term.as_ref().filter(|_| !self.is_released)?.last_progress()
-    }
-
-    fn last_error(&self) -> Option<StoreError> {
-        self.errors.iter().flatten().next().map(|(_, error)| error.clone())
     }
 }
 
@@ -240,28 +239,6 @@ impl Observations {
         (state.leader, state.leader_until) = (leader, until);
     }
 
-    /// How the last request about a record has ended.
-    pub(crate) fn answered(&self, side: Side, operation: StoreOperation, error: Option<&StoreError>) {
-        let last = &mut self.0.lock().errors[side as usize];
-        match error {
-            Some(error) => *last = Some((operation, error.clone())),
-            // To be allowed to read does not refute that writing is not.
-            None if operation == StoreOperation::Get => {
-                last.take_if(|(failed, error)| *failed == StoreOperation::Get || error.is_transient());
-            }
-            None => *last = None,
-        }
-    }
-
-    /// A watch has told of a record.
-    pub(crate) fn heard(&self, side: Side) {
-        self.0.lock().errors[side as usize] = None;
-    }
-
-    pub(crate) fn last_error(&self) -> Option<StoreError> {
-        self.0.lock().last_error()
-    }
-
     pub(crate) fn valid_term(&self) -> Option<Arc<Term>> {
         self.0.lock().term.clone().filter(|term| term.is_valid())
     }
@@ -276,13 +253,8 @@ impl Observations {
         state.leader.clone().filter(|_| !state.leader_has_run_out(clock::now()))
     }
 
-    /// With what another notes: when the store was last heard of.
-    pub(crate) fn status(
-        &self,
-        (name, record): (&str, &str),
-        settings: &Settings,
-        last_contact: Option<Duration>,
-    ) -> Status {
+    pub(crate) fn status(&self, (name, record): (&str, &str), settings: &Settings, health: &HealthCheck) -> Status {
+        let (last_contact, [last_error, failed_write]) = (health.since_contact(), health.last_errors());
         let now = clock::now();
         let state = self.0.lock();
         let remaining = state.term.as_ref().map_or(Duration::ZERO, |term| term.remaining());
@@ -296,7 +268,8 @@ impl Observations {
             remaining,
             fencing_token: state.term.as_ref().map(|term| term.fencing_token()),
             last_contact,
-            last_error: state.last_error(),
+            last_error,
+            failed_write,
             is_fit: state.unfit_since.is_none(),
             unfit_for: state.unfit_since.map(|since| now.since(since)),
             may_acquire_in: state.may_acquire_at.map(|at| at.since(now)).filter(|left| !left.is_zero()),
@@ -323,33 +296,6 @@ mod tests {
             (2, 2, 1, 1)
         );
         assert_eq!((histogram.count(), histogram.sum), (6, Duration::from_micros(10_007_002)));
-    }
-
-    #[test]
-    fn a_refusal_to_write_is_told_while_reads_are_answered() {
-        use StoreErrorKind::{Forbidden, Malformed, Unavailable};
-        use StoreOperation::{Get, Update};
-        let observations = Observations::default();
-        let after = |operation, failed: Option<StoreErrorKind>| {
-            let error = failed.map(|kind| StoreError::new(kind, "made up"));
-            observations.answered(Side::Primary, operation, error.as_ref());
-            observations.last_error().map(|error| error.kind())
-        };
-        assert_eq!(after(Update, Some(Forbidden)), Some(Forbidden));
-        assert_eq!(after(Get, None), Some(Forbidden));
-        assert_eq!(after(Get, Some(Unavailable)), Some(Unavailable));
-        assert_eq!(after(Get, None), None);
-        assert_eq!(after(Update, Some(Unavailable)), Some(Unavailable));
-        assert_eq!(after(Get, None), None);
-        for of_read in [Malformed, Forbidden] {
-            assert_eq!(after(Get, Some(of_read)), Some(of_read));
-            assert_eq!(after(Get, None), None);
-        }
-        assert_eq!(after(Update, Some(Forbidden)), Some(Forbidden));
-        assert_eq!(after(Update, None), None);
-        assert_eq!(after(Update, Some(Forbidden)), Some(Forbidden));
-        observations.heard(Side::Primary);
-        assert!(observations.last_error().is_none());
     }
 
     #[test]

@@ -173,16 +173,11 @@ impl PlaceArgs {
 
 /// What the library says of its settings, by the flags that set them.
 pub fn by_flags(text: &str) -> String {
-    let names = [
-        ("only_leasehold(true)", "--only-leasehold"),
-        ("lease_duration", "--lease-duration"),
-        ("renew_deadline", "--renew-deadline"),
-        ("retry_period", "--retry-period"),
-        ("renew_interval", "--renew-interval"),
-        ("release_timeout", "--release-timeout"),
-        ("identity is ", "--identity is "),
-    ];
-    names.into_iter().fold(text.to_owned(), |text, (name, flag)| text.replace(name, flag))
+    let names =
+        ["lease_duration", "renew_deadline", "retry_period", "renew_interval", "release_timeout", "identity is"];
+    names.into_iter().chain(["only_leasehold(true)"]).fold(text.to_owned(), |text, name| {
+        text.replace(name, &format!("--{}", name.trim_end_matches("(true)").replace('_', "-")))
+    })
 }
 
 /// One that is not zero.

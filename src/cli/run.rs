@@ -43,8 +43,9 @@ use times::Times;
 ///
 /// It finds LEASEHOLD_LEASE, LEASEHOLD_IDENTITY and LEASEHOLD_FENCING_TOKEN in its environment.
 ///
-/// Exit codes: that of the command, or 128 and the signal that ended it; 75 when --wait was not enough; 124 when the term's end ended
-/// it; 125 for errors of leasehold; 126 when the command cannot be executed; 127 when it is not found.
+/// Exit codes: that of the command, or 128 and the signal that ended it; 75 when another candidate holds the lease for longer than
+/// --wait, or the probe fails; 124 when the term's end ended it; 125 for errors of leasehold; 126 when the command cannot be executed;
+/// 127 when it is not found.
 #[derive(Debug, Args)]
 pub struct RunArgs {
     #[command(flatten)]
@@ -61,7 +62,7 @@ pub struct RunArgs {
     /// Campaign again when the command has ended by itself, after a pause that grows while it keeps failing
     #[arg(long, help_heading = "Ending")]
     restart: bool,
-    /// Exit with 75 when the lease is not acquired within that time; with 0s it is tried once [default: wait for ever]
+    /// Time to wait for the lease: then exit with 75 if another candidate holds it; 0s tries once [default: for ever]
     #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = "Election")]
     wait: Option<Duration>,
     /// What to do when the lease was lost

@@ -10,13 +10,15 @@ use crate::store::StoreErrorKind;
 /// What comes and goes more often is told at `debug`.
 const SELDOM: Duration = Duration::from_secs(60);
 
-/// What goes on to fail is told again: whoever reads a log reads its last hour.
-const REMINDED: Duration = Duration::from_secs(600);
+/// A failure that lasts is logged again each [`SELDOM`] for as long as this, and then each time this has passed.
+const LONG: Duration = Duration::from_secs(600);
 
 /// What was last logged of something that may fail again and again.
 #[derive(Debug, Default)]
 pub(crate) struct FailureLog {
     fails: Option<(StoreErrorKind, Level)>,
+    /// When it began to fail.
+    began_at: Option<Moment>,
     /// Whether the last that was told at `warn` is that it fails.
     is_announced: bool,
     /// When it was last told at `warn` that it fails.
@@ -40,7 +42,8 @@ impl FailureLog {
         self.failed_at = Some(now);
         let is_seldom = self.told_at.is_none_or(|at| now.since(at) >= SELDOM);
         let level = if is_seldom { Level::Warn } else { Level::Debug };
-        let is_long_ago = self.told_at.is_some_and(|at| now.since(at) >= REMINDED);
+        let pause = if now.since(*self.began_at.get_or_insert(now)) > LONG { LONG } else { SELDOM };
+        let is_long_ago = self.told_at.is_some_and(|at| now.since(at) >= pause);
         match self.fails {
             // What was told at `debug`, and goes on, is to be told at `warn` at last.
             Some((fails, told)) if fails == kind && !is_long_ago && (told == Level::Warn || level == Level::Debug) => {
@@ -59,6 +62,7 @@ impl FailureLog {
     /// That it works again; `None` if it has not failed.
     pub(crate) fn works(&mut self, now: Moment) -> Option<Works> {
         let (failed, _) = self.fails.take()?;
+        self.began_at = None;
         // A line that it fails is not left standing, also when it went on to fail for another reason.
         let level = if std::mem::take(&mut self.is_announced) { Level::Info } else { Level::Debug };
         Some(Works { level, failed, ago: self.failed_at.map_or(Duration::ZERO, |at| now.since(at)) })
@@ -74,16 +78,19 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_on_is_told_each_ten_minutes_and_what_ends_once_more() {
+    fn lasting_failure_is_logged_each_minute_and_later_each_ten() {
         let mut log = FailureLog::default();
         assert_eq!(log.works(at(0)), None, "nothing has failed");
-        for second in 0..1_000 {
-            let told = (second % 600 == 0).then_some(Level::Warn);
-            assert_eq!(log.failed(at(second), StoreErrorKind::Unavailable), told, "{second}");
+        for began in [0, 5_000] {
+            for second in 0..2_000 {
+                let is_logged = second % if second > 600 { 600 } else { 60 } == 0;
+                let told = log.failed(at(began + second), StoreErrorKind::Unavailable);
+                assert_eq!(told, is_logged.then_some(Level::Warn), "{second}");
+            }
+            let (level, failed, ago) = (Level::Info, StoreErrorKind::Unavailable, Duration::from_secs(61));
+            assert_eq!(log.works(at(began + 2_060)), Some(Works { level, failed, ago }));
+            assert_eq!(log.works(at(began + 2_060)), None);
         }
-        let (level, failed, ago) = (Level::Info, StoreErrorKind::Unavailable, Duration::from_secs(61));
-        assert_eq!(log.works(at(1_060)), Some(Works { level, failed, ago }));
-        assert_eq!(log.works(at(1_060)), None);
     }
 
     #[test]

@@ -21,11 +21,13 @@ pub struct Failures {
 }
 
 /// What to do about a failure.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Failed {
     pub(crate) notice: Option<Notice>,
     /// It is permanent, and whoever waits for a term should hear of it.
     pub(crate) is_permanent: bool,
+    /// The last conflict, if conflicts have refused the operation for three renew deadlines.
+    pub(crate) refused: Option<StoreError>,
 }
 
 /// How an operation has fared.
@@ -100,8 +102,8 @@ impl Failures {
             tracker.failing = None;
         }
         if is_repeated || error.kind().is_beaten() || error.kind() == Interrupted {
-            let is_told = error.kind().is_beaten() && tracker.is_refused_for_long(now, self.renew_deadline);
-            let notice = is_told.then(|| tracker.log.failed(now, error.kind())).flatten().map(|level| {
+            let is_refused = error.kind().is_beaten() && tracker.is_refused_for_long(now, self.renew_deadline);
+            let notice = is_refused.then(|| tracker.log.failed(now, error.kind())).flatten().map(|level| {
                 Notice::of_error(
                     level,
                     format_args!("{name} is refused again and again, as if others wrote in between"),
@@ -109,7 +111,8 @@ impl Failures {
                 )
             });
             let notice = notice.unwrap_or_else(|| Notice::new(Level::Debug, format!("{name}: {error}")));
-            return Failed { notice: Some(notice), is_permanent: false };
+            let refused = is_refused.then(|| error.clone());
+            return Failed { notice: Some(notice), is_permanent: false, refused };
         }
         let notice = tracker
             .log
@@ -123,14 +126,14 @@ impl Failures {
         tracker.failing = Some(Failing { since, last: now, error: error.clone() });
         if error.is_transient() || tracker.ever_succeeded {
             tracker.permanent = Persistence::default();
-            return Failed { notice, is_permanent: false };
+            return Failed { notice, ..Failed::default() };
         }
         // A restarting API server says 403 to a correctly bound user for a moment, and a pod may be quicker than its
         // RoleBinding: only what persists is believed. What was not tried again for that long has not persisted.
         let lasts = tracker.permanent.note(now, self.renew_deadline);
         let is_permanent = lasts >= self.renew_deadline;
         self.refusal = is_permanent.then(|| (now, error.clone()));
-        Failed { notice, is_permanent }
+        Failed { notice, is_permanent, refused: None }
     }
 
     /// The last failure, if no success has followed it.

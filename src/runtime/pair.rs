@@ -415,6 +415,7 @@ impl Pair {
                 Effect::CoverLost(reason) => self.cover_lost(now, side, reason),
                 Effect::CancelAt(..)
                 | Effect::Fitness { .. }
+                | Effect::WritesRefused(_)
                 | Effect::RestartWatch
                 | Effect::IdentityConflict(_)
                 | Effect::Log(_) => {

@@ -160,6 +160,8 @@ pub enum Effect {
     Leader(Option<String>),
     /// The lease of whoever leads has run out on our clock.
     LeaderHasRunOut,
+    /// Conflicts have refused each write for three renew deadlines.
+    WritesRefused(StoreError),
     /// The watch is to be given up for one that begins with what is there.
     RestartWatch,
     /// A line for the log: another process uses our identity.
@@ -324,9 +326,10 @@ impl Session {
         if let Some((_, operation)) = self.in_flight.take_if(|(in_flight, _)| *in_flight == id) {
             let failed = match &response {
                 Response::Failed(error) => self.failures.failed(now, operation, error),
-                _ => Failed { notice: self.failures.succeeded(now, operation), is_permanent: false },
+                _ => Failed { notice: self.failures.succeeded(now, operation), ..Failed::default() },
             };
             self.effects.extend(failed.notice.map(Effect::Log));
+            self.effects.extend(failed.refused.map(Effect::WritesRefused));
             if let Response::Failed(error) = &response
                 && failed.is_permanent
                 && let Some(campaign) = self.campaign.take()

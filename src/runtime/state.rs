@@ -27,7 +27,7 @@ use crate::runtime::session::{Behind, Effect, Input};
 use crate::side::Side;
 use crate::status::Observations;
 use crate::stop_reason::StopReason;
-use crate::store::{StoreError, StoreErrorKind, StoreOperation};
+use crate::store::{StoreError, StoreOperation};
 use crate::sync::Arc;
 use crate::sync::channel::{Receiver, Sender};
 use crate::term::Term;
@@ -205,7 +205,7 @@ impl State {
             }
             Command::Close { ack } => self.close(ack),
             Command::Watched { side, received_at, change, taken } => {
-                self.shared.observations.heard(side);
+                self.shared.health.heard(side);
                 self.handle(side, Input::Watched { received_at, change });
                 let _ = taken.try_send(self.cancellation(side));
             }
@@ -294,6 +294,7 @@ impl State {
                     if leader.as_deref() != Some(self.candidacy.identity()) {
                         self.shared.health.superseded();
                     }
+                    self.shared.health.holder_changed();
                     self.shared.observations.leader(leader.clone(), self.candidacy.leader_until());
                     self.log(None, What::Leader(leader.clone()));
                     self.observe(&Fact::new_leader(leader.as_deref()));
@@ -305,6 +306,7 @@ impl State {
                     self.log(None, What::LeaderHasRunOut);
                     self.observe(&Fact::new_leader(None));
                 }
+                Effect::WritesRefused(error) => self.shared.health.write_failed(side, &error),
                 Effect::RestartWatch => self.deferred.restart_watch.push(side),
                 Effect::Log(notice) | Effect::IdentityConflict(notice) => self.log(Some(side), What::Notice(notice)),
             }
@@ -346,15 +348,7 @@ impl State {
         error: Option<&StoreError>,
     ) {
         let failure = error.map(StoreError::kind);
-        // Who says that another was faster has answered.
-        let is_answer = failure.is_none_or(StoreErrorKind::is_beaten);
-        if is_answer {
-            self.shared.health.contact(side);
-        }
-        // What we interrupt ourselves says nothing of the store.
-        if failure != Some(StoreErrorKind::Interrupted) {
-            self.shared.observations.answered(side, operation, error.filter(|_| !is_answer));
-        }
+        self.shared.health.answered(side, operation, error);
         let is_slow_path = operation == StoreOperation::Get && self.term.as_ref().is_some_and(|term| term.is_valid());
         self.observe(&Fact::Request(RequestOutcome { operation, latency, failure, is_slow_path }));
     }

@@ -40,8 +40,10 @@ impl fmt::Display for Text<'_> {
             Some(since) => write!(f, "; heard of the store {} ago", Seconds(since))?,
             None => f.write_str("; not heard of the store yet")?,
         }
-        if let Some(error) = &status.last_error {
-            write!(f, "; the last request failed: {error}")?;
+        match (&status.failed_write, &status.last_error) {
+            (Some(error), _) => write!(f, "; the last write failed: {error}")?,
+            (None, Some(error)) => write!(f, "; the last read failed: {error}")?,
+            (None, None) => {}
         }
         if let Some(unfit_for) = status.unfit_for {
             write!(f, "; not fit to lead for {}", Seconds(unfit_for))?;
@@ -93,8 +95,11 @@ mod tests {
         assert!(status.to_string().contains(r"the lease of x\n[INFO] y has"), "{status}");
         (status.leader, status.is_watching) = (None, false);
         status.last_error = Some(StoreError::new(StoreErrorKind::Unavailable, "it is away"));
-        let expected = "nobody leads; this candidate is me; not heard of the store yet; the last request failed: it is away; without a watch";
+        let expected = "nobody leads; this candidate is me; not heard of the store yet; the last read failed: it is away; without a watch";
         assert!(status.to_string().ends_with(expected), "{status}");
+        status.failed_write = Some(StoreError::new(StoreErrorKind::Rejected, "no space"));
+        assert!(status.to_string().ends_with("yet; the last write failed: no space; without a watch"), "{status}");
+        status.failed_write = None;
         status.unfit_for = Some(std::time::Duration::from_secs(61));
         assert!(status.to_string().ends_with("it is away; not fit to lead for 1m 1s; without a watch"), "{status}");
         status.unfit_for = None;

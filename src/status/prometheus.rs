@@ -54,7 +54,7 @@ impl Status {
     }
 }
 
-fn families<W: Write>() -> [Family<Status, W>; 15] {
+fn families<W: Write>() -> [Family<Status, W>; 16] {
     [
         (
             "leader_election_master_status",
@@ -106,6 +106,9 @@ fn families<W: Write>() -> [Family<Status, W>; 15] {
                 })
             },
         ),
+        ("leasehold_write_failed", "gauge", "Whether writes fail: 1, or 0.", |samples, status| {
+            samples.put("", "", u8::from(status.failed_write.is_some()))
+        }),
         ("leasehold_watch_up", "gauge", "Whether changes are watched, and not polled.", |samples, status| {
             samples.put("", "", u8::from(status.is_watching))
         }),

@@ -5,14 +5,18 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
+use std::thread;
 use std::time::{Duration, Instant};
 
+use leasehold::testing::{Fault, FaultHandle, Verb};
 use rustix::process::Signal;
+use serde_json::json;
 
+use crate::support::cluster::Cluster;
 use crate::support::command::{Arena, Ended, Run, leasehold};
 use crate::support::postgres::Postgres;
 use crate::support::proxy::{Faults, Proxy};
-use crate::support::wait_until;
+use crate::support::{SOON, wait_until};
 
 /// In which nothing runs out during a test.
 const LONG: &[&str] = &["--lease-duration=60s", "--retry-period=250ms"];
@@ -144,6 +148,45 @@ fn a_lease_is_waited_for_no_longer_than_that() {
     leader.signal(Signal::TERM);
     leader.end();
     arena.assert_nothing_is_left();
+}
+
+#[test]
+fn refused_writes_are_an_error_unless_another_candidate_leads() {
+    let cluster = Cluster::in_memory("refused");
+    let server = cluster.in_memory_server().expect("it is");
+    let arena = Arena::on(&cluster, &["--lease-duration=4s", "--renew-deadline=2s", "--retry-period=100ms"]);
+    let wait = |wait: &str, code, says: &str| {
+        let ended = arena.run(&[wait, "--", "true"]).end();
+        assert!(ended.code == Some(code) && ended.errors.contains(says), "{wait}: {:?}: {}", ended.code, ended.errors);
+    };
+    let refused = |code, reason| {
+        let fault = || Fault::status(code, reason, "made up").user("candidate");
+        [Verb::Create, Verb::Update].map(|verb| server.fault(fault().verb(verb)))
+    };
+    let faults = refused(409, "Conflict");
+    wait("--wait=0s", 125, "nobody holds it, and no write has succeeded");
+    wait("--wait=300ms", 125, "nobody holds it, and no write has succeeded");
+    cluster.create(json!({ "holderIdentity": "gone", "leaseDurationSeconds": 1 }));
+    wait("--wait=3s", 125, "nobody holds it, and no write has succeeded");
+    faults.iter().for_each(FaultHandle::remove);
+    let faults = refused(503, "ServiceUnavailable");
+    wait("--wait=3s", 125, "made up");
+    cluster.edit(|lease| lease["spec"]["leaseDurationSeconds"] = 60.into());
+    wait("--wait=300ms", 75, ": gone holds it");
+    faults.iter().for_each(FaultHandle::remove);
+    cluster.delete();
+
+    // Another candidate is faster, and the next round reads which one.
+    let late = server.fault(Fault::hang().verb(Verb::Create).first(1));
+    thread::scope(|scope| {
+        scope.spawn(|| wait("--wait=0s", 75, ": faster holds it"));
+        assert!(late.wait_for_hits(1, SOON));
+        cluster.create(json!({ "holderIdentity": "faster", "leaseDurationSeconds": 60 }));
+        late.release();
+    });
+    cluster.delete();
+    let _once = server.fault(Fault::status(409, "Conflict", "made up").verb(Verb::Create).first(1));
+    wait("--wait=0s", 0, "");
 }
 
 #[test]

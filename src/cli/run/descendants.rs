@@ -60,12 +60,8 @@ fn walk(roots: &[Pid], depth: usize, visit: &mut impl FnMut(Pid)) {
 
 /// Sends SIGTERM to `roots` and all below, unless they were told to end already, and SIGCONT: a stopped process takes no signal.
 pub fn terminate(roots: &[Pid], are_told: bool) {
-    walk(roots, 0, &mut |pid| {
-        if !are_told {
-            let _ = kill_process(pid, Signal::TERM);
-        }
-        let _ = kill_process(pid, Signal::CONT);
-    });
+    let signals: &[Signal] = if are_told { &[Signal::CONT] } else { &[Signal::TERM, Signal::CONT] };
+    walk(roots, 0, &mut |pid| signals.iter().for_each(|signal| _ = kill_process(pid, *signal)));
 }
 
 /// Ends `roots` and all below, and says how many those are. What they start meanwhile is found the next time.

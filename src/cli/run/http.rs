@@ -197,11 +197,12 @@ impl Server {
             },
             "/readyz" => {
                 let status = elector.status();
-                match status.last_contact {
+                match (status.last_contact, status.failed_write) {
                     _ if !status.is_running => text(UNAVAILABLE, "the election has ended\n"),
-                    None => text(UNAVAILABLE, "the store of the lease has not answered yet\n"),
+                    (None, _) => text(UNAVAILABLE, "the store of the lease has not answered yet\n"),
+                    (_, Some(error)) => text(OK, &format!("ok, but the last write failed: {error}\n")),
                     // A standby is ready to take over, and who leads while the store is away leads on for a while.
-                    Some(_) => text(OK, "ok\n"),
+                    _ => text(OK, "ok\n"),
                 }
             }
             "/metrics" => {

@@ -49,6 +49,9 @@ pub struct Supervisor {
     backoff: Backoff,
 }
 
+/// How often `--wait 0s` tries while other candidates write and nobody is seen to hold the lease.
+const ROUNDS: usize = 5;
+
 /// What is wrong with us, and not with the command.
 type Error = Box<dyn std::error::Error>;
 
@@ -159,11 +162,16 @@ impl Supervisor {
             judge.wait();
             judge.tell();
         }
-        match self.elector.try_acquire() {
-            Ok(Some(guard)) => Ok(Ok(guard)),
-            Ok(None) | Err(leasehold::Error::Unfit) => self.not_acquired().map(Err),
-            Err(error) => Err(error.into()),
+        for _ in 0..ROUNDS {
+            match self.elector.try_acquire() {
+                Ok(Some(guard)) => return Ok(Ok(guard)),
+                // If another candidate was faster, the next round reads which one.
+                Ok(None) if self.elector.current_leader().is_none() => {}
+                Ok(None) | Err(leasehold::Error::Unfit) => break,
+                Err(error) => return Err(error.into()),
+            }
         }
+        self.not_acquired().map(Err)
     }
 
     fn tell_fitness(&mut self) {
@@ -176,19 +184,23 @@ impl Supervisor {
         self.judge.as_ref().map_or_else(never, |judge| judge.verdicts.clone())
     }
 
-    /// The code to exit with when it was waited for long enough: that others hold it is none of our errors.
+    /// The exit code after the wait: 75 only if another candidate holds the lease or the probe fails, else an error.
     fn not_acquired(&self) -> Result<u8, Error> {
         let status = self.elector.status();
         let wait = humantime::format_duration(self.plan.wait.unwrap_or_default());
         let what = format!("{} was not acquired within {wait}", status.record);
-        if let Some(error) = status.last_error {
+        let holder = self.elector.current_leader();
+        // While another candidate holds the lease, an old failure of a write does not matter.
+        if let Some(error) = status.last_error.filter(|_| holder.is_none() || status.failed_write.is_none()) {
             return Err(format!("{what}: {error}").into());
         }
-        match status.leader {
+        match holder {
             _ if status.last_contact.is_none() => return Err(format!("{what}: its store has not answered").into()),
-            _ if !status.is_fit => log::warn!("{what}: this replica is not fit to lead"),
-            Some(leader) => log::warn!("{what}: {leader} holds it"),
-            None => log::warn!("{what}"),
+            _ if !status.is_fit || status.may_acquire_in.is_some() => {
+                log::warn!("{what}: this replica is not fit to lead");
+            }
+            Some(holder) => log::warn!("{what}: {holder} holds it"),
+            None => return Err(format!("{what}: nobody holds it, and no write has succeeded").into()),
         }
         Ok(command::NOT_ACQUIRED)
     }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use leasehold::{
-    MemoryStore, Observer, RequestOutcome, StopReason, StoreError, StoreErrorKind, StoreOperation, Transition,
-    WatchEvent,
+    Error, MemoryStore, Observer, RequestOutcome, StopReason, StoreError, StoreErrorKind, StoreOperation, Transition,
+    Unhealthy, WatchEvent,
 };
 
 use crate::elector::panics::panic_quietly;
@@ -306,6 +306,31 @@ fn whoever_has_a_guard_is_the_leader_also_after_a_lease_that_ran_out() {
         assert_eq!(leader.as_deref(), Some("a"));
         assert!(!status.leader_has_run_out && guard.is_leader());
     }
+}
+
+#[test]
+fn writes_that_are_always_refused_are_reported_until_one_succeeds() {
+    let store = Memory::default();
+    store.give_to("", 1);
+    store.on_update(|_| Err(StoreError::new(StoreErrorKind::Conflict, "made up")));
+    let builder = builder("a").lease_duration(Duration::from_secs(3)).renew_deadline(Duration::from_secs(1));
+    let elector = builder.start_on(Connection::new(&store)).unwrap();
+    let campaign = elector.campaign().unwrap();
+    let health = elector.health_check();
+    wait_until(
+        "the health check reports them",
+        || matches!(health.check_contact(A_WHILE), Err(Unhealthy::WritesFail { error, .. }) if error == "made up"),
+    );
+    drop(campaign);
+    let error = elector.block_until_leader_timeout(A_WHILE).map(|guard| guard.is_some());
+    assert!(matches!(&error, Err(Error::Store(error)) if error.kind() == StoreErrorKind::Conflict), "{error:?}");
+    let status = elector.status();
+    assert!(status.last_error.is_some() && health.check().is_ok(), "a restart does not help");
+    assert!(status.to_string().contains("; the last write failed: made up"), "{status}");
+    store.on_update(|_| Ok(()));
+    let _guard = elector.block_until_leader_timeout(SOON).unwrap().expect("a term");
+    let status = elector.status();
+    assert!(status.failed_write.is_none() && status.last_error.is_none(), "{status}");
 }
 
 #[test]

@@ -319,6 +319,7 @@ impl World {
                 | Effect::Leader(_)
                 | Effect::LeaderHasRunOut
                 | Effect::Fitness { .. }
+                | Effect::WritesRefused(_)
                 | Effect::CoverLost(_)
                 | Effect::Renewed(_) => {}
             }
