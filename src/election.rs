@@ -244,6 +244,12 @@ impl Election {
         }
     }
 
+    /// Whether the record has this candidate's identity, and another process wrote the record.
+    pub fn has_twin(&self) -> bool {
+        let ObservedState::Record(known) = &self.observed else { return false };
+        matches!(known.holder, Holder::Predecessor | Holder::DuplicateIdentity)
+    }
+
     /// Whether it is known what stands in the store, be it nothing.
     pub fn has_observed(&self) -> bool {
         !matches!(self.observed, ObservedState::Nothing)

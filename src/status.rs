@@ -80,7 +80,11 @@ pub struct Status {
     pub is_running: bool,
     /// What has been counted since the start.
     pub counters: Counters,
+    has_twin: bool,
 }
+
+/// Follows the identity in the record, if another process wrote the record under the identity of this candidate.
+pub(crate) const TWIN: &str = ": another process uses this identity, or one that ended without a release did";
 
 /// What an elector has counted since it was started.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -168,6 +172,7 @@ pub(crate) struct Observations(Mutex<State>);
 struct State {
     counters: Counters,
     term: Option<Arc<Term>>,
+    has_twin: bool,
     /// Whom the record names, and when that lease runs out: of one moment.
     leader: Option<String>,
     leader_until: Option<Moment>,
@@ -228,9 +233,11 @@ impl Observations {
         self.0.lock().is_released = true;
     }
 
-    /// Notes when the lease of the present leader expires, or has expired. `None` if that is unknown.
-    pub(crate) fn leader_until(&self, until: Option<Moment>) {
-        self.0.lock().leader_until = until;
+    /// Notes when the lease of the present leader expires, or has expired (`None` if that is unknown), and whether another
+    /// process wrote the record under this candidate's identity.
+    pub(crate) fn leader_until(&self, until: Option<Moment>, has_twin: bool) {
+        let mut state = self.0.lock();
+        (state.leader_until, state.has_twin) = (until, has_twin);
     }
 
     /// The record names another than before, or nobody.
@@ -270,6 +277,7 @@ impl Observations {
             last_contact,
             last_error,
             failed_write,
+            has_twin: state.has_twin,
             is_fit: state.unfit_since.is_none(),
             unfit_for: state.unfit_since.map(|since| now.since(since)),
             may_acquire_in: state.may_acquire_at.map(|at| at.since(now)).filter(|left| !left.is_zero()),

@@ -48,27 +48,30 @@ impl Candidacy {
         }
     }
 
+    fn ask<'a, T>(&'a self, one: fn(&'a Session) -> T, both: fn(&'a Pair) -> T) -> T {
+        match self {
+            Self::One(session) => one(session),
+            Self::Both(pair) => both(pair),
+        }
+    }
+
     /// When the lease of whoever leads runs out, unless something is heard of it before.
     pub fn leader_until(&self) -> Option<Moment> {
-        match self {
-            Self::One(session) => session.leader_until(),
-            Self::Both(pair) => pair.leader_until(),
-        }
+        self.ask(Session::leader_until, Pair::leader_until)
     }
 
     /// Whether a record is ours, or may just have become so, that nobody has a guard for.
     pub fn may_hold(&self) -> bool {
-        match self {
-            Self::One(session) => session.may_hold(),
-            Self::Both(pair) => pair.may_hold(),
-        }
+        self.ask(Session::may_hold, Pair::may_hold)
+    }
+
+    /// Whether the record has this candidate's identity, and another process wrote the record.
+    pub fn has_twin(&self) -> bool {
+        self.ask(Session::has_twin, Pair::has_twin)
     }
 
     /// Who this candidate is in the record.
     pub fn identity(&self) -> &str {
-        match self {
-            Self::One(session) => session.identity(),
-            Self::Both(pair) => pair.identity(),
-        }
+        self.ask(Session::identity, Pair::identity)
     }
 }

@@ -7,6 +7,7 @@ use log::Level;
 use crate::log_fields::{LogFields, log_with};
 use crate::runtime::failure_log::Works;
 use crate::side::Side;
+use crate::status::TWIN;
 use crate::stop_reason::StopReason;
 use crate::store::StoreError;
 
@@ -51,7 +52,7 @@ pub(crate) struct Line {
 }
 
 pub(crate) enum What {
-    Leader(Option<String>),
+    Leader { leader: Option<String>, has_twin: bool },
     LeaderHasRunOut,
     Started,
     Stopped(StopReason),
@@ -62,12 +63,16 @@ impl Line {
     pub(crate) fn log(&self, fields: &LogFields) {
         let fields = LogFields { token: self.token, ..fields.clone() };
         match &self.what {
-            What::Leader(Some(leader)) => {
-                let which = if *leader == fields.identity { ", which is this candidate" } else { "" };
+            What::Leader { leader: Some(leader), has_twin } => {
+                let which = match *leader == fields.identity {
+                    true if *has_twin => TWIN,
+                    true => ", which is this candidate",
+                    false => "",
+                };
                 log_with!(Level::Info, fields, leader = leader.as_str(); "{leader} leads{which}");
             }
             What::LeaderHasRunOut => log_with!(Level::Info, fields; "nobody leads: the lease has run out"),
-            What::Leader(None) => log_with!(Level::Info, fields; "nobody leads"),
+            What::Leader { leader: None, .. } => log_with!(Level::Info, fields; "nobody leads"),
             What::Started => {
                 let token = self.token.unwrap_or_default();
                 log_with!(Level::Info, fields; "started leading, fencing token {token}");

@@ -243,6 +243,11 @@ impl Pair {
         self.is_giving_back() || self.primary.may_hold() || self.secondary.may_hold()
     }
 
+    /// Whether a record has this candidate's identity, and another process wrote the record.
+    pub fn has_twin(&self) -> bool {
+        self.primary.has_twin() || self.secondary.has_twin()
+    }
+
     /// Who this candidate is in the records.
     pub fn identity(&self) -> &str {
         self.primary.identity()

@@ -280,6 +280,11 @@ impl Session {
         self.election.may_hold(self.in_flight.map(|(request, _)| request))
     }
 
+    /// Whether the record has this candidate's identity, and another process wrote the record.
+    pub fn has_twin(&self) -> bool {
+        self.election.has_twin()
+    }
+
     /// How its requests have fared.
     pub(crate) fn failures(&self) -> &Failures {
         &self.failures

@@ -141,7 +141,7 @@ impl State {
         }
         let done = work(self);
         self.deferred.wake.extend(std::iter::from_fn(|| self.candidacy.touched()));
-        self.shared.observations.leader_until(self.candidacy.leader_until());
+        self.shared.observations.leader_until(self.candidacy.leader_until(), self.candidacy.has_twin());
         self.at_work = false;
         Some(done)
     }
@@ -296,7 +296,8 @@ impl State {
                     }
                     self.shared.health.holder_changed();
                     self.shared.observations.leader(leader.clone(), self.candidacy.leader_until());
-                    self.log(None, What::Leader(leader.clone()));
+                    let has_twin = self.candidacy.has_twin();
+                    self.log(None, What::Leader { leader: leader.clone(), has_twin });
                     self.observe(&Fact::new_leader(leader.as_deref()));
                     self.shared.subscriptions.new_leader(leader);
                 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::Status;
+use super::{Status, TWIN};
 use crate::one_line::OneLine;
 
 impl fmt::Display for Status {
@@ -30,6 +30,7 @@ impl fmt::Display for Text<'_> {
                 }
             }
             Some(leader) if status.leader_has_run_out => write!(f, "nobody leads; the lease of {leader} has run out")?,
+            Some(leader) if leader == identity && status.has_twin => write!(f, "{leader} holds it{TWIN}")?,
             Some(leader) if leader == identity => {
                 write!(f, "{leader} holds it, which is this candidate, whose term is over")?
             }

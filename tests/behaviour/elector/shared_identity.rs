@@ -85,6 +85,11 @@ fn a_twin_that_renews_is_an_error_that_is_told_once() {
     wait_until("many more renewals", || store.version() > version + 10);
     assert_eq!(errors_of(second), 1, "{:?}", lines_of(second));
     assert_eq!(errors_of(first), 0, "{:?}", lines_of(first));
+    let texts = [duplicate.status().to_string(), format!("{:?}", lines_of(second))];
+    let is_clear = |text: &String| {
+        !text.contains("which is this candidate") && text.contains("another process uses this identity")
+    };
+    assert!(texts.iter().all(is_clear), "{texts:?}");
     assert!(guard.is_leader() && campaign.receiver().is_empty(), "safe all the same");
     drop(guard);
     let guard = campaign.receiver().recv_timeout(SOON).expect("an answer").expect("a term");
