@@ -218,6 +218,7 @@ mod tests {
     use crate::campaign::slot::Delivery;
     use crate::config::Settings;
     use crate::election::deadline::Deadline;
+    use crate::election::progress::ProgressLimit;
     use crate::elector::LeaderElector;
     use crate::guard::LeaderGuard;
     use crate::health::HealthCheck;
@@ -295,6 +296,21 @@ mod tests {
         drop(driver);
         let stops = transitions.iter().filter(|it| matches!(it, Transition::StoppedLeading { .. }));
         assert_eq!(stops.count(), 1);
+    }
+
+    #[test]
+    fn health_and_status_forget_a_term_that_was_not_taken() {
+        let driver = driver();
+        let shared = driver.core.state.lock().shared.clone();
+        let (sender, _) = channel::bounded(1);
+        let id = shared.pending.enter(Delivery::to("key", sender), &shared.link).unwrap();
+        let now = clock::now();
+        let stalled = Arc::new(ProgressLimit::new(now, Duration::ZERO));
+        let over = Deadline::new(now).limited_by(Some(stalled));
+        driver.core.state.lock().offer(Some(id), Arc::new(over), 7);
+        assert_eq!(shared.health.check(), Ok(()));
+        let status = shared.observations.status(("jobs", "jobs"), &settings(), &shared.health);
+        assert_eq!(status.since_progress, None);
     }
 
     #[test]

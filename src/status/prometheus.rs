@@ -162,3 +162,48 @@ fn put_histogram<W: Write>(samples: &mut Samples<'_, W>, histogram: &Histogram) 
     samples.put("_sum", "", histogram.sum.as_secs_f64())?;
     samples.put("_count", "", histogram.count())
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::status::*;
+    use crate::{LeaderElector, MemoryStore};
+
+    #[test]
+    fn metrics_have_the_numbers_of_the_status() {
+        let elector = LeaderElector::builder("jobs").identity("me").start_on(MemoryStore::new()).unwrap();
+        let mut status = elector.status();
+        let seconds = Duration::from_secs;
+        (status.is_leader, status.is_fit, status.is_watching) = (true, false, true);
+        (status.remaining, status.last_contact, status.unfit_for) = (seconds(2), Some(seconds(3)), Some(seconds(4)));
+        (status.may_acquire_in, status.since_progress) = (Some(seconds(5)), Some(Duration::from_millis(6_500)));
+        status.failed_write = Some(StoreError::new(StoreErrorKind::Conflict, "made up"));
+        let counters = &mut status.counters;
+        (counters.terms, counters.terms_lost, counters.slow_paths, counters.watches_opened) = (7, 8, 9, 10);
+        (counters.requests, counters.failures) = ([11, 12, 13], std::array::from_fn(|kind| 20 + kind as u64));
+        [1, 30, 30, 6_000].into_iter().for_each(|millis| counters.renewals.add(Duration::from_millis(millis)));
+        let mut text = String::new();
+        status.write_prometheus(&mut text).unwrap();
+        let labels = "{name=\"jobs\",record=\"jobs in memory\",identity=\"me\"";
+        let samples = text.lines().filter(|line| !line.starts_with('#')).map(|line| line.replacen(labels, "", 1));
+        let samples = samples.map(|line| line.replace("leasehold_", "").replace("renewal_duration_seconds", "renewal"));
+        assert_eq!(
+            samples.collect::<Vec<_>>().join(";"),
+            "leader_election_master_status} 1;leader_election_slowpath_total} 9;terms_total} 7;terms_lost_total} 8;\
+             validity_seconds} 2;renewal_bucket,le=\"0.001\"} 1;renewal_bucket,le=\"0.005\"} 1;\
+             renewal_bucket,le=\"0.01\"} 1;renewal_bucket,le=\"0.025\"} 1;renewal_bucket,le=\"0.05\"} 3;\
+             renewal_bucket,le=\"0.1\"} 3;renewal_bucket,le=\"0.25\"} 3;renewal_bucket,le=\"0.5\"} 3;\
+             renewal_bucket,le=\"1\"} 3;renewal_bucket,le=\"2.5\"} 3;renewal_bucket,le=\"5\"} 3;\
+             renewal_bucket,le=\"+Inf\"} 4;renewal_sum} 6.061;renewal_count} 4;requests_total,operation=\"get\"} 11;\
+             requests_total,operation=\"create\"} 12;requests_total,operation=\"update\"} 13;\
+             request_failures_total,kind=\"conflict\"} 20;request_failures_total,kind=\"already_exists\"} 21;\
+             request_failures_total,kind=\"not_applied\"} 22;request_failures_total,kind=\"forbidden\"} 23;\
+             request_failures_total,kind=\"unauthorized\"} 24;request_failures_total,kind=\"not_found\"} 25;\
+             request_failures_total,kind=\"untrusted\"} 26;request_failures_total,kind=\"rejected\"} 27;\
+             request_failures_total,kind=\"malformed\"} 28;request_failures_total,kind=\"timeout\"} 29;\
+             request_failures_total,kind=\"interrupted\"} 30;request_failures_total,kind=\"expired\"} 31;\
+             request_failures_total,kind=\"unsupported\"} 32;request_failures_total,kind=\"connection_closed\"} 33;\
+             request_failures_total,kind=\"unavailable\"} 34;write_failed} 1;watch_up} 1;watches_total} 10;\
+             last_contact_seconds} 3;fit} 0;unfit_seconds} 4;may_acquire_in_seconds} 5;since_progress_seconds} 6.5"
+        );
+    }
+}

@@ -30,34 +30,6 @@ fn elector(name: &str) -> LeaderElector {
     builder.renew_interval(Duration::from_millis(20)).start_on(MemoryStore::new()).expect("an elector")
 }
 
-#[test]
-fn metrics_say_what_happened() {
-    let elector = elector("jobs");
-    let labels = "{name=\"jobs\",record=\"jobs in memory\",identity=\"me\"";
-    let before = text(&[elector.status()]);
-    assert_eq!(value(&before, &format!("leader_election_master_status{labels}}}")), 0.0);
-    let guard = elector.block_until_leader().expect("a term");
-    wait_until("renewals", || elector.status().counters.renewals.count() >= 3);
-    let during = text(&[elector.status()]);
-    for (metric, least) in [
-        ("leader_election_master_status{labels}}", 1.0),
-        ("leasehold_terms_total{labels}}", 1.0),
-        ("leasehold_renewal_duration_seconds_count{labels}}", 3.0),
-        ("leasehold_renewal_duration_seconds_bucket{labels},le=\"+Inf\"}", 3.0),
-        ("leasehold_requests_total{labels},operation=\"update\"}", 3.0),
-        ("leasehold_requests_total{labels},operation=\"create\"}", 1.0),
-        ("leasehold_validity_seconds{labels}}", 1.0),
-    ] {
-        let begin = metric.replace("{labels}", labels);
-        assert!(value(&during, &begin) >= least, "{begin}: {during}");
-    }
-    drop(guard);
-    let after = text(&[elector.status()]);
-    assert_eq!(value(&after, &format!("leader_election_master_status{labels}}}")), 0.0);
-    assert_eq!(value(&after, &format!("leasehold_terms_lost_total{labels}}}")), 0.0);
-    assert_eq!(value(&after, &format!("leasehold_validity_seconds{labels}}}")), 0.0);
-}
-
 /// A client whose plugin is run once, for what it gives does not expire.
 fn client_with_a_plugin(server: &ApiServer) -> Client {
     let credential =
