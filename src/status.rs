@@ -288,33 +288,3 @@ impl Observations {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_histogram_counts_what_took_at_most_so_long() {
-        let mut histogram = Histogram::default();
-        for micros in [0, 1_000, 1_001, 5_000, 5_000_000, 5_000_001] {
-            histogram.add(Duration::from_micros(micros));
-        }
-        assert_eq!(
-            (histogram.counts[0], histogram.counts[1], histogram.counts[10], histogram.counts[11]),
-            (2, 2, 1, 1)
-        );
-        assert_eq!((histogram.count(), histogram.sum), (6, Duration::from_micros(10_007_002)));
-    }
-
-    #[test]
-    fn each_kind_and_each_operation_has_a_place_and_a_name_of_its_own() {
-        let mut names = std::collections::BTreeSet::new();
-        for (place, kind) in StoreErrorKind::ALL.into_iter().enumerate() {
-            assert_eq!(kind as usize, place);
-            assert!(names.insert(kind.name()));
-        }
-        for (place, operation) in StoreOperation::ALL.into_iter().enumerate() {
-            assert_eq!(operation as usize, place);
-        }
-    }
-}

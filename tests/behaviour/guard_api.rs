@@ -286,26 +286,6 @@ fn try_acquire_wins_what_nobody_holds_and_nothing_else() {
 }
 
 #[test]
-fn try_acquire_says_what_failed() {
-    let store = Memory::default();
-    let connection = Connection::new(&store);
-    connection.cord().cut();
-    let elector = builder("a").start_on(connection).unwrap();
-    assert!(matches!(elector.try_acquire(), Err(Error::Store(_))));
-    assert!(matches!(elector.try_acquire(), Err(Error::Store(_))), "and leaves the elector free");
-}
-
-#[test]
-fn block_until_leader_timeout_gives_up() {
-    let store = Memory::default();
-    let (a, b) = (elector(&store, "a"), elector(&store, "b"));
-    let guard = a.block_until_leader().unwrap();
-    assert!(b.block_until_leader_timeout(A_WHILE).unwrap().is_none());
-    drop(guard);
-    assert!(b.block_until_leader_timeout(SOON).unwrap().is_some());
-}
-
-#[test]
 fn stop_ends_a_pending_campaign_from_another_thread_and_every_later_one() {
     let store = Memory::default();
     let (a, b) = (elector(&store, "a"), elector(&store, "b"));
@@ -476,34 +456,6 @@ fn what_is_permanent_reaches_the_caller_only_when_it_persists() {
         });
         assert!(elector.block_until_leader().unwrap().is_leader(), "a RoleBinding that comes late");
     });
-}
-
-/// Servers that restart refuse a candidate now and then, and a standby may not try the same again in between.
-#[test]
-fn what_failed_once_and_again_much_later_has_not_persisted() {
-    let store = Memory::default();
-    drop(elector(&store, "a").block_until_leader().unwrap());
-    store.on_update(|_| Err(StoreError::new(StoreErrorKind::Forbidden, "made up")));
-    let elector = elector(&store, "b");
-    let waited = elector.block_until_leader_timeout(Duration::from_millis(500)).unwrap_err();
-    assert!(matches!(&waited, Error::Store(error) if error.kind() == StoreErrorKind::Forbidden), "{waited}");
-    thread::sleep(Duration::from_secs(3));
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            thread::sleep(Duration::from_millis(500));
-            store.on_update(|_| Ok(()));
-        });
-        assert!(elector.block_until_leader().unwrap().is_leader());
-    });
-}
-
-#[test]
-fn a_right_to_update_that_is_missing_is_told() {
-    let store = Memory::default();
-    drop(elector(&store, "a").block_until_leader().unwrap());
-    store.on_update(|_| Err(StoreError::new(StoreErrorKind::Forbidden, "made up")));
-    let error = elector(&store, "b").block_until_leader().unwrap_err();
-    assert!(matches!(&error, Error::Store(error) if error.kind() == StoreErrorKind::Forbidden), "{error}");
 }
 
 #[test]

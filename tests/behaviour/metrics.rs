@@ -10,8 +10,8 @@ use leasehold::testing::ApiServer;
 use leasehold::{LeaderElector, MemoryStore, Status};
 use serde_json::json;
 
+use crate::support::is_built;
 use crate::support::memory::{Connection, Memory};
-use crate::support::{is_built, wait_until};
 
 /// What a sample says, by how its line begins.
 fn value(text: &str, begin: &str) -> f64 {

@@ -27,7 +27,9 @@ fn one_that_ends_is_run_again_after_a_pause_that_grows() {
     assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
     run.wait_for_error("campaigns again in 4s");
     run.signal(Signal::TERM);
-    assert_eq!(run.end().code, Some(143));
+    let ended = run.end();
+    assert_eq!(ended.code, Some(143));
+    assert!(!ended.errors.contains("SIGTERM has come"), "before another campaign: {}", ended.errors);
 }
 
 #[test]
@@ -44,8 +46,8 @@ fn a_pause_is_others_to_lead_in() {
 fn a_replica_leads_only_while_its_probe_says_so() {
     let arena = Arena::on_a_file(LONG);
     let fit = arena.path("fit");
-    let probe = format!("--probe=sh -c 'test -e {} || {{ echo not yet >&2; false; }}'", fit.display());
-    let run = arena.work(&[&probe], &["stubborn"]);
+    let probe = format!("--probe=sh -c 'test -e {} || {{ echo why >&2; echo not yet >&2; false; }}'", fit.display());
+    let run = arena.work(&[&probe, "--probe-timeout=30s"], &["stubborn"]);
     run.wait_for_error("this replica is not fit to lead: exit status: 1: not yet\n");
     assert_eq!(arena.stamps().len(), 0);
     fs::write(&fit, "").expect("a file");
@@ -56,32 +58,12 @@ fn a_replica_leads_only_while_its_probe_says_so() {
     arena.wait_for_work_after(first.token);
     assert_eq!(arena.assert_one_at_a_time(), 2);
     run.signal(Signal::TERM);
-    assert_eq!(run.end().code, Some(143), "it runs nothing");
+    let ended = run.end();
+    assert_eq!(ended.code, Some(143), "it runs nothing");
+    assert_eq!(ended.errors.matches(": not yet\n").count(), 2, "each change once: {}", ended.errors);
     other.signal(Signal::TERM);
     other.end();
     arena.assert_nothing_is_left();
-}
-
-/// For longer than a renewal lasts.
-#[test]
-fn whoever_is_not_fit_any_more_has_all_its_time_to_end_and_is_renewed_meanwhile() {
-    let arena = Arena::on_a_file(&["--lease-duration=3s", "--renew-deadline=2s", "--retry-period=200ms"]);
-    let fit = arena.path("fit");
-    fs::write(&fit, "").expect("a file");
-    let probe = format!("--probe=test -e {}", fit.display());
-    let run = arena.work(&[&probe, "--stop-timeout=5s", "--on-loss=exit"], &["stubborn"]);
-    let first = arena.wait_for_work_after(0);
-    let standby = arena.work(&[], &[]);
-    standby.wait_for_error("leads");
-    fs::remove_file(&fit).expect("a file");
-    let told = arena.wait_for_stamp("it is told to end", |stamp| stamp.what == "told").mono;
-    let ended = run.end();
-    assert_eq!(ended.code, Some(124), "{}", ended.errors);
-    arena.wait_for_work_after(first.token);
-    assert_eq!(arena.assert_one_at_a_time(), 2);
-    let of_first = arena.stamps().into_iter().filter(|stamp| stamp.token == first.token);
-    let last = of_first.map(|stamp| stamp.mono).fold(0.0, f64::max);
-    assert!(last - told > 4.0, "it had its time: {}", last - told);
 }
 
 #[test]
@@ -95,7 +77,9 @@ fn to_be_told_to_end_counts_also_while_the_command_is_being_ended() {
     fs::remove_file(&fit).expect("a file");
     arena.wait_for_stamp("it is told to end", |stamp| stamp.what == "told");
     run.signal(Signal::TERM);
-    assert_eq!(run.end().code, Some(137), "as the command, and without another campaign");
+    let ended = run.end();
+    assert_eq!(ended.code, Some(137), "as the command, and without another campaign");
+    assert_eq!(ended.errors.matches("the command is told to end").count(), 1, "{}", ended.errors);
 }
 
 #[test]
@@ -132,26 +116,29 @@ for i in range(8):
 print("hangs", flush=True)
 time.sleep(1000)
 "#;
-    let flags = ["--progress=notify", "--progress-within=1s", "--on-loss=exit", "--", "python3", "-c", script];
+    let flags = ["--progress=notify", "--progress-within=1s", "--", "python3", "-c", script];
     let mut command = arena.command(&flags);
     // As of a service manager that watches us.
     let run = Run::of(command.env("WATCHDOG_PID", "1").stdin(std::process::Stdio::null()));
     run.wait_for_out("hangs");
-    let ended = run.end();
-    assert_eq!(ended.code, Some(124), "{}", ended.errors);
+    run.wait_for_error("campaigns again in 1s");
+}
+
+pub fn get(address: &str, path: &str) -> (u16, String) {
+    ask(address, &format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n"))
 }
 
 /// The status and the body.
-fn get(address: &str, path: &str) -> (u16, String) {
+fn ask(address: &str, request: &str) -> (u16, String) {
     let mut connection = TcpStream::connect(address).expect("it listens");
-    write!(connection, "GET {path} HTTP/1.1\r\nHost: test\r\n\r\n").expect("sent");
+    connection.write_all(request.as_bytes()).expect("sent");
     let mut answer = String::new();
     connection.read_to_string(&mut answer).expect("an answer");
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
     (head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status"), body.to_owned())
 }
 
-fn address(run: &Run) -> String {
+pub fn address(run: &Run) -> String {
     run.wait_for_error("answers on http://");
     let errors = run.errors();
     let address = errors.split("answers on http://").nth(1).and_then(|rest| rest.lines().next());
@@ -184,6 +171,10 @@ fn a_cluster_asks_by_http() {
 
     for of in [&of_leader, &of_standby] {
         assert_eq!((get(of, "/healthz").0, get(of, "/readyz?verbose").0, get(of, "/").0), (200, 200, 404));
+        // More than may ask at a time.
+        assert!((0..40).all(|_| get(of, "/livez") == (200, "ok\n".to_owned())));
+        assert_eq!(ask(of, "HEAD /healthz HTTP/1.1\r\n\r\n"), (200, String::new()));
+        assert_eq!(ask(of, "POST /healthz HTTP/1.1\r\n\r\n").0, 405);
     }
     for (of, is_running) in [(&of_leader, 1), (&of_standby, 0)] {
         let metrics = get(of, "/metrics").1;
@@ -195,8 +186,7 @@ fn a_cluster_asks_by_http() {
 
     // What is no request is refused, and holds up nobody.
     let idle: Vec<_> = (0..8).map(|_| TcpStream::connect(&of_leader).expect("it listens")).collect();
-    let mut odd = TcpStream::connect(&of_leader).expect("it listens");
-    odd.write_all(&[b'x'; 10_000]).expect("sent");
+    assert_eq!(ask(&of_leader, &"x".repeat(8 * 1024)).0, 400);
     assert_eq!(get(&of_leader, "/healthz").0, 200);
     drop(idle);
 

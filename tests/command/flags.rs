@@ -12,6 +12,7 @@ use leasehold::testing::{Fault, FaultHandle, Verb};
 use rustix::process::Signal;
 use serde_json::json;
 
+use crate::duties::{address, get};
 use crate::support::cluster::Cluster;
 use crate::support::command::{Arena, Ended, Run, leasehold};
 use crate::support::postgres::Postgres;
@@ -42,6 +43,7 @@ fn what_is_wrong_with_them_is_told_in_a_line_and_by_125() {
         (&["--loss-grace=5s", "--", "true"][..], "shorten them, or lengthen --renew-deadline"),
         (&["--lease-duration=15s", "--renew-deadline=20s", "--", "true"], "--renew-deadline is 20s"),
         (&["--lease-duration=15s", "--renew-deadline=14.5s", "--", "true"], "--only-leasehold"),
+        (&["--identity=a\nb", "--", "true"], "--identity is \"a\\nb\""),
         (&["--probe=", "--", "true"], "--probe \"\": give a program"),
         (&["--probe=nothing-like-that", "--", "true"], "--probe nothing-like-that: there is no such program"),
         (&["--http=256.0.0.1:80", "--", "true"], "--http"),
@@ -165,14 +167,19 @@ fn refused_writes_are_an_error_unless_another_candidate_leads() {
     };
     let faults = refused(409, "Conflict");
     wait("--wait=0s", 125, "nobody holds it, and no write has succeeded");
-    wait("--wait=300ms", 125, "nobody holds it, and no write has succeeded");
     cluster.create(json!({ "holderIdentity": "gone", "leaseDurationSeconds": 1 }));
-    wait("--wait=3s", 125, "nobody holds it, and no write has succeeded");
+    wait("--wait=5s", 125, "nobody holds it, and no write has succeeded");
     faults.iter().for_each(FaultHandle::remove);
     let faults = refused(503, "ServiceUnavailable");
-    wait("--wait=3s", 125, "made up");
+    let run = arena.run(&["--http=127.0.0.1:0", "--", "true"]);
+    let ready = address(&run);
+    wait_until("the text names the failed write", || {
+        get(&ready, "/readyz").1.starts_with("ok, but the last write failed")
+    });
+    drop(run);
+    wait("--wait=5s", 125, "made up");
     cluster.edit(|lease| lease["spec"]["leaseDurationSeconds"] = 60.into());
-    wait("--wait=300ms", 75, ": gone holds it");
+    wait("--wait=0s", 75, ": gone holds it");
     faults.iter().for_each(FaultHandle::remove);
     cluster.delete();
 

@@ -10,7 +10,7 @@ use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socke
 use rustix::process::{Signal, kill_process};
 use serde_json::json;
 
-use crate::support::command::{Arena, Ended, Run, leasehold};
+use crate::support::command::{Arena, Ended, Run, children, is_guardian, leasehold};
 use crate::support::{A_WHILE, wait_until};
 
 /// In which nothing runs out during a test.
@@ -27,18 +27,6 @@ fn it_finds_who_leads_by_which_lease_and_with_which_token() {
     let ended = arena.run(&["--identity=me", "--", "sh", "-c", script, "zero", "one; two"]).end();
     assert_eq!((ended.code, ended.out.as_str()), (Some(0), "jobs me 1 zero one; two\n"), "{}", ended.errors);
     arena.assert_nothing_is_left();
-}
-
-#[test]
-fn an_identity_is_one_line_of_at_most_1024_bytes() {
-    let arena = Arena::on_a_file(LONG);
-    for (identity, code, out) in
-        [("i".repeat(1_024), 0, "1024\n"), ("i".repeat(1_025), 125, ""), ("a\nb".into(), 125, "")]
-    {
-        let ended = arena.run(&["--identity", &identity, "--", "sh", "-c", "echo ${#LEASEHOLD_IDENTITY}"]).end();
-        assert_eq!((ended.code, ended.out.as_str()), (Some(code), out), "{}", ended.errors);
-        assert_eq!(ended.errors.contains("--identity is "), code == 125, "{}", ended.errors);
-    }
 }
 
 #[test]
@@ -132,7 +120,7 @@ fn a_standby_that_is_told_to_end_has_run_nothing() {
     let arena = Arena::on_a_file(LONG);
     let leader = arena.run(&["--", "sh", "-c", "echo works; exec sleep 1000"]);
     leader.wait_for_out("works");
-    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129)] {
+    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129), (Signal::QUIT, 131)] {
         let standby = arena.run_with_signals(&["--", "echo", "works"]);
         standby.wait_for_error("leads");
         standby.signal(signal);
@@ -142,6 +130,28 @@ fn a_standby_that_is_told_to_end_has_run_nothing() {
     leader.signal(Signal::TERM);
     assert_eq!(leader.end().code, Some(143));
     arena.assert_nothing_is_left();
+}
+
+#[test]
+fn guardian_that_is_told_to_end_ends_all_and_a_killed_one_is_replaced() {
+    let arena = Arena::on_a_file(LONG);
+    let leader = arena.run_with_signals(&["--", "sh", "-c", "echo works; exec sleep 1000"]);
+    leader.wait_for_out("works");
+    let probed = arena.path("probed");
+    let probe = format!("--probe=sh -c '(sleep 0.01 &); echo >> {}'", probed.display());
+    let standby = arena.run_with_signals(&[&probe, "--", "true"]);
+    standby.wait_for_error("leads");
+    // Beside the guardian there may be the probe.
+    let guardian_of = |run: &Run| children(run.pid).into_iter().find(|&pid| is_guardian(pid));
+    kill_process(guardian_of(&standby).expect("it has one"), Signal::KILL).expect("it runs");
+    standby.wait_for_error("the guardian is lost, and another is started");
+    wait_until("another guardian", || guardian_of(&standby).is_some());
+    wait_until("many probes", || fs::read(&probed).is_ok_and(|lines| lines.len() > 5));
+    wait_until("all orphans of the probe are reaped", || children(standby.pid).len() == 1);
+    for run in [standby, leader] {
+        kill_process(guardian_of(&run).expect("it has one"), Signal::TERM).expect("it runs");
+        assert_eq!(run.end().code, Some(143));
+    }
 }
 
 #[test]

@@ -77,7 +77,9 @@ fn one_whose_supervisor_is_killed_ends(cluster: &Cluster) {
     let second = arena.work(&[], &[]);
     second.wait_for_error("leads");
     first.signal(Signal::KILL);
-    assert_eq!(first.end().code, None);
+    let ended = first.end();
+    assert_eq!(ended.code, None);
+    assert!(ended.errors.contains("the supervisor is gone: the command is told to end"), "{}", ended.errors);
     arena.wait_for_stamp("told", |stamp| stamp.token == began.token && stamp.what == "told");
     arena.wait_for_work_after(began.token);
     assert_eq!(arena.assert_one_at_a_time(), 2);
@@ -167,6 +169,19 @@ fn a_lease_that_comes_too_late_is_given_back_before_the_end() {
     }
 }
 
+#[test]
+fn release_that_takes_longer_than_its_timeout_is_waited_for() {
+    let cluster = Cluster::in_memory("slow-release");
+    let server = cluster.in_memory_server().expect("it is");
+    let arena = Arena::on(&cluster, &["--lease-duration=60s", "--retry-period=5s", "--release-timeout=10ms"]);
+    let run = arena.run(&["--", "sh", "-c", "echo works; exec sleep 1000"]);
+    run.wait_for_out("works");
+    let _slow = server.fault(Fault::delay(Duration::from_secs(1)).verb(Verb::Update));
+    run.signal(Signal::TERM);
+    assert!(run.end().errors.contains("was not confirmed within 10ms"));
+    assert_eq!(cluster.holder(), None);
+}
+
 /// A term needs it only to begin sooner.
 #[test]
 fn what_waits_to_become_a_command_may_be_killed_or_stopped_and_ends_with_the_others() {
@@ -223,7 +238,10 @@ fn loses_its_guardian(cluster: &Cluster, signal: Signal) {
     let next = arena.wait_for_work_after(began.token);
     arena.wait_for_stamp("some time", |stamp| stamp.token == next.token && stamp.mono > next.mono + 0.3);
     run.signal(Signal::TERM);
-    assert!(run.end().errors.contains("the guardian is lost"));
+    let ended = run.end();
+    for text in ["the guardian is lost", "campaigns again in 1s"] {
+        assert!(ended.errors.contains(text), "{text}: {}", ended.errors);
+    }
     standby.signal(Signal::TERM);
     standby.end();
     assert!(arena.assert_one_at_a_time() >= 2);

@@ -121,10 +121,11 @@ mod tests {
         assert_eq!(code(scratch.path().join("first/text").as_os_str()), Err(126));
         assert_eq!(code(scratch.path().as_os_str()), Err(126), "a directory");
         assert_eq!(code("./nothing".as_ref()), Err(127));
-    }
-
-    #[test]
-    fn an_end_is_told_as_shells_do() {
-        assert_eq!([End::Code(0), End::Code(7), End::Signal(9), End::Signal(15)].map(End::exit_code), [0, 7, 137, 143]);
+        assert!(find("sh".as_ref(), None).is_ok(), "without PATH");
+        let script = scratch.path().join("script");
+        for (line, program) in [("#!\t/bin/sh\t-x\n", Some("/bin/sh")), ("#! \n", None), ("/bin/sh", None)] {
+            fs::write(&script, line).expect("a file");
+            assert_eq!(interpreter(&script), program.map(PathBuf::from), "{line:?}");
+        }
     }
 }

@@ -204,6 +204,10 @@ mod tests {
         drop(one);
         assert!(matches!(other.receive(), Ok(Received::Message(Order { number: 2, .. }, None))), "before it ended");
         assert!(matches!(other.receive::<Order>(), Ok(Received::Closed)));
+        let (one, other) = Link::pair().expect("a pair");
+        one.send(&Report::Gone, None).expect("it fits");
+        drop(other);
+        assert!(matches!(one.receive::<Report>(), Ok(Received::Closed)), "it has not read all");
     }
 
     #[test]

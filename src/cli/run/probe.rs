@@ -222,6 +222,16 @@ mod tests {
         assert!(probe("test 'a b' = 'a b'").run(), "quoted as for a shell");
         assert!(probe("sh -c 'exec test \"$1\" = \"; false\"' sh '; false'").run(), "without a shell");
         assert!(Probe::new(" ", Duration::ZERO).is_err() && Probe::new("'", Duration::ZERO).is_err());
+        let began = Instant::now();
+        assert!(probe("sh -c 'sleep 60 & true'").run(), "what it leaves behind holds its stderr");
+        assert!(began.elapsed() < Duration::from_secs(30));
+    }
+
+    #[test]
+    fn judge_forgets_a_verdict_when_the_probe_is_gone() {
+        let mut judge = Judge { verdicts: never(), timeout: Duration::ZERO, fitness: Fitness::new(), latest: false };
+        assert!(judge.hear(Some(true)) && judge.latest);
+        assert!(!judge.hear(None) && !judge.latest);
     }
 
     #[test]

@@ -160,6 +160,18 @@ mod tests {
     }
 
     #[test]
+    fn file_of_another_size_or_another_file_has_changed() {
+        let scratch = tempfile::tempdir().expect("a scratch directory");
+        let states = [("one", "a"), ("two", "a"), ("two", "ab")].map(|(name, text)| {
+            fs::write(scratch.path().join(name), text).expect("written");
+            let file = fs::File::open(scratch.path().join(name)).expect("a file");
+            file.set_modified(SystemTime::UNIX_EPOCH).expect("its time");
+            state(&scratch.path().join(name)).expect("a state")
+        });
+        assert!(states[0] != states[1] && states[1] != states[2], "{states:?}");
+    }
+
+    #[test]
     fn what_is_said_as_to_systemd_is_progress() {
         let mut watchdog = Watchdog::start(&Source::Notify, WITHIN).expect("a socket");
         let [(_, Some(name)), (_, Some(micros)), (_, None)] = &watchdog.environment[..] else {
@@ -169,7 +181,7 @@ mod tests {
         let there = SocketAddr::from_abstract_name(name.strip_prefix('@').expect("abstract")).expect("a name");
         let socket = UnixDatagram::unbound().expect("a socket");
         let looks = overdue_after(&mut watchdog, |look| {
-            let said = if look < 30 { "STATUS=busy\nWATCHDOG=1" } else { "STATUS=WATCHDOG=1" };
+            let said = ["STATUS=busy\nWATCHDOG=1", "READY=1", "STATUS=WATCHDOG=1"][(look / 15).min(2)];
             socket.send_to_addr(said.as_bytes(), &there).expect("sent");
         });
         assert!(looks > 30, "{looks}");
@@ -177,6 +189,8 @@ mod tests {
         let name = watchdog.environment[0].1.clone().expect("a name");
         let there = SocketAddr::from_abstract_name(name.strip_prefix('@').expect("abstract")).expect("a name");
         assert_eq!(watchdog.missed(), None);
+        let mut late = Watchdog::start(&Source::Notify, Duration::ZERO).expect("a socket");
+        assert!(late.missed().is_none() && late.missed().is_some(), "at two looks");
         socket.send_to_addr(b"WATCHDOG=trigger", &there).expect("sent");
         overdue_after(&mut watchdog, |_| ());
         assert!(watchdog.missed().is_some_and(|missed| missed.contains("WATCHDOG=trigger")));

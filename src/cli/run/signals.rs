@@ -82,4 +82,17 @@ mod tests {
         assert_eq!(ignored("SigBlk:\t0000000000000000\nSigIgn:\t0000000000001001\n"), 1 << (SIGHUP - 1) | 1 << 12);
         assert_eq!(ignored(""), 0);
     }
+
+    #[test]
+    fn pause_ends_by_a_signal_and_reaps_children() {
+        let (sender, signals) = unbounded();
+        let caught = [SIGCHLD, SIGWINCH, SIGQUIT].map(|signal| Caught { signal, is_of_terminal: false });
+        caught.into_iter().for_each(|caught| sender.send(caught).unwrap());
+        let reaped = std::cell::Cell::new(0);
+        let ended_by = |pause| ended_by(&signals, pause, || reaped.set(reaped.get() + 1));
+        assert_eq!((ended_by(Duration::from_secs(3_600)), reaped.get()), (Some(128 + 3), 1));
+        assert_eq!(ended_by(Duration::ZERO), None);
+        drop(sender);
+        assert_eq!(ended_by(Duration::from_secs(3_600)), Some(128 + 15));
+    }
 }

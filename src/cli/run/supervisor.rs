@@ -49,9 +49,6 @@ pub struct Supervisor {
     backoff: Backoff,
 }
 
-/// How often `--wait 0s` tries while other candidates write and nobody is seen to hold the lease.
-const ROUNDS: usize = 5;
-
 /// What is wrong with us, and not with the command.
 type Error = Box<dyn std::error::Error>;
 
@@ -162,7 +159,8 @@ impl Supervisor {
             judge.wait();
             judge.tell();
         }
-        for _ in 0..ROUNDS {
+        // Each time that other candidates are faster, and none of them is seen to hold the lease.
+        for _ in 0..5 {
             match self.elector.try_acquire() {
                 Ok(Some(guard)) => return Ok(Ok(guard)),
                 // If another candidate was faster, the next round reads which one.
@@ -189,16 +187,14 @@ impl Supervisor {
         let status = self.elector.status();
         let wait = humantime::format_duration(self.plan.wait.unwrap_or_default());
         let what = format!("{} was not acquired within {wait}", status.record);
-        let holder = self.elector.current_leader();
+        let (holder, is_fit) = (self.elector.current_leader(), status.is_fit && status.may_acquire_in.is_none());
         // While another candidate holds the lease, an old failure of a write does not matter.
         if let Some(error) = status.last_error.filter(|_| holder.is_none() || status.failed_write.is_none()) {
             return Err(format!("{what}: {error}").into());
         }
         match holder {
             _ if status.last_contact.is_none() => return Err(format!("{what}: its store has not answered").into()),
-            _ if !status.is_fit || status.may_acquire_in.is_some() => {
-                log::warn!("{what}: this replica is not fit to lead");
-            }
+            _ if !is_fit => log::warn!("{what}: this replica is not fit to lead"),
             Some(holder) => log::warn!("{what}: {holder} holds it"),
             None => return Err(format!("{what}: nobody holds it, and no write has succeeded").into()),
         }
@@ -312,5 +308,18 @@ impl Backoff {
         let pause = FIRST_PAUSE.saturating_mul(1 << self.0.min(16)).min(LONGEST_PAUSE);
         self.0 = self.0.saturating_add(1);
         pause
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pause_doubles_until_a_run_is_long_or_succeeds() {
+        let mut backoff = Backoff::default();
+        let mut after = |ran, is_crash| backoff.after(Duration::from_secs(ran), is_crash).as_secs();
+        assert_eq!([0, 60, 1, 1, 1, 1, 1, 1].map(|ran| after(ran, true)), [1, 2, 4, 8, 16, 32, 60, 60]);
+        assert_eq!([(61, true), (0, true), (0, false), (0, true)].map(|(ran, crash)| after(ran, crash)), [1, 2, 1, 2]);
     }
 }

@@ -112,16 +112,3 @@ fn every_extreme_of_every_duration_is_refused_by_name_or_works() {
         missing.retain(|it| **it != name);
     }
 }
-
-#[test]
-fn a_wait_without_end_is_a_wait_for_a_term() {
-    let store = Memory::default();
-    let (a, b) = (crate::elector::elector(&store, "a"), crate::elector::elector(&store, "b"));
-    let guard = a.block_until_leader().unwrap();
-    thread::scope(|scope| {
-        let waiting = scope.spawn(|| b.block_until_leader_timeout(Duration::MAX));
-        wait_until("b sees a", || b.current_leader().as_deref() == Some("a"));
-        drop(guard);
-        assert!(waiting.join().expect("no panic").expect("no error").is_some());
-    });
-}

@@ -168,7 +168,7 @@ pub const MUTANTS: &[Mutant] = &[
             old: "match Instant::now().checked_add(timeout) {",
             new: "match Some(Instant::now() + timeout) {",
         }],
-        caught_by: Test("behaviour", "elector::durations::a_wait_without_end_is_a_wait_for_a_term"),
+        caught_by: Test("behaviour", "elector::durations::every_extreme_of_every_duration_is_refused_by_name_or_works"),
     },
     Mutant {
         name: "durations have no upper bound",
