@@ -142,10 +142,5 @@ mod tests {
             };
             assert_eq!(code, expected, "{status}");
         }
-        for (secret, hidden) in [("abcd", true), ("abc", false)] {
-            let mut text = format!("the password is {secret}").into_bytes();
-            redact(secret.as_bytes(), &mut text);
-            assert_eq!(!String::from_utf8(text).unwrap().contains(secret), hidden, "{secret}");
-        }
     }
 }

@@ -217,7 +217,7 @@ mod tests {
                 None => failures.succeeded(at(second), StoreOperation::Update),
             };
             assert_eq!(notice.map(|notice| notice.level), level, "second {second}");
-            assert_eq!(failures.of(StoreOperation::Update).map(StoreError::kind), failing, "second {second}");
+            assert_eq!(failures.of(StoreOperation::Update).map(|(_, error)| error.kind()), failing, "second {second}");
         }
         // A success restarts the count of refusals, and of what fails for long; another failure ends a refusal.
         let told = (410..600).step_by(2).find(|second| {
@@ -231,11 +231,11 @@ mod tests {
         assert_eq!(told, Some(462));
         for (second, is_long) in [(700, false), (709, false), (710, true)] {
             failures.failed(at(second), StoreOperation::Get, &error(StoreErrorKind::Forbidden));
-            assert_eq!((failures.is_failing_for_long(), failures.refusal().is_some()), (is_long, is_long));
+            assert_eq!((failures.is_failing_for_long(), failures.refusal(at(0)).is_some()), (is_long, is_long));
         }
         for second in [712, 713] {
             failures.failed(at(second), StoreOperation::Get, &error(Timeout));
-            assert!(failures.refusal().is_none());
+            assert!(failures.refusal(at(0)).is_none());
         }
     }
 

@@ -390,7 +390,7 @@ fn what_is_not_etcd_is_an_error_and_no_absent_record() {
         (14, "etcdserver: no leader", Unavailable),
         (16, "etcdserver: invalid auth token", Unauthorized),
     ] {
-        let gateway = Gateway::new(move |_, _| refused(code, message));
+        let gateway = Gateway::new(move |_| refused(code, message));
         let error = store(&[&gateway]).get("jobs", &call()).unwrap_err();
         assert_eq!(error.kind(), expected, "{code} {message}: {error}");
     }

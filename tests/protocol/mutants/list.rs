@@ -75,7 +75,6 @@ const OUTGOING: &str = "src/net/outgoing.rs";
 const PROGRESS: &str = "src/election/progress.rs";
 const REQUESTS: &str = "src/election/requests.rs";
 const REQUEST_LOG: &str = "src/kube/request_log.rs";
-const RESOLVE: &str = "src/kube/config/kubeconfig/resolve.rs";
 const RESPONSES: &str = "src/election/responses.rs";
 const ROUND_TRIP: &str = "src/election/round_trip.rs";
 const SCOPE: &str = "src/guard/scope.rs";
