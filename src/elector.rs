@@ -369,9 +369,10 @@ impl LeaderElector {
         self.shared.observations.current_leader()
     }
 
-    /// A subscription of the caller's own to every [`Transition`], opening with the present state (with nothing where nobody
-    /// leads). Its channel is unbounded (keep reading or drop it) and disconnects after the elector's last one. See [`Transition`]
-    /// for a loop over it.
+    /// Returns a subscription of the caller's own to every [`Transition`](crate::Transition).
+    ///
+    /// The first message is the present state, if a candidate leads. The channel is unbounded: keep reading or drop it. It
+    /// disconnects after the last transition of the elector. [`Transition`](crate::Transition) shows a loop over it.
     #[must_use = "each call is a new subscription: keep it outside the loop"]
     pub fn transitions(&self) -> Transitions {
         self.shared.subscriptions.subscribe()

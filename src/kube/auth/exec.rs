@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::net::secret::Secret;
+use crate::panics::log_line;
 
 mod credential;
 mod run;
@@ -96,7 +97,7 @@ impl ExecPlugin {
 
     /// `info`, for whoever wonders why it is not run; once a client.
     pub(crate) fn say_that_it_is_not_run(&self) {
-        log::info!(target: TARGET, "kube: {} is not run: the user has a client certificate", self.place());
+        log_line!(info, target: TARGET, "kube: {} is not run: the user has a client certificate", self.place());
     }
 
     fn place(&self) -> String {

@@ -18,6 +18,7 @@ use super::{ExecPlugin, TARGET};
 use crate::kube::auth::{Credentials, Limits};
 use crate::kube::error::{Error, ErrorKind};
 use crate::net::interrupt::interrupted;
+use crate::panics::log_line;
 
 /// What the requests of a client share.
 pub(crate) struct ExecSource {
@@ -236,8 +237,8 @@ impl Shared {
             match &issued {
                 // The program dropped the client and needs no message.
                 Err(e) if e.kind() == &ErrorKind::Interrupted => {}
-                Err(e) => log::warn!(target: TARGET, "kube: {e}"),
-                Ok(_) => log::debug!(target: TARGET, "kube: {place}: issued credentials"),
+                Err(e) => log_line!(warn, target: TARGET, "kube: {e}"),
+                Ok(_) => log_line!(debug, target: TARGET, "kube: {place}: issued credentials"),
             }
             let superseded = {
                 let mut state = self.state.lock();
