@@ -2,7 +2,7 @@
 
 use leasehold::Store;
 
-pub fn open(url: &str, _: bool) -> Result<Box<dyn Store>, Box<dyn std::error::Error>> {
+pub fn open(url: &str, _: Option<&str>, _: bool) -> Result<Box<dyn Store>, Box<dyn std::error::Error>> {
     let scheme = url.split("://").next().unwrap_or_default();
     Err(format!("--store: there is no such store as {scheme}://; this program is built for a cluster alone").into())
 }
