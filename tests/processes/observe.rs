@@ -348,17 +348,15 @@ fn wait_ends_when_somebody_leads_and_says_who() {
     let mut waiting = file.run(&["wait", "jobs"]);
     thread::sleep(A_WHILE);
     assert!(waiting.child.try_wait().expect("a child of ours").is_none(), "{}", waiting.stdout.text());
-    let strange = builder("anna\n\u{1b}[2J").start_on(Arc::clone(&file.store)).expect("an elector");
-    let guard = strange.block_until_leader().expect("the lease");
+    // Another client accepts this identity.
+    let strange = file.store.create("jobs", &held_by("anna\n\u{1b}[2J"), &call()).expect("a record");
     let said = (Some(0), r"anna\n\u{1b}[2J".to_owned(), String::new());
     assert_eq!(waiting.end(), said);
     assert_eq!(file.run(&["wait", "jobs", "--timeout", "30s"]).end(), said, "also who led already");
     let mut for_ben = file.run(&["wait", "--holder", "ben", "jobs"]);
     thread::sleep(A_WHILE);
     assert!(for_ben.child.try_wait().expect("a child of ours").is_none(), "{}", for_ben.stdout.text());
-    drop(guard);
-    let ben = elector(&file.store, "ben");
-    let _guard = ben.block_until_leader().expect("the lease");
+    file.store.update("jobs", &strange, &held_by("ben"), &call()).expect("an update");
     assert_eq!(for_ben.end(), (Some(0), "ben".to_owned(), String::new()));
 }
 
@@ -398,8 +396,8 @@ fn in_a_terminal_a_table_is_drawn_over_the_one_before() {
         .env_remove("LEASEHOLD_LOG");
     let mut observing = Running::start(command);
     observing.line("nobody holds it", |line| line.starts_with("jobs") && line.trim_end().ends_with("  -"));
-    let anna = elector(&file.store, "anna\u{1b}[2J");
-    let _guard = anna.block_until_leader().expect("the lease");
+    // Another client accepts this identity.
+    file.store.create("jobs", &held_by("anna\u{1b}[2J"), &call()).expect("a record");
     let line = observing.line("it is held", |line| line.contains(r"anna\u{1b}[2J"));
     let cells: Vec<_> = line.split_whitespace().collect();
     assert!(cells[0] == "jobs" && cells[1].ends_with('s') && cells[2] == "0", "{line}");

@@ -117,6 +117,10 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            let ended = if self.running.is_some() && self.has_ended() { ", which has ended," } else { "" };
+            eprintln!("{}{ended} logged: {}", self.arguments[0], self.log());
+        }
         self.kill();
     }
 }
