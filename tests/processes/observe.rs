@@ -400,7 +400,7 @@ fn in_a_terminal_a_table_is_drawn_over_the_one_before() {
     file.store.create("jobs", &held_by("anna\u{1b}[2J"), &call()).expect("a record");
     let line = observing.line("it is held", |line| line.contains(r"anna\u{1b}[2J"));
     let cells: Vec<_> = line.split_whitespace().collect();
-    assert!(cells[0] == "jobs" && cells[1].ends_with('s') && cells[2] == "0", "{line}");
+    assert!(cells[0] == "jobs" && cells[1].ends_with('s') && cells[2] == "3", "{line}");
     let head = observing.line("it is drawn again", |line| line.contains("HOLDER"));
     assert!(head.contains("\u{1b}[2A\u{1b}[J") && head.contains("LEASE"), "{head:?}");
 }
