@@ -508,7 +508,9 @@ impl Election {
     /// for what it does not tell, or to repeat a failed read.
     fn read_when_due(&mut self, now: Moment, until: Moment) -> Step {
         let repeats = self.schedule.read_failed && matches!(self.phase, Phase::Observing);
-        let untold = !self.watch_tells(now) || self.closing && self.has_open_create();
+        // A watch does not resolve a create.
+        let is_open_create = |write: &OpenWrite| write.base == 0 && write.progress == Progress::Open;
+        let untold = !self.watch_tells(now) || self.closing && self.open.iter().any(is_open_create);
         let wanted = self.schedule.must_read || repeats || untold;
         let due = self.schedule.read_at.max(self.schedule.paused_until);
         match wanted {
@@ -517,11 +519,6 @@ impl Election {
             true if self.schedule.must_read => self.wait(now, due),
             true => self.wait(now, until.min(due)),
         }
-    }
-
-    /// What a watch tells does not close those.
-    fn has_open_create(&self) -> bool {
-        self.open.iter().any(|write| write.base == 0 && write.progress == Progress::Open)
     }
 
     /// Waits, but not beyond what must be noticed in time: the end of a term, what a watch should have told, the end of a
@@ -550,12 +547,6 @@ impl Election {
             Phase::Leading(_) => true,
         };
         !is_wanted && matches!(&self.observed, ObservedState::Record(known) if known.holder == Holder::Ourselves)
-    }
-
-    /// Whether a closed election has waited long enough for what it cannot change.
-    fn close_deadline_passed(&mut self, now: Moment) -> bool {
-        let renew_deadline = self.settings.renew_deadline;
-        self.closing && now >= *self.close_deadline.get_or_insert(now + renew_deadline)
     }
 
     /// A connection that had been used before was closed under a request, as servers and what stands before them do at any

@@ -26,6 +26,8 @@ pub(crate) mod pool;
 pub(crate) mod proxy;
 #[cfg(feature = "_http")]
 pub(crate) mod redact;
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
+pub(crate) mod request_error;
 #[cfg(feature = "_http")]
 pub(crate) mod response;
 #[cfg(feature = "_http")]

@@ -105,4 +105,10 @@ impl Election {
             TermPhase::Lost => {}
         }
     }
+
+    /// Returns `true` if a closed election has waited for `renew_deadline`.
+    pub(super) fn close_deadline_passed(&mut self, now: Moment) -> bool {
+        let renew_deadline = self.settings.renew_deadline;
+        self.closing && now >= *self.close_deadline.get_or_insert(now + renew_deadline)
+    }
 }

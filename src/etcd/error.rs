@@ -4,16 +4,11 @@ use std::fmt;
 
 use crate::etcd::message::Refusal;
 use crate::net::error as net;
+use crate::net::request_error::RequestError;
 use crate::net::text::clean;
 
 /// Why a request failed.
-#[derive(Debug)]
-pub(crate) enum Error {
-    /// On the way.
-    Net(net::Error),
-    /// etcd says so.
-    Refused(Refusal),
-}
+pub(crate) type Error = RequestError<Refusal>;
 
 /// Of gRPC, which etcd's gateway passes on.
 pub(crate) mod code {
@@ -47,17 +42,7 @@ impl Error {
 
     /// Whether etcd may have received the request.
     pub(crate) fn maybe_sent(&self) -> bool {
-        match self {
-            Self::Net(error) => error.maybe_sent,
-            Self::Refused(_) => true,
-        }
-    }
-
-    pub(crate) fn net_kind(&self) -> Option<net::ErrorKind> {
-        match self {
-            Self::Net(error) => Some(error.kind),
-            Self::Refused(_) => None,
-        }
+        !matches!(self, Self::Net(error) if !error.maybe_sent)
     }
 
     /// Whether another member may do better.
@@ -78,10 +63,7 @@ impl Error {
 
     /// Whether it is the token that is refused, and another one may do.
     pub(crate) fn is_of_the_token(&self) -> bool {
-        match self {
-            Self::Net(_) => false,
-            Self::Refused(Refusal { code, message }) => is_of_the_token(*code, message),
-        }
+        matches!(self, Self::Refused(Refusal { code, message }) if is_of_the_token(*code, message))
     }
 }
 
@@ -99,22 +81,11 @@ pub(crate) fn is_reason_of_the_token(reason: &str) -> bool {
     is_of_the_token(code::INVALID_ARGUMENT, reason) || reason.contains("code = Unauthenticated")
 }
 
-impl From<net::Error> for Error {
-    fn from(error: net::Error) -> Self {
-        Self::Net(error)
-    }
-}
-
-impl fmt::Display for Error {
+impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Net(error) => error.fmt(f),
-            Self::Refused(Refusal { code, message }) => write!(f, "etcd says: {message} (code {code})"),
-        }
+        write!(f, "etcd says: {} (code {})", self.message, self.code)
     }
 }
-
-impl std::error::Error for Error {}
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,6 @@
 //! Everything a client needs to know: where the cluster is, whom to trust there, who we are.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 #[cfg(feature = "kubeconfig")]
 use std::time::Duration;
@@ -17,7 +18,6 @@ use crate::net::secret::Secret;
 use crate::net::tls::{Identity, IdentitySource, PemSource, TlsSettings, certificates};
 
 pub(crate) mod choice;
-mod env;
 pub(crate) mod in_cluster;
 mod infer;
 #[cfg(feature = "kubeconfig")]
@@ -27,6 +27,9 @@ mod user_agent;
 
 #[cfg(feature = "kubeconfig")]
 pub use kubeconfig::Kubeconfig;
+
+/// The environment, as a parameter, so that tests do not depend on the environment of their process.
+type Env<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
 /// How to reach a cluster. Credentials in it are not shown by `Debug`.
 ///

@@ -142,7 +142,7 @@ impl Connection {
                 let Done { affected, last_insert_id, status } = Done::parse(&packet)?;
                 (Answer { affected, last_insert_id, ..Answer::default() }, status)
             }
-            Some(&ERR) => return Err(Error::refused(packet::refusal(&packet)?)),
+            Some(&ERR) => return Err(Error::Refused(packet::refusal(&packet)?)),
             Some(&LOCAL_FILE) => return Err(malformed("it asks for a file of this machine").into()),
             Some(&EOF) | None => return Err(malformed("it is neither a result nor an error").into()),
             Some(_) => {
@@ -188,7 +188,7 @@ impl Connection {
     fn part(&mut self, deadline: Instant) -> Result<Vec<u8>, Error> {
         let packet = self.receive(deadline)?;
         match packet.first() {
-            Some(&ERR) => Err(Error::refused(packet::refusal(&packet)?)),
+            Some(&ERR) => Err(Error::Refused(packet::refusal(&packet)?)),
             _ => Ok(packet),
         }
     }

@@ -57,7 +57,7 @@ impl Greeting {
         match reader.u8()? {
             PROTOCOL => {}
             // Too many connections, or this host is not let in.
-            ERR => return Err(Error::refused(packet::refusal(packet)?)),
+            ERR => return Err(Error::Refused(packet::refusal(packet)?)),
             _ => return Err(malformed("it greets in another protocol").into()),
         }
         let _version = reader.until_zero()?;
@@ -122,7 +122,7 @@ fn convince(
         let mut reader = Reader::new(&packet);
         match reader.u8()? {
             OK => return Ok(()),
-            ERR => return Err(Error::refused(packet::refusal(&packet)?)),
+            ERR => return Err(Error::Refused(packet::refusal(&packet)?)),
             EOF => {
                 let name = match reader.is_empty() {
                     true => &b"mysql_old_password"[..],

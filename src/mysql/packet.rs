@@ -1,5 +1,6 @@
 //! Packets, and what stands in them.
 
+use super::error::Refusal;
 use crate::net::error::{Error, ErrorKind};
 
 /// Longer packets are neither sent nor taken. Those of the protocol's own may be 16 MiB.
@@ -162,8 +163,8 @@ pub(super) fn eof_status(packet: &[u8]) -> Result<u16, Error> {
     reader.u16()
 }
 
-/// Of a packet that begins with [`ERR`]: the code and the message.
-pub(super) fn refusal(packet: &[u8]) -> Result<(u16, String), Error> {
+/// Reads the error of a packet that begins with [`ERR`].
+pub(super) fn refusal(packet: &[u8]) -> Result<Refusal, Error> {
     let mut reader = Reader::new(packet);
     reader.take(1)?;
     let code = reader.u16()?;
@@ -173,7 +174,7 @@ pub(super) fn refusal(packet: &[u8]) -> Result<(u16, String), Error> {
         Some(b'#') => rest.get(6..).ok_or_else(|| malformed("a packet is too short"))?,
         _ => rest,
     };
-    Ok((code, String::from_utf8_lossy(message).into_owned()))
+    Ok(Refusal::Error { code, message: String::from_utf8_lossy(message).into_owned() })
 }
 
 #[cfg(test)]
@@ -216,10 +217,12 @@ mod tests {
     fn answers_are_taken_apart() {
         let done = Done::parse(&[0, 0, 0, 2, 0, 0, 0]).unwrap();
         assert_eq!(done, Done { affected: 0, last_insert_id: 0, status: status::AUTOCOMMIT });
-        let (code, message) = refusal(b"\xff\x48\x04#HY000No tables used").unwrap();
-        assert_eq!((code, &*message), (1096, "No tables used"));
-        let (code, message) = refusal(b"\xff\x10\x04Too many connections").unwrap();
-        assert_eq!((code, &*message), (1040, "Too many connections"));
+        for (packet, text) in [
+            (&b"\xff\x48\x04#HY000No tables used"[..], "the server says: No tables used (error 1096)"),
+            (b"\xff\x10\x04Too many connections", "the server says: Too many connections (error 1040)"),
+        ] {
+            assert_eq!(refusal(packet).unwrap().to_string(), text);
+        }
         assert!(is_eof(&[0xfe, 0, 0, 2, 0]) && !is_eof(&[0xfe; 9]) && !is_eof(&[]));
         assert_eq!(eof_status(&[0xfe, 0, 0, 2, 0]).unwrap(), status::AUTOCOMMIT);
         for end in 0..7 {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use super::connection::{Answer, Connection, Row};
-use super::error::Error;
+use super::error::{Error, Refusal};
 use crate::net::error::{self as net, ErrorKind};
 
 /// Two columns, for [`check_writable`].
@@ -129,7 +129,7 @@ pub(crate) fn check_writable<'a>(columns: &mut impl Iterator<Item = Option<&'a [
     let is_off = |column: Option<Option<&[u8]>>| matches!(column, Some(Some(b"0" | b"OFF")));
     match is_off(columns.next()) && is_off(columns.next()) {
         true => Ok(()),
-        false => Err(Error::ReadOnly),
+        false => Err(Error::Refused(Refusal::ReadOnly)),
     }
 }
 

@@ -6,16 +6,11 @@ use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::ErrorFields;
 
 use crate::net::error as net;
+use crate::net::request_error::RequestError;
 use crate::net::text::clean;
 
 /// Why a statement failed.
-#[derive(Debug)]
-pub(crate) enum Error {
-    /// On the way.
-    Net(net::Error),
-    /// PostgreSQL says so.
-    Refused(Refusal),
-}
+pub(crate) type Error = RequestError<Refusal>;
 
 /// An error message of the server.
 #[derive(Debug)]
@@ -79,21 +74,8 @@ impl Refusal {
     }
 }
 
-impl From<net::Error> for Error {
-    fn from(error: net::Error) -> Self {
-        Self::Net(error)
-    }
-}
-
-impl fmt::Display for Error {
+impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Net(error) => error.fmt(f),
-            Self::Refused(Refusal { sqlstate, message, .. }) => {
-                write!(f, "PostgreSQL says: {message} (SQLSTATE {sqlstate})")
-            }
-        }
+        write!(f, "PostgreSQL says: {} (SQLSTATE {})", self.message, self.sqlstate)
     }
 }
-
-impl std::error::Error for Error {}

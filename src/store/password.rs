@@ -21,6 +21,10 @@ const REMEMBERED: usize = 16;
 /// The characters of an error of a source that go into a log.
 const LONGEST_CAUSE: usize = 300;
 
+/// The characters of a server's message that go into a log.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) const LONGEST_MESSAGE: usize = 600;
+
 type Source = dyn Fn(&Call) -> Result<String, Box<dyn StdError + Send + Sync>> + Send + Sync;
 
 /// The password of a user, if there is one. `Debug` shows no password.
@@ -88,6 +92,14 @@ impl Password {
         let excess = returned.len().saturating_sub(REMEMBERED);
         returned.drain(..excess);
         Ok(password)
+    }
+
+    /// Returns a server's message in one line, without the password, which is removed before the message is cut.
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    pub(crate) fn clean(&self, message: &impl fmt::Display) -> String {
+        let mut text = message.to_string().into_bytes();
+        self.redact(&mut text, 1);
+        clean(&String::from_utf8_lossy(&text), LONGEST_MESSAGE)
     }
 
     /// Overwrites each known password of at least `shortest` bytes in the text of a server.

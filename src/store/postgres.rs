@@ -14,7 +14,6 @@ use crate::postgres::config::PostgresConfig;
 use crate::postgres::connection::{Rows, Statement};
 use crate::postgres::error::{Error, Refusal};
 use crate::record::{LeaderElectionRecord, Observed};
-use crate::store::sql::said::said;
 use crate::store::{Call, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope, sql};
 
 /// How long [`PostgresStore::create_table`] may take.
@@ -206,7 +205,7 @@ impl PostgresStore {
         kind: StoreErrorKind,
         advice: &str,
     ) -> StoreError {
-        let said = said(error, self.client.password());
+        let said = self.client.password().clean(error);
         StoreError::new(kind, format!("cannot {operation} {what}: {said}{advice}"))
     }
 }

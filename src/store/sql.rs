@@ -1,8 +1,5 @@
 //! What the tables of the SQL stores have in common: the meaning of their columns.
 
-pub(crate) mod polling;
-#[cfg(any(feature = "mysql", feature = "postgres"))]
-pub(crate) mod said;
 pub(crate) mod told;
 
 use std::collections::BTreeMap;

@@ -207,7 +207,9 @@ fn in_a_terminal_its_keys_are_the_commands() {
 fn in_a_terminal_ctrl_c_is_told_once() {
     let arena = Arena::on_a_file(LONG);
     let Some(terminal) = Terminal::open(&arena) else { return };
-    let script = "trap 'echo int' INT; trap 'echo term' TERM; echo ready; i=0; while [ $i -lt 15 ]; do sleep 0.1; i=$((i+1)); done; exit 4";
+    // After the first signal, the command waits for a second one.
+    let script = "trap 'echo int; got=1' INT; trap 'echo term' TERM; echo ready; while [ -z \"$got\" ]; do sleep 0.1; done; \
+                  i=0; while [ $i -lt 10 ]; do sleep 0.1; i=$((i+1)); done; exit 4";
     terminal.type_in(&format!("{}; echo code=$?", line(&arena, &["--", "sh", "-c", script])));
     wait_until("it has its traps", || terminal.screen().lines().any(|line| line == "ready"));
     terminal.press("C-c");

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use crate::on_both_servers;
 use crate::support::cluster::{Cluster, NAMESPACE};
 use crate::support::server::installed;
-use crate::support::stores::{builder, call, elector, held_by};
+use crate::support::stores::{call, elector, held_by};
 use crate::support::{A_WHILE, SOON, scratch, wait_until};
 
 /// The command, untouched by what the environment says of clusters, stores and logs.

@@ -39,32 +39,20 @@ pub struct Plan {
 }
 
 pub struct Supervisor {
-    plan: Plan,
-    elector: Arc<LeaderElector>,
-    guardian: Guardian,
-    signals: Receiver<Caught>,
-    renewals: Receiver<()>,
-    judge: Option<Judge>,
-    work: Arc<Work>,
-    backoff: Backoff,
+    pub plan: Plan,
+    pub elector: Arc<LeaderElector>,
+    pub guardian: Guardian,
+    pub signals: Receiver<Caught>,
+    pub renewals: Receiver<()>,
+    pub judge: Option<Judge>,
+    pub work: Arc<Work>,
+    pub backoff: Backoff,
 }
 
 /// What is wrong with us, and not with the command.
 type Error = Box<dyn std::error::Error>;
 
 impl Supervisor {
-    pub fn new(
-        plan: Plan,
-        elector: Arc<LeaderElector>,
-        guardian: Guardian,
-        signals: Receiver<Caught>,
-        renewals: Receiver<()>,
-        judge: Option<Judge>,
-        work: Arc<Work>,
-    ) -> Self {
-        Self { plan, elector, guardian, signals, renewals, judge, work, backoff: Backoff::default() }
-    }
-
     /// Until the command is done, or we are told to stop. Gives the code to exit with.
     pub fn run(mut self) -> Result<u8, Error> {
         loop {
@@ -294,7 +282,7 @@ impl Supervisor {
 
 /// How long to wait before the command is run again.
 #[derive(Default)]
-struct Backoff(u32);
+pub struct Backoff(u32);
 
 /// The first pause; each is twice the one before it, up to the longest, until a run has lasted for longer than that.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);

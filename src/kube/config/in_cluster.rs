@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::env::Env;
+use super::Env;
 use super::proxy;
 use crate::kube::auth::AuthConfig;
 use crate::kube::config::ClientConfig;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::env::Env;
+use super::Env;
 use super::in_cluster;
 #[cfg(feature = "kubeconfig")]
 use super::kubeconfig::Kubeconfig;

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::env::Env;
+use super::Env;
 use crate::kube::config::ClientConfig;
 use crate::kube::error::Error;
 use crate::net::file::read_file;

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use super::env::Env;
+use super::Env;
 use crate::kube::error::Error;
 use crate::net::endpoint::Endpoint;
 use crate::net::proxy::Proxy;

@@ -5,12 +5,11 @@ use std::time::Duration;
 use crate::config::ConfigError;
 use crate::mysql::client::{Answer, Client, READ_ONLY, Request, Row as SqlRow, Shape, check_writable};
 use crate::mysql::config::MySqlConfig;
-use crate::mysql::error::Error;
+use crate::mysql::error::{Error, Refusal};
 use crate::net::error::{self as net, ErrorKind};
 use crate::panics::log_line;
 use crate::record::{LeaderElectionRecord, MicroTime, Observed};
-use crate::store::sql::said::said;
-use crate::store::sql::{self, Records, Row, polling};
+use crate::store::sql::{self, Records, Row, told};
 use crate::store::{Call, StoreError, StoreErrorKind, WatchScope};
 
 use super::unproven::{End, Unproven};
@@ -67,7 +66,7 @@ impl Table {
             // Who may not CREATE may yet take part, where somebody has made it.
             Some(1044 | 1142) => {
                 let advice = "; have its owner make it, or grant this user CREATE";
-                let said = said(&error, self.client.password());
+                let said = self.client.password().clean(&error);
                 StoreError::new(StoreErrorKind::Forbidden, format!("cannot create {what}: {said}{advice}"))
             }
             _ => self.explain("create", &what, &error),
@@ -210,10 +209,10 @@ impl Table {
     fn explain(&self, operation: &str, what: &str, error: &Error) -> StoreError {
         let (kind, advice) = match error {
             Error::Net(error) => (StoreErrorKind::of_the_way(error.kind), ""),
-            Error::Refused { code, .. } => of_mysql(*code),
-            Error::ReadOnly => (StoreErrorKind::Unavailable, PRIMARY),
+            Error::Refused(Refusal::Error { code, .. }) => of_mysql(*code),
+            Error::Refused(Refusal::ReadOnly) => (StoreErrorKind::Unavailable, PRIMARY),
         };
-        let said = said(error, self.client.password());
+        let said = self.client.password().clean(error);
         StoreError::new(kind, format!("cannot {operation} {what}: {said}{advice}"))
     }
 
@@ -223,11 +222,11 @@ impl Table {
             let request = Request { sql, is_read: false, timeout: call.time_left(), cancel: call.cancel() };
             match self.client.query(request) {
                 Err(error) if error.code().is_some_and(|code| DEADLOCKS.contains(&code)) => {
-                    log_line!(debug, "{operation} {key}: once more: {}", said(&error, self.client.password()));
+                    log_line!(debug, "{operation} {key}: once more: {}", self.client.password().clean(&error));
                 }
                 other => return other,
             }
-            polling::wait(call, PAUSE.mul_f64(fastrand::f64()));
+            told::wait(call, PAUSE.mul_f64(fastrand::f64()));
         }
         self.client.query(Request { sql, is_read: false, timeout: call.time_left(), cancel: call.cancel() })
     }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::table::Table;
 use crate::cancel::Cancel;
-use crate::store::sql::told::Told;
-use crate::store::sql::{Records, polling};
+use crate::store::sql::Records;
+use crate::store::sql::told::{self, Told};
 use crate::store::{Call, Cursor, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 
 /// How long a read may take before the watch ends for that.
@@ -31,7 +31,7 @@ pub(super) fn watch(
             Err(error) => return Err(error),
         };
         told.tell(&current, cancel, on_event)?;
-        polling::wait(&Call::new(interval, cancel.clone()), interval);
-        polling::check(cancel)?;
+        told::wait(&Call::new(interval, cancel.clone()), interval);
+        told::check(cancel)?;
     }
 }

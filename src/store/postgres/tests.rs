@@ -14,7 +14,7 @@ use super::*;
 use crate::net::error as net;
 use crate::net::tests::certificates::{Duplex, accept};
 use crate::record::Opaque;
-use crate::store::sql::said::MAX_SAID;
+use crate::store::password::LONGEST_MESSAGE;
 use crate::store::tests::{self, Act, Login, REFUSAL, Scripted, Step, cancel_at};
 
 /// What it says to the n-th thing that it is sent on a connection; `None` to be silent from then on.
@@ -487,7 +487,7 @@ fn what_a_server_sends_back_of_the_password_is_hidden() {
         0 => logged_in(),
         _ => {
             // Where it is cut off, too.
-            let padding = "x".repeat(MAX_SAID - 120);
+            let padding = "x".repeat(LONGEST_MESSAGE - 120);
             let said = format!("SERROR\0C42601\0Mno: hunter2, hunter%32 {padding} hunter2\0\0");
             Some([message(b'E', said.as_bytes()), ready()].concat())
         }

@@ -10,8 +10,8 @@ use crate::postgres::connection::{Connection, Rows, Statement};
 use crate::postgres::error::Error;
 use crate::postgres::wire::Changed;
 use crate::store::postgres::table;
-use crate::store::sql::told::Told;
-use crate::store::sql::{Records, polling};
+use crate::store::sql::Records;
+use crate::store::sql::told::{self, Told};
 use crate::store::{Call, Cursor, WatchEvent, WatchScope};
 
 /// How long opening a watch may take, and how long a read on it.
@@ -110,7 +110,7 @@ impl Source<'_> {
     fn wait_for_change(&self, listener: Option<&mut Connection>, current: &mut Records) -> Result<(), Error> {
         let Some(listener) = listener else {
             let interval = self.client.poll_interval();
-            polling::wait(&Call::new(interval, self.cancel.clone()), interval);
+            told::wait(&Call::new(interval, self.cancel.clone()), interval);
             self.interrupter.check()?;
             *current = self.read(None)?;
             return Ok(());

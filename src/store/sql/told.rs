@@ -1,9 +1,11 @@
 //! What a watch has told.
 
+use std::time::Duration;
+
 use crate::cancel::Cancel;
-use crate::store::sql::{Records, changes, polling};
-use crate::store::{Cursor, StoreError, WatchEvent};
-use crate::sync::Arc;
+use crate::store::sql::{Records, changes};
+use crate::store::{Call, Cursor, StoreError, StoreErrorKind, WatchEvent};
+use crate::sync::{Arc, channel};
 
 /// What a watch has told, which is also its cursor: versions are given before they are committed, so that none of them says what
 /// came before.
@@ -37,10 +39,10 @@ impl Told {
         let changes = changes(&self.records, current);
         if is_first || !changes.is_empty() {
             for change in changes {
-                polling::check(cancel)?;
+                check(cancel)?;
                 on_event(change);
             }
-            polling::check(cancel)?;
+            check(cancel)?;
             self.records = Arc::new(current.clone());
             on_event(WatchEvent::Progress(Cursor::new(Arc::clone(&self.records))));
         }
@@ -54,4 +56,19 @@ impl Told {
         gone.extend(remains);
         changes(&gone, &Records::new()).into_iter().for_each(on_event);
     }
+}
+
+/// Returns an error if the watch was cancelled.
+pub(crate) fn check(cancel: &Cancel) -> Result<(), StoreError> {
+    match cancel.is_cancelled() {
+        true => Err(StoreError::new(StoreErrorKind::Interrupted, "the watch was cancelled")),
+        false => Ok(()),
+    }
+}
+
+/// Waits for `pause`, or until the call is cancelled or over.
+pub(crate) fn wait(call: &Call, pause: Duration) {
+    let (end, ended) = channel::bounded::<()>(0);
+    let _hook = call.cancel().on_cancel(move || drop(end));
+    let _ = ended.recv_timeout(pause.min(call.time_left()));
 }

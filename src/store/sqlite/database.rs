@@ -7,7 +7,7 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Row as SqlRow, params};
 
 use crate::record::{LeaderElectionRecord, MicroTime, Observed};
-use crate::store::sql::{self, Records, Row, polling};
+use crate::store::sql::{self, Records, Row, told};
 use crate::store::sqlite::file::File;
 use crate::store::sqlite::signal::{Signal, Waker, wake_others};
 use crate::store::{Call, StoreError, StoreErrorKind, WatchScope};
@@ -313,7 +313,7 @@ fn retry<T>(
             }
         }
         // Two that wait for each other's writes do not do so in step.
-        polling::wait(call, pause.mul_f64(0.5 + fastrand::f64()));
+        told::wait(call, pause.mul_f64(0.5 + fastrand::f64()));
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }

@@ -11,7 +11,7 @@ use super::{Entry, Kubeconfig, choices};
 use crate::kube::auth::{AuthConfig, Impersonation};
 use crate::kube::auth::{ExecOptions, ExecPlugin};
 use crate::kube::config::ClientConfig;
-use crate::kube::config::env::Env;
+use crate::kube::config::Env;
 use crate::kube::config::in_cluster;
 use crate::kube::config::proxy;
 use crate::kube::error::Error;

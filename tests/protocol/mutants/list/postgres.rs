@@ -94,9 +94,9 @@ pub const MUTANTS: &[Mutant] = &[
         name: "what a database sends back of the password is shown",
         why: "logs are read by those who must not know it",
         edits: &[Edit {
-            file: "src/store/sql/said.rs",
-            old: "password.redact(&mut text, 1);",
-            new: "password.redact(&mut text, 100);",
+            file: "src/store/password.rs",
+            old: "self.redact(&mut text, 1);",
+            new: "self.redact(&mut text, 100);",
         }],
         caught_by: Unit("store::postgres::tests::what_a_server_sends_back_of_the_password_is_hidden"),
     },
