@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::error::{self, Error};
+use super::error::Error;
 
 /// Why a request to a store's server failed.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub(crate) enum RequestError<R> {
 
 #[cfg(any(feature = "etcd", feature = "mysql"))]
 impl<R> RequestError<R> {
-    pub(crate) fn net_kind(&self) -> Option<error::ErrorKind> {
+    pub(crate) fn net_kind(&self) -> Option<super::error::ErrorKind> {
         match self {
             Self::Net(error) => Some(error.kind),
             Self::Refused(_) => None,
