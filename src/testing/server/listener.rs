@@ -107,6 +107,9 @@ fn accept(
     loop {
         let accepted = listener.accept();
         if stopping.load(Ordering::SeqCst) {
+            // A process that starts meanwhile has a copy of this socket, so to close it would not be enough.
+            #[cfg(target_os = "linux")]
+            let _ = rustix::net::shutdown(listener, rustix::net::Shutdown::Both);
             return;
         }
         let spawned = accepted.and_then(|(socket, _)| spawn(server, socket, stopping));

@@ -2,6 +2,10 @@
 
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use leasehold::testing::{ApiServer, Fault, Resource, Verb};
@@ -184,4 +188,24 @@ fn it_listens_on_the_loopback_interface_only() {
     let lines = table.lines().filter(|line| line.contains(&listening)).collect::<Vec<_>>();
     assert_eq!(lines.len(), 1);
     assert!(lines[0].contains("0100007F:"));
+}
+
+/// A process that starts holds a copy of the listening socket for a moment.
+#[test]
+fn stopped_server_refuses_connections_while_processes_start() {
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                Command::new("true").uid(rustix::process::getuid().as_raw()).status().expect("a process");
+            }
+        });
+        let accepted = (0..200).find(|_| {
+            let server = server();
+            server.stop();
+            TcpStream::connect(address(&server)).is_ok()
+        });
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(accepted, None);
+    });
 }
