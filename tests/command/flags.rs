@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
@@ -147,6 +148,10 @@ fn a_lease_is_waited_for_no_longer_than_that() {
         assert_eq!((ended.code, ended.out.as_str()), (Some(75), ""), "{wait}: {}", ended.errors);
         assert!(ended.errors.contains("this replica is not fit to lead\n"), "{}", ended.errors);
     }
+    // Nor does the answer of a store matter then.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let store = format!("--store=etcd://{}", silent.local_addr().expect("an address"));
+    assert_eq!(arena.run(&[&store, "--probe=false", "--wait=0s", "--", "true"]).end().code, Some(75));
     leader.signal(Signal::TERM);
     leader.end();
     arena.assert_nothing_is_left();

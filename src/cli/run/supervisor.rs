@@ -181,8 +181,8 @@ impl Supervisor {
             return Err(format!("{what}: {error}").into());
         }
         match holder {
-            _ if status.last_contact.is_none() => return Err(format!("{what}: its store has not answered").into()),
             _ if !is_fit => log::warn!("{what}: this replica is not fit to lead"),
+            _ if status.last_contact.is_none() => return Err(format!("{what}: its store has not answered").into()),
             Some(holder) => log::warn!("{what}: {holder} holds it"),
             None => return Err(format!("{what}: nobody holds it, and no write has succeeded").into()),
         }
