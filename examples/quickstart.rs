@@ -157,6 +157,7 @@ impl Candidate {
             .lease_duration(Duration::from_secs(4))
             .renew_deadline(Duration::from_millis(2500))
             .retry_period(Duration::from_millis(250))
+            .release_timeout(Duration::from_secs(4))
             .start_on(CutStore { store, cord: Arc::clone(&cord) })?;
         Ok(Self { name, elector, cord })
     }
