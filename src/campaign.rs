@@ -19,9 +19,11 @@ use slot::{CampaignSlot, Won};
 /// Its [receiver](Self::receiver) delivers one message, the guard or why there is none, and then stays silent: it
 /// never reads as disconnected, which would spin a `select!`.
 ///
-/// Dropping the campaign withdraws it. If the receiver holds a guard that nobody took, the drop releases the lease. It waits for the
-/// release only if the elector has been dropped before, as [`LeaderElector`](crate::LeaderElector) describes. A clone of the
-/// receiver delivers [`Error::Withdrawn`] then, and is silent after that while the elector lives, for sixteen campaigns more.
+/// Dropping the campaign withdraws the campaign. If the receiver holds a guard that was not received, the drop releases the lease. The
+/// drop waits for that release only if the elector was dropped earlier, as [`LeaderElector`](crate::LeaderElector) describes.
+///
+/// After the drop, a clone of the receiver delivers [`Error::Withdrawn`]. The clone then stays silent while the elector lives, until
+/// sixteen more campaigns have begun.
 ///
 /// For many campaigns at a time there is [`LeaderElector::campaign_to`](crate::LeaderElector::campaign_to).
 ///

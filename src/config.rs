@@ -20,7 +20,7 @@ const SHORTEST: Duration = Duration::from_millis(1);
 /// What fits in `leaseDurationSeconds`, 68 years. No duration is longer, so that no sum of them overflows a clock.
 const LONGEST: Duration = Duration::from_secs(i32::MAX as u64);
 
-/// In bytes. People read an identity in records and logs, in one line.
+/// In bytes. Logs show an identity in one line.
 const LONGEST_IDENTITY: usize = 1024;
 
 /// What a user chose, unchecked. What is not chosen follows from what is.

@@ -37,9 +37,9 @@ use crate::transition::{Subscriptions, Transitions};
 /// Dropping the elector ends its campaign with [`Error::Stopped`]. The drop does not wait for the thread. A guard that still exists
 /// keeps the thread and the term until the guard is dropped.
 ///
-/// The last drop of an elector, its campaign and its guard waits until the lease is released, at most for the release timeout.
-/// Otherwise the end of the process would leave the lease held. The drop of an elector also waits for an acquisition that is under
-/// way. If that acquisition hangs, the elector cancels the request soon and reads the record once.
+/// An elector, its campaign and its guard are dropped in any order. The last of these drops waits until the lease is released, at most
+/// for the release timeout, because the process may exit after that drop. Dropping an elector also waits for an acquisition that is
+/// under way. If that acquisition hangs, the elector cancels the request and reads the record once.
 ///
 /// All methods may be called from any thread at any time. In a child made by `fork` it has no threads: to campaign there is
 /// [`Error::Forked`], dropping it does nothing, and what it is asked otherwise (its status, who leads) may wait for ever.
@@ -322,7 +322,7 @@ impl LeaderElector {
     ///
     /// Blocks for at most three requests, each of which may take half of the renew deadline, and for what the elector was
     /// doing before. (Mostly one or two; a read that is interrupted by news, or whose connection was closed, is repeated once.)
-    /// On two stores, if the last read of the secondary failed, the try first waits about one retry period for the next read.
+    /// On two stores, if the last read of the secondary failed, the method first waits about one retry period for the next read.
     /// While the store asks to be left alone (`Retry-After`) nothing is sent, and nothing won.
     ///
     /// # Errors
@@ -369,10 +369,11 @@ impl LeaderElector {
         self.shared.observations.current_leader()
     }
 
-    /// Returns a subscription of the caller's own to every [`Transition`](crate::Transition).
+    /// Returns a new subscription to every [`Transition`](crate::Transition).
     ///
-    /// The first message is the present state, if a candidate leads. The channel is unbounded: keep reading or drop it. It
-    /// disconnects after the last transition of the elector. [`Transition`](crate::Transition) shows a loop over it.
+    /// If a candidate leads, the subscription starts with the present state: a `NewLeader`, and a `StartedLeading` if this candidate has
+    /// a term. The channel is unbounded, so keep reading or drop the subscription. The channel disconnects after the last transition of
+    /// the elector. [`Transition`](crate::Transition) has an example of a loop.
     #[must_use = "each call is a new subscription: keep it outside the loop"]
     pub fn transitions(&self) -> Transitions {
         self.shared.subscriptions.subscribe()

@@ -116,7 +116,7 @@ impl LeaderGuard {
     /// It is the `resourceVersion` at which this elector learned that its write had won the lease. Resource versions
     /// of one resource are ordered integers (KEP-5504); they go on growing when the lease is deleted and made anew.
     ///
-    /// A token is at most [`i64::MAX`] on every store, and fits a signed 64-bit column (`BIGINT`) of a database.
+    /// A token is at most [`i64::MAX`], so a signed 64-bit column (`BIGINT`) of a database can store the token.
     pub fn fencing_token(&self) -> u64 {
         self.term.fencing_token()
     }

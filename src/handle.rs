@@ -87,7 +87,7 @@ pub(crate) enum Command {
 pub(crate) enum ReleaseAck {
     /// The release waits behind a request under way.
     Behind(Cancellation),
-    /// The record is not ours any more. The channel disconnects when that is logged.
+    /// The record no longer has this candidate as its holder. The channel disconnects when that change is logged.
     Released,
 }
 

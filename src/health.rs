@@ -81,17 +81,17 @@ pub enum Unhealthy {
     },
     /// The store has told nothing: see [`HealthCheck::check_contact`].
     NoContact {
-        /// For how long.
+        /// The time since the first failed write.
         since: Duration,
     },
-    /// The store answers, and each write fails: see [`HealthCheck::check_contact`].
+    /// The store answers reads, and every write fails: see [`HealthCheck::check_contact`].
     WritesFail {
-        /// For how long.
+        /// The time since the first failed write.
         since: Duration,
         /// Why the last write failed.
         error: String,
     },
-    /// The elector's thread has panicked, in a [`Store`](crate::Store). It campaigns no more.
+    /// The elector's thread has panicked in a [`Store`](crate::Store), and no longer campaigns.
     ElectorPanicked,
 }
 
@@ -179,7 +179,7 @@ impl HealthCheck {
     }
 
     /// Whether the store (of two, each) has told this elector anything within `max_age`: answered a request, otherwise than by a refusal or an
-    /// error of its own, or sent something on a watch. And whether writes, if they fail, have done so for at most `max_age`.
+    /// error of its own, or sent something on a watch. If writes fail, they must not have failed for longer than `max_age`.
     ///
     /// Before the first contact it counts from the start. A leader asks for something each renew interval. A standby that watches a lease that nobody holds hears of it when the
     /// API server sends a bookmark, about once a minute: allow three minutes or more. A store that says nothing while nothing
@@ -189,7 +189,8 @@ impl HealthCheck {
     ///
     /// # Errors
     ///
-    /// [`Unhealthy::NoContact`] and [`Unhealthy::WritesFail`].
+    /// - Returns [`Unhealthy::NoContact`] if the store has been silent for longer than `max_age`.
+    /// - Returns [`Unhealthy::WritesFail`] if writes have failed for longer than `max_age`.
     ///
     /// # Examples
     ///

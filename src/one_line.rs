@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Write};
 
-/// Displays a text in one line. Characters that are not seen are escaped as in Rust.
+/// Displays a text in one line. Invisible characters are escaped as in Rust.
 pub struct OneLine<T>(pub T);
 
 struct Escaping<'a, 'b>(&'a mut fmt::Formatter<'b>);

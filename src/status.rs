@@ -55,13 +55,14 @@ pub struct Status {
     /// How long ago the store last told this elector anything, as
     /// [`HealthCheck::check_contact`](crate::HealthCheck::check_contact) says. `None` before the first time.
     pub last_contact: Option<Duration>,
-    /// Why the last read failed. `None` after a read that was answered, and after a watch reported a change. If reads work, this is
-    /// [`failed_write`](Self::failed_write).
-    pub last_error: Option<StoreError>,
-    /// Why the last write failed, until a write succeeds, whatever is read in between.
+    /// Why the last read failed, until the store answers a read or a watch reports a change.
     ///
-    /// The write that succeeds is one of this candidate, or, where [waiting may help](StoreError::is_transient), one of another
-    /// candidate. A conflict counts as a failure after conflicts have refused each write for three renew deadlines.
+    /// If reads work, this field has the value of [`failed_write`](Self::failed_write).
+    pub last_error: Option<StoreError>,
+    /// Why the last write failed, until a write succeeds. Reads do not change this field.
+    ///
+    /// A later successful write of this candidate clears this field. If the error is [transient](StoreError::is_transient), a successful write of
+    /// another candidate also clears this field. A conflict counts as a failure after conflicts have refused each write for three renew deadlines.
     pub failed_write: Option<StoreError>,
     /// Whether this candidate is fit to lead; true where nobody is asked, and also while one that is fit again has to wait before it
     /// may acquire.

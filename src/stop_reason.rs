@@ -29,7 +29,7 @@ pub enum StopReason {
     IdentityConflict,
     /// The store went back to a state from before the term.
     StoreRestored,
-    /// The elector's thread ended by a panic, in a [`Store`](crate::Store).
+    /// The elector's thread has panicked in a [`Store`](crate::Store).
     ElectorPanicked,
 }
 

@@ -50,8 +50,8 @@ pub(crate) const MAX_VERSION: u64 = i64::MAX.cast_unsigned();
 /// - [`get`](Store::get) is a linearizable read (for Kubernetes: a GET without `resourceVersion`);
 /// - [`create`](Store::create) fails when there is a record, and [`update`](Store::update) when it is not at
 ///   `base.version` any more, or is another than `base` (another `uid`), or is gone;
-/// - [`Observed::version`] is between 1 and [`i64::MAX`], and each write to the key raises it; a deletion is a write, and a record
-///   that is created again has a higher version than the deletion. An elector refuses any other version as
+/// - [`Observed::version`] is between 1 and [`i64::MAX`], and each write to the key raises the version. A deletion is a write, and a
+///   re-created record has a higher version than the deletion. An elector rejects any other version as
 ///   [`StoreErrorKind::Malformed`];
 /// - `Ok` from a write means that it was applied; any error leaves that open, but for [`StoreErrorKind::NotApplied`];
 /// - where history can be lost (a restored backup, a replica that is promoted without the last writes), `update` compares the

@@ -58,7 +58,7 @@ pub enum Transition {
 /// [`LeaderElector::transitions`](crate::LeaderElector::transitions).
 ///
 /// It dereferences to the channel's `Receiver`, and `select!` accepts a subscription as a receiver. As an iterator it blocks until the
-/// next transition. If it is dropped, the elector ends the subscription, and clones of its receiver disconnect.
+/// next transition. Dropping the subscription ends it, and clones of its receiver disconnect at the next transition or subscription.
 ///
 /// # Examples
 ///
@@ -107,13 +107,13 @@ struct State {
     leader: Option<String>,
     has_run_out: bool,
     leading: Option<u64>,
-    /// With a token of each subscription, which is gone when the subscription is dropped.
+    /// Each sender has a `Weak` that no longer upgrades once its subscription is dropped.
     subscribers: Vec<(Weak<()>, Sender<Transition>)>,
     closed: bool,
 }
 
 impl Subscriptions {
-    /// A subscription that opens with the present state.
+    /// Creates a subscription that starts with the present state.
     pub(crate) fn subscribe(&self) -> Transitions {
         let (sender, receiver) = channel::unbounded();
         let mut state = self.0.lock();
@@ -124,7 +124,7 @@ impl Subscriptions {
             let _ = sender.send(transition);
         }
         let subscribed = Arc::new(());
-        // A program may subscribe again and again without a transition.
+        // Without transitions, nothing else removes dropped subscriptions.
         state.forget_dropped();
         if !state.closed {
             state.subscribers.push((Arc::downgrade(&subscribed), sender));

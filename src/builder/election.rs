@@ -7,7 +7,7 @@ use super::LeaderElectorBuilder;
 impl LeaderElectorBuilder {
     /// Who this candidate is in the record. Default: the host's name and 64 random bits.
     ///
-    /// An identity has 1 to 1,024 bytes and no control characters.
+    /// An identity must have 1 to 1,024 bytes and no control characters.
     ///
     /// No two processes may ever use the same identity at a time: who finds another that does says so in the log. One that
     /// restarts within a lease duration of its own crash under the same identity waits like anybody else, unless
@@ -60,8 +60,8 @@ impl LeaderElectorBuilder {
     /// How long to wait between tries of what failed, and between looks at who leads where the lease cannot be watched; up
     /// to a fifth longer, at random.
     ///
-    /// A retry period that is set alone changes the [lease duration](Self::lease_duration) and the
-    /// [renew deadline](Self::renew_deadline): 5 s makes them 38 s and 25 s.
+    /// If only the retry period is set, the retry period changes the [lease duration](Self::lease_duration) and the
+    /// [renew deadline](Self::renew_deadline): a retry period of 5 s sets them to 38 s and 25 s.
     ///
     /// Defaults to 2 s, or a fifth of the renew deadline if the lease duration or the renew deadline is set.
     pub fn retry_period(mut self, retry_period: Duration) -> Self {

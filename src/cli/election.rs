@@ -27,10 +27,10 @@ pub struct PlaceArgs {
     /// mysql://USER:PASSWORD@HOST:PORT/DATABASE [env: LEASEHOLD_STORE]
     #[arg(long, value_name = "URL", help_heading = "Where the lease is")]
     store: Option<String>,
-    /// File with the password of the store, read for each login
+    /// File with the store's password, read before each login
     #[arg(long, value_name = "PATH", conflicts_with = "password_command", help_heading = "Where the lease is")]
     password_file: Option<PathBuf>,
-    /// Program that prints the password of the store, run for each login without a shell
+    /// Program that prints the store's password, run before each login, without a shell
     #[arg(long, value_name = "COMMAND", help_heading = "Where the lease is")]
     password_command: Option<String>,
 }

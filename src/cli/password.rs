@@ -13,10 +13,10 @@ use leasehold::Call;
 
 use super::store::PasswordSource;
 
-/// In place of `--store`. There may be a password in it.
+/// Environment variable that replaces `--store`. Its value may contain a password.
 pub const STORE_VARIABLE: &str = "LEASEHOLD_STORE";
 
-/// A bound on memory. A token of a cloud has about 2 KiB.
+/// Limits memory. Cloud tokens have about 2 KiB.
 const LONGEST: u64 = 64 * 1024;
 
 /// A program that has closed its stdout exits soon.
@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 pub fn from_file(path: PathBuf) -> PasswordSource {
     source(format!("--password-file {}", path.display()), move |_| {
-        // To open a pipe may block forever.
+        // Opening a named pipe may block forever.
         match path.metadata()?.is_file() {
             true => read(File::open(&path)?),
             false => Err(io::Error::other("not a regular file")),
@@ -34,11 +34,11 @@ pub fn from_file(path: PathBuf) -> PasswordSource {
 
 /// # Errors
 ///
-/// When `text` names no program, or has a quotation without an end.
+/// Returns an error if `text` names no program, or has an unclosed quote.
 pub fn from_command(text: &str) -> Result<PasswordSource, String> {
     let arguments = shlex::split(text).filter(|arguments| !arguments.is_empty());
     let arguments = arguments.ok_or("--password-command: give a program and its arguments, quoted as for a shell")?;
-    // The other arguments may have a secret in them.
+    // The other arguments may contain a secret.
     let name = format!("--password-command {}", arguments[0]);
     Ok(source(name, move |call| run(&arguments, call)))
 }
@@ -103,7 +103,7 @@ fn finish(child: &mut Child, call: &Call) -> io::Result<(ExitStatus, String)> {
     }
 }
 
-/// Kills the program and its process group. Another thread waits for the exit, which a disk may hold up.
+/// Kills the program and its process group. Another thread waits for the exit, because a process that waits for a disk exits late.
 fn kill(mut child: Child) {
     #[cfg(unix)]
     let _ =

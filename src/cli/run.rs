@@ -44,8 +44,8 @@ use times::Times;
 /// It finds LEASEHOLD_LEASE, LEASEHOLD_IDENTITY and LEASEHOLD_FENCING_TOKEN in its environment.
 ///
 /// Exit codes: that of the command, or 128 and the signal that ended it; 75 when another candidate holds the lease for longer than
-/// --wait, or the probe fails; 124 when the term's end ended it; 125 for errors of leasehold; 126 when the command cannot be executed;
-/// 127 when it is not found.
+/// --wait, or the probe fails; 124 if the term ended and --on-loss is exit; 125 for errors of leasehold; 126 when the command cannot
+/// be executed; 127 when it is not found.
 #[derive(Debug, Args)]
 pub struct RunArgs {
     #[command(flatten)]
@@ -62,7 +62,7 @@ pub struct RunArgs {
     /// Campaign again when the command has ended by itself, after a pause that grows while it keeps failing
     #[arg(long, help_heading = "Ending")]
     restart: bool,
-    /// Time to wait for the lease: then exit with 75 if another candidate holds it; 0s tries once [default: for ever]
+    /// Time to wait for the lease; 0s tries once [default: forever]
     #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = "Election")]
     wait: Option<Duration>,
     /// What to do when the lease was lost

@@ -9,7 +9,7 @@ use leasehold::{
     PostgresConfig, PostgresStore, SqliteStore, Store, StoreError, WatchEvent, WatchScope,
 };
 
-/// How long a watch waits for the table to be created.
+/// The time that a watch waits for the creation of the table.
 const WATCH_TIMEOUT: Duration = Duration::from_secs(10);
 
 const KINDS: &str = "etcd://HOST:PORT,…/PREFIX, sqlite:///DIRECTORY/FILE, postgres://USER:PASSWORD@HOST:PORT/DATABASE and \

@@ -90,9 +90,9 @@ impl EtcdConfig {
 
     /// Logs in as the user `name` with the password that `source` returns.
     ///
-    /// The source is called before each login: at first, and after etcd has refused a token. If etcd refuses the login, the source
-    /// is called once more before the call fails. The source runs on the thread of the call and must return within
-    /// [`Call::time_left`]. A source beside a password is an error of [`EtcdStore::new`](crate::EtcdStore::new).
+    /// The client calls the source before the first login, and again after etcd has refused a token. If etcd refuses the login, the
+    /// client calls the source once more before the call fails. The source runs on the thread of the call and must return within
+    /// [`Call::time_left`]. If a password is also set, [`EtcdStore::new`](crate::EtcdStore::new) returns an error.
     ///
     /// Defaults to the user and the password of the URL.
     ///

@@ -45,7 +45,7 @@ impl Error {
         !matches!(self, Self::Net(error) if !error.maybe_sent)
     }
 
-    /// Whether another member may do better.
+    /// Whether another member may accept the request.
     pub(crate) fn is_of_the_member(&self) -> bool {
         use net::ErrorKind::{Connect, Dns, Io, Malformed, Timeout, Tls, TlsVerification};
         match self {
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn each_failure_is_of_the_member_of_the_token_or_final() {
         use net::ErrorKind::*;
-        // Whether another member may do better.
+        // Whether another member may accept the request.
         for (kind, expected) in [
             (Timeout, true),
             (Interrupted, false),
@@ -116,7 +116,7 @@ mod tests {
             let error = Error::Net(net::Error::new(kind, ""));
             assert_eq!((error.is_of_the_member(), error.is_of_the_token()), (expected, false), "{kind:?}");
         }
-        // The same, and whether another token may do.
+        // The same, and whether etcd may accept another token.
         for (code, message, is_of_the_member, is_of_the_token) in [
             (code::UNAVAILABLE, "no leader", true, false),
             (code::DEADLINE_EXCEEDED, "auth token", true, false),

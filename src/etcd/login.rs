@@ -16,7 +16,7 @@ use crate::net::endpoint::Endpoint;
 use crate::net::interrupt::Interrupter;
 use crate::net::tls::TlsParts;
 
-/// What is shorter occurs in any text, and keeps no secret.
+/// A shorter password may be part of any word, so masking it would garble the text.
 const SHORTEST: usize = 4;
 
 /// A user, and the token that is in use.

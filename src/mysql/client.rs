@@ -28,7 +28,7 @@ use crate::tls_config::refuse;
 /// More connections than this are not kept open for the calls to come.
 const MAX_IDLE_CONNECTIONS: usize = 4;
 
-/// Exists, lock wait, deadlocks: refusals after which a session is what it was before.
+/// Refusals that leave the session unchanged: the row exists, a lock wait timed out, a deadlock.
 const TO_KEEP_AFTER: [u16; 4] = [1062, 1205, 1213, 1467];
 
 /// A blocking client for one server.
@@ -194,7 +194,7 @@ impl Pooled {
             session::check_writable_by(&mut self.connection, deadline)?;
         }
         match self.connection.query(request.sql, deadline) {
-            // They are another statement's, and do not say that this one has changed nothing.
+            // The rows belong to another statement, and do not prove that this statement has changed nothing.
             Ok(answer) if !request.is_read && answer.is_rows => Err(malformed("a write has rows").sent(true).into()),
             Err(Error::Net(error)) => Err(error.sent(true).into()),
             other => other,

@@ -30,11 +30,11 @@ const CAUSAL_GROUP: &str = "SET SESSION group_replication_consistency = 'BEFORE'
 /// The table that the statements of a client are about.
 pub(crate) struct Shape {
     name: &'static str,
-    /// Selects `'column'` and the name of each column that is not as it must be.
+    /// Selects `'column'` and the name of each wrong column.
     wrong_columns: &'static str,
-    /// Explains such a column.
+    /// Explains a wrong column.
     explain: fn(&str) -> String,
-    /// Whether the table was found to have none.
+    /// Whether the check has found no wrong column.
     is_checked: AtomicBool,
 }
 

@@ -6,7 +6,7 @@ use std::io::{self, BufRead, Read};
 pub(crate) enum ReadLine {
     /// A line without its end.
     Whole(Vec<u8>),
-    /// The stream has ended. This follows the last line end.
+    /// The stream has ended, with this text after the last line end.
     Rest(Vec<u8>),
     TooLong,
 }

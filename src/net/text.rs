@@ -2,8 +2,9 @@
 
 use crate::one_line::is_seen;
 
-/// Returns one line of at most `max` characters, and an ellipsis if there were more. Each run of white space and of characters that
-/// are not seen becomes one space.
+/// Returns one line of at most `max` characters, and an ellipsis if the text is longer.
+///
+/// Each run of white space and invisible characters becomes one space.
 pub(crate) fn clean(text: &str, max: usize) -> String {
     let words = text.split(|one: char| one.is_whitespace() || !is_seen(one)).filter(|word| !word.is_empty());
     let mut line: String = words.flat_map(|word| [" ", word]).flat_map(str::chars).skip(1).take(max + 1).collect();

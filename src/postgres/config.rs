@@ -142,7 +142,7 @@ impl PostgresConfig {
     /// Sets the source of the password, which is called before each login.
     ///
     /// If the server refuses the login, the source is called once more before the call fails. The source runs on the thread of the
-    /// call and must return within [`Call::time_left`]. A source beside a password is an error of [`PostgresStore::new`].
+    /// call and must return within [`Call::time_left`]. If a password is also set, [`PostgresStore::new`] returns an error.
     ///
     /// Defaults to the password of the URL.
     ///

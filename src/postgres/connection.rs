@@ -23,7 +23,7 @@ use crate::net::interrupt::Interrupter;
 /// Of all rows of one answer.
 const MAX_ANSWER: usize = 16 * 1024 * 1024;
 
-/// Memory that a row and each of its columns take beside the text.
+/// Memory that a row and each of its columns use in addition to the text.
 const ROW_OVERHEAD: usize = 96;
 const COLUMN_OVERHEAD: usize = 48;
 

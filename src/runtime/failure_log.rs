@@ -10,7 +10,7 @@ use crate::store::StoreErrorKind;
 /// What comes and goes more often is told at `debug`.
 const SELDOM: Duration = Duration::from_secs(60);
 
-/// A failure that lasts is logged again each [`SELDOM`] for as long as this, and then each time this has passed.
+/// A lasting failure is logged every [`SELDOM`] until this time has passed, and then once per this time.
 const LONG: Duration = Duration::from_secs(600);
 
 /// What was last logged of something that may fail again and again.

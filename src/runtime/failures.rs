@@ -219,7 +219,7 @@ mod tests {
             assert_eq!(notice.map(|notice| notice.level), level, "second {second}");
             assert_eq!(failures.of(StoreOperation::Update).map(|(_, error)| error.kind()), failing, "second {second}");
         }
-        // A success restarts the count of refusals, and of what fails for long; another failure ends a refusal.
+        // A success restarts the count of refusals and of lasting failures; another failure ends a refusal.
         let told = (410..600).step_by(2).find(|second| {
             if *second == 430 {
                 failures.succeeded(at(*second), StoreOperation::Update);

@@ -1,4 +1,4 @@
-//! The lines about one elector, and the thread that logs them: a logger may hang there, and nothing else waits.
+//! The lines about one elector, and the thread that logs them: only that thread waits for a logger that hangs.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use crate::runtime::notice::Line;
 use crate::sync::channel::Sender;
 use crate::sync::{Arc, Mutex, thread};
 
-/// How many lines wait while a logger hangs. Later ones are lost, so that a server that tells of many leaders does not fill the memory.
+/// The number of lines that wait while a logger hangs. Later lines are dropped, which bounds the memory.
 const MAX_LINES: usize = 256;
 
 pub(crate) struct Lines {
@@ -30,7 +30,7 @@ struct Queue {
 
 pub(crate) enum Item {
     Line(Line),
-    /// Ends the wait of the caller whose release is done, when the lines before this are logged.
+    /// Wakes the caller of a finished release when all earlier lines are logged.
     Released(Sender<ReleaseAck>),
 }
 

@@ -156,7 +156,7 @@ impl Watching {
             let tell = |change| {
                 let (taken, is_taken) = channel::bounded(1);
                 link.tell(Command::Watched { side, received_at, change, taken });
-                // Another thread may be at it: an elector that has ended drops what it was told.
+                // Another thread may have taken the event: an elector that has ended drops its events.
                 if let Ok(Some(cancellation)) = is_taken.recv() {
                     cancellation.carry_out(Duration::MAX);
                 }

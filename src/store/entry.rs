@@ -25,8 +25,7 @@ impl Entry {
         self.store.create(&self.key, record, call).and_then(|observed| self.checked(observed, 0))
     }
 
-    /// Replaces the record. The election ignores an answer that does not raise the version, and lets the term expire: the
-    /// error states why.
+    /// Replaces the record. Returns an error if the answer does not raise the version; the term then expires.
     pub(crate) fn update(
         &self,
         base: &Observed,
@@ -97,7 +96,7 @@ mod tests {
     use crate::config::ConfigError;
     use crate::record::Opaque;
 
-    /// A store that gives this version to everything.
+    /// A store that gives every record this version.
     struct AtVersion(u64);
 
     fn observed(version: u64) -> Observed {

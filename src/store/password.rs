@@ -1,4 +1,4 @@
-//! The password of a store's user: fixed, or from a source that the client asks before each login.
+//! The password of a store's user: fixed, or from a source that the client calls before each login.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -15,7 +15,7 @@ use crate::net::secret::Secret;
 use crate::net::text::clean;
 use crate::store::Call;
 
-/// A client has fewer connections than this, and each may still use the password that it was opened with.
+/// Exceeds the number of connections of a client, each of which may still use an older password.
 const REMEMBERED: usize = 16;
 
 /// The characters of an error of a source that go into a log.

@@ -66,7 +66,7 @@ const SET_UP_TIMEOUT: Duration = Duration::from_secs(10);
 /// ```
 pub struct PostgresStore {
     client: Client,
-    /// Whether the table was found to be one that keeps the promise.
+    /// Whether the check has found no wrong column.
     is_checked: AtomicBool,
 }
 
@@ -86,7 +86,7 @@ impl PostgresStore {
     /// # Errors
     ///
     /// [`StoreErrorKind::Forbidden`] when the user may not make tables, [`StoreErrorKind::Rejected`] if a table of that
-    /// name has another shape, and whatever keeps a store from answering.
+    /// name has wrong columns, and the errors of a server that cannot be reached.
     ///
     /// # Examples
     ///
@@ -159,7 +159,7 @@ impl PostgresStore {
 }
 
 impl PostgresStore {
-    /// Returns an error if the table has another shape, with which the promise would not hold. Asks the server once.
+    /// Returns an error if the table has a wrong column. Queries the server once.
     fn check_table(&self, operation: &str, what: &str, call: &Call) -> Result<(), StoreError> {
         if !self.is_checked.load(Ordering::Acquire) {
             let check = [table::HAS_ITS_COLUMNS, table::WRONG_COLUMN].map(|sql| Statement { sql, parameters: &[] });
@@ -174,7 +174,7 @@ impl PostgresStore {
         Ok(())
     }
 
-    /// Runs one statement on a table that keeps the promise.
+    /// Runs one statement, after a check of the table's columns.
     fn run<T>(
         &self,
         operation: &str,

@@ -69,7 +69,7 @@ pub(crate) fn check_key(key: &str) -> Result<(), ConfigError> {
 pub(crate) fn wrong_column(create: &str, column: &str, repair: impl FnOnce(&str) -> String) -> String {
     let mut lines = create.lines().filter_map(|line| line.trim().trim_end_matches(',').split_once(' '));
     let declared = lines.find(|(name, _)| *name == column).map_or("", |(_, declared)| declared);
-    format!("column {column} of the table is not declared as `{declared}` or alike; run: {}", repair(declared))
+    format!("column {column} of the table must be declared as `{declared}` or an equivalent; run: {}", repair(declared))
 }
 
 /// Not to be found in another table, nor in this one before it was restored.

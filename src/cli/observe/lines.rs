@@ -48,7 +48,7 @@ pub fn json(event: &Event) -> String {
     escaped(&text) + "\n"
 }
 
-/// Escapes the characters of a JSON text that are not seen. The text reads the same.
+/// Escapes the invisible characters of a JSON text. A JSON parser reads the same value.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for one in text.chars() {

@@ -203,10 +203,13 @@ mod tests {
         assert_eq!(text, "through");
         drop(one);
         assert!(matches!(other.receive(), Ok(Received::Message(Order { number: 2, .. }, None))), "before it ended");
+        // Another test may start a process, which has a copy of the closed end for a moment.
+        other.wait().expect("the end");
         assert!(matches!(other.receive::<Order>(), Ok(Received::Closed)));
         let (one, other) = Link::pair().expect("a pair");
         one.send(&Report::Gone, None).expect("it fits");
         drop(other);
+        one.wait().expect("the end");
         assert!(matches!(one.receive::<Report>(), Ok(Received::Closed)), "it has not read all");
     }
 

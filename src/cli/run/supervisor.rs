@@ -147,7 +147,7 @@ impl Supervisor {
             judge.wait();
             judge.tell();
         }
-        // Each time that other candidates are faster, and none of them is seen to hold the lease.
+        // Other candidates were faster each time, but no read has shown a holder.
         for _ in 0..5 {
             match self.elector.try_acquire() {
                 Ok(Some(guard)) => return Ok(Ok(guard)),

@@ -77,7 +77,7 @@ mod tests {
         let struck = "*".repeat(13);
         let expected = format!("{struck}, Bearer {struck}: {struck}{struck}, sesame-sesam");
         assert_eq!(String::from_utf8(text).unwrap(), expected);
-        // What is shorter than eight bytes may be part of any word. The HTTP library hides what is sensitive.
+        // A text shorter than eight bytes may be part of any word. The HTTP library hides sensitive headers.
         for (token, is_struck) in [("sesame", false), ("sesames", false), ("sesame-s", true)] {
             let header = bearer_header(token).unwrap();
             assert!(header.is_sensitive());

@@ -30,7 +30,7 @@ const LONGEST_LIMIT: Duration = Duration::from_secs(60 * 60);
 
 /// The destination of a credential plugin's stderr.
 ///
-/// Plugins may print tokens on stderr, and logs of a cluster are kept for long. The library therefore never reads a plugin's
+/// Plugins may print tokens on stderr, and clusters keep logs for a long time. The library therefore never reads a plugin's
 /// stderr, and no error or log line quotes a plugin's output. client-go always inherits the stderr.
 ///
 /// # Examples

@@ -113,7 +113,7 @@ impl ClientTls {
         self.has_newer(Part::Authorities, used)
     }
 
-    /// Reads the files that a failure of this kind may be due to. Whether there is now anything newer than what was `used`.
+    /// Reads the files that may have caused a failure of this kind. Returns `true` if a file is newer than the `used` one.
     #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
     pub(crate) fn has_newer_after(&self, failure: Option<crate::net::error::ErrorKind>, used: u64) -> bool {
         use crate::net::error::ErrorKind;

@@ -232,7 +232,7 @@ impl Table {
     }
 }
 
-/// Explains a column with which the promise does not hold.
+/// Explains a column that breaks the store's promise.
 fn wrong_column(column: &str) -> String {
     sql::wrong_column(CREATE_TABLE, column, |declared| {
         // A further unique index does no harm, and a second primary key is an error.

@@ -65,7 +65,7 @@ pub(super) const UPDATE: &str = concat!(
 pub(super) const HAS_ITS_COLUMNS: &str = "SELECT generation, key, writes, acquired, uid, holder_identity, lease_duration_seconds, \
     acquire_time, renew_time, lease_transitions FROM leasehold LIMIT 0";
 
-/// Returns a row if the table has a column with which the promise does not hold.
+/// Returns a row if the table has a column that breaks the store's promise.
 pub(super) const WRONG_COLUMN: &str = include_str!("wrong_column.sql");
 
 /// Explains what [`WRONG_COLUMN`] returned.

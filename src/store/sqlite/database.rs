@@ -38,7 +38,7 @@ const UPDATE: &str = "UPDATE leasehold SET writes = writes + 1, acquired = CASE 
                       holder_identity IS ?10 AND lease_duration_seconds IS ?11 AND acquire_time IS ?12 AND \
                       renew_time IS ?13 AND lease_transitions IS ?14";
 
-/// Returns a column with which the promise does not hold.
+/// Returns a column that breaks the store's promise.
 const WRONG_COLUMN: &str = include_str!("wrong_column.sql");
 
 /// One file, and what of this process has to do with it.
@@ -231,7 +231,7 @@ fn connect(file: &File, call: &Call) -> Result<Connection, StoreError> {
     }
 }
 
-/// Refuses the table. SQLite cannot change a column, so another table begins above its numbers.
+/// Rejects the table. SQLite cannot change a column, so the repair creates a table whose generations begin above the old ones.
 fn wrong_column(file: &File, column: &str) -> StoreError {
     let why = sql::wrong_column(CREATE_TABLE, column, |_| {
         format!(

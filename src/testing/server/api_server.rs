@@ -87,11 +87,11 @@ impl ApiServer {
 
     /// Writes [`kubeconfig`](ApiServer::kubeconfig) to a file.
     ///
-    /// Replaces the file as a whole: a process that reads `path` never sees a part of the text.
+    /// Replaces the whole file atomically: a process never reads a partial `path`.
     ///
     /// # Panics
     ///
-    /// Panics if the server has users, but not this one.
+    /// Panics if the server has users, and `user` is not among them.
     ///
     /// # Errors
     ///

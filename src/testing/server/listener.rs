@@ -107,7 +107,7 @@ fn accept(
     loop {
         let accepted = listener.accept();
         if stopping.load(Ordering::SeqCst) {
-            // A process that starts meanwhile has a copy of this socket, so to close it would not be enough.
+            // A child process may have a copy of this socket, so closing the socket is not enough.
             #[cfg(target_os = "linux")]
             let _ = rustix::net::shutdown(listener, rustix::net::Shutdown::Both);
             return;
