@@ -66,7 +66,7 @@ pub fn main() -> ExitCode {
         Ok(log) => log,
         Err(error) => return exit_by(Err(format!("a thread for the log was not started: {error}"))),
     };
-    match command {
+    let code = match command {
         #[cfg(target_os = "linux")]
         Command::Run(arguments) => run::main(*arguments),
         #[cfg(not(target_os = "linux"))]
@@ -77,7 +77,9 @@ pub fn main() -> ExitCode {
         )),
         Command::Observe(arguments) => exit_by(observe::run(&arguments)),
         Command::Wait(arguments) => exit_by(wait::run(&arguments)),
-    }
+    };
+    password::end_programs();
+    code
 }
 
 fn exit_by(ended: Result<u8, String>) -> ExitCode {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use leasehold::kube::{Client, ClientConfig, Kubeconfig};
-use leasehold::{LeaderElector, LeaderElectorBuilder, ResourceLock, Store};
+use leasehold::{ConfigError, LeaderElector, LeaderElectorBuilder, ResourceLock, Store};
 
 use super::password::{self, STORE_VARIABLE};
 use super::store;
@@ -171,11 +171,15 @@ impl PlaceArgs {
     }
 }
 
-/// What the library says of its settings, by the flags that set them.
-pub fn by_flags(text: &str) -> String {
+/// Returns the text of an error. An error of a setting names the flag of the setting.
+pub fn by_flags(error: &(dyn std::error::Error + 'static)) -> String {
+    let text = error.to_string();
+    if !error.is::<ConfigError>() && !matches!(error.downcast_ref(), Some(leasehold::Error::Config(_))) {
+        return text;
+    }
     let names =
         ["lease_duration", "renew_deadline", "retry_period", "renew_interval", "release_timeout", "identity is"];
-    names.into_iter().chain(["only_leasehold(true)"]).fold(text.to_owned(), |text, name| {
+    names.into_iter().chain(["only_leasehold(true)"]).fold(text, |text, name| {
         text.replace(name, &format!("--{}", name.trim_end_matches("(true)").replace('_', "-")))
     })
 }

@@ -10,6 +10,9 @@ use std::time::Duration;
 
 use crossbeam_channel::{bounded, select};
 use leasehold::Call;
+use parking_lot::Mutex;
+#[cfg(unix)]
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::store::PasswordSource;
 
@@ -21,6 +24,9 @@ const LONGEST: u64 = 64 * 1024;
 
 /// A program that has closed its stdout exits soon.
 const PAUSE: Duration = Duration::from_millis(1);
+
+/// The process groups of the running programs. `None` when this process exits.
+static RUNNING: Mutex<Option<Vec<u32>>> = Mutex::new(Some(Vec::new()));
 
 pub fn from_file(path: PathBuf) -> PasswordSource {
     source(format!("--password-file {}", path.display()), move |_| {
@@ -67,8 +73,14 @@ fn run(arguments: &[String], call: &Call) -> io::Result<String> {
     command.args(&arguments[1..]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
-    let mut child = command.env_remove(STORE_VARIABLE).spawn()?;
-    match finish(&mut child, call) {
+    command.env_remove(STORE_VARIABLE);
+    let mut child = match &mut *RUNNING.lock() {
+        Some(running) => command.spawn().inspect(|child| running.push(child.id())),
+        None => Err(io::Error::other("not started, because leasehold ends")),
+    }?;
+    let finished = finish(&mut child, call);
+    RUNNING.lock().iter_mut().for_each(|running| running.retain(|id| *id != child.id()));
+    match finished {
         Ok((status, password)) if status.success() => Ok(password),
         Ok((status, _)) => Err(io::Error::other(format!("{status}; run the program by hand to see its messages"))),
         Err(error) => {
@@ -103,11 +115,21 @@ fn finish(child: &mut Child, call: &Call) -> io::Result<(ExitStatus, String)> {
     }
 }
 
+/// Kills the running programs, before this process exits. Later calls start no program.
+pub fn end_programs() {
+    RUNNING.lock().take().into_iter().flatten().for_each(kill_group);
+}
+
+fn kill_group(leader: u32) {
+    #[cfg(unix)]
+    if let Some(group) = leader.try_into().ok().and_then(Pid::from_raw) {
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+}
+
 /// Kills the program and its process group. Another thread waits for the exit, because a process that waits for a disk exits late.
 fn kill(mut child: Child) {
-    #[cfg(unix)]
-    let _ =
-        rustix::process::kill_process_group(rustix::process::Pid::from_child(&child), rustix::process::Signal::KILL);
+    kill_group(child.id());
     let _ = child.kill();
     let _ = thread::Builder::new().name("password".into()).spawn(move || child.wait());
 }

@@ -117,7 +117,7 @@ pub fn hidden(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode>
 
 fn run(arguments: RunArgs) -> Result<u8, Failure> {
     fn failed(error: impl Into<Box<dyn std::error::Error>>) -> Failure {
-        (command::FAILED, by_flags(&error.into().to_string()))
+        (command::FAILED, by_flags(&*error.into()))
     }
     let RunArgs { election, stop_timeout, loss_grace, kill_margin, restart, on_loss, command, .. } = arguments;
     command::check(&command[0])?;

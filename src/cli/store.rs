@@ -1,16 +1,13 @@
 //! Where the records are, as `--store URL` says.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use leasehold::{
     Call, Cancel, ConfigError, Cursor, EtcdConfig, EtcdStore, LeaderElectionRecord, MySqlConfig, MySqlStore, Observed,
-    PostgresConfig, PostgresStore, SqliteStore, Store, StoreError, WatchEvent, WatchScope,
+    PostgresConfig, PostgresStore, SqliteStore, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope,
 };
-
-/// The time that a watch waits for the creation of the table.
-const WATCH_TIMEOUT: Duration = Duration::from_secs(10);
 
 const KINDS: &str = "etcd://HOST:PORT,…/PREFIX, sqlite:///DIRECTORY/FILE, postgres://USER:PASSWORD@HOST:PORT/DATABASE and \
                      mysql://USER:PASSWORD@HOST:PORT/DATABASE";
@@ -38,10 +35,11 @@ pub fn open(url: &str, password: Option<PasswordSource>, may_create: bool) -> Re
         // With three slashes the path is absolute, with two it is relative.
         "sqlite" if password.is_some() => Err("--store: sqlite:// has no password".into()),
         "sqlite" => {
-            if !may_create && !std::path::Path::new(rest).exists() {
+            if !may_create && !Path::new(rest).exists() {
                 return Err(format!("--store: there is no file {rest}").into());
             }
-            let relative = if rest.starts_with('/') { "" } else { "; an absolute path has three slashes before it" };
+            let is_found = rest.starts_with('/') || Path::new(rest).exists();
+            let relative = if is_found { "" } else { "; an absolute path has three slashes before it" };
             Ok(Box::new(SqliteStore::open(rest).map_err(|error| format!("--store: {error}{relative}"))?))
         }
         "postgres" | "postgresql" => {
@@ -76,36 +74,35 @@ fn with_table<S: Store>(store: S, create: Create<S>, may_create: bool) -> Box<dy
     }
 }
 
-/// A store whose table is made as soon as its server is there: that may start after us.
+/// A store whose table is created by the first read, because the server may start later. An election begins with a read.
 struct WithTable<S> {
     store: S,
     create: Create<S>,
     is_made: AtomicBool,
 }
 
-impl<S: Store> WithTable<S> {
-    /// Creates the table within the time of `call`. Calls do not wait for each other: a server may hang.
-    fn with_table(&self, call: &Call) -> Result<&S, StoreError> {
-        if !self.is_made.load(Ordering::Acquire) {
-            match (self.create)(&self.store, call) {
-                Err(error) if error.is_transient() => return Err(error),
-                // A user without the right to make it needs a table that is there: what else is wrong is told when it is read.
-                Err(error) => log::info!("{error}"),
-                Ok(()) => {}
-            }
-            self.is_made.store(true, Ordering::Release);
-        }
-        Ok(&self.store)
-    }
-}
-
 impl<S: Store> Store for WithTable<S> {
     fn get(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
-        self.with_table(call)?.get(key, call)
+        if self.is_made.load(Ordering::Acquire) {
+            return self.store.get(key, call);
+        }
+        // Calls do not wait for each other, because a server may hang.
+        let created = match (self.create)(&self.store, call) {
+            // The password may be a file that another program has not written yet.
+            Err(error) if error.is_transient() || error.kind() == StoreErrorKind::Unauthorized => return Err(error),
+            created => created,
+        };
+        let answer = self.store.get(key, call);
+        // A user without the right to create tables may use a table that exists.
+        match &answer {
+            Err(error) if error.kind() == StoreErrorKind::NotFound => created?,
+            answer => self.is_made.store(answer.is_ok(), Ordering::Release),
+        }
+        answer
     }
 
     fn create(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {
-        self.with_table(call)?.create(key, record, call)
+        self.store.create(key, record, call)
     }
 
     fn update(
@@ -115,7 +112,7 @@ impl<S: Store> Store for WithTable<S> {
         record: &LeaderElectionRecord,
         call: &Call,
     ) -> Result<Observed, StoreError> {
-        self.with_table(call)?.update(key, base, record, call)
+        self.store.update(key, base, record, call)
     }
 
     fn watch(
@@ -125,7 +122,7 @@ impl<S: Store> Store for WithTable<S> {
         cancel: &Cancel,
         on_event: &mut dyn FnMut(WatchEvent),
     ) -> Result<(), StoreError> {
-        self.with_table(&Call::new(WATCH_TIMEOUT, cancel.clone()))?.watch(scope, from, cancel, on_event)
+        self.store.watch(scope, from, cancel, on_event)
     }
 
     fn check_key(&self, key: &str) -> Result<(), ConfigError> {

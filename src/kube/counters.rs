@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use crate::prometheus::{self, Escaped, Family};
+use crate::prometheus::Escaped;
 
 /// How often a client's credentials and certificates were renewed since it was made, at the moment that
 /// [`Client::counters`](super::Client::counters) was called.
@@ -65,43 +65,26 @@ impl ClientCounters {
         counters: impl IntoIterator<Item = &'a Self>,
         out: &mut W,
     ) -> fmt::Result {
-        let with_labels = |counters: &'a Self| (format!("server=\"{}\"", Escaped(&counters.server)), counters);
-        let counters: Vec<_> = counters.into_iter().map(with_labels).collect();
-        prometheus::write(&families(), &counters, out)
+        let counters: Vec<_> = counters.into_iter().collect();
+        for (name, help, value) in METRICS {
+            writeln!(out, "# HELP leasehold_client_{name}_total {help}\n# TYPE leasehold_client_{name}_total counter")?;
+            for counters in &counters {
+                let (server, value) = (Escaped(&counters.server), value(counters));
+                writeln!(out, "leasehold_client_{name}_total{{server=\"{server}\"}} {value}")?;
+            }
+        }
+        Ok(())
     }
 }
 
-fn families<W: Write>() -> [Family<ClientCounters, W>; 5] {
-    [
-        (
-            "leasehold_client_plugin_runs_total",
-            "counter",
-            "Runs of the credential plugin that have ended.",
-            |samples, counters| samples.put("", "", counters.plugin_runs),
-        ),
-        (
-            "leasehold_client_plugin_failures_total",
-            "counter",
-            "Runs of the credential plugin that brought no usable credentials.",
-            |samples, counters| samples.put("", "", counters.plugin_failures),
-        ),
-        (
-            "leasehold_client_certificate_reloads_total",
-            "counter",
-            "Changes of the files of authorities, or of the client certificate, that were put to use.",
-            |samples, counters| samples.put("", "", counters.certificate_reloads),
-        ),
-        (
-            "leasehold_client_certificate_reload_failures_total",
-            "counter",
-            "Changes of these files that could not be put to use.",
-            |samples, counters| samples.put("", "", counters.certificate_reload_failures),
-        ),
-        (
-            "leasehold_client_token_reloads_total",
-            "counter",
-            "Changes of the token file that were put to use.",
-            |samples, counters| samples.put("", "", counters.token_reloads),
-        ),
-    ]
-}
+type Metric = (&'static str, &'static str, fn(&ClientCounters) -> u64);
+
+const METRICS: [Metric; 5] = [
+    ("plugin_runs", "Runs of the credential plugin that have ended.", |it| it.plugin_runs),
+    ("plugin_failures", "Runs of the credential plugin that returned no usable credentials.", |it| it.plugin_failures),
+    ("certificate_reloads", "Changed certificate files that were loaded.", |it| it.certificate_reloads),
+    ("certificate_reload_failures", "Changed certificate files that were invalid.", |it| {
+        it.certificate_reload_failures
+    }),
+    ("token_reloads", "Changed token files that were loaded.", |it| it.token_reloads),
+];

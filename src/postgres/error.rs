@@ -33,9 +33,9 @@ impl Error {
         Self::Net(net::Error::new(net::ErrorKind::Malformed, text))
     }
 
-    /// Whether the connection may carry on.
+    /// Returns `true` if the connection can be used again. A session that began read-only (25006) stays read-only.
     pub(crate) fn leaves_it_clean(&self) -> bool {
-        matches!(self, Self::Refused(Refusal { is_fatal: false, .. }))
+        matches!(self, Self::Refused(refusal) if !refusal.is_fatal && refusal.sqlstate != "25006")
     }
 
     #[cfg(test)]

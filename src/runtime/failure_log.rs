@@ -131,5 +131,9 @@ mod tests {
         assert_eq!(log.failed(at(59), StoreErrorKind::Timeout), None);
         assert_eq!(log.failed(at(60), StoreErrorKind::Timeout), Some(Level::Warn));
         assert_eq!(log.failed(at(61), StoreErrorKind::Timeout), None);
+        // The same is true for another reason, after ten minutes.
+        assert_eq!(log.failed(at(700), StoreErrorKind::Timeout), Some(Level::Warn));
+        assert_eq!(log.failed(at(701), StoreErrorKind::Forbidden), Some(Level::Debug));
+        assert_eq!(log.failed(at(760), StoreErrorKind::Forbidden), Some(Level::Warn));
     }
 }

@@ -13,6 +13,7 @@ use crate::net::echo;
 use crate::net::error::{Error, ErrorKind};
 use crate::net::secret::Secret;
 use crate::net::text::clean;
+use crate::panics::caught;
 use crate::store::Call;
 
 /// Exceeds the number of connections of a client, each of which may still use an older password.
@@ -81,7 +82,8 @@ impl Password {
 
     fn ask(&self, source: &Source, deadline: Instant, cancel: &Cancel) -> Result<Secret, Error> {
         let call = Call::new(deadline.saturating_duration_since(Instant::now()), cancel.clone());
-        let password = source(&call).map_err(|error| {
+        let password = caught(|| source(&call)).unwrap_or_else(|| Err("its source has panicked".into()));
+        let password = password.map_err(|error| {
             let cause = clean(&error.to_string(), LONGEST_CAUSE);
             Error::new(ErrorKind::Credentials, format!("cannot get the password: {cause}"))
         });

@@ -121,10 +121,6 @@ impl PostgresStore {
         if run(&[statement(table::IS_THERE)])?.is_empty() {
             let create: Vec<_> = table::create().map(statement).collect();
             run(&create)?;
-            if run(&[statement(table::IS_THERE)])?.is_empty() {
-                let why = "it is UNLOGGED or TEMPORARY, so that a crash empties it; ALTER TABLE leasehold SET LOGGED";
-                return Err(StoreError::new(StoreErrorKind::Rejected, format!("cannot use {what}: {why}")));
-            }
         }
         self.check_table("use", &what, call)
     }

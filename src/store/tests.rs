@@ -208,6 +208,8 @@ fn source_is_asked_for_each_login_and_after_a_refusal() {
     assert_eq!(try_all(&from(|_| Ok("<p>".to_owned())), ""), ("<p>".to_owned(), "refused".to_owned()));
     let failing = from(|ask| if ask == 0 { Ok("<p>".to_owned()) } else { Err("no file".to_owned()) });
     assert_eq!(try_all(&failing, ""), ("<p>".to_owned(), "cannot get the password: no file".to_owned()));
+    let panicking = from(|_| panic!("made up"));
+    assert_eq!(try_all(&panicking, ""), (String::new(), "cannot get the password: its source has panicked".to_owned()));
     // The latest 16 are known.
     (5..=20).for_each(|number| drop(try_all(&changing, &format!("<{number:02}>"))));
     let mut text = *b"<04><05><20>";

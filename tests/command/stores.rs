@@ -135,6 +135,53 @@ fn password_file_changes_while_a_command_runs() {
 }
 
 #[test]
+fn table_is_created_after_the_password_has_arrived() {
+    let Some(postgres) = Postgres::shared() else { return };
+    let url = postgres.url("postgres", &postgres.database("command_waits"));
+    let url = url.replace(&format!(":{}", crate::support::postgres::PASSWORD), "");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let file = scratch.path().join("password");
+    let flag = format!("--password-file={}", file.display());
+    let late = start(&url, &["run", "--lease=jobs", "--retry-period=2s", &flag, "--", "echo", "works"]);
+    late.wait_for_error("cannot get the password");
+    std::fs::write(&file, crate::support::postgres::PASSWORD).expect("a file");
+    let ended = late.end();
+    assert_eq!((ended.code, ended.out.as_str()), (Some(0), "works\n"), "{}", ended.errors);
+}
+
+#[test]
+fn password_program_ends_with_the_command() {
+    let Some(postgres) = Postgres::shared() else { return };
+    let url = postgres.url("postgres", "postgres").replace(&format!(":{}", crate::support::postgres::PASSWORD), "");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let file = scratch.path().join("stat");
+    let flag = format!("--password-command=sh -c 'ln -s /proc/$$/stat {}; exec sleep 1000'", file.display());
+    let run = start(&url, &["run", "--lease=jobs", &flag, "--", "true"]);
+    wait_until("the program runs", || std::fs::read_to_string(&file).is_ok_and(|stat| stat.contains("(sleep)")));
+    run.signal(Signal::TERM);
+    assert_eq!(run.end().code, Some(143));
+    wait_until("the program ends", || !std::fs::read_to_string(&file).is_ok_and(|stat| stat.contains("(sleep) S")));
+}
+
+#[test]
+fn repair_of_a_table_is_shown_unchanged() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let path = scratch.path().join("election.db");
+    let table = "CREATE TABLE leasehold (generation INTEGER PRIMARY KEY, key, writes, acquired, uid, holder_identity, \
+                 lease_duration_seconds, acquire_time, renew_time, lease_transitions)";
+    rusqlite::Connection::open(&path).expect("a file").execute_batch(table).expect("a table");
+    let run = leasehold()
+        .args(["run", "--lease=jobs", "--store=sqlite://election.db", "--", "true"])
+        .current_dir(&scratch)
+        .output();
+    let errors = String::from_utf8(run.expect("the command").stderr).expect("text");
+    assert!(
+        errors.contains("lease_duration_seconds INTEGER") && errors.trim().ends_with("'leasehold_before'), 0))"),
+        "{errors}"
+    );
+}
+
+#[test]
 fn mariadb_by_its_url() {
     let Some(mariadb) = MariaDb::shared() else { return };
     let database = mariadb.database("command");

@@ -71,7 +71,7 @@ impl Supervisor {
                         .into(),
                 );
             }
-            self.tell_fitness();
+            self.judge.iter_mut().for_each(Judge::tell);
             let is_last = self.is_last(&outcome);
             if is_last.is_some() {
                 // Meanwhile: there is nothing left to guard.
@@ -101,7 +101,7 @@ impl Supervisor {
         if self.plan.wait.is_some_and(|wait| wait.is_zero()) {
             return self.try_once();
         }
-        self.tell_fitness();
+        self.judge.iter_mut().for_each(Judge::tell);
         let campaign = self.elector.campaign()?;
         let given_up = self.plan.wait.map_or_else(never, after);
         let ticks = tick(between_ticks(self.elector.settings().retry_period));
@@ -158,12 +158,6 @@ impl Supervisor {
             }
         }
         self.not_acquired().map(Err)
-    }
-
-    fn tell_fitness(&mut self) {
-        if let Some(judge) = &mut self.judge {
-            judge.tell();
-        }
     }
 
     fn verdicts(&self) -> Receiver<bool> {

@@ -70,6 +70,10 @@ pub(super) const WRONG_COLUMN: &str = include_str!("wrong_column.sql");
 
 /// Explains what [`WRONG_COLUMN`] returned.
 pub(super) fn wrong_column(column: &str, next_generation: &str) -> String {
+    if column == "UNLOGGED" {
+        return "the table is UNLOGGED or TEMPORARY, so a crash empties it; run: ALTER TABLE leasehold SET LOGGED"
+            .to_owned();
+    }
     sql::wrong_column(TABLE, column, |declared| match (column, declared.split(' ').next().unwrap_or_default()) {
         ("generation", _) => format!(
             "ALTER TABLE leasehold ALTER generation DROP IDENTITY IF EXISTS; ALTER TABLE leasehold ALTER generation \

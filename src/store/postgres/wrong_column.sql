@@ -1,6 +1,13 @@
--- Returns a row if the table has a column with which the promise does not hold, and the next generation.
-SELECT a.attname, (SELECT coalesce(max(generation), 0) + 1 FROM leasehold)
+-- Returns a row if the table breaks the promise of the store: a column, or UNLOGGED, and a generation above every earlier one.
+SELECT CASE WHEN t.relpersistence = 'p' THEN a.attname ELSE 'UNLOGGED' END, CASE
+    -- A user may read the table and not its sequence. Only the sequence knows the generations of deleted rows.
+    WHEN g.sequence IS NULL OR has_sequence_privilege(g.sequence, 'SELECT') THEN
+        (greatest((SELECT max(generation) FROM leasehold), pg_sequence_last_value(g.sequence), 0) + 1)::text
+    ELSE 'a number above every earlier generation'
+END
 FROM pg_attribute AS a
+JOIN pg_class AS t ON t.oid = a.attrelid
+CROSS JOIN (SELECT pg_get_serial_sequence('leasehold', 'generation')::regclass AS sequence) AS g
 -- The sequence of an identity column.
 LEFT JOIN pg_depend AS d ON d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
     AND d.refobjid = a.attrelid AND d.refobjsubid = a.attnum AND d.deptype = 'i'
@@ -9,7 +16,7 @@ LEFT JOIN pg_collation AS c ON c.oid = a.attcollation
 WHERE a.attrelid = 'leasehold'::regclass AND NOT a.attisdropped AND CASE
     -- Generations grow, also over deletions. A sequence that caches numbers gives each session numbers of its own.
     WHEN a.attname = 'generation' THEN
-        a.atttypid = 'bigint'::regtype AND s.seqincrement > 0 AND NOT s.seqcycle AND s.seqcache = 1
+        t.relpersistence = 'p' AND a.atttypid = 'bigint'::regtype AND s.seqincrement > 0 AND NOT s.seqcycle AND s.seqcache = 1
     WHEN a.attname IN ('writes', 'acquired', 'lease_duration_seconds', 'lease_transitions') THEN
         a.atttypid IN ('integer'::regtype, 'bigint'::regtype)
     -- Text is read as it was written, and compared by its bytes.

@@ -235,8 +235,9 @@ fn connect(file: &File, call: &Call) -> Result<Connection, StoreError> {
 fn wrong_column(file: &File, column: &str) -> StoreError {
     let why = sql::wrong_column(CREATE_TABLE, column, |_| {
         format!(
-            "ALTER TABLE leasehold RENAME TO leasehold_before; {}; INSERT INTO sqlite_sequence \
-             SELECT 'leasehold', coalesce(max(generation), 0) FROM leasehold_before",
+            "ALTER TABLE leasehold RENAME TO leasehold_before; {}; INSERT INTO sqlite_sequence SELECT 'leasehold', max( \
+             coalesce((SELECT max(generation) FROM leasehold_before), 0), \
+             coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'leasehold_before'), 0))",
             CREATE_TABLE.replace("\n    ", " ").replace('\n', " ")
         )
     });

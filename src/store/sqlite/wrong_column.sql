@@ -1,8 +1,12 @@
--- Returns a column with which the promise does not hold, or NULL.
+-- Returns a column that breaks the promise of the store, or NULL.
 SELECT min(name) FROM pragma_table_info('leasehold')
 WHERE CASE
     WHEN name = 'generation' THEN
-        pk AND 1 = (SELECT sql LIKE '%AUTOINCREMENT%' FROM sqlite_schema WHERE name = 'leasehold')
+        -- The words may also stand in a comment.
+        pk AND 1 = (
+            SELECT replace(replace(replace(sql, char(10), ' '), '  ', ' '), '  ', ' ') LIKE '%PRIMARY KEY AUTOINCREMENT%'
+            FROM sqlite_schema WHERE name = 'leasehold' COLLATE NOCASE
+        )
     WHEN name IN ('writes', 'acquired', 'lease_duration_seconds', 'lease_transitions') THEN type LIKE '%INT%'
     -- The declared type says what SQLite makes of a text that looks like a number.
     WHEN name IN ('key', 'uid', 'holder_identity', 'acquire_time', 'renew_time') THEN

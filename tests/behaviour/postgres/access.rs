@@ -75,6 +75,7 @@ fn a_table_is_made_once_by_many_at_a_time() {
     let triggers = "SELECT count(*) FROM pg_trigger WHERE tgrelid = to_regclass('leasehold')";
     assert_eq!(postgres.query_in(&database, triggers).trim(), "2");
     postgres.execute_in(&database, "ALTER TABLE leasehold SET UNLOGGED");
+    assert_eq!(kind(get(&at(&url))), StoreErrorKind::Rejected);
     let error = at(&url).create_table().expect_err("a crash empties it");
     assert!(error.kind() == StoreErrorKind::Rejected && error.to_string().contains("SET LOGGED"), "{error}");
 }

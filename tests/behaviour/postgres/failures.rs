@@ -111,6 +111,18 @@ fn a_read_only_database_is_refused_by_reads() {
 }
 
 #[test]
+fn read_only_session_is_not_reused() {
+    let Some(postgres) = Postgres::shared() else { return };
+    let database = postgres.database("read_only_at_first");
+    let set = |setting: &str| postgres.execute(&format!("ALTER DATABASE {database} {setting}"));
+    set("SET default_transaction_read_only = on");
+    let store = store(postgres, &database);
+    store.create_table().expect_err("a read-only database");
+    set("RESET default_transaction_read_only");
+    store.create_table().expect("a table");
+}
+
+#[test]
 fn a_standby_neither_answers_nor_takes_part() {
     let Some(primary) = Postgres::start(&[]) else { return };
     let on_primary = with_table(&primary, "standbys");
