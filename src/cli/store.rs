@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use leasehold::{
     Call, Cancel, ConfigError, Cursor, EtcdConfig, EtcdStore, LeaderElectionRecord, MySqlConfig, MySqlStore, Observed,
@@ -20,6 +21,7 @@ type Error = Box<dyn std::error::Error>;
 /// Opens the store that a URL such as `sqlite:///var/lib/app/election.db` names. A file or a table that it needs is made if that may be:
 /// the table when the store is reached for the first time. Whoever only looks at it makes nothing.
 pub fn open(url: &str, password: Option<PasswordSource>, may_create: bool) -> Result<Box<dyn Store>, Error> {
+    let is_made = AtomicBool::new(!may_create);
     let of_store = |error: ConfigError| format!("--store: {error}");
     // The URL may have a password in it, and is not shown.
     let (scheme, rest) = url.split_once("://").ok_or_else(|| format!("--store: this is no URL; there are {KINDS}"))?;
@@ -48,7 +50,7 @@ pub fn open(url: &str, password: Option<PasswordSource>, may_create: bool) -> Re
                 config = config.with_password_from(move |call| source(call));
             }
             let store = PostgresStore::new(config).map_err(of_store)?;
-            Ok(with_table(store, PostgresStore::create_table_within, may_create))
+            Ok(Box::new(WithTable { store, create: PostgresStore::create_table_within, is_made }))
         }
         "mysql" => {
             let mut config = MySqlConfig::new(url).map_err(of_store)?;
@@ -56,7 +58,7 @@ pub fn open(url: &str, password: Option<PasswordSource>, may_create: bool) -> Re
                 config = config.with_password_from(move |call| source(call));
             }
             let store = MySqlStore::new(config).map_err(of_store)?;
-            Ok(with_table(store, MySqlStore::create_table_within, may_create))
+            Ok(Box::new(WithTable { store, create: MySqlStore::create_table_within, is_made }))
         }
         _ if scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
             Err(format!("--store: there is no such store as {scheme}://; there are {KINDS}").into())
@@ -65,38 +67,33 @@ pub fn open(url: &str, password: Option<PasswordSource>, may_create: bool) -> Re
     }
 }
 
-type Create<S> = fn(&S, &Call) -> Result<(), StoreError>;
-
-fn with_table<S: Store>(store: S, create: Create<S>, may_create: bool) -> Box<dyn Store> {
-    match may_create {
-        true => Box::new(WithTable { store, create, is_made: AtomicBool::new(false) }),
-        false => Box::new(store),
-    }
-}
-
-/// A store whose table is created by the first read, because the server may start later. An election begins with a read.
+/// A store whose table is created before the first request, because the server may start later.
 struct WithTable<S> {
     store: S,
-    create: Create<S>,
+    create: fn(&S, &Call) -> Result<(), StoreError>,
     is_made: AtomicBool,
+}
+
+impl<S: Store> WithTable<S> {
+    /// Calls do not wait for each other, because a server may hang.
+    fn create_table(&self, call: &Call) -> Result<(), StoreError> {
+        if self.is_made.load(Ordering::Acquire) { Ok(()) } else { (self.create)(&self.store, call) }
+    }
 }
 
 impl<S: Store> Store for WithTable<S> {
     fn get(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
-        if self.is_made.load(Ordering::Acquire) {
-            return self.store.get(key, call);
-        }
-        // Calls do not wait for each other, because a server may hang.
-        let created = match (self.create)(&self.store, call) {
+        let created = match self.create_table(call) {
             // The password may be a file that another program has not written yet.
             Err(error) if error.is_transient() || error.kind() == StoreErrorKind::Unauthorized => return Err(error),
             created => created,
         };
         let answer = self.store.get(key, call);
-        // A user without the right to create tables may use a table that exists.
         match &answer {
+            Ok(_) => self.is_made.store(true, Ordering::Release),
+            // A user without the right to create tables may use a table that exists.
             Err(error) if error.kind() == StoreErrorKind::NotFound => created?,
-            answer => self.is_made.store(answer.is_ok(), Ordering::Release),
+            Err(_) => {}
         }
         answer
     }
@@ -122,6 +119,8 @@ impl<S: Store> Store for WithTable<S> {
         cancel: &Cancel,
         on_event: &mut dyn FnMut(WatchEvent),
     ) -> Result<(), StoreError> {
+        // A read returns the error, and within a shorter time.
+        let _ = self.create_table(&Call::new(Duration::from_secs(10), cancel.clone()));
         self.store.watch(scope, from, cancel, on_event)
     }
 
