@@ -5,6 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
 use rustix::process::{Signal, kill_process};
@@ -42,6 +43,22 @@ fn a_store_with_a_password_is_not_the_commands_to_know() {
     assert!(ended.out.contains("LEASEHOLD_LEASE=jobs") && !ended.out.contains(&url), "{}", ended.out);
     let seen = std::fs::read_to_string(seen).expect("the probe ran");
     assert!(seen.contains("PATH=") && !seen.contains(&url), "{seen}");
+}
+
+#[test]
+fn guardian_that_is_late_is_not_lost() {
+    let arena = Arena::on_a_file(&["--lease-duration=60s", "--retry-period=20ms"]);
+    let run = arena.run(&["--", "sh", "-c", "echo works; sleep 2; echo done"]);
+    run.wait_for_out("works");
+    let guardian = run.guardian();
+    let began = Instant::now();
+    kill_process(guardian, Signal::STOP).expect("it runs");
+    thread::sleep(Duration::from_millis(400));
+    kill_process(guardian, Signal::CONT).expect("it runs");
+    let was_late = began.elapsed() < Duration::from_millis(700);
+    let ended = run.end();
+    // A machine that takes longer shows nothing.
+    assert!(!was_late || (ended.code, ended.out.as_str()) == (Some(0), "works\ndone\n"), "{}", ended.errors);
 }
 
 #[test]

@@ -82,9 +82,9 @@ pub struct Outcome {
 /// How many looks at the guardian there are in a retry period.
 pub const TICKS: u32 = 4;
 
-/// How often to look at it.
+/// How often to look at it. A guardian on a busy machine may need hundreds of milliseconds for an answer.
 pub fn between_ticks(retry_period: Duration) -> Duration {
-    (retry_period / TICKS).max(Duration::from_millis(5))
+    (retry_period / TICKS).max(Duration::from_millis(250))
 }
 
 /// How long an order that ends the command may be on its way, before the guardian is ended with it.
