@@ -120,6 +120,7 @@ pub fn end_programs() {
     RUNNING.lock().take().into_iter().flatten().for_each(kill_group);
 }
 
+#[cfg_attr(not(unix), expect(unused_variables))]
 fn kill_group(leader: u32) {
     #[cfg(unix)]
     if let Some(group) = leader.try_into().ok().and_then(Pid::from_raw) {
