@@ -81,7 +81,7 @@ pub enum Unhealthy {
     },
     /// The store has told nothing: see [`HealthCheck::check_contact`].
     NoContact {
-        /// The time since the first failed write.
+        /// The time since the last contact, or since the start if there was none.
         since: Duration,
     },
     /// The store answers reads, and every write fails: see [`HealthCheck::check_contact`].

@@ -78,15 +78,15 @@ fn run(arguments: &[String], call: &Call) -> io::Result<String> {
         Some(running) => command.spawn().inspect(|child| running.push(child.id())),
         None => Err(io::Error::other("not started, because leasehold ends")),
     }?;
-    let finished = finish(&mut child, call);
-    RUNNING.lock().iter_mut().for_each(|running| running.retain(|id| *id != child.id()));
-    match finished {
-        Ok((status, password)) if status.success() => Ok(password),
-        Ok((status, _)) => Err(io::Error::other(format!("{status}; run the program by hand to see its messages"))),
-        Err(error) => {
-            kill(child);
-            Err(error)
-        }
+    let (id, finished) = (child.id(), finish(&mut child, call));
+    if finished.is_err() {
+        kill(child);
+    }
+    // Only after the kill, because this process may exit at any time.
+    RUNNING.lock().iter_mut().for_each(|running| running.retain(|other| *other != id));
+    match finished? {
+        (status, password) if status.success() => Ok(password),
+        (status, _) => Err(io::Error::other(format!("{status}; run the program by hand to see its messages"))),
     }
 }
 
