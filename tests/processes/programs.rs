@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
@@ -26,6 +26,7 @@ on_both_servers! {
 struct Program {
     process: Child,
     printed: Arc<Mutex<String>>,
+    readers: Vec<JoinHandle<()>>,
 }
 
 impl Program {
@@ -35,15 +36,16 @@ impl Program {
         let printed = Arc::default();
         let streams: [Box<dyn Read + Send>; 2] =
             [Box::new(process.stdout.take().expect("piped")), Box::new(process.stderr.take().expect("piped"))];
-        for stream in streams {
+        let read = |stream| {
             let printed: Arc<Mutex<String>> = Arc::clone(&printed);
             thread::spawn(move || {
                 for line in BufReader::new(stream).lines().map_while(Result::ok) {
                     *printed.lock() += &format!("{line}\n");
                 }
-            });
-        }
-        Self { process, printed }
+            })
+        };
+        let readers = streams.map(read).into();
+        Self { process, printed, readers }
     }
 
     fn of(name: &'static str, arguments: &[&str], cluster: &Cluster) -> Self {
@@ -67,12 +69,14 @@ impl Program {
         kill_process(Pid::from_child(&self.process), Signal::TERM).expect("it runs");
     }
 
+    /// Waits until the process has ended and all of its output is read.
     fn end(&mut self) -> ExitStatus {
         let mut ended = None;
         wait_until("the program ends", || {
             ended = self.process.try_wait().expect("a child of ours");
             ended.is_some()
         });
+        wait_until("its output ends", || self.readers.iter().all(JoinHandle::is_finished));
         ended.expect("it has ended")
     }
 }
@@ -109,7 +113,7 @@ fn job_runners_hand_over_when_they_are_told_to_end(cluster: &Cluster) {
     assert!(get(&addresses[other], "/metrics").contains("job_runs_total{job=\"rollup\"} 0"));
     runners[first].terminate();
     assert!(runners[first].end().success());
-    wait_until("it has said so", || runners[first].says("ended\n"));
+    assert!(runners[first].says("ended\n"));
     // The lease is of fifteen seconds, and its release is known at once.
     wait_until("the other leads", || leads(other));
     runners[other].terminate();
@@ -157,7 +161,7 @@ fn programs_in_c_and_python_lead_and_release(cluster: &Cluster) {
     for command in [Command::new(program), in_python] {
         let mut program = Program::start(command, cluster);
         assert!(program.end().success());
-        wait_until("it has said so", || program.says("released\n"));
+        assert!(program.says("released\n"));
         tokens.push(program.after("leads, with token ").parse::<u64>().expect("a number"));
     }
     assert!(tokens[0] > 0 && tokens[1] > tokens[0]);
