@@ -1,6 +1,7 @@
 //! A guard's release is confirmed within the release timeout also when the API server is far away, or slow.
 //!
-//! Every duration is as it is by default but for the pace of renewals. All tries run at once, for they mostly wait.
+//! Round trips and durations are twice as long as for a server 500 ms away and the default durations, so that a busy machine has twice
+//! the time for its own part. All tries run at once, because they mostly wait.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -15,10 +16,12 @@ use leasehold::{LeaderElector, LeaderGuard};
 
 on_both_servers! { a_release_from_far_away_is_confirmed }
 
-/// By default; a term is counted in it.
-const RENEW_DEADLINE: Duration = Duration::from_secs(10);
+/// A term is counted from the last renewal.
+const RENEW_DEADLINE: Duration = Duration::from_secs(20);
+/// The release timeout is a retry period.
+const RETRY_PERIOD: Duration = Duration::from_secs(4);
 /// Longer than any flight here.
-const RENEW_INTERVAL: Duration = Duration::from_millis(800);
+const RENEW_INTERVAL: Duration = Duration::from_millis(1_600);
 
 /// When the guard goes.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +42,7 @@ const USUAL: [When; 9] =
 
 fn a_release_from_far_away_is_confirmed(cluster: &Cluster) {
     thread::scope(|scope| {
-        for far in [400, 500] {
+        for far in [800, 1_000] {
             let moments = [&USUAL[..], &[Closing, Closed]].concat();
             scope.spawn(move || each_is_confirmed(cluster, Duration::from_millis(far), &moments));
         }
@@ -47,13 +50,13 @@ fn a_release_from_far_away_is_confirmed(cluster: &Cluster) {
 }
 
 #[test]
-fn a_release_is_confirmed_by_a_server_that_answers_each_request_700_ms_late() {
+fn release_is_confirmed_by_a_server_that_answers_late() {
     thread::scope(|scope| {
         for late in [Fault::delay, Fault::delay_answer] {
             scope.spawn(move || {
                 let cluster = Cluster::in_memory("late");
                 let server = cluster.in_memory_server().expect("it is in memory");
-                server.fault(late(Duration::from_millis(700)));
+                server.fault(late(Duration::from_millis(1_400)));
                 each_is_confirmed(&cluster, Duration::ZERO, &USUAL);
             });
         }
@@ -64,7 +67,7 @@ fn a_release_is_confirmed_by_a_server_that_answers_each_request_700_ms_late() {
 fn the_tries_do_meet_renewals_in_flight() {
     let cluster = Cluster::in_memory("flight");
     let server = cluster.in_memory_server().expect("it is in memory");
-    let round_trip = Duration::from_millis(400);
+    let round_trip = Duration::from_millis(800);
     let gone_at = try_to_release(&cluster, round_trip, In(1, 0.5), &cluster.lease);
     let met = server.requests().into_iter().filter(|request| request.verb == Some(Verb::Update)).any(|request| {
         let since_sent = (gone_at + round_trip / 2).checked_duration_since(request.at);
@@ -100,6 +103,7 @@ fn each_is_confirmed(cluster: &Cluster, round_trip: Duration, moments: &[When]) 
 fn try_to_release(cluster: &Cluster, round_trip: Duration, when: When, lease: &str) -> Instant {
     let (far, client) = from_afar(cluster, round_trip);
     let mut elector = LeaderElector::builder(lease).namespace(NAMESPACE).identity("me");
+    elector = elector.lease_duration(3 * RENEW_DEADLINE / 2).renew_deadline(RENEW_DEADLINE).retry_period(RETRY_PERIOD);
     let answered = match when {
         After(renewals) => renewals,
         In(number, _) => number - 1,
@@ -123,14 +127,14 @@ fn try_to_release(cluster: &Cluster, round_trip: Duration, when: When, lease: &s
             wait_until_renewal_is_sent(&guard);
             thread::sleep(round_trip.mul_f64(part));
         }
-        // From 500 ms away a new connection needs three quarters of the time, so the word of this is to come soon.
+        // From 1 s away a new connection needs three quarters of the time, so the word of this is to come soon.
         Closing => {
             far.close_connections();
             thread::sleep(round_trip / 4);
         }
         Closed => {
             far.close_connections();
-            thread::sleep(round_trip / 2 + Duration::from_millis(20));
+            thread::sleep(round_trip / 2 + Duration::from_millis(40));
         }
     }
     let gone_at = Instant::now();

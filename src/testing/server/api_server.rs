@@ -31,17 +31,16 @@ use crate::testing::server::users::User;
 pub struct ApiServer {
     pub(crate) server: Arc<Server>,
     running: Mutex<Option<Running>>,
-    /// While it is stopped.
-    reserved: Mutex<Option<Reserved>>,
-    port: u16,
+    reserved: Reserved,
 }
 
 /// Starting, and finding the way to it.
 impl ApiServer {
     pub(crate) fn launch(server: Server) -> io::Result<ApiServer> {
         let server = Arc::new(server);
-        let running = Running::start(&server, 0)?;
-        Ok(ApiServer { port: running.port(), running: Mutex::new(Some(running)), reserved: Mutex::default(), server })
+        let reserved = Reserved::new()?;
+        let running = Running::start(&server, reserved.port)?;
+        Ok(ApiServer { server, running: Mutex::new(Some(running)), reserved })
     }
 
     /// The server's URL, without a trailing slash: `http://127.0.0.1:…` or `https://127.0.0.1:…`.
@@ -49,7 +48,7 @@ impl ApiServer {
     /// `kubernetes.default` and `kubernetes.default.svc`.
     pub fn url(&self) -> String {
         let scheme = if self.server.tls.is_some() { "https" } else { "http" };
-        format!("{scheme}://127.0.0.1:{}", self.port)
+        format!("{scheme}://127.0.0.1:{}", self.reserved.port)
     }
 
     /// The certificate authority to trust, as PEM; `None` without TLS.
@@ -203,7 +202,6 @@ impl ApiServer {
     pub fn stop(&self) {
         if let Some(running) = self.running.lock().take() {
             running.stop(&self.server);
-            *self.reserved.lock() = Reserved::new(self.port);
         }
     }
 
@@ -211,14 +209,13 @@ impl ApiServer {
     ///
     /// # Errors
     ///
-    /// When somebody else has taken the port, or no thread is to be had.
+    /// Returns an error if the system gives no thread, or, except on Linux, if another socket has taken the port.
     pub fn restart(&self) -> io::Result<()> {
         let mut running = self.running.lock();
         if let Some(running) = running.take() {
             running.stop(&self.server);
         }
-        *self.reserved.lock() = None;
-        *running = Some(Running::start(&self.server, self.port)?);
+        *running = Some(Running::start(&self.server, self.reserved.port)?);
         Ok(())
     }
 }

@@ -26,33 +26,36 @@ pub(crate) struct Running {
     threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
 }
 
-/// Keeps a connection in the registry of sockets as long as its thread lives.
-/// Keeps a port that nobody listens on: else a connection from this machine may be given it, such as that of a client which tries the
-/// stopped server again.
+/// A port of the loopback interface that no other socket is given, even while the server is stopped.
+///
+/// The system gives a port to another socket that asks for any port, or for a connection, only if no socket is bound to the port. A socket
+/// that is bound and never listens keeps the port, and lets the listening sockets of the server have it.
 pub struct Reserved {
     #[cfg(target_os = "linux")]
     _socket: std::os::fd::OwnedFd,
+    pub port: u16,
 }
 
 impl Reserved {
-    /// `None` where that cannot be done.
     #[cfg(target_os = "linux")]
-    pub fn new(port: u16) -> Option<Self> {
-        use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
-        let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).ok()?;
-        // Connections that have just ended linger there.
-        sockopt::set_socket_reuseaddr(&socket, true).ok()?;
-        bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, port))).ok()?;
-        sockopt::set_socket_reuseaddr(&socket, false).ok()?;
-        Some(Self { _socket: socket })
+    pub fn new() -> io::Result<Self> {
+        use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt};
+        let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        // The listening sockets have the same option.
+        sockopt::set_socket_reuseaddr(&socket, true)?;
+        bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+        let port = SocketAddr::try_from(getsockname(&socket)?)?.port();
+        Ok(Self { _socket: socket, port })
     }
 
+    /// Elsewhere another socket may take the port of a stopped server.
     #[cfg(not(target_os = "linux"))]
-    pub fn new(_: u16) -> Option<Self> {
-        None
+    pub fn new() -> io::Result<Self> {
+        Ok(Self { port: TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port() })
     }
 }
 
+/// Keeps a connection in the registry of sockets as long as its thread lives.
 struct Registered {
     server: Arc<Server>,
     number: u64,
@@ -65,7 +68,7 @@ impl Drop for Registered {
 }
 
 impl Running {
-    /// Listens on the loopback interface; port zero picks a free one.
+    /// Listens on a port of the loopback interface.
     pub fn start(server: &Arc<Server>, port: u16) -> io::Result<Running> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
         let address = listener.local_addr()?;
@@ -77,10 +80,6 @@ impl Running {
             move || accept(&server, &listener, &stopping, &threads)
         })?;
         Ok(Running { address, stopping, acceptor, threads })
-    }
-
-    pub fn port(&self) -> u16 {
-        self.address.port()
     }
 
     /// Ends all threads, in bounded time.

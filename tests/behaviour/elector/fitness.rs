@@ -257,7 +257,9 @@ fn a_panic_in_a_scope_is_covered_for_a_limited_time() {
 fn a_status_says_who_is_fit_and_when_there_was_progress() {
     let store = Memory::default();
     let fitness = Fitness::new();
-    let elector = start(builder("a").progress_within(SOON).fitness(&fitness), &store);
+    // The wait after the recovery must outlast the next statements on a busy machine.
+    let builder = builder("a").retry_period(Duration::from_secs(4)).progress_within(SOON).fitness(&fitness);
+    let elector = start(builder, &store);
     let mut metrics = String::new();
     elector.status().write_prometheus(&mut metrics).expect("metrics");
     assert!(metrics.contains("leasehold_fit{") && metrics.contains("leasehold_unfit_seconds{"), "{metrics}");

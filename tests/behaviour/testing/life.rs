@@ -1,7 +1,7 @@
 //! Starting, stopping, pausing, restoring, and the request log.
 
 use std::io::Read;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -77,8 +77,12 @@ fn it_restarts_on_the_same_port_with_the_same_store() {
     server.stop();
     assert_eq!(watch.next(), Next::Cut);
     assert!(TcpStream::connect(address(&server)).is_err());
-    if cfg!(target_os = "linux") {
-        assert!(TcpListener::bind(address(&server)).is_err(), "nobody else is given its port meanwhile");
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::net::{AddressFamily, SocketType, bind, socket};
+        let other = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        let port: std::net::SocketAddr = address(&server).parse().unwrap();
+        assert!(bind(&other, &port).is_err(), "the port is reserved meanwhile");
     }
     server.restart().unwrap();
     assert_eq!(get(&server, X).json(), x);
