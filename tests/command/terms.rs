@@ -10,7 +10,7 @@ use rustix::process::{Signal, geteuid, kill_process};
 
 use crate::on_both_servers;
 use crate::support::cluster::Cluster;
-use crate::support::command::{Arena, Run};
+use crate::support::command::{Arena, Run, children};
 use crate::support::process::mono;
 use crate::support::proxy::{Faults, Proxy};
 use crate::support::{SOON, skip, wait_until};
@@ -195,6 +195,10 @@ fn what_waits_to_become_a_command_may_be_killed_or_stopped_and_ends_with_the_oth
         let prepared = standby.prepared();
         if let Some(signal) = signal {
             kill_process(prepared, signal).expect("it waits");
+        }
+        // If it were still there when its time comes, its end would count as the end of the command.
+        if matches!(signal, Some(Signal::KILL | Signal::TERM)) {
+            wait_until("it has ended", || !children(standby.guardian()).contains(&prepared));
         }
         leader.signal(Signal::TERM);
         leader.end();
