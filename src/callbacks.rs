@@ -112,9 +112,10 @@ impl LeaderElector {
         let campaign = self.campaign()?;
         let transitions = self.transitions();
         let guard = loop {
-            channel::select! {
-                recv(campaign.receiver()) -> won => break won.unwrap_or(Err(Error::Stopped))?,
+            // A term that is won at the same time must not begin.
+            channel::select_biased! {
                 recv(stop) -> _ => return Ok(RunEnd::Stopped),
+                recv(campaign.receiver()) -> won => break won.unwrap_or(Err(Error::Stopped))?,
                 recv(transitions) -> transition => match transition {
                     Ok(transition) => tell(callbacks, &transition),
                     Err(_) => return Err(Error::Stopped),

@@ -186,9 +186,9 @@ fn after_a_refusal_the_next_address_is_tried_at_once() {
     let names: Vec<_> = (1..=16).map(|i| format!("192.0.2.{i}")).collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
     let addresses = (0..15).fold(Addresses::new(&names), Addresses::refusing).listening(15, &listener);
+    // If each refusal cost a stagger, this would not be enough.
     let within = 14 * STAGGER;
     dial(&addresses.dialer(), Instant::now() + within).unwrap();
-    assert_eq!(addresses.tried(), addresses.all);
 }
 
 #[test]

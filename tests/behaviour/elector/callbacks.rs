@@ -49,6 +49,37 @@ fn callbacks_run_one_term_and_a_message_steps_down() {
     assert!(told.contains(&"leader a".to_owned()), "{told:?}");
 }
 
+/// A term may be won while a callback runs.
+#[test]
+fn stop_counts_before_a_term_that_is_won_at_the_same_time() {
+    struct Stops<'a> {
+        leader: Mutex<Option<LeaderGuard>>,
+        store: &'a Memory,
+        stop: Sender<()>,
+    }
+    impl Callbacks for Stops<'_> {
+        fn on_started_leading(&self, _: &LeaderGuard) {
+            panic!("it was to stop before");
+        }
+        fn on_new_leader(&self, _: &str) {
+            if let Some(guard) = self.leader.lock().take() {
+                drop(guard);
+                wait_until("the other wins", || self.store.holder().as_deref() == Some("a"));
+                thread::sleep(Duration::from_millis(10));
+                self.stop.send(()).unwrap();
+            }
+        }
+    }
+    for _ in 0..20 {
+        let store = Memory::default();
+        let (first, second) = (elector(&store, "b"), elector(&store, "a"));
+        let leader = Mutex::new(Some(first.block_until_leader().unwrap()));
+        let (stop, stopped) = bounded(1);
+        let end = second.run(&stopped, &Stops { leader, store: &store, stop }).unwrap();
+        assert_eq!(end, RunEnd::Stopped);
+    }
+}
+
 #[test]
 fn callbacks_end_with_their_work_and_with_a_stop_channel_that_is_gone() {
     struct Brief;
