@@ -147,7 +147,10 @@ fn an_object_that_nobody_holds_is_updated(cluster: &Cluster) {
         for mut object in Object::of_each_kind(cluster) {
             object.name = format!("{}-{number}", object.name);
             let uid = object.create(annotation)["metadata"]["uid"].clone();
-            let guard = object.elector("a").try_acquire().expect("an answer").expect("a term");
+            // A request may take as long as the renew deadline.
+            let builder = object.builder("a").lease_duration(2 * SOON).renew_deadline(SOON);
+            let elector = builder.start_on(object.store("admin")).expect("an elector");
+            let guard = elector.try_acquire().expect("an answer").expect("a term");
             assert_eq!(object.get()["metadata"]["uid"], uid);
             assert_eq!(object.record()["holderIdentity"], "a");
             drop(guard);

@@ -4,6 +4,7 @@
 mod users;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -196,15 +197,22 @@ fn keys_that_look_alike_are_apart() {
 #[test]
 fn a_later_row_has_a_greater_version_however_creations_and_deletions_meet() {
     let Some(place) = Place::shared("meet") else { return };
-    let until = Instant::now() + Duration::from_secs(3);
+    let (began, count) = (Instant::now(), AtomicUsize::new(0));
+    let goes_on = || {
+        let is_enough = count.load(Ordering::Relaxed) > 20 && began.elapsed() > Duration::from_secs(3);
+        !is_enough && began.elapsed() < SOON
+    };
     let mut all: Vec<_> = thread::scope(|scope| {
         let create = |_| {
             scope.spawn(|| {
                 let (store, mut created) = (place.store(), Vec::new());
-                while Instant::now() < until {
+                while goes_on() {
                     let sent = Instant::now();
                     match store.create("jobs", &held_by("a"), &call()) {
-                        Ok(observed) => created.push((sent, Instant::now(), observed.version)),
+                        Ok(observed) => {
+                            created.push((sent, Instant::now(), observed.version));
+                            count.fetch_add(1, Ordering::Relaxed);
+                        }
                         Err(error) if error.kind() == StoreErrorKind::NotApplied => {}
                         // Too many deadlocks in a row, and waits for locks.
                         Err(error) => assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}"),
@@ -216,7 +224,7 @@ fn a_later_row_has_a_greater_version_however_creations_and_deletions_meet() {
         let threads: Vec<_> = (0..4).map(create).collect();
         // One that ended in a deadlock is followed by the next.
         let deletions = "DELETE FROM leasehold;".repeat(100);
-        while Instant::now() < until {
+        while goes_on() {
             let mut operator = place.mariadb.client_as(&place.database, PASSWORD, &place.database);
             operator.args(["--force", "-e", &deletions]).output().expect("a client");
         }
