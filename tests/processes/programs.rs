@@ -1,6 +1,6 @@
 //! The examples that are whole programs, in Rust, C and Python, on both servers: two or more of each, ended, killed and hung.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::examples::{Ended, get};
 use crate::on_both_servers;
 use crate::support::cluster::Cluster;
+use crate::support::command::read;
 use crate::support::process::example;
 use crate::support::{skip, wait_until};
 
@@ -34,17 +35,10 @@ impl Program {
         command.env("KUBECONFIG", cluster.kubeconfig("admin")).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = command.spawn().expect("the program runs");
         let printed = Arc::default();
-        let streams: [Box<dyn Read + Send>; 2] =
-            [Box::new(process.stdout.take().expect("piped")), Box::new(process.stderr.take().expect("piped"))];
-        let read = |stream| {
-            let printed: Arc<Mutex<String>> = Arc::clone(&printed);
-            thread::spawn(move || {
-                for line in BufReader::new(stream).lines().map_while(Result::ok) {
-                    *printed.lock() += &format!("{line}\n");
-                }
-            })
-        };
-        let readers = streams.map(read).into();
+        let readers = vec![
+            read(process.stdout.take().expect("piped"), Arc::clone(&printed)),
+            read(process.stderr.take().expect("piped"), Arc::clone(&printed)),
+        ];
         Self { process, printed, readers }
     }
 

@@ -364,7 +364,8 @@ impl Drop for Run {
     }
 }
 
-fn read(stream: impl std::io::Read + Send + 'static, text: Arc<Mutex<String>>) -> JoinHandle<()> {
+/// Collects the lines of a stream, on a thread that ends with the stream.
+pub fn read(stream: impl std::io::Read + Send + 'static, text: Arc<Mutex<String>>) -> JoinHandle<()> {
     thread::spawn(move || {
         for line in BufReader::new(stream).lines().map_while(Result::ok) {
             let mut text = text.lock();
