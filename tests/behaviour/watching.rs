@@ -167,9 +167,15 @@ fn a_leader_costs_one_update_a_renewal_and_a_standby_nothing() {
 #[test]
 fn a_herd_of_standbys_writes_at_most_once_each_for_a_handover() {
     let server = ApiServer::start().unwrap();
-    let leader = quick(&server, "leader");
+    // No request of a busy machine may be abandoned, or its candidate reads.
+    let patient = |identity: &str| {
+        let builder = LeaderElector::builder("watched").lease_duration(Duration::from_secs(300));
+        let builder = builder.renew_deadline(Duration::from_secs(200)).retry_period(Duration::from_millis(500));
+        candidate(&server, identity, builder)
+    };
+    let leader = patient("leader");
     let guard = leader.block_until_leader().unwrap();
-    let standbys: Vec<_> = (0..40).map(|number| quick(&server, &format!("standby-{number}"))).collect();
+    let standbys: Vec<_> = (0..40).map(|number| patient(&format!("standby-{number}"))).collect();
     let campaigns: Vec<_> = standbys.iter().map(|elector| elector.campaign().unwrap()).collect();
     for elector in &standbys {
         wait_until("everyone knows the leader", || elector.current_leader().as_deref() == Some("leader"));
@@ -191,9 +197,8 @@ fn a_herd_of_standbys_writes_at_most_once_each_for_a_handover() {
     // The release and, at most, one try of each; the winner may have renewed by now.
     let renewals = count(&server, Verb::Update).saturating_sub(41);
     assert!(renewals <= 4, "{renewals} more updates than candidates");
-    // A loser learns the winner from an event, and reads only if its own request is abandoned, as on a busy machine.
     let reads = count(&server, Verb::Get);
-    assert!(reads < standbys.len() - 1, "{reads} reads");
+    assert!(reads <= standbys.len() / 4, "the losers are told by the event: {reads} reads");
     assert!(guard.is_leader());
 }
 
