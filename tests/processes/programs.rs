@@ -171,6 +171,11 @@ fn library() -> Option<PathBuf> {
     }
     let mut build = Command::new(env!("CARGO"));
     build.args(["build", "--locked", "--quiet", "-p", "leasehold-ffi"]).current_dir(env!("CARGO_MANIFEST_DIR"));
+    // `cargo test` and `tests/stress` set these variables. With them, build scripts run again, and so do those of the next build.
+    for (variable, _) in std::env::vars().filter(|(name, _)| name.starts_with("CARGO_PKG_")) {
+        build.env_remove(variable);
+    }
+    build.env_remove("CARGO_MANIFEST_DIR").env_remove("CARGO_MANIFEST_PATH").env_remove("RUSTC_BOOTSTRAP");
     assert!(build.status().expect("cargo").success());
     let programs = std::env::current_exe().expect("a path");
     Some(programs.ancestors().nth(2).expect("the profile's directory").join("libleasehold.so"))
