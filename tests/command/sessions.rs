@@ -150,6 +150,11 @@ impl Terminal {
         self.tmux(&["send-keys", key]);
     }
 
+    /// The name of the program that reads from the terminal.
+    fn foreground(&self) -> String {
+        self.tmux(&["display-message", "-p", "#{pane_current_command}"])
+    }
+
     /// All that is to be seen.
     fn screen(&self) -> String {
         self.tmux(&["capture-pane", "-p", "-S", "-"])
@@ -193,7 +198,10 @@ fn in_a_terminal_its_keys_are_the_commands() {
     terminal.wait_for("Stopped");
     terminal.type_in("echo shell=$((6*7))");
     terminal.wait_for("shell=42");
+    let shell = terminal.foreground();
     terminal.type_in("fg");
+    // A line that the shell's line editor still receives gets lost between the two modes of the terminal.
+    wait_until("the command is in the foreground", || terminal.foreground() != shell);
     terminal.type_in("second");
     terminal.wait_for("got:second");
 
