@@ -72,7 +72,7 @@ fn to_be_told_to_end_counts_also_while_the_command_is_being_ended() {
     let fit = arena.path("fit");
     fs::write(&fit, "").expect("a file");
     let probe = format!("--probe=test -e {}", fit.display());
-    let run = arena.work(&[&probe, "--stop-timeout=1s"], &["stubborn"]);
+    let run = arena.work(&[&probe, "--probe-timeout=30s", "--stop-timeout=1s"], &["stubborn"]);
     arena.wait_for_work_after(0);
     fs::remove_file(&fit).expect("a file");
     arena.wait_for_stamp("it is told to end", |stamp| stamp.what == "told");

@@ -124,7 +124,7 @@ fn a_lease_is_waited_for_no_longer_than_that() {
         let ended = arena.run(&[wait, "--", "echo", "works"]).end();
         assert_eq!((ended.code, ended.out.as_str()), (Some(0), "works\n"), "{wait}: {}", ended.errors);
     }
-    let ended = arena.run(&["--probe=true", "--wait=0s", "--", "echo", "works"]).end();
+    let ended = arena.run(&["--probe=true", "--probe-timeout=30s", "--wait=0s", "--", "echo", "works"]).end();
     assert_eq!((ended.code, ended.out.as_str()), (Some(0), "works\n"), "{}", ended.errors);
     let leader = arena.run(&["--identity=leader", "--", "sh", "-c", "echo works; exec sleep 1000"]);
     leader.wait_for_out("works");

@@ -44,7 +44,8 @@ fn as_the_first_process_it_takes_care_of_orphans_and_ends_when_it_is_told_to() {
             sleep 0.2
         done"#;
     // Its orphans are the first process's, and not the guardian's.
-    let command = arena.command(&["--probe=sh -c '(sleep 0.05 &) ; (sleep 0.01 &) ; true'", "--", "sh", "-c", script]);
+    let probe = "--probe=sh -c '(sleep 0.05 &) ; (sleep 0.01 &) ; true'";
+    let command = arena.command(&[probe, "--probe-timeout=30s", "--", "sh", "-c", script]);
     let Some(mut unshare) = first_of_a_namespace(&command) else { return };
     let run = Run::of(&mut unshare);
     wait_until("it works for a while", || run.out().lines().count() > 12);
