@@ -282,11 +282,19 @@ impl Run {
     }
 
     pub fn wait_for_out(&self, text: &str) {
-        wait_until(&format!("{text} on stdout"), || self.out().contains(text));
+        self.wait_for("stdout", &self.out, text);
     }
 
     pub fn wait_for_error(&self, text: &str) {
-        wait_until(&format!("{text} on stderr"), || self.errors().contains(text));
+        self.wait_for("stderr", &self.errors, text);
+    }
+
+    fn wait_for(&self, stream: &str, output: &Mutex<String>, text: &str) {
+        let until = Instant::now() + SOON;
+        while !output.lock().contains(text) {
+            assert!(Instant::now() < until, "{text:?} is not on {stream}; on stderr is: {}", self.errors());
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// The guardian, which is the only one that the supervisor starts.
