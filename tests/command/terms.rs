@@ -26,7 +26,10 @@ on_both_servers! {
     one_that_cannot_reach_the_server_ends_before_its_term_is_over,
 }
 
-/// In which a term ends within a test's time.
+/// For terms that a busy machine must not end.
+const LONGER: &[&str] = &["--lease-duration=8s", "--renew-deadline=6s", "--retry-period=250ms", "--release-timeout=5s"];
+
+/// For terms that end within a test's time.
 const SHORT: &[&str] = &["--lease-duration=4s", "--renew-deadline=3s", "--retry-period=250ms", "--release-timeout=5s"];
 
 /// In which none ends by itself.
@@ -270,7 +273,7 @@ fn what_cannot_be_killed_is_left_alone_and_its_lease_is_never_released() {
         return skip("this is not root", "the test of what cannot be killed", "run it as root");
     }
     // While something is left, the lease is renewed: a busy machine must not end the term before that is given up.
-    let arena = Arena::on_a_file(&["--lease-duration=8s", "--renew-deadline=6s", "--retry-period=250ms"]);
+    let arena = Arena::on_a_file(LONGER);
     let [source, program, copy] = ["of_root.c", "of_root", "leasehold"].map(|name| arena.path(name));
     fs::write(
         &source,
@@ -308,7 +311,7 @@ fn one_that_cannot_reach_the_server_ends_before_its_term_is_over(cluster: &Clust
     let kubeconfig = scratch.path().join("kubeconfig");
     std::fs::write(&kubeconfig, original.replace(url, &format!("127.0.0.1:{}", proxy.port))).expect("a kubeconfig");
 
-    let arena = Arena::by(&kubeconfig, &cluster.lease, SHORT);
+    let arena = Arena::by(&kubeconfig, &cluster.lease, LONGER);
     let run = arena.work(&["--on-loss=exit"], EVERYTHING);
     arena.wait_for_work_after(0);
     // Of which nothing is left in time.

@@ -106,8 +106,8 @@ impl BlackHole {
 
 #[test]
 fn dropping_an_elector_or_a_campaign_is_prompt() {
-    /// Generous: nothing of it waits for anything.
-    const PROMPT: Duration = Duration::from_secs(2);
+    /// A hanging request ends by itself at the renew deadline, 20 s.
+    const PROMPT: Duration = Duration::from_secs(10);
     let hole = BlackHole::new();
     let deaf = TcpListener::bind("127.0.0.1:0").expect("a port");
     let deaf = deaf.local_addr().map(|address| (address, deaf)).expect("an address");
@@ -156,7 +156,7 @@ fn dropping_an_elector_or_a_campaign_is_prompt() {
                     }
                     let is_standby = what == "a standby";
                     let what = format!("{what}, {act}");
-                    let elector = place.short("me").start_with(client(&kubeconfig)).expect("an elector");
+                    let elector = place.builder("me", 24, 20).start_with(client(&kubeconfig)).expect("an elector");
                     let transitions = elector.transitions();
                     let campaign = elector.campaign().expect("a campaign");
                     match &fault {
