@@ -131,7 +131,7 @@ impl Terminal {
         }
         let terminal = Self { name: arena.path("terminal").display().to_string() };
         terminal.tmux(&["new-session", "-d", "-x", "200", "-y", "50", "env PS1='ready> ' bash --norc --noprofile -i"]);
-        terminal.wait_for("ready>");
+        terminal.wait_for_prompt();
         Some(terminal)
     }
 
@@ -168,6 +168,11 @@ impl Terminal {
             thread::sleep(Duration::from_millis(20));
         }
     }
+
+    /// Waits until the shell reads a line. What is typed before can get lost between the two modes of the terminal.
+    fn wait_for_prompt(&self) {
+        wait_until("a prompt", || self.screen().trim_end().ends_with("ready>"));
+    }
 }
 
 impl Drop for Terminal {
@@ -197,17 +202,19 @@ fn in_a_terminal_its_keys_are_the_commands() {
     // Stopped, and in the foreground again: the lease is held meanwhile.
     terminal.press("C-z");
     terminal.wait_for("Stopped");
+    terminal.wait_for_prompt();
     terminal.type_in("echo shell=$((6*7))");
     terminal.wait_for("shell=42");
+    terminal.wait_for_prompt();
     let shell = terminal.foreground();
     terminal.type_in("fg");
-    // A line that the shell's line editor still receives gets lost between the two modes of the terminal.
     wait_until("the command is in the foreground", || terminal.foreground() != shell);
     terminal.type_in("second");
     terminal.wait_for("got:second");
 
     terminal.press("C-d");
     terminal.wait_for("end of input");
+    terminal.wait_for_prompt();
     terminal.type_in("echo last=$?");
     terminal.wait_for("last=");
 }
