@@ -286,6 +286,30 @@ fn the_password_for_a_proxy_is_hidden() {
     let nobody = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = nobody.local_addr().expect("an address").port();
     let proxy = std::thread::spawn(move || {
+        // Refuses whoever comes, once.
+        let (mut visitor, _) = nobody.accept().expect("a visitor");
+        let mut request = [0; 4096];
+        let length = visitor.read(&mut request).expect("a request");
+        let answer = "HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n";
+        std::io::Write::write_all(&mut visitor, answer.as_bytes()).expect("an answer");
+        String::from_utf8_lossy(&request[..length]).into_owned()
+    });
+    let cluster = format!(", proxy-url: 'http://me:password-of-a-proxy-6@127.0.0.1:{port}'");
+    let shown =
+        everything_shown(&kubeconfig(&server, &cluster, "token: token-through-a-proxy-6"), ".".as_ref(), REFUSED);
+    let request = proxy.join().expect("a proxy");
+    let pair = "me:password-of-a-proxy-6";
+    assert!(request.contains(&BASE64_STANDARD.encode(pair)), "the proxy is given it: {request}");
+    assert!(!request.contains("token-through-a-proxy-6"), "and nothing else: {request}");
+    assert_hidden("proxy", &shown, &["password-of-a-proxy-6", pair, "token-through-a-proxy-6"]);
+}
+
+#[test]
+fn the_password_for_a_socks_proxy_is_hidden() {
+    let server = server("token-through-a-proxy-7");
+    let nobody = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = nobody.local_addr().expect("an address").port();
+    let proxy = std::thread::spawn(move || {
         let mut login = [0; 1 + 1 + 2 + 1 + 19];
         // Refuses one login. On a busy machine, a candidate may give up a connection before.
         loop {
