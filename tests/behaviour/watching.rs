@@ -198,7 +198,7 @@ fn a_herd_of_standbys_writes_at_most_once_each_for_a_handover() {
     let renewals = count(&server, Verb::Update).saturating_sub(41);
     assert!(renewals <= 4, "{renewals} more updates than candidates");
     let reads = count(&server, Verb::Get);
-    assert!(reads <= standbys.len() / 4, "the losers are told by the event: {reads} reads");
+    assert!(reads <= standbys.len() / 4, "the losers learn the winner from the event: {reads} reads");
     assert!(guard.is_leader());
 }
 

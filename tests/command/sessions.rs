@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
 use crate::support::command::{Arena, Run, children};
-use crate::support::{SOON, skip, wait_until};
+use crate::support::{SOON, skip, wait_or_explain, wait_until};
 
 /// In which nothing runs out during a test.
 const LONG: &[&str] = &["--lease-duration=60s", "--retry-period=100ms"];
@@ -162,11 +162,8 @@ impl Terminal {
     }
 
     fn wait_for(&self, text: &str) {
-        let until = Instant::now() + SOON;
-        while !self.screen().contains(text) {
-            assert!(Instant::now() < until, "{text:?} is not on the screen: {}", self.screen());
-            thread::sleep(Duration::from_millis(20));
-        }
+        let explain = || format!("{text:?} is not on the screen: {}", self.screen());
+        wait_or_explain(SOON, explain, || self.screen().contains(text));
     }
 
     /// Waits until the shell reads a line. What is typed before can get lost between the two modes of the terminal.

@@ -26,10 +26,10 @@ on_both_servers! {
     one_that_cannot_reach_the_server_ends_before_its_term_is_over,
 }
 
-/// For terms that a busy machine must not end.
+/// Durations of terms that a busy machine must not end.
 const LONGER: &[&str] = &["--lease-duration=8s", "--renew-deadline=6s", "--retry-period=250ms", "--release-timeout=5s"];
 
-/// For terms that end within a test's time.
+/// Durations of terms that end within a test's time.
 const SHORT: &[&str] = &["--lease-duration=4s", "--renew-deadline=3s", "--retry-period=250ms", "--release-timeout=5s"];
 
 /// In which none ends by itself.

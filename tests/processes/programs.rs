@@ -13,7 +13,7 @@ use crate::examples::{Ended, get};
 use crate::on_both_servers;
 use crate::support::cluster::Cluster;
 use crate::support::command::read;
-use crate::support::process::example;
+use crate::support::process::{cargo, example};
 use crate::support::{skip, wait_until};
 
 on_both_servers! {
@@ -169,13 +169,8 @@ fn library() -> Option<PathBuf> {
             return None;
         }
     }
-    let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--locked", "--quiet", "-p", "leasehold-ffi"]).current_dir(env!("CARGO_MANIFEST_DIR"));
-    // `cargo test` and `tests/stress` set these variables. With them, build scripts run again, and so do those of the next build.
-    for (variable, _) in std::env::vars().filter(|(name, _)| name.starts_with("CARGO_PKG_")) {
-        build.env_remove(variable);
-    }
-    build.env_remove("CARGO_MANIFEST_DIR").env_remove("CARGO_MANIFEST_PATH").env_remove("RUSTC_BOOTSTRAP");
+    let mut build = cargo();
+    build.args(["build", "--locked", "--quiet", "-p", "leasehold-ffi"]);
     assert!(build.status().expect("cargo").success());
     let programs = std::env::current_exe().expect("a path");
     Some(programs.ancestors().nth(2).expect("the profile's directory").join("libleasehold.so"))

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use super::cluster::{Cluster, NAMESPACE};
 use super::process::mono;
-use super::{SOON, marked, scratch, wait_until};
+use super::{SOON, marked, scratch, wait_or_explain, wait_until};
 
 /// Where several `leasehold run` compete for one lease, and what their commands write.
 pub struct Arena {
@@ -290,11 +290,8 @@ impl Run {
     }
 
     fn wait_for(&self, stream: &str, output: &Mutex<String>, text: &str) {
-        let until = Instant::now() + SOON;
-        while !output.lock().contains(text) {
-            assert!(Instant::now() < until, "{text:?} is not on {stream}; on stderr is: {}", self.errors());
-            thread::sleep(Duration::from_millis(5));
-        }
+        let explain = || format!("{text:?} is not on {stream}; on stderr is: {}", self.errors());
+        wait_or_explain(SOON, explain, || output.lock().contains(text));
     }
 
     /// The guardian, which is the only one that the supervisor starts.

@@ -50,10 +50,17 @@ pub fn wait_until(what: &str, holds: impl FnMut() -> bool) {
     wait_within(SOON, what, holds);
 }
 
-pub fn wait_within(limit: Duration, what: &str, mut holds: impl FnMut() -> bool) {
+pub fn wait_within(limit: Duration, what: &str, holds: impl FnMut() -> bool) {
+    wait_or_explain(limit, || what.to_owned(), holds);
+}
+
+/// Waits, and panics with the explanation after `limit`.
+pub fn wait_or_explain(limit: Duration, explain: impl FnOnce() -> String, mut holds: impl FnMut() -> bool) {
     let until = Instant::now() + limit;
     while !holds() {
-        assert!(Instant::now() < until, "{what}");
+        if Instant::now() >= until {
+            panic!("{}", explain());
+        }
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -360,21 +360,28 @@ fn built_example(name: &str) -> PathBuf {
     let sources = ["src", &source, "examples/shared", "Cargo.toml"].map(|path| newest(&manifest_dir.join(path)));
     let built = std::fs::metadata(&program).and_then(|program| program.modified()).ok();
     if built < sources.into_iter().max() {
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--example", name]).current_dir(manifest_dir);
-        cargo.arg("--target-dir").arg(target);
+        let mut cargo = cargo();
+        cargo.args(["build", "--quiet", "--example", name]).arg("--target-dir").arg(target);
         if profile_dir.ends_with("release") {
             cargo.arg("--release");
         }
-        // What `cargo test` tells us of this package would make a build script or two run again.
-        for (variable, _) in std::env::vars().filter(|(name, _)| name.starts_with("CARGO_PKG_")) {
-            cargo.env_remove(variable);
-        }
-        cargo.env_remove("CARGO_MANIFEST_DIR").env_remove("CARGO_MANIFEST_PATH");
         let built = cargo.status().expect("cargo runs");
         assert!(built.success(), "{cargo:?}: {built}");
     }
     program
+}
+
+/// Returns `cargo` in the project, without the variables of `cargo test` and `tests/stress`.
+///
+/// Build scripts compare these variables, and would run again, and once more in the next build without them.
+pub fn cargo() -> Command {
+    let mut cargo = Command::new(env!("CARGO"));
+    for (variable, _) in std::env::vars().filter(|(name, _)| name.starts_with("CARGO_PKG_")) {
+        cargo.env_remove(variable);
+    }
+    cargo.env_remove("CARGO_MANIFEST_DIR").env_remove("CARGO_MANIFEST_PATH").env_remove("RUSTC_BOOTSTRAP");
+    cargo.current_dir(env!("CARGO_MANIFEST_DIR"));
+    cargo
 }
 
 /// When a file, or any below a directory, was last written.
