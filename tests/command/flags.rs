@@ -161,7 +161,7 @@ fn a_lease_is_waited_for_no_longer_than_that() {
 fn refused_writes_are_an_error_unless_another_candidate_leads() {
     let cluster = Cluster::in_memory("refused");
     let server = cluster.in_memory_server().expect("it is");
-    let arena = Arena::on(&cluster, &["--lease-duration=4s", "--renew-deadline=2s", "--retry-period=100ms"]);
+    let arena = Arena::on(&cluster, LONG);
     let wait = |wait: &str, code, says: &str| {
         let ended = arena.run(&[wait, "--", "true"]).end();
         assert!(ended.code == Some(code) && ended.errors.contains(says), "{wait}: {:?}: {}", ended.code, ended.errors);
