@@ -4,7 +4,8 @@
 //!     cargo run --example fenced_writes
 //!
 //! Two candidates run as processes of their own, on an API server in memory. Both append to one journal, which remembers
-//! the highest token that it has seen. With a database the same check is one condition in the statement that writes:
+//! the highest token that it has seen. Between her second check and her second write, anna sends herself SIGSTOP. With a
+//! database the same check is one condition in the statement that writes:
 //!
 //!     UPDATE journal SET entry = :entry, token = :token WHERE id = :id AND token <= :token
 //!
@@ -15,13 +16,13 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use leasehold::kube::{Client, ClientConfig};
 use leasehold::testing::ApiServer;
 use leasehold::{LeaderElector, LeaderGuard};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, getpid, kill_process};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -112,10 +113,14 @@ fn write_while_leading(guard: &LeaderGuard, name: &str, journal: &str) -> Result
             return Ok(());
         }
         println!("has checked that it leads");
+        number += 1;
         // Anything may come between a check and the write that it is for: a page fault, a full queue, a suspended
         // machine. Mostly it is short.
+        if name == "anna" && number == 2 {
+            println!("is stopped");
+            kill_process(getpid(), Signal::STOP)?;
+        }
         thread::sleep(Duration::from_millis(300));
-        number += 1;
         let answer = append(journal, guard.fencing_token(), &format!("{name}'s entry {number}"))?;
         println!("its write is {answer}");
     }
@@ -148,10 +153,6 @@ impl Candidate {
         });
         Ok(Self { name, process })
     }
-
-    fn signal(&self, signal: Signal) -> std::io::Result<()> {
-        Ok(kill_process(Pid::from_child(&self.process), signal)?)
-    }
 }
 
 impl Drop for Candidate {
@@ -167,15 +168,12 @@ fn demonstrate() -> Result<(), Box<dyn Error>> {
     let (said, lines) = unbounded();
 
     let anna = Candidate::spawn("anna", &server, journal, said.clone())?;
-    wait_for(&lines, &anna, "its write is taken")?;
-    let boris = Candidate::spawn("boris", &server, journal, said)?;
-
-    wait_for(&lines, &anna, "has checked")?;
-    anna.signal(Signal::STOP)?;
+    wait_for(&lines, &anna, "is stopped")?;
     println!("---- anna is stopped here, between her check and her write");
+    let boris = Candidate::spawn("boris", &server, journal, said)?;
     wait_for(&lines, &boris, "its write is taken")?;
 
-    anna.signal(Signal::CONT)?;
+    kill_process(Pid::from_child(&anna.process), Signal::CONT)?;
     println!("---- anna goes on, and knows nothing of boris");
     wait_for(&lines, &anna, "its write is refused")?;
     wait_for(&lines, &anna, "stops")?;
@@ -184,8 +182,9 @@ fn demonstrate() -> Result<(), Box<dyn Error>> {
 }
 
 fn wait_for(lines: &Receiver<(&str, String)>, whom: &Candidate, start: &str) -> Result<(), Box<dyn Error>> {
+    let deadline = Instant::now() + TIMEOUT;
     loop {
-        let (name, line) = lines.recv_timeout(TIMEOUT).map_err(|_| format!("{} never said: {start}", whom.name))?;
+        let (name, line) = lines.recv_deadline(deadline).map_err(|_| format!("{} never said: {start}", whom.name))?;
         if name == whom.name && line.starts_with(start) {
             return Ok(());
         }
