@@ -69,6 +69,7 @@ fn a_hanging_request_is_applied_when_released() {
     let server = server();
     let fault = server.fault(Fault::hang().verb(Verb::Create));
     let Outcome::Silent(mut socket) = try_create(&server) else { panic!("answered") };
+    assert!(fault.wait_for_hits(1, TIMEOUT));
     assert!(!exists(&server));
     fault.release();
     assert_eq!(receive(&mut socket).unwrap().code, 201);
@@ -80,14 +81,16 @@ fn a_held_write_lands_after_its_client_has_left() {
     let server = server();
     let hang = server.fault(Fault::hang().verb(Verb::Create).first(1));
     drop(try_create(&server));
+    assert!(hang.wait_for_hits(1, TIMEOUT));
     server.disconnect_all();
     assert!(!exists(&server));
     hang.release();
     eventually("the hanging write lands", || exists(&server));
     server.delete(Resource::Leases, "default", "x");
-    server.fault(Fault::delay(5 * SILENCE));
+    let (delay, began) = (5 * SILENCE, Instant::now());
+    server.fault(Fault::delay(delay));
     drop(try_create(&server));
-    assert!(!exists(&server));
+    assert!(!exists(&server) || began.elapsed() >= delay);
     eventually("the delayed write lands", || exists(&server));
 }
 
@@ -96,7 +99,7 @@ fn hang_after_applies_first() {
     let server = server();
     let fault = server.fault(Fault::hang_after().verb(Verb::Create));
     let Outcome::Silent(mut socket) = try_create(&server) else { panic!("answered") };
-    assert!(exists(&server));
+    eventually("the write is applied", || exists(&server));
     fault.remove();
     assert_eq!(receive(&mut socket).unwrap().code, 201);
 }
