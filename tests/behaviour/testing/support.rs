@@ -23,16 +23,6 @@ pub struct Reply {
     pub body: Vec<u8>,
 }
 
-/// How a request went on the wire.
-#[derive(Debug)]
-pub enum Outcome {
-    Reply,
-    /// The connection ended before or in the answer.
-    Cut(Vec<u8>),
-    /// No answer within [`SILENCE`].
-    Silent(TcpStream),
-}
-
 #[derive(Debug, PartialEq)]
 pub enum Next {
     Event(Value),
@@ -149,26 +139,20 @@ pub fn put(server: &ApiServer, path: &str, body: &Value) -> Reply {
     call(server, "PUT", path, Some(body))
 }
 
-/// For requests that may well have no answer.
-pub fn attempt(server: &ApiServer, method: &str, path: &str, body: Option<&Value>) -> Outcome {
+/// Sends a request, and returns its connection.
+pub fn request(server: &ApiServer, method: &str, path: &str, body: Option<&Value>) -> TcpStream {
     let mut socket = connect(server);
     let body = body.map(Value::to_string).unwrap_or_default();
     send(&mut socket, method, path, "", body.as_bytes());
+    socket
+}
+
+/// Checks that no answer comes within [`SILENCE`].
+#[track_caller]
+pub fn assert_silent(socket: &TcpStream) {
     socket.set_read_timeout(Some(SILENCE)).unwrap();
-    let mut first = [0];
-    match socket.peek(&mut first) {
-        Err(error) if is_silence(&error) => {
-            socket.set_read_timeout(Some(TIMEOUT)).unwrap();
-            Outcome::Silent(socket)
-        }
-        _ => {
-            socket.set_read_timeout(Some(TIMEOUT)).unwrap();
-            match receive(&mut socket) {
-                Ok(_) => Outcome::Reply,
-                Err(bytes) => Outcome::Cut(bytes),
-            }
-        }
-    }
+    assert!(socket.peek(&mut [0]).is_err_and(|error| is_silence(&error)), "answered");
+    socket.set_read_timeout(Some(TIMEOUT)).unwrap();
 }
 
 /// A lease named `x` with this spec.
