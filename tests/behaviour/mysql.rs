@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use leasehold::{Call, Cancel, LeaderElector, MySqlConfig, MySqlStore, Store, StoreErrorKind, WatchEvent, WatchScope};
+use leasehold::{
+    Call, Cancel, LeaderElector, MySqlConfig, MySqlStore, StopReason, Store, StoreErrorKind, WatchEvent, WatchScope,
+};
 
 use crate::support::mariadb::{MariaDb, PASSWORD};
 use crate::support::stores::{builder, call, held_by};
@@ -319,8 +321,8 @@ fn a_table_that_is_dropped_is_the_end_of_a_term_and_can_be_made_again() {
     let guard = elector.block_until_leader().expect("a term");
     place.is_renewed("it is renewed");
     place.execute("DROP TABLE leasehold");
-    let soon = Duration::from_secs(4);
-    assert!(guard.lost().recv_timeout(soon).is_err_and(|error| error.is_disconnected()), "long before it runs out");
+    assert!(guard.lost().recv_timeout(SOON).is_err_and(|error| error.is_disconnected()));
+    assert_eq!(guard.check().expect_err("the term has ended").reason, StopReason::Deleted, "it has not run out");
     let error = store.get("jobs", &call()).expect_err("no table");
     assert!(error.kind() == StoreErrorKind::NotFound && error.to_string().contains("create_table"), "{error}");
     drop(guard);

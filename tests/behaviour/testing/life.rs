@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use leasehold::testing::{ApiServer, Fault, Resource, Verb};
 use serde_json::json;
 
+use crate::support::AT_ONCE;
 use crate::testing::support::*;
 
 fn server() -> ApiServer {
@@ -57,7 +58,7 @@ fn dropping_ends_everything_at_once() {
     eventually("all requests have arrived", || server.requests().len() == 4);
     let begun = Instant::now();
     drop(server);
-    assert!(begun.elapsed() < Duration::from_secs(3));
+    assert!(begun.elapsed() < AT_ONCE);
     assert_eq!(watch.next(), Next::Cut);
     for mut socket in held.into_iter().chain([idle]) {
         let mut rest = Vec::new();
@@ -129,7 +130,7 @@ fn a_paused_server_stops_all_the_same() {
     assert_silent(&held);
     let begun = Instant::now();
     drop(server);
-    assert!(begun.elapsed() < Duration::from_secs(3));
+    assert!(begun.elapsed() < AT_ONCE);
     drop(held);
 }
 
