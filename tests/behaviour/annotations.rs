@@ -52,6 +52,7 @@ impl<'a> Object<'a> {
             .lease_duration(Duration::from_secs(4))
             .renew_deadline(Duration::from_secs(3))
             .retry_period(Duration::from_millis(250))
+            .release_timeout(Duration::from_secs(20))
     }
 
     fn elector(&self, identity: &str) -> LeaderElector {
