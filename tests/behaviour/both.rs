@@ -41,7 +41,7 @@ impl<'a> Fleet<'a> {
             .lease_duration(Duration::from_secs(4))
             .renew_deadline(Duration::from_secs(3))
             .retry_period(Duration::from_millis(250))
-            .release_timeout(Duration::from_secs(20))
+            .release_timeout(Duration::from_secs(5))
     }
 
     fn on_both(&self, identity: &str) -> LeaderElector {

@@ -26,7 +26,7 @@ on_both_servers! {
     one_that_cannot_reach_the_server_ends_before_its_term_is_over,
 }
 
-/// Durations of terms that end within a test's time, but not because a machine is busy.
+/// Durations of terms that end within a test's time, but not because the machine is busy.
 const SHORT: &[&str] = &["--lease-duration=8s", "--renew-deadline=6s", "--retry-period=250ms", "--release-timeout=5s"];
 
 /// In which none ends by itself.
@@ -67,7 +67,7 @@ fn one_that_is_told_to_stop_is_renewed_until_it_has(cluster: &Cluster) {
     assert_eq!(arena.assert_one_at_a_time(), 2);
     let last =
         arena.stamps().iter().filter(|stamp| stamp.token == began.token).map(|stamp| stamp.mono).fold(0.0, f64::max);
-    assert!(last - told > 8.0, "it had its time: {}", last - told);
+    assert!(last - told > 8.0, "the command ran for {} s after SIGTERM", last - told);
 }
 
 fn one_whose_supervisor_is_killed_ends(cluster: &Cluster) {

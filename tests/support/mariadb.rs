@@ -219,11 +219,11 @@ fn new_data(programs: &Programs) -> Scratch {
         let with_password = format!("UPDATE mysql.global_priv SET priv = JSON_SET(priv, {password})");
         let sql = scratch.write("sql", &format!("{with_password} WHERE user = 'root' AND host <> 'localhost';\n"));
         let mut install = scratch.command(Path::new(&programs.install));
-        // A server that starts removes the temporary tables of every other one in the same directory.
-        install.env("TMPDIR", scratch.file(""));
         install.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]);
         install.args(["--skip-name-resolve", &format!("--{LOG_FILE_SIZE}")]);
         install.args([format!("--datadir={}", scratch.file("data")), format!("--extra-file={sql}")]);
+        // A server that starts removes the temporary tables of every other server in the same directory.
+        install.arg(format!("--tmpdir={}", scratch.file("")));
         output_of(&mut install, &[]);
         scratch.pack("data")
     });

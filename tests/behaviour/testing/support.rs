@@ -117,10 +117,7 @@ pub fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
 }
 
 pub fn call_with(server: &ApiServer, method: &str, path: &str, headers: &str, body: Option<&Value>) -> Reply {
-    let mut socket = connect(server);
-    let body = body.map(Value::to_string).unwrap_or_default();
-    send(&mut socket, method, path, headers, body.as_bytes());
-    receive(&mut socket).expect("an answer")
+    receive(&mut request(server, method, path, headers, body)).expect("an answer")
 }
 
 pub fn call(server: &ApiServer, method: &str, path: &str, body: Option<&Value>) -> Reply {
@@ -140,10 +137,10 @@ pub fn put(server: &ApiServer, path: &str, body: &Value) -> Reply {
 }
 
 /// Sends a request, and returns its connection.
-pub fn request(server: &ApiServer, method: &str, path: &str, body: Option<&Value>) -> TcpStream {
+pub fn request(server: &ApiServer, method: &str, path: &str, headers: &str, body: Option<&Value>) -> TcpStream {
     let mut socket = connect(server);
     let body = body.map(Value::to_string).unwrap_or_default();
-    send(&mut socket, method, path, "", body.as_bytes());
+    send(&mut socket, method, path, headers, body.as_bytes());
     socket
 }
 
