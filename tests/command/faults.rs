@@ -69,7 +69,12 @@ struct Lease<'a> {
 type Fault = (&'static str, fn(&mut Lease, usize));
 
 const FAULTS: &[Fault] = &[
-    ("supervisor killed", |lease, place| lease.run(place).signal(Signal::KILL)),
+    ("supervisor killed", |lease, place| {
+        let run = lease.places[place].run.as_mut().expect("it was filled");
+        run.signal(Signal::KILL);
+        // On a busy machine a killed process still runs for a while, and the next fault may kill the guardian.
+        wait_until("the killed supervisor has ended", || !run.is_running());
+    }),
     ("supervisor told to end", |lease, place| lease.run(place).signal(Signal::TERM)),
     ("supervisor stopped", |lease, place| {
         let pid = lease.run(place).pid;
@@ -78,6 +83,8 @@ const FAULTS: &[Fault] = &[
     ("guardian killed", |lease, place| {
         if let Some(guardian) = lease.guardian(place) {
             let _ = kill_process(guardian, Signal::KILL);
+            // Else `settle` finds the guardian alive, and the next fault may kill the supervisor.
+            wait_until("the killed guardian has ended", || !is_guardian(guardian));
         }
     }),
     ("guardian told to end", |lease, place| {
