@@ -61,7 +61,8 @@ fn a_term_outlasts_a_member_that_stands_still_even_if_it_led_the_others() {
     let raft_leader = etcd.leader();
     etcd.members.swap(0, raft_leader);
     let store = Arc::new(etcd.store("stopped/"));
-    let elector = short("a").start_on(Arc::clone(&store)).expect("an elector");
+    // A member that has just been resumed may take seconds to catch up.
+    let elector = short("a").release_timeout(SOON).start_on(Arc::clone(&store)).expect("an elector");
     let guard = elector.block_until_leader().expect("a term");
     etcd.members[0].pause();
     let other = EtcdOf(&etcd).without_the_first();
@@ -75,7 +76,7 @@ fn a_term_outlasts_a_member_that_stands_still_even_if_it_led_the_others() {
         std::thread::sleep(Duration::from_millis(20));
     }
     etcd.members[0].resume();
-    drop(guard);
+    guard.release().expect("a confirmed release");
     assert!(at_last("a read", || other.get("jobs", &call())).is_some_and(|it| it.record.holder().is_none()));
 }
 
