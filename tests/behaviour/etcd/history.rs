@@ -159,7 +159,7 @@ fn what_is_no_record_is_never_overwritten() {
         let error = store.get("jobs", &call()).expect_err("no record");
         assert_eq!(error.kind(), StoreErrorKind::Malformed, "{error}");
         let elector = builder("a").start_on(Arc::clone(&store)).expect("an elector");
-        let waited = elector.block_until_leader_timeout(Duration::from_millis(300)).expect_err("what it waits for");
+        let waited = elector.block_until_leader_timeout(Duration::from_secs(3)).expect_err("what it waits for");
         assert!(matches!(&waited, Error::Store(error) if error.kind() == StoreErrorKind::Malformed), "{waited}");
         drop(elector);
         assert_eq!(etcd.value("strange/jobs").unwrap_or_default(), value);
