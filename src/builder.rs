@@ -7,7 +7,8 @@ use std::path::PathBuf;
 
 #[cfg(feature = "kube")]
 use crate::config::names::{check_name, check_namespace};
-use crate::config::{Config, ConfigError, Settings};
+use crate::config::{Config, Settings};
+use crate::config_error::ConfigError;
 use crate::elector::{Asking, LeaderElector};
 use crate::error::Error;
 #[cfg(feature = "kube")]
@@ -316,8 +317,8 @@ impl LeaderElectorBuilder {
         }
         let primary = Entry::new(primary, &self.name);
         let secondary = secondary.map(|store| Entry::new(store, &self.name));
-        let fields = LogFields::new(&primary, &settings.identity);
-        let fields = secondary.iter().fold(fields, |fields, entry| fields.and(entry));
+        let fields = LogFields::new(primary.describe(), &settings.identity);
+        let fields = secondary.iter().fold(fields, |fields, entry| fields.and(&entry.describe()));
         log_with!(
             log::Level::Info, fields, server = server.as_str(), source = source.as_str(), namespace = namespace.as_str();
             "candidate {} at {server} ({source})", fields.identity
@@ -343,7 +344,7 @@ impl LeaderElectorBuilder {
     pub fn start_on(self, store: impl Store) -> Result<LeaderElector, Error> {
         let settings = self.check_start_on()?;
         let entry = self.entry(store)?;
-        let fields = LogFields::new(&entry, &settings.identity);
+        let fields = LogFields::new(entry.describe(), &settings.identity);
         log_with!(log::Level::Info, fields; "candidate {}{}", fields.identity, entry.at());
         LeaderElector::spawn(settings, entry, None, &self.asking)
     }
@@ -389,7 +390,7 @@ impl LeaderElectorBuilder {
     pub fn start_on_both(self, primary: impl Store, secondary: impl Store) -> Result<LeaderElector, Error> {
         let settings = self.check_start_on()?;
         let (primary, secondary) = (self.entry(primary)?, self.entry(secondary)?);
-        let fields = LogFields::new(&primary, &settings.identity).and(&secondary);
+        let fields = LogFields::new(primary.describe(), &settings.identity).and(&secondary.describe());
         log_with!(log::Level::Info, fields; "candidate {}{}{}", fields.identity, primary.at(), secondary.at());
         LeaderElector::spawn(settings, primary, Some(secondary), &self.asking)
     }

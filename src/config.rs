@@ -1,10 +1,10 @@
 //! What a user chooses, and the rules it must keep.
 
-use std::fmt;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
 use humantime::format_duration as show;
+
+use crate::config_error::{ConfigError, random_seed, require};
 
 #[cfg(feature = "kube")]
 pub(crate) mod names;
@@ -72,27 +72,6 @@ pub struct Settings {
     pub reclaim_own_identity: bool,
     /// Whether a release leaves the published duration in the record.
     pub(crate) release_keeps_duration: bool,
-}
-
-/// A rule of the configuration that is violated: which field, its value, and the rule.
-///
-/// # Examples
-///
-/// ```
-/// use std::time::Duration;
-/// use leasehold::{Error, LeaderElector};
-///
-/// let seconds = Duration::from_secs;
-/// let refused = LeaderElector::builder("jobs").lease_duration(seconds(15)).renew_deadline(seconds(20)).settings();
-/// let error = refused.unwrap_err();
-/// assert_eq!(error.field(), "renew_deadline");
-/// assert!(error.to_string().contains("less than lease_duration (15s)"));
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConfigError {
-    field: &'static str,
-    value: String,
-    rule: String,
 }
 
 impl Config {
@@ -243,49 +222,6 @@ impl Settings {
     }
 }
 
-impl ConfigError {
-    /// For a [`Store`](crate::Store) that refuses a key: `field`, `value` and `rule` make the text `field is value: rule`.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use leasehold::ConfigError;
-    ///
-    /// let error = ConfigError::new("name", "a/b", "a key of this store has no slash");
-    /// assert_eq!(error.to_string(), "name is a/b: a key of this store has no slash");
-    /// ```
-    pub fn new(field: &'static str, value: impl fmt::Display, rule: impl fmt::Display) -> Self {
-        Self { field, value: value.to_string(), rule: rule.to_string() }
-    }
-
-    /// What is wrong: by the name of its setter in the builder, or as it is called in a file or a flag.
-    pub fn field(&self) -> &'static str {
-        self.field
-    }
-
-    /// The rule that is violated.
-    pub fn rule(&self) -> &str {
-        &self.rule
-    }
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is {}: {}", self.field, self.value, self.rule)
-    }
-}
-
-impl std::error::Error for ConfigError {}
-
-fn require(
-    holds: bool,
-    field: &'static str,
-    value: impl fmt::Display,
-    rule: impl fmt::Display,
-) -> Result<(), ConfigError> {
-    if holds { Ok(()) } else { Err(ConfigError::new(field, value, rule)) }
-}
-
 /// The host's name, which in a pod is the pod's, and random bits: two processes must never share an identity.
 fn default_identity() -> String {
     format!("{}_{:016x}", host_name(), random_seed())
@@ -299,11 +235,6 @@ fn host_name() -> String {
 #[cfg(not(unix))]
 fn host_name() -> String {
     std::env::var("COMPUTERNAME").unwrap_or_else(|_| "host".into())
-}
-
-/// 64 bits that no other process has: the standard library keys its hash maps from the system's random source.
-pub(crate) fn random_seed() -> u64 {
-    RandomState::new().build_hasher().finish()
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::campaign::Campaign;
 use crate::campaign::slot::{CampaignSlot, Delivery};
-use crate::config::{Settings, random_seed};
+use crate::config::Settings;
+use crate::config_error::random_seed;
 use crate::error::Error;
 use crate::fitness::Fitness;
 use crate::guard::LeaderGuard;
@@ -90,14 +91,14 @@ impl LeaderElector {
             Some(_) => Candidacy::Both(Box::new(Pair::new(Arc::clone(&settings), [random_seed(), random_seed()]))),
         };
         let (name, namespace) = (primary.key().to_owned(), primary.namespace());
-        let fields = LogFields::new(&primary, &settings.identity);
-        let fields = secondary.iter().fold(fields, |fields, entry| fields.and(entry));
+        let fields = LogFields::new(primary.describe(), &settings.identity);
+        let fields = secondary.iter().fold(fields, |fields, entry| fields.and(&entry.describe()));
         let link = Arc::new(Link::new(sender, settings.release_timeout, fields.clone()));
         let winds_down = settings.lease_duration.max(settings.wind_down.unwrap_or_default());
         let health = HealthCheck::new(settings.lease_duration, winds_down, 1 + usize::from(secondary.is_some()));
         let watched = |(entry, side): (Entry, Side)| {
             let watcher = Watcher::spawn(entry.clone(), side, Arc::clone(&link), health.clone(), &settings)?;
-            let fields = LogFields::new(&entry, &settings.identity);
+            let fields = LogFields::new(entry.describe(), &settings.identity);
             Ok(Watched { entry, watcher, fields })
         };
         let entries = std::iter::once(primary).chain(secondary).zip(Side::BOTH);

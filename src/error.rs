@@ -3,9 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::config::ConfigError;
-#[cfg(feature = "kube")]
-use crate::kube;
+use crate::config_error::ConfigError;
 use crate::store::StoreError;
 
 /// Why an elector could not be started, a term not be had, or a lease not be released.
@@ -23,9 +21,8 @@ use crate::store::StoreError;
 pub enum Error {
     /// A rule of the configuration is violated.
     Config(ConfigError),
-    /// The cluster was not found, or what describes it cannot be used.
-    #[cfg(feature = "kube")]
-    Cluster(kube::Error),
+    /// The cluster was not found, or its description cannot be used. Contains a `kube::Error`.
+    Cluster(Box<dyn std::error::Error + Send + Sync>),
     /// The store refuses in a way that no waiting changes, such as a missing permission.
     Store(StoreError),
     /// The elector has a campaign or an undropped guard already.
@@ -63,7 +60,6 @@ impl Error {
     pub fn code(&self) -> i32 {
         match self {
             Self::Config(_) => 1,
-            #[cfg(feature = "kube")]
             Self::Cluster(_) => 2,
             Self::Store(_) => 3,
             Self::Busy => 4,
@@ -81,7 +77,6 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Config(error) => write!(f, "invalid configuration: {error}"),
-            #[cfg(feature = "kube")]
             Self::Cluster(error) => write!(f, "cannot use the cluster: {error}"),
             Self::Store(error) => error.fmt(f),
             Self::Busy => f.write_str(
@@ -110,8 +105,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Config(error) => Some(error),
-            #[cfg(feature = "kube")]
-            Self::Cluster(error) => Some(error),
+            Self::Cluster(error) => Some(&**error),
             Self::Store(error) => std::error::Error::source(error),
             Self::Thread(error) => Some(error),
             Self::Busy | Self::Stopped | Self::Withdrawn | Self::Forked | Self::Unfit | Self::ReleaseTimeout { .. } => {
@@ -130,13 +124,6 @@ impl From<ConfigError> for Error {
 impl From<StoreError> for Error {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
-    }
-}
-
-#[cfg(feature = "kube")]
-impl From<kube::Error> for Error {
-    fn from(error: kube::Error) -> Self {
-        Self::Cluster(error)
     }
 }
 

@@ -299,7 +299,7 @@ mod tests {
     use crate::clock;
     use crate::election::deadline::Deadline;
     use crate::handle::Command;
-    use crate::runtime::tests::link;
+    use crate::handle::tests::link;
 
     #[test]
     fn a_step_down_is_told_once() {

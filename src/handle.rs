@@ -241,3 +241,18 @@ impl Link {
         Ok(())
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A link, and the receiver of its commands.
+    pub(crate) fn link() -> (std::sync::Arc<Link>, Receiver<Command>) {
+        let (sender, commands) = channel::unbounded();
+        (std::sync::Arc::new(Link::new(sender, Duration::ZERO, fields())), commands)
+    }
+
+    pub(crate) fn fields() -> LogFields {
+        LogFields::new("jobs".to_owned(), "me")
+    }
+}

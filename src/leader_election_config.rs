@@ -6,7 +6,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::builder::LeaderElectorBuilder;
-use crate::config::ConfigError;
+use crate::config_error::ConfigError;
 use crate::elector::LeaderElector;
 use crate::go_duration;
 use crate::store::kubernetes::resource_lock::ResourceLock;

@@ -97,6 +97,7 @@ pub mod clock;
 #[cfg(not(feature = "_internals"))]
 mod clock;
 mod config;
+mod config_error;
 #[cfg(feature = "_internals")]
 #[doc(hidden)]
 pub mod election;
@@ -168,7 +169,8 @@ pub use builder::LeaderElectorBuilder;
 pub use callbacks::{Callbacks, RunEnd};
 pub use campaign::Campaign;
 pub use cancel::{Cancel, Hook};
-pub use config::{ConfigError, Settings};
+pub use config::Settings;
+pub use config_error::ConfigError;
 pub use crossbeam_channel;
 pub use elector::LeaderElector;
 pub use error::Error;

@@ -1,7 +1,5 @@
 //! The fields that every line about an election has, for loggers that write more than text.
 
-use crate::store::entry::Entry;
-
 /// What `lease`, `identity` and `token` are in the lines of one elector.
 #[derive(Clone)]
 pub(crate) struct LogFields {
@@ -13,13 +11,13 @@ pub(crate) struct LogFields {
 }
 
 impl LogFields {
-    pub(crate) fn new(entry: &Entry, identity: &str) -> Self {
-        Self { described: entry.describe(), identity: identity.to_owned(), token: None }
+    pub(crate) fn new(described: String, identity: &str) -> Self {
+        Self { described, identity: identity.to_owned(), token: None }
     }
 
     /// Those of lines that are about another record as well.
-    pub(crate) fn and(self, entry: &Entry) -> Self {
-        Self { described: format!("{} and {}", self.described, entry.describe()), ..self }
+    pub(crate) fn and(self, described: &str) -> Self {
+        Self { described: format!("{} and {described}", self.described), ..self }
     }
 
     /// The name alone, where it is known what it is the name of.

@@ -84,9 +84,6 @@ pub struct Status {
     has_twin: bool,
 }
 
-/// Follows the identity in the record, if another process wrote the record under the identity of this candidate.
-pub(crate) const TWIN: &str = ": another process uses this identity, or one that ended without a release did";
-
 /// What an elector has counted since it was started.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]

@@ -29,7 +29,7 @@ pub use watch::{Cursor, WatchEvent, WatchScope};
 use std::sync::Arc;
 
 use crate::cancel::Cancel;
-use crate::config::ConfigError;
+use crate::config_error::ConfigError;
 use crate::record::{LeaderElectionRecord, Observed};
 
 /// The highest version that a store may use. A fencing token is a version, and must fit a signed 64-bit column.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::config::ConfigError;
+use crate::config_error::ConfigError;
 use crate::net::error as net;
 use crate::net::tls::{Identity, IdentitySource, PemSource, TlsSettings, certificates};
 

@@ -29,13 +29,13 @@ impl WindDown {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::elector::LeaderElector;
+    use crate::config::Config;
 
     #[test]
     fn of_what_is_set_and_what_was_said_the_shorter_counts() {
         let seconds = Duration::from_secs;
         let limits = |set: Option<u64>| {
-            let settings = LeaderElector::builder("jobs").settings().unwrap();
+            let settings = Config::default().validate().unwrap();
             let settings = Settings { wind_down: set.map(seconds), ..settings };
             [WindDown::AsSet, WindDown::Bounded, WindDown::Within(seconds(60)), WindDown::Within(seconds(1))]
                 .map(|it| it.limit(&settings).map(|limit| limit.as_secs()))

@@ -216,7 +216,7 @@ impl Waiting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::tests::link;
+    use crate::handle::tests::link;
     use crate::sync::channel;
 
     #[test]

@@ -12,7 +12,7 @@ use super::config::EtcdConfig;
 use super::error::Error;
 use super::login::{At, Login, Token, refusal};
 use crate::cancel::Cancel;
-use crate::config::ConfigError;
+use crate::config_error::ConfigError;
 use crate::net::agent::{AgentHandle, new_agent};
 use crate::net::dial::{Dialer, System};
 use crate::net::endpoint::Endpoint;

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use crate::config::ConfigError;
+use crate::config_error::ConfigError;
 use crate::net::endpoint::Endpoint;
 use crate::store::Call;
 use crate::store::password::Password;

@@ -1,6 +1,6 @@
 //! etcd in one line, as in `etcds://user:password@a:2379,b:2379/prefix?cacert=/etc/etcd/ca.pem`.
 
-use crate::config::ConfigError;
+use crate::config_error::ConfigError;
 use crate::etcd::config::{EtcdConfig, User};
 use crate::net::percent;
 use crate::net::secret::Secret;

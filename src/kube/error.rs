@@ -165,6 +165,12 @@ impl std::error::Error for Error {
     }
 }
 
+impl From<Error> for crate::error::Error {
+    fn from(error: Error) -> Self {
+        Self::Cluster(Box::new(error))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,7 +13,7 @@ use super::handshake::{Login, shake_hands};
 use super::packet::malformed;
 use super::session::{self, Session};
 use crate::cancel::Cancel;
-use crate::config::ConfigError;
+use crate::config_error::ConfigError;
 use crate::net::MAX_WAIT;
 use crate::net::database_url::Address;
 use crate::net::dial::{Dialer, System};

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::io;
 
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
+use crate::store::StoreErrorKind;
+
 /// Why a connection could not be had or broke.
 pub(crate) type Error = Report<ErrorKind>;
 
@@ -21,6 +24,22 @@ pub(crate) enum ErrorKind {
     /// What proves who we are cannot go out as it is.
     Credentials,
     Config,
+}
+
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
+impl From<ErrorKind> for StoreErrorKind {
+    fn from(kind: ErrorKind) -> Self {
+        match kind {
+            ErrorKind::Timeout => Self::Timeout,
+            ErrorKind::Interrupted => Self::Interrupted,
+            ErrorKind::ConnectionClosed => Self::ConnectionClosed,
+            ErrorKind::TlsVerification => Self::Untrusted,
+            ErrorKind::BodyTooLarge | ErrorKind::Malformed => Self::Malformed,
+            ErrorKind::Config => Self::Rejected,
+            ErrorKind::Credentials => Self::Unauthorized,
+            ErrorKind::Dns | ErrorKind::Connect | ErrorKind::Io | ErrorKind::Tls => Self::Unavailable,
+        }
+    }
 }
 
 /// An error of some kind: what happened, where, and whether anything was sent.
@@ -115,3 +134,30 @@ impl<K> Report<K> {
 }
 
 impl std::error::Error for Error {}
+
+#[cfg(all(test, any(feature = "etcd", feature = "mysql", feature = "postgres")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_failure_on_the_way_is_of_a_kind() {
+        use ErrorKind as E;
+        use StoreErrorKind::*;
+        for (on_the_way, kind) in [
+            (E::Timeout, Timeout),
+            (E::Interrupted, Interrupted),
+            (E::Dns, Unavailable),
+            (E::Connect, Unavailable),
+            (E::Io, Unavailable),
+            (E::ConnectionClosed, ConnectionClosed),
+            (E::Tls, Unavailable),
+            (E::TlsVerification, Untrusted),
+            (E::BodyTooLarge, Malformed),
+            (E::Malformed, Malformed),
+            (E::Credentials, Unauthorized),
+            (E::Config, Rejected),
+        ] {
+            assert_eq!(StoreErrorKind::from(on_the_way), kind);
+        }
+    }
+}

@@ -11,7 +11,7 @@ use super::connection::{Connection, Rows, Statement};
 use super::error::Error;
 use super::settings::{self, SETTINGS};
 use crate::cancel::Cancel;
-use crate::config::ConfigError;
+use crate::config_error::ConfigError;
 use crate::net::MAX_WAIT;
 use crate::net::dial::{Dialer, System};
 use crate::net::error::{self as net, ErrorKind};

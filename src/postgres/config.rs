@@ -4,7 +4,7 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::config::ConfigError;
+use crate::config_error::ConfigError;
 use crate::net::database_url::{Address, DatabaseUrl};
 use crate::store::Call;
 use crate::store::password::Password;

@@ -216,20 +216,20 @@ mod tests {
 
     use super::*;
     use crate::campaign::slot::Delivery;
-    use crate::config::Settings;
+    use crate::config::{Config, Settings};
     use crate::election::deadline::Deadline;
     use crate::election::progress::ProgressLimit;
-    use crate::elector::LeaderElector;
     use crate::guard::LeaderGuard;
+    use crate::handle::tests::{fields, link};
     use crate::health::HealthCheck;
     use crate::runtime::pair::Pair;
     use crate::runtime::session::Session;
-    use crate::runtime::tests::{entry, fields, link};
+    use crate::runtime::tests::entry;
     use crate::stop_reason::StopReason;
     use crate::transition::{Transition, Transitions};
 
     fn settings() -> Arc<Settings> {
-        Arc::new(LeaderElector::builder("jobs").settings().unwrap())
+        Arc::new(Config::default().validate().unwrap())
     }
 
     /// One whose thread is this test.

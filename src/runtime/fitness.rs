@@ -153,7 +153,7 @@ impl FitnessPolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::elector::LeaderElector;
+    use crate::config::Config;
 
     fn at(seconds: u64) -> Moment {
         Moment::from_nanos((1_000 + seconds) * 1_000_000_000)
@@ -161,7 +161,7 @@ mod tests {
 
     /// With 15 s, 10 s and 2 s.
     fn fitness(is_probed: bool, has_fitness: bool) -> FitnessPolicy {
-        let settings = LeaderElector::builder("jobs").settings().unwrap();
+        let settings = Config::default().validate().unwrap();
         FitnessPolicy::new(&Settings { is_probed, has_fitness, ..settings })
     }
 

@@ -7,9 +7,11 @@ use log::Level;
 use crate::log_fields::{LogFields, log_with};
 use crate::runtime::failure_log::Works;
 use crate::side::Side;
-use crate::status::TWIN;
 use crate::stop_reason::StopReason;
 use crate::store::StoreError;
+
+/// Follows the identity in the record, if another process wrote the record under the identity of this candidate.
+pub(crate) const TWIN: &str = ": another process uses this identity, or one that ended without a release did";
 
 /// A line, without the fields that every line about an election has.
 #[derive(Debug, PartialEq, Eq)]

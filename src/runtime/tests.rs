@@ -1,29 +1,14 @@
 //! What tests of both threads need.
 
-use std::time::Duration;
-
-use crate::config::ConfigError;
-use crate::handle::{Command, Link};
-use crate::log_fields::LogFields;
+use crate::config_error::ConfigError;
 use crate::record::{LeaderElectionRecord, Observed};
 use crate::store::entry::Entry;
 use crate::store::{Call, Store, StoreError};
 use crate::sync::Arc;
-use crate::sync::channel::{self, Receiver};
 
 /// One that nobody asks.
 pub(crate) fn entry() -> Entry {
     Entry::new(Arc::new(NoStore), "jobs")
-}
-
-/// What it is told is found in the other end.
-pub(crate) fn link() -> (Arc<Link>, Receiver<Command>) {
-    let (sender, commands) = channel::unbounded();
-    (Arc::new(Link::new(sender, Duration::ZERO, fields())), commands)
-}
-
-pub(crate) fn fields() -> LogFields {
-    LogFields::new(&entry(), "me")
 }
 
 struct NoStore;

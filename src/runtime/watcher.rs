@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::cancel::Cancel;
 use crate::clock;
-use crate::config::{Settings, random_seed};
+use crate::config::Settings;
+use crate::config_error::random_seed;
 use crate::election::Change;
 use crate::handle::{AsRuntime, Command, Link};
 use crate::health::HealthCheck;
@@ -53,7 +54,7 @@ impl Watcher {
         settings: &Settings,
     ) -> io::Result<Self> {
         let (wake, woken) = channel::bounded(1);
-        let fields = LogFields::new(&entry, &settings.identity);
+        let fields = LogFields::new(entry.describe(), &settings.identity);
         let current = Arc::new(Mutex::new(Cancel::new()));
         let watching = Watching {
             entry,
@@ -178,7 +179,8 @@ impl Watching {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::tests::{entry, fields, link};
+    use crate::handle::tests::{fields, link};
+    use crate::runtime::tests::entry;
     use crate::store::Cursor;
 
     #[test]

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{Status, TWIN};
+use super::Status;
 use crate::one_line::OneLine;
+use crate::runtime::notice::TWIN;
 
 impl fmt::Display for Status {
     /// One line, whatever others have written into the record, such as `lease default/jobs: pod-1 leads, which is this candidate,

@@ -93,7 +93,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::config::ConfigError;
+    use crate::config_error::ConfigError;
     use crate::record::Opaque;
 
     /// A store that gives every record this version.

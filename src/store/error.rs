@@ -5,9 +5,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
-use crate::net::error as net;
-
 /// Why a [`Store`](crate::Store) did not do what it was asked.
 ///
 /// # Examples
@@ -87,22 +84,6 @@ impl StoreErrorKind {
     /// Whether somebody else's write came first: the store answers, and answers well.
     pub(crate) const fn is_beaten(self) -> bool {
         matches!(self, Self::Conflict | Self::AlreadyExists | Self::NotApplied)
-    }
-
-    /// What a failure on the way to a store's server is to an election.
-    #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
-    pub(crate) const fn of_the_way(kind: net::ErrorKind) -> Self {
-        use net::ErrorKind as E;
-        match kind {
-            E::Timeout => Self::Timeout,
-            E::Interrupted => Self::Interrupted,
-            E::ConnectionClosed => Self::ConnectionClosed,
-            E::TlsVerification => Self::Untrusted,
-            E::BodyTooLarge | E::Malformed => Self::Malformed,
-            E::Config => Self::Rejected,
-            E::Credentials => Self::Unauthorized,
-            E::Dns | E::Connect | E::Io | E::Tls => Self::Unavailable,
-        }
     }
 
     /// As it is called in metrics.
@@ -203,29 +184,6 @@ mod tests {
         ] {
             assert_eq!((kind.name(), kind.is_beaten()), (name, is_beaten));
             assert_eq!(StoreError::new(kind, "").is_transient(), is_transient, "{name}");
-        }
-    }
-
-    #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
-    #[test]
-    fn each_failure_on_the_way_is_of_a_kind() {
-        use StoreErrorKind::*;
-        use net::ErrorKind as E;
-        for (on_the_way, kind) in [
-            (E::Timeout, Timeout),
-            (E::Interrupted, Interrupted),
-            (E::Dns, Unavailable),
-            (E::Connect, Unavailable),
-            (E::Io, Unavailable),
-            (E::ConnectionClosed, ConnectionClosed),
-            (E::Tls, Unavailable),
-            (E::TlsVerification, Untrusted),
-            (E::BodyTooLarge, Malformed),
-            (E::Malformed, Malformed),
-            (E::Credentials, Unauthorized),
-            (E::Config, Rejected),
-        ] {
-            assert_eq!(StoreErrorKind::of_the_way(on_the_way), kind);
         }
     }
 }

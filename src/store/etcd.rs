@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::cancel::Cancel;
-use crate::config::ConfigError;
+use crate::config_error::ConfigError;
 use crate::etcd::client::{Answer, Client, Request};
 use crate::etcd::config::EtcdConfig;
 use crate::etcd::error::{Error, code};
@@ -324,7 +324,7 @@ impl fmt::Debug for EtcdStore {
 /// Says which operation on what has failed, and what kind of failure that is to an election.
 fn explain(operation: &str, what: &str, error: &Error) -> StoreError {
     let (kind, advice) = match error {
-        Error::Net(error) => (StoreErrorKind::of_the_way(error.kind), ""),
+        Error::Net(error) => (StoreErrorKind::from(error.kind), ""),
         Error::Refused(Refusal { code, message }) => of_etcd(*code, message),
     };
     StoreError::new(kind, format!("cannot {operation} {what}: {error}{advice}"))

@@ -8,7 +8,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::cancel::Cancel;
-use crate::config::ConfigError;
+use crate::config_error::ConfigError;
 use crate::mysql::config::MySqlConfig;
 use crate::record::{LeaderElectionRecord, Observed};
 use crate::store::{Call, Cursor, Store, StoreError, WatchEvent, WatchScope, sql};

@@ -8,7 +8,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 
 use crate::cancel::Cancel;
-use crate::config::ConfigError;
+use crate::config_error::ConfigError;
 use crate::net::echo;
 use crate::net::error::{Error, ErrorKind};
 use crate::net::secret::Secret;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::cancel::Cancel;
-use crate::config::ConfigError;
+use crate::config_error::ConfigError;
 use crate::postgres::client::{Client, Request};
 use crate::postgres::config::PostgresConfig;
 use crate::postgres::connection::{Rows, Statement};
@@ -186,7 +186,7 @@ impl PostgresStore {
 
     fn explain(&self, operation: &str, what: &str, error: &Error) -> StoreError {
         let (kind, advice) = match error {
-            Error::Net(error) => (StoreErrorKind::of_the_way(error.kind), ""),
+            Error::Net(error) => (StoreErrorKind::from(error.kind), ""),
             Error::Refused(Refusal { is_warning: true, .. }) => (StoreErrorKind::Unavailable, WARNED),
             Error::Refused(Refusal { sqlstate, .. }) => of_postgres(sqlstate),
         };

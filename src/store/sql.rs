@@ -4,7 +4,7 @@ pub(crate) mod told;
 
 use std::collections::BTreeMap;
 
-use crate::config::ConfigError;
+use crate::config_error::ConfigError;
 use crate::record::{LeaderElectionRecord, Observed, Opaque};
 use crate::store::{StoreError, StoreErrorKind, WatchEvent};
 

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::cancel::Cancel;
-use crate::config::ConfigError;
+use crate::config_error::ConfigError;
 use crate::record::{LeaderElectionRecord, Observed};
 use crate::store::{Call, Cursor, Store, StoreError, WatchEvent, WatchScope, sql};
 

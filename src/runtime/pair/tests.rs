@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use super::*;
-use crate::builder::LeaderElectorBuilder;
+use crate::config::Config;
 use crate::election::{Change, Operation, Request, Response};
 use crate::record::{LeaderElectionRecord, Observed, Opaque};
 use crate::store::{StoreError, StoreErrorKind};
@@ -40,11 +40,11 @@ struct Scenario {
 
 impl Scenario {
     fn new() -> Self {
-        Self::with(|builder| builder)
+        Self::with(Config::default())
     }
 
-    fn with(change: impl FnOnce(LeaderElectorBuilder) -> LeaderElectorBuilder) -> Self {
-        let settings = change(LeaderElectorBuilder::new("jobs".to_owned()).identity("me")).settings().unwrap();
+    fn with(config: Config) -> Self {
+        let settings = Config { identity: Some("me".to_owned()), ..config }.validate().unwrap();
         Self {
             pair: Pair::new(settings, [1, 2]),
             now: Moment::from_nanos(1_000_000_000),

@@ -1,7 +1,7 @@
 use std::time::SystemTime;
 
 use super::*;
-use crate::builder::LeaderElectorBuilder;
+use crate::config::Config;
 use crate::election::{Operation, Request};
 use crate::record::{LeaderElectionRecord, Observed, Opaque};
 
@@ -13,11 +13,11 @@ struct Scenario {
 
 impl Scenario {
     fn new() -> Self {
-        Self::with(|builder| builder)
+        Self::with(Config::default())
     }
 
-    fn with(change: impl FnOnce(LeaderElectorBuilder) -> LeaderElectorBuilder) -> Self {
-        let settings = change(LeaderElectorBuilder::new("jobs".to_owned())).settings().unwrap();
+    fn with(config: Config) -> Self {
+        let settings = config.validate().unwrap();
         Self { session: Session::new(settings, 1), now: Moment::from_nanos(1_000_000_000) }
     }
 
@@ -285,7 +285,7 @@ fn each_event_has_its_line_and_its_level() {
         assert!(is_there, "{level} {text}: {effects:?}");
     }
     for (reclaims, text) in [(true, "it is reclaimed"), (false, "it has to run out, unless")] {
-        let mut scenario = Scenario::with(|builder| builder.reclaim_own_identity(reclaims));
+        let mut scenario = Scenario::with(Config { reclaim_own_identity: reclaims, ..Config::default() });
         let ours = scenario.session.identity().to_owned();
         let hears = |scenario: &mut Scenario, version, holder: &str| {
             let record = LeaderElectionRecord {
@@ -305,7 +305,7 @@ fn each_event_has_its_line_and_its_level() {
             hears(&mut scenario, version + 1, "other");
         }
     }
-    let mut scenario = Scenario::with(|builder| builder.progress_within(Duration::from_secs(5)));
+    let mut scenario = Scenario::with(Config { progress_within: Some(Duration::from_secs(5)), ..Config::default() });
     scenario.handle(Input::Campaign { id: 1, once: false });
     scenario.fails(StoreErrorKind::Unavailable);
     logs(&mut scenario, "Warn", "get fails");
@@ -361,7 +361,7 @@ fn a_round_ends_with_what_failed_and_an_answer_that_comes_twice_counts_once() {
 
 /// One whose probe is run by this test.
 fn probed() -> Scenario {
-    Scenario::with(|builder| builder.fit_while(|| true))
+    Scenario::with(Config { is_probed: true, ..Config::default() })
 }
 
 fn says(is_fit: bool) -> Input {
@@ -386,7 +386,7 @@ fn a_round_of_who_is_not_fit_is_over_at_once_and_one_that_becomes_unfit_ends() {
 #[test]
 fn what_is_won_when_the_probe_has_been_silent_for_too_long_is_no_term() {
     let timeout = Duration::from_secs(5);
-    let mut scenario = Scenario::with(|builder| builder.fit_while(|| true).probe_timeout(timeout));
+    let mut scenario = Scenario::with(Config { is_probed: true, probe_timeout: Some(timeout), ..Config::default() });
     scenario.handle(says(true));
     scenario.handle(Input::Campaign { id: 1, once: false });
     let won = scenario.creates();
@@ -401,7 +401,7 @@ fn what_is_won_when_the_probe_has_been_silent_for_too_long_is_no_term() {
 #[test]
 fn the_silence_of_a_probe_ends_a_term_at_its_moment() {
     let timeout = Duration::from_secs(5);
-    let mut scenario = Scenario::with(|builder| builder.fit_while(|| true).probe_timeout(timeout));
+    let mut scenario = Scenario::with(Config { is_probed: true, probe_timeout: Some(timeout), ..Config::default() });
     scenario.handle(says(true));
     scenario.handle(Input::Campaign { id: 1, once: false });
     let won = scenario.creates();
@@ -447,7 +447,7 @@ fn who_becomes_fit_again_acquires_after_a_pause() {
 #[test]
 fn a_request_may_take_longer_than_the_probe_may_say_nothing() {
     let timeout = Duration::from_millis(2_500);
-    let mut scenario = Scenario::with(|builder| builder.fit_while(|| true).probe_timeout(timeout));
+    let mut scenario = Scenario::with(Config { is_probed: true, probe_timeout: Some(timeout), ..Config::default() });
     scenario.handle(says(true));
     scenario.handle(Input::Campaign { id: 1, once: false });
     assert_eq!(scenario.request().timeout, Duration::from_secs(5));
@@ -475,7 +475,7 @@ fn who_is_not_fit_waits_for_nobody_and_why_it_is_not_is_told() {
 #[test]
 fn an_acquisition_that_is_given_back_says_why_once_a_minute() {
     let within = Duration::from_secs(3);
-    let mut scenario = Scenario::with(|builder| builder.progress_within(within));
+    let mut scenario = Scenario::with(Config { progress_within: Some(within), ..Config::default() });
     scenario.handle(Input::Campaign { id: 1, once: false });
     let (began, mut lines, mut stands): (_, _, Option<Observed>) = (scenario.now, Vec::new(), None);
     while scenario.now < began + Duration::from_secs(70) {

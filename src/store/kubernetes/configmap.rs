@@ -6,7 +6,7 @@ use super::annotation;
 use super::metadata::{Metadata, OwnerReference};
 use super::object::{Codec, ObjectStore, Objects, object_store};
 use crate::cancel::Cancel;
-use crate::config::ConfigError;
+use crate::config_error::ConfigError;
 use crate::events::EventRecorder;
 use crate::kube::Client;
 use crate::record::{LeaderElectionRecord, Observed};

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::annotation;
-use crate::config::ConfigError;
 use crate::config::names::{check_label_value, check_qualified_name};
+use crate::config_error::ConfigError;
 
 /// An object that owns those of ours: they are deleted with it. See [`LeaderElectorBuilder::owner_reference`].
 ///

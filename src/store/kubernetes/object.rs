@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::metadata::Metadata;
 use crate::cancel::Cancel;
-use crate::config::ConfigError;
 use crate::config::names::{check_name, check_namespace};
+use crate::config_error::ConfigError;
 use crate::events::{EventRecorder, Subject};
 use crate::kube::{Client, Error, ErrorKind, Method, Request, Response, Status};
 use crate::net::json;

@@ -11,7 +11,7 @@ use super::endpoints::EndpointsStore;
 use super::lease::LeaseStore;
 use super::metadata::Metadata;
 use super::object::ObjectStore;
-use crate::config::ConfigError;
+use crate::config_error::ConfigError;
 use crate::kube::Client;
 use crate::sync::Arc;
 

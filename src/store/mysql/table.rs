@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::config::ConfigError;
+use crate::config_error::ConfigError;
 use crate::mysql::client::{Answer, Client, READ_ONLY, Request, Row as SqlRow, Shape, check_writable};
 use crate::mysql::config::MySqlConfig;
 use crate::mysql::error::{Error, Refusal};
@@ -208,7 +208,7 @@ impl Table {
     /// Says which operation on what has failed, and what kind of failure that is to an election.
     fn explain(&self, operation: &str, what: &str, error: &Error) -> StoreError {
         let (kind, advice) = match error {
-            Error::Net(error) => (StoreErrorKind::of_the_way(error.kind), ""),
+            Error::Net(error) => (StoreErrorKind::from(error.kind), ""),
             Error::Refused(Refusal::Error { code, .. }) => of_mysql(*code),
             Error::Refused(Refusal::ReadOnly) => (StoreErrorKind::Unavailable, PRIMARY),
         };

@@ -22,6 +22,7 @@ mod leasehold {
     pub(crate) mod cancel;
     pub(crate) mod clock;
     pub(crate) mod config;
+    pub(crate) mod config_error;
     pub(crate) mod election;
     pub(crate) mod elector;
     pub(crate) mod error;
@@ -51,15 +52,16 @@ mod leasehold {
 }
 
 pub(crate) use leasehold::{
-    builder, campaign, cancel, config, election, elector, error, events, fitness, guard, handle, health, kube,
-    leadership, log_fields, net, observer, one_line, panics, progress, prometheus, record, runtime, side, status,
+    builder, campaign, cancel, config, config_error, election, elector, error, events, fitness, guard, handle, health,
+    kube, leadership, log_fields, net, observer, one_line, panics, progress, prometheus, record, runtime, side, status,
     stop_reason, store, term, transition, wind_down,
 };
 
 pub use builder::LeaderElectorBuilder;
 pub use campaign::Campaign;
 pub use cancel::{Cancel, Hook};
-pub use config::{ConfigError, Settings};
+pub use config::Settings;
+pub use config_error::ConfigError;
 pub use elector::LeaderElector;
 pub use error::Error;
 pub use events::EventRecorder;

@@ -1,7 +1,6 @@
 //! The rules 'Progress' and 'Fitness', on two records.
 
 use super::*;
-use crate::fitness::Fitness;
 use crate::runtime::fitness::FitnessSource;
 
 fn says(is_fit: bool) -> Input {
@@ -9,7 +8,7 @@ fn says(is_fit: bool) -> Input {
 }
 
 fn asked() -> Scenario {
-    let mut scenario = Scenario::with(|builder| builder.fitness(&Fitness::new()));
+    let mut scenario = Scenario::with(Config { has_fitness: true, ..Config::default() });
     scenario.user(Input::Campaign { id: 1, once: false });
     scenario
 }
@@ -52,7 +51,7 @@ fn a_term_of_who_becomes_unfit_is_renewed_on_both_for_a_renew_deadline() {
 
 #[test]
 fn who_becomes_unfit_while_it_waits_for_the_secondary_gives_the_primary_back_and_goes_on() {
-    let mut scenario = Scenario::with(|builder| builder.fitness(&Fitness::new()));
+    let mut scenario = Scenario::with(Config { has_fitness: true, ..Config::default() });
     scenario.give_to(Secondary, "other");
     scenario.user(says(true));
     scenario.user(Input::Campaign { id: 1, once: false });
@@ -69,7 +68,7 @@ fn who_becomes_unfit_while_it_waits_for_the_secondary_gives_the_primary_back_and
 
 #[test]
 fn one_round_of_who_is_unfit_is_over_at_once() {
-    let mut scenario = Scenario::with(|builder| builder.fitness(&Fitness::new()));
+    let mut scenario = Scenario::with(Config { has_fitness: true, ..Config::default() });
     // It does not wait for a look at the secondary.
     scenario.user(Input::Campaign { id: 1, once: true });
     assert_eq!(scenario.count(|effect| matches!(effect, Effect::NotFit { campaign: 1 })), 1);
@@ -80,7 +79,7 @@ fn one_round_of_who_is_unfit_is_over_at_once() {
 
 #[test]
 fn a_term_ends_on_both_without_progress_and_the_time_before_it_does_not_count() {
-    let mut scenario = Scenario::with(|builder| builder.progress_within(5 * SECOND));
+    let mut scenario = Scenario::with(Config { progress_within: Some(5 * SECOND), ..Config::default() });
     scenario.give_to(Secondary, "other");
     scenario.user(Input::Campaign { id: 1, once: false });
     scenario.pass(60 * SECOND);
@@ -106,7 +105,7 @@ fn a_term_ends_on_both_without_progress_and_the_time_before_it_does_not_count() 
 
 #[test]
 fn progress_counts_after_a_step_down_as_well() {
-    let mut scenario = Scenario::with(|builder| builder.progress_within(5 * SECOND));
+    let mut scenario = Scenario::with(Config { progress_within: Some(5 * SECOND), ..Config::default() });
     scenario.user(Input::Campaign { id: 1, once: false });
     let mut scenario = scenario.leads();
     let (deadline, _) = scenario.term.clone().unwrap();
@@ -121,7 +120,7 @@ fn progress_counts_after_a_step_down_as_well() {
 
 #[test]
 fn one_round_of_who_becomes_unfit_ends_and_what_it_holds_is_given_back() {
-    let mut scenario = Scenario::with(|builder| builder.fitness(&Fitness::new()));
+    let mut scenario = Scenario::with(Config { has_fitness: true, ..Config::default() });
     scenario.give_to(Secondary, "other");
     scenario.user(says(true));
     scenario.user(Input::Campaign { id: 1, once: true });
@@ -152,7 +151,7 @@ fn the_pause_of_who_becomes_fit_again_is_that_of_the_terms_on_both() {
 
 #[test]
 fn what_is_held_of_both_too_late_for_the_first_progress_is_given_back_for_a_while() {
-    let mut scenario = Scenario::with(|builder| builder.progress_within(3 * SECOND));
+    let mut scenario = Scenario::with(Config { progress_within: Some(3 * SECOND), ..Config::default() });
     scenario.user(Input::Campaign { id: 1, once: false });
     scenario.tables[Secondary as usize].write_takes = 4 * SECOND;
     scenario.pass(60 * SECOND);
@@ -172,7 +171,7 @@ fn what_is_held_of_both_too_late_for_the_first_progress_is_given_back_for_a_whil
 
 #[test]
 fn what_covers_the_winding_down_on_one_record_alone_is_not_renewed() {
-    let mut scenario = Scenario::with(|builder| builder);
+    let mut scenario = Scenario::with(Config::default());
     scenario.user(Input::Campaign { id: 1, once: false });
     let mut scenario = scenario.leads();
     let (deadline, _) = scenario.term.clone().unwrap();
@@ -203,7 +202,7 @@ fn a_loss_before_the_word_of_a_step_down_leaves_nothing_to_cover() {
 /// Whoever drops the elector waits for it.
 #[test]
 fn what_came_too_late_is_given_back_on_both() {
-    let mut scenario = Scenario::with(|builder| builder.progress_within(3 * SECOND));
+    let mut scenario = Scenario::with(Config { progress_within: Some(3 * SECOND), ..Config::default() });
     scenario.tables[Secondary as usize].write_takes = 4 * SECOND;
     scenario.drive_until(Secondary, scenario.now);
     scenario.user(Input::Campaign { id: 1, once: true });

@@ -7,7 +7,7 @@ use std::thread;
 use parking_lot::Mutex;
 use rustls::ServerConfig;
 
-use crate::config::ConfigError;
+use crate::config_error::ConfigError;
 use crate::mysql::client::{Client, Request, Shape};
 use crate::mysql::config::MySqlConfig;
 use crate::mysql::error::Error;
