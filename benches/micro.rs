@@ -3,10 +3,10 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use leasehold::clock::{Moment, Now};
 use leasehold::election::{Election, Event, Operation, Request, Response, Step};
 use leasehold::kube::{Client, Kubeconfig};
 use leasehold::testing::{ApiServer, User};
+use leasehold::util::clock::{Moment, Now};
 use leasehold::{
     Call, Cancel, LeaderElector, LeaderElectorBuilder, LeaderGuard, LeaseStore, MemoryStore, Observed, Observer,
     Opaque, Store,

@@ -87,130 +87,77 @@ struct Migrating;
 #[doc = include_str!("../docs/STORES.md")]
 struct Stores;
 
-mod builder;
-mod callbacks;
-mod campaign;
-mod cancel;
-#[cfg(feature = "_internals")]
-#[doc(hidden)]
-pub mod clock;
-#[cfg(not(feature = "_internals"))]
-mod clock;
-mod config;
-mod config_error;
+mod backends;
 #[cfg(feature = "_internals")]
 #[doc(hidden)]
 pub mod election;
 #[cfg(not(feature = "_internals"))]
 mod election;
 mod elector;
-mod error;
-#[cfg(feature = "etcd")]
-mod etcd;
-#[cfg(feature = "kube")]
-mod events;
-mod fitness;
 #[cfg(feature = "_internals")]
 #[doc(hidden)]
 pub mod fuzzing;
-#[cfg(feature = "kube")]
-mod go_duration;
-mod guard;
-mod handle;
-mod health;
-#[cfg(feature = "kube")]
-pub mod kube;
-#[cfg(feature = "kube")]
-mod leader_election_config;
 mod leadership;
-mod log_fields;
-#[cfg(feature = "metrics")]
-mod metrics_observer;
-#[cfg(feature = "mysql")]
-mod mysql;
 #[cfg(feature = "_tls")]
 #[cfg_attr(not(feature = "kube"), expect(dead_code, reason = "proxies, and counts of files, are for clusters alone"))]
 mod net;
-mod observer;
-mod one_line;
-mod panics;
-#[cfg(feature = "postgres")]
-mod postgres;
-mod progress;
-mod prometheus;
-mod record;
-#[cfg(feature = "_internals")]
-#[doc(hidden)]
-pub mod runtime;
-#[cfg(not(feature = "_internals"))]
+mod observe;
 mod runtime;
-#[cfg(feature = "_internals")]
-#[doc(hidden)]
-pub mod side;
-#[cfg(not(feature = "_internals"))]
-mod side;
-mod status;
-mod stop_reason;
 mod store;
-mod sync;
-mod term;
 #[cfg(feature = "conformance")]
 pub mod testing;
-#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
-mod tls_config;
-mod transition;
 #[cfg(feature = "_internals")]
 #[doc(hidden)]
-pub mod wind_down;
+pub mod util;
 #[cfg(not(feature = "_internals"))]
-mod wind_down;
+mod util;
 
-pub use builder::LeaderElectorBuilder;
-pub use callbacks::{Callbacks, RunEnd};
-pub use campaign::Campaign;
-pub use cancel::{Cancel, Hook};
-pub use config::Settings;
-pub use config_error::ConfigError;
-pub use crossbeam_channel;
-pub use elector::LeaderElector;
-pub use error::Error;
 #[cfg(feature = "etcd")]
-pub use etcd::config::EtcdConfig;
-#[cfg(feature = "kube")]
-pub use events::EventRecorder;
-pub use fitness::Fitness;
-pub use guard::{LeaderGuard, Scope, Worker};
-pub use health::{HealthCheck, Unhealthy};
-#[cfg(feature = "kube")]
-pub use leader_election_config::{Flag, LeaderElectionConfig};
-pub use leadership::Leadership;
-#[cfg(feature = "metrics")]
-pub use metrics_observer::MetricsObserver;
-#[cfg(feature = "mysql")]
-pub use mysql::config::MySqlConfig;
-pub use observer::{Observer, RequestOutcome};
-#[cfg(feature = "postgres")]
-pub use postgres::config::PostgresConfig;
-pub use progress::Progress;
-pub use record::{LeaderElectionRecord, MicroTime, Observed, Opaque};
-pub use status::{Counters, Histogram, Status};
-pub use stop_reason::StopReason;
+pub use backends::etcd::config::EtcdConfig;
 #[cfg(feature = "etcd")]
-pub use store::etcd::{EtcdOperation, EtcdStore};
+pub use backends::etcd::store::{EtcdOperation, EtcdStore};
 #[cfg(feature = "kube")]
-pub use store::kubernetes::{
+pub use backends::kubernetes::client as kube;
+#[cfg(feature = "kube")]
+pub use backends::kubernetes::{
     configmap::ConfigMapStore, endpoints::EndpointsStore, lease::LeaseStore, metadata::OwnerReference,
     resource_lock::ResourceLock,
 };
-pub use store::memory::MemoryStore;
 #[cfg(feature = "mysql")]
-pub use store::mysql::MySqlStore;
+pub use backends::mysql::config::MySqlConfig;
+#[cfg(feature = "mysql")]
+pub use backends::mysql::store::MySqlStore;
 #[cfg(feature = "postgres")]
-pub use store::postgres::PostgresStore;
+pub use backends::postgres::config::PostgresConfig;
+#[cfg(feature = "postgres")]
+pub use backends::postgres::store::PostgresStore;
 #[cfg(feature = "sqlite")]
-pub use store::sqlite::SqliteStore;
-pub use store::{Call, Cursor, Store, StoreError, StoreErrorKind, StoreOperation, WatchEvent, WatchScope};
-pub use term::LeadershipLost;
+pub use backends::sqlite::store::SqliteStore;
+pub use crossbeam_channel;
+pub use election::settings::Settings;
+pub use election::stop_reason::StopReason;
+pub use elector::builder::LeaderElectorBuilder;
+pub use elector::callbacks::{Callbacks, RunEnd};
+#[cfg(feature = "kube")]
+pub use elector::leader_election_config::{Flag, LeaderElectionConfig};
+pub use elector::leader_elector::LeaderElector;
+pub use leadership::campaign::Campaign;
+pub use leadership::error::Error;
+pub use leadership::fitness::Fitness;
+pub use leadership::guard::{LeaderGuard, Scope, Worker};
+pub use leadership::progress::Progress;
+pub use leadership::term::LeadershipLost;
+pub use leadership::view::Leadership;
 #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
-pub use tls_config::TlsConfig;
-pub use transition::{Transition, Transitions};
+pub use net::tls::config::TlsConfig;
+pub use observe::health::{HealthCheck, Unhealthy};
+#[cfg(feature = "metrics")]
+pub use observe::metrics_observer::MetricsObserver;
+pub use observe::observer::{Observer, RequestOutcome};
+pub use observe::status::{Counters, Histogram, Status};
+pub use observe::transition::{Transition, Transitions};
+pub use store::memory::MemoryStore;
+pub use store::record::{LeaderElectionRecord, MicroTime, Observed, Opaque};
+pub use store::{Call, Cursor, Store, StoreError, StoreErrorKind, StoreOperation, WatchEvent, WatchScope};
+pub use util::cancel::{Cancel, Hook};
+pub use util::config_error::ConfigError;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::clock::Moment;
 use crate::election::progress::ProgressLimit;
-use crate::stop_reason::StopReason;
-use crate::sync::{Arc, AtomicU64, OnceLock, Ordering, fence};
+use crate::election::stop_reason::StopReason;
+use crate::util::clock::Moment;
+use crate::util::sync::{Arc, AtomicU64, OnceLock, Ordering, fence};
 
 /// Until when a term is valid, shared by the election that extends it and the guards that ask it: until the earlier of what its
 /// renewals cover and, where that is asked for, of when its work has to make progress.

@@ -5,10 +5,10 @@ use std::time::Duration;
 use super::messages::Event;
 use super::progress::ProgressLimit;
 use super::{CurrentTerm, Election, Phase, TermPhase};
-use crate::clock::Moment;
-use crate::stop_reason::StopReason;
-use crate::sync::Arc;
-use crate::wind_down::WindDown;
+use crate::election::stop_reason::StopReason;
+use crate::election::wind_down::WindDown;
+use crate::util::clock::Moment;
+use crate::util::sync::Arc;
 
 impl CurrentTerm {
     /// When it has to be noticed that what covers it has run out, that its work makes no progress, that it has wound down.

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use crate::clock::Moment;
 use crate::election::deadline::Deadline;
-use crate::record::{LeaderElectionRecord, Observed};
-use crate::stop_reason::StopReason;
+use crate::election::stop_reason::StopReason;
+use crate::store::record::{LeaderElectionRecord, Observed};
 use crate::store::{StoreError, StoreOperation};
-use crate::sync::Arc;
+use crate::util::clock::Moment;
+use crate::util::sync::Arc;
 
 /// What the driver is to do next.
 #[derive(Debug)]

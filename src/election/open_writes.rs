@@ -1,7 +1,7 @@
 //! Writes of which it is not known yet what became of them.
 
-use crate::clock::Moment;
-use crate::record::LeaderElectionRecord;
+use crate::store::record::LeaderElectionRecord;
+use crate::util::clock::Moment;
 
 /// A write that may still be applied, or may have been.
 #[derive(Debug)]

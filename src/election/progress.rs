@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::clock::Moment;
-use crate::sync::{AtomicU64, Ordering};
+use crate::util::clock::Moment;
+use crate::util::sync::{AtomicU64, Ordering};
 
 /// When a term ends whose work makes no more progress. Like the term's own end it is final once it has passed.
 #[derive(Debug)]

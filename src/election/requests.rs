@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::messages::{Operation, ReadContext, Request, Step};
 use super::open_writes::{OpenWrite, Progress};
 use super::{Election, ObservedState, Phase, TermPhase};
-use crate::clock::{Moment, Now};
-use crate::config::JITTER_FACTOR;
-use crate::record::{LeaderElectionRecord, MicroTime, Observed, unix_micros};
+use crate::election::settings::JITTER_FACTOR;
+use crate::store::record::{LeaderElectionRecord, MicroTime, Observed, unix_micros};
+use crate::util::clock::{Moment, Now};
 
 /// How many writes may be open at a time. Only a store that refuses writes for longer than a term lets them pile up;
 /// the oldest is then forgotten once its validity has passed, so that landing later it is taken for a stranger's.

@@ -4,13 +4,13 @@ use super::messages::{Event, ReadContext, Response};
 use super::open_writes::{OpenWrite, Progress};
 use super::watching::{MENTIONED_WITHIN, TOLD_WITHIN};
 use super::{Candidacy, CurrentTerm, Election, Holder, ObservedRecord, ObservedState, Phase, TermPhase};
-use crate::clock::Moment;
-use crate::config::Settings;
 use crate::election::deadline::Deadline;
 use crate::election::progress::ProgressLimit;
-use crate::record::{LeaderElectionRecord, MicroTime, Observed};
-use crate::stop_reason::StopReason;
-use crate::sync::Arc;
+use crate::election::settings::Settings;
+use crate::election::stop_reason::StopReason;
+use crate::store::record::{LeaderElectionRecord, MicroTime, Observed};
+use crate::util::clock::Moment;
+use crate::util::sync::Arc;
 
 impl ObservedRecord {
     /// When others may take it over, unless something is heard of it before.

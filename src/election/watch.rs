@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::messages::ReadContext;
-use crate::clock::Moment;
-use crate::record::{LeaderElectionRecord, Observed};
+use crate::store::record::{LeaderElectionRecord, Observed};
+use crate::util::clock::Moment;
 
 /// What is known of the watch.
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::messages::{Change, Event};
 use super::watch::{Open, Told};
 use super::{Election, Holder, ObservedState, Phase};
-use crate::clock::Moment;
+use crate::util::clock::Moment;
 
 /// A watch that begins from scratch mentions at once what is there. What it has not mentioned by then is looked for.
 pub(super) const MENTIONED_WITHIN: Duration = Duration::from_secs(1);

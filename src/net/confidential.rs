@@ -111,8 +111,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::cancel::Cancel;
     use crate::net::dial::System;
+    use crate::util::cancel::Cancel;
 
     #[test]
     fn an_answer_is_taken_apart() {

@@ -8,7 +8,7 @@ use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 use parking_lot::Mutex;
 
 use super::error::{Error, ErrorKind};
-use crate::cancel::{Cancel, Hook};
+use crate::util::cancel::{Cancel, Hook};
 
 /// Ends the I/O of one call, once and for good; clones are the same one.
 #[derive(Clone)]

@@ -8,7 +8,7 @@ use super::error::{Error, ErrorKind};
 use super::interrupt::{Interrupter, interrupted};
 use super::lines::{ReadLine, read_line};
 use super::response::from_ureq;
-use crate::cancel::Hook;
+use crate::util::cancel::Hook;
 
 /// An object larger than this cannot be in etcd.
 pub(crate) const MAX_LINE: usize = 4 * 1024 * 1024;

@@ -1,6 +1,6 @@
 //! Text from elsewhere, such as messages of servers, for people.
 
-use crate::one_line::is_seen;
+use crate::util::one_line::is_seen;
 
 /// Returns one line of at most `max` characters, and an ellipsis if the text is longer.
 ///

@@ -3,23 +3,24 @@
 use std::convert::Infallible;
 use std::io;
 
-use crate::cancel::Cancel;
-use crate::clock;
+use crate::election::candidate::candidacy::Candidacy;
+use crate::election::candidate::session::Input;
+use crate::election::candidate::side::Side;
 use crate::election::{Operation, Request, Response, Step};
-use crate::handle::{AsRuntime, Command, Inbox};
-use crate::log_fields::LogFields;
-use crate::panics::caught;
-use crate::runtime::candidacy::Candidacy;
+use crate::leadership::handle::{AsRuntime, Command, Inbox};
 use crate::runtime::lines::Lines;
 use crate::runtime::observing::Observing;
-use crate::runtime::session::Input;
 use crate::runtime::state::{Asked, Deferred, InFlight, Shared, State};
 use crate::runtime::watcher::Watcher;
-use crate::side::Side;
 use crate::store::Call;
 use crate::store::entry::Entry;
-use crate::sync::channel::{self, Receiver, Sender};
-use crate::sync::{Arc, Mutex, thread};
+use crate::util::cancel::Cancel;
+use crate::util::clock;
+use crate::util::log_fields::LogFields;
+use crate::util::panics::caught;
+use crate::util::sync::channel;
+use crate::util::sync::channel::{Receiver, Sender};
+use crate::util::sync::{Arc, Mutex, thread};
 
 /// A thread needs little: its deepest stack is a TLS handshake.
 const STACK_SIZE: usize = 256 * 1024;
@@ -215,18 +216,18 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::campaign::slot::Delivery;
-    use crate::config::{Config, Settings};
+    use crate::election::candidate::pair::Pair;
+    use crate::election::candidate::session::Session;
     use crate::election::deadline::Deadline;
     use crate::election::progress::ProgressLimit;
-    use crate::guard::LeaderGuard;
-    use crate::handle::tests::{fields, link};
-    use crate::health::HealthCheck;
-    use crate::runtime::pair::Pair;
-    use crate::runtime::session::Session;
+    use crate::election::settings::{Config, Settings};
+    use crate::election::stop_reason::StopReason;
+    use crate::leadership::campaign::slot::Delivery;
+    use crate::leadership::guard::LeaderGuard;
+    use crate::leadership::handle::tests::{fields, link};
+    use crate::observe::health::HealthCheck;
+    use crate::observe::transition::{Transition, Transitions};
     use crate::runtime::tests::entry;
-    use crate::stop_reason::StopReason;
-    use crate::transition::{Transition, Transitions};
 
     fn settings() -> Arc<Settings> {
         Arc::new(Config::default().validate().unwrap())

@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 
 use log::LevelFilter;
 
-use crate::handle::{AsRuntime, ReleaseAck};
-use crate::log_fields::LogFields;
-use crate::runtime::notice::Line;
-use crate::sync::channel::Sender;
-use crate::sync::{Arc, Mutex, thread};
+use crate::election::candidate::notice::Line;
+use crate::leadership::handle::{AsRuntime, ReleaseAck};
+use crate::util::log_fields::LogFields;
+use crate::util::sync::channel::Sender;
+use crate::util::sync::{Arc, Mutex, thread};
 
 /// The number of lines that wait while a logger hangs. Later lines are dropped, which bounds the memory.
 const MAX_LINES: usize = 256;

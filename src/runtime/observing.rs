@@ -4,11 +4,12 @@ use std::io;
 
 use log::Level;
 
-use crate::log_fields::{LogFields, log_with};
-use crate::observer::{Fact, Observer};
-use crate::panics::caught;
-use crate::sync::channel::{self, Receiver, Sender, TrySendError};
-use crate::sync::{Arc, AtomicU64, Ordering, thread};
+use crate::observe::observer::{Fact, Observer};
+use crate::util::log_fields::{LogFields, log_with};
+use crate::util::panics::caught;
+use crate::util::sync::channel;
+use crate::util::sync::channel::{Receiver, Sender, TrySendError};
+use crate::util::sync::{Arc, AtomicU64, Ordering, thread};
 
 /// How far an observer may be behind.
 const MAX_BEHIND: usize = 1024;

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use log::Level;
 
-use crate::handle::{Command, Link};
-use crate::log_fields::log_with;
-use crate::panics::caught;
-use crate::sync::channel::{self, Receiver, RecvTimeoutError, Sender};
-use crate::sync::{Arc, Instant, Mutex, thread};
+use crate::leadership::handle::{Command, Link};
+use crate::util::log_fields::log_with;
+use crate::util::panics::caught;
+use crate::util::sync::channel;
+use crate::util::sync::channel::{Receiver, RecvTimeoutError, Sender};
+use crate::util::sync::{Arc, Instant, Mutex, thread};
 
 /// What says whether a candidate is fit. Clones of a builder share it.
 pub(crate) type Probe = Arc<SharedProbe>;

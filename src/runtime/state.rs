@@ -6,32 +6,33 @@ use std::time::Duration;
 
 use log::Level;
 
-use crate::campaign::slot::{CampaignSlot, Key, Unsent};
-use crate::cancel::Cancel;
-use crate::clock::{self, Moment, Now};
 use crate::election::Step;
+use crate::election::candidate::candidacy::Candidacy;
+use crate::election::candidate::fitness::FitnessSource;
+use crate::election::candidate::notice::{Line, Notice, What};
+use crate::election::candidate::session::{Behind, Effect, Input};
+use crate::election::candidate::side::Side;
 use crate::election::deadline::Deadline;
-use crate::error::Error;
-use crate::fitness::Fitness;
-use crate::guard::LeaderGuard;
-use crate::handle::{Cancellation, Command, Link, ReleaseAck};
-use crate::health::HealthCheck;
-use crate::observer::{Fact, RequestOutcome};
-use crate::runtime::candidacy::Candidacy;
-use crate::runtime::fitness::FitnessSource;
+use crate::election::stop_reason::StopReason;
+use crate::leadership::campaign::slot::{CampaignSlot, Key, Unsent};
+use crate::leadership::error::Error;
+use crate::leadership::fitness::Fitness;
+use crate::leadership::guard::LeaderGuard;
+use crate::leadership::handle::{Cancellation, Command, Link, ReleaseAck};
+use crate::leadership::term::Term;
+use crate::observe::health::HealthCheck;
+use crate::observe::observer::{Fact, RequestOutcome};
+use crate::observe::status::Observations;
+use crate::observe::transition::Subscriptions;
 use crate::runtime::lines::{Item, Lines};
-use crate::runtime::notice::{Line, Notice, What};
 use crate::runtime::observing::Observing;
 use crate::runtime::probing::Probing;
-use crate::runtime::session::{Behind, Effect, Input};
-use crate::side::Side;
-use crate::status::Observations;
-use crate::stop_reason::StopReason;
 use crate::store::{StoreError, StoreOperation};
-use crate::sync::Arc;
-use crate::sync::channel::{Receiver, Sender};
-use crate::term::Term;
-use crate::transition::Subscriptions;
+use crate::util::cancel::Cancel;
+use crate::util::clock;
+use crate::util::clock::{Moment, Now};
+use crate::util::sync::Arc;
+use crate::util::sync::channel::{Receiver, Sender};
 
 /// What the elector's threads share with the elector.
 #[derive(Clone)]

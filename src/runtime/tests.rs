@@ -1,10 +1,10 @@
 //! What tests of both threads need.
 
-use crate::config_error::ConfigError;
-use crate::record::{LeaderElectionRecord, Observed};
 use crate::store::entry::Entry;
+use crate::store::record::{LeaderElectionRecord, Observed};
 use crate::store::{Call, Store, StoreError};
-use crate::sync::Arc;
+use crate::util::config_error::ConfigError;
+use crate::util::sync::Arc;
 
 /// One that nobody asks.
 pub(crate) fn entry() -> Entry {

@@ -3,20 +3,21 @@
 use std::io;
 use std::time::Duration;
 
-use crate::cancel::Cancel;
-use crate::clock;
-use crate::config::Settings;
-use crate::config_error::random_seed;
 use crate::election::Change;
-use crate::handle::{AsRuntime, Command, Link};
-use crate::health::HealthCheck;
-use crate::log_fields::LogFields;
-use crate::runtime::watch_plan::{Ended, WatchPlan};
-use crate::side::Side;
+use crate::election::candidate::side::Side;
+use crate::election::candidate::watch_plan::{Ended, WatchPlan};
+use crate::election::settings::Settings;
+use crate::leadership::handle::{AsRuntime, Command, Link};
+use crate::observe::health::HealthCheck;
 use crate::store::entry::Entry;
 use crate::store::{StoreError, WatchEvent};
-use crate::sync::channel::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
-use crate::sync::{Arc, Instant, Mutex, thread};
+use crate::util::cancel::Cancel;
+use crate::util::clock;
+use crate::util::config_error::random_seed;
+use crate::util::log_fields::LogFields;
+use crate::util::sync::channel;
+use crate::util::sync::channel::{Receiver, RecvTimeoutError, Sender, TryRecvError};
+use crate::util::sync::{Arc, Instant, Mutex, thread};
 
 /// It needs little: the deepest stack is a TLS handshake.
 const STACK_SIZE: usize = 256 * 1024;
@@ -179,7 +180,7 @@ impl Watching {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::handle::tests::{fields, link};
+    use crate::leadership::handle::tests::{fields, link};
     use crate::runtime::tests::entry;
     use crate::store::Cursor;
 

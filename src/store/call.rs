@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::cancel::Cancel;
-use crate::sync::Instant;
+use crate::util::cancel::Cancel;
+use crate::util::sync::Instant;
 
 /// How long a call may take, and what may end it sooner.
 ///

@@ -1,9 +1,9 @@
 //! The one record that an elector is about.
 
-use crate::cancel::Cancel;
-use crate::record::{LeaderElectionRecord, Observed};
+use crate::store::record::{LeaderElectionRecord, Observed};
 use crate::store::{Call, Cursor, MAX_VERSION, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
-use crate::sync::Arc;
+use crate::util::cancel::Cancel;
+use crate::util::sync::Arc;
 
 /// A key of a store.
 #[derive(Clone)]
@@ -93,8 +93,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::config_error::ConfigError;
-    use crate::record::Opaque;
+    use crate::store::record::Opaque;
+    use crate::util::config_error::ConfigError;
 
     /// A store that gives every record this version.
     struct AtVersion(u64);

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
-use crate::cancel::Cancel;
-use crate::config_error::ConfigError;
-use crate::record::{LeaderElectionRecord, Observed, Opaque};
+use crate::store::record::{LeaderElectionRecord, Observed, Opaque};
 use crate::store::{Call, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
-use crate::sync::channel::{self, Sender};
-use crate::sync::{Arc, Mutex};
+use crate::util::cancel::Cancel;
+use crate::util::config_error::ConfigError;
+use crate::util::sync::channel;
+use crate::util::sync::channel::Sender;
+use crate::util::sync::{Arc, Mutex};
 
 /// So many changes are remembered for watches that go on. One that is further behind begins anew.
 const REMEMBERED: usize = 1000;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::record::{Observed, Opaque};
+use crate::store::record::{Observed, Opaque};
 
 /// What a watch is to tell of; see [`Store::watch`](crate::Store::watch).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -69,13 +69,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::builder::LeaderElectorBuilder;
-use crate::cancel::Cancel;
-use crate::elector::LeaderElector;
-use crate::record::{LeaderElectionRecord, MicroTime, Observed};
+use crate::elector::builder::LeaderElectorBuilder;
+use crate::elector::leader_elector::LeaderElector;
+use crate::store::record::{LeaderElectionRecord, MicroTime, Observed};
 use crate::store::{Call, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
-use crate::sync::Arc;
-use crate::sync::channel::{Receiver, unbounded};
+use crate::util::cancel::Cancel;
+use crate::util::sync::Arc;
+use crate::util::sync::channel::{Receiver, unbounded};
 
 /// Long enough for anything that is to happen soon on a slow and noisy machine.
 const SOON: Duration = Duration::from_secs(30);

@@ -142,7 +142,7 @@ impl Database for InPostgres {
     }
 
     fn creation(&self) -> String {
-        include_str!("../../src/store/postgres/table.sql").split("\n\n").next().expect("a statement").to_owned()
+        include_str!("../../src/backends/postgres/table.sql").split("\n\n").next().expect("a statement").to_owned()
     }
 
     fn refused(&self) -> &'static [[&'static str; 3]] {

@@ -8,81 +8,20 @@ use std::path::Path;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Item, ItemMod, ItemUse, UseTree, Visibility};
 
-/// From the ground up. A file belongs to the longest name that it begins with, and may import what stands on its own floor
-/// or below.
-const FLOORS: &[&[&str]] = &[
-    &["clock", "side", "sync", "cancel", "net", "go_duration", "one_line", "panics", "prometheus"],
-    &["config", "record", "stop_reason", "tls_config", "wind_down", "fuzzing::target"],
-    &[
-        "kube",
-        "etcd",
-        "mysql",
-        "postgres",
-        "store",
-        "election::deadline",
-        "election::progress",
-        "progress",
-        "health",
-        "transition",
-        "observer",
-        "metrics_observer",
-        "events",
-    ],
-    &[
-        "store::entry",
-        "store::etcd",
-        "store::kubernetes",
-        "store::memory",
-        "store::mysql",
-        "store::postgres",
-        "store::sql",
-        "store::sqlite",
-        "testing",
-        "error",
-        "log_fields",
-        "term",
-        "election",
-    ],
-    &[
-        "runtime::session",
-        "runtime::pair",
-        "runtime::candidacy",
-        "runtime::failures",
-        "runtime::fitness",
-        "runtime::watch_plan",
-        "runtime::failure_log",
-        "runtime::notice",
-        "status",
-    ],
-    &["handle", "leadership", "guard", "campaign", "fitness", "store::etcd::guarded"],
-    &["runtime"],
-    &["elector"],
-    &["builder", "callbacks"],
-    &["leader_election_config", "testing::conformance"],
-    &["fuzzing"],
-    // The command, which has what the library gives to everybody.
-    &[
-        "cli::clock",
-        "cli::exit",
-        "cli::say",
-        "cli::log",
-        "cli::store",
-        "cli::password",
-        "cli::election",
-        "cli::run::times",
-        "cli::run::messages",
-        "cli::run::command",
-        "cli::run::descendants",
-        "cli::run::signals",
-        "cli::run::probe",
-        "cli::run::progress",
-        "cli::run::http",
-    ],
-    &["cli::run::exec", "cli::run::guardian", "cli::run::term"],
-    &["cli::run", "cli::follow"],
-    &["cli::observe", "cli::wait"],
-    &["cli"],
-    &["main"],
+/// The folders of `src`, from the ground up. A folder imports only itself and folders before it.
+const LAYERS: [&str; 12] = [
+    "util",       // clock, locks, cancellation, text
+    "store",      // the trait, its types, the record, the store in memory
+    "election",   // the protocol, without threads and I/O
+    "leadership", // what a caller holds
+    "observe",    // status, health, observers, metrics
+    "runtime",    // threads
+    "net",        // sockets, TLS, HTTP
+    "backends",   // a folder for each store, which names no other
+    "elector",    // the builder and the elector
+    "testing",    // the API server in memory, and the conformance suite
+    "fuzzing",    // targets
+    "cli",        // the command, which has only what the library gives to every program
 ];
 
 /// Modules by their names, as in `kube::auth::exec`, and what they import.
@@ -106,9 +45,33 @@ fn no_two_files_import_each_other() {
 fn no_import_goes_up() {
     for (module, imported) in imports() {
         for other in imported {
-            assert!(floor(&other) <= floor(&module), "{module} imports {other}, which stands on it");
+            assert!(layer(&other) <= layer(&module), "{module} imports {other}, which is in a higher layer");
         }
     }
+}
+
+#[test]
+fn no_backend_imports_another() {
+    let backend = |module: &str| {
+        let name = module.strip_prefix("backends::").map(|rest| split(rest)[0].clone());
+        name.filter(|name| !["sql", "password"].contains(&name.as_str()))
+    };
+    for (module, imported) in imports() {
+        let Some(own) = backend(&module) else { continue };
+        let foreign = imported.iter().find(|other| backend(other).is_some_and(|name| name != own));
+        assert_eq!(foreign, None, "imported by {module}");
+    }
+}
+
+#[test]
+fn each_folder_is_in_one_layer_and_lib_stands_beside_them() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let entries = fs::read_dir(src).expect("a directory").map(|it| it.expect("an entry").file_name());
+    let mut entries: Vec<_> = entries.map(|it| it.to_string_lossy().into_owned()).collect();
+    let mut expected: Vec<_> = LAYERS.iter().map(|it| (*it).to_owned()).chain(["lib.rs".to_owned()]).collect();
+    entries.sort();
+    expected.sort();
+    assert_eq!(entries, expected);
 }
 
 #[test]
@@ -140,11 +103,9 @@ fn a_round_and_its_files_are_found() {
     assert!(names("e").is_empty(), "tests may import anything");
 }
 
-fn floor(module: &str) -> usize {
-    let is_of = |name: &str| module == name || module.strip_prefix(name).is_some_and(|rest| rest.starts_with("::"));
-    let names = FLOORS.iter().enumerate().flat_map(|(floor, names)| names.iter().map(move |name| (floor, *name)));
-    let best = names.filter(|(_, name)| is_of(name)).max_by_key(|(_, name)| name.len());
-    best.unwrap_or_else(|| panic!("{module} stands on no floor")).0
+fn layer(module: &str) -> usize {
+    let folder = &split(module)[0];
+    LAYERS.iter().position(|it| it == folder).unwrap_or_else(|| panic!("{module} is in no layer"))
 }
 
 fn imports() -> Imports {
@@ -163,7 +124,7 @@ fn read(directory: &Path, prefix: &str, sources: &mut BTreeMap<String, String>) 
         if ["tests", "properties"].contains(&stem.as_str()) {
             continue;
         }
-        let module = format!("{prefix}{stem}");
+        let module = if stem == "mod" { prefix.trim_end_matches("::").to_owned() } else { format!("{prefix}{stem}") };
         match path.is_dir() {
             true => read(&path, &format!("{module}::"), sources),
             false if path.extension().is_some_and(|it| it == "rs") => {

@@ -24,7 +24,7 @@ mod supported;
 /// What the compiler says of the file for `target`; nothing if it is taken.
 fn refusal(target: &str) -> Option<String> {
     let scratch = tempfile::tempdir().expect("a scratch directory");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/clock/supported.rs");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/util/clock/supported.rs");
     let shim = scratch.path().join("shim.rs");
     std::fs::write(&shim, WITHOUT_CORE.replace("PATH", source.to_str().expect("a path"))).expect("a file");
     let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());

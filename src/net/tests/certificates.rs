@@ -11,9 +11,9 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned, SupportedProtocolVersion};
 
 use super::Scratch;
-use crate::clock::Moment;
+use crate::net::tls::config::TlsConfig;
 use crate::net::tls::{Clock, provider};
-use crate::tls_config::TlsConfig;
+use crate::util::clock::Moment;
 
 /// Signs certificates.
 pub(crate) struct Authority {

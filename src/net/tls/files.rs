@@ -5,9 +5,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::clock::Moment;
 use crate::net::error::Error;
 use crate::net::file::read_file;
+use crate::util::clock::Moment;
 
 /// As old as this, a file is read again. Token files are, too, and kube-rs has the same minute for certificates.
 const AGE: Duration = Duration::from_secs(60);

@@ -12,7 +12,7 @@ use rustls::{CertificateError, DigitallySignedStruct, RootCertStore, SignatureSc
 use super::pinned;
 use super::provider::provider;
 use crate::net::error::Error;
-use crate::panics::log_line;
+use crate::util::panics::log_line;
 
 pub(crate) const NO_AUTHORITY: &str =
     "holds no usable CA certificate; name the cluster's own with certificate-authority";

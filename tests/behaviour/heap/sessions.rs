@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use leasehold::clock::{Moment, Now};
+use leasehold::election::candidate::session::{Effect, Input, Session};
 use leasehold::election::deadline::Deadline;
 use leasehold::election::{Operation, Request, Response, Step};
-use leasehold::runtime::session::{Effect, Input, Session};
+use leasehold::util::clock::{Moment, Now};
 use leasehold::{Call, Cancel, LeaderElector, MemoryStore, Settings, Store};
 
 use crate::allocation::measure;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use leasehold::clock::Moment;
 use leasehold::election::deadline::Deadline;
 use leasehold::election::{Change, Election, Event, Operation, Request, Response, Step};
+use leasehold::util::clock::Moment;
 use leasehold::{LeaderElectionRecord, MicroTime, StopReason, StoreError, StoreErrorKind};
 
 use crate::clock::Clock;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use leasehold::clock::{Moment, Now};
+use leasehold::util::clock::{Moment, Now};
 
 /// No reading is near the values that stand for a term that is over.
 const ORIGIN: u64 = 1_000_000_000_000;

@@ -15,7 +15,7 @@ const PARTS: [&str; 8] = ["Cargo.toml", "Cargo.lock", "README.md", "src", "tests
 /// Each has sources below it that ask at their root which mutant is active.
 const ROOTS: [(&str, &str); 3] = [
     ("src/lib.rs", "mod mutant;\n"),
-    ("src/main.rs", "mod mutant;\n"),
+    ("src/cli/main.rs", "#[path = \"../mutant.rs\"]\nmod mutant;\n"),
     ("tests/threads/shuttle/lib.rs", "#[path = \"../../../src/mutant.rs\"]\nmod mutant;\n"),
 ];
 
@@ -42,6 +42,11 @@ pub struct Tree {
     target: Target,
     /// As they are in the package.
     files: Files,
+}
+
+/// `a/b` of `a/b.rs` and of `a/b/mod.rs`.
+fn module_of(path: &Path) -> PathBuf {
+    if path.ends_with("mod.rs") { path.with_file_name("") } else { path.with_extension("") }
 }
 
 impl Tree {
@@ -80,7 +85,7 @@ impl Tree {
             (PathBuf::from(module.replace("::", "/")), [format!("fn {name}("), format!("\n    {name},\n")]);
         self.files.iter().any(|(path, text)| {
             let Ok(path) = path.strip_prefix(root) else { return false };
-            let is_there = root != Path::new("src") || module.starts_with(path.with_extension(""));
+            let is_there = root != Path::new("src") || module.starts_with(module_of(path));
             // Written out, or made a test of by being listed.
             is_there && wanted.iter().any(|wanted| String::from_utf8_lossy(text).contains(wanted))
         })

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use leasehold::clock::{Moment, Now};
+use leasehold::util::clock::{Moment, Now};
 
 /// True time, in nanoseconds since the world began. No node can read it.
 pub type Nanos = u64;

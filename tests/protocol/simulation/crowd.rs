@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use leasehold::clock::{Moment, Now};
+use leasehold::election::candidate::fitness::FitnessSource;
+use leasehold::election::candidate::session::{Effect, Input, Session};
 use leasehold::election::deadline::Deadline;
 use leasehold::election::{Change, Operation, Request, Response, Step};
-use leasehold::runtime::fitness::FitnessSource;
-use leasehold::runtime::session::{Effect, Input, Session};
+use leasehold::util::clock::{Moment, Now};
 use leasehold::{Fitness, LeaderElector, Observed, Opaque, Settings, StoreError, StoreErrorKind};
 
 const CANDIDATES: usize = 100;

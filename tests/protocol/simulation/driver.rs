@@ -1,9 +1,9 @@
 //! What the elector's thread does with a session: carries out its steps, tells it what happens, and does what it wants.
 
+use leasehold::election::candidate::fitness::FitnessSource;
+use leasehold::election::candidate::session::{Effect, Input};
+use leasehold::election::wind_down::WindDown;
 use leasehold::election::{Operation, Request, Response, Step};
-use leasehold::runtime::fitness::FitnessSource;
-use leasehold::runtime::session::{Effect, Input};
-use leasehold::wind_down::WindDown;
 use leasehold::{StopReason, StoreError, StoreErrorKind};
 
 use crate::clock::{MILLI, Nanos, SECOND};

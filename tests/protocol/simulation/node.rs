@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use leasehold::clock::Moment;
 use leasehold::election::Change;
+use leasehold::election::candidate::session::Session;
 use leasehold::election::deadline::Deadline;
-use leasehold::runtime::session::Session;
+use leasehold::util::clock::Moment;
 use leasehold::{LeaderElectionRecord, Settings, StopReason};
 
 use crate::clock::{Nanos, NodeClock};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use leasehold::runtime::session::Session;
+use leasehold::election::candidate::session::Session;
 
 use crate::clock::NodeClock;
 use crate::node::{Node, Requests};

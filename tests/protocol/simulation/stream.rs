@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::election::Change;
-use leasehold::runtime::watch_plan::WatchPlan;
+use leasehold::election::candidate::watch_plan::WatchPlan;
 use leasehold::{Cursor, StoreError, StoreErrorKind};
 
 use crate::clock::{MILLI, Nanos, SECOND};

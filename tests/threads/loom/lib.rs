@@ -5,23 +5,29 @@
 
 #[path = "../../../src"]
 mod leasehold {
-    pub(crate) mod clock;
     pub(crate) mod election {
         pub(crate) mod deadline;
         pub(crate) mod progress;
+        pub(crate) mod stop_reason;
     }
-    pub(crate) mod stop_reason;
+    pub(crate) mod util {
+        pub(crate) mod clock;
+    }
 }
 
-mod sync {
-    pub(crate) use loom::sync::atomic::{AtomicU64, fence};
-    pub(crate) use std::sync::atomic::Ordering;
-    pub(crate) use std::sync::{Arc, OnceLock};
+mod util {
+    pub(crate) use crate::leasehold::util::clock;
+
+    pub(crate) mod sync {
+        pub(crate) use loom::sync::atomic::{AtomicU64, fence};
+        pub(crate) use std::sync::atomic::Ordering;
+        pub(crate) use std::sync::{Arc, OnceLock};
+    }
 }
 
-pub(crate) use leasehold::{clock, election, stop_reason};
+pub(crate) use leasehold::election;
 
-pub use clock::Moment;
 pub use leasehold::election::deadline::Deadline;
 pub use leasehold::election::progress::ProgressLimit;
-pub use stop_reason::StopReason;
+pub use leasehold::election::stop_reason::StopReason;
+pub use leasehold::util::clock::Moment;

@@ -1,6 +1,6 @@
-//! What stands in for `src/clock.rs`: its types, over the virtual time.
+//! What stands in for `src/util/clock/mod.rs`: its types, over the virtual time.
 
-pub use crate::leasehold::clock::Moment;
+pub use crate::leasehold::util::clock::Moment;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

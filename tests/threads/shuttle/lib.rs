@@ -17,65 +17,55 @@ pub mod watching;
 
 #[path = "../../../src"]
 mod leasehold {
-    pub(crate) mod builder;
-    pub(crate) mod campaign;
-    pub(crate) mod cancel;
-    pub(crate) mod clock;
-    pub(crate) mod config;
-    pub(crate) mod config_error;
+    pub(crate) mod backends;
     pub(crate) mod election;
-    pub(crate) mod elector;
-    pub(crate) mod error;
-    pub(crate) mod events;
-    pub(crate) mod fitness;
-    pub(crate) mod guard;
-    pub(crate) mod handle;
-    pub(crate) mod health;
-    pub(crate) mod kube;
+    pub(crate) mod elector {
+        pub(crate) mod builder;
+        pub(crate) mod leader_elector;
+    }
     pub(crate) mod leadership;
-    pub(crate) mod log_fields;
     pub(crate) mod net;
-    pub(crate) mod observer;
-    pub(crate) mod one_line;
-    pub(crate) mod panics;
-    pub(crate) mod progress;
-    pub(crate) mod prometheus;
-    pub(crate) mod record;
+    pub(crate) mod observe;
     pub(crate) mod runtime;
-    pub(crate) mod side;
-    pub(crate) mod status;
-    pub(crate) mod stop_reason;
     pub(crate) mod store;
-    pub(crate) mod term;
-    pub(crate) mod transition;
-    pub(crate) mod wind_down;
+    pub(crate) mod util {
+        pub(crate) mod cancel;
+        pub(crate) mod clock;
+        pub(crate) mod config_error;
+        pub(crate) mod log_fields;
+        pub(crate) mod names;
+        pub(crate) mod one_line;
+        pub(crate) mod panics;
+        pub(crate) mod prometheus;
+    }
 }
 
-pub(crate) use leasehold::{
-    builder, campaign, cancel, config, config_error, election, elector, error, events, fitness, guard, handle, health,
-    kube, leadership, log_fields, net, observer, one_line, panics, progress, prometheus, record, runtime, side, status,
-    stop_reason, store, term, transition, wind_down,
-};
+mod util {
+    pub(crate) use crate::leasehold::util::{cancel, config_error, log_fields, names, one_line, panics, prometheus};
+    pub(crate) use crate::{clock, sync};
+}
 
-pub use builder::LeaderElectorBuilder;
-pub use campaign::Campaign;
-pub use cancel::{Cancel, Hook};
-pub use config::Settings;
-pub use config_error::ConfigError;
-pub use elector::LeaderElector;
-pub use error::Error;
-pub use events::EventRecorder;
-pub use fitness::Fitness;
-pub use guard::{LeaderGuard, Scope};
-pub use health::{HealthCheck, Unhealthy};
-pub use leadership::Leadership;
-pub use observer::{Observer, RequestOutcome};
-pub use progress::Progress;
-pub use record::{LeaderElectionRecord, MicroTime, Observed, Opaque};
-pub use status::{Counters, Histogram, Status};
-pub use stop_reason::StopReason;
-pub use store::kubernetes::lease::LeaseStore;
+pub(crate) use leasehold::{backends, election, elector, leadership, net, observe, runtime, store};
+
+pub use backends::kubernetes::events::EventRecorder;
+pub use backends::kubernetes::lease::LeaseStore;
+pub use election::settings::Settings;
+pub use election::stop_reason::StopReason;
+pub use elector::builder::LeaderElectorBuilder;
+pub use elector::leader_elector::LeaderElector;
+pub use leadership::campaign::Campaign;
+pub use leadership::error::Error;
+pub use leadership::fitness::Fitness;
+pub use leadership::guard::{LeaderGuard, Scope};
+pub use leadership::progress::Progress;
+pub use leadership::term::LeadershipLost;
+pub use leadership::view::Leadership;
+pub use observe::health::{HealthCheck, Unhealthy};
+pub use observe::observer::{Observer, RequestOutcome};
+pub use observe::status::{Counters, Histogram, Status};
+pub use observe::transition::Transition;
 pub use store::memory::MemoryStore;
+pub use store::record::{LeaderElectionRecord, MicroTime, Observed, Opaque};
 pub use store::{Call, Cursor, Store, StoreError, StoreErrorKind, StoreOperation, WatchEvent, WatchScope};
-pub use term::LeadershipLost;
-pub use transition::Transition;
+pub use util::cancel::{Cancel, Hook};
+pub use util::config_error::ConfigError;

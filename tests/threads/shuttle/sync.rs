@@ -1,4 +1,4 @@
-//! What stands in for `src/sync.rs`.
+//! What stands in for `src/util/sync.rs`.
 
 pub(crate) use crate::channel;
 pub(crate) use crate::time::Instant;

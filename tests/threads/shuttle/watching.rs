@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use crate::channel::{self, Receiver};
-use crate::handle::{Command, Link};
-use crate::health::HealthCheck;
-use crate::log_fields::LogFields;
+use crate::election::candidate::side::Side;
+use crate::leadership::handle::{Command, Link};
+use crate::observe::health::HealthCheck;
 use crate::runtime::watcher::Watcher;
-use crate::side::Side;
 use crate::store::entry::Entry;
+use crate::util::log_fields::LogFields;
 use crate::{LeaderElector, Store};
 
 /// A watcher, and what it tells.
@@ -22,7 +22,7 @@ impl Watched {
         let (tell, told) = channel::unbounded();
         let settings = LeaderElector::builder("jobs").settings().expect("the defaults are good");
         let entry = Entry::new(store, "jobs");
-        let fields = LogFields::new(&entry, "me");
+        let fields = LogFields::new(entry.describe(), "me");
         let link = Arc::new(Link::new(tell, settings.release_timeout, fields));
         let health = HealthCheck::new(settings.lease_duration, settings.lease_duration, 1);
         let watcher = Watcher::spawn(entry, Side::Primary, link, health, &settings).expect("threads cost nothing here");

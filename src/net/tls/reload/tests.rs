@@ -3,10 +3,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::*;
-use crate::clock::Moment;
 use crate::net::tests::Scratch;
 use crate::net::tests::certificates::{Leaf, authority};
 use crate::net::tls::{Clock, IdentitySource};
+use crate::util::clock::Moment;
 
 /// Files that rotate, and a clock that goes when it is told to.
 struct Disk {

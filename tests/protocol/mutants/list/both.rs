@@ -18,7 +18,7 @@ pub const MUTANTS: &[Mutant] = &[
                 new: "let left = primary.remaining(now).max(secondary.remaining(now));",
             },
         ],
-        caught_by: Unit("runtime::pair::tests::a_term_is_valid_for_as_long_as_both_are"),
+        caught_by: Unit("election::candidate::pair::tests::a_term_is_valid_for_as_long_as_both_are"),
     },
     Mutant {
         name: "the secondary is campaigned for without the primary",
@@ -28,7 +28,9 @@ pub const MUTANTS: &[Mutant] = &[
             old: "        self.tell(now, Side::Primary, Input::Campaign { id, once });\n",
             new: "        self.tell(now, Side::Secondary, Input::Campaign { id, once });\n        self.tell(now, Side::Primary, Input::Campaign { id, once });\n",
         }],
-        caught_by: Unit("runtime::pair::tests::the_secondary_is_left_alone_while_another_holds_the_primary"),
+        caught_by: Unit(
+            "election::candidate::pair::tests::the_secondary_is_left_alone_while_another_holds_the_primary",
+        ),
     },
     Mutant {
         name: "the loss of one leaves the other",
@@ -38,7 +40,7 @@ pub const MUTANTS: &[Mutant] = &[
             old: "|reason: &StopReason| !reason.was_asked_for() && !reason.winds_down();",
             new: "|reason: &StopReason| reason.was_asked_for() && *reason == StopReason::Expired;",
         }],
-        caught_by: Unit("runtime::pair::tests::the_loss_of_either_ends_both_and_neither_is_renewed"),
+        caught_by: Unit("election::candidate::pair::tests::the_loss_of_either_ends_both_and_neither_is_renewed"),
     },
     Mutant {
         name: "the primary is released first",
@@ -48,7 +50,9 @@ pub const MUTANTS: &[Mutant] = &[
             old: "        self.tell(now, Side::Secondary, Input::GuardGone { at: gone_at });\n",
             new: "        self.release_primary(now);\n        self.tell(now, Side::Secondary, Input::GuardGone { at: gone_at });\n",
         }],
-        caught_by: Unit("runtime::pair::tests::the_primary_is_released_also_when_the_secondary_does_not_answer"),
+        caught_by: Unit(
+            "election::candidate::pair::tests::the_primary_is_released_also_when_the_secondary_does_not_answer",
+        ),
     },
     Mutant {
         name: "the primary waits for the secondary's release for ever",
@@ -58,14 +62,16 @@ pub const MUTANTS: &[Mutant] = &[
             old: "        if release_at(self).is_some_and(|at| now.local >= at) {\n",
             new: "        if release_at(self).is_some_and(|at| now.local < at && at < now.local) {\n",
         }],
-        caught_by: Unit("runtime::pair::tests::the_primary_is_released_also_when_the_secondary_does_not_answer"),
+        caught_by: Unit(
+            "election::candidate::pair::tests::the_primary_is_released_also_when_the_secondary_does_not_answer",
+        ),
     },
     Mutant {
         name: "the primary is released with a duration of a second",
         why: "client-go's MultiLock waits for no more than that, whoever holds the secondary",
         edits: &[Edit { file: PAIR, old: "release_keeps_duration: true", new: "release_keeps_duration: false" }],
         caught_by: Unit(
-            "runtime::pair::tests::the_secondary_is_released_first_and_the_primary_keeps_the_published_duration",
+            "election::candidate::pair::tests::the_secondary_is_released_first_and_the_primary_keeps_the_published_duration",
         ),
     },
     Mutant {
@@ -76,7 +82,7 @@ pub const MUTANTS: &[Mutant] = &[
             old: "                let wanted = *wanted;\n                self.give_up_campaign(now);\n                self.stage = Stage::Waiting(wanted, now);\n            }\n            _ => {}",
             new: "                let _ = wanted;\n            }\n            _ => {}",
         }],
-        caught_by: Unit("runtime::pair::tests::who_loses_the_primary_while_waiting_begins_anew"),
+        caught_by: Unit("election::candidate::pair::tests::who_loses_the_primary_while_waiting_begins_anew"),
     },
     Mutant {
         name: "a term begins although the primary has run out",
@@ -86,7 +92,7 @@ pub const MUTANTS: &[Mutant] = &[
             old: "if !primary.is_valid(now) => {",
             new: "if wanted.id == 0 && !primary.is_valid(now) => {",
         }],
-        caught_by: Unit("runtime::pair::tests::what_is_won_after_the_primary_ran_out_is_no_term"),
+        caught_by: Unit("election::candidate::pair::tests::what_is_won_after_the_primary_ran_out_is_no_term"),
     },
     Mutant {
         name: "the leader is who the secondary names",
@@ -96,7 +102,7 @@ pub const MUTANTS: &[Mutant] = &[
             old: "if primary == secondary { primary.clone() } else { None }",
             new: "if primary == secondary { primary.clone() } else { secondary.clone() }",
         }],
-        caught_by: Unit("runtime::pair::tests::somebody_leads_when_both_records_name_the_same"),
+        caught_by: Unit("election::candidate::pair::tests::somebody_leads_when_both_records_name_the_same"),
     },
     Mutant {
         name: "what is won on the secondary is not looked for by its thread",
@@ -136,7 +142,9 @@ pub const MUTANTS: &[Mutant] = &[
             old: "let has_run_out = !both.is_valid(now) && !both.was_ended();",
             new: "let has_run_out = !both.is_valid(now) && both.was_ended() && !both.was_ended();",
         }],
-        caught_by: Unit("runtime::pair::tests::a_term_that_its_holder_has_found_run_out_is_told_to_be_over"),
+        caught_by: Unit(
+            "election::candidate::pair::tests::a_term_that_its_holder_has_found_run_out_is_told_to_be_over",
+        ),
     },
     Mutant {
         name: "the news of a watch is for whoever took it",
@@ -146,7 +154,7 @@ pub const MUTANTS: &[Mutant] = &[
             old: "                self.tell(now, side, input);\n            }\n        }\n        self.hear(now);",
             new: "                self.session_mut(side).handle(now, input);\n            }\n        }\n        self.hear(now);",
         }],
-        caught_by: Unit("runtime::pair::tests::the_news_of_a_watch_is_a_reason_for_its_side_to_look_again"),
+        caught_by: Unit("election::candidate::pair::tests::the_news_of_a_watch_is_a_reason_for_its_side_to_look_again"),
     },
     Mutant {
         name: "the primary is taken for a secondary that cannot be read",
@@ -156,7 +164,9 @@ pub const MUTANTS: &[Mutant] = &[
             old: "None if now >= *at && self.secondary.has_observed() && self.fitness.may_acquire() => {",
             new: "_ if now >= *at => {",
         }],
-        caught_by: Unit("runtime::pair::tests::the_primary_is_left_to_others_until_the_secondary_can_be_read"),
+        caught_by: Unit(
+            "election::candidate::pair::tests::the_primary_is_left_to_others_until_the_secondary_can_be_read",
+        ),
     },
     Mutant {
         name: "the primary is kept for a secondary that cannot be written",
@@ -167,7 +177,7 @@ pub const MUTANTS: &[Mutant] = &[
             new: "Stage::Second(wanted, _) if wanted.id == 0 && failures.is_failing_for_long() => {",
         }],
         caught_by: Unit(
-            "runtime::pair::tests::the_primary_is_given_back_when_the_secondary_cannot_be_written_for_a_renew_deadline",
+            "election::candidate::pair::tests::the_primary_is_given_back_when_the_secondary_cannot_be_written_for_a_renew_deadline",
         ),
     },
     Mutant {
@@ -225,7 +235,7 @@ pub const MUTANTS: &[Mutant] = &[
             new: "self.refusal.as_ref().filter(|(at, _)| *at >= since || since >= *at)",
         }],
         caught_by: Unit(
-            "runtime::pair::tests::failures::a_refusal_refuses_the_campaign_and_leaves_the_primary_to_others",
+            "election::candidate::pair::tests::failures::a_refusal_refuses_the_campaign_and_leaves_the_primary_to_others",
         ),
     },
     Mutant {

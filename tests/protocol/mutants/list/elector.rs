@@ -36,7 +36,7 @@ pub const MUTANTS: &[Mutant] = &[
             new: "self.owes_release()",
         }],
         caught_by: Unit(
-            "runtime::session::tests::who_closes_it_in_the_middle_of_an_acquisition_waits_for_what_becomes_of_that",
+            "election::candidate::session::tests::who_closes_it_in_the_middle_of_an_acquisition_waits_for_what_becomes_of_that",
         ),
     },
     Mutant {
@@ -44,7 +44,7 @@ pub const MUTANTS: &[Mutant] = &[
         why: "what it has won cannot be given back before that",
         edits: &[Edit { file: SESSION, old: "if self.may_hold() {", new: "if false {" }],
         caught_by: Unit(
-            "runtime::session::tests::who_closes_it_in_the_middle_of_an_acquisition_waits_for_what_becomes_of_that",
+            "election::candidate::session::tests::who_closes_it_in_the_middle_of_an_acquisition_waits_for_what_becomes_of_that",
         ),
     },
     Mutant {
@@ -55,7 +55,7 @@ pub const MUTANTS: &[Mutant] = &[
             old: "!matches!(self.phase, Phase::Leading(_)) && (self.owes_release()",
             new: "(self.owes_release()",
         }],
-        caught_by: Unit("runtime::session::tests::who_closes_it_as_a_leader_waits_for_nothing"),
+        caught_by: Unit("election::candidate::session::tests::who_closes_it_as_a_leader_waits_for_nothing"),
     },
     Mutant {
         name: "whoever drops an elector is told at once that nothing is held",
@@ -167,7 +167,7 @@ pub const MUTANTS: &[Mutant] = &[
             old: "Effect::Renewed(now.since(sent_at))",
             new: "Effect::Renewed(sent_at.since(now))",
         }],
-        caught_by: Unit("runtime::session::tests::a_renewal_takes_as_long_as_since_it_was_sent"),
+        caught_by: Unit("election::candidate::session::tests::a_renewal_takes_as_long_as_since_it_was_sent"),
     },
     Mutant {
         name: "a read in the middle of a term is on no slow path",
@@ -259,7 +259,7 @@ pub const MUTANTS: &[Mutant] = &[
             new: ".saturating_mul(1)",
         }],
         caught_by: Unit(
-            "runtime::watch_plan::tests::pauses_grow_from_the_retry_period_to_a_minute_until_a_watch_has_lasted",
+            "election::candidate::watch_plan::tests::pauses_grow_from_the_retry_period_to_a_minute_until_a_watch_has_lasted",
         ),
     },
     Mutant {
@@ -364,7 +364,9 @@ pub const MUTANTS: &[Mutant] = &[
             old: "if is_given_up { LONGEST_PAUSE } else { self.retry_period }",
             new: "self.retry_period",
         }],
-        caught_by: Unit("runtime::watch_plan::tests::a_watch_that_lasted_and_told_makes_up_for_those_before_it"),
+        caught_by: Unit(
+            "election::candidate::watch_plan::tests::a_watch_that_lasted_and_told_makes_up_for_those_before_it",
+        ),
     },
     Mutant {
         name: "each watch begins with what is there",

@@ -82,7 +82,7 @@ pub const MUTANTS: &[Mutant] = &[
             old: "                    self.tell_both(now, || Input::LimitProgress(Arc::clone(&limit)));\n",
             new: "                    drop(limit);\n",
         }],
-        caught_by: Unit("runtime::pair::tests::fitness::progress_counts_after_a_step_down_as_well"),
+        caught_by: Unit("election::candidate::pair::tests::fitness::progress_counts_after_a_step_down_as_well"),
     },
     Mutant {
         name: "a hung worker is found by the elector's thread alone",
@@ -92,7 +92,7 @@ pub const MUTANTS: &[Mutant] = &[
             old: ".filter(|deadline| !deadline.is_valid(now))",
             new: ".filter(|deadline| deadline.was_ended())",
         }],
-        caught_by: Unit("health::tests::work_without_progress_is_unhealthy_at_once"),
+        caught_by: Unit("observe::health::tests::work_without_progress_is_unhealthy_at_once"),
     },
     // ---- fitness ----
     Mutant {
@@ -139,7 +139,7 @@ pub const MUTANTS: &[Mutant] = &[
             old: "self.silent_at().is_none_or(|at| at.is_some_and(|at| now < at))",
             new: "self.silent_at().is_none_or(|at| at.is_some())",
         }],
-        caught_by: Unit("runtime::fitness::tests::silence_is_a_no"),
+        caught_by: Unit("election::candidate::fitness::tests::silence_is_a_no"),
     },
     Mutant {
         name: "an answer is heard before the silence of the probe",
@@ -149,21 +149,23 @@ pub const MUTANTS: &[Mutant] = &[
             old: "        // What is answered now may come too late for a probe that has been silent.\n        self.judge_fitness(now);\n",
             new: "",
         }],
-        caught_by: Unit("runtime::session::tests::what_is_won_when_the_probe_has_been_silent_for_too_long_is_no_term"),
+        caught_by: Unit(
+            "election::candidate::session::tests::what_is_won_when_the_probe_has_been_silent_for_too_long_is_no_term",
+        ),
     },
     Mutant {
         name: "who flaps waits no longer each time",
         why: "leaders that cannot work follow each other",
         edits: &[Edit { file: FITNESS_POLICY, old: "checked_shl(self.recoveries)", new: "checked_shl(0)" }],
         caught_by: Unit(
-            "runtime::fitness::tests::who_becomes_fit_again_and_again_waits_longer_and_longer_until_it_has_been_fit_for_that_long",
+            "election::candidate::fitness::tests::who_becomes_fit_again_and_again_waits_longer_and_longer_until_it_has_been_fit_for_that_long",
         ),
     },
     Mutant {
         name: "a no that the program takes back at once is not heard",
         why: "the term goes on over it",
         edits: &[Edit { file: FITNESS, old: "since > 1 || !is_odd(changes)", new: "!is_odd(changes)" }],
-        caught_by: Unit("fitness::tests::a_no_that_is_taken_back_at_once_is_a_no"),
+        caught_by: Unit("leadership::fitness::tests::a_no_that_is_taken_back_at_once_is_a_no"),
     },
     Mutant {
         name: "who holds both too late for the first progress acquires them again at once",
@@ -174,7 +176,7 @@ pub const MUTANTS: &[Mutant] = &[
             new: "limit.as_ref().filter(|_| false)",
         }],
         caught_by: Unit(
-            "runtime::pair::tests::fitness::what_is_held_of_both_too_late_for_the_first_progress_is_given_back_for_a_while",
+            "election::candidate::pair::tests::fitness::what_is_held_of_both_too_late_for_the_first_progress_is_given_back_for_a_while",
         ),
     },
     Mutant {
@@ -186,7 +188,7 @@ pub const MUTANTS: &[Mutant] = &[
             new: "if false {",
         }],
         caught_by: Unit(
-            "runtime::fitness::tests::who_becomes_fit_again_and_again_waits_longer_and_longer_until_it_has_been_fit_for_that_long",
+            "election::candidate::fitness::tests::who_becomes_fit_again_and_again_waits_longer_and_longer_until_it_has_been_fit_for_that_long",
         ),
     },
     Mutant {
@@ -215,7 +217,7 @@ pub const MUTANTS: &[Mutant] = &[
         why: "nobody restarts the process",
         edits: &[Edit { file: HEALTH, old: " || stalled_at.is_some() {", new: " {" }],
         caught_by: Unit(
-            "health::tests::work_that_hangs_while_it_winds_down_is_unhealthy_at_once_and_what_is_not_renewed_any_more_after_a_lease",
+            "observe::health::tests::work_that_hangs_while_it_winds_down_is_unhealthy_at_once_and_what_is_not_renewed_any_more_after_a_lease",
         ),
     },
     Mutant {
@@ -227,7 +229,7 @@ pub const MUTANTS: &[Mutant] = &[
             new: "            let _ = reason;\n        }\n        let Stage",
         }],
         caught_by: Unit(
-            "runtime::pair::tests::fitness::what_covers_the_winding_down_on_one_record_alone_is_not_renewed",
+            "election::candidate::pair::tests::fitness::what_covers_the_winding_down_on_one_record_alone_is_not_renewed",
         ),
     },
     Mutant {
@@ -266,6 +268,6 @@ pub const MUTANTS: &[Mutant] = &[
         name: "a limit after a step-down is not told",
         why: "work that hangs keeps the lease",
         edits: &[Edit { file: TERM, old: " || (*told == Told::SteppedDown && wind_down != WindDown::AsSet)", new: "" }],
-        caught_by: Unit("guard::tests::a_step_down_is_told_once"),
+        caught_by: Unit("leadership::guard::tests::a_step_down_is_told_once"),
     },
 ];

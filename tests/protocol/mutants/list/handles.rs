@@ -102,7 +102,7 @@ pub const MUTANTS: &[Mutant] = &[
             new: "None::<Moment>",
         }],
         caught_by: Unit(
-            "runtime::session::tests::that_a_lease_has_run_out_is_told_at_that_moment_and_that_it_is_renewed_as_well",
+            "election::candidate::session::tests::that_a_lease_has_run_out_is_told_at_that_moment_and_that_it_is_renewed_as_well",
         ),
     },
     // ---- health and transitions ----
@@ -124,7 +124,7 @@ pub const MUTANTS: &[Mutant] = &[
             old: "if state.deadline.is_some() {\n            state.ended",
             new: "if !state.panicked {\n            state.ended",
         }],
-        caught_by: Unit("health::tests::who_has_no_guard_does_not_fail_to_drop_it"),
+        caught_by: Unit("observe::health::tests::who_has_no_guard_does_not_fail_to_drop_it"),
     },
     Mutant {
         name: "a guard that is gone stays unhealthy",
@@ -157,7 +157,7 @@ pub const MUTANTS: &[Mutant] = &[
             old: "for transition in leader.into_iter().chain(leading) {",
             new: "for transition in leader.into_iter().chain(leading.filter(|_| state.closed)) {",
         }],
-        caught_by: Unit("transition::tests::a_subscription_opens_with_the_present_state"),
+        caught_by: Unit("observe::transition::tests::a_subscription_opens_with_the_present_state"),
     },
     // ---- durations, and the end of an elector ----
     Mutant {

@@ -40,13 +40,15 @@ pub const MUTANTS: &[Mutant] = &[
         name: "the buffer does not grow with the head",
         why: "a long path comes before the mask in a piece of its own, and no request with it goes out",
         edits: &[Edit { file: MASK, old: "room: ROOM + target,", new: "room: ROOM," }],
-        caught_by: Unit("kube::tests::head::a_path_of_any_length_does_not_push_the_credentials_out_of_reach"),
+        caught_by: Unit(
+            "backends::kubernetes::client::tests::head::a_path_of_any_length_does_not_push_the_credentials_out_of_reach",
+        ),
     },
     Mutant {
         name: "a head may have any length",
         why: "the server closes the connection, and nobody learns why",
         edits: &[Edit { file: MASK, old: "if length > MAX_HEAD {", new: "if length > 2 * MAX_HEAD {" }],
-        caught_by: Unit("kube::tests::head::a_head_that_no_server_takes_is_not_sent"),
+        caught_by: Unit("backends::kubernetes::client::tests::head::a_head_that_no_server_takes_is_not_sent"),
     },
     Mutant {
         name: "who is impersonated is left out without credentials",
@@ -57,7 +59,7 @@ pub const MUTANTS: &[Mutant] = &[
             new: "None => None,",
         }],
         caught_by: Unit(
-            "kube::tests::head::groups_without_credentials_arrive_and_a_token_file_that_is_too_long_is_explained",
+            "backends::kubernetes::client::tests::head::groups_without_credentials_arrive_and_a_token_file_that_is_too_long_is_explained",
         ),
     },
     Mutant {
@@ -86,7 +88,9 @@ pub const MUTANTS: &[Mutant] = &[
             old: "state.plaintext_bytes_to_read() == 0 && !state.peer_has_closed()",
             new: "!state.peer_has_closed()",
         }],
-        caught_by: Unit("kube::tests::tls::what_is_left_over_of_a_session_is_no_answer_to_the_next_request"),
+        caught_by: Unit(
+            "backends::kubernetes::client::tests::tls::what_is_left_over_of_a_session_is_no_answer_to_the_next_request",
+        ),
     },
     Mutant {
         name: "only the first echo of a credential is struck out",
@@ -96,13 +100,17 @@ pub const MUTANTS: &[Mutant] = &[
             old: "                at += length;\n",
             new: "                at = text.len();\n",
         }],
-        caught_by: Unit("kube::auth::credentials::tests::every_echo_of_a_credential_is_struck_out"),
+        caught_by: Unit(
+            "backends::kubernetes::client::auth::credentials::tests::every_echo_of_a_credential_is_struck_out",
+        ),
     },
     Mutant {
         name: "a credential that comes back with an escape is not struck out",
         why: "an answer in JSON is read after that, and the credential stands in the log",
         edits: &[Edit { file: ECHO, old: "        [b'\\\\', escaped, ..] if *escaped == byte => Some(2),\n", new: "" }],
-        caught_by: Unit("kube::tests::http::a_credential_that_comes_back_is_not_shown_however_it_is_written"),
+        caught_by: Unit(
+            "backends::kubernetes::client::tests::http::a_credential_that_comes_back_is_not_shown_however_it_is_written",
+        ),
     },
     // ---- what reading it may cost ----
     Mutant {

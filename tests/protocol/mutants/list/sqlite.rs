@@ -2,9 +2,9 @@
 
 use super::*;
 
-const DATABASE: &str = "src/store/sqlite/database.rs";
-const FILE: &str = "src/store/sqlite/file.rs";
-const SQLITE: &str = "src/store/sqlite.rs";
+const DATABASE: &str = "src/backends/sqlite/database/mod.rs";
+const FILE: &str = "src/backends/sqlite/file.rs";
+const SQLITE: &str = "src/backends/sqlite/store.rs";
 
 pub const MUTANTS: &[Mutant] = &[
     Mutant {
@@ -45,7 +45,7 @@ pub const MUTANTS: &[Mutant] = &[
             old: "                file.check()?;\n                check(file, call)?;\n                return done",
             new: "                return done",
         }],
-        caught_by: Unit("store::sqlite::database::tests::what_came_too_late_is_no_answer"),
+        caught_by: Unit("backends::sqlite::database::tests::what_came_too_late_is_no_answer"),
     },
     Mutant {
         name: "SQLite waits for locks itself",

@@ -11,7 +11,7 @@ pub const MUTANTS: &[Mutant] = &[
             old: "Ok(ReleaseAck::Behind(cancellation)) => cancellation.carry_out(left()),",
             new: "Ok(ReleaseAck::Behind(_)) => {}",
         }],
-        caught_by: Threads("guard::a_hanging_renewal_does_not_hold_up_a_release"),
+        caught_by: Threads("leadership::guard::a_hanging_renewal_does_not_hold_up_a_release"),
     },
     Mutant {
         name: "what is told while the thread decides is left lying",
@@ -47,7 +47,7 @@ pub const MUTANTS: &[Mutant] = &[
             old: "self.waiting.take_if(|waiting| waiting.id == id)",
             new: "self.waiting.take_if(|waiting| waiting.id > 0 || id == 0)",
         }],
-        caught_by: Unit("campaign::slot::tests::an_answer_to_one_campaign_is_none_to_the_next"),
+        caught_by: Unit("leadership::campaign::slot::tests::an_answer_to_one_campaign_is_none_to_the_next"),
     },
     Mutant {
         name: "a watch is stopped before its thread is told to end",

@@ -338,7 +338,7 @@ pub const MUTANTS: &[Mutant] = &[
             old: "u64::from(lease_duration.subsec_nanos() > 0)",
             new: "u64::from(lease_duration.subsec_millis() > 0)",
         }],
-        caught_by: Unit("config::tests::whatever_is_accepted_keeps_every_rule_to_the_nanosecond"),
+        caught_by: Unit("election::settings::tests::whatever_is_accepted_keeps_every_rule_to_the_nanosecond"),
     },
     Mutant {
         name: "a candidate forgets a pause when there is news",

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use leasehold::clock::Moment;
+use leasehold::util::clock::Moment;
 use leasehold::{LeaderElectionRecord, MicroTime, Observed};
 
 const UNKNOWN: &str = "leaderelection.k8s.io/unknown";

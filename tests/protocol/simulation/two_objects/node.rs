@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use leasehold::StopReason;
-use leasehold::clock::Moment;
+use leasehold::election::candidate::candidacy::Candidacy;
+use leasehold::election::candidate::pair::Pair;
+use leasehold::election::candidate::session::Session;
+use leasehold::election::candidate::side::Side;
 use leasehold::election::deadline::Deadline;
-use leasehold::runtime::candidacy::Candidacy;
-use leasehold::runtime::pair::Pair;
-use leasehold::runtime::session::Session;
-use leasehold::side::Side;
+use leasehold::util::clock::Moment;
 
 use super::multi_lock::MultiLock;
 use super::plan::{Kind, Plan};

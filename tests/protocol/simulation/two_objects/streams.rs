@@ -2,8 +2,8 @@
 
 use leasehold::StoreErrorKind;
 use leasehold::election::Change;
-use leasehold::runtime::session::Input;
-use leasehold::side::Side;
+use leasehold::election::candidate::session::Input;
+use leasehold::election::candidate::side::Side;
 
 use super::multi_lock::{Ask, Next, Told};
 use super::node::{Mind, Record, Stream};

@@ -1,8 +1,8 @@
 //! Those who campaign, hold a guard, step down and release, and what goes wrong.
 
 use leasehold::StopReason;
-use leasehold::runtime::session::Input;
-use leasehold::side::Side;
+use leasehold::election::candidate::session::Input;
+use leasehold::election::candidate::side::Side;
 
 use super::node::Mind;
 use super::world::{Event, World};

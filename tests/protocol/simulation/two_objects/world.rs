@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use leasehold::clock::Moment;
+use leasehold::election::candidate::fitness::FitnessSource;
+use leasehold::election::candidate::session::{Effect, Input};
+use leasehold::election::candidate::side::Side;
+use leasehold::election::wind_down::WindDown;
 use leasehold::election::{Change, Operation, Response, Step};
-use leasehold::runtime::fitness::FitnessSource;
-use leasehold::runtime::session::{Effect, Input};
-use leasehold::side::Side;
-use leasehold::wind_down::WindDown;
+use leasehold::util::clock::Moment;
 use leasehold::{StopReason, StoreError, StoreErrorKind};
 
 use super::count::Count;

@@ -1,0 +1,406 @@
+//! The client: one request, one answer, from whichever member gives one.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use ureq::http::{self, HeaderName, HeaderValue, header};
+
+use super::config::EtcdConfig;
+use super::error::Error;
+use super::login::{At, Login, Token, refusal};
+use crate::net::agent::{AgentHandle, new_agent};
+use crate::net::dial::{Dialer, System};
+use crate::net::endpoint::Endpoint;
+use crate::net::error::{self as net, ErrorKind};
+use crate::net::interrupt::{Interrupter, interrupted, late};
+use crate::net::pool::{MAX_IDLE_DIRECT, Pool};
+use crate::net::redact::Redacted;
+use crate::net::response::{from_ureq, is_framed, read_body};
+use crate::net::tls::config::refuse;
+use crate::net::tls::{ClientTls, TlsParts};
+use crate::net::transport::{CurrentCall, HttpConnector, Opening};
+use crate::net::{MAX_WAIT, USER_AGENT};
+use crate::util::cancel::Cancel;
+use crate::util::config_error::ConfigError;
+use crate::util::panics::log_line;
+
+/// More connections to a member than this are not kept open for the calls to come.
+const MAX_IDLE_AGENTS: usize = 4;
+
+/// Has a member without a leader say so at once, where it would wait for seconds otherwise.
+const HAS_LEADER: HeaderName = HeaderName::from_static("grpc-metadata-hasleader");
+
+/// A blocking client for one cluster.
+pub(crate) struct Client {
+    members: Vec<Member>,
+    /// Whom to ask first: the one that answered last.
+    current: AtomicUsize,
+    login: Option<Login>,
+    dialer: Dialer,
+}
+
+struct Member {
+    endpoint: Endpoint,
+    /// `None` for plain HTTP.
+    tls: Option<ClientTls>,
+    idle: Pool<Pooled>,
+}
+
+/// An agent that one call has, or none.
+struct Pooled {
+    handle: Arc<AgentHandle>,
+    /// Of the certificate files that its connection was opened with.
+    files: u64,
+}
+
+/// What is asked, until when, and what ends it sooner.
+#[derive(Clone, Copy)]
+pub(crate) struct Request<'a> {
+    pub(crate) path: &'static str,
+    pub(crate) body: &'a Value,
+    /// It changes nothing, so it may be sent again after it may have been received.
+    pub(crate) is_read: bool,
+    pub(crate) timeout: Duration,
+    pub(crate) cancel: &'a Cancel,
+}
+
+/// What came back.
+pub(crate) struct Answer {
+    pub(crate) body: Vec<u8>,
+    /// An earlier copy was sent, and refused for its token: what this answer denies, that one may have done.
+    pub(crate) is_second: bool,
+}
+
+/// How a request goes to one member.
+#[derive(Clone, Copy)]
+struct Attempt<'a> {
+    request: Request<'a>,
+    body: &'a [u8],
+    /// Until a connection stands: another member is tried after that.
+    connected_by: Instant,
+    deadline: Instant,
+    interrupter: &'a Interrupter,
+}
+
+/// The answer to a stream's request, up to its head.
+pub(super) struct Opened {
+    pub(super) body: ureq::Body,
+    pub(super) handle: Arc<AgentHandle>,
+    pub(super) opening: Opening,
+    pub(super) token: Option<Token>,
+}
+
+impl Client {
+    /// Makes a client. Nothing is sent yet.
+    pub(crate) fn new(config: EtcdConfig) -> Result<Self, ConfigError> {
+        config.check_secrecy()?;
+        config.user.as_ref().map_or(Ok(()), |user| user.password.check(true))?;
+        let EtcdConfig { endpoints, tls, user, .. } = config;
+        let member = |endpoint: Endpoint| {
+            let tls = match endpoint.is_https() {
+                true => {
+                    Some(ClientTls::new(tls.settings.clone(), endpoint.host()).map_err(|error| refuse("tls", &error))?)
+                }
+                false => None,
+            };
+            Ok(Member { endpoint, tls, idle: Pool::new(MAX_IDLE_AGENTS, MAX_IDLE_DIRECT) })
+        };
+        Ok(Self {
+            members: endpoints.into_iter().map(member).collect::<Result<_, ConfigError>>()?,
+            current: AtomicUsize::new(0),
+            login: user.map(Login::new),
+            dialer: Dialer::new(System),
+        })
+    }
+
+    /// The URLs of the members, without credentials.
+    pub(crate) fn location(&self) -> String {
+        let urls: Vec<_> = self.members.iter().map(|member| member.endpoint.url()).collect();
+        urls.join(", ")
+    }
+
+    /// Sends a request, and answers the body of a success.
+    ///
+    /// A write that a member may have received is not sent to another: the second copy would be judged against what the first
+    /// one did.
+    pub(crate) fn request(&self, request: Request<'_>) -> Result<Answer, Error> {
+        let began = Instant::now();
+        let deadline = began + request.timeout.min(MAX_WAIT);
+        let body = request.body.to_string().into_bytes();
+        let (interrupter, hook) = Interrupter::hooked(request.cancel);
+        let mut used = None;
+        let answer = self.on_some_member(&interrupter, deadline, request.is_read, |number, connected_by, deadline| {
+            let attempt = Attempt { request, body: &body, connected_by, deadline, interrupter: &interrupter };
+            let (answer, agent) = self.attempt(&self.members[number], attempt)?;
+            used = Some((number, agent));
+            Ok(answer)
+        });
+        // Before the agent may be used for another call.
+        drop(hook);
+        let is_sent = answer.as_ref().err().is_none_or(Error::maybe_sent);
+        let answer = interrupter.end(answer, deadline, is_sent);
+        match (&answer, used) {
+            (Err(Error::Net(error)), _) if error.is_of_the_end() => {
+                self.members.iter().for_each(|member| member.idle.forget_idle_since(began));
+            }
+            (Ok(_), Some((number, agent))) => self.members[number].idle.put_back(agent),
+            _ => {}
+        }
+        answer
+    }
+
+    /// Opens a stream: everything up to the head of a 2xx answer.
+    pub(super) fn open(
+        &self,
+        request: Request<'_>,
+        silence: Duration,
+        interrupter: &Interrupter,
+    ) -> Result<Opened, Error> {
+        let deadline = Instant::now() + request.timeout.min(MAX_WAIT);
+        let body = request.body.to_string().into_bytes();
+        self.on_some_member(interrupter, deadline, true, |number, connected_by, deadline| {
+            let attempt = Attempt { request, body: &body, connected_by, deadline, interrupter };
+            let member = &self.members[number];
+            let opening = Opening::until(deadline);
+            let handle = self.new_handle(member, attempt, opening.clone())?;
+            let token = self.token(member, attempt)?;
+            let (call, _masked) = http_request(&member.endpoint, attempt, token.as_ref())?;
+            let call = handle.agent.configure_request(call).timeout_per_read(Some(silence)).build();
+            let answer = handle.agent.run(call).map_err(from_ureq)?;
+            let answer = self.accept(answer, token.as_ref())?;
+            Ok(Opened { body: answer.into_body(), handle: Arc::clone(&handle), opening, token })
+        })
+    }
+
+    /// Forgets a token that etcd refuses. False where there is none to be had.
+    pub(super) fn forget(&self, token: Option<&Token>) -> bool {
+        match (&self.login, token) {
+            (Some(login), Some(token)) => {
+                login.forget(token);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Asks one member after another, beginning with the one that answered last.
+    fn on_some_member<T>(
+        &self,
+        interrupter: &Interrupter,
+        deadline: Instant,
+        may_repeat: bool,
+        mut ask: impl FnMut(usize, Instant, Instant) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let count = self.members.len();
+        let first = self.current.load(Ordering::Relaxed) % count;
+        for tried in 0..count {
+            interrupter.check()?;
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(late().into());
+            }
+            let number = (first + tried) % count;
+            let is_last = tried + 1 == count;
+            // A stopped member keeps its connections open and says nothing: half of the time is for the others.
+            let half = if is_last { deadline } else { deadline - left / 2 };
+            let error = match ask(number, half, if may_repeat { half } else { deadline }) {
+                Ok(answer) => {
+                    self.current.store(number, Ordering::Relaxed);
+                    return Ok(answer);
+                }
+                Err(error) => error,
+            };
+            if interrupter.is_interrupted() || !error.is_of_the_member() {
+                return Err(error);
+            }
+            // Also for the calls to come: whoever is asked again first would hold up each of them.
+            self.current.store((number + 1) % count, Ordering::Relaxed);
+            if is_last || (error.maybe_sent() && !may_repeat) {
+                return Err(error);
+            }
+            log_line!(debug, "etcd: {}: {error}; trying another member", self.members[number].endpoint.url());
+        }
+        Err(late().into())
+    }
+
+    /// One member's answer, with another token if that is what it wants.
+    fn attempt(&self, member: &Member, attempt: Attempt<'_>) -> Result<(Answer, Pooled), Error> {
+        let token = self.token(member, attempt)?;
+        let error = match self.exchange(member, attempt, token.as_ref()) {
+            Ok((body, agent)) => return Ok((Answer { body, is_second: false }, agent)),
+            Err(error) => error,
+        };
+        // A member may wait for ever for the state that it needs to understand a token.
+        if error.net_kind() == Some(ErrorKind::Timeout) {
+            self.forget(token.as_ref());
+        }
+        if !error.is_of_the_token() || !self.forget(token.as_ref()) {
+            return Err(error);
+        }
+        log_line!(debug, "etcd: {}: {error}; logging in again", member.endpoint.url());
+        // Whatever becomes of this one, the first may have been sent: so it is an error of a request that was.
+        let sent = |error| match error {
+            Error::Net(error) => Error::Net(error.sent(true)),
+            other => other,
+        };
+        let token = self.token(member, attempt).map_err(sent)?;
+        let (body, agent) = self.exchange(member, attempt, token.as_ref()).map_err(sent)?;
+        Ok((Answer { body, is_second: true }, agent))
+    }
+
+    fn token(&self, member: &Member, attempt: Attempt<'_>) -> Result<Option<Token>, Error> {
+        let Some(login) = &self.login else { return Ok(None) };
+        let tls = member.parts()?;
+        // Nothing is sent yet, so another member may do as well.
+        let Attempt { request: Request { cancel, .. }, connected_by: deadline, interrupter, .. } = attempt;
+        let (endpoint, dialer) = (&member.endpoint, &self.dialer);
+        let at = At { endpoint, tls: tls.as_ref(), dialer, deadline, cancel, interrupter };
+        login.token(at).map(Some).map_err(|error| match error {
+            // Of what was asked for nothing has been.
+            Error::Net(error) => Error::Net(error.sent(false)),
+            error if error.is_of_the_member() => net::Error::new(ErrorKind::Io, error.to_string()).into(),
+            other => other,
+        })
+    }
+
+    fn exchange(
+        &self,
+        member: &Member,
+        attempt: Attempt<'_>,
+        token: Option<&Token>,
+    ) -> Result<(Vec<u8>, Pooled), Error> {
+        let mut agent = self.agent(member, attempt)?;
+        let mut answer = self.exchange_on(&agent.handle, &member.endpoint, attempt, token);
+        let may_repeat = |error: &Error| match error.net_kind() {
+            // A server may close a connection just when a request goes out on it. A read may go out again.
+            Some(ErrorKind::ConnectionClosed) => attempt.request.is_read && !attempt.interrupter.is_interrupted(),
+            // Nothing was sent, and certificates rotate.
+            kind => {
+                !error.maybe_sent() && member.tls.as_ref().is_some_and(|tls| tls.has_newer_after(kind, agent.files))
+            }
+        };
+        if answer.as_ref().is_err_and(may_repeat) {
+            agent = self.new_agent(member, attempt)?;
+            answer = self.exchange_on(&agent.handle, &member.endpoint, attempt, token);
+        }
+        answer.map(|body| (body, agent))
+    }
+
+    fn exchange_on(
+        &self,
+        handle: &AgentHandle,
+        endpoint: &Endpoint,
+        attempt: Attempt<'_>,
+        token: Option<&Token>,
+    ) -> Result<Vec<u8>, Error> {
+        let now = Instant::now();
+        let left = attempt.deadline.saturating_duration_since(now);
+        let to_connect = attempt.connected_by.saturating_duration_since(now);
+        if left.is_zero() || to_connect.is_zero() {
+            return Err(late().into());
+        }
+        let (call, _masked) = http_request(endpoint, attempt, token)?;
+        let call = handle.agent.configure_request(call);
+        let call = call.timeout_global(Some(left)).timeout_connect(Some(to_connect)).build();
+        let answer = handle.agent.run(call).map_err(from_ureq)?;
+        let answer = self.accept(answer, token)?;
+        let is_framed = is_framed(answer.headers());
+        let body = read_body(answer.into_body()).map_err(|error| error.sent(true))?;
+        // A body that ends with the connection also ends when we shut that down ourselves.
+        if !is_framed && handle.call.interrupter().is_interrupted() {
+            return Err(interrupted().sent(true).into());
+        }
+        Ok(body)
+    }
+
+    /// Lets 2xx answers through and makes errors of all others, which do not quote what was sent to be answered.
+    fn accept(
+        &self,
+        answer: http::Response<ureq::Body>,
+        token: Option<&Token>,
+    ) -> Result<http::Response<ureq::Body>, Error> {
+        if answer.status().is_success() {
+            return match answer.headers().get(header::CONTENT_ENCODING) {
+                Some(encoding) if encoding.as_bytes() != b"identity" => Err(Error::malformed("it is compressed")),
+                _ => Ok(answer),
+            };
+        }
+        let status = answer.status().as_u16();
+        let mut body = read_body(answer.into_body()).unwrap_or_default();
+        if let Some(token) = token {
+            token.redact(&mut body);
+        }
+        if let Some(login) = &self.login {
+            login.redact(&mut body);
+        }
+        Err(refusal(status, &body))
+    }
+
+    /// An agent that no other call has.
+    fn agent(&self, member: &Member, attempt: Attempt<'_>) -> Result<Pooled, Error> {
+        attempt.interrupter.check()?;
+        let files = member.tls.as_ref().map_or(0, ClientTls::refresh);
+        // What was opened with an older certificate is not used again.
+        match member.idle.take(|agent| agent.files >= files) {
+            Some(agent) => {
+                agent.handle.use_for(attempt.interrupter)?;
+                Ok(agent)
+            }
+            None => self.new_agent(member, attempt),
+        }
+    }
+
+    fn new_agent(&self, member: &Member, attempt: Attempt<'_>) -> Result<Pooled, Error> {
+        let files = member.tls.as_ref().map_or(0, ClientTls::version);
+        let handle = self.new_handle(member, attempt, Opening::default())?;
+        Ok(Pooled { handle, files })
+    }
+
+    fn new_handle(&self, member: &Member, attempt: Attempt<'_>, opening: Opening) -> Result<Arc<AgentHandle>, Error> {
+        let connector = HttpConnector {
+            target: member.endpoint.clone(),
+            proxy: None,
+            proxy_tls: None,
+            tls: member.parts()?,
+            dialer: self.dialer.clone(),
+            call: CurrentCall::default(),
+            opening,
+        };
+        let handle = Arc::new(new_agent(connector, USER_AGENT, MAX_IDLE_DIRECT));
+        handle.use_for(attempt.interrupter)?;
+        Ok(handle)
+    }
+}
+
+impl Member {
+    fn parts(&self) -> Result<Option<TlsParts>, net::Error> {
+        self.tls.as_ref().map(|tls| tls.parts(None)).transpose()
+    }
+}
+
+fn http_request(
+    endpoint: &Endpoint,
+    attempt: Attempt<'_>,
+    token: Option<&Token>,
+) -> Result<(http::Request<Vec<u8>>, Redacted), Error> {
+    let uri = endpoint.uri(attempt.request.path, &[])?;
+    let target = uri.to_string().len();
+    let mut call = http::Request::new(attempt.body.to_vec());
+    *call.method_mut() = http::Method::POST;
+    *call.uri_mut() = uri;
+    let headers = call.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(HAS_LEADER, HeaderValue::from_static("true"));
+    let (masked, mask) = Redacted::new(target, token.map(Token::header), &[]);
+    headers.extend(mask);
+    Ok((call, masked))
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("endpoints", &self.location()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,141 @@
+//! What can go wrong with a request to etcd.
+
+use std::fmt;
+
+use crate::backends::etcd::message::Refusal;
+use crate::net::error as net;
+use crate::net::request_error::RequestError;
+use crate::net::text::clean;
+
+/// Why a request failed.
+pub(crate) type Error = RequestError<Refusal>;
+
+/// Of gRPC, which etcd's gateway passes on.
+pub(crate) mod code {
+    pub(crate) const INVALID_ARGUMENT: u32 = 3;
+    pub(crate) const DEADLINE_EXCEEDED: u32 = 4;
+    pub(crate) const NOT_FOUND: u32 = 5;
+    pub(crate) const PERMISSION_DENIED: u32 = 7;
+    pub(crate) const FAILED_PRECONDITION: u32 = 9;
+    pub(crate) const OUT_OF_RANGE: u32 = 11;
+    pub(crate) const UNIMPLEMENTED: u32 = 12;
+    pub(crate) const UNAVAILABLE: u32 = 14;
+    pub(crate) const UNAUTHENTICATED: u32 = 16;
+}
+
+/// etcd's messages are a line; what stands before it may say more.
+const MAX_MESSAGE: usize = 300;
+
+impl Error {
+    /// A refusal in words that fit a log.
+    pub(crate) fn refused(refusal: Refusal) -> Self {
+        Self::Refused(Refusal { message: clean(&refusal.message, MAX_MESSAGE), ..refusal })
+    }
+
+    pub(crate) fn malformed(what: impl fmt::Display) -> Self {
+        let what = clean(&what.to_string(), MAX_MESSAGE);
+        Self::Net(
+            net::Error::new(net::ErrorKind::Malformed, format!("the answer is not what etcd answers: {what}"))
+                .sent(true),
+        )
+    }
+
+    /// Whether etcd may have received the request.
+    pub(crate) fn maybe_sent(&self) -> bool {
+        !matches!(self, Self::Net(error) if !error.maybe_sent)
+    }
+
+    /// Whether another member may accept the request.
+    pub(crate) fn is_of_the_member(&self) -> bool {
+        use net::ErrorKind::{Connect, Dns, Io, Malformed, Timeout, Tls, TlsVerification};
+        match self {
+            Self::Net(error) => {
+                matches!(error.kind, Timeout | Dns | Connect | Io | Tls | TlsVerification | Malformed)
+            }
+            Self::Refused(refusal) => matches!(refusal.code, code::UNAVAILABLE | code::DEADLINE_EXCEEDED),
+        }
+    }
+
+    /// Whether etcd has refused a login for its user or password.
+    pub(crate) fn is_of_the_password(&self) -> bool {
+        matches!(self, Self::Refused(refusal) if refusal.message.contains("authentication failed"))
+    }
+
+    /// Whether it is the token that is refused, and another one may do.
+    pub(crate) fn is_of_the_token(&self) -> bool {
+        matches!(self, Self::Refused(Refusal { code, message }) if is_of_the_token(*code, message))
+    }
+}
+
+/// Whether another token may do: this one was revoked or has run out, none was sent to a cluster that wants one by now, or
+/// who may do what has changed since it was given.
+fn is_of_the_token(code: u32, message: &str) -> bool {
+    let is_about = |text: &str| message.contains(text);
+    code == code::UNAUTHENTICATED
+        || code == code::INVALID_ARGUMENT
+            && (is_about("user name is empty") || is_about("auth token") || is_about("revision of auth store is old"))
+}
+
+/// The same of the reason for which a watch was cancelled, which is a text alone.
+pub(crate) fn is_reason_of_the_token(reason: &str) -> bool {
+    is_of_the_token(code::INVALID_ARGUMENT, reason) || reason.contains("code = Unauthenticated")
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "etcd says: {} (code {})", self.message, self.code)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(code: u32, message: &str) -> Error {
+        Error::Refused(Refusal { code, message: message.to_owned() })
+    }
+
+    #[test]
+    fn each_failure_is_of_the_member_of_the_token_or_final() {
+        use net::ErrorKind::*;
+        // Whether another member may accept the request.
+        for (kind, expected) in [
+            (Timeout, true),
+            (Interrupted, false),
+            (Dns, true),
+            (Connect, true),
+            (Io, true),
+            (ConnectionClosed, false),
+            (Tls, true),
+            (TlsVerification, true),
+            (BodyTooLarge, false),
+            (Malformed, true),
+            (Credentials, false),
+            (Config, false),
+        ] {
+            let error = Error::Net(net::Error::new(kind, ""));
+            assert_eq!((error.is_of_the_member(), error.is_of_the_token()), (expected, false), "{kind:?}");
+        }
+        // The same, and whether etcd may accept another token.
+        for (code, message, is_of_the_member, is_of_the_token) in [
+            (code::UNAVAILABLE, "no leader", true, false),
+            (code::DEADLINE_EXCEEDED, "auth token", true, false),
+            (code::UNAUTHENTICATED, "", false, true),
+            (code::INVALID_ARGUMENT, "user name is empty", false, true),
+            (code::INVALID_ARGUMENT, "invalid auth token", false, true),
+            (code::INVALID_ARGUMENT, "revision of auth store is old", false, true),
+            (code::INVALID_ARGUMENT, "key is not provided", false, false),
+            (code::PERMISSION_DENIED, "permission denied", false, false),
+        ] {
+            let error = refused(code, message);
+            assert_eq!(
+                (error.is_of_the_member(), error.is_of_the_token()),
+                (is_of_the_member, is_of_the_token),
+                "{error}"
+            );
+            let is_reason = is_of_the_token && code == code::INVALID_ARGUMENT;
+            assert_eq!(is_reason_of_the_token(message), is_reason || message == "auth token", "{message}");
+        }
+        assert!(is_reason_of_the_token("rpc error: code = Unauthenticated desc = x"));
+    }
+}

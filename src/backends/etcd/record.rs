@@ -1,0 +1,133 @@
+//! A record as the value of a key: a JSON document.
+//!
+//! The fields are called as in a Lease, and the times have its form. Fields of others are kept, as in a Lease. What is no such
+//! document is an error, and nothing is written over it: it is somebody's.
+
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value, json};
+
+use crate::net::json;
+use crate::store::record::{LeaderElectionRecord, MicroTime};
+
+/// A record takes a few hundred bytes; identities are a user's.
+pub(super) const LARGEST: usize = 64 * 1024;
+
+/// What the values of a record may take in memory.
+const LARGEST_VALUES: usize = 1024 * 1024;
+
+/// Fields in any other form are errors: whoever wrote them meant something else.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Document {
+    /// It tells a record from what else may be in JSON: always there, and null for one that names nobody.
+    #[serde(deserialize_with = "present")]
+    holder_identity: Option<String>,
+    lease_duration_seconds: Option<i32>,
+    acquire_time: Option<String>,
+    renew_time: Option<String>,
+    lease_transitions: Option<i32>,
+    #[serde(flatten)]
+    others: Map<String, Value>,
+}
+
+/// Without this, an absent field of an optional type is none.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    Option::deserialize(deserializer)
+}
+
+fn parse(text: &[u8]) -> Result<Document, &'static str> {
+    if text.len() > LARGEST {
+        return Err("it is longer than 64 KiB");
+    }
+    json::read(text, LARGEST_VALUES)
+        .map_err(|_| "it is no record, which is JSON with a holderIdentity; delete it, or choose another prefix")
+}
+
+/// The record in a value, without its uid; or what is wrong with it.
+pub(super) fn read(text: &[u8]) -> Result<LeaderElectionRecord, &'static str> {
+    let document = parse(text)?;
+    Ok(LeaderElectionRecord {
+        uid: None,
+        holder_identity: document.holder_identity,
+        lease_duration_seconds: document.lease_duration_seconds,
+        acquire_time: document.acquire_time.map(MicroTime::from_text),
+        renew_time: document.renew_time.map(MicroTime::from_text),
+        lease_transitions: document.lease_transitions,
+    })
+}
+
+/// The value of a record, with what fields of others are in `base`; or why it cannot be one.
+pub(super) fn write(record: &LeaderElectionRecord, base: Option<&[u8]>) -> Result<Vec<u8>, &'static str> {
+    let mut fields = base.and_then(|base| parse(base).ok()).map(|document| document.others).unwrap_or_default();
+    let time = |time: &Option<MicroTime>| time.as_ref().map(|time| json!(time.as_str()));
+    fields.insert("holderIdentity".to_owned(), json!(record.holder_identity));
+    let others = [
+        ("leaseDurationSeconds", record.lease_duration_seconds.map(|seconds| json!(seconds))),
+        ("acquireTime", time(&record.acquire_time)),
+        ("renewTime", time(&record.renew_time)),
+        ("leaseTransitions", record.lease_transitions.map(|transitions| json!(transitions))),
+    ];
+    fields.extend(others.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
+    let text = Value::Object(fields).to_string().into_bytes();
+    if text.len() > LARGEST { Err("it would be longer than 64 KiB") } else { Ok(text) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_read_as_it_was_written_and_has_the_names_of_a_lease() {
+        let record = LeaderElectionRecord {
+            uid: None,
+            holder_identity: Some("a \"b\" é\n".to_owned()),
+            lease_duration_seconds: Some(15),
+            acquire_time: Some(MicroTime::from_unix_micros(1)),
+            renew_time: Some(MicroTime::from_unix_micros(2)),
+            lease_transitions: Some(3),
+        };
+        let text = write(&record, None).unwrap();
+        let expected = r#"{"acquireTime":"1970-01-01T00:00:00.000001Z","holderIdentity":"a \"b\" é\n","leaseDurationSeconds":15,"leaseTransitions":3,"renewTime":"1970-01-01T00:00:00.000002Z"}"#;
+        assert_eq!(str::from_utf8(&text).unwrap(), expected);
+        assert_eq!(read(&text), Ok(record));
+        for record in [
+            LeaderElectionRecord::default(),
+            LeaderElectionRecord { holder_identity: Some(String::new()), ..Default::default() },
+        ] {
+            assert_eq!(read(&write(&record, None).unwrap()), Ok(record));
+        }
+    }
+
+    #[test]
+    fn fields_of_others_are_kept() {
+        let base = br#"{"holderIdentity":"a","renewTime":"x","strategy":{"b":[1]}}"#;
+        let record = LeaderElectionRecord { holder_identity: Some("b".to_owned()), ..Default::default() };
+        let text = write(&record, Some(base)).unwrap();
+        assert_eq!(str::from_utf8(&text).unwrap(), r#"{"holderIdentity":"b","strategy":{"b":[1]}}"#);
+    }
+
+    #[test]
+    fn what_is_no_record_is_an_error() {
+        let long = format!(r#"{{"holderIdentity":"{}"}}"#, "x".repeat(LARGEST));
+        for text in [
+            "",
+            "a",
+            "{}",
+            "[]",
+            "null",
+            r#"{"holder":"a"}"#,
+            r#"{"holderIdentity":1}"#,
+            r#"{"holderIdentity":"a"} x"#,
+            r#"{"holderIdentity":"a","holderIdentity":"b"}"#,
+            r#"{"holderIdentity":"a","leaseDurationSeconds":"15"}"#,
+            r#"{"holderIdentity":"a","leaseDurationSeconds":1.5}"#,
+            r#"{"holderIdentity":"a","leaseTransitions":2147483648}"#,
+            r#"{"holderIdentity":"a","renewTime":1}"#,
+            &long,
+        ] {
+            assert!(read(text.as_bytes()).is_err(), "{text:.60}");
+        }
+        let record = LeaderElectionRecord { holder_identity: Some("x".repeat(LARGEST)), ..Default::default() };
+        assert!(write(&record, None).is_err());
+    }
+}

@@ -1,0 +1,363 @@
+//! Records in etcd: one below each key.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::backends::etcd::client::{Answer, Client, Request};
+use crate::backends::etcd::config::EtcdConfig;
+use crate::backends::etcd::error::{Error, code};
+use crate::backends::etcd::message::{self, Event, Expected, KeyValue, Keys, Malformed, Refusal, Txn, Write};
+use crate::backends::etcd::record;
+use crate::backends::etcd::terms::Terms;
+use crate::store::record::{LeaderElectionRecord, Observed, Opaque};
+use crate::store::{Call, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
+use crate::util::cancel::Cancel;
+use crate::util::config_error::ConfigError;
+
+mod guarded;
+
+pub use guarded::EtcdOperation;
+
+/// How long a watch may be silent, and at most twice that: then it is made anew, and many not at one time.
+const SILENCE: Duration = Duration::from_secs(300);
+
+/// How long opening a watch may take, with the read before it.
+const OPENING: Duration = Duration::from_secs(10);
+
+/// etcd has no limit of its own but that of a request.
+const LONGEST_KEY: usize = 1024;
+
+/// Records in etcd, each below a key of its own: for electing where there is no Kubernetes. It needs etcd 3.4 or later, with its
+/// JSON gateway, which is on by default.
+///
+/// The record `jobs` is a JSON document under `<prefix>jobs`, with the fields of a Lease's `spec`: `holderIdentity`,
+/// `leaseDurationSeconds`, `acquireTime`, `renewTime`, `leaseTransitions`. Fields of others survive. A value that is no such
+/// document is [`Malformed`](StoreErrorKind::Malformed), and never written over. etcd's own leases play no part: what a record
+/// says runs out on each candidate's clock, as everywhere in this crate.
+///
+/// Versions and fencing tokens are etcd's revisions: of all keys, beyond deletion. Reads are linearizable. A write is a
+/// transaction that compares the key's last revision, its first one and its value; one whose comparison fails is
+/// [`NotApplied`](StoreErrorKind::NotApplied) for certain, and any other error leaves it open.
+///
+/// With several endpoints a member that refuses a connection, has no leader or does not answer in time is passed over for the
+/// next one, which is then asked first. A write that may have been received is never sent to another member: it ends with its
+/// error, and the next attempt goes elsewhere.
+///
+/// All methods may be called from any thread at any time; share it by an `Arc`. [STORES.md] says when to use it, and what a
+/// restored etcd does.
+///
+/// [STORES.md]: https://docs.rs/crate/leasehold/latest/source/docs/STORES.md
+///
+/// # Examples
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use std::time::Duration;
+/// use leasehold::{Call, Cancel, EtcdConfig, EtcdOperation, EtcdStore, LeaderElector};
+///
+/// let store = Arc::new(EtcdStore::new(EtcdConfig::new(["http://127.0.0.1:2379"])?)?);
+/// let elector = LeaderElector::builder("jobs").start_on(Arc::clone(&store))?;
+/// let guard = elector.block_until_leader()?;
+/// while guard.is_leader() {
+///     // Written only while the record is still ours: nothing of it is needed in what is written to.
+///     let put = EtcdOperation::Put { key: b"jobs/last".to_vec(), value: b"42".to_vec() };
+///     let call = Call::new(Duration::from_secs(5), Cancel::new());
+///     if let Err(error) = store.guarded_txn(&guard, &[put], &call) {
+///         eprintln!("{error}");
+///     }
+/// }
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+pub struct EtcdStore {
+    client: Client,
+    prefix: String,
+    /// What guarded transactions compare with.
+    terms: Terms,
+}
+
+impl EtcdStore {
+    /// A store that is reached so. Nothing is sent yet.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] when certificates or keys cannot be used, or a password would go to another machine in clear.
+    pub fn new(config: EtcdConfig) -> Result<Self, ConfigError> {
+        let prefix = config.prefix.clone();
+        Ok(Self { client: Client::new(config)?, prefix, terms: Terms::default() })
+    }
+
+    fn path(&self, key: &str) -> Vec<u8> {
+        format!("{}{key}", self.prefix).into_bytes()
+    }
+
+    fn describe_scope(&self, scope: WatchScope<'_>) -> String {
+        match scope {
+            WatchScope::Key(key) => self.describe(key),
+            WatchScope::All => format!("etcd keys below {}", self.prefix),
+        }
+    }
+
+    /// Writes onto what is expected: the revision, or what stands there instead.
+    fn txn(
+        &self,
+        place: &dyn Fn(&Error) -> StoreError,
+        path: &[u8],
+        expected: Expected<'_>,
+        writes: &[Write<'_>],
+        call: &Call,
+    ) -> Result<(Txn, Certainty), StoreError> {
+        let body = message::txn(path, expected, writes);
+        let (timeout, cancel) = (call.time_left(), call.cancel());
+        let request = Request { path: "/v3/kv/txn", body: &body, is_read: false, timeout, cancel };
+        let Answer { body, is_second } = self.client.request(request).map_err(|error| place(&error))?;
+        let txn = message::read_txn(&body, path).map_err(|malformed| place(&Error::malformed(malformed.0)))?;
+        Ok((txn, if is_second { Certainty::OfTheSecondCopy } else { Certainty::Full }))
+    }
+
+    /// Puts a record, and answers what stands then.
+    fn put(
+        &self,
+        operation: &str,
+        key: &str,
+        base: Option<&KeyValue>,
+        record: &LeaderElectionRecord,
+        call: &Call,
+    ) -> Result<Observed, StoreError> {
+        let what = self.describe(key);
+        let value = record::write(record, base.map(|base| &*base.value)).map_err(|rule| {
+            StoreError::new(StoreErrorKind::Rejected, format!("cannot {operation} {what}: the record: {rule}"))
+        })?;
+        let path = self.path(key);
+        let expected = base.map_or(Expected::Absent, Expected::Exactly);
+        let place = |error: &Error| explain(operation, &what, error);
+        let writes = [Write::Put(&path, &value)];
+        match self.txn(&place, &path, expected, &writes, call)? {
+            (Txn::Applied(revision), _) => {
+                let create_revision = base.map_or(revision, |base| base.create_revision);
+                let kv = KeyValue { key: path, create_revision, mod_revision: revision, value };
+                self.observe(key, kv)
+            }
+            (Txn::Beaten(found), certainty) => {
+                let kind = match (certainty, base) {
+                    (Certainty::Full, _) => StoreErrorKind::NotApplied,
+                    (Certainty::OfTheSecondCopy, Some(_)) => StoreErrorKind::Conflict,
+                    (Certainty::OfTheSecondCopy, None) => StoreErrorKind::AlreadyExists,
+                };
+                let stands =
+                    found.map_or_else(|| "it is gone".to_owned(), |kv| format!("it is at {}", kv.mod_revision));
+                Err(StoreError::new(kind, format!("cannot {operation} {what}: {stands}")))
+            }
+        }
+    }
+
+    /// What stands under a key, and is remembered for guarded transactions.
+    fn observe(&self, key: &str, kv: KeyValue) -> Result<Observed, StoreError> {
+        let observed = self.parse(key, kv.clone())?;
+        self.terms.note(key, &observed.record, kv);
+        Ok(observed)
+    }
+
+    fn parse(&self, key: &str, kv: KeyValue) -> Result<Observed, StoreError> {
+        parse(kv).map_err(|what| {
+            let message = format!("{}: not usable as a record: {what}", self.describe(key));
+            StoreError::new(StoreErrorKind::Malformed, message)
+        })
+    }
+
+    fn range(&self, operation: &str, what: &str, keys: Keys<'_>, call: &Call) -> Result<message::Found, StoreError> {
+        let body = message::range(keys);
+        let (timeout, cancel) = (call.time_left(), call.cancel());
+        let request = Request { path: "/v3/kv/range", body: &body, is_read: true, timeout, cancel };
+        let answer = self.client.request(request).map_err(|error| explain(operation, what, &error))?;
+        message::read_range(&answer.body, keys)
+            .map_err(|Malformed(malformed)| explain(operation, what, &Error::malformed(malformed)))
+    }
+
+    /// What an event of a watch tells; nothing if it is of no record that was asked for.
+    fn event(&self, scope: WatchScope<'_>, event: Event) -> Result<Option<WatchEvent>, StoreError> {
+        let Event { kv, is_deletion } = event;
+        let key = str::from_utf8(&kv.key).ok().and_then(|key| key.strip_prefix(&self.prefix));
+        let Some(key) = key.filter(|key| scope == WatchScope::All || scope == WatchScope::Key(key)) else {
+            return Ok(None);
+        };
+        let boxed = Box::from(key);
+        if is_deletion {
+            return Ok(Some(WatchEvent::Deleted { key: boxed, version: kv.mod_revision }));
+        }
+        let observed = match scope {
+            WatchScope::Key(_) => self.observe(&boxed, kv)?,
+            // One value that makes no sense does not keep the others from being told of. Nobody is elected by this watch.
+            WatchScope::All => match self.parse(&boxed, kv) {
+                Ok(observed) => observed,
+                Err(error) => {
+                    crate::util::panics::log_line!(debug, "{error}");
+                    return Ok(None);
+                }
+            },
+        };
+        Ok(Some(WatchEvent::Changed { key: boxed, observed }))
+    }
+}
+
+/// How far a comparison that failed says that nothing was written.
+#[derive(Clone, Copy)]
+enum Certainty {
+    Full,
+    /// The first copy was sent with a token that was refused. It says nothing about that one.
+    OfTheSecondCopy,
+}
+
+fn parse(kv: KeyValue) -> Result<Observed, &'static str> {
+    let record = record::read(&kv.value)?;
+    let record = LeaderElectionRecord { uid: Some(kv.create_revision.to_string()), ..record };
+    Ok(Observed::new(record, kv.mod_revision, Opaque::new(kv)))
+}
+
+impl Store for EtcdStore {
+    fn get(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
+        let path = self.path(key);
+        let found = self.range("get", &self.describe(key), Keys::One(&path), call)?;
+        found.kvs.into_iter().next().map(|kv| self.observe(key, kv)).transpose()
+    }
+
+    fn create(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {
+        self.put("create", key, None, record, call)
+    }
+
+    fn update(
+        &self,
+        key: &str,
+        base: &Observed,
+        record: &LeaderElectionRecord,
+        call: &Call,
+    ) -> Result<Observed, StoreError> {
+        let Some(base) = base.opaque.get::<KeyValue>() else {
+            let message = format!("cannot update {}: its base is of another store", self.describe(key));
+            return Err(StoreError::new(StoreErrorKind::Rejected, message));
+        };
+        self.put("update", key, Some(base), record, call)
+    }
+
+    fn watch(
+        &self,
+        scope: WatchScope<'_>,
+        from: Option<&Cursor>,
+        cancel: &Cancel,
+        on_event: &mut dyn FnMut(WatchEvent),
+    ) -> Result<(), StoreError> {
+        let what = self.describe_scope(scope);
+        let place = |error: &Error| match cancel.is_cancelled() {
+            true => StoreError::new(
+                StoreErrorKind::Interrupted,
+                format!("cannot watch {what}: interrupted by this program"),
+            ),
+            false => explain("watch", &what, error),
+        };
+        let path = match scope {
+            WatchScope::Key(key) => self.path(key),
+            WatchScope::All => self.prefix.clone().into_bytes(),
+        };
+        let keys = match scope {
+            WatchScope::Key(_) => Keys::One(&path),
+            WatchScope::All => Keys::Prefix(&path),
+        };
+        let call = Call::new(OPENING, cancel.clone());
+        let (mut after, present) = match from.and_then(Cursor::get::<u64>) {
+            Some(after) => (*after, Vec::new()),
+            None => {
+                let found = self.range("watch", &what, keys, &call)?;
+                (found.revision, found.kvs)
+            }
+        };
+        let silence = SILENCE.mul_f64(1.0 + fastrand::f64());
+        let body = message::watch(keys, after.saturating_add(1));
+        let mut watch = self.client.watch(&body, call.time_left(), silence, cancel).map_err(|error| place(&error))?;
+        // A member waits in silence for a revision that it has not come to: after a restore it never comes, or is another's.
+        if watch.revision() < after {
+            let message = format!("cannot watch {what}: etcd is at {}, which is before {after}", watch.revision());
+            return Err(StoreError::new(StoreErrorKind::Expired, message));
+        }
+        on_event(WatchEvent::Opened);
+        let mut events: Vec<_> = present.into_iter().map(|kv| Event { kv, is_deletion: false }).collect();
+        loop {
+            for event in events {
+                after = after.max(event.kv.mod_revision);
+                if let Some(event) = self.event(scope, event)? {
+                    on_event(event);
+                }
+            }
+            on_event(WatchEvent::Progress(Cursor::new(after)));
+            match watch.next().map_err(|error| place(&error))? {
+                Some(next) => events = next,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn check_key(&self, key: &str) -> Result<(), ConfigError> {
+        match key.is_empty() || self.prefix.len() + key.len() > LONGEST_KEY {
+            true => {
+                let rule = format!("a key must not be empty, nor longer than {LONGEST_KEY} bytes with its prefix");
+                Err(ConfigError::new("name", format_args!("{key:?}"), rule))
+            }
+            false => Ok(()),
+        }
+    }
+
+    fn describe(&self, key: &str) -> String {
+        format!("etcd key {}{key}", self.prefix)
+    }
+
+    fn location(&self) -> Option<String> {
+        Some(format!("{} (etcd)", self.client.location()))
+    }
+}
+
+impl fmt::Debug for EtcdStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EtcdStore").field("client", &self.client).field("prefix", &self.prefix).finish_non_exhaustive()
+    }
+}
+
+/// Says which operation on what has failed, and what kind of failure that is to an election.
+fn explain(operation: &str, what: &str, error: &Error) -> StoreError {
+    let (kind, advice) = match error {
+        Error::Net(error) => (StoreErrorKind::from(error.kind), ""),
+        Error::Refused(Refusal { code, message }) => of_etcd(*code, message),
+    };
+    StoreError::new(kind, format!("cannot {operation} {what}: {error}{advice}"))
+}
+
+fn of_etcd(code: u32, message: &str) -> (StoreErrorKind, &'static str) {
+    let is_about = |text: &str| message.contains(text);
+    match code {
+        code::UNAUTHENTICATED => (StoreErrorKind::Unauthorized, ""),
+        code::INVALID_ARGUMENT if is_about("user name is empty") => {
+            (StoreErrorKind::Unauthorized, "; it wants a user and a password")
+        }
+        code::INVALID_ARGUMENT if is_about("authentication failed") || is_about("user name not found") => {
+            (StoreErrorKind::Unauthorized, "")
+        }
+        code::INVALID_ARGUMENT if is_about("revision of auth store is old") => (StoreErrorKind::Unavailable, ""),
+        code::PERMISSION_DENIED => {
+            (StoreErrorKind::Forbidden, "; grant the user a role that may read and write below the prefix")
+        }
+        code::OUT_OF_RANGE => (StoreErrorKind::Expired, ""),
+        code::NOT_FOUND | code::UNIMPLEMENTED => (
+            StoreErrorKind::NotFound,
+            "; check that the URL is that of etcd's client port, and that its gRPC gateway is on",
+        ),
+        code::FAILED_PRECONDITION if is_about("authentication is not enabled") => {
+            (StoreErrorKind::Rejected, "; leave the user out, or enable it")
+        }
+        code::FAILED_PRECONDITION if is_about("CommonName of client") => (
+            StoreErrorKind::Unauthorized,
+            "; where users are enabled, show a client certificate that has no common name: the gateway refuses others",
+        ),
+        code::INVALID_ARGUMENT | code::FAILED_PRECONDITION => (StoreErrorKind::Rejected, ""),
+        _ => (StoreErrorKind::Unavailable, ""),
+    }
+}
+
+#[cfg(test)]
+mod tests;

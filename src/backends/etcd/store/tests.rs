@@ -1,0 +1,478 @@
+//! Against a gateway that says what a test has it say.
+
+use std::io::{BufRead, BufReader, Read, Write as _};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use rustls::ServerConfig;
+
+use super::*;
+use crate::backends::tests;
+use crate::backends::tests::{Act, Login, REFUSAL, Scripted, Step};
+use crate::net::error as net;
+use crate::net::tests::certificates::{Duplex, accept};
+
+/// What a gateway was asked.
+#[derive(Clone, Debug)]
+struct Asked {
+    connection: usize,
+    /// How many requests the connection has carried before.
+    number: usize,
+    path: String,
+    authorization: Option<String>,
+    has_leader: bool,
+    body: String,
+}
+
+/// What it answers; nothing to be silent.
+type Script = dyn Fn(&Asked) -> Option<(u16, String)> + Send + Sync;
+
+struct Gateway {
+    url: String,
+    /// An entry is added when the script has run.
+    asked: Arc<Mutex<Vec<Asked>>>,
+}
+
+impl Gateway {
+    fn new(script: impl Fn(&Asked) -> Option<(u16, String)> + Send + Sync + 'static) -> Self {
+        Self::with_tls(None, script)
+    }
+
+    fn with_tls(
+        tls: Option<Arc<ServerConfig>>,
+        script: impl Fn(&Asked) -> Option<(u16, String)> + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let url = format!("{scheme}://{}", listener.local_addr().unwrap());
+        let asked = Arc::<Mutex<Vec<Asked>>>::default();
+        let (script, log): (Arc<Script>, _) = (Arc::new(script), Arc::clone(&asked));
+        thread::spawn(move || {
+            for (connection, stream) in listener.incoming().map_while(Result::ok).enumerate() {
+                let (script, log, tls) = (Arc::clone(&script), Arc::clone(&log), tls.clone());
+                thread::spawn(move || {
+                    let stream = match tls {
+                        Some(config) => accept(&config, Box::new(stream)),
+                        None => Box::new(stream) as Box<dyn Duplex>,
+                    };
+                    serve(connection, stream, &*script, &log)
+                });
+            }
+        });
+        Self { url, asked }
+    }
+
+    fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().clone()
+    }
+
+    fn paths(&self) -> Vec<String> {
+        self.asked().into_iter().map(|asked| asked.path).collect()
+    }
+}
+
+#[test]
+fn error_reports_if_the_request_may_have_been_sent() {
+    tests::check_the_end::<Gateway>();
+}
+
+#[test]
+fn stale_connections_are_not_reused() {
+    tests::check_connections::<Gateway>();
+}
+
+#[test]
+fn refused_login_asks_the_password_source_again() {
+    tests::check_logins::<Gateway>();
+}
+
+impl Asked {
+    fn step(&self) -> Step {
+        if self.path.ends_with("authenticate") { Step::Login } else { Step::Request }
+    }
+}
+
+impl Scripted for Gateway {
+    fn scripted(tls: Option<Arc<ServerConfig>>, script: Box<tests::Script>) -> Self {
+        Self::with_tls(tls, move |asked| match script(asked.connection, asked.step(), asked.number) {
+            Act::Answer if asked.step() == Step::Login => Some((200, r#"{"token":"t"}"#.to_owned())),
+            Act::Answer => well(asked),
+            Act::Silence => None,
+            Act::Close => Some((0, String::new())),
+            Act::Refuse => refused(3, REFUSAL),
+        })
+    }
+
+    fn steps(&self) -> Vec<(usize, Step)> {
+        self.asked().iter().map(|asked| (asked.connection, asked.step())).collect()
+    }
+
+    fn open(&self, login: Login) -> Result<Box<dyn Store>, ConfigError> {
+        let config = EtcdConfig::new([&self.url])?;
+        Ok(Box::new(EtcdStore::new(match login {
+            Login::Plain => config,
+            Login::Tls(tls) => config.with_tls(tls),
+            Login::From(source) => config.with_user_from("jobs", source),
+        })?))
+    }
+
+    fn write(&self, call: &Call) -> net::Error {
+        let (body, timeout, cancel) = (&serde_json::Value::Null, call.time_left(), call.cancel());
+        let request = Request { path: "/v3/kv/txn", body, is_read: false, timeout, cancel };
+        match with_user(self).client.request(request) {
+            Err(Error::Net(error)) => error,
+            _ => panic!("it must fail"),
+        }
+    }
+}
+
+fn serve(connection: usize, stream: Box<dyn Duplex>, script: &Script, log: &Mutex<Vec<Asked>>) -> Option<()> {
+    let mut reader = BufReader::new(stream);
+    for number in 0.. {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok()?;
+        let path = line.split(' ').nth(1)?.to_owned();
+        let mut asked = Asked { connection, number, path, authorization: None, has_leader: false, body: String::new() };
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            reader.read_line(&mut line).ok()?;
+            match line.trim_end().split_once(": ") {
+                Some((name, value)) if name.eq_ignore_ascii_case("content-length") => length = value.parse().ok()?,
+                Some((name, value)) if name.eq_ignore_ascii_case("authorization") => {
+                    asked.authorization = Some(value.to_owned());
+                }
+                Some(("grpc-metadata-hasleader", "true")) => asked.has_leader = true,
+                Some(_) => {}
+                None => break,
+            }
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).ok()?;
+        asked.body = String::from_utf8(body).ok()?;
+        let answer = script(&asked);
+        log.lock().push(asked);
+        let Some((status, body)) = answer else {
+            // Until whoever asked is gone.
+            let _ = reader.read(&mut [0]);
+            return None;
+        };
+        // Status 0 closes the connection.
+        if status == 0 {
+            return None;
+        }
+        let length = body.len();
+        write!(reader.get_mut(), "HTTP/1.1 {status} Said\r\nContent-Length: {length}\r\n\r\n{body}").ok()?;
+        reader.get_mut().flush().ok()?;
+    }
+    None
+}
+
+const HEADER: &str = r#""header":{"revision":"9"}"#;
+
+/// The record that stands, as its key is in base64.
+fn kv(key: &str) -> String {
+    use base64::prelude::{BASE64_STANDARD, Engine};
+    let (key, value) = (BASE64_STANDARD.encode(key), BASE64_STANDARD.encode(r#"{"holderIdentity":"a"}"#));
+    format!(r#"{{"key":"{key}","create_revision":"2","mod_revision":"3","value":"{value}"}}"#)
+}
+
+fn found() -> Option<(u16, String)> {
+    Some((200, format!(r#"{{{HEADER},"kvs":[{}]}}"#, kv("leasehold/jobs"))))
+}
+
+fn applied() -> Option<(u16, String)> {
+    Some((200, format!(r#"{{{HEADER},"succeeded":true,"responses":[{{"response_put":{{}}}}]}}"#)))
+}
+
+fn beaten() -> Option<(u16, String)> {
+    let kv = kv("leasehold/jobs");
+    Some((200, format!(r#"{{{HEADER},"responses":[{{"response_range":{{"kvs":[{kv}]}}}}]}}"#)))
+}
+
+fn refused(code: u32, message: &str) -> Option<(u16, String)> {
+    Some((400, format!(r#"{{"code":{code},"message":"etcdserver: {message}"}}"#)))
+}
+
+/// Reads and writes succeed.
+fn well(asked: &Asked) -> Option<(u16, String)> {
+    match asked.path.as_str() {
+        "/v3/kv/range" => found(),
+        _ => applied(),
+    }
+}
+
+fn store(gateways: &[&Gateway]) -> EtcdStore {
+    EtcdStore::new(EtcdConfig::new(gateways.iter().map(|it| &it.url)).unwrap()).unwrap()
+}
+
+fn with_user(gateway: &Gateway) -> EtcdStore {
+    EtcdStore::new(EtcdConfig::new([&gateway.url]).unwrap().with_user("jobs", "sesame")).unwrap()
+}
+
+fn call() -> Call {
+    Call::new(Duration::from_secs(30), Cancel::new())
+}
+
+/// Long enough for a request to be received, however busy the machine is.
+fn second() -> Call {
+    Call::new(Duration::from_secs(1), Cancel::new())
+}
+
+fn base() -> Observed {
+    let value = br#"{"holderIdentity":"a"}"#.to_vec();
+    parse(KeyValue { key: b"leasehold/jobs".to_vec(), create_revision: 2, mod_revision: 3, value }).unwrap()
+}
+
+fn update(store: &EtcdStore, call: &Call) -> Result<Observed, StoreErrorKind> {
+    store.update("jobs", &base(), &LeaderElectionRecord::default(), call).map_err(|error| error.kind())
+}
+
+#[test]
+fn what_was_written_stands_at_the_revision_of_the_transaction() {
+    let gateway = Gateway::new(well);
+    let store = store(&[&gateway]);
+    let read = store.get("jobs", &call()).unwrap().unwrap();
+    assert_eq!((read.version, read.record.uid.as_deref(), read.record.holder()), (3, Some("2"), Some("a")));
+    let written = update(&store, &call()).unwrap();
+    assert_eq!((written.version, written.record.uid.as_deref()), (9, Some("2")));
+    let created = store.create("jobs", &LeaderElectionRecord::default(), &call()).unwrap();
+    assert_eq!((created.version, created.record.uid.as_deref()), (9, Some("9")));
+    assert!(gateway.asked().iter().all(|asked| asked.has_leader && asked.authorization.is_none()));
+    assert!(gateway.asked().iter().all(|asked| !asked.body.contains("serializable")));
+}
+
+#[test]
+fn a_write_that_may_have_been_received_goes_to_no_other_member() {
+    for answer in [None, refused(14, "request timed out"), Some((502, "no".to_owned()))] {
+        let (fails, works) = (Gateway::new(move |_| answer.clone()), Gateway::new(well));
+        let store = store(&[&fails, &works]);
+        update(&store, &second()).unwrap_err();
+        assert_eq!(fails.paths(), ["/v3/kv/txn"]);
+        assert!(works.paths().is_empty(), "it may still be applied");
+        update(&store, &call()).unwrap();
+        assert_eq!((fails.paths().len(), works.paths().len()), (1, 1), "the next attempt begins elsewhere");
+    }
+}
+
+#[test]
+fn a_write_that_was_not_sent_goes_to_the_next_member() {
+    let works = Gateway::new(well);
+    let gone = Gateway { url: "http://127.0.0.1:1".to_owned(), asked: Arc::default() };
+    update(&store(&[&gone, &works]), &call()).unwrap();
+    // A member without a leader refuses the login.
+    let login = |asked: &Asked, of_a_login| if asked.path.ends_with("authenticate") { of_a_login } else { well(asked) };
+    let fails = Gateway::new(move |asked| login(asked, refused(14, "no leader")));
+    let works = Gateway::new(move |asked| login(asked, Some((200, r#"{"token":"t"}"#.to_owned()))));
+    let config = EtcdConfig::new([&fails.url, &works.url]).unwrap().with_user("jobs", "sesame");
+    update(&EtcdStore::new(config).unwrap(), &call()).unwrap();
+    assert!(!fails.paths().contains(&"/v3/kv/txn".to_owned()));
+}
+
+/// It takes connections and says nothing: TLS is never set up, so nothing of the request has gone out.
+#[test]
+fn a_write_goes_to_the_next_member_when_no_connection_stands_after_half_of_its_time() {
+    let (silent, works) = (Gateway::new(|_| None), Gateway::new(well));
+    let urls = [silent.url.replace("http:", "https:"), works.url.clone()];
+    let store = EtcdStore::new(EtcdConfig::new(urls).unwrap()).unwrap();
+    update(&store, &Call::new(Duration::from_secs(2), Cancel::new())).unwrap();
+    assert_eq!(works.paths(), ["/v3/kv/txn"]);
+}
+
+#[test]
+fn a_read_goes_to_the_next_member_when_half_of_its_time_is_over_or_at_once() {
+    // Its second connection would be answered, by no record.
+    let silent = Gateway::new(|asked| (asked.connection > 0).then(|| (200, format!("{{{HEADER}}}"))));
+    let works = Gateway::new(well);
+    let both = store(&[&silent, &works]);
+    assert!(both.get("jobs", &Call::new(Duration::from_secs(4), Cancel::new())).unwrap().is_some());
+    assert!(both.get("jobs", &call()).unwrap().is_some(), "the one that works is kept");
+    let began = Instant::now();
+    let without_leader = Gateway::new(|_| refused(14, "no leader"));
+    assert!(store(&[&without_leader, &works]).get("jobs", &call()).unwrap().is_some());
+    assert!(began.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn a_comparison_that_fails_is_definite_but_for_a_second_copy() {
+    let gateway = Gateway::new(|_| beaten());
+    let beaten_at_once = store(&[&gateway]);
+    assert_eq!(update(&beaten_at_once, &call()).unwrap_err(), StoreErrorKind::NotApplied);
+    let created = beaten_at_once.create("jobs", &LeaderElectionRecord::default(), &call()).unwrap_err();
+    assert_eq!(created.kind(), StoreErrorKind::NotApplied);
+    // The first copy is refused for its token; who knows what became of it.
+    let gateway = Gateway::new(|asked| match asked.path.as_str() {
+        "/v3/auth/authenticate" => Some((200, format!(r#"{{"token":"token-{}"}}"#, asked.connection))),
+        _ if asked.authorization.as_deref() == Some("token-0") => refused(16, "invalid auth token"),
+        _ => beaten(),
+    });
+    let store = with_user(&gateway);
+    assert_eq!(update(&store, &call()).unwrap_err(), StoreErrorKind::Conflict);
+    assert_eq!(update(&store, &call()).unwrap_err(), StoreErrorKind::NotApplied, "with the second token");
+    let asked = gateway.asked();
+    assert_eq!(asked[0].body, r#"{"name":"jobs","password":"sesame"}"#);
+    let tokens: Vec<_> = asked.iter().filter_map(|asked| asked.authorization.as_deref()).collect();
+    assert_eq!(tokens, ["token-0", "token-2", "token-2"], "bare, and renewed once");
+}
+
+#[test]
+fn a_token_is_dropped_after_a_time_out() {
+    let gateway = Gateway::new(|asked| match asked.path.as_str() {
+        "/v3/auth/authenticate" => Some((200, format!(r#"{{"token":"token-{}"}}"#, asked.connection))),
+        _ if asked.authorization.as_deref() == Some("token-0") => None,
+        _ => found(),
+    });
+    let store = with_user(&gateway);
+    assert_eq!(store.get("jobs", &second()).unwrap_err().kind(), StoreErrorKind::Timeout);
+    assert!(store.get("jobs", &call()).unwrap().is_some());
+    let paths = gateway.paths();
+    assert_eq!(paths, ["/v3/auth/authenticate", "/v3/kv/range", "/v3/auth/authenticate", "/v3/kv/range"]);
+}
+
+#[test]
+fn a_token_that_is_always_refused_is_asked_for_twice_and_not_for_ever() {
+    let gateway = Gateway::new(|asked| match asked.path.as_str() {
+        "/v3/auth/authenticate" => Some((200, r#"{"token":"secret-token"}"#.to_owned())),
+        "/v3/watch" => {
+            let reason = "rpc error: code = Unauthenticated desc = etcdserver: invalid auth token";
+            let result = format!(r#"{{{HEADER},"created":true,"canceled":true,"cancel_reason":"{reason}"}}"#);
+            Some((200, format!("{{\"result\":{result}}}\n")))
+        }
+        _ => refused(16, "invalid auth token: secret-token, of sesame"),
+    });
+    let store = with_user(&gateway);
+    let error = store.get("jobs", &call()).unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Unauthorized);
+    assert!(!error.to_string().contains("secret-token") && !error.to_string().contains("sesame"), "{error}");
+    assert!(!format!("{store:?} {error:?}").contains("sesame"));
+    assert_eq!(gateway.paths().len(), 4, "{:?}", gateway.paths());
+    let watch = store.watch(WatchScope::Key("jobs"), Some(&Cursor::new(3_u64)), &Cancel::new(), &mut |event| {
+        panic!("{event:?}");
+    });
+    assert_eq!(watch.unwrap_err().kind(), StoreErrorKind::Unauthorized);
+}
+
+#[test]
+fn what_is_not_etcd_is_an_error_and_no_absent_record() {
+    use StoreErrorKind::{Expired, Forbidden, Malformed, NotFound, Rejected, Unauthorized, Unavailable};
+    for (status, body, expected) in [
+        (200, "{}", Malformed),
+        (200, "", Malformed),
+        (200, r#"{"header":{}}"#, Malformed),
+        (200, "<html>", Malformed),
+        (204, "", Malformed),
+        (301, "", Malformed),
+        (403, r#"{"code":7,"message":"etcdserver: permission denied"}"#, Forbidden),
+        (200, r#"{"code":7,"message":"etcdserver: permission denied"}"#, Malformed),
+        (404, "404 page not found", NotFound),
+        (503, "<html>", Unavailable),
+    ] {
+        let gateway = Gateway::new(move |_| Some((status, body.to_owned())));
+        let error = store(&[&gateway]).get("jobs", &call()).unwrap_err();
+        assert_eq!(error.kind(), expected, "{status} {body}: {error}");
+    }
+    for (code, message, expected) in [
+        (3, "etcdserver: user name is empty", Unauthorized),
+        (3, "etcdserver: authentication failed, invalid user ID or password", Unauthorized),
+        (3, "etcdserver: user name not found", Unauthorized),
+        (3, "etcdserver: revision of auth store is old", Unavailable),
+        (3, "etcdserver: key is not provided", Rejected),
+        (4, "context deadline exceeded", Unavailable),
+        (5, "Not Found", NotFound),
+        (8, "etcdserver: mvcc: database space exceeded", Unavailable),
+        (9, "etcdserver: authentication is not enabled", Rejected),
+        (9, "etcdserver: CommonName of client sending a request against gateway will be ignored", Unauthorized),
+        (9, "etcdserver: something else", Rejected),
+        (11, "etcdserver: mvcc: required revision has been compacted", Expired),
+        (12, "Not Implemented", NotFound),
+        (14, "etcdserver: no leader", Unavailable),
+        (16, "etcdserver: invalid auth token", Unauthorized),
+    ] {
+        let gateway = Gateway::new(move |_| refused(code, message));
+        let error = store(&[&gateway]).get("jobs", &call()).unwrap_err();
+        assert_eq!(error.kind(), expected, "{code} {message}: {error}");
+    }
+}
+
+#[test]
+fn user_without_a_password_is_refused() {
+    let nothing = EtcdConfig::from_url("etcd://jobs@127.0.0.1").unwrap();
+    assert_eq!(EtcdStore::new(nothing).unwrap_err().field(), "password");
+}
+
+#[test]
+fn a_guarded_transaction_is_tried_again_only_within_its_term() {
+    use base64::prelude::{BASE64_STANDARD, Engine};
+    let (won, theirs) = (Arc::new(Mutex::new(String::new())), Arc::new(Mutex::new(false)));
+    let gateway = Gateway::new({
+        let (won, theirs) = (Arc::clone(&won), Arc::clone(&theirs));
+        move |asked| {
+            let is_guarded = asked.body.contains(&BASE64_STANDARD.encode("guarded"));
+            let body: serde_json::Value = serde_json::from_str(&asked.body).unwrap();
+            match asked.path.as_str() {
+                "/v3/kv/range" => Some((200, format!("{{{HEADER}}}"))),
+                "/v3/kv/txn" if is_guarded => {
+                    // What stands there has been renewed, so the first comparison fails.
+                    if body["compare"][0]["mod_revision"] == "20" {
+                        return applied();
+                    }
+                    let value = if *theirs.lock() {
+                        BASE64_STANDARD.encode(r#"{"holderIdentity":"b"}"#)
+                    } else {
+                        won.lock().clone()
+                    };
+                    let key = BASE64_STANDARD.encode("leasehold/jobs");
+                    let kv =
+                        format!(r#"{{"key":"{key}","create_revision":"9","mod_revision":"20","value":"{value}"}}"#);
+                    Some((200, format!(r#"{{{HEADER},"responses":[{{"response_range":{{"kvs":[{kv}]}}}}]}}"#)))
+                }
+                "/v3/kv/txn" => {
+                    let value = body["success"][0]["request_put"]["value"].as_str().unwrap();
+                    *won.lock() = value.to_owned();
+                    applied()
+                }
+                _ => None,
+            }
+        }
+    });
+    let store = Arc::new(store(&[&gateway]));
+    let builder = crate::LeaderElector::builder("jobs").lease_duration(Duration::from_secs(600));
+    let elector = builder.release_timeout(Duration::from_millis(100)).start_on(Arc::clone(&store)).unwrap();
+    let guard = elector.block_until_leader().unwrap();
+    let put = EtcdOperation::Put { key: b"guarded".to_vec(), value: Vec::new() };
+    assert_eq!(store.guarded_txn(&guard, std::slice::from_ref(&put), &call()).unwrap(), 9);
+    *theirs.lock() = true;
+    let refused = store.guarded_txn(&guard, &[put], &call()).unwrap_err();
+    assert_eq!(refused.kind(), StoreErrorKind::NotApplied, "{refused}");
+}
+
+fn watched(line: &'static str, from: u64) -> (StoreErrorKind, usize) {
+    let gateway = Gateway::new(move |_| Some((200, line.to_owned())));
+    let mut told = 0;
+    let ended =
+        store(&[&gateway]).watch(WatchScope::Key("jobs"), Some(&Cursor::new(from)), &Cancel::new(), &mut |event| {
+            told += usize::from(matches!(event, WatchEvent::Opened))
+        });
+    (ended.unwrap_err().kind(), told)
+}
+
+#[test]
+fn a_watch_that_etcd_does_not_begin_ends_with_the_reason() {
+    let created = "{\"result\":{\"header\":{\"revision\":\"9\"},\"created\":true}}\n";
+    assert_eq!(watched(created, 10), (StoreErrorKind::Expired, 0), "etcd has gone back");
+    let refused = "{\"result\":{\"header\":{\"revision\":\"9\"},\"created\":true,\"canceled\":true,\
+                   \"cancel_reason\":\"code = PermissionDenied desc = etcdserver: permission denied\"}}\n";
+    assert_eq!(watched(refused, 9), (StoreErrorKind::Forbidden, 0));
+    let compacted = "{\"result\":{\"header\":{\"revision\":\"9\"},\"created\":true}}\n\
+                     {\"result\":{\"header\":{\"revision\":\"9\"},\"canceled\":true,\"compact_revision\":\"8\"}}\n";
+    assert_eq!(watched(compacted, 3), (StoreErrorKind::Expired, 1));
+    let no_leader = "{\"result\":{\"header\":{\"revision\":\"9\"},\"created\":true}}\n\
+                     {\"error\":{\"code\":14,\"message\":\"etcdserver: no leader\"}}\n";
+    assert_eq!(watched(no_leader, 9), (StoreErrorKind::Unavailable, 1));
+    assert_eq!(watched(no_leader.trim_end(), 9), (StoreErrorKind::Unavailable, 1), "as etcd 3.4 writes it");
+    assert_eq!(watched("{\"result\":{\"hea", 9).0, StoreErrorKind::Malformed);
+    assert_eq!(watched("nonsense\n", 9).0, StoreErrorKind::Malformed);
+}

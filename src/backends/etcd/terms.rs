@@ -1,0 +1,133 @@
+//! What has been seen of the records: whose terms they were, and what stood there last.
+
+use std::collections::{HashMap, VecDeque};
+
+use parking_lot::Mutex;
+
+use crate::backends::etcd::message::KeyValue;
+use crate::store::record::LeaderElectionRecord;
+
+/// So many terms of a key are remembered.
+const REMEMBERED: usize = 16;
+
+/// So many keys. Whoever has more guards at a time has guarded transactions refused.
+const MAX_KEYS: usize = 4096;
+
+/// What tells a term from every other of the same key: `acquireTime` has random digits.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Term {
+    record: LeaderElectionRecord,
+}
+
+/// The terms of all keys that were looked at.
+#[derive(Default)]
+pub(super) struct Terms(Mutex<HashMap<Box<str>, Seen>>);
+
+struct Seen {
+    newest: KeyValue,
+    /// Each with the version at which it was first seen: the fencing token of whoever won it by this store.
+    terms: VecDeque<(u64, Term)>,
+}
+
+/// What a guarded transaction is to compare with.
+pub(super) struct Current {
+    pub(super) key: Box<str>,
+    pub(super) term: Term,
+    pub(super) newest: KeyValue,
+}
+
+impl Term {
+    pub(super) fn of(record: &LeaderElectionRecord) -> Self {
+        let LeaderElectionRecord { uid, holder_identity, acquire_time, .. } = record.clone();
+        Self { record: LeaderElectionRecord { uid, holder_identity, acquire_time, ..Default::default() } }
+    }
+}
+
+impl Terms {
+    /// Remembers what stands under a key, which `record` is the record of.
+    pub(super) fn note(&self, key: &str, record: &LeaderElectionRecord, kv: KeyValue) {
+        let version = kv.mod_revision;
+        let mut all = self.0.lock();
+        // No allocation for a key that is known: this is on the way of each renewal.
+        if !all.contains_key(key) {
+            if all.len() >= MAX_KEYS {
+                // Of keys that are elected on the revision moves.
+                let oldest = all.iter().min_by_key(|(_, seen)| seen.newest.mod_revision).map(|(key, _)| key.clone());
+                oldest.map(|key| all.remove(&key));
+            }
+            all.insert(key.into(), Seen { newest: kv.clone(), terms: VecDeque::new() });
+        }
+        let Some(seen) = all.get_mut(key) else { return };
+        // Two threads tell; the later version is the later state. A restored store is found by the transaction itself.
+        if version >= seen.newest.mod_revision {
+            seen.newest = kv;
+        }
+        let term = Term::of(record);
+        if record.holder().is_some() && !seen.terms.iter().any(|(_, known)| *known == term) {
+            seen.terms.push_back((version, term));
+            if seen.terms.len() > REMEMBERED {
+                seen.terms.pop_front();
+            }
+        }
+    }
+
+    /// The term with this fencing token, and what stood last under its key.
+    pub(super) fn find(&self, token: u64) -> Option<Current> {
+        let all = self.0.lock();
+        // A revision is of one key, but where a transaction of others has written several.
+        let mut found = all.iter().flat_map(|(key, seen)| {
+            let mine = seen.terms.iter().rev().find(|(version, _)| *version == token);
+            mine.map(|(_, term)| Current { key: key.clone(), term: term.clone(), newest: seen.newest.clone() })
+        });
+        let first = found.next();
+        if found.next().is_some() { None } else { first }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::record::MicroTime;
+
+    fn record(holder: &str, acquired: u64) -> LeaderElectionRecord {
+        LeaderElectionRecord {
+            uid: Some("2".to_owned()),
+            holder_identity: Some(holder.to_owned()),
+            acquire_time: Some(MicroTime::from_unix_micros(acquired)),
+            ..Default::default()
+        }
+    }
+
+    fn kv(version: u64) -> KeyValue {
+        KeyValue { key: b"k".to_vec(), create_revision: 2, mod_revision: version, value: b"v".to_vec() }
+    }
+
+    #[test]
+    fn a_term_is_found_by_the_version_at_which_it_was_first_seen() {
+        let terms = Terms::default();
+        terms.note("jobs", &record("a", 1), kv(2));
+        terms.note("jobs", &record("a", 1), kv(5));
+        terms.note("jobs", &record("a", 6), kv(7));
+        terms.note("jobs", &record("", 6), kv(8));
+        terms.note("jobs", &record("a", 6), kv(6));
+        let newest = |token| terms.find(token).map(|it| it.newest.mod_revision);
+        assert_eq!([2, 5, 6, 7, 8].map(newest), [Some(8), None, None, Some(8), None]);
+        assert!(terms.find(2).unwrap().term != terms.find(7).unwrap().term);
+        terms.note("other", &record("a", 1), kv(7));
+        assert_eq!(newest(7), None, "of two keys neither is certain");
+    }
+
+    #[test]
+    fn only_so_many_are_remembered() {
+        let terms = Terms::default();
+        for number in 1..=REMEMBERED as u64 + 1 {
+            terms.note("jobs", &record("a", number), kv(number));
+        }
+        assert!(terms.find(1).is_none() && terms.find(2).is_some());
+        for number in 0..=MAX_KEYS as u64 {
+            terms.note(&format!("key-{number}"), &record("a", 1), kv(100 + number));
+        }
+        assert_eq!(terms.0.lock().len(), MAX_KEYS);
+        assert!(terms.find(2).is_none() && terms.find(100).is_none() && terms.find(101).is_some());
+    }
+}

@@ -1,0 +1,138 @@
+//! Watches: a request whose answer does not end, on a connection of its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::client::{Client, Opened, Request};
+use super::error::{Error, is_reason_of_the_token};
+use super::login::Token;
+use super::message::{self, Line};
+use crate::net::error::ErrorKind;
+use crate::net::interrupt::Interrupter;
+use crate::net::stream::LineStream;
+use crate::net::transport::Opening;
+use crate::util::cancel::Cancel;
+
+/// A watch that stands. Dropping it closes the connection.
+pub(crate) struct Watch {
+    lines: LineStream,
+    /// That of the member, when the watch was made.
+    revision: u64,
+}
+
+/// What came first on a watch.
+enum First {
+    Created(u64),
+    /// It is refused for its token.
+    OtherToken,
+}
+
+impl Client {
+    /// Opens a watch, within `timeout`; after that nothing may be heard for as long as `silence`.
+    pub(crate) fn watch(
+        &self,
+        body: &Value,
+        timeout: Duration,
+        silence: Duration,
+        cancel: &Cancel,
+    ) -> Result<Watch, Error> {
+        let request = Request { path: "/v3/watch", body, is_read: true, timeout, cancel };
+        for is_last in [false, true] {
+            let (interrupter, hook) = Interrupter::hooked(cancel);
+            let Opened { body, handle, opening, token } = self.open(request, silence, &interrupter)?;
+            // The gateway of 3.4 writes no line end after its last word.
+            let mut lines = LineStream::new(body, Arc::clone(&handle), interrupter, hook).with_rest();
+            match self.first(&mut lines, &opening, token.as_ref())? {
+                First::Created(revision) => return Ok(Watch { lines, revision }),
+                First::OtherToken if is_last => break,
+                First::OtherToken => {}
+            }
+        }
+        Err(Error::refused(message::Refusal {
+            code: super::error::code::UNAUTHENTICATED,
+            message: "each new token is refused".to_owned(),
+        }))
+    }
+
+    fn first(&self, lines: &mut LineStream, opening: &Opening, token: Option<&Token>) -> Result<First, Error> {
+        let line = next(lines);
+        if line.as_ref().is_err_and(|error| error.net_kind() == Some(ErrorKind::Timeout)) {
+            self.forget(token);
+        }
+        opening.finish();
+        match line? {
+            Some(Line::Created(revision)) => Ok(First::Created(revision)),
+            Some(Line::Canceled { reason, .. }) if is_reason_of_the_token(&reason) && self.forget(token) => {
+                Ok(First::OtherToken)
+            }
+            Some(Line::Canceled { is_compacted, reason }) => Err(canceled(is_compacted, &reason)),
+            Some(Line::Failed(refusal)) => Err(Error::refused(refusal)),
+            Some(Line::Events(_)) => Err(Error::malformed("a watch begins with an event")),
+            None => Err(Error::malformed("a watch ended before it began")),
+        }
+    }
+}
+
+impl Watch {
+    pub(crate) fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Waits for the next events; `None` when the watch has come to an end in good order, also by a silence.
+    pub(crate) fn next(&mut self) -> Result<Option<Vec<message::Event>>, Error> {
+        match next(&mut self.lines) {
+            Ok(Some(Line::Events(events))) => Ok(Some(events)),
+            Ok(Some(Line::Created(_))) => Err(Error::malformed("a watch was made twice")),
+            Ok(Some(Line::Canceled { is_compacted, reason })) => Err(canceled(is_compacted, &reason)),
+            Ok(Some(Line::Failed(refusal))) => Err(Error::refused(refusal)),
+            Ok(None) => Ok(None),
+            // A connection that is gone without a word is found by this, and one that stands costs a request.
+            Err(error) if error.net_kind() == Some(ErrorKind::Timeout) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn next(lines: &mut LineStream) -> Result<Option<Line>, Error> {
+    let Some(line) = lines.next_line()? else { return Ok(None) };
+    message::read_line(&line).map(Some).map_err(|malformed| Error::malformed(malformed.0))
+}
+
+/// etcd says why in a text alone.
+fn canceled(is_compacted: bool, reason: &str) -> Error {
+    use super::error::code::{INVALID_ARGUMENT, OUT_OF_RANGE, PERMISSION_DENIED, UNAUTHENTICATED, UNAVAILABLE};
+    let code = match reason {
+        _ if is_compacted => OUT_OF_RANGE,
+        _ if reason.contains("permission denied") => PERMISSION_DENIED,
+        _ if reason.contains("user name is empty") => INVALID_ARGUMENT,
+        _ if reason.contains("code = Unauthenticated") => UNAUTHENTICATED,
+        _ => UNAVAILABLE,
+    };
+    let message = match is_compacted {
+        true => "the revision that the watch was to begin at is compacted".to_owned(),
+        false => format!("the watch is cancelled: {reason}"),
+    };
+    Error::refused(message::Refusal { code, message })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backends::etcd::error::code::*;
+
+    #[test]
+    fn each_reason_of_a_cancelled_watch_is_a_code_of_etcd() {
+        for (is_compacted, reason, expected) in [
+            (true, "permission denied", OUT_OF_RANGE),
+            (false, "etcdserver: permission denied", PERMISSION_DENIED),
+            (false, "etcdserver: user name is empty", INVALID_ARGUMENT),
+            (false, "rpc error: code = Unauthenticated desc = x", UNAUTHENTICATED),
+            (false, "etcdserver: mvcc: something else", UNAVAILABLE),
+        ] {
+            let Error::Refused(refusal) = canceled(is_compacted, reason) else { panic!("etcd says so") };
+            assert_eq!((refusal.code, refusal.message.contains(reason)), (expected, !is_compacted), "{reason}");
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! The record as JSON in an annotation, which is how client-go's locks on ConfigMaps and Endpoints kept it, and Python's do.
+//!
+//! A candidate that reads as free what another reads as held is a second leader. So what client-go might read otherwise is an
+//! error here, and no object with such a text is ever written.
+
+use std::fmt;
+
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value, json};
+
+use crate::net::json;
+use crate::store::record::{LeaderElectionRecord, MicroTime};
+
+macro_rules! key {
+    () => {
+        "control-plane.alpha.kubernetes.io/leader"
+    };
+}
+
+/// What is wrong with the annotation.
+macro_rules! wrong {
+    ($what:literal) => {
+        concat!("its annotation ", key!(), " ", $what, ": correct it, or remove the annotation when no candidate runs")
+    };
+}
+
+/// The name that client-go has for it (`LeaderElectionRecordAnnotationKey`).
+pub(super) const KEY: &str = key!();
+
+const FIELDS: [&str; 5] = ["holderIdentity", "leaseDurationSeconds", "acquireTime", "renewTime", "leaderTransitions"];
+
+/// What the values of a record may take in memory beside the object. One without strange fields takes a thousandth.
+const LARGEST_VALUES: usize = 1024 * 1024;
+
+/// The record in an object's annotation: one that nobody holds where there is none.
+pub(super) fn read(object: &Map<String, Value>) -> Result<LeaderElectionRecord, &'static str> {
+    let fields = fields(object)?;
+    let [holder, duration, acquired, renewed, transitions] =
+        FIELDS.map(|name| fields.get(name).filter(|value| !value.is_null()));
+    Ok(LeaderElectionRecord {
+        uid: None,
+        holder_identity: text(holder).ok_or(wrong!("has a holderIdentity that is no text"))?,
+        lease_duration_seconds: match duration {
+            None => None,
+            Some(duration) => Some(seconds(duration).ok_or(wrong!("has leaseDurationSeconds that are no number"))?),
+        },
+        acquire_time: text(acquired).ok_or(wrong!("has an acquireTime that is no text"))?.map(MicroTime::from_text),
+        renew_time: text(renewed).ok_or(wrong!("has a renewTime that is no text"))?.map(MicroTime::from_text),
+        lease_transitions: match transitions {
+            None => None,
+            Some(transitions) => Some(integer(transitions).ok_or(wrong!("has leaderTransitions that are no integer"))?),
+        },
+    })
+}
+
+/// Puts the record into the annotation, beside what fields of others are there.
+pub(super) fn write(object: &mut Value, record: &LeaderElectionRecord) {
+    let mut fields = object.as_object().and_then(|object| fields(object).ok()).unwrap_or_default();
+    let time = |time: &Option<MicroTime>| time.as_ref().map(|time| json!(time.as_str()));
+    let values = [
+        record.holder_identity.as_ref().map(|holder| json!(holder)),
+        record.lease_duration_seconds.map(|seconds| json!(seconds)),
+        time(&record.acquire_time),
+        time(&record.renew_time),
+        record.lease_transitions.map(|transitions| json!(transitions)),
+    ];
+    for (name, value) in FIELDS.into_iter().zip(values) {
+        match value {
+            Some(value) => drop(fields.insert(name.to_owned(), value)),
+            None => drop(fields.remove(name)),
+        }
+    }
+    object["metadata"]["annotations"][KEY] = json!(Value::Object(fields).to_string());
+}
+
+/// The fields of the record, of whatever kind: none where there is no annotation, or an empty one.
+fn fields(object: &Map<String, Value>) -> Result<Map<String, Value>, &'static str> {
+    let annotations = match object.get("metadata").and_then(|metadata| metadata.get("annotations")) {
+        None | Some(Value::Null) => return Ok(Map::new()),
+        Some(annotations) => annotations.as_object().ok_or("its annotations are no object")?,
+    };
+    let text = match annotations.get(KEY) {
+        None | Some(Value::Null) => return Ok(Map::new()),
+        Some(text) => text.as_str().ok_or(wrong!("is no text"))?,
+    };
+    if text.is_empty() {
+        return Ok(Map::new());
+    }
+    match json::read(text.as_bytes(), LARGEST_VALUES) {
+        Ok(Value::Object(fields)) => check_names(text).map(|()| fields),
+        Ok(Value::Null) => Ok(Map::new()),
+        _ => Err(wrong!("is no record in JSON")),
+    }
+}
+
+/// Go takes a field whose name differs in case alone for the one it knows; of one that stands twice it takes the last that is
+/// not null.
+fn check_names(text: &str) -> Result<(), &'static str> {
+    let Names(names) = serde_json::from_str(text).map_err(|_| wrong!("is no record in JSON"))?;
+    for field in FIELDS {
+        let (wanted, mut count) = (folded(field), 0);
+        for name in names.iter().filter(|name| folded(name) == wanted) {
+            count += 1;
+            if name != field {
+                return Err(wrong!("has a field that differs from one of a record in case alone"));
+            }
+        }
+        if count > 1 {
+            return Err(wrong!("has a field of a record twice"));
+        }
+    }
+    Ok(())
+}
+
+/// As Go compares the names of fields: two letters beyond ASCII are the same as one in it.
+fn folded(name: &str) -> String {
+    let fold = |c| match c {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        c => c.to_ascii_lowercase(),
+    };
+    name.chars().map(fold).collect()
+}
+
+/// The names of an object's members, each as often as it stands there.
+struct Names(Vec<String>);
+
+impl<'de> Deserialize<'de> for Names {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+        impl<'de> Visitor<'de> for Members {
+            type Value = Names;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Names, A::Error> {
+                let mut names = Vec::new();
+                while let Some((name, IgnoredAny)) = members.next_entry()? {
+                    names.push(name);
+                }
+                Ok(Names(names))
+            }
+        }
+        deserializer.deserialize_map(Members)
+    }
+}
+
+/// `None` where it is no text.
+fn text(value: Option<&Value>) -> Option<Option<String>> {
+    value.map_or(Some(None), |value| Some(Some(value.as_str()?.to_owned())))
+}
+
+/// A number of any size that Go reads. Above 31 bits, 68 years as seconds, all are the same to us.
+fn integer(value: &Value) -> Option<i32> {
+    Some(value.as_i64()?.clamp(i32::MIN.into(), i32::MAX.into()) as i32)
+}
+
+/// Python writes a text, and that perhaps with a fraction: to wait too long is safe.
+fn seconds(value: &Value) -> Option<i32> {
+    let fractional = match value {
+        Value::String(text) => text.trim().parse().ok(),
+        _ => value.as_f64(),
+    };
+    integer(value).or_else(|| Some(fractional.filter(|seconds: &f64| seconds.is_finite())?.ceil() as i32))
+}
+
+#[cfg(feature = "_internals")]
+pub(crate) mod properties;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(annotation: Value) -> Value {
+        json!({ "metadata": { "name": "x", "annotations": { KEY: annotation, "other": "kept" } }, "data": { "a": "b" } })
+    }
+
+    fn record(annotation: impl Into<Value>) -> Result<LeaderElectionRecord, &'static str> {
+        read(object(annotation.into()).as_object().expect("an object"))
+    }
+
+    fn annotation(object: &Value) -> Value {
+        let text = object["metadata"]["annotations"][KEY].as_str().expect("a text");
+        serde_json::from_str(text).expect("JSON")
+    }
+
+    #[test]
+    fn what_client_go_wrote_is_read() {
+        let record = record(
+            r#"{"holderIdentity":"A","leaseDurationSeconds":3,"acquireTime":"2026-11-21T11:01:10Z","renewTime":"2026-11-21T11:01:11Z","leaderTransitions":7}"#,
+        )
+        .unwrap();
+        let expected = LeaderElectionRecord {
+            uid: None,
+            holder_identity: Some("A".into()),
+            lease_duration_seconds: Some(3),
+            acquire_time: Some(MicroTime::from_text("2026-11-21T11:01:10Z")),
+            renew_time: Some(MicroTime::from_text("2026-11-21T11:01:11Z")),
+            lease_transitions: Some(7),
+        };
+        assert_eq!(record, expected);
+    }
+
+    #[test]
+    fn what_python_wrote_is_read_and_its_fractions_are_rounded_up() {
+        let python = |seconds: &str| {
+            format!(
+                r#"{{"holderIdentity": "py1", "leaseDurationSeconds": {seconds}, "acquireTime": "2026-11-21 11:07:56.574492", "renewTime": "2026-11-21 11:07:57"}}"#
+            )
+        };
+        for (written, expected) in
+            [("\"5\"", 5), ("\"2.5\"", 3), ("\" 2.0001 \"", 3), ("2.5", 3), ("4.0", 4), ("\"1e30\"", i32::MAX)]
+        {
+            let record = record(python(written)).unwrap();
+            assert_eq!(record.lease_duration_seconds, Some(expected), "{written}");
+            assert_eq!(record.holder(), Some("py1"));
+            assert_eq!(record.renew_time.unwrap().as_str(), "2026-11-21 11:07:57");
+        }
+    }
+
+    #[test]
+    fn without_an_annotation_or_with_nothing_in_it_nobody_holds_it() {
+        for empty in [json!(null), json!(""), json!("{}"), json!("null"), json!(r#"{"holderIdentity":null}"#)] {
+            assert_eq!(record(empty.clone()), Ok(LeaderElectionRecord::default()), "{empty}");
+        }
+        for metadata in [json!({}), json!({ "annotations": null }), json!({ "annotations": {} })] {
+            let object = json!({ "metadata": metadata });
+            assert_eq!(read(object.as_object().unwrap()), Ok(LeaderElectionRecord::default()));
+        }
+    }
+
+    /// Each of them but those with numbers and those in another case client-go fails at, too.
+    #[test]
+    fn what_is_no_record_is_an_error_that_names_the_annotation() {
+        let deep = "[".repeat(200_000);
+        let large = format!(r#"{{"a":[{}]}}"#, vec!["{}"; 60_000].join(","));
+        for text in [
+            " ",
+            "[]",
+            "x",
+            "\"A\"",
+            "{",
+            "{}{}",
+            &deep,
+            &large,
+            r#"{"holderIdentity":5}"#,
+            r#"{"leaseDurationSeconds":"soon"}"#,
+            r#"{"leaseDurationSeconds":"inf"}"#,
+            r#"{"leaseDurationSeconds":[]}"#,
+            r#"{"leaderTransitions":1.5}"#,
+            r#"{"leaderTransitions":"1"}"#,
+            r#"{"renewTime":7}"#,
+            r#"{"acquireTime":{}}"#,
+            r#"{"HolderIdentity":"A"}"#,
+            r#"{"holderIdentity":"","holderidentity":"A"}"#,
+            r#"{"leaſeDurationSeconds":3600,"leaseDurationSeconds":1}"#,
+            r#"{"leaderTran\u017fitions":1}"#,
+            r#"{"holderIdentity":"A","holderIdentity":null}"#,
+            r#"{"holderIdentity":"","holderIdentity":""}"#,
+        ] {
+            let error = record(text).expect_err(&text[..text.len().min(99)]);
+            assert!(error.contains(KEY), "{error}");
+        }
+        let object = json!({ "metadata": { "annotations": "x" } });
+        assert!(read(object.as_object().unwrap()).is_err());
+        assert!(record(json!(5)).is_err());
+    }
+
+    #[test]
+    fn numbers_that_only_go_can_hold_are_the_largest() {
+        let record = record(r#"{"leaseDurationSeconds":1099511627776,"leaderTransitions":-1099511627776}"#).unwrap();
+        assert_eq!(record.lease_duration_seconds, Some(i32::MAX));
+        assert_eq!(record.lease_transitions, Some(i32::MIN));
+    }
+
+    #[test]
+    fn a_write_keeps_what_others_put_there() {
+        let mut object = object(json!(r#"{"holderIdentity":"A","strategy":"x","leaderTransitions":7}"#));
+        let record = LeaderElectionRecord {
+            holder_identity: Some(String::new()),
+            lease_duration_seconds: Some(1),
+            renew_time: Some(MicroTime::from_unix_micros(1)),
+            ..Default::default()
+        };
+        write(&mut object, &record);
+        let expected = json!({
+            "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": "1970-01-01T00:00:00.000001Z", "strategy": "x",
+        });
+        assert_eq!(annotation(&object), expected);
+        assert_eq!(object["metadata"]["annotations"]["other"], "kept");
+        assert_eq!(object["data"]["a"], "b");
+        assert_eq!(read(object.as_object().unwrap()), Ok(record));
+    }
+
+    #[test]
+    fn a_write_makes_the_annotation_where_there_is_none() {
+        for mut object in [json!({}), json!({ "metadata": { "annotations": null } })] {
+            write(&mut object, &LeaderElectionRecord { holder_identity: Some("A".into()), ..Default::default() });
+            assert_eq!(annotation(&object), json!({ "holderIdentity": "A" }));
+        }
+    }
+}

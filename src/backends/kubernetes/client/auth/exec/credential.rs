@@ -1,0 +1,116 @@
+//! What a plugin prints, and the credentials in it.
+
+use std::time::SystemTime;
+
+use serde::Deserialize;
+
+use super::ExecPlugin;
+use crate::backends::kubernetes::client::auth::credentials::{Credentials, bearer_header};
+use crate::backends::kubernetes::client::auth::rfc3339;
+use crate::backends::kubernetes::client::error::{Error, ErrorKind};
+use crate::net::secret::Secret;
+use crate::net::tls::Identity;
+
+/// Go's zero time, as a plugin writes it that has none to tell. client-go takes it for no expiry at all.
+const NO_TIME: &str = "0001-01-01T00:00:00Z";
+
+/// What a run has brought.
+pub(super) struct Issued {
+    pub(super) credentials: Credentials,
+    pub(super) expires: Option<SystemTime>,
+    /// To tell whether a later run brings another certificate.
+    raw: Raw,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ExecCredential {
+    api_version: Option<String>,
+    kind: Option<String>,
+    status: Option<Raw>,
+}
+
+#[derive(Deserialize, Clone)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Raw {
+    pub(super) expiration_timestamp: Option<String>,
+    pub(super) token: Option<Secret>,
+    pub(super) client_certificate_data: Option<String>,
+    pub(super) client_key_data: Option<Secret>,
+}
+
+impl ExecPlugin {
+    pub(super) fn parse(&self, output: &[u8]) -> Result<Raw, Error> {
+        let failed = |detail: String| Error::new(ErrorKind::Credentials, detail);
+        // PowerShell writes a mark in front of UTF-8, and client-go takes no offence.
+        let json = output.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(output);
+        // What the parser says may quote the output, so only the position is told.
+        let answer: ExecCredential = serde_json::from_slice(json).map_err(|e| {
+            failed(format!(
+                "did not print an ExecCredential as JSON (line {} column {}; {} bytes, not shown)",
+                e.line(),
+                e.column(),
+                output.len()
+            ))
+        })?;
+        if answer.kind.as_deref() != Some("ExecCredential") {
+            return Err(failed("printed JSON whose kind is not ExecCredential".to_owned()));
+        }
+        if answer.api_version.as_deref() != Some(self.api_version.as_str()) {
+            return Err(failed(format!("printed an ExecCredential of another apiVersion than {}", self.api_version)));
+        }
+        answer.status.ok_or_else(|| failed("printed an ExecCredential without a status".to_owned()))
+    }
+}
+
+impl Raw {
+    /// The credentials in it; the error is the rule that it breaks.
+    pub(super) fn issue(self) -> Result<Issued, String> {
+        let expires = match self.expiration_timestamp.as_deref().filter(|text| *text != NO_TIME) {
+            Some(text) => Some(
+                rfc3339::parse(text)
+                    .ok_or("gave an expirationTimestamp that is not RFC 3339, such as 2026-01-02T03:04:05Z")?,
+            ),
+            None => None,
+        };
+        let token = self.token.as_ref().filter(|t| !t.is_empty());
+        let authorization = match token {
+            Some(token) => Some(
+                bearer_header(token.expose().trim()).ok_or("gave a token with characters that no header may have")?,
+            ),
+            None => None,
+        };
+        // Empty is absent, as in client-go's exec.go.
+        let chain = self.client_certificate_data.as_ref().filter(|chain| !chain.is_empty());
+        let key = self.client_key_data.as_ref().filter(|key| !key.is_empty());
+        let identity = match (chain, key) {
+            (Some(chain), Some(key)) => Some(
+                Identity::from_pem(chain.as_bytes(), key.expose().as_bytes())
+                    // What does not belong together would fail every request until it expires, and no run would follow.
+                    .and_then(|identity| identity.check().map(|()| identity))
+                    .map_err(|e| format!("gave an unusable certificate: {e}"))?,
+            ),
+            (None, None) => None,
+            _ => return Err("gave a certificate without its key, or the other way round".to_owned()),
+        };
+        if authorization.is_none() && identity.is_none() {
+            return Err("gave neither a token nor a client certificate".to_owned());
+        }
+        Ok(Issued { credentials: Credentials { authorization, identity, identity_version: 1 }, expires, raw: self })
+    }
+}
+
+impl Issued {
+    /// Counts the changes of the certificate: connections are not used any more that were opened with another one.
+    pub(super) fn count_from(&mut self, before: Option<&Issued>) {
+        if let Some(before) = before {
+            let version = before.credentials.identity_version;
+            self.credentials.identity_version = if self.has_identity_of(before) { version } else { version + 1 };
+        }
+    }
+
+    fn has_identity_of(&self, other: &Issued) -> bool {
+        self.raw.client_certificate_data == other.raw.client_certificate_data
+            && self.raw.client_key_data == other.raw.client_key_data
+    }
+}

@@ -1,0 +1,120 @@
+//! Credential plugins: programs that print an `ExecCredential`.
+//!
+//! Source: Kubernetes documentation, "client-go credential plugins", and `client.authentication.k8s.io/v1`.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::net::secret::Secret;
+use crate::util::panics::log_line;
+
+mod credential;
+mod run;
+mod schedule;
+mod source;
+
+pub(crate) use source::ExecSource;
+
+/// Where all that is logged about plugins goes.
+const TARGET: &str = "leasehold::kube::exec";
+
+/// Somebody may have to log in somewhere; a plugin that hangs must not do so for ever.
+const DEFAULT_LIMIT: Duration = Duration::from_secs(60);
+
+const SHORTEST_LIMIT: Duration = Duration::from_secs(1);
+
+const LONGEST_LIMIT: Duration = Duration::from_secs(60 * 60);
+
+/// The destination of a credential plugin's stderr.
+///
+/// Plugins may print tokens on stderr, and clusters keep logs for a long time. The library therefore never reads a plugin's
+/// stderr, and no error or log line quotes a plugin's output. client-go always inherits the stderr.
+///
+/// # Examples
+///
+/// ```no_run
+/// use leasehold::kube::{Client, ClientConfig, ExecStderr};
+///
+/// // The plugin of an interactive tool prints the login URL on stderr.
+/// let config = ClientConfig::infer()?.with_exec_stderr(ExecStderr::Inherit);
+/// let client = Client::new(config)?;
+/// # Ok::<(), leasehold::kube::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ExecStderr {
+    /// The stderr of this program.
+    Inherit,
+    /// Nowhere.
+    #[default]
+    Discard,
+}
+
+/// How to run a plugin.
+#[derive(Clone)]
+pub(crate) struct ExecPlugin {
+    pub(crate) api_version: String,
+    pub(crate) command: PathBuf,
+    pub(crate) args: Vec<String>,
+    pub(crate) env: Vec<(String, Secret)>,
+    pub(crate) install_hint: Option<String>,
+    /// What the plugin is told about the cluster, if it asks for it.
+    pub(crate) cluster_info: Option<Value>,
+    pub(crate) options: ExecOptions,
+}
+
+/// What the program, and not the kubeconfig, says about plugins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ExecOptions {
+    limit: Duration,
+    pub(crate) stderr: ExecStderr,
+}
+
+impl Default for ExecOptions {
+    fn default() -> Self {
+        ExecOptions { limit: DEFAULT_LIMIT, stderr: ExecStderr::default() }
+    }
+}
+
+impl ExecOptions {
+    pub(crate) fn set_limit(&mut self, limit: Duration) {
+        self.limit = limit.clamp(SHORTEST_LIMIT, LONGEST_LIMIT);
+    }
+}
+
+impl ExecPlugin {
+    /// Resolves the command as kubectl does: with a slash it belongs to its kubeconfig, without one to `PATH`.
+    pub(crate) fn resolve(command: &str, directory: &Path) -> PathBuf {
+        let path = Path::new(command);
+        match path.components().count() > 1 || command.contains('/') {
+            true => directory.join(path),
+            false => path.to_owned(),
+        }
+    }
+
+    /// `info`, for whoever wonders why it is not run; once a client.
+    pub(crate) fn say_that_it_is_not_run(&self) {
+        log_line!(info, target: TARGET, "kube: {} is not run: the user has a client certificate", self.place());
+    }
+
+    fn place(&self) -> String {
+        format!("credential plugin {}", self.command.display())
+    }
+}
+
+impl fmt::Debug for ExecPlugin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Arguments are left out: some plugins take secrets there.
+        f.debug_struct("ExecPlugin")
+            .field("command", &self.command)
+            .field("api_version", &self.api_version)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(feature = "_internals")]
+pub(crate) mod properties;

@@ -1,0 +1,228 @@
+//! One run of a plugin.
+
+use std::convert::Infallible;
+use std::ffi::OsString;
+use std::io::{self, Read};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, bounded, select};
+use parking_lot::Mutex;
+use serde_json::json;
+
+use super::credential::Raw;
+use super::{ExecPlugin, ExecStderr};
+use crate::backends::kubernetes::client::error::{Error, ErrorKind};
+use crate::net::interrupt::interrupted;
+use crate::net::text::clean;
+
+const MAX_OUTPUT: u64 = 1024 * 1024;
+
+/// How long whoever drops a client waits for a plugin that is just being started.
+const STARTING: Duration = Duration::from_secs(1);
+
+/// The process of the run that goes on, so that not only its own thread can end it.
+#[derive(Default)]
+pub(super) struct Process(Mutex<Slot>);
+
+#[derive(Default)]
+enum Slot {
+    #[default]
+    Empty,
+    /// Not waited for yet, so its number is its own, and its group's.
+    Running(Child),
+    Closed,
+}
+
+impl Process {
+    /// `None` when nothing may begin any more.
+    fn start(&self, command: &mut Command) -> io::Result<Option<Option<ChildStdout>>> {
+        let mut slot = self.0.lock();
+        if matches!(*slot, Slot::Closed) {
+            return Ok(None);
+        }
+        let mut child = command.spawn()?;
+        let stdout = child.stdout.take();
+        *slot = Slot::Running(child);
+        Ok(Some(stdout))
+    }
+
+    fn try_wait(&self) -> Result<Option<ExitStatus>, Error> {
+        let mut slot = self.0.lock();
+        let Slot::Running(child) = &mut *slot else {
+            return Err(interrupted().into());
+        };
+        let failed = |e| Error::new(ErrorKind::Credentials, "cannot be waited for").caused_by(e);
+        let status = child.try_wait().map_err(failed)?;
+        if status.is_some() {
+            *slot = Slot::Empty;
+        }
+        Ok(status)
+    }
+
+    /// Ends it with all its children, unless it has ended already.
+    fn end(&self) {
+        let mut slot = self.0.lock();
+        if matches!(*slot, Slot::Running(_)) {
+            kill_and_reap(std::mem::take(&mut *slot));
+        }
+    }
+
+    /// Ends what runs, and lets nothing begin.
+    pub(super) fn close(&self) {
+        // A start that takes longer is seen to by the thread that it happens on.
+        if let Some(mut slot) = self.0.try_lock_for(STARTING) {
+            kill_and_reap(std::mem::replace(&mut *slot, Slot::Closed));
+        }
+    }
+}
+
+/// Kills it and leaves the waiting to a thread: a process stuck in the kernel would hold up the caller.
+fn kill_and_reap(slot: Slot) {
+    if let Slot::Running(mut child) = slot {
+        kill(&mut child);
+        if !matches!(child.try_wait(), Ok(Some(_))) {
+            let _ = thread::Builder::new().name("leasehold-reap".to_owned()).spawn(move || child.wait());
+        }
+    }
+}
+
+/// Its children with it: the shell that is killed leaves behind what it has started.
+#[cfg(unix)]
+fn kill(child: &mut Child) {
+    use rustix::process::{Pid, Signal, kill_process_group};
+    if kill_process_group(Pid::from_child(child), Signal::KILL).is_err() {
+        let _ = child.kill();
+    }
+}
+
+#[cfg(not(unix))]
+fn kill(child: &mut Child) {
+    let _ = child.kill();
+}
+
+/// A group of its own can be ended as a whole, and nobody else with it.
+#[cfg(unix)]
+fn in_a_group_of_its_own(command: &mut Command) {
+    std::os::unix::process::CommandExt::process_group(command, 0);
+}
+
+#[cfg(not(unix))]
+fn in_a_group_of_its_own(_: &mut Command) {}
+
+impl ExecPlugin {
+    /// Runs it once, until it ends, its limit is over or nobody needs it any more.
+    pub(super) fn run(&self, process: &Process, abandoned: &Receiver<Infallible>) -> Result<Raw, Error> {
+        let deadline = Instant::now() + self.options.limit;
+        let stdout = match process.start(&mut self.command()) {
+            Ok(Some(stdout)) => stdout,
+            Ok(None) => return Err(interrupted().into()),
+            Err(e) => return Err(self.not_started(e)),
+        };
+        let output = stdout.ok_or(io::ErrorKind::BrokenPipe.into()).and_then(read_aside);
+        let printed = output.map_err(|e| unreadable(Some(e)));
+        let printed = printed.and_then(|output| self.wait(process, &output, deadline, abandoned));
+        if printed.is_err() {
+            process.end();
+        }
+        self.parse(&printed?)
+    }
+
+    fn command(&self) -> Command {
+        let mut spec = json!({ "interactive": false });
+        if let Some(cluster) = &self.cluster_info {
+            spec["cluster"] = cluster.clone();
+        }
+        let info = json!({ "apiVersion": self.api_version, "kind": "ExecCredential", "spec": spec });
+        let mut command = Command::new(&self.command);
+        command
+            .args(&self.args)
+            .envs(self.env.iter().map(|(name, value)| (name, OsString::from(value.expose()))))
+            .env("KUBERNETES_EXEC_INFO", info.to_string())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(match self.options.stderr {
+                ExecStderr::Inherit => Stdio::inherit(),
+                ExecStderr::Discard => Stdio::null(),
+            });
+        in_a_group_of_its_own(&mut command);
+        command
+    }
+
+    fn not_started(&self, e: io::Error) -> Error {
+        let hint = match &self.install_hint {
+            Some(hint) if e.kind() == io::ErrorKind::NotFound => {
+                format!("cannot be started; {}", clean(hint, 500))
+            }
+            _ => "cannot be started; is it installed, and in PATH or next to the kubeconfig?".to_owned(),
+        };
+        Error::new(ErrorKind::Credentials, hint).caused_by(e)
+    }
+
+    /// Waits until the plugin has exited with status 0, and returns its whole output.
+    fn wait(
+        &self,
+        process: &Process,
+        output: &Receiver<io::Result<Vec<u8>>>,
+        deadline: Instant,
+        abandoned: &Receiver<Infallible>,
+    ) -> Result<Vec<u8>, Error> {
+        let late = || {
+            let limit = self.options.limit;
+            let detail =
+                format!("did not finish within its limit of {limit:?}, and was ended with all that it started");
+            Error::new(ErrorKind::Timeout, detail)
+        };
+        let bytes = select! {
+            recv(output) -> read => match read {
+                Ok(Ok(bytes)) => bytes,
+                Ok(Err(e)) => return Err(unreadable(Some(e))),
+                Err(_) => return Err(unreadable(None)),
+            },
+            recv(abandoned) -> _ => return Err(interrupted().into()),
+            default(deadline.saturating_duration_since(Instant::now())) => return Err(late()),
+        };
+        if bytes.len() as u64 > MAX_OUTPUT {
+            return Err(Error::new(ErrorKind::Credentials, "printed more than 1 MiB"));
+        }
+        // It has closed its output, so its end is near; there is no portable way to wait for that with a limit.
+        let mut pause = Duration::from_millis(1);
+        loop {
+            match process.try_wait()? {
+                Some(status) if status.success() => return Ok(bytes),
+                Some(status) => {
+                    let advice = "run the plugin by hand, or inherit its stderr, to see its messages";
+                    return Err(Error::new(ErrorKind::Credentials, format!("failed ({status}); {advice}")));
+                }
+                None => {}
+            }
+            if Instant::now() >= deadline {
+                return Err(late());
+            }
+            select! {
+                recv(abandoned) -> _ => return Err(interrupted().into()),
+                default(pause) => pause = (pause * 2).min(Duration::from_millis(50)),
+            }
+        }
+    }
+}
+
+fn unreadable(cause: Option<io::Error>) -> Error {
+    let error = Error::new(ErrorKind::Credentials, "cannot be read from");
+    match cause {
+        Some(e) => error.caused_by(e),
+        None => error,
+    }
+}
+
+/// Reads on a thread of its own: a grandchild that keeps the pipe open must not keep us.
+fn read_aside(stdout: impl Read + Send + 'static) -> io::Result<Receiver<io::Result<Vec<u8>>>> {
+    let (done, output) = bounded(1);
+    thread::Builder::new().name("leasehold-exec-out".to_owned()).spawn(move || {
+        let mut bytes = Vec::new();
+        let read = stdout.take(MAX_OUTPUT + 1).read_to_end(&mut bytes);
+        let _ = done.send(read.map(|_| bytes));
+    })?;
+    Ok(output)
+}

@@ -1,0 +1,285 @@
+//! A plugin with what it last said, and the thread on which it runs.
+//!
+//! A run is nobody's own: requests wait for it as long as they may and leave it alone when they give up, and what it
+//! brings serves whoever comes next. There is one at a time, for a plugin may ask a person.
+
+use std::convert::Infallible;
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::Instant;
+
+use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded, select};
+use parking_lot::Mutex;
+
+use super::credential::Issued;
+use super::run::Process;
+use super::schedule::{Now, Schedule};
+use super::{ExecPlugin, TARGET};
+use crate::backends::kubernetes::client::auth::{Credentials, Limits};
+use crate::backends::kubernetes::client::error::{Error, ErrorKind};
+use crate::net::interrupt::interrupted;
+use crate::util::panics::log_line;
+
+/// What the requests of a client share.
+pub(crate) struct ExecSource {
+    shared: Arc<Shared>,
+    /// Goes with the client, which ends the thread.
+    _owner: Sender<Infallible>,
+}
+
+/// What the thread shares with them. It does not keep the client alive.
+struct Shared {
+    plugin: ExecPlugin,
+    process: Process,
+    /// Disconnects when nobody needs credentials any more.
+    abandoned: Receiver<Infallible>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    issued: Option<Issued>,
+    schedule: Schedule,
+    /// The last run, whether it goes on or not.
+    run: Option<Arc<Run>>,
+    /// Held for the thread that waits for the time to renew the credential at hand; dropping it ends that thread.
+    waits: Option<Sender<Infallible>>,
+    /// Whether anybody has been given credentials since the last run. A client that nobody uses runs no plugin.
+    is_used: bool,
+    /// How many runs have ended, and how many of them brought nothing.
+    runs: u64,
+    failures: u64,
+}
+
+/// A run, to those who wait for it.
+struct Run {
+    /// Disconnects at its end.
+    done: Receiver<Infallible>,
+    outcome: OnceLock<Result<Credentials, Error>>,
+}
+
+/// A run, to the thread that it takes place on.
+struct Job {
+    run: Arc<Run>,
+    _done: Sender<Infallible>,
+}
+
+/// What a request has to wait for.
+enum Wait {
+    Run(Arc<Run>),
+    /// The end of the pause after a failure.
+    Pause(Instant),
+}
+
+impl ExecSource {
+    pub(crate) fn new(plugin: ExecPlugin) -> Self {
+        let (owner, abandoned) = bounded(0);
+        let shared = Shared { plugin, process: Process::default(), abandoned, state: Mutex::default() };
+        ExecSource { shared: Arc::new(shared), _owner: owner }
+    }
+
+    /// The credentials to use now. Without any that are valid it waits for the plugin, within the limits of the request.
+    pub(crate) fn current(&self, limits: Limits<'_>) -> Result<Credentials, Error> {
+        loop {
+            limits.interrupter.check()?;
+            let wait = {
+                let mut state = self.shared.state.lock();
+                let now = Now::read();
+                if let Some(credentials) = state.valid(now) {
+                    if state.schedule.is_refresh_due(now) && state.running().is_none() {
+                        self.shared.start(&mut state);
+                    }
+                    state.is_used = true;
+                    return Ok(credentials);
+                }
+                match (state.running(), state.schedule.pause(now)) {
+                    (Some(run), _) => Wait::Run(run),
+                    (None, Some(until)) => Wait::Pause(until),
+                    (None, None) => Wait::Run(self.shared.start(&mut state)),
+                }
+            };
+            match wait {
+                Wait::Run(run) => return self.wait_for(&run, limits),
+                Wait::Pause(until) => self.wait_until(until, limits)?,
+            }
+        }
+    }
+
+    /// Newer credentials than those that the server has rejected, from a new run if need be.
+    pub(crate) fn after_rejection(&self, rejected: &Credentials, limits: Limits<'_>) -> Result<Credentials, Error> {
+        let run = {
+            let mut state = self.shared.state.lock();
+            let now = Now::read();
+            let newer = state.valid(now).filter(|at_hand| {
+                at_hand.authorization != rejected.authorization || at_hand.identity_version != rejected.identity_version
+            });
+            if let Some(newer) = newer {
+                state.is_used = true;
+                return Ok(newer);
+            }
+            match (state.running(), state.schedule.pause(now)) {
+                (Some(run), _) => run,
+                (None, Some(_)) => return Err(self.failed_before(&state)),
+                (None, None) => self.shared.start(&mut state),
+            }
+        };
+        self.wait_for(&run, limits)
+    }
+
+    /// How many runs have ended, and how many of them brought no credentials.
+    pub(crate) fn runs_and_failures(&self) -> (u64, u64) {
+        let state = self.shared.state.lock();
+        (state.runs, state.failures)
+    }
+
+    fn wait_for(&self, run: &Run, limits: Limits<'_>) -> Result<Credentials, Error> {
+        let left = limits.deadline.saturating_duration_since(Instant::now());
+        select! {
+            recv(run.done) -> _ => {}
+            recv(limits.interrupter.signal()) -> _ => return Err(interrupted().into()),
+            default(left) => {
+                let detail = "did not finish in the time given to the request; it runs on, for the requests to come";
+                return Err(Error::new(ErrorKind::Timeout, detail).at(self.shared.plugin.place()));
+            }
+        }
+        match run.outcome.get() {
+            Some(Ok(credentials)) => {
+                self.shared.state.lock().is_used = true;
+                Ok(credentials.clone())
+            }
+            Some(Err(e)) => Err(again(e)),
+            None => Err(Error::new(ErrorKind::Credentials, "was not run to its end").at(self.shared.plugin.place())),
+        }
+    }
+
+    /// Waits for the end of a pause, unless the request has to be over before that.
+    fn wait_until(&self, until: Instant, limits: Limits<'_>) -> Result<(), Error> {
+        if limits.deadline <= until {
+            return Err(self.failed_before(&self.shared.state.lock()));
+        }
+        select! {
+            recv(limits.interrupter.signal()) -> _ => Err(interrupted().into()),
+            default(until.saturating_duration_since(Instant::now())) => Ok(()),
+        }
+    }
+
+    /// Why there are no credentials while a pause lasts.
+    fn failed_before(&self, state: &State) -> Error {
+        match state.run.as_ref().and_then(|run| run.outcome.get()) {
+            Some(Err(e)) => again(e),
+            _ => Error::new(ErrorKind::Credentials, "has failed").at(self.shared.plugin.place()),
+        }
+    }
+}
+
+impl Drop for ExecSource {
+    fn drop(&mut self) {
+        // Here, not on the thread: the program may end before that has a turn.
+        self.shared.process.close();
+    }
+}
+
+impl State {
+    fn valid(&self, now: Now) -> Option<Credentials> {
+        self.issued.as_ref().filter(|_| self.schedule.is_valid(now)).map(|issued| issued.credentials.clone())
+    }
+
+    fn running(&self) -> Option<Arc<Run>> {
+        self.run.as_ref().filter(|run| run.done.try_recv() == Err(TryRecvError::Empty)).map(Arc::clone)
+    }
+
+    fn begin(&mut self) -> Job {
+        let (sender, done) = bounded(0);
+        let run = Arc::new(Run { done, outcome: OnceLock::new() });
+        self.waits = None;
+        self.run = Some(Arc::clone(&run));
+        Job { run, _done: sender }
+    }
+
+    /// Notes what a run has brought.
+    fn end(&mut self, run: &Run, issued: Result<Issued, Error>) {
+        let now = Now::read();
+        let outcome = issued.map(|mut issued| {
+            issued.count_from(self.issued.as_ref());
+            self.schedule.succeeded(now, issued.expires);
+            self.issued.insert(issued).credentials.clone()
+        });
+        self.runs += 1;
+        if outcome.is_err() {
+            self.failures += 1;
+            self.schedule.failed(now);
+        }
+        self.is_used = false;
+        let _ = run.outcome.set(outcome);
+    }
+}
+
+impl Shared {
+    /// Begins a run on a thread of its own.
+    fn start(self: &Arc<Self>, state: &mut State) -> Arc<Run> {
+        let job = state.begin();
+        let run = Arc::clone(&job.run);
+        let shared = Arc::clone(self);
+        if let Err(e) = thread::Builder::new().name("leasehold-exec".to_owned()).spawn(move || shared.work(job)) {
+            let error = Error::new(ErrorKind::Credentials, "cannot be run: there is no thread for it");
+            state.end(&run, Err(error.at(self.plugin.place()).caused_by(e)));
+        }
+        run
+    }
+
+    /// Runs the plugin, then waits for the time to do so again while the credential is used that it brought.
+    fn work(&self, mut job: Job) {
+        loop {
+            let place = self.plugin.place();
+            let raw = self.plugin.run(&self.process, &self.abandoned);
+            let issued = raw.and_then(|raw| raw.issue().map_err(|rule| Error::new(ErrorKind::Credentials, rule)));
+            let issued = issued.map_err(|e| e.at(&place));
+            match &issued {
+                // The program dropped the client and needs no message.
+                Err(e) if e.kind() == &ErrorKind::Interrupted => {}
+                Err(e) => log_line!(warn, target: TARGET, "kube: {e}"),
+                Ok(_) => log_line!(debug, target: TARGET, "kube: {place}: issued credentials"),
+            }
+            let superseded = {
+                let mut state = self.state.lock();
+                state.end(&job.run, issued);
+                drop(job);
+                let (waits, superseded) = bounded(0);
+                state.waits = Some(waits);
+                superseded
+            };
+            match self.wait_for_refresh(&superseded) {
+                Some(next) => job = next,
+                None => return,
+            }
+        }
+    }
+
+    /// `None` when there is nothing to wait for: no end of the credential, nobody who uses it, or another run.
+    fn wait_for_refresh(&self, superseded: &Receiver<Infallible>) -> Option<Job> {
+        loop {
+            let look = self.state.lock().schedule.next_look(Now::read())?;
+            select! {
+                recv(superseded) -> _ => return None,
+                recv(self.abandoned) -> _ => return None,
+                default(look.saturating_duration_since(Instant::now())) => {}
+            }
+            let mut state = self.state.lock();
+            // Under the lock: a run that a request has begun meanwhile has dropped the other end.
+            if superseded.try_recv() != Err(TryRecvError::Empty) || !state.is_used {
+                return None;
+            }
+            if state.schedule.is_refresh_due(Now::read()) {
+                return Some(state.begin());
+            }
+        }
+    }
+}
+
+/// The failure of a run, for one more of those who wait for it.
+fn again(error: &Error) -> Error {
+    Error::new(error.kind().clone(), error.to_string())
+}
+
+#[cfg(all(test, unix))]
+mod tests;

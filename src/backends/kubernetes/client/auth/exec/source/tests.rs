@@ -1,0 +1,98 @@
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use super::*;
+use crate::backends::kubernetes::client::auth::exec::ExecOptions;
+use crate::net::interrupt::Interrupter;
+use crate::net::tests::Scratch;
+
+const LONG: Duration = Duration::from_secs(30);
+
+/// A source whose plugin gives tokens that live so long from when this is called.
+fn source(scratch: &Scratch, life: Duration) -> ExecSource {
+    let expires = humantime::format_rfc3339_micros(SystemTime::now() + life);
+    let script = format!(
+        "echo x >> {}\necho '{{\"apiVersion\":\"v\",\"kind\":\"ExecCredential\",\"status\":{{\"token\":\"t\",\
+         \"expirationTimestamp\":\"{expires}\"}}}}'\n",
+        scratch.path().join("log").display()
+    );
+    let script = scratch.file("plugin.sh", script);
+    ExecSource::new(ExecPlugin {
+        api_version: "v".to_owned(),
+        command: PathBuf::from("/bin/sh"),
+        args: vec![script.display().to_string()],
+        env: Vec::new(),
+        install_hint: None,
+        cluster_info: None,
+        options: ExecOptions::default(),
+    })
+}
+
+fn use_it(source: &ExecSource) {
+    let interrupter = Interrupter::new();
+    let limits = Limits { deadline: Instant::now() + LONG, interrupter: &interrupter };
+    source.current(limits).map_err(|e| e.to_string()).expect("credentials");
+}
+
+fn starts(scratch: &Scratch) -> usize {
+    std::fs::read_to_string(scratch.path().join("log")).unwrap_or_default().lines().count()
+}
+
+fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let until = Instant::now() + LONG;
+    while !holds() {
+        assert!(Instant::now() < until, "{what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn the_thread_that_waits_for_a_refresh_ends_with_its_client() {
+    let scratch = Scratch::new();
+    let source = source(&scratch, Duration::from_secs(3600));
+    use_it(&source);
+    let shared = Arc::downgrade(&source.shared);
+    wait_until("the thread waits", || source.shared.state.lock().waits.is_some());
+    assert!(shared.strong_count() > 1, "the thread is there");
+    drop(source);
+    wait_until("the thread is gone", || shared.strong_count() == 0);
+}
+
+#[test]
+fn a_run_after_a_rejection_ends_the_thread_that_waited_for_a_refresh() {
+    let scratch = Scratch::new();
+    let source = source(&scratch, Duration::from_secs(3600));
+    let interrupter = Interrupter::new();
+    let limits = || Limits { deadline: Instant::now() + LONG, interrupter: &interrupter };
+    let mut credentials = source.current(limits()).map_err(|e| e.to_string()).unwrap();
+    for run in 2..5 {
+        credentials = source.after_rejection(&credentials, limits()).map_err(|e| e.to_string()).unwrap();
+        assert_eq!(starts(&scratch), run);
+    }
+    wait_until("one thread is left", || Arc::strong_count(&source.shared) == 2);
+}
+
+#[test]
+fn a_refresh_needs_no_request_but_a_client_that_nobody_uses_runs_no_plugin() {
+    let scratch = Scratch::new();
+    let source = source(&scratch, Duration::from_secs(4));
+    use_it(&source);
+    wait_until("the refresh begins by itself", || starts(&scratch) == 2);
+    // What the second brings has been used by nobody.
+    wait_until("the thread is gone", || Arc::strong_count(&source.shared) == 1);
+    assert_eq!(starts(&scratch), 2);
+}
+
+#[test]
+fn a_newer_credential_than_the_rejected_one_saves_a_run() {
+    let scratch = Scratch::new();
+    let source = source(&scratch, Duration::from_secs(3600));
+    use_it(&source);
+    let interrupter = Interrupter::new();
+    let limits = Limits { deadline: Instant::now() + LONG, interrupter: &interrupter };
+    // What a request was sent with that began before the run ended.
+    let older = Credentials::default();
+    let newer = source.after_rejection(&older, limits).map_err(|e| e.to_string()).unwrap();
+    assert!(newer.authorization.is_some());
+    assert_eq!(starts(&scratch), 1);
+}

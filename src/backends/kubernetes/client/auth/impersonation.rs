@@ -1,0 +1,93 @@
+//! Whom to act as.
+
+use ureq::http::{HeaderName, HeaderValue};
+
+use crate::backends::kubernetes::client::error::Error;
+use crate::net::percent;
+
+/// Whom to act as. Source: Kubernetes documentation, "User impersonation".
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Impersonation {
+    pub(crate) user: Option<String>,
+    pub(crate) uid: Option<String>,
+    pub(crate) groups: Vec<String>,
+    pub(crate) extra: Vec<(String, Vec<String>)>,
+}
+
+impl Impersonation {
+    /// The headers it takes; the error names the field.
+    pub(crate) fn headers(&self) -> Result<Vec<(HeaderName, HeaderValue)>, Error> {
+        let Some(user) = &self.user else {
+            if self.uid.is_some() || !self.groups.is_empty() || !self.extra.is_empty() {
+                return Err(Error::config("users[].as", "is needed when as-uid, as-groups or as-user-extra is set"));
+            }
+            return Ok(Vec::new());
+        };
+        let value = |field: &str, text: &str| {
+            // The server takes them off, and whoever is without them is somebody else.
+            if text.trim_matches([' ', '\t']) != text {
+                return Err(Error::config(format!("users[].{field}"), "begins or ends with a blank"));
+            }
+            HeaderValue::from_bytes(text.as_bytes())
+                .map_err(|_| Error::config(format!("users[].{field}"), "holds a control character"))
+        };
+        let mut headers = vec![(HeaderName::from_static("impersonate-user"), value("as", user)?)];
+        if let Some(uid) = &self.uid {
+            headers.push((HeaderName::from_static("impersonate-uid"), value("as-uid", uid)?));
+        }
+        for group in &self.groups {
+            let name = HeaderName::from_static("impersonate-group");
+            headers.push((name, value("as-groups", group)?));
+        }
+        for (key, values) in &self.extra {
+            let mut name = String::from("impersonate-extra-");
+            percent::encode(&mut name, key, is_plain);
+            let name = HeaderName::from_bytes(name.as_bytes())
+                .map_err(|_| Error::config("users[].as-user-extra", "has a key that is too long"))?;
+            for text in values {
+                headers.push((name.clone(), value("as-user-extra", text)?));
+            }
+        }
+        Ok(headers)
+    }
+}
+
+/// What a header name may hold, but for the sign of what is encoded: the API server decodes the rest.
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn impersonation_becomes_headers() {
+        let who = Impersonation {
+            user: Some("jane".into()),
+            uid: Some("7".into()),
+            groups: vec!["a".into(), "b".into()],
+            extra: vec![("example.com/scopes".into(), vec!["x".into(), "y".into()])],
+        };
+        let headers: Vec<_> =
+            who.headers().unwrap().into_iter().map(|(n, v)| format!("{n}={}", v.to_str().unwrap())).collect();
+        assert_eq!(
+            headers,
+            [
+                "impersonate-user=jane",
+                "impersonate-uid=7",
+                "impersonate-group=a",
+                "impersonate-group=b",
+                "impersonate-extra-example.com%2fscopes=x",
+                "impersonate-extra-example.com%2fscopes=y",
+            ]
+        );
+        for (user, group) in [(" jane", "a"), ("jane\t", "a"), ("jane", "a ")] {
+            let blank =
+                Impersonation { user: Some(user.into()), groups: vec![group.into()], ..Impersonation::default() };
+            assert!(blank.headers().unwrap_err().to_string().contains("begins or ends with a blank"), "{user:?}");
+        }
+        let groups_only = Impersonation { groups: vec!["a".into()], ..Impersonation::default() };
+        assert!(groups_only.headers().unwrap_err().to_string().contains("users[].as"));
+    }
+}

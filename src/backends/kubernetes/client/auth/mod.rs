@@ -1,0 +1,118 @@
+//! Who we are: where the `Authorization` header of a request comes from, and how it is renewed.
+
+use std::path::PathBuf;
+
+use crate::backends::kubernetes::client::counters::ClientCounters;
+use crate::backends::kubernetes::client::error::Error;
+use crate::net::secret::Secret;
+
+mod credentials;
+#[cfg(feature = "kubeconfig")]
+pub(crate) mod exec;
+mod impersonation;
+#[cfg(feature = "kubeconfig")]
+pub(crate) mod rfc3339;
+mod token_file;
+
+pub(crate) use credentials::{Credentials, Limits};
+#[cfg(feature = "kubeconfig")]
+pub use exec::ExecStderr;
+#[cfg(feature = "kubeconfig")]
+pub(crate) use exec::{ExecOptions, ExecPlugin};
+pub(crate) use impersonation::Impersonation;
+
+use credentials::{bearer, header};
+#[cfg(feature = "kubeconfig")]
+use exec::ExecSource;
+use token_file::TokenFile;
+
+/// How to prove who we are, apart from a client certificate.
+#[derive(Clone, Debug)]
+pub(crate) enum AuthConfig {
+    None,
+    /// A value of the `Authorization` header that never changes.
+    Fixed(Secret),
+    TokenFile(PathBuf),
+    #[cfg(feature = "kubeconfig")]
+    Exec(Box<ExecPlugin>),
+}
+
+/// A source of credentials that is shared by all requests of a client.
+pub(crate) enum Auth {
+    None,
+    Fixed(Credentials),
+    TokenFile(TokenFile),
+    #[cfg(feature = "kubeconfig")]
+    Exec(Box<ExecSource>),
+}
+
+impl Auth {
+    pub(crate) fn new(config: AuthConfig) -> Result<Self, Error> {
+        Ok(match config {
+            AuthConfig::None => Auth::None,
+            AuthConfig::Fixed(value) => Auth::Fixed(Credentials {
+                authorization: Some(
+                    header(value.expose())
+                        .ok_or_else(|| Error::config("users[].token", "holds a character that no header may have"))?,
+                ),
+                ..Credentials::default()
+            }),
+            AuthConfig::TokenFile(path) => Auth::TokenFile(TokenFile::new(path)),
+            #[cfg(feature = "kubeconfig")]
+            AuthConfig::Exec(plugin) => Auth::Exec(Box::new(ExecSource::new(*plugin))),
+        })
+    }
+
+    /// The credentials to use now.
+    #[cfg_attr(not(feature = "kubeconfig"), expect(unused_variables, reason = "only plugins take time"))]
+    pub(crate) fn current(&self, limits: Limits<'_>) -> Result<Credentials, Error> {
+        match self {
+            Auth::None => Ok(Credentials::default()),
+            Auth::Fixed(credentials) => Ok(credentials.clone()),
+            Auth::TokenFile(file) => file.current().map(bearer),
+            #[cfg(feature = "kubeconfig")]
+            Auth::Exec(source) => source.current(limits),
+        }
+    }
+
+    /// Other credentials than those the server has just rejected, if there are any.
+    #[cfg_attr(not(feature = "kubeconfig"), expect(unused_variables, reason = "only plugins take time"))]
+    pub(crate) fn after_rejection(
+        &self,
+        rejected: &Credentials,
+        limits: Limits<'_>,
+    ) -> Result<Option<Credentials>, Error> {
+        let newer = match self {
+            Auth::None | Auth::Fixed(_) => return Ok(None),
+            Auth::TokenFile(file) => bearer(file.read_again()?),
+            #[cfg(feature = "kubeconfig")]
+            Auth::Exec(source) => source.after_rejection(rejected, limits)?,
+        };
+        let same = newer.authorization == rejected.authorization && newer.identity_version == rejected.identity_version;
+        Ok((!same).then_some(newer))
+    }
+
+    /// Enters what it has counted.
+    pub(crate) fn count(&self, counters: &mut ClientCounters) {
+        match self {
+            Auth::None | Auth::Fixed(_) => {}
+            Auth::TokenFile(file) => counters.token_reloads = file.reloads(),
+            #[cfg(feature = "kubeconfig")]
+            Auth::Exec(source) => (counters.plugin_runs, counters.plugin_failures) = source.runs_and_failures(),
+        }
+    }
+}
+
+impl AuthConfig {
+    /// What is left of it beside a client certificate. Source: `UpdateTransportConfig` in client-go's `exec.go`.
+    pub(crate) fn beside_a_certificate(self) -> Self {
+        match self {
+            #[cfg(feature = "kubeconfig")]
+            AuthConfig::Exec(plugin) => {
+                plugin.say_that_it_is_not_run();
+                AuthConfig::None
+            }
+            other => other,
+        }
+    }
+}

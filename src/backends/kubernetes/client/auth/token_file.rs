@@ -1,0 +1,174 @@
+//! A bearer token in a file.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use ureq::http::HeaderValue;
+
+use super::credentials::bearer_header;
+use crate::backends::kubernetes::client::error::{Error, ErrorKind};
+use crate::net::file::read_file;
+
+/// Kubelets rotate tokens well before they expire; a minute is what client-go waits, too.
+const TOKEN_AGE: Duration = Duration::from_secs(60);
+
+pub(crate) struct TokenFile {
+    path: PathBuf,
+    /// Locked while the file is read, which can last.
+    cached: Mutex<Cached>,
+    /// How often the file held another token than before.
+    reloads: AtomicU64,
+}
+
+/// What a token file held when it could be read last.
+#[derive(Default)]
+struct Cached {
+    token: Option<(HeaderValue, Instant)>,
+    /// Why it could not be read since, as it was told.
+    refused: Option<String>,
+}
+
+impl TokenFile {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        TokenFile { path, cached: Mutex::default(), reloads: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn current(&self) -> Result<HeaderValue, Error> {
+        let (token, why) = self.look();
+        if let Some(why) = why {
+            crate::util::panics::log_line!(warn, "kube: keeping the token that was read before: {why}");
+        }
+        token
+    }
+
+    /// The token to use now, and why it is an old one, if that has not been told yet.
+    fn look(&self) -> (Result<HeaderValue, Error>, Option<String>) {
+        let mut cached = self.cached.lock();
+        if let Some((value, read_at)) = &cached.token
+            && read_at.elapsed() < TOKEN_AGE
+        {
+            return (Ok(value.clone()), None);
+        }
+        match (read_token(&self.path), &cached.token) {
+            (Ok(value), _) => {
+                self.note(&mut cached, &value);
+                (Ok(value), None)
+            }
+            // A token that was good a minute ago is a better guess than none: the file may be about to be replaced.
+            (Err(e), Some((value, _))) => {
+                let (value, why) = (value.clone(), e.to_string());
+                // Each request tries the file again, and there is one every two seconds.
+                let is_new = cached.refused.as_ref() != Some(&why);
+                cached.refused = Some(why.clone());
+                (Ok(value), is_new.then_some(why))
+            }
+            (Err(e), None) => (Err(e), None),
+        }
+    }
+
+    pub(crate) fn read_again(&self) -> Result<HeaderValue, Error> {
+        let value = read_token(&self.path)?;
+        self.note(&mut self.cached.lock(), &value);
+        Ok(value)
+    }
+
+    /// How often the file held another token than before. Waits for no file.
+    pub(crate) fn reloads(&self) -> u64 {
+        self.reloads.load(Ordering::Relaxed)
+    }
+
+    fn note(&self, cached: &mut Cached, value: &HeaderValue) {
+        let is_another = cached.token.as_ref().is_some_and(|(before, _)| before != value);
+        self.reloads.fetch_add(is_another.into(), Ordering::Relaxed);
+        *cached = Cached { token: Some((value.clone(), Instant::now())), refused: None };
+    }
+
+    /// Makes the next request read the file, as if a minute had passed.
+    #[cfg(test)]
+    fn age(&self) {
+        let mut cached = self.cached.lock();
+        if let Some((_, read_at)) = &mut cached.token {
+            *read_at = read_at.checked_sub(TOKEN_AGE).unwrap();
+        }
+    }
+}
+
+fn read_token(path: &Path) -> Result<HeaderValue, Error> {
+    let failed = |rule: &str| Error::new(ErrorKind::Credentials, rule).at(format!("token file {}", path.display()));
+    let bytes = read_file(path).map_err(|e| failed("cannot be read").caused_by(e))?;
+    let text = std::str::from_utf8(&bytes).map_err(|_| failed("holds no text"))?;
+    let token = text.trim();
+    if token.is_empty() {
+        return Err(failed("is empty"));
+    }
+    bearer_header(token).ok_or_else(|| failed("holds something else than one token"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(name: &str, content: &str) -> TokenFile {
+        let path = std::env::temp_dir().join(format!("leasehold-{name}-{}", std::process::id()));
+        std::fs::write(&path, content).unwrap();
+        TokenFile::new(path)
+    }
+
+    #[test]
+    fn a_token_is_kept_for_a_minute_and_read_again_after_it() {
+        let token = file("token-age", "one\n");
+        assert_eq!(token.current().unwrap(), "Bearer one");
+        std::fs::write(&token.path, "two").unwrap();
+        assert_eq!(token.current().unwrap(), "Bearer one");
+        token.age();
+        assert_eq!(token.current().unwrap(), "Bearer two");
+        token.age();
+        assert_eq!(token.current().unwrap(), "Bearer two");
+        assert_eq!(token.reloads(), 1, "the first is none, and neither is the same again");
+        std::fs::write(&token.path, "three").unwrap();
+        assert_eq!((token.read_again().unwrap(), token.reloads()), (HeaderValue::from_static("Bearer three"), 2));
+        std::fs::write(&token.path, "two").unwrap();
+        assert_eq!(token.read_again().unwrap(), "Bearer two");
+        std::fs::remove_file(&token.path).unwrap();
+        token.age();
+        assert_eq!(token.current().unwrap(), "Bearer two");
+    }
+
+    #[test]
+    fn why_an_old_token_is_kept_is_told_once() {
+        let token = file("token-told", "one");
+        assert_eq!(token.current().unwrap(), "Bearer one");
+        token.age();
+        let told = |what: &str| {
+            let (value, why) = token.look();
+            assert_eq!(value.unwrap(), "Bearer one");
+            assert!(why.is_some_and(|why| why.contains("token-told") && why.contains(what)), "{what}");
+            for _ in 0..3 {
+                assert_eq!(token.look().1, None);
+            }
+        };
+        std::fs::remove_file(&token.path).unwrap();
+        told("cannot be read");
+        std::fs::write(&token.path, "").unwrap();
+        told("is empty");
+        std::fs::write(&token.path, "one").unwrap();
+        assert_eq!(token.look().1, None);
+        token.age();
+        std::fs::remove_file(&token.path).unwrap();
+        told("cannot be read");
+    }
+
+    #[test]
+    fn a_bad_token_file_is_named_and_its_content_is_not() {
+        for content in ["", " \n", "hunter2\nhunter2", "hunter2\u{7}"] {
+            let token = file("token-bad", content);
+            let error = token.current().unwrap_err();
+            std::fs::remove_file(&token.path).unwrap();
+            assert_eq!(error.kind(), &ErrorKind::Credentials);
+            let text = format!("{error} {error:?}");
+            assert!(text.contains("token-bad") && !text.contains("hunter2"), "{text}");
+        }
+    }
+}

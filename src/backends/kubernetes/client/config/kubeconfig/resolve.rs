@@ -1,0 +1,325 @@
+//! From the names in a context to a configuration.
+
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::{Map, Value, json};
+
+use super::schema::{AuthInfo, Cluster, Exec};
+use super::{Entry, Kubeconfig, choices};
+use crate::backends::kubernetes::client::auth::{AuthConfig, Impersonation};
+use crate::backends::kubernetes::client::auth::{ExecOptions, ExecPlugin};
+use crate::backends::kubernetes::client::config::ClientConfig;
+use crate::backends::kubernetes::client::config::Env;
+use crate::backends::kubernetes::client::config::in_cluster;
+use crate::backends::kubernetes::client::config::proxy;
+use crate::backends::kubernetes::client::error::Error;
+use crate::net::endpoint::Endpoint;
+use crate::net::proxy::Proxy;
+use crate::net::secret::Secret;
+use crate::net::tls::{Identity, IdentitySource, PemSource, certificates};
+
+/// Under this name a cluster holds what is passed on to credential plugins.
+const EXEC_EXTENSION: &str = "client.authentication.k8s.io/exec";
+
+const EXEC_VERSIONS: [&str; 2] = ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"];
+
+impl Kubeconfig {
+    pub(crate) fn client_config_from(&self, context: Option<&str>, env: Env<'_>) -> Result<ClientConfig, Error> {
+        self.client_config_in(context, env, Path::new(in_cluster::DIRECTORY))
+    }
+
+    pub(crate) fn client_config_in(
+        &self,
+        context: Option<&str>,
+        env: Env<'_>,
+        service_account: &Path,
+    ) -> Result<ClientConfig, Error> {
+        let name = context.or(self.current_context()).ok_or_else(|| {
+            if self.contexts.is_empty() {
+                let rule = "has no current-context, and no contexts to choose from; name another file";
+                return Error::config(self.origin.clone(), rule);
+            }
+            let rule = format!(
+                "has no current-context; choose one with `kubectl config use-context NAME`, or by name with \
+                 Kubeconfig::client_config(Some(NAME)); {}",
+                self.choices()
+            );
+            Error::config(self.origin.clone(), rule)
+        })?;
+        let context = find(&self.contexts, name).ok_or_else(|| {
+            let rule = format!("has no context named {}; {}", choices::quoted(name), self.choices());
+            Error::config(self.origin.clone(), rule)
+        })?;
+        let in_context = |field: &str| context.place("contexts", field);
+        let cluster = context.value.cluster.as_deref().unwrap_or_default();
+        let cluster = find(&self.clusters, cluster)
+            .ok_or_else(|| Error::config(in_context("cluster"), format!("there is no cluster named {cluster:?}")))?;
+        // kubectl takes a context without a user for an anonymous one.
+        let user = match context.value.user.as_deref().filter(|user| !user.is_empty()) {
+            Some(user) => Some(
+                find(&self.users, user)
+                    .ok_or_else(|| Error::config(in_context("user"), format!("there is no user named {user:?}")))?,
+            ),
+            None => None,
+        };
+        let mut config = cluster.config(env, user.is_some_and(Entry::has_certificate))?;
+        // KUBECONFIG may be set in each process to something else: the file tells two candidates apart.
+        config.source = match self.origin == "KUBECONFIG" {
+            true => format!("context {name:?} of {} in KUBECONFIG", context.file.display()),
+            false => format!("context {name:?} of {}", self.origin),
+        };
+        let of_context = context.value.namespace.clone().filter(|n| !n.is_empty());
+        if let Some(namespace) = of_context.or_else(|| in_cluster::namespace_around(env, service_account)) {
+            config.default_namespace = namespace;
+        }
+        if let Some(user) = user {
+            user.apply(&mut config, cluster)?;
+        }
+        Ok(config)
+    }
+
+    fn choices(&self) -> String {
+        match self.contexts.is_empty() {
+            true => "it has no contexts".to_owned(),
+            false => format!("its contexts are {}", choices::list(self.contexts.iter().map(|c| c.name.as_str()))),
+        }
+    }
+}
+
+fn find<'a, T>(entries: &'a [Entry<T>], name: &str) -> Option<&'a Entry<T>> {
+    entries.iter().find(|entry| entry.name == name)
+}
+
+impl<T> Entry<T> {
+    fn place(&self, list: &str, field: &str) -> String {
+        format!("{}: {list}[{}].{field}", self.file.display(), self.name)
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        match self.file.parent() {
+            Some(directory) => directory.join(path),
+            None => PathBuf::from(path),
+        }
+    }
+
+    /// A value that may stand in the kubeconfig itself, in base64, or in a file; the former wins.
+    fn pem(&self, list: &str, field: &str, data: Option<&str>, file: Option<&str>) -> Result<Option<PemSource>, Error> {
+        if let Some(data) = data.filter(|d| !d.is_empty()) {
+            let packed: String = data.chars().filter(|c| !c.is_ascii_whitespace()).collect();
+            let decoded = BASE64_STANDARD
+                .decode(packed)
+                .map_err(|_| Error::config(self.place(list, &format!("{field}-data")), "is not base64"))?;
+            return Ok(Some(PemSource::inline(decoded)));
+        }
+        let Some(file) = file.filter(|f| !f.is_empty()) else {
+            return Ok(None);
+        };
+        let path = self.path(file);
+        let rule = || format!("{} cannot be read", path.display());
+        PemSource::read(&path).map(Some).map_err(|e| Error::config(self.place(list, field), rule()).caused_by(e))
+    }
+}
+
+impl Entry<Cluster> {
+    fn at(&self, field: &str) -> String {
+        self.place("clusters", field)
+    }
+
+    fn ca(&self) -> Result<Option<PemSource>, Error> {
+        self.pem(
+            "clusters",
+            "certificate-authority",
+            self.value.certificate_authority_data.as_deref(),
+            self.value.certificate_authority.as_deref(),
+        )
+    }
+
+    fn insecure(&self) -> bool {
+        self.value.insecure_skip_tls_verify.unwrap_or(false)
+    }
+
+    fn config(&self, env: Env<'_>, has_certificate: bool) -> Result<ClientConfig, Error> {
+        let server = self.value.server.as_ref().map(Secret::expose).unwrap_or_default();
+        if server.is_empty() {
+            return Err(Error::config(self.at("server"), "is missing"));
+        }
+        let ca = self.ca()?;
+        let has_tls = ca.is_some() || has_certificate || self.insecure();
+        let endpoint = Endpoint::parse_by_tls(server, &self.at("server"), has_tls)?;
+        let mut config = ClientConfig::for_endpoint(endpoint, self.file.display().to_string());
+        if let Some(ca) = ca {
+            if self.insecure() {
+                return Err(Error::config(
+                    self.at("insecure-skip-tls-verify"),
+                    "contradicts certificate-authority; leave one of them out",
+                ));
+            }
+            certificates(ca.bytes())
+                .map_err(|rule| Error::config(self.at("certificate-authority"), ca.breaks(rule)))?;
+            config.tls.ca = Some(ca);
+        }
+        config.tls.insecure = self.insecure();
+        config.tls.server_name = self.value.tls_server_name.clone().filter(|n| !n.is_empty());
+        config.proxy = match self.value.proxy_url.as_ref().filter(|url| !url.is_empty()) {
+            Some(url) => Some(Proxy::parse(url.expose(), &self.at("proxy-url"))?),
+            None => proxy::from_env(env, &config.endpoint)?,
+        };
+        Ok(config)
+    }
+
+    /// The `spec.cluster` of an `ExecCredential`.
+    fn exec_info(&self) -> Result<Value, Error> {
+        let mut info = Map::new();
+        info.insert("server".to_owned(), json!(self.value.server.as_ref().map(Secret::expose)));
+        if let Some(name) = self.value.tls_server_name.as_ref().filter(|name| !name.is_empty()) {
+            info.insert("tls-server-name".to_owned(), json!(name));
+        }
+        if self.insecure() {
+            info.insert("insecure-skip-tls-verify".to_owned(), json!(true));
+        }
+        if let Some(ca) = self.ca()? {
+            let data = BASE64_STANDARD.encode(ca.bytes());
+            info.insert("certificate-authority-data".to_owned(), json!(data));
+        }
+        if let Some(url) = self.value.proxy_url.as_ref().filter(|url| !url.is_empty()) {
+            info.insert("proxy-url".to_owned(), json!(url.expose()));
+        }
+        let extensions = self.value.extensions.iter().flatten();
+        if let Some(extension) = extensions.into_iter().find(|e| e.name == EXEC_EXTENSION) {
+            info.insert("config".to_owned(), extension.extension.clone());
+        }
+        Ok(Value::Object(info))
+    }
+}
+
+impl Entry<AuthInfo> {
+    fn at(&self, field: &str) -> String {
+        self.place("users", field)
+    }
+
+    fn apply(&self, config: &mut ClientConfig, cluster: &Entry<Cluster>) -> Result<(), Error> {
+        let user = &self.value;
+        if let Some(provider) = &user.auth_provider {
+            let name = provider.name.as_deref().unwrap_or_default();
+            let instead = match name {
+                "gcp" => "gke-gcloud-auth-plugin",
+                "azure" => "kubelogin",
+                "oidc" => "kubectl oidc-login",
+                _ => "the provider's credential plugin",
+            };
+            let rule = format!(
+                "{name:?} is not supported, as in kubectl since 1.26; use exec with {instead} \
+                 (client.authentication.k8s.io/v1)"
+            );
+            return Err(Error::config(self.at("auth-provider"), rule));
+        }
+        config.tls.identity = self.identity()?;
+        config.auth = self.auth(cluster)?;
+        config.check_secrecy(|field| self.at(field))?;
+        config.impersonation = Impersonation {
+            user: user.act_as.clone().filter(|u| !u.is_empty()),
+            uid: user.as_uid.clone().filter(|u| !u.is_empty()),
+            groups: user.as_groups.clone().unwrap_or_default(),
+            extra: user.as_user_extra.clone().unwrap_or_default().into_iter().collect(),
+        };
+        // The headers are made when the client is; the field is best named from here.
+        config.impersonation.headers().map_err(|e| e.during(&self.file.display().to_string()))?;
+        Ok(())
+    }
+
+    fn has_certificate(&self) -> bool {
+        let AuthInfo { client_certificate, client_certificate_data, .. } = &self.value;
+        let data = client_certificate_data.as_ref().map(Secret::expose);
+        [client_certificate.as_deref(), data].into_iter().flatten().any(|text| !text.is_empty())
+    }
+
+    fn identity(&self) -> Result<Option<IdentitySource>, Error> {
+        let user = &self.value;
+        let chain = self.pem(
+            "users",
+            "client-certificate",
+            user.client_certificate_data.as_ref().map(Secret::expose),
+            user.client_certificate.as_deref(),
+        )?;
+        let key_data = user.client_key_data.as_ref().map(Secret::expose);
+        let key = self.pem("users", "client-key", key_data, user.client_key.as_deref())?;
+        match (chain, key) {
+            (Some(chain), Some(key)) => {
+                Identity::from_sources(&chain, &key).map_err(|e| e.during(&self.at("client-certificate")))?;
+                Ok(Some(IdentitySource { chain, key }))
+            }
+            (None, None) => Ok(None),
+            (Some(_), None) => Err(Error::config(self.at("client-key"), "is missing beside client-certificate")),
+            (None, Some(_)) => Err(Error::config(self.at("client-certificate"), "is missing beside client-key")),
+        }
+    }
+
+    fn auth(&self, cluster: &Entry<Cluster>) -> Result<AuthConfig, Error> {
+        let user = &self.value;
+        let token = user.token.as_ref().filter(|t| !t.is_empty());
+        let token_file = user.token_file.as_deref().filter(|f| !f.is_empty());
+        let name = user.username.as_deref().filter(|n| !n.is_empty());
+        if name.is_some() && (token.is_some() || token_file.is_some()) {
+            return Err(Error::config(self.at("username"), "contradicts token; leave one of them out"));
+        }
+        // The order in which client-go sets the header: what is fixed is not replaced by a plugin.
+        if let Some(file) = token_file {
+            return Ok(AuthConfig::TokenFile(self.path(file)));
+        }
+        if let Some(token) = token {
+            return Ok(AuthConfig::Fixed(Secret::new(format!("Bearer {}", token.expose().trim()))));
+        }
+        if let Some(name) = name {
+            let password = user.password.as_ref().map(Secret::expose).unwrap_or_default();
+            let pair = BASE64_STANDARD.encode(format!("{name}:{password}"));
+            return Ok(AuthConfig::Fixed(Secret::new(format!("Basic {pair}"))));
+        }
+        match &user.exec {
+            Some(exec) => Ok(AuthConfig::Exec(Box::new(self.plugin(exec, cluster)?))),
+            None => Ok(AuthConfig::None),
+        }
+    }
+
+    fn plugin(&self, exec: &Exec, cluster: &Entry<Cluster>) -> Result<ExecPlugin, Error> {
+        let version = exec.api_version.as_deref().unwrap_or_default();
+        if !EXEC_VERSIONS.contains(&version) {
+            let rule = format!("must be one of {}", EXEC_VERSIONS.join(" and "));
+            return Err(Error::config(self.at("exec.apiVersion"), rule));
+        }
+        let command = exec.command.as_deref().unwrap_or_default();
+        if command.is_empty() {
+            return Err(Error::config(self.at("exec.command"), "is missing"));
+        }
+        if exec.interactive_mode.as_deref() == Some("Always") {
+            return Err(Error::config(
+                self.at("exec.interactiveMode"),
+                "Always needs a terminal, which there is none for a plugin here",
+            ));
+        }
+        let variables = exec.env.iter().flatten();
+        for variable in variables.clone() {
+            // The standard library passes such a name on in a way that panics or is misread.
+            if variable.name.is_empty() || variable.name.contains(['=', '\0']) || variable.value.expose().contains('\0')
+            {
+                return Err(Error::config(self.at("exec.env"), "has a name or value that no environment may have"));
+            }
+        }
+        let args = exec.args.iter().flatten();
+        let cluster_info = match exec.provide_cluster_info.unwrap_or(false) {
+            true => Some(cluster.exec_info()?),
+            false => None,
+        };
+        let directory = self.path("");
+        Ok(ExecPlugin {
+            api_version: version.to_owned(),
+            command: ExecPlugin::resolve(command, &directory),
+            args: args.map(|a| a.expose().to_owned()).collect(),
+            env: variables.map(|v| (v.name.clone(), v.value.clone())).collect(),
+            install_hint: exec.install_hint.clone(),
+            cluster_info,
+            options: ExecOptions::default(),
+        })
+    }
+}

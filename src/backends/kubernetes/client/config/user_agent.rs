@@ -1,0 +1,63 @@
+//! How requests say which program they are of.
+//!
+//! An API server writes it to its audit log, and what stands in front of the first slash into `metadata.managedFields`.
+
+use std::env::consts::{ARCH, OS};
+
+use crate::backends::kubernetes::client::error::Error;
+
+/// As long as a manager in `metadata.managedFields` may be.
+const MAX_NAME: usize = 128;
+
+/// Far more than anybody reads, and little beside the rest of a request.
+const MAX_LENGTH: usize = 1024;
+
+/// `<program>/unknown (<os>/<arch>) leasehold/<version>`, in the form of client-go's: a program that does not tell its version
+/// has none there either.
+pub(super) fn default() -> String {
+    let program = std::env::current_exe().ok();
+    let program = program.as_deref().and_then(|path| path.file_name()).and_then(|name| name.to_str());
+    of(program.unwrap_or_default())
+}
+
+fn of(program: &str) -> String {
+    // What ends a product or begins a comment, by RFC 9110, section 5.6.2.
+    let is_part = |c: &char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(*c);
+    let name: String = program.chars().filter(is_part).take(MAX_NAME).collect();
+    let name = if name.is_empty() { "unknown" } else { &name };
+    format!("{name}/unknown ({OS}/{ARCH}) {}", crate::net::USER_AGENT)
+}
+
+pub(super) fn check(user_agent: String) -> Result<String, Error> {
+    let is_printable = user_agent.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
+    match is_printable && !user_agent.trim().is_empty() && user_agent.len() <= MAX_LENGTH {
+        true => Ok(user_agent),
+        false => {
+            Err(Error::config("user agent", "must be printable ASCII, not empty, and at most 1024 characters long"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_named_whatever_its_file_is_called() {
+        let rest = format!("/unknown ({OS}/{ARCH}) leasehold/{}", env!("CARGO_PKG_VERSION"));
+        for (file, name) in [("jobs", "jobs"), ("my jobs (1)", "myjobs1"), ("", "unknown"), ("\u{1f980}", "unknown")] {
+            assert_eq!(of(file), format!("{name}{rest}"));
+        }
+        assert!(of(&"x".repeat(1_000)).starts_with(&format!("{}/", "x".repeat(MAX_NAME))));
+        assert!(default().starts_with("leasehold"), "{}: that of this test", default());
+    }
+
+    #[test]
+    fn what_no_header_may_hold_is_refused() {
+        for text in ["", "  ", "a\r\nb", "a\u{e9}", "\u{7f}"] {
+            assert!(check(text.to_owned()).is_err(), "{text:?}");
+        }
+        assert!(check("x".repeat(MAX_LENGTH + 1)).is_err());
+        assert!(check("jobs/1.2 (build 3)".to_owned()).is_ok() && check("x".repeat(MAX_LENGTH)).is_ok());
+    }
+}

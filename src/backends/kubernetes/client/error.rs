@@ -1,0 +1,199 @@
+//! What can go wrong, told apart as far as a caller can act on it.
+
+use std::fmt;
+use std::io;
+
+use super::status::Status;
+use crate::net::error::{self as net, Report};
+
+/// Why a request, or the set-up of a client, failed.
+///
+/// [`kind`](Error::kind) says what to do about it, [`Display`](fmt::Display) says what happened, where (method and
+/// path, or file and field) and what would help. Neither ever holds a token, a key, a password or the output of a
+/// credential plugin.
+///
+/// ```
+/// use leasehold::kube::{ClientConfig, ErrorKind};
+///
+/// let error = ClientConfig::new("ftp://example.com").unwrap_err();
+/// assert!(matches!(error.kind(), ErrorKind::Config));
+/// println!("{error}");
+/// ```
+pub struct Error(Box<Report<ErrorKind>>);
+
+/// What a failure means to the caller.
+///
+/// ```
+/// use leasehold::kube::ErrorKind;
+///
+/// /// Trying again is of no use before somebody changes something.
+/// fn needs_a_person(kind: &ErrorKind) -> bool {
+///     match kind {
+///         ErrorKind::Status(status) => status.code == 403,
+///         ErrorKind::TlsVerification | ErrorKind::Config => true,
+///         _ => false,
+///     }
+/// }
+/// # assert!(needs_a_person(&ErrorKind::Config));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The server, or something in front of it, answered with anything but 2xx.
+    Status(Status),
+    /// The time given to the request ran out, or a stream was silent for too long.
+    Timeout,
+    /// The [`Cancel`](crate::Cancel) that it was given ended it.
+    Interrupted,
+    /// The host name did not resolve.
+    Dns,
+    /// No address of the server, or of the proxy on the way, took the connection.
+    Connect,
+    /// The connection broke while a request was under way.
+    Io,
+    /// A connection that had carried requests before was closed under this one, before a single byte of the answer. The
+    /// server may have carried it out.
+    ConnectionClosed,
+    /// The TLS session failed for another reason than an untrusted server certificate.
+    Tls,
+    /// The server's certificate is not trusted, not for this name, or out of date. Retrying does not help.
+    TlsVerification,
+    /// The body, or one line of a stream, was larger than this client reads, or would take more memory than it gives to
+    /// reading it.
+    BodyTooLarge,
+    /// What came back is not HTTP, or not what the API promises.
+    Malformed,
+    /// No usable credentials: a token file that cannot be read, or a credential plugin that failed.
+    Credentials,
+    /// The configuration, or the request as it was asked for, breaks a rule.
+    Config,
+}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, detail: impl Into<String>) -> Self {
+        Error(Box::new(Report::new(kind, detail)))
+    }
+
+    pub(crate) fn config(place: impl Into<String>, rule: impl Into<String>) -> Self {
+        Error::new(ErrorKind::Config, rule).at(place)
+    }
+
+    pub(crate) fn at(self, place: impl Into<String>) -> Self {
+        Error(Box::new(self.0.at(place)))
+    }
+
+    pub(crate) fn during(self, request: &str) -> Self {
+        Error(Box::new(self.0.during(request)))
+    }
+
+    pub(crate) fn caused_by(self, source: io::Error) -> Self {
+        Error(Box::new(self.0.caused_by(source)))
+    }
+
+    pub(crate) fn sent(self, maybe: bool) -> Self {
+        Error(Box::new(self.0.sent(maybe)))
+    }
+
+    /// What kind of failure this is.
+    pub fn kind(&self) -> &ErrorKind {
+        &self.0.kind
+    }
+
+    /// The server's answer, if the failure is one.
+    pub fn status(&self) -> Option<&Status> {
+        match &self.0.kind {
+            ErrorKind::Status(status) => Some(status),
+            _ => None,
+        }
+    }
+
+    /// Whether the server may have received the request.
+    ///
+    /// `false` is certain: nothing of the request left this process, so a write did not happen and will not. `true`
+    /// means that the outcome of a write is open unless [`status`](Error::status) tells.
+    pub fn maybe_sent(&self) -> bool {
+        self.0.maybe_sent
+    }
+}
+
+impl From<net::Error> for Error {
+    fn from(error: net::Error) -> Self {
+        Error(Box::new(error.map_kind(|kind| match kind {
+            net::ErrorKind::Timeout => ErrorKind::Timeout,
+            net::ErrorKind::Interrupted => ErrorKind::Interrupted,
+            net::ErrorKind::Dns => ErrorKind::Dns,
+            net::ErrorKind::Connect => ErrorKind::Connect,
+            net::ErrorKind::Io => ErrorKind::Io,
+            net::ErrorKind::ConnectionClosed => ErrorKind::ConnectionClosed,
+            net::ErrorKind::Tls => ErrorKind::Tls,
+            net::ErrorKind::TlsVerification => ErrorKind::TlsVerification,
+            net::ErrorKind::BodyTooLarge => ErrorKind::BodyTooLarge,
+            net::ErrorKind::Malformed => ErrorKind::Malformed,
+            net::ErrorKind::Credentials => ErrorKind::Credentials,
+            net::ErrorKind::Config => ErrorKind::Config,
+        })))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.write_place(f)?;
+        let ErrorKind::Status(status) = &self.0.kind else { return self.0.write_detail(f) };
+        write!(f, "the server answered {status}")?;
+        match self.0.detail.as_str() {
+            "" => Ok(()),
+            hint => write!(f, "; {hint}"),
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Error")
+            .field("kind", &self.0.kind)
+            .field("place", &self.0.place)
+            .field("detail", &self.0.detail)
+            .field("source", &self.0.source)
+            .field("maybe_sent", &self.0.maybe_sent)
+            .finish()
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_ref().map(|e| e as &(dyn std::error::Error + 'static))
+    }
+}
+
+impl From<Error> for crate::leadership::error::Error {
+    fn from(error: Error) -> Self {
+        Self::Cluster(Box::new(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_the_network_keeps_its_name() {
+        use net::ErrorKind::*;
+        for kind in [
+            Timeout,
+            Interrupted,
+            Dns,
+            Connect,
+            Io,
+            ConnectionClosed,
+            Tls,
+            TlsVerification,
+            BodyTooLarge,
+            Malformed,
+            Credentials,
+            Config,
+        ] {
+            let error = Error::from(net::Error::new(kind, "").sent(true));
+            assert_eq!((format!("{:?}", error.kind()), error.maybe_sent()), (format!("{kind:?}"), true));
+        }
+    }
+}

@@ -1,0 +1,480 @@
+//! The client: one request, one answer.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ureq::http::{self, HeaderName, HeaderValue, header};
+
+use super::auth::{Auth, Credentials, Limits};
+use super::config::ClientConfig;
+use super::counters::ClientCounters;
+use super::error::{Error, ErrorKind};
+use super::request::{Method, Request};
+use super::request_log::RequestLog;
+use super::response::{Response, accept};
+use crate::net::MAX_WAIT;
+use crate::net::agent::{AgentHandle, new_agent};
+use crate::net::dial::{Dialer, Network, System};
+use crate::net::endpoint::Endpoint;
+use crate::net::interrupt::{Interrupter, interrupted};
+use crate::net::pool::{MAX_IDLE, Pool};
+use crate::net::proxy::Proxy;
+use crate::net::redact::Redacted;
+use crate::net::response::{from_ureq, is_framed, read_body};
+use crate::net::tls::ClientTls;
+use crate::net::transport::{CurrentCall, HttpConnector, Opening};
+use crate::util::cancel::Cancel;
+use crate::util::panics::log_line;
+
+/// A blocking client for one cluster. Clones share connections and credentials and are cheap.
+///
+/// ```
+/// use std::time::Duration;
+/// use leasehold::kube::{Client, ClientConfig, ErrorKind, Method, Request};
+///
+/// // Nothing listens on this port.
+/// let client = Client::new(ClientConfig::new("http://127.0.0.1:1")?)?;
+/// let error = client
+///     .request(Request {
+///         method: Method::Get,
+///         path: "/version",
+///         query: &[],
+///         body: None,
+///         timeout: Duration::from_secs(5),
+///     })
+///     .unwrap_err();
+/// assert!(matches!(error.kind(), ErrorKind::Connect));
+/// assert!(!error.maybe_sent());
+/// # Ok::<(), leasehold::kube::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Client {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    source: String,
+    endpoint: Endpoint,
+    user_agent: String,
+    default_namespace: String,
+    /// `None` for plain HTTP.
+    tls: Option<ClientTls>,
+    proxy: Option<Proxy>,
+    proxy_tls: Option<ClientTls>,
+    auth: Auth,
+    impersonation: Vec<(HeaderName, HeaderValue)>,
+    dialer: Dialer,
+    log: RequestLog,
+    idle: Pool<Pooled>,
+}
+
+/// An agent that one call has, or none, and what its connection was opened with.
+struct Pooled {
+    versions: Versions,
+    handle: Arc<AgentHandle>,
+}
+
+/// More connections than this are not kept open for the calls to come.
+const MAX_IDLE_AGENTS: usize = 8;
+
+/// What connections were opened with: the client certificate of the credentials, and the certificates in files.
+#[derive(Clone, Copy)]
+struct Versions {
+    credentials: u64,
+    files: u64,
+}
+
+/// An answer whose body is still to be read.
+pub(super) struct Opened {
+    pub(super) answer: http::Response<ureq::Body>,
+    /// Holds the agent: its connection must stay registered for the interrupt until the body has been read.
+    pub(super) handle: Arc<AgentHandle>,
+}
+
+/// Versions of certificate files: those for the server, and those for the proxy.
+type Files = [u64; 2];
+
+/// How one request goes out; what does not change when it is repeated.
+struct Attempt<'a> {
+    request: &'a Request<'a>,
+    body: Option<Vec<u8>>,
+    deadline: Instant,
+    place: String,
+}
+
+impl Client {
+    /// Makes a client. Nothing is sent yet.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Config`] when certificates, keys or headers of the configuration are not usable, or a token or password
+    /// would go to another machine in clear.
+    pub fn new(config: ClientConfig) -> Result<Self, Error> {
+        Self::with_network(config, System)
+    }
+
+    pub(super) fn with_network(config: ClientConfig, network: impl Network) -> Result<Self, Error> {
+        config.check_secrecy(str::to_owned)?;
+        let auth = match &config.tls.identity {
+            Some(_) => config.auth.beside_a_certificate(),
+            None => config.auth,
+        };
+        let proxy_tls = match &config.proxy {
+            Some(proxy) if proxy.endpoint().is_https() => {
+                let tls = ClientTls::new(config.tls.for_proxy(), proxy.endpoint().host());
+                Some(tls.map_err(|e| e.during(&proxy.place()))?)
+            }
+            _ => None,
+        };
+        let tls = match config.endpoint.is_https() {
+            true => Some(ClientTls::new(config.tls, config.endpoint.host())?),
+            false => None,
+        };
+        // One address behind two proxies may be two clusters.
+        let source = match &config.proxy {
+            Some(proxy) => format!("{}, through {}", config.source, proxy.place()),
+            None => config.source,
+        };
+        let shared = Shared {
+            auth: Auth::new(auth)?,
+            impersonation: config.impersonation.headers()?,
+            source,
+            endpoint: config.endpoint,
+            user_agent: config.user_agent,
+            default_namespace: config.default_namespace,
+            tls,
+            proxy: config.proxy,
+            proxy_tls,
+            dialer: Dialer::new(network),
+            log: RequestLog::default(),
+            idle: Pool::new(MAX_IDLE_AGENTS, MAX_IDLE),
+        };
+        Ok(Client { shared: Arc::new(shared) })
+    }
+
+    /// The namespace of the context, else of the pod this runs in, else `default`.
+    pub fn default_namespace(&self) -> &str {
+        &self.shared.default_namespace
+    }
+
+    /// The URL of the server, without credentials.
+    pub fn server(&self) -> String {
+        self.shared.endpoint.url()
+    }
+
+    /// How often its credentials and certificates were renewed. It waits for no request, plugin or file.
+    pub fn counters(&self) -> ClientCounters {
+        let Shared { auth, tls, proxy_tls, .. } = &*self.shared;
+        let mut counters = ClientCounters { server: self.server(), ..ClientCounters::default() };
+        auth.count(&mut counters);
+        // What proves a proxy is what proves the server, from the same file.
+        if let Some(tls) = tls.as_ref().or(proxy_tls.as_ref()) {
+            counters.certificate_reloads = tls.version();
+            counters.certificate_reload_failures = tls.refusals();
+        }
+        counters
+    }
+
+    /// For people: where the configuration was found.
+    pub(crate) fn source(&self) -> &str {
+        &self.shared.source
+    }
+
+    /// Sends a request and waits for the answer.
+    ///
+    /// A 401 is answered once by looking for newer credentials, client certificate files among them, and repeating the
+    /// request with them: the server has then looked at nothing but the credentials. When the server's certificate is not
+    /// accepted, or TLS fails before anything was sent, certificate files are read again, and the request is repeated
+    /// once if they hold something else by then. A `GET` whose connection breaks is repeated once on a new one. No write
+    /// is ever repeated after any of it may have been sent.
+    ///
+    /// # Errors
+    ///
+    /// Any [`ErrorKind`]; everything but a 2xx answer with a readable body is one.
+    pub fn request(&self, request: Request<'_>) -> Result<Response, Error> {
+        self.request_until(request, &Cancel::new())
+    }
+
+    /// [`request`](Client::request), until it is cancelled.
+    ///
+    /// It returns an error of the kind [`ErrorKind::Interrupted`] without delay then, also while it looks up a name, connects
+    /// or waits for a credential plugin, which runs on; its connection is closed. A request that the server has answered, if
+    /// only with a 401, ends with that answer. Other requests and their connections are not touched.
+    ///
+    /// # Errors
+    ///
+    /// As for [`request`](Client::request).
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    /// use leasehold::Cancel;
+    /// use leasehold::kube::{Client, ClientConfig, Method, Request};
+    ///
+    /// let client = Client::new(ClientConfig::infer()?)?;
+    /// let cancel = Cancel::new();
+    /// let for_the_signal_handler = cancel.clone();
+    /// std::thread::spawn(move || for_the_signal_handler.cancel());
+    /// let timeout = Duration::from_secs(5);
+    /// let request = Request { method: Method::Get, path: "/version", query: &[], body: None, timeout };
+    /// let version = client.request_until(request, &cancel)?;
+    /// # Ok::<(), leasehold::kube::Error>(())
+    /// ```
+    pub fn request_until(&self, request: Request<'_>, cancel: &Cancel) -> Result<Response, Error> {
+        let (interrupter, hook) = Interrupter::hooked(cancel);
+        let attempt = Attempt::new(&request)?;
+        let began = Instant::now();
+        let mut used = None;
+        let result = self.shared.repeat_when_rejected(&attempt, &interrupter, |credentials| {
+            let agent = self.shared.agent(credentials, &interrupter, used.take())?;
+            let handle = Arc::clone(&agent.handle);
+            used = Some(agent);
+            let first = self.shared.exchange(&attempt, credentials, &handle, false);
+            match first {
+                // ureq probes a pooled connection before it uses it, but a server may close it right after. A GET
+                // changes nothing, so it may go out again. A PUT or POST may not, even when the connection was old:
+                // the server can have carried it out and closed before the answer came through, and a second copy
+                // would be judged against the first one's result. The caller has to look at what is there.
+                Err(e)
+                    if request.method == Method::Get
+                        && matches!(e.kind(), ErrorKind::Io | ErrorKind::ConnectionClosed)
+                        && !interrupter.is_interrupted() =>
+                {
+                    log_line!(debug, "kube: {e}; trying once more on a new connection");
+                    self.shared.exchange(&attempt, credentials, &handle, true)
+                }
+                other => other,
+            }
+        });
+        // Before the agent may be used for another call.
+        drop(hook);
+        let is_late = result.as_ref().is_err_and(|error| error.kind() == &ErrorKind::Timeout);
+        match used {
+            Some(_) if interrupter.is_interrupted() || is_late => self.shared.idle.forget_idle_since(began),
+            Some(agent) => self.shared.idle.put_back(agent),
+            None => {}
+        }
+        result.map_err(|e| attempt.explain(e, &interrupter))
+    }
+
+    /// Opens a stream: everything up to the head of a 2xx answer.
+    pub(super) fn open(
+        &self,
+        request: &Request<'_>,
+        silence: Duration,
+        interrupter: &Interrupter,
+    ) -> Result<Opened, Error> {
+        let attempt = Attempt::new(request)?;
+        let opening = Opening::until(attempt.deadline);
+        let result = self.shared.repeat_when_rejected(&attempt, interrupter, |credentials| {
+            let handle = self.shared.new_handle(credentials, interrupter, opening.clone())?;
+            let agent = handle.agent.clone();
+            let (call, _masked) = self.shared.http_request(&attempt, credentials)?;
+            let call = agent.configure_request(call).timeout_per_read(Some(silence)).build();
+            let began = Instant::now();
+            let answer = agent.run(call).map_err(|e| Error::from(from_ureq(e)));
+            self.shared.log.note(&attempt.place, began, &answer, credentials);
+            accept(answer?, credentials).map(|answer| Opened { answer, handle })
+        });
+        opening.finish();
+        result.map_err(|e| attempt.explain(e, interrupter))
+    }
+}
+
+impl Shared {
+    /// Runs it, and once more if the server rejects the credentials and there are others.
+    fn repeat_when_rejected<T>(
+        &self,
+        attempt: &Attempt<'_>,
+        interrupter: &Interrupter,
+        mut run: impl FnMut(&Credentials) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let limits = Limits { deadline: attempt.deadline, interrupter };
+        let credentials = self.auth.current(limits)?;
+        let files = self.files(ClientTls::refresh);
+        let rejection = match self.repeat_when_untrusted(files, || run(&credentials)) {
+            Err(e) if e.status().is_some_and(|s| s.code == 401) => e,
+            other => return other,
+        };
+        let has_newer_file = self.has_newer_file(files, ClientTls::has_newer_identity);
+        match self.auth.after_rejection(&credentials, limits) {
+            Ok(Some(newer)) => run(&newer),
+            Ok(None) | Err(_) if has_newer_file => run(&credentials),
+            Ok(None) => Err(rejection),
+            // It is this program that ended the search.
+            Err(_) if interrupter.is_interrupted() => Err(rejection),
+            // That the server said 401 is what the caller must know; why there is nothing newer is for the log.
+            Err(e) => {
+                self.log.rejected(Instant::now(), &e);
+                Err(rejection)
+            }
+        }
+    }
+
+    /// Runs it, and once more if TLS could not be set up and a file holds other certificates by now: nothing was sent.
+    fn repeat_when_untrusted<T>(&self, files: Files, mut run: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+        let result = run();
+        let Err(e) = &result else { return result };
+        let has_newer_file = match e.kind() {
+            ErrorKind::TlsVerification => self.has_newer_file(files, ClientTls::has_newer_authorities),
+            // The server may have refused a client certificate that has run out.
+            ErrorKind::Tls => self.has_newer_file(files, ClientTls::has_newer_identity),
+            _ => false,
+        };
+        match has_newer_file && !e.maybe_sent() {
+            true => run(),
+            false => result,
+        }
+    }
+
+    /// What `of` says of the certificate files that the server and the proxy are met with.
+    fn files(&self, of: impl Fn(&ClientTls) -> u64) -> Files {
+        [&self.tls, &self.proxy_tls].map(|tls| tls.as_ref().map_or(0, &of))
+    }
+
+    fn has_newer_file(&self, files: Files, is_newer: impl Fn(&ClientTls, u64) -> bool) -> bool {
+        let [server, proxy] = [(&self.tls, files[0]), (&self.proxy_tls, files[1])]
+            .map(|(tls, files)| tls.as_ref().is_some_and(|tls| is_newer(tls, files)));
+        server || proxy
+    }
+
+    /// An agent for these credentials that no other call has, if it may be the one that this call had `before`.
+    fn agent(
+        &self,
+        credentials: &Credentials,
+        interrupter: &Interrupter,
+        before: Option<Pooled>,
+    ) -> Result<Pooled, Error> {
+        let wanted =
+            Versions { credentials: credentials.identity_version, files: self.files(ClientTls::version).iter().sum() };
+        // What was opened with an older certificate is not used again.
+        let is_new_enough =
+            |agent: &Pooled| agent.versions.credentials >= wanted.credentials && agent.versions.files >= wanted.files;
+        if let Some(agent) = before.filter(is_new_enough) {
+            return Ok(agent);
+        }
+        interrupter.check()?;
+        match self.idle.take(is_new_enough) {
+            Some(agent) => {
+                agent.handle.use_for(interrupter)?;
+                Ok(agent)
+            }
+            None => {
+                let handle = self.new_handle(credentials, interrupter, Opening::default())?;
+                Ok(Pooled { versions: wanted, handle })
+            }
+        }
+    }
+
+    fn new_handle(
+        &self,
+        credentials: &Credentials,
+        interrupter: &Interrupter,
+        opening: Opening,
+    ) -> Result<Arc<AgentHandle>, Error> {
+        let tls = self.tls.as_ref().map(|tls| tls.parts(credentials.identity.as_ref())).transpose()?;
+        let connector = HttpConnector {
+            target: self.endpoint.clone(),
+            proxy: self.proxy.clone(),
+            proxy_tls: self.proxy_tls.as_ref().map(|tls| tls.parts(None)).transpose()?,
+            tls,
+            dialer: self.dialer.clone(),
+            call: CurrentCall::default(),
+            opening,
+        };
+        let handle = Arc::new(new_agent(connector, &self.user_agent, MAX_IDLE));
+        handle.use_for(interrupter)?;
+        Ok(handle)
+    }
+
+    fn http_request(
+        &self,
+        attempt: &Attempt<'_>,
+        credentials: &Credentials,
+    ) -> Result<(http::Request<Vec<u8>>, Redacted), Error> {
+        let method = match attempt.request.method {
+            Method::Get => http::Method::GET,
+            Method::Post => http::Method::POST,
+            Method::Put => http::Method::PUT,
+            Method::Delete => http::Method::DELETE,
+        };
+        let uri = self.endpoint.uri(attempt.request.path, attempt.request.query)?;
+        let target = uri.to_string().len();
+        let mut call = http::Request::new(attempt.body.clone().unwrap_or_default());
+        *call.method_mut() = method;
+        *call.uri_mut() = uri;
+        let headers = call.headers_mut();
+        if attempt.body.is_some() {
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        let (masked, mask) = Redacted::new(target, credentials.authorization.as_ref(), &self.impersonation);
+        headers.extend(mask);
+        Ok((call, masked))
+    }
+
+    fn exchange(
+        &self,
+        attempt: &Attempt<'_>,
+        credentials: &Credentials,
+        handle: &AgentHandle,
+        fresh: bool,
+    ) -> Result<Response, Error> {
+        let left = attempt.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(Error::new(ErrorKind::Timeout, "no time was left to send the request"));
+        }
+        let (call, _masked) = self.http_request(attempt, credentials)?;
+        let empty = attempt.body.is_none();
+        // No pooled connection is ever that young.
+        let max_idle = if fresh { Duration::ZERO } else { MAX_IDLE };
+        let call = handle.agent.configure_request(call).timeout_global(Some(left)).max_idle_age(max_idle).build();
+        let began = Instant::now();
+        let answer = match empty {
+            true => handle.agent.run(call.map(|_| ())),
+            false => handle.agent.run(call),
+        };
+        let answer = answer.map_err(|e| Error::from(from_ureq(e)));
+        self.log.note(&attempt.place, began, &answer, credentials);
+        let answer = accept(answer?, credentials)?;
+        let status = answer.status().as_u16();
+        let framed = is_framed(answer.headers());
+        let body = read_body(answer.into_body()).map_err(|e| e.sent(true))?;
+        // A body that ends with the connection also ends when we shut that down ourselves.
+        if !framed && handle.call.interrupter().is_interrupted() {
+            return Err(interrupted().sent(true).into());
+        }
+        Ok(Response { status, body })
+    }
+}
+
+impl<'a> Attempt<'a> {
+    fn new(request: &'a Request<'a>) -> Result<Self, Error> {
+        let place = format!("{} {}", request.method, request.path);
+        let body = match request.body {
+            Some(value) => Some(
+                serde_json::to_vec(value)
+                    .map_err(|_| Error::config(place.clone(), "the body is not representable as JSON"))?,
+            ),
+            None => None,
+        };
+        Ok(Attempt { request, body, deadline: Instant::now() + request.timeout.min(MAX_WAIT), place })
+    }
+
+    /// Puts the request into the error, and tells our own interrupt from the broken connections that it leaves.
+    fn explain(&self, error: Error, interrupter: &Interrupter) -> Error {
+        let error = match error.status() {
+            None if interrupter.is_interrupted() => interrupted().sent(error.maybe_sent()).into(),
+            _ => error,
+        };
+        error.during(&self.place)
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("server", &self.shared.endpoint.url())
+            .field("default_namespace", &self.shared.default_namespace)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,107 @@
+//! What is logged of each request: one line at `debug`, and at `warn` what the server warns of.
+
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use ureq::http::{self, HeaderValue, header};
+
+use super::auth::Credentials;
+use super::error::Error;
+use super::warning;
+use crate::net::text::clean;
+use crate::util::panics::log_line;
+
+const MAX_ID: usize = 64;
+
+const SELDOM: Duration = Duration::from_secs(60);
+
+/// The API server cuts a warning at 256 characters, too.
+const MAX_WARNING: usize = 256;
+
+/// So many warnings a client tells apart. Whoever sends more varies one and the same.
+const MAX_WARNINGS: usize = 64;
+
+/// The log of one client.
+#[derive(Default)]
+pub(super) struct RequestLog {
+    warned: Mutex<Vec<String>>,
+    /// When it was last told aloud that credentials were rejected.
+    rejected_at: Mutex<Option<Instant>>,
+}
+
+impl RequestLog {
+    /// Logs what became of a request; `place` is its verb and its path.
+    pub(super) fn note(
+        &self,
+        place: &str,
+        began: Instant,
+        answer: &Result<http::Response<ureq::Body>, Error>,
+        credentials: &Credentials,
+    ) {
+        let took = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => {
+                log_line!(
+                    debug, request = place, milliseconds = took;
+                    "kube: {place}: no answer in {took} ms: {error}"
+                );
+                return;
+            }
+        };
+        let code = answer.status().as_u16();
+        match answer.headers().get("audit-id") {
+            Some(id) if log::log_enabled!(log::Level::Debug) => {
+                let id = printable(id.as_bytes().to_vec(), credentials, MAX_ID);
+                log_line!(
+                    debug, request = place, code, milliseconds = took, audit_id = id.as_str();
+                    "kube: {place}: {code} in {took} ms, audit id {id}"
+                );
+            }
+            _ => log_line!(debug, request = place, code, milliseconds = took; "kube: {place}: {code} in {took} ms"),
+        }
+        for header in answer.headers().get_all(header::WARNING) {
+            self.warn(header, credentials);
+        }
+    }
+
+    /// Logs why there are no other credentials than those that the server has rejected: aloud once a minute, for whoever is
+    /// rejected asks again and again.
+    pub(super) fn rejected(&self, now: Instant, why: &Error) {
+        let mut rejected_at = self.rejected_at.lock();
+        let is_seldom = rejected_at.is_none_or(|at| now.saturating_duration_since(at) >= SELDOM);
+        if is_seldom {
+            *rejected_at = Some(now);
+        }
+        drop(rejected_at);
+        let level = if is_seldom { log::Level::Warn } else { log::Level::Debug };
+        log_line!(log, level, "kube: the server rejects the credentials, and there are no newer ones: {why}");
+    }
+
+    fn warn(&self, header: &HeaderValue, credentials: &Credentials) {
+        for text in warning::texts(header.as_bytes()) {
+            let text = printable(text, credentials, MAX_WARNING);
+            let mut warned = self.warned.lock();
+            if warned.len() == MAX_WARNINGS || warned.contains(&text) {
+                continue;
+            }
+            warned.push(text.clone());
+            let is_last = warned.len() == MAX_WARNINGS;
+            // A logger may take its time.
+            drop(warned);
+            log_line!(warn, "kube: the server warns: {text}");
+            if is_last {
+                log_line!(
+                    warn,
+                    "kube: the server has given {MAX_WARNINGS} different warnings; further ones are not logged"
+                );
+            }
+        }
+    }
+}
+
+/// One line that quotes no credentials.
+fn printable(mut text: Vec<u8>, credentials: &Credentials, max: usize) -> String {
+    credentials.redact(&mut text);
+    clean(&String::from_utf8_lossy(&text), max)
+}

@@ -1,0 +1,23 @@
+//! Clients and servers with the certificates that tests make.
+
+use super::server::{Script, Server, serve_with};
+use super::{LONG, get};
+use crate::backends::kubernetes::client::{Client, ClientConfig, ErrorKind};
+use crate::net::tests::certificates::{Leaf, server_config};
+
+pub(super) fn tls_server(leaf: &Leaf, scripts: Vec<Script>) -> Server {
+    serve_with(Some(server_config(leaf, None)), scripts)
+}
+
+pub(super) fn config(server: &Server, ca: &str) -> ClientConfig {
+    ClientConfig::new(&format!("https://127.0.0.1:{}", server.port)).unwrap().with_ca_pem(ca.as_bytes()).unwrap()
+}
+
+/// What a request ends with; nothing if it succeeds.
+pub(super) fn kind(config: ClientConfig) -> Option<ErrorKind> {
+    let result = get(&Client::new(config).unwrap(), LONG);
+    if let Err(e) = &result {
+        assert!(!e.maybe_sent(), "{e:?}");
+    }
+    result.err().map(|e| e.kind().clone())
+}

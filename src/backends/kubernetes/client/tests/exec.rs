@@ -1,0 +1,338 @@
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::server::{Server, ok, script, serve};
+use super::{LONG, put};
+use crate::backends::kubernetes::client::{Client, ErrorKind, Kubeconfig};
+use crate::net::tests::Scratch;
+
+/// A kubeconfig whose plugin is this shell script.
+fn kubeconfig(scratch: &Scratch, server: &Server, body: &str, extra: &str) -> String {
+    // Executing a file that was just written can fail with "text file busy" when another test forks meanwhile; a
+    // shell that reads it cannot.
+    let body = scratch.file("body.sh", body);
+    std::os::unix::fs::symlink("/bin/sh", scratch.path().join("plugin.sh")).unwrap();
+    format!(
+        "current-context: c\n\
+         clusters: [{{ name: k, cluster: {{ server: 'http://127.0.0.1:{}' }} }}]\n\
+         contexts: [{{ name: c, context: {{ cluster: k, user: u }} }}]\n\
+         users: [{{ name: u, user: {{ exec: {{ apiVersion: client.authentication.k8s.io/v1, \
+         command: ./plugin.sh, args: ['{}', one, 'two three'], env: [{{ name: GREETING, value: hello }}], {extra} }} }} }}]\n",
+        server.port,
+        body.display()
+    )
+}
+
+/// A client whose plugin is this shell script.
+fn client(scratch: &Scratch, server: &Server, body: &str, extra: &str) -> Client {
+    let text = kubeconfig(scratch, server, body, extra);
+    let kubeconfig = Kubeconfig::from_text(&text, scratch.path()).unwrap();
+    Client::new(kubeconfig.client_config_from(None, &|_| None).unwrap()).unwrap()
+}
+
+/// A shell command that prints an `ExecCredential` with this status.
+fn print(status: &str) -> String {
+    format!(
+        "echo '{{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\"status\":{status}}}'"
+    )
+}
+
+#[test]
+fn the_plugin_is_run_once_with_its_arguments_and_told_about_the_cluster() {
+    let (scratch, server) = (Scratch::new(), serve(vec![ok("{}")]));
+    let log = scratch.path().join("log");
+    let body = format!(
+        "echo \"$#|$1|$2|$GREETING|$KUBERNETES_EXEC_INFO\" >> {}\n{}",
+        log.display(),
+        print("{\"token\":\"sesame\",\"expirationTimestamp\":\"2999-01-01T00:00:00+05:30\"}")
+    );
+    let client = client(&scratch, &server, &body, "provideClusterInfo: true");
+    put(&client, LONG).unwrap();
+    put(&client, LONG).unwrap();
+    assert!(server.next().to_ascii_lowercase().contains("authorization: bearer sesame"));
+    let log = std::fs::read_to_string(log).unwrap();
+    assert_eq!(log.lines().count(), 1, "{log}");
+    let (arguments, info) = log.trim().rsplit_once('|').unwrap();
+    assert_eq!(arguments, "2|one|two three|hello");
+    let info: serde_json::Value = serde_json::from_str(info).unwrap();
+    assert_eq!(info["spec"]["cluster"]["server"], format!("http://127.0.0.1:{}", server.port));
+    assert_eq!(info["spec"]["interactive"], false);
+}
+
+#[test]
+fn what_client_go_reads_past_in_an_answer_is_read_past() {
+    // No plugin writes both; neither is to be an error.
+    let (scratch, server) = (Scratch::new(), serve(vec![ok("{}")]));
+    let starts = scratch.path().join("starts");
+    let status = "{\"token\":\"sesame\",\"expirationTimestamp\":\"0001-01-01T00:00:00Z\"}";
+    let body = format!("echo start >> {}\nprintf '\\357\\273\\277'\n{}", starts.display(), print(status));
+    let client = client(&scratch, &server, &body, "");
+    put(&client, LONG).unwrap();
+    put(&client, LONG).unwrap();
+    assert!(server.next().to_ascii_lowercase().contains("authorization: bearer sesame"));
+    assert_eq!(std::fs::read_to_string(starts).unwrap().lines().count(), 1, "Go's zero time is no expiry");
+}
+
+#[test]
+fn expired_credentials_are_renewed() {
+    let (scratch, server) = (Scratch::new(), serve(vec![ok("{}")]));
+    let log = scratch.path().join("log");
+    let body = format!(
+        "echo x >> {0}; n=$(wc -l < {0} | tr -d ' ')\n{1}",
+        log.display(),
+        print("{\"token\":\"t'$n'\",\"expirationTimestamp\":\"2001-01-01T00:00:00-02:00\"}")
+    );
+    let client = client(&scratch, &server, &body, "");
+    for n in ["t1", "t2"] {
+        put(&client, LONG).unwrap();
+        assert!(server.next().contains(&format!("Bearer {n}")));
+    }
+}
+
+#[test]
+fn runs_of_a_plugin_are_counted_and_so_are_those_that_bring_nothing() {
+    let (scratch, server) = (Scratch::new(), serve(vec![ok("{}")]));
+    let body = format!(
+        "echo x >> {0}/log; [ $(wc -l < {0}/log) -lt 3 ] || exit 7\n{1}",
+        scratch.path().display(),
+        print("{\"token\":\"sesame\",\"expirationTimestamp\":\"2001-01-01T00:00:00Z\"}")
+    );
+    let client = client(&scratch, &server, &body, "");
+    let counted = || (client.counters().plugin_runs, client.counters().plugin_failures);
+    assert_eq!(counted(), (0, 0));
+    for runs in 1..=2 {
+        put(&client, LONG).unwrap();
+        assert_eq!(counted(), (runs, 0));
+    }
+    // The second is too short to see the end of the pause, and is told of the same failure.
+    for time in [LONG, Duration::from_millis(1)] {
+        put(&client, time).unwrap_err();
+        assert_eq!(counted(), (3, 1));
+    }
+    assert_eq!(client.clone().counters(), client.counters(), "a clone is the same client");
+}
+
+#[test]
+fn the_zero_of_go_is_no_expiry() {
+    let (scratch, server) = (Scratch::new(), serve(vec![ok("{}")]));
+    let status = "{\"token\":\"sesame\",\"expirationTimestamp\":\"0001-01-01T00:00:00Z\"}";
+    let body = format!("echo x >> {}/log\n{}", scratch.path().display(), print(status));
+    let client = client(&scratch, &server, &body, "");
+    for _ in 0..2 {
+        put(&client, LONG).unwrap();
+    }
+    assert_eq!(starts(&scratch), 1);
+}
+
+#[test]
+fn a_401_runs_the_plugin_again() {
+    let scratch = Scratch::new();
+    let server = serve(vec![script(|c| {
+        while let Some(request) = c.request() {
+            match request.contains("Bearer t2") {
+                true => c.answer("200 OK", "{}"),
+                false => c.answer("401 Unauthorized", ""),
+            }
+        }
+    })]);
+    let log = scratch.path().join("log");
+    let body =
+        format!("echo x >> {0}; n=$(wc -l < {0} | tr -d ' ')\n{1}", log.display(), print("{\"token\":\"t'$n'\"}"));
+    let client = client(&scratch, &server, &body, "");
+    put(&client, LONG).unwrap();
+    put(&client, LONG).unwrap();
+    assert_eq!(std::fs::read_to_string(log).unwrap().lines().count(), 2);
+}
+
+#[test]
+fn bad_plugins_are_told_apart_from_bad_servers_and_their_output_is_not_shown() {
+    let v1beta1 = "echo '{\"apiVersion\":\"client.authentication.k8s.io/v1beta1\",\"kind\":\"ExecCredential\"}'";
+    for (body, expected) in [
+        ("echo hunter2; echo hunter2 >&2; exit 3".to_owned(), "exit status: 3"),
+        ("echo hunter2".to_owned(), "as JSON"),
+        ("echo '{\"status\":\"hunter2\"}'".to_owned(), "as JSON"),
+        ("echo '{}'".to_owned(), "kind"),
+        (v1beta1.to_owned(), "another apiVersion"),
+        (print("null"), "without a status"),
+        (print("{}"), "neither a token"),
+        (print("{\"token\":\"hunter2\\u0001\"}"), "no header"),
+        (print("{\"token\":\"hunter2\",\"expirationTimestamp\":\"hunter2\"}"), "RFC 3339"),
+        (print("{\"clientCertificateData\":\"hunter2\"}"), "without its key"),
+        (print("{\"clientCertificateData\":\"hunter2\",\"clientKeyData\":\"hunter2\"}"), "unusable certificate"),
+        ("head -c 2000000 /dev/zero".to_owned(), "1 MiB"),
+    ] {
+        let (scratch, server) = (Scratch::new(), serve(vec![]));
+        let error = put(&client(&scratch, &server, &body, ""), LONG).unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::Credentials, "{error}");
+        assert!(!error.maybe_sent());
+        let shown = format!("{error} {error:?}");
+        assert!(shown.contains(expected) && shown.contains("plugin.sh"), "{shown}");
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
+}
+
+#[test]
+fn a_missing_plugin_comes_with_its_hint() {
+    let (scratch, server) = (Scratch::new(), serve(vec![]));
+    let client = client(&scratch, &server, "", "installHint: get it from example.com");
+    std::fs::remove_file(scratch.path().join("plugin.sh")).unwrap();
+    let error = put(&client, LONG).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Credentials);
+    assert!(error.to_string().contains("get it from example.com"), "{error}");
+}
+
+/// Says in `log` that it begins, and goes on when there is a file `go`.
+fn gated(scratch: &Scratch, rest: &str) -> String {
+    let directory = scratch.path().display();
+    format!("echo x >> {directory}/log; while [ ! -e {directory}/go ]; do sleep 0.05; done\n{rest}")
+}
+
+fn starts(scratch: &Scratch) -> usize {
+    std::fs::read_to_string(scratch.path().join("log")).unwrap_or_default().lines().count()
+}
+
+#[test]
+fn all_requests_share_one_run() {
+    let scratch = Scratch::new();
+    let server = serve((0..6).map(|_| ok("{}")).collect());
+    let client = client(&scratch, &server, &gated(&scratch, &print("{\"token\":\"sesame\"}")), "");
+    let error = put(&client, Duration::from_millis(200)).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Timeout);
+    assert!(!error.maybe_sent() && error.to_string().contains("credential plugin"), "{error}");
+    thread::scope(|scope| {
+        let waiting: Vec<_> = (0..4).map(|_| scope.spawn(|| put(&client, LONG))).collect();
+        thread::sleep(Duration::from_millis(200));
+        scratch.file("go", "");
+        waiting.into_iter().for_each(|request| drop(request.join().unwrap().unwrap()));
+    });
+    put(&client, LONG).unwrap();
+    assert_eq!(starts(&scratch), 1, "what the first has begun serves all");
+}
+
+#[test]
+fn a_plugin_that_fails_is_left_alone_for_a_moment() {
+    let (scratch, server) = (Scratch::new(), serve(vec![ok("{}")]));
+    let log = scratch.path().join("log");
+    let body = format!(
+        "echo x >> {0}\n[ -e {1} ] || exit 7\n{2}",
+        log.display(),
+        scratch.path().join("go").display(),
+        print("{\"token\":\"sesame\"}")
+    );
+    let client = client(&scratch, &server, &body, "");
+    let began = Instant::now();
+    let first = put(&client, LONG).unwrap_err();
+    assert!(first.to_string().contains("exit status: 7"), "{first}");
+    // Too short to see the end of the pause: the failure is told again, at once and without another run.
+    let second = put(&client, Duration::from_millis(300)).unwrap_err();
+    assert_eq!((second.kind(), second.to_string()), (first.kind(), first.to_string()));
+    // On a machine that stood still for so long the pause was over.
+    assert!(starts(&scratch) == 1 || began.elapsed() > Duration::from_secs(2));
+    let before = starts(&scratch);
+    scratch.file("go", "");
+    put(&client, LONG).unwrap();
+    assert_eq!(starts(&scratch), before + 1);
+    assert!(began.elapsed() > Duration::from_millis(1900), "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_plugin_that_fails_does_not_hide_a_401() {
+    let scratch = Scratch::new();
+    let server = serve(vec![script(|c| {
+        while c.request().is_some() {
+            c.answer("401 Unauthorized", "");
+        }
+    })]);
+    let log = scratch.path().join("log");
+    let body = format!(
+        "echo x >> {0}; n=$(wc -l < {0} | tr -d ' '); [ $n = 1 ] || exit 7\n{1}",
+        log.display(),
+        print("{\"token\":\"t1\"}")
+    );
+    let client = client(&scratch, &server, &body, "");
+    // The second finds the plugin in its pause.
+    for _ in 0..2 {
+        let error = put(&client, LONG).unwrap_err();
+        assert_eq!(error.status().map(|status| status.code), Some(401), "{error}");
+    }
+    assert!(starts(&scratch) >= 2, "it was run again");
+    assert!(server.next().contains("Bearer t1") && server.next().contains("Bearer t1"), "the old one serves meanwhile");
+}
+
+#[test]
+fn a_401_is_waited_out_up_to_the_deadline_of_the_request() {
+    let scratch = Scratch::new();
+    let server = serve(vec![script(|c| {
+        while let Some(request) = c.request() {
+            match request.contains("Bearer t2") {
+                true => c.answer("200 OK", "{}"),
+                false => c.answer("401 Unauthorized", ""),
+            }
+        }
+    })]);
+    let directory = scratch.path().display();
+    let token = print("{\"token\":\"t'$n'\"}");
+    let body = format!(
+        "echo x >> {directory}/log; n=$(wc -l < {directory}/log | tr -d ' ')\n\
+         while [ $n = 2 ] && [ ! -e {directory}/go ]; do sleep 0.05; done\n{token}"
+    );
+    let client = client(&scratch, &server, &body, "");
+    let error = put(&client, Duration::from_secs(3)).unwrap_err();
+    assert_eq!(error.status().map(|status| status.code), Some(401), "{error}");
+    scratch.file("go", "");
+    put(&client, LONG).unwrap();
+    assert_eq!(starts(&scratch), 2, "the run that the first has begun serves the second");
+}
+
+#[test]
+fn a_plugin_is_not_run_beside_a_client_certificate() {
+    let (scratch, server) = (Scratch::new(), serve(vec![ok("{}")]));
+    let log = scratch.path().join("log");
+    let (chain, key) = certificate();
+    std::fs::write(scratch.path().join("chain.pem"), chain).unwrap();
+    std::fs::write(scratch.path().join("key.pem"), key).unwrap();
+    let body = format!("echo x >> {}\n{}", log.display(), print("{\"token\":\"sesame\"}"));
+    let text = kubeconfig(&scratch, &server, &body, "")
+        .replace("user: { exec:", "user: { client-certificate: chain.pem, client-key: key.pem, exec:");
+    let kubeconfig = Kubeconfig::from_text(&text, scratch.path()).unwrap();
+    let client = Client::new(kubeconfig.client_config_from(None, &|_| None).unwrap()).unwrap();
+    put(&client, LONG).unwrap();
+    assert!(!server.next().to_ascii_lowercase().contains("authorization"));
+    assert_eq!(starts(&scratch), 0);
+}
+
+#[test]
+fn a_certificate_with_the_key_of_another_is_a_failure_of_the_plugin_and_not_the_last_it_gives() {
+    let (scratch, server) = (Scratch::new(), serve(vec![ok("{}")]));
+    let ((chain, key), (_, other_key)) = (certificate(), certificate());
+    for (run, key) in [("1", other_key), ("2", key)] {
+        let status = serde_json::json!({ "clientCertificateData": chain, "clientKeyData": key });
+        let credential = serde_json::json!({
+            "apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status,
+        });
+        scratch.file(run, credential.to_string());
+    }
+    let directory = scratch.path().display();
+    let body = format!("echo x >> {directory}/log; cat {directory}/$(wc -l < {directory}/log | tr -d ' ')");
+    let client = client(&scratch, &server, &body, "");
+    let error = put(&client, Duration::from_secs(1)).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Credentials, "{error}");
+    assert!(error.to_string().contains("do not work together"), "{error}");
+    // It is run again after the pause.
+    put(&client, LONG).unwrap();
+    assert_eq!(starts(&scratch), 2);
+}
+
+fn certificate() -> (String, String) {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let params = rcgen::CertificateParams::new(vec!["jane".to_owned()]).unwrap();
+    (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
+}
+
+#[test]
+fn empty_fields_are_absent() {
+    let (scratch, server) = (Scratch::new(), serve(vec![ok("{}")]));
+    let status = "{\"token\":\"sesame\",\"clientCertificateData\":\"\",\"clientKeyData\":\"\"}";
+    put(&client(&scratch, &server, &print(status), ""), LONG).unwrap();
+    assert!(server.next().to_ascii_lowercase().contains("authorization: bearer sesame"));
+}

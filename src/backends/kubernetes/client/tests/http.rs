@@ -1,0 +1,516 @@
+use std::collections::VecDeque;
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::bounded;
+use parking_lot::Mutex;
+
+use super::server::{closes_after, ok, raw, script, serve, silent};
+use super::{LONG, get, get_until, put, put_until};
+use crate::backends::kubernetes::client::{Client, ClientConfig, Error, ErrorKind, Method, Request};
+use crate::net::dial::{Cancelled, Network};
+use crate::net::tests::Scratch;
+use crate::util::cancel::Cancel;
+
+#[test]
+fn a_request_goes_out_as_asked_and_connections_are_reused() {
+    let server = serve(vec![ok("{\"a\":[1]}")]);
+    let config = server.config().with_token("sesame\n").with_user_agent("jobs/1.2").unwrap();
+    let client = Client::new(config).unwrap();
+    let answer = client
+        .request(Request {
+            method: Method::Get,
+            path: "/apis/x",
+            query: &[("fieldSelector", "metadata.name=y"), ("z", "")],
+            body: None,
+            timeout: LONG,
+        })
+        .unwrap();
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.json::<serde_json::Value>().unwrap()["a"][0], 1);
+    let head = server.next().to_ascii_lowercase();
+    assert!(head.starts_with("get /prefix/apis/x?fieldselector=metadata.name%3dy&z= http/1.1\r\n"), "{head}");
+    for line in [
+        format!("host: 127.0.0.1:{}", server.port),
+        "user-agent: jobs/1.2\r\n".to_owned(),
+        "accept: application/json".to_owned(),
+        "authorization: bearer sesame".to_owned(),
+    ] {
+        assert!(head.contains(&line), "{line} not in {head}");
+    }
+    assert!(!head.contains("content-length") && !head.contains("content-type"), "{head}");
+    // The server takes one connection only, so these prove that it is reused.
+    for _ in 0..3 {
+        put(&client, LONG).unwrap();
+        let text = server.next();
+        assert!(text.contains("application/json") && text.ends_with("{\"a\":1}"), "{text}");
+    }
+}
+
+#[test]
+fn a_silent_server_times_out() {
+    let server = serve(vec![silent()]);
+    let error = put(&server.client(), Duration::from_millis(200)).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Timeout);
+    assert!(error.maybe_sent());
+    assert!(error.to_string().starts_with("PUT /version: "), "{error}");
+}
+
+#[test]
+fn a_dripping_server_times_out() {
+    let server = serve(vec![script(|c| {
+        c.request();
+        c.send("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n");
+        for _ in 0..2000 {
+            c.send("x");
+            thread::sleep(Duration::from_millis(10));
+        }
+    })]);
+    let started = Instant::now();
+    let error = get(&server.client(), Duration::from_millis(300)).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Timeout);
+    assert!(started.elapsed() < Duration::from_secs(15));
+}
+
+#[test]
+fn no_time_is_a_timeout_and_endless_time_is_no_panic() {
+    let server = serve(vec![ok("{}"), ok("{}")]);
+    let client = server.client();
+    assert_eq!(get(&client, Duration::ZERO).unwrap_err().kind(), &ErrorKind::Timeout);
+    get(&client, Duration::MAX).unwrap();
+}
+
+#[test]
+fn to_cancel_ends_the_one_request_and_nothing_else() {
+    let server = serve(vec![silent(), silent(), ok("{}")]);
+    let client = server.client();
+    let cancels = [Cancel::new(), Cancel::new()];
+    thread::scope(|scope| {
+        let mut waiting: VecDeque<_> =
+            cancels.iter().map(|cancel| scope.spawn(|| put_until(&client, LONG, cancel))).collect();
+        server.next();
+        server.next();
+        for cancel in &cancels {
+            assert!(!waiting[0].is_finished(), "it was another that was cancelled");
+            cancel.clone().cancel();
+            let error = waiting.pop_front().unwrap().join().unwrap().unwrap_err();
+            assert_eq!(error.kind(), &ErrorKind::Interrupted);
+            assert!(error.maybe_sent());
+            thread::sleep(Duration::from_millis(50));
+        }
+    });
+    get(&client, LONG).unwrap();
+    let error = get_until(&client, LONG, &cancels[0]).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Interrupted, "it is cancelled for good");
+    assert!(!error.maybe_sent());
+}
+
+#[test]
+fn a_call_that_is_cancelled_leaves_the_connections_of_others_open() {
+    // A third connection is refused.
+    let server = serve(vec![silent(), ok("{}")]);
+    let client = server.client();
+    let cancel = Cancel::new();
+    thread::scope(|scope| {
+        let hanging = scope.spawn(|| put_until(&client, LONG, &cancel));
+        server.next();
+        get(&client, LONG).unwrap();
+        cancel.cancel();
+        assert_eq!(hanging.join().unwrap().unwrap_err().kind(), &ErrorKind::Interrupted);
+        put(&client, LONG).unwrap();
+    });
+}
+
+#[test]
+fn connections_idle_at_a_cancel_or_time_out_are_not_reused() {
+    for is_cancelled in [true, false] {
+        // Neither answers before both are asked, or one connection would serve both.
+        let both = Arc::new(Barrier::new(2));
+        let answers_once = || {
+            let both = Arc::clone(&both);
+            script(move |c| {
+                c.request();
+                both.wait();
+                c.answer("200 OK", "{}");
+                c.request();
+                c.hang();
+            })
+        };
+        // The first two connections answer no more, as behind a proxy that has lost them.
+        let server = serve((0..4).map(|_| answers_once()).collect());
+        let client = server.client();
+        let get_both = || {
+            thread::scope(|scope| {
+                for _ in 0..2 {
+                    scope.spawn(|| get(&client, LONG).unwrap());
+                }
+            });
+            server.next();
+            server.next();
+        };
+        get_both();
+        let (cancel, timeout) = (Cancel::new(), if is_cancelled { LONG } else { Duration::from_secs(2) });
+        let failed = thread::scope(|scope| {
+            let hanging = scope.spawn(|| put_until(&client, timeout, &cancel));
+            server.next();
+            if is_cancelled {
+                cancel.cancel();
+            }
+            hanging.join().unwrap().unwrap_err()
+        });
+        assert_eq!(failed.kind() == &ErrorKind::Interrupted, is_cancelled, "{failed}");
+        get_both();
+    }
+}
+
+#[test]
+fn a_call_that_was_cancelled_before_it_begins_costs_no_connection() {
+    let server = serve(vec![ok("{}")]);
+    let client = server.client();
+    let cancel = Cancel::new();
+    cancel.cancel();
+    for _ in 0..10 {
+        get(&client, LONG).unwrap();
+        assert_eq!(get_until(&client, LONG, &cancel).unwrap_err().kind(), &ErrorKind::Interrupted);
+    }
+}
+
+#[test]
+fn a_client_outlives_any_number_of_cancelled_calls() {
+    let scripts = (0..5000).map(|_| ok("{}")).collect();
+    let server = serve(scripts);
+    let client = server.client();
+    let current: [Mutex<Cancel>; 3] = Default::default();
+    thread::scope(|scope| {
+        for current in &current {
+            let client = &client;
+            scope.spawn(move || {
+                for _ in 0..200 {
+                    let cancel = Cancel::new();
+                    *current.lock() = cancel.clone();
+                    if let Err(e) = put_until(client, LONG, &cancel) {
+                        // On a busy machine the threads left behind can reach their limit.
+                        let expected = matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::Connect);
+                        assert!(expected, "{e:?}");
+                    }
+                }
+            });
+        }
+        for _ in 0..200 {
+            current.iter().for_each(|cancel| cancel.lock().cancel());
+            thread::yield_now();
+        }
+    });
+    let started = Instant::now();
+    while let Err(e) = put(&client, LONG) {
+        assert!(e.kind() == &ErrorKind::Connect && started.elapsed() < LONG, "{e:?}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn to_cancel_ends_a_body_that_ends_with_the_connection() {
+    let server = serve(vec![script(|c| {
+        c.request();
+        c.send("HTTP/1.1 200 OK\r\n\r\n{\"half\":");
+        c.hang();
+    })]);
+    let client = server.client();
+    let cancel = Cancel::new();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| get_until(&client, LONG, &cancel));
+        server.next();
+        thread::sleep(Duration::from_millis(100));
+        cancel.cancel();
+        assert_eq!(waiting.join().unwrap().unwrap_err().kind(), &ErrorKind::Interrupted);
+    });
+}
+
+#[test]
+fn to_cancel_ends_a_hanging_connect_with_nothing_sent() {
+    struct Hanging(crossbeam_channel::Receiver<()>);
+    impl Network for Hanging {
+        fn look_up(&self, _: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+            Ok(vec![([127, 0, 0, 1], port).into()])
+        }
+        fn connect(&self, _: SocketAddr, _: Duration, _: &Cancelled) -> io::Result<TcpStream> {
+            let _ = self.0.recv();
+            Err(io::ErrorKind::TimedOut.into())
+        }
+    }
+    let (hold_open, hold) = bounded(0);
+    let config = ClientConfig::new("http://api.invalid").unwrap();
+    let client = Client::with_network(config, Hanging(hold)).unwrap();
+    let cancel = Cancel::new();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| put_until(&client, LONG, &cancel));
+        thread::sleep(Duration::from_millis(100));
+        cancel.cancel();
+        let error = waiting.join().unwrap().unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::Interrupted);
+        assert!(!error.maybe_sent());
+    });
+    drop(hold_open);
+}
+
+#[test]
+fn bodies_without_end_are_cut() {
+    let server = serve(vec![script(|c| {
+        c.request();
+        c.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+        let chunk = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
+        for _ in 0..80 {
+            c.send(&chunk);
+        }
+    })]);
+    let error = get(&server.client(), LONG).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::BodyTooLarge);
+}
+
+fn kind_of(answer: &str) -> ErrorKind {
+    // Twice, for a GET may come again.
+    let server = serve(vec![raw(answer), raw(answer)]);
+    get(&server.client(), LONG).unwrap_err().kind().clone()
+}
+
+#[test]
+fn garbage_is_malformed_or_a_broken_connection() {
+    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    assert_eq!(kind_of(&format!("{chunked}zz\r\nhello\r\n")), ErrorKind::Malformed);
+    assert_eq!(kind_of("SSH-2.0-OpenSSH_9.6\r\n\r\n"), ErrorKind::Malformed);
+    assert_eq!(kind_of("HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"), ErrorKind::Malformed);
+    assert_eq!(kind_of(&format!("{chunked}5\r\nhe")), ErrorKind::Io);
+    assert_eq!(kind_of("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort"), ErrorKind::Io);
+    assert_eq!(kind_of(""), ErrorKind::Io);
+    assert_eq!(
+        kind_of("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 1\r\n\r\nx"),
+        ErrorKind::Malformed
+    );
+    let endless = format!("HTTP/1.1 200 OK\r\nX: {}", "y".repeat(200_000));
+    assert_eq!(kind_of(&endless), ErrorKind::Malformed);
+}
+
+fn status_of(error: &Error) -> (u16, &str, &str) {
+    let status = error.status().unwrap();
+    (status.code, &status.reason, &status.message)
+}
+
+#[test]
+fn answers_that_are_not_2xx_are_statuses() {
+    let body = r#"{"kind":"Status","code":409,"reason":"AlreadyExists","message":"it is there"}"#;
+    let html = "<html>\x07<b>Bad Gateway</b></html>";
+    let server = serve(vec![script(move |c| {
+        c.request();
+        c.answer("409 Conflict", body);
+        c.request();
+        c.answer("502 Bad Gateway", html);
+        c.request();
+        c.send("HTTP/1.1 429 Too Many\r\nRetry-After: 4\r\nContent-Length: 0\r\n\r\n");
+        c.request();
+        // The body breaks off, the code stands.
+        c.send("HTTP/1.1 503 No\r\nContent-Length: 50\r\n\r\noverl");
+    })]);
+    let client = server.client();
+    let error = put(&client, LONG).unwrap_err();
+    assert_eq!(status_of(&error), (409, "AlreadyExists", "it is there"));
+    let error = put(&client, LONG).unwrap_err();
+    assert_eq!(status_of(&error), (502, "", "<html> <b>Bad Gateway</b></html>"));
+    let error = put(&client, LONG).unwrap_err();
+    assert_eq!(error.status().unwrap().retry_after, Some(Duration::from_secs(4)));
+    let error = put(&client, LONG).unwrap_err();
+    assert_eq!(status_of(&error).0, 503);
+}
+
+#[test]
+fn a_redirect_is_not_followed() {
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    other.set_nonblocking(true).unwrap();
+    let location = other.local_addr().unwrap();
+    for code in ["301 Moved", "302 Found", "307 Temporary", "308 Permanent"] {
+        let answer = format!("HTTP/1.1 {code}\r\nLocation: http://{location}/\r\nContent-Length: 0\r\n\r\n");
+        let server = serve(vec![raw(answer)]);
+        let client = Client::new(server.config().with_token("sesame")).unwrap();
+        let error = get(&client, LONG).unwrap_err();
+        assert_eq!(status_of(&error).0.to_string(), code[..3]);
+        assert_eq!(other.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    }
+}
+
+#[test]
+fn a_connection_the_server_has_closed_is_not_used_again() {
+    let server = serve(vec![
+        script(|c| {
+            c.request();
+            c.answer("200 OK", "{}");
+        }),
+        ok("{}"),
+    ]);
+    let client = server.client();
+    put(&client, LONG).unwrap();
+    server.wait_for_close();
+    put(&client, LONG).unwrap();
+}
+
+#[test]
+fn a_get_survives_a_stale_connection_and_a_write_is_never_sent_twice() {
+    let closes_on_second = || {
+        script(|c| {
+            c.request();
+            c.answer("200 OK", "{}");
+            c.request();
+        })
+    };
+    let server = serve(vec![closes_on_second(), ok("{}")]);
+    let client = server.client();
+    get(&client, LONG).unwrap();
+    get(&client, LONG).unwrap();
+    for _ in 0..3 {
+        assert!(server.next().starts_with("GET"));
+    }
+
+    let server = serve(vec![closes_on_second(), ok("{}")]);
+    let client = server.client();
+    put(&client, LONG).unwrap();
+    let error = put(&client, LONG).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::ConnectionClosed);
+    assert!(error.maybe_sent());
+    server.next();
+    server.next();
+    assert!(server.no_more());
+}
+
+/// How a connection is closed under a request: after so many answers, and with this much of another. And what the
+/// request ends with.
+pub(super) const CLOSED: [(usize, &str, ErrorKind); 7] = [
+    (1, "", ErrorKind::ConnectionClosed),
+    (3, "", ErrorKind::ConnectionClosed),
+    (0, "", ErrorKind::Io),
+    (0, "HTTP/1.1 200 OK\r\nContent-Le", ErrorKind::Io),
+    (1, "H", ErrorKind::Io),
+    (1, "HTTP/1.1 200 OK\r\nContent-Le", ErrorKind::Io),
+    (1, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort", ErrorKind::Io),
+];
+
+#[test]
+fn a_used_connection_that_is_closed_without_a_word_is_told_from_one_that_breaks() {
+    for (answers, part, kind) in CLOSED {
+        let server = serve(vec![closes_after(answers, part, false)]);
+        let client = server.client();
+        for _ in 0..answers {
+            put(&client, LONG).unwrap();
+        }
+        let error = put(&client, LONG).unwrap_err();
+        assert_eq!(error.kind(), &kind, "after {answers} answers and {part:?}: {error}");
+        assert!(error.maybe_sent());
+    }
+}
+
+#[test]
+fn a_401_reads_the_token_again_and_repeats_once() {
+    let scratch = Scratch::new();
+    let token = scratch.file("token", "old");
+    let picky = || {
+        script(|c| {
+            while let Some(request) = c.request() {
+                match request.contains("Bearer new") {
+                    true => c.answer("200 OK", "{}"),
+                    false => c.answer("401 Unauthorized", "{\"kind\":\"Status\",\"reason\":\"Unauthorized\"}"),
+                }
+            }
+        })
+    };
+    let server = serve(vec![picky()]);
+    let client = Client::new(server.config().with_token_file(&token)).unwrap();
+    // Nothing newer there: the rejection is the answer, after one request.
+    let error = put(&client, LONG).unwrap_err();
+    assert_eq!(status_of(&error), (401, "Unauthorized", ""));
+    server.next();
+    assert!(server.no_more());
+    std::fs::write(&token, "new").unwrap();
+    put(&client, LONG).unwrap();
+    assert!(server.next().contains("Bearer old"));
+    assert!(server.next().contains("Bearer new"));
+    // Without a readable file the rejection is still what the caller learns.
+    std::fs::write(&token, "").unwrap();
+    put(&client, LONG).unwrap();
+}
+
+#[test]
+fn nothing_listens() {
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let client = Client::new(ClientConfig::new(&format!("http://{closed}")).unwrap()).unwrap();
+    let error = put(&client, LONG).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Connect);
+    assert!(!error.maybe_sent());
+    assert!(std::error::Error::source(&error).is_some());
+}
+
+#[test]
+fn a_proxy_is_asked_for_a_tunnel() {
+    let proxy = serve(vec![script(|c| {
+        c.request();
+        c.send("HTTP/1.1 200 Connection established\r\nX: y\r\n\r\n");
+        c.request();
+        c.answer("200 OK", "{}");
+    })]);
+    let config = ClientConfig::new("http://api.invalid:6443")
+        .unwrap()
+        .with_proxy(&format!("http://me:hunter2@127.0.0.1:{}", proxy.port))
+        .unwrap();
+    get(&Client::new(config.clone()).unwrap(), LONG).unwrap();
+    let head = proxy.next();
+    assert!(head.starts_with("CONNECT api.invalid:6443 HTTP/1.1\r\n"), "{head}");
+    assert!(head.contains("Proxy-Authorization: Basic bWU6aHVudGVyMg==\r\n"), "{head}");
+    assert!(proxy.next().starts_with("GET /version"));
+
+    for (answer, expected) in [
+        ("HTTP/1.1 407 No\r\n\r\n", "407"),
+        ("HTTP/1.1 403 No\r\n\r\n", "403"),
+        ("nonsense\r\n\r\n", "no HTTP answer"),
+        ("", "no HTTP answer"),
+    ] {
+        let proxy = serve(vec![raw(answer)]);
+        let config = config.clone().with_proxy(&format!("127.0.0.1:{}", proxy.port)).unwrap();
+        let error = put(&Client::new(config).unwrap(), LONG).unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::Connect);
+        assert!(error.to_string().contains(expected) && !error.maybe_sent(), "{error}");
+    }
+    let proxy = serve(vec![silent()]);
+    let config = config.with_proxy(&format!("127.0.0.1:{}", proxy.port)).unwrap();
+    let error = put(&Client::new(config).unwrap(), Duration::from_millis(200)).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Timeout);
+}
+
+#[test]
+fn errors_and_debug_hold_no_secret() {
+    let server = serve(vec![raw("HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n")]);
+    let client = Client::new(server.config().with_token("hunter2")).unwrap();
+    let error = put(&client, LONG).unwrap_err();
+    let text = format!("{client:?} {error} {error:?}");
+    assert!(!text.contains("hunter2"), "{text}");
+    let bad = Client::new(server.config().with_token("hunter2\u{1}x")).unwrap_err();
+    assert_eq!(bad.kind(), &ErrorKind::Config);
+    assert!(!format!("{bad} {bad:?}").contains("hunter2"));
+}
+
+#[test]
+fn a_credential_that_comes_back_is_not_shown_however_it_is_written() {
+    let token = "sesame/sesame+sesame==";
+    for echo in [
+        "{\"kind\":\"Status\",\"message\":\"no sesame\\/sesame+sesame==\"}",
+        "{\"kind\":\"Status\",\"message\":\"no sesame/sesame\\u002bsesame\\u003d\\u003d\"}",
+        "<p>no sesame&#47;sesame&#43;sesame==</p>",
+        "no sesame%2Fsesame%2Bsesame%3D%3D",
+    ] {
+        let head = format!("HTTP/1.1 403 Forbidden\r\nContent-Length: {}\r\n\r\n", echo.len());
+        let server = serve(vec![raw(head + echo)]);
+        let client = Client::new(server.config().with_token(token)).unwrap();
+        let error = get(&client, LONG).unwrap_err();
+        let shown = format!("{error} {error:?}");
+        assert!(shown.contains("403") && shown.contains("no **"), "{shown}");
+        assert!(!shown.contains("sesame"), "{shown}");
+    }
+}

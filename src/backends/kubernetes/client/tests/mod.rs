@@ -1,0 +1,42 @@
+//! The client against servers that behave, and servers that do not.
+
+mod addresses;
+mod certificates;
+#[cfg(all(feature = "kubeconfig", unix))]
+mod exec;
+mod head;
+mod http;
+mod p521;
+mod proxy;
+mod rotation;
+mod server;
+mod stream;
+mod tls;
+mod trust;
+
+use std::time::Duration;
+
+use super::{Client, Error, Method, Request, Response};
+use crate::util::cancel::Cancel;
+
+/// Far longer than anything takes: tests that wait this long have failed.
+const LONG: Duration = Duration::from_secs(60);
+
+fn get(client: &Client, timeout: Duration) -> Result<Response, Error> {
+    get_until(client, timeout, &Cancel::new())
+}
+
+fn get_until(client: &Client, timeout: Duration, cancel: &Cancel) -> Result<Response, Error> {
+    let request = Request { method: Method::Get, path: "/version", query: &[], body: None, timeout };
+    client.request_until(request, cancel)
+}
+
+fn put(client: &Client, timeout: Duration) -> Result<Response, Error> {
+    put_until(client, timeout, &Cancel::new())
+}
+
+fn put_until(client: &Client, timeout: Duration, cancel: &Cancel) -> Result<Response, Error> {
+    let body = &serde_json::json!({ "a": 1 });
+    let request = Request { method: Method::Put, path: "/version", query: &[], body: Some(body), timeout };
+    client.request_until(request, cancel)
+}

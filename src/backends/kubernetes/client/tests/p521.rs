@@ -1,0 +1,71 @@
+//! The curve P-521, which one of the two implementations of cryptography knows.
+
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use super::certificates::config;
+use super::server::{ok, serve_with};
+use super::{LONG, get};
+use crate::backends::kubernetes::client::{Client, ClientConfig, ErrorKind};
+use crate::net::tls::provider;
+
+/// Made for these tests and used for nothing else: without the feature `aws-lc-rs`, nothing in the tree can make them.
+const CA: &str = include_str!("p521_ca.pem");
+/// For a key on another curve, so that any server can show it. The authority has signed it.
+const SERVER: (&str, &str) = (include_str!("p521_server.pem"), include_str!("p521_server_key.pem"));
+const CLIENT: (&str, &str) = (include_str!("p521_client.pem"), include_str!("p521_client_key.pem"));
+
+#[test]
+fn an_authority_on_p_521_is_known_or_the_feature_for_it_is_named() {
+    let chain = vec![CertificateDer::from_pem_slice(SERVER.0.as_bytes()).unwrap()];
+    let key = PrivateKeyDer::from_pem_slice(SERVER.1.as_bytes()).unwrap();
+    let tls = ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .unwrap();
+    let server = serve_with(Some(Arc::new(tls)), vec![ok("{}")]);
+    let result = get(&Client::new(config(&server, CA)).unwrap(), LONG);
+    assert_eq!(result.is_ok(), cfg!(feature = "aws-lc-rs"), "{:?}", result.err());
+    if let Err(error) = result {
+        assert_eq!(error.kind(), &ErrorKind::TlsVerification);
+        assert!(error.to_string().contains("`aws-lc-rs`"), "{error}");
+    }
+}
+
+#[test]
+fn a_client_key_on_p_521_is_known_or_the_feature_for_it_is_named() {
+    let base = ClientConfig::new("https://127.0.0.1:1").unwrap().with_ca_pem(CA.as_bytes()).unwrap();
+    let config = base.with_client_certificate_pem(CLIENT.0.as_bytes(), CLIENT.1.as_bytes()).unwrap();
+    let client = Client::new(config);
+    assert_eq!(client.is_ok(), cfg!(feature = "aws-lc-rs"), "{:?}", client.err());
+    if let Err(error) = client {
+        assert!(error.to_string().contains("`aws-lc-rs`"), "{error}");
+    }
+}
+
+#[cfg(feature = "aws-lc-rs")]
+#[test]
+fn authority_server_and_client_may_all_be_on_p_521() {
+    use super::certificates::kind;
+    use crate::net::tests::certificates::{authority_with, server_config};
+    use rcgen::{KeyPair, PKCS_ECDSA_P521_SHA512};
+
+    let key = || KeyPair::generate_for(&PKCS_ECDSA_P521_SHA512).unwrap();
+    let ours = authority_with(key());
+    let (leaf, jane) = (ours.leaf_with("127.0.0.1", key()), ours.leaf_with("jane", key()));
+    let server = serve_with(Some(server_config(&leaf, Some(&ours))), vec![ok("{}")]);
+    let config = config(&server, &ours.pem)
+        .with_client_certificate_pem(jane.pem.as_bytes(), jane.key.serialize_pem().as_bytes())
+        .unwrap();
+    assert_eq!(kind(config), None);
+    // With the other implementation not even the key can be read.
+    #[cfg(feature = "ring")]
+    let key = PrivateKeyDer::try_from(jane.key.serialize_der()).unwrap();
+    #[cfg(feature = "ring")]
+    assert!(rustls::crypto::ring::sign::any_supported_type(&key).is_err());
+}

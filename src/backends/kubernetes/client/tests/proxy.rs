@@ -1,0 +1,298 @@
+//! Through proxies of all kinds, to servers with TLS and without.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustls::ServerConfig;
+
+use super::server::{Connection, Script, Server, script, serve, serve_with};
+use super::{LONG, get, get_until};
+use crate::backends::kubernetes::client::{Client, ClientConfig, Error, ErrorKind, Method, Request};
+use crate::net::tests::certificates::{Authority, authority, server_config};
+use crate::util::cancel::Cancel;
+
+const KINDS: [&str; 4] = ["http", "https", "socks5", "socks5h"];
+
+/// The proxy's part of a tunnel.
+fn let_through(connection: &mut Connection, kind: &str) {
+    match kind {
+        "http" | "https" => {
+            connection.request();
+            connection.send("HTTP/1.1 200 Connection established\r\nX: y\r\n\r\n");
+        }
+        _ => {
+            let [_, methods] = connection.bytes(2)[..] else { return };
+            match connection.bytes(methods.into())[..] {
+                [0] => connection.send_bytes(&[5, 0]),
+                _ => {
+                    connection.send_bytes(&[5, 2]);
+                    let [_, name] = connection.bytes(2)[..] else { return };
+                    let name = connection.bytes(name.into());
+                    let [password] = connection.bytes(1)[..] else { return };
+                    let password = connection.bytes(password.into());
+                    let (name, password) = (String::from_utf8_lossy(&name), String::from_utf8_lossy(&password));
+                    connection.note(format!("{name} {password}"));
+                    connection.send_bytes(&[1, 0]);
+                }
+            }
+            let [.., name] = connection.bytes(5)[..] else { return };
+            let name = connection.bytes(name.into());
+            let [high, low] = connection.bytes(2)[..] else { return };
+            connection.note(format!("{}:{}", String::from_utf8_lossy(&name), u16::from_be_bytes([high, low])));
+            connection.send_bytes(&[5, 0, 0, 1, 127, 0, 0, 1, 0, 80]);
+        }
+    }
+}
+
+/// A proxy, and the server behind it.
+fn tunnel(kind: &'static str, server: Option<Arc<ServerConfig>>, answer: &'static str) -> Script {
+    script(move |c| {
+        let_through(c, kind);
+        if let Some(config) = server {
+            c.start_tls(config);
+        }
+        while c.request().is_some() {
+            c.answer("200 OK", answer);
+        }
+    })
+}
+
+fn proxy(kind: &str, ours: &Authority, scripts: Vec<Script>) -> Server {
+    match kind {
+        "https" => serve_with(Some(server_config(&ours.leaf("127.0.0.1"), None)), scripts),
+        _ => serve(scripts),
+    }
+}
+
+fn config(scheme: &str, ours: &Authority) -> ClientConfig {
+    ClientConfig::new(&format!("{scheme}://api.invalid:6443")).unwrap().with_ca_pem(ours.pem.as_bytes()).unwrap()
+}
+
+fn through(config: ClientConfig, kind: &str, port: u16) -> ClientConfig {
+    config.with_proxy(&format!("{kind}://me:hunter2@127.0.0.1:{port}")).unwrap()
+}
+
+/// What may be shown of an error at a proxy.
+fn check(error: &Error, kind: &ErrorKind, port: u16) {
+    assert_eq!(error.kind(), kind, "{error}");
+    assert!(!error.maybe_sent(), "{error}");
+    let shown = format!("{error} {error:?}");
+    assert!(error.to_string().contains(&format!("proxy 127.0.0.1:{port}: ")), "{error}");
+    assert!(!shown.contains("hunter2") && !shown.contains("aHVudGVyMg") && !shown.contains("bWU6"), "{shown}");
+}
+
+#[test]
+fn every_kind_of_proxy_leads_to_servers_with_and_without_tls() {
+    let ours = authority();
+    // Longer than any buffer on the way.
+    let long: &'static str = Box::leak(format!("\"{}\"", "x".repeat(300_000)).into_boxed_str());
+    for kind in KINDS {
+        for scheme in ["http", "https"] {
+            let server = (scheme == "https").then(|| server_config(&ours.leaf("api.invalid"), None));
+            let proxy = proxy(kind, &ours, vec![tunnel(kind, server, long)]);
+            let client = Client::new(through(config(scheme, &ours), kind, proxy.port)).unwrap();
+            // The proxy takes one connection only, so these prove that it is used again.
+            for i in 0..3 {
+                let body = serde_json::json!({ "long": long });
+                let answer = client.request(Request {
+                    method: Method::Put,
+                    path: "/version",
+                    query: &[],
+                    body: Some(&body),
+                    timeout: LONG,
+                });
+                assert_eq!(answer.unwrap_or_else(|e| panic!("{kind} to {scheme}: {e}")).body, long.as_bytes());
+                if i == 0 && kind.starts_with("http") {
+                    let head = proxy.next();
+                    assert!(head.starts_with("CONNECT api.invalid:6443 HTTP/1.1\r\n"), "{head}");
+                    assert!(head.contains("Proxy-Authorization: Basic bWU6aHVudGVyMg==\r\n"), "{head}");
+                } else if i == 0 {
+                    assert_eq!(proxy.next(), "me hunter2");
+                    assert_eq!(proxy.next(), "api.invalid:6443", "the name goes to the proxy");
+                }
+                let request = proxy.next();
+                assert!(request.starts_with("PUT /version ") && request.contains("host: api.invalid:6443\r\n"));
+                assert!(!request.contains("bWU6") && request.len() > 300_000);
+            }
+        }
+    }
+}
+
+/// How far a proxy gets before it says nothing more.
+fn silences() -> Vec<(&'static str, &'static str, Script)> {
+    fn after(n: usize, then: &'static [u8]) -> Script {
+        script(move |c| {
+            c.bytes(n);
+            c.send_bytes(then);
+            c.note("silent".to_owned());
+            c.hang();
+        })
+    }
+    vec![
+        ("http", "before its answer", after(20, b"")),
+        ("http", "in its answer", after(20, b"HTTP/1.1 200 OK\r\nA:")),
+        ("https", "in the tunnel", after(20, b"HTTP/1.1 200")),
+        // It does not even begin with TLS.
+        ("https", "in the handshake", after(20, b"")),
+        ("socks5", "at the greeting", after(3, b"")),
+        ("socks5", "at the login", after(4, &[5, 2])),
+        ("socks5", "in its reply", after(4, &[5, 0, 5, 0])),
+    ]
+}
+
+fn silent_proxy(kind: &str, place: &str, ours: &Authority, script: Script) -> Server {
+    match place {
+        "in the handshake" => serve(vec![script]),
+        _ => proxy(kind, ours, vec![script]),
+    }
+}
+
+#[test]
+fn to_cancel_ends_a_proxy_that_is_silent_at_any_point() {
+    let ours = authority();
+    for (kind, place, script) in silences() {
+        let proxy = silent_proxy(kind, place, &ours, script);
+        let client = Client::new(through(config("https", &ours), kind, proxy.port)).unwrap();
+        let cancel = Cancel::new();
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| get_until(&client, LONG / 3, &cancel));
+            assert_eq!(proxy.next(), "silent");
+            let began = Instant::now();
+            cancel.cancel();
+            let error = waiting.join().unwrap().unwrap_err();
+            assert!(began.elapsed() < LONG / 6, "{kind} {place}: after {:?}", began.elapsed());
+            proxy.wait_for_close();
+            assert_eq!(error.kind(), &ErrorKind::Interrupted, "{kind} {place}: {error}");
+            assert!(!error.maybe_sent());
+        });
+    }
+}
+
+#[test]
+fn a_proxy_that_is_silent_at_any_point_ends_with_the_time_of_the_request() {
+    let ours = authority();
+    for (kind, place, script) in silences() {
+        let proxy = silent_proxy(kind, place, &ours, script);
+        let client = Client::new(through(config("https", &ours), kind, proxy.port)).unwrap();
+        let error = get(&client, Duration::from_millis(300)).unwrap_err();
+        check(&error, &ErrorKind::Timeout, proxy.port);
+    }
+}
+
+#[test]
+fn what_a_proxy_sends_beyond_its_answer_is_no_answer_of_the_server() {
+    let ours = authority();
+    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}";
+    for kind in KINDS {
+        let early = move || {
+            script(move |c| {
+                match kind {
+                    "http" | "https" => {
+                        c.request();
+                        c.send_bytes(&[&b"HTTP/1.1 200 OK\r\n\r\n"[..], answer].concat());
+                    }
+                    _ => {
+                        c.bytes(4);
+                        c.send_bytes(&[5, 0]);
+                        c.bytes(5 + 11 + 2);
+                        c.send_bytes(&[&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0][..], answer].concat());
+                    }
+                }
+                while c.request().is_some() {}
+            })
+        };
+        let proxy = proxy(kind, &ours, vec![early()]);
+        let client = Client::new(through(config("http", &ours), kind, proxy.port)).unwrap();
+        let error = get(&client, LONG).unwrap_err();
+        check(&error, &ErrorKind::Connect, proxy.port);
+        assert!(error.to_string().contains("more than its answer"), "{error}");
+        proxy.wait_for_close();
+        if kind.starts_with("http") {
+            assert!(proxy.next().starts_with("CONNECT "));
+        }
+        assert!(proxy.no_more(), "nothing is asked of the server");
+    }
+}
+
+#[test]
+fn a_proxy_that_refuses_or_is_not_there_is_named_without_its_password() {
+    let ours = authority();
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    for kind in KINDS {
+        let client = Client::new(through(config("https", &ours), kind, closed)).unwrap();
+        check(&get(&client, LONG).unwrap_err(), &ErrorKind::Connect, closed);
+        let refusing = script(move |c| match kind {
+            "http" | "https" => {
+                c.request();
+                c.send("HTTP/1.1 407 me:hunter2\r\nA: bWU6aHVudGVyMg==\r\n\r\n");
+            }
+            _ => {
+                c.bytes(4);
+                c.send_bytes(&[5, 2]);
+                c.bytes(12);
+                c.send_bytes(&[1, 1]);
+            }
+        });
+        let proxy = proxy(kind, &ours, vec![refusing]);
+        let client = Client::new(through(config("https", &ours), kind, proxy.port)).unwrap();
+        check(&get(&client, LONG).unwrap_err(), &ErrorKind::Connect, proxy.port);
+    }
+}
+
+#[test]
+fn the_certificate_of_a_proxy_is_for_its_own_name_and_from_an_authority() {
+    let (ours, other) = (authority(), authority());
+    let server = server_config(&ours.leaf("api.invalid"), None);
+    for (authority, name, expected) in [
+        (&ours, "127.0.0.1", None),
+        (&other, "127.0.0.1", Some(ErrorKind::TlsVerification)),
+        // What is expected of the server is not expected of the proxy.
+        (&ours, "kube.example", Some(ErrorKind::TlsVerification)),
+    ] {
+        for insecure in [false, true] {
+            let tls = server_config(&authority.leaf(name), None);
+            let proxy = serve_with(Some(tls), vec![tunnel("https", Some(server.clone()), "{}")]);
+            let mut config = through(config("https", &ours), "https", proxy.port);
+            config.tls.insecure = insecure;
+            let config = config.with_tls_server_name(if insecure { "kube.example" } else { "api.invalid" });
+            let result = get(&Client::new(config).unwrap(), LONG);
+            match expected.as_ref().filter(|_| !insecure) {
+                None => assert!(result.is_ok(), "{name}: {}", result.unwrap_err()),
+                Some(kind) => check(&result.unwrap_err(), kind, proxy.port),
+            }
+        }
+    }
+}
+
+#[test]
+fn the_authorities_of_the_cluster_and_of_the_system_vouch_for_a_proxy() {
+    let ours = authority();
+    let system = rustls_native_certs::load_native_certs().certs;
+    let usable = system.iter().filter(|certificate| rustls::RootCertStore::empty().add((*certificate).clone()).is_ok());
+    let vouching = config("https", &ours).tls.for_proxy().authorities().unwrap().unwrap();
+    assert_eq!(vouching.len(), 1 + usable.count());
+    assert!(vouching.contains(&ours.der));
+    // Without authorities of its own, the cluster has the system's, and so has the proxy.
+    assert!(ClientConfig::new("https://a").unwrap().tls.for_proxy().ca.is_none());
+}
+
+#[test]
+fn a_proxy_is_not_shown_the_client_certificate_and_the_server_is() {
+    let (ours, users) = (authority(), authority());
+    let leaf = users.leaf("jane");
+    let asks = server_config(&ours.leaf("127.0.0.1"), Some(&users));
+    let server = server_config(&ours.leaf("api.invalid"), Some(&users));
+    let identified = |port| {
+        let config = through(config("https", &ours), "https", port);
+        config.with_client_certificate_pem(leaf.pem.as_bytes(), leaf.key.serialize_pem().as_bytes()).unwrap()
+    };
+    let proxy = proxy("https", &ours, vec![tunnel("https", Some(server.clone()), "{}")]);
+    get(&Client::new(identified(proxy.port)).unwrap(), LONG).unwrap();
+    let proxy = serve_with(Some(asks), vec![tunnel("https", Some(server), "{}")]);
+    let error = get(&Client::new(identified(proxy.port)).unwrap(), LONG).unwrap_err();
+    // The alert can be overtaken by the reset that follows it.
+    assert!(matches!(error.kind(), ErrorKind::Tls | ErrorKind::Connect), "{error:?}");
+    assert!(!error.maybe_sent());
+}

@@ -1,0 +1,337 @@
+//! Certificates in files that change while the client is in use.
+
+use std::thread;
+
+#[cfg(feature = "kubeconfig")]
+use base64::prelude::{BASE64_STANDARD, Engine};
+use crossbeam_channel::Sender;
+use rustls::SupportedProtocolVersion;
+use rustls::version::{TLS12, TLS13};
+
+use super::certificates::kind;
+use super::server::{Connection, Script, Server, ok, script, serve_with};
+use super::{LONG, put};
+use crate::backends::kubernetes::client::{Client, ClientConfig, ErrorKind, Method, Request};
+use crate::net::tests::Scratch;
+use crate::net::tests::certificates::{Files, Leaf, authority, server_config, server_config_with};
+use crate::util::cancel::Cancel;
+
+impl Files {
+    fn config(&self, server: &Server) -> ClientConfig {
+        let path = |name: &str| self.scratch.path().join(name);
+        let url = format!("https://127.0.0.1:{}", server.port);
+        let mut config = ClientConfig::new(&url).unwrap().with_ca_file(path("ca.crt")).unwrap();
+        if path("tls.crt").exists() {
+            config = config.with_client_certificate_files(path("tls.crt"), path("tls.key")).unwrap();
+        }
+        config.tls.clock = self.clock();
+        config
+    }
+}
+
+/// Says 200 to who shows one of these certificates, and 401 to others, with as many requests a connection as come.
+fn knows(welcome: &[&Leaf]) -> Script {
+    let welcome: Vec<_> = welcome.iter().map(|leaf| leaf.der.to_vec()).collect();
+    script(move |connection: &mut Connection| {
+        while connection.request().is_some() {
+            match connection.certificate().is_some_and(|shown| welcome.contains(&shown)) {
+                true => connection.answer("200 OK", "{}"),
+                false => connection.answer("401 Unauthorized", "{}"),
+            }
+        }
+    })
+}
+
+/// Answers each request with the number of the certificate that is shown.
+fn tells(which: &[&Leaf]) -> Script {
+    let which: Vec<_> = which.iter().map(|leaf| leaf.der.to_vec()).collect();
+    script(move |connection: &mut Connection| {
+        while connection.request().is_some() {
+            let shown = connection.certificate();
+            let number = which.iter().position(|certificate| Some(certificate) == shown.as_ref());
+            connection.answer("200 OK", &format!("{number:?}"));
+        }
+    })
+}
+
+#[test]
+fn an_authority_that_was_replaced_is_trusted_at_the_first_failure() {
+    let (files, old, new) = (Files::new(), authority(), authority());
+    let server = serve_with(Some(server_config(&new.leaf("127.0.0.1"), None)), vec![ok("{}"), ok("{}")]);
+    files.authority(&old);
+    let client = Client::new(files.config(&server)).unwrap();
+    files.authority(&new);
+    // A write, too: of the first attempt nothing was sent.
+    put(&client, LONG).unwrap();
+    server.next();
+    put(&client, LONG).unwrap();
+    server.next();
+    assert!(server.no_more());
+}
+
+#[test]
+fn an_authority_that_was_not_replaced_is_tried_once() {
+    let (files, old, new) = (Files::new(), authority(), authority());
+    // It takes one connection: a second one would be refused.
+    let server = serve_with(Some(server_config(&new.leaf("127.0.0.1"), None)), vec![ok("{}")]);
+    files.authority(&old);
+    assert_eq!(kind(files.config(&server)), Some(ErrorKind::TlsVerification));
+    assert!(server.no_more());
+}
+
+#[test]
+fn an_identity_that_the_server_rejects_is_read_again_at_once() {
+    let (files, ours) = (Files::new(), authority());
+    let (old, new) = (ours.leaf("jane"), ours.leaf("jane"));
+    let tls = server_config(&ours.leaf("127.0.0.1"), Some(&ours));
+    let server = serve_with(Some(tls), vec![knows(&[&new]), knows(&[&new])]);
+    files.authority(&ours);
+    files.identity(&old);
+    let client = Client::new(files.config(&server)).unwrap();
+    files.identity(&new);
+    put(&client, LONG).unwrap();
+    put(&client, LONG).unwrap();
+    let requests: Vec<_> = (0..3).map(|_| server.next()).collect();
+    assert_eq!(requests[0], requests[1], "the one with the old certificate, and again with the new one");
+    assert!(server.no_more());
+}
+
+#[test]
+fn an_identity_that_was_not_replaced_is_rejected_once() {
+    let (files, ours) = (Files::new(), authority());
+    let tls = server_config(&ours.leaf("127.0.0.1"), Some(&ours));
+    let server = serve_with(Some(tls), vec![knows(&[]), knows(&[])]);
+    files.authority(&ours);
+    files.identity(&ours.leaf("jane"));
+    let client = Client::new(files.config(&server)).unwrap();
+    let error = put(&client, LONG).unwrap_err();
+    assert_eq!(error.status().map(|status| status.code), Some(401));
+    server.next();
+    assert!(server.no_more());
+}
+
+/// A server whose authority for clients is another one than that of the old certificate; it ends the session itself.
+fn refuses_the_session(version: &'static SupportedProtocolVersion) -> (Files, Server, Client, Sender<()>) {
+    let (files, ours, strangers) = (Files::new(), authority(), authority());
+    let tls = server_config_with(&ours.leaf("127.0.0.1"), Some(&ours), &[version]);
+    let (end, ended) = crossbeam_channel::bounded::<()>(0);
+    let first = script(move |connection| {
+        connection.request();
+        // Closed at once, the connection may be reset before the alert is read.
+        let _ = ended.recv();
+    });
+    let server = serve_with(Some(tls), vec![first, ok("{}"), ok("{}")]);
+    files.authority(&ours);
+    files.identity(&strangers.leaf("jane"));
+    let client = Client::new(files.config(&server)).unwrap();
+    files.identity(&ours.leaf("jane"));
+    (files, server, client, end)
+}
+
+#[test]
+fn an_identity_that_the_session_is_refused_for_is_replaced_while_nothing_was_sent() {
+    let (_files, server, client, _end) = refuses_the_session(&TLS12);
+    put(&client, LONG).unwrap();
+    server.next();
+    assert!(server.no_more());
+}
+
+#[test]
+fn an_identity_that_the_session_is_refused_for_is_replaced_but_what_may_have_been_sent_is_not_repeated() {
+    // The server says so only when the client has already begun to send.
+    let (_files, server, client, _end) = refuses_the_session(&TLS13);
+    let error = put(&client, LONG).unwrap_err();
+    assert!(error.kind() == &ErrorKind::Tls && error.maybe_sent(), "{error:?}");
+    assert!(server.no_more());
+    put(&client, LONG).unwrap();
+}
+
+#[test]
+fn an_identity_that_was_replaced_is_used_after_a_minute_on_a_new_connection_and_a_watch_goes_on() {
+    let (files, ours) = (Files::new(), authority());
+    let (old, new) = (ours.leaf("jane"), ours.leaf("jane"));
+    let (go, told) = crossbeam_channel::bounded::<()>(0);
+    let watch = script(move |connection| {
+        connection.request();
+        connection.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+        told.recv().unwrap();
+        connection.send("9\r\n{\"late\":1\r\n2\r\n}\n\r\n");
+        connection.hang();
+    });
+    let tls = server_config(&ours.leaf("127.0.0.1"), Some(&ours));
+    let server = serve_with(Some(tls), vec![watch, tells(&[&old, &new]), tells(&[&old, &new])]);
+    files.authority(&ours);
+    files.identity(&old);
+    let client = Client::new(files.config(&server)).unwrap();
+    let request = Request { method: Method::Get, path: "/watch", query: &[], body: None, timeout: LONG };
+    let mut stream = client.stream(request, LONG, &Cancel::new()).unwrap();
+    let shown = || String::from_utf8(put(&client, LONG).unwrap().body).unwrap();
+    assert_eq!(shown(), "Some(0)");
+    files.identity(&new);
+    files.wait(59);
+    assert_eq!(shown(), "Some(0)");
+    files.wait(1);
+    assert_eq!(shown(), "Some(1)");
+    go.send(()).unwrap();
+    assert_eq!(stream.next_line().unwrap().unwrap(), b"{\"late\":1}");
+}
+
+#[test]
+fn files_that_stay_as_they_are_keep_the_connection() {
+    let (files, ours) = (Files::new(), authority());
+    let jane = ours.leaf("jane");
+    // It takes one connection.
+    let tls = server_config(&ours.leaf("127.0.0.1"), Some(&ours));
+    let server = serve_with(Some(tls), vec![knows(&[&jane])]);
+    files.authority(&ours);
+    files.identity(&jane);
+    let client = Client::new(files.config(&server)).unwrap();
+    for _ in 0..4 {
+        put(&client, LONG).unwrap();
+        files.wait(60);
+        files.identity(&jane);
+    }
+}
+
+#[test]
+fn half_a_rotation_disturbs_nothing() {
+    let (files, ours) = (Files::new(), authority());
+    let jane = ours.leaf("jane");
+    let tls = server_config(&ours.leaf("127.0.0.1"), Some(&ours));
+    let server = serve_with(Some(tls), vec![knows(&[&jane])]);
+    files.authority(&ours);
+    files.identity(&jane);
+    let client = Client::new(files.config(&server)).unwrap();
+    put(&client, LONG).unwrap();
+    files.scratch.file("tls.crt", &ours.leaf("jane").pem);
+    files.scratch.file("ca.crt", "-----BEGIN CERTIFICATE-----\n");
+    for _ in 0..3 {
+        files.wait(60);
+        put(&client, LONG).unwrap();
+    }
+}
+
+#[test]
+fn a_rotation_is_counted_once_and_so_is_one_that_cannot_be_used() {
+    let (files, ours) = (Files::new(), authority());
+    let tls = server_config(&ours.leaf("127.0.0.1"), Some(&ours));
+    let server = serve_with(Some(tls), vec![ok("{}"), ok("{}"), ok("{}")]);
+    files.authority(&ours);
+    files.identity(&ours.leaf("jane"));
+    let client = Client::new(files.config(&server)).unwrap();
+    let counted = || {
+        // Each request looks at the files, for they are old.
+        for _ in 0..2 {
+            files.wait(60);
+            put(&client, LONG).unwrap();
+        }
+        (client.counters().certificate_reloads, client.counters().certificate_reload_failures)
+    };
+    assert_eq!(counted(), (0, 0));
+    files.identity(&ours.leaf("jane"));
+    assert_eq!(counted(), (1, 0));
+    files.scratch.file("ca.crt", "-----BEGIN CERTIFICATE-----\n");
+    assert_eq!(counted(), (1, 1));
+    files.scratch.file("ca.crt", format!("{}{}", ours.pem, authority().pem));
+    assert_eq!(counted(), (2, 1));
+}
+
+#[test]
+fn a_rotation_that_server_and_proxy_share_is_counted_once() {
+    let files = Files::new();
+    for url in ["https://127.0.0.1:1", "http://127.0.0.1:1"] {
+        files.authority(&authority());
+        let mut config = ClientConfig::new(url).unwrap().with_ca_file(files.scratch.path().join("ca.crt")).unwrap();
+        config.tls.clock = files.clock();
+        // Nothing listens there; files are looked at before that is known.
+        let client = Client::new(config.with_proxy("https://127.0.0.1:1").unwrap()).unwrap();
+        files.authority(&authority());
+        files.wait(60);
+        put(&client, LONG).unwrap_err();
+        assert_eq!(client.counters().certificate_reloads, 1, "{url}");
+    }
+}
+
+#[test]
+fn requests_of_many_threads_meet_a_rotation() {
+    let (files, ours) = (Files::new(), authority());
+    let (old, new) = (ours.leaf("jane"), ours.leaf("jane"));
+    let tls = server_config(&ours.leaf("127.0.0.1"), Some(&ours));
+    let server = serve_with(Some(tls), (0..16).map(|_| knows(&[&new])).collect());
+    files.authority(&ours);
+    files.identity(&old);
+    let client = Client::new(files.config(&server)).unwrap();
+    files.identity(&new);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| put(&client, LONG).unwrap());
+        }
+    });
+}
+
+#[cfg(feature = "kubeconfig")]
+fn kubeconfig(files: &Files, server: &Server, cluster: &str, user: &str) -> ClientConfig {
+    let text = format!(
+        "current-context: c\nclusters: [{{ name: k, cluster: {{ server: 'https://127.0.0.1:{}', {cluster} }} }}]\n\
+         contexts: [{{ name: c, context: {{ cluster: k, user: u }} }}]\nusers: [{{ name: u, user: {{ {user} }} }}]\n",
+        server.port
+    );
+    let kubeconfig = crate::backends::kubernetes::client::Kubeconfig::from_text(&text, files.scratch.path()).unwrap();
+    kubeconfig.client_config_from(None, &|_| None).unwrap()
+}
+
+#[cfg(feature = "kubeconfig")]
+#[test]
+fn an_authority_in_a_file_of_a_kubeconfig_is_followed_and_one_in_its_data_stays() {
+    let (files, old, new) = (Files::new(), authority(), authority());
+    let data = BASE64_STANDARD.encode(&old.pem);
+    for (field, expected) in [
+        ("certificate-authority: ca.crt".to_owned(), None),
+        (format!("certificate-authority-data: {data}"), Some(ErrorKind::TlsVerification)),
+    ] {
+        let server = serve_with(Some(server_config(&new.leaf("127.0.0.1"), None)), vec![ok("{}"), ok("{}")]);
+        files.authority(&old);
+        let config = kubeconfig(&files, &server, &field, "");
+        files.authority(&new);
+        assert_eq!(kind(config), expected, "{field}");
+    }
+}
+
+#[cfg(feature = "kubeconfig")]
+#[test]
+fn an_identity_in_files_of_a_kubeconfig_is_followed_and_one_in_its_data_stays() {
+    let (files, ours) = (Files::new(), authority());
+    files.authority(&ours);
+    let (old, new) = (ours.leaf("jane"), ours.leaf("jane"));
+    let data = |text: &str| BASE64_STANDARD.encode(text);
+    let (chain, key) = (data(&old.pem), data(&old.key.serialize_pem()));
+    for (user, code) in [
+        ("client-certificate: tls.crt, client-key: tls.key".to_owned(), None),
+        (format!("client-certificate-data: {chain}, client-key-data: {key}"), Some(401)),
+    ] {
+        let tls = server_config(&ours.leaf("127.0.0.1"), Some(&ours));
+        let server = serve_with(Some(tls), vec![knows(&[&new]), knows(&[&new])]);
+        files.identity(&old);
+        let config = kubeconfig(&files, &server, "certificate-authority: ca.crt", &user);
+        files.identity(&new);
+        let result = put(&Client::new(config).unwrap(), LONG);
+        assert_eq!(result.err().map(|e| e.status().unwrap().code), code, "{user}");
+    }
+}
+
+#[test]
+fn the_authority_of_a_service_account_is_followed() {
+    let (account, old, new) = (Scratch::new(), authority(), authority());
+    let server = serve_with(Some(server_config(&new.leaf("127.0.0.1"), None)), vec![ok("{}"), ok("{}")]);
+    account.file("token", "sesame");
+    account.file("ca.crt", &old.pem);
+    let port = server.port.to_string();
+    let env = move |name: &str| match name {
+        "KUBERNETES_SERVICE_HOST" => Some("127.0.0.1".into()),
+        "KUBERNETES_SERVICE_PORT" => Some(port.clone().into()),
+        _ => None,
+    };
+    let config = crate::backends::kubernetes::client::config::in_cluster::load(&env, account.path()).unwrap();
+    account.file("ca.crt", &new.pem);
+    assert_eq!(kind(config), None);
+}

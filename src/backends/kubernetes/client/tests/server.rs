@@ -1,0 +1,253 @@
+//! A server that does, connection by connection, what a test tells it to.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+
+use super::LONG;
+use crate::backends::kubernetes::client::{Client, ClientConfig};
+
+pub(super) type Script = Box<dyn FnOnce(&mut Connection) + Send>;
+
+pub(super) trait Duplex: Read + Write + Send {
+    /// Says that nothing more will come, where the protocol has a word for that.
+    fn say_goodbye(&mut self) {}
+
+    /// The certificate that the client has shown.
+    fn certificate(&self) -> Option<Vec<u8>> {
+        None
+    }
+}
+
+impl Duplex for TcpStream {}
+
+impl<T: Read + Write + Send> Duplex for rustls::StreamOwned<rustls::ServerConnection, T> {
+    fn say_goodbye(&mut self) {
+        self.conn.send_close_notify();
+        let _ = self.flush();
+    }
+
+    fn certificate(&self) -> Option<Vec<u8>> {
+        self.conn.peer_certificates().map(|chain| chain[0].to_vec())
+    }
+}
+
+/// Stands where a connection was.
+struct Nothing;
+
+impl Read for Nothing {
+    fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+        Ok(0)
+    }
+}
+
+impl Write for Nothing {
+    fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+        Ok(0)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Duplex for Nothing {}
+
+pub(super) struct Connection {
+    io: Box<dyn Duplex>,
+    seen: Sender<String>,
+}
+
+pub(super) struct Server {
+    pub(super) port: u16,
+    seen: Receiver<String>,
+    closed: Receiver<()>,
+}
+
+/// Makes a boxed script of a closure.
+pub(super) fn script(f: impl FnOnce(&mut Connection) + Send + 'static) -> Script {
+    Box::new(f)
+}
+
+/// Takes one connection a script, all at the same time.
+pub(super) fn serve(scripts: Vec<Script>) -> Server {
+    serve_with(None, scripts)
+}
+
+pub(super) fn serve_with(tls: Option<Arc<rustls::ServerConfig>>, scripts: Vec<Script>) -> Server {
+    serve_on(TcpListener::bind("127.0.0.1:0").unwrap(), tls, scripts)
+}
+
+pub(super) fn serve_on(listener: TcpListener, tls: Option<Arc<rustls::ServerConfig>>, scripts: Vec<Script>) -> Server {
+    let port = listener.local_addr().unwrap().port();
+    let (tx, seen) = unbounded();
+    let (closing, closed) = unbounded();
+    thread::spawn(move || {
+        for script in scripts {
+            let (stream, _) = listener.accept().unwrap();
+            stream.set_read_timeout(Some(LONG)).unwrap();
+            let (tls, tx, closing) = (tls.clone(), tx.clone(), closing.clone());
+            thread::spawn(move || {
+                run(stream, tls, tx, script);
+                let _ = closing.send(());
+            });
+        }
+    });
+    Server { port, seen, closed }
+}
+
+fn run(stream: TcpStream, tls: Option<Arc<rustls::ServerConfig>>, seen: Sender<String>, script: Script) {
+    let io: Box<dyn Duplex> = match tls {
+        None => Box::new(stream),
+        Some(config) => {
+            let conn = rustls::ServerConnection::new(config).unwrap();
+            Box::new(rustls::StreamOwned::new(conn, stream))
+        }
+    };
+    script(&mut Connection { io, seen });
+}
+
+impl Connection {
+    /// Reads one request with its body; `None` when the client has closed, or failed to shake hands.
+    pub(super) fn request(&mut self) -> Option<String> {
+        let mut text = Vec::new();
+        let mut byte = [0];
+        while !text.ends_with(b"\r\n\r\n") {
+            if self.io.read(&mut byte).ok()? == 0 {
+                return None;
+            }
+            text.push(byte[0]);
+        }
+        let head = String::from_utf8(text).unwrap();
+        let length = head
+            .lines()
+            .find_map(|l| l.to_ascii_lowercase().strip_prefix("content-length: ").map(str::to_owned))
+            .map_or(0, |n| n.parse().unwrap());
+        let mut body = vec![0; length];
+        self.io.read_exact(&mut body).ok()?;
+        let request = head + &String::from_utf8(body).unwrap();
+        let _ = self.seen.send(request.clone());
+        Some(request)
+    }
+
+    pub(super) fn send(&mut self, text: &str) {
+        // The client may have gone already; that is for the test to judge.
+        let _ = self.io.write_all(text.as_bytes());
+        let _ = self.io.flush();
+    }
+
+    /// So many bytes; fewer when the client has closed.
+    pub(super) fn bytes(&mut self, n: usize) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut byte = [0];
+        while bytes.len() < n && self.io.read(&mut byte).is_ok_and(|n| n > 0) {
+            bytes.push(byte[0]);
+        }
+        bytes
+    }
+
+    pub(super) fn send_bytes(&mut self, bytes: &[u8]) {
+        let _ = self.io.write_all(bytes);
+        let _ = self.io.flush();
+    }
+
+    /// Tells the test something that is no request.
+    pub(super) fn note(&mut self, text: String) {
+        let _ = self.seen.send(text);
+    }
+
+    /// From here on it is TLS, inside of whatever it was.
+    pub(super) fn start_tls(&mut self, config: Arc<rustls::ServerConfig>) {
+        let outer = std::mem::replace(&mut self.io, Box::new(Nothing));
+        let conn = rustls::ServerConnection::new(config).unwrap();
+        self.io = Box::new(rustls::StreamOwned::new(conn, outer));
+    }
+
+    pub(super) fn answer(&mut self, status: &str, body: &str) {
+        self.send(&format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len()));
+    }
+
+    /// The certificate that the client has shown; none before a request was read.
+    pub(super) fn certificate(&self) -> Option<Vec<u8>> {
+        self.io.certificate()
+    }
+
+    pub(super) fn say_goodbye(&mut self) {
+        self.io.say_goodbye();
+    }
+
+    /// Waits until the client closes.
+    pub(super) fn hang(&mut self) {
+        let mut buffer = [0; 1024];
+        while self.io.read(&mut buffer).is_ok_and(|n| n > 0) {}
+    }
+}
+
+impl Server {
+    pub(super) fn config(&self) -> ClientConfig {
+        ClientConfig::new(&format!("http://127.0.0.1:{}/prefix", self.port)).unwrap()
+    }
+
+    pub(super) fn client(&self) -> Client {
+        Client::new(self.config()).unwrap()
+    }
+
+    /// The next request that arrived.
+    pub(super) fn next(&self) -> String {
+        self.seen.recv_timeout(LONG).unwrap()
+    }
+
+    /// Waits until the server has closed a connection.
+    pub(super) fn wait_for_close(&self) {
+        self.closed.recv_timeout(LONG).unwrap();
+    }
+
+    pub(super) fn no_more(&self) -> bool {
+        self.seen.recv_timeout(Duration::from_millis(50)).is_err()
+    }
+}
+
+/// Answers every request with 200 and `body`.
+pub(super) fn ok(body: &'static str) -> Script {
+    script(move |c| {
+        while c.request().is_some() {
+            c.answer("200 OK", body);
+        }
+    })
+}
+
+/// Reads a request and sends this, whatever it is.
+pub(super) fn raw(text: impl Into<String>) -> Script {
+    let text = text.into();
+    script(move |c| {
+        c.request();
+        c.send(&text);
+    })
+}
+
+/// Answers so many requests, and under the next one sends a part of an answer and closes, with a goodbye or without.
+pub(super) fn closes_after(answers: usize, part: &'static str, goodbye: bool) -> Script {
+    script(move |c| {
+        for _ in 0..answers {
+            c.request();
+            c.answer("200 OK", "{}");
+        }
+        c.request();
+        c.send(part);
+        if goodbye {
+            c.say_goodbye();
+        }
+    })
+}
+
+/// Reads a request and never answers.
+pub(super) fn silent() -> Script {
+    script(|c| {
+        c.request();
+        c.hang();
+    })
+}

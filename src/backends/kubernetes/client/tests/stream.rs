@@ -1,0 +1,133 @@
+use std::thread;
+use std::time::Duration;
+
+use super::LONG;
+use super::server::{Script, raw, script, serve, silent};
+use crate::backends::kubernetes::client::{Client, Error, ErrorKind, Method, Request, Stream};
+use crate::util::cancel::Cancel;
+
+fn open(client: &Client, timeout: Duration, silence: Duration, cancel: &Cancel) -> Result<Stream, Error> {
+    let request = Request { method: Method::Get, path: "/watch", query: &[("watch", "true")], body: None, timeout };
+    client.stream(request, silence, cancel)
+}
+
+fn lines(parts: &'static [&'static str]) -> Script {
+    script(move |c| {
+        c.request();
+        c.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+        for part in parts {
+            c.send(&format!("{:x}\r\n{part}\r\n", part.len()));
+            thread::sleep(Duration::from_millis(5));
+        }
+    })
+}
+
+#[test]
+fn lines_come_whole_however_they_are_cut() {
+    let server = serve(vec![lines(&["{\"a\"", ":1}\r", "\n\n{\"b\":2}\n{\"c\"", ":3}\n", ""])]);
+    let mut stream = open(&server.client(), LONG, LONG, &Cancel::new()).unwrap();
+    for expected in ["{\"a\":1}", "{\"b\":2}", "{\"c\":3}"] {
+        assert_eq!(stream.next_line().unwrap().unwrap(), expected.as_bytes());
+    }
+    assert_eq!(stream.next_line().unwrap(), None);
+    assert_eq!(stream.next_line().unwrap(), None);
+}
+
+#[test]
+fn a_stream_that_ends_inside_a_line_or_breaks_is_an_error_once() {
+    for (script, kind) in [(lines(&["{\"a\"", ""]), ErrorKind::Malformed), (lines(&["{\"a\""]), ErrorKind::Io)] {
+        let server = serve(vec![script]);
+        let mut stream = open(&server.client(), LONG, LONG, &Cancel::new()).unwrap();
+        assert_eq!(stream.next_line().unwrap_err().kind(), &kind);
+        assert_eq!(stream.next_line().unwrap(), None);
+    }
+}
+
+#[test]
+fn silence_is_bounded_and_so_is_the_opening() {
+    let quiet = || {
+        script(|c| {
+            c.request();
+            c.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nx\n\n\r\n");
+            c.hang();
+        })
+    };
+    let server = serve(vec![quiet(), silent()]);
+    let client = server.client();
+    let brief = Duration::from_millis(200);
+    let mut stream = open(&client, LONG, brief, &Cancel::new()).unwrap();
+    assert_eq!(stream.next_line().unwrap().unwrap(), b"x");
+    assert_eq!(stream.next_line().unwrap_err().kind(), &ErrorKind::Timeout);
+    let error = open(&client, brief, LONG, &Cancel::new()).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Timeout);
+}
+
+#[test]
+fn the_time_to_open_does_not_count_once_it_is_open() {
+    let server = serve(vec![script(|c| {
+        c.request();
+        c.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+        thread::sleep(Duration::from_millis(4500));
+        c.send("2\r\nx\n\r\n0\r\n\r\n");
+    })]);
+    let mut stream = open(&server.client(), Duration::from_secs(4), LONG, &Cancel::new()).unwrap();
+    assert_eq!(stream.next_line().unwrap().unwrap(), b"x");
+}
+
+#[test]
+fn a_line_without_end_is_cut() {
+    let server = serve(vec![script(|c| {
+        c.request();
+        c.send("HTTP/1.1 200 OK\r\n\r\n");
+        let part = "x".repeat(0x10000);
+        for _ in 0..80 {
+            c.send(&part);
+        }
+    })]);
+    let mut stream = open(&server.client(), LONG, LONG, &Cancel::new()).unwrap();
+    assert_eq!(stream.next_line().unwrap_err().kind(), &ErrorKind::BodyTooLarge);
+}
+
+#[test]
+fn to_cancel_ends_its_own_stream_only() {
+    for opened in [true, false] {
+        let hanging = move || {
+            script(move |c| {
+                c.request();
+                if opened {
+                    c.send("HTTP/1.1 200 OK\r\n\r\n");
+                }
+                c.hang();
+            })
+        };
+        let server = serve(vec![hanging(), hanging()]);
+        let client = server.client();
+        let (one, two) = (Cancel::new(), Cancel::new());
+        let run = |cancel| match open(&client, LONG, LONG, cancel) {
+            Ok(mut stream) => stream.next_line().unwrap_err(),
+            Err(e) => e,
+        };
+        thread::scope(|scope| {
+            let first = scope.spawn(|| run(&one));
+            let second = scope.spawn(|| run(&two));
+            server.next();
+            server.next();
+            one.cancel();
+            assert_eq!(first.join().unwrap().kind(), &ErrorKind::Interrupted);
+            thread::sleep(Duration::from_millis(50));
+            assert!(!second.is_finished());
+            two.cancel();
+            assert_eq!(second.join().unwrap().kind(), &ErrorKind::Interrupted);
+        });
+        assert_eq!(run(&one).kind(), &ErrorKind::Interrupted);
+    }
+}
+
+#[test]
+fn a_refused_watch_is_a_status() {
+    let server = serve(vec![raw(
+        "HTTP/1.1 403 Forbidden\r\nContent-Length: 37\r\n\r\n{\"kind\":\"Status\",\"reason\":\"Forbidden\"}",
+    )]);
+    let error = open(&server.client(), LONG, LONG, &Cancel::new()).unwrap_err();
+    assert_eq!(error.status().unwrap().code, 403);
+}

@@ -1,0 +1,229 @@
+use rcgen::KeyPair;
+
+use super::certificates::{config, kind, tls_server};
+use super::http::CLOSED;
+use super::server::{closes_after, ok, raw, script, serve, serve_with};
+use super::{LONG, get, put};
+use crate::backends::kubernetes::client::{Client, ClientConfig, ErrorKind};
+use crate::net::tests::certificates::{authority, server_config};
+
+/// Made for this test and used for nothing else; nothing in the tree can make RSA keys.
+const RSA_PKCS1: &str = include_str!("rsa_pkcs1.pem");
+
+#[test]
+fn an_address_in_the_certificate_and_a_bundle_of_authorities() {
+    let (ours, other) = (authority(), authority());
+    let server = tls_server(&ours.leaf("127.0.0.1"), vec![ok("{}"), ok("{}")]);
+    assert_eq!(kind(config(&server, &ours.pem)), None);
+    assert_eq!(kind(config(&server, &(other.pem + "\n# ours\n" + &ours.pem))), None);
+}
+
+#[test]
+fn connections_are_reused_under_tls() {
+    let ours = authority();
+    let server = tls_server(&ours.leaf("127.0.0.1"), vec![ok("{}")]);
+    let client = Client::new(config(&server, &ours.pem)).unwrap();
+    for _ in 0..3 {
+        put(&client, LONG).unwrap();
+    }
+}
+
+/// What it sends beyond its answer is taken in by the session with the last of that, and would be read with the next answer.
+#[test]
+fn what_is_left_over_of_a_session_is_no_answer_to_the_next_request() {
+    const BUFFER: usize = 32 * 1024;
+    let ours = authority();
+    let pushy = script(|c| {
+        c.request();
+        // Head and body fill the buffer to its last byte; the head ends beyond what the second record brings.
+        let body = format!("{:<2000}", "{\"n\":1}");
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nX: ", body.len());
+        let filling = "x".repeat(BUFFER - head.len() - 4 - body.len());
+        let answer = format!("{head}{filling}\r\n\r\n{body}");
+        assert_eq!(answer.len(), BUFFER);
+        c.send(&answer[..BUFFER / 2]);
+        c.send(&answer[BUFFER / 2..BUFFER - 2048]);
+        // In one record with the end.
+        let other = "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n{\"n\":2}";
+        c.send(&(answer[BUFFER - 2048..].to_owned() + other));
+        c.hang();
+    });
+    let server = tls_server(&ours.leaf("127.0.0.1"), vec![pushy, ok("{\"n\":3}")]);
+    let client = Client::new(config(&server, &ours.pem)).unwrap();
+    for number in [1, 3] {
+        let answer: serde_json::Value = get(&client, LONG).unwrap().json().unwrap();
+        assert_eq!(answer["n"], number);
+    }
+}
+
+#[test]
+fn a_used_connection_that_is_closed_without_a_word_is_told_from_one_that_breaks_under_tls() {
+    let ours = authority();
+    let leaf = ours.leaf("127.0.0.1");
+    for goodbye in [false, true] {
+        for (answers, part, kind) in CLOSED {
+            let server = tls_server(&leaf, vec![closes_after(answers, part, goodbye)]);
+            let client = Client::new(config(&server, &ours.pem)).unwrap();
+            for _ in 0..answers {
+                put(&client, LONG).unwrap();
+            }
+            let error = put(&client, LONG).unwrap_err();
+            assert_eq!(error.kind(), &kind, "goodbye {goodbye}, after {answers} answers and {part:?}: {error}");
+            assert!(error.maybe_sent());
+        }
+    }
+}
+
+#[test]
+fn a_wrong_authority_or_name_is_a_verification_failure() {
+    let (ours, other) = (authority(), authority());
+    let server = tls_server(&ours.leaf("127.0.0.1"), vec![ok("{}")]);
+    assert_eq!(kind(config(&server, &other.pem)), Some(ErrorKind::TlsVerification));
+    let server = tls_server(&ours.leaf("elsewhere"), vec![ok("{}")]);
+    assert_eq!(kind(config(&server, &ours.pem)), Some(ErrorKind::TlsVerification));
+    let server = tls_server(&ours.leaf("127.0.0.1"), vec![ok("{}")]);
+    let system_roots = ClientConfig::new(&format!("https://127.0.0.1:{}", server.port)).unwrap();
+    // A machine without roots cannot make such a client at all, which is as good.
+    if let Ok(client) = Client::new(system_roots) {
+        let error = get(&client, LONG).unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::TlsVerification);
+    }
+}
+
+#[test]
+fn another_name_can_be_expected_and_anything_accepted() {
+    let (ours, other) = (authority(), authority());
+    let server = tls_server(&ours.leaf("kube.example"), vec![ok("{}"), ok("{}"), ok("{}")]);
+    assert_eq!(kind(config(&server, &ours.pem).with_tls_server_name("kube.example")), None);
+    let wrong = config(&server, &ours.pem).with_tls_server_name("kube2.example");
+    assert_eq!(kind(wrong), Some(ErrorKind::TlsVerification));
+    let mut insecure = config(&server, &other.pem);
+    insecure.tls.insecure = true;
+    assert_eq!(kind(insecure), None);
+    let odd = Client::new(config(&server, &ours.pem).with_tls_server_name("a b")).unwrap_err();
+    assert_eq!(odd.kind(), &ErrorKind::Config);
+}
+
+/// The key inside a PKCS#8 wrapper: for an elliptic curve, that is the SEC1 form.
+fn sec1(pkcs8: &[u8]) -> String {
+    // SEQUENCE { INTEGER 0, SEQUENCE { ... }, OCTET STRING { key } }, all lengths below 128 for P-256 but the outer.
+    let at = |i: usize| usize::from(pkcs8[i]);
+    let body = if pkcs8[1] & 0x80 != 0 { 3 } else { 2 };
+    let algorithm = body + 3;
+    let key = algorithm + 2 + at(algorithm + 1);
+    assert_eq!(pkcs8[key], 4);
+    let inner = &pkcs8[key + 2..key + 2 + at(key + 1)];
+    use base64::Engine;
+    let text = base64::prelude::BASE64_STANDARD.encode(inner);
+    let lines: Vec<_> = text.as_bytes().chunks(64).map(|l| std::str::from_utf8(l).unwrap()).collect();
+    format!("-----BEGIN EC PRIVATE KEY-----\n{}\n-----END EC PRIVATE KEY-----\n", lines.join("\n"))
+}
+
+#[test]
+fn client_certificates_with_keys_of_all_three_forms() {
+    let (ours, users) = (authority(), authority());
+    let plain = users.leaf("jane");
+    let rsa_key = KeyPair::from_pem(RSA_PKCS1)
+        .or_else(|_| KeyPair::from_pkcs8_pem_and_sign_algo(include_str!("rsa_pkcs8.pem"), &rcgen::PKCS_RSA_SHA256))
+        .unwrap();
+    let rsa = users.leaf_with("jane", rsa_key);
+    let curve_parameters = "-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n";
+    for (chain, key) in [
+        (&plain.pem, plain.key.serialize_pem()),
+        (&plain.pem, curve_parameters.to_owned() + &sec1(plain.key.serialized_der())),
+        (&rsa.pem, RSA_PKCS1.to_owned()),
+    ] {
+        let tls = server_config(&ours.leaf("127.0.0.1"), Some(&users));
+        let server = serve_with(Some(tls), vec![ok("{}")]);
+        let config = config(&server, &ours.pem).with_client_certificate_pem(chain.as_bytes(), key.as_bytes()).unwrap();
+        assert!(!format!("{config:?}").contains("PRIVATE"));
+        get(&Client::new(config).unwrap(), LONG).unwrap();
+    }
+}
+
+#[test]
+fn a_missing_or_wrong_client_certificate_is_tls_but_no_verification_failure() {
+    let (ours, users, strangers) = (authority(), authority(), authority());
+    let tls = server_config(&ours.leaf("127.0.0.1"), Some(&users));
+    let server = serve_with(Some(tls), vec![ok("{}"), ok("{}"), ok("{}"), ok("{}")]);
+    let without = config(&server, &ours.pem);
+    let leaf = strangers.leaf("jane");
+    let wrong =
+        without.clone().with_client_certificate_pem(leaf.pem.as_bytes(), leaf.key.serialize_pem().as_bytes()).unwrap();
+    for config in [without, wrong] {
+        let error = get(&Client::new(config).unwrap(), LONG).unwrap_err();
+        // The alert can be overtaken by the reset that follows it.
+        assert!(matches!(error.kind(), ErrorKind::Tls | ErrorKind::Io), "{error:?}");
+    }
+}
+
+#[test]
+fn certificates_and_keys_that_do_not_fit_are_named_without_their_content() {
+    let users = authority();
+    let (one, two) = (users.leaf("a"), users.leaf("b"));
+    let base = ClientConfig::new("https://127.0.0.1:1").unwrap().with_ca_pem(users.pem.as_bytes()).unwrap();
+    let mixed =
+        base.clone().with_client_certificate_pem(one.pem.as_bytes(), two.key.serialize_pem().as_bytes()).unwrap();
+    let error = Client::new(mixed).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Config);
+    for key in [
+        "",
+        "hunter2",
+        "-----BEGIN ENCRYPTED PRIVATE KEY-----\naHVudGVyMg==\n-----END ENCRYPTED PRIVATE KEY-----\n",
+        "-----BEGIN PRIVATE KEY-----\nhunter2",
+    ] {
+        let error = base.clone().with_client_certificate_pem(one.pem.as_bytes(), key.as_bytes()).unwrap_err();
+        assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
+        if key.contains("ENCRYPTED") {
+            assert!(error.to_string().contains("encrypted"), "{error}");
+        }
+    }
+    assert!(base.clone().with_ca_pem(b"").is_err() && base.with_ca_pem(b"-----BEGIN CERTIFICATE-----\n!").is_err());
+}
+
+#[test]
+fn plain_http_where_tls_is_expected_is_told() {
+    let server = serve(vec![script(|c| c.send("HTTP/1.1 400 Bad Request\r\n\r\n")), raw("")]);
+    let ours = authority();
+    assert_eq!(kind(config(&server, &ours.pem)), Some(ErrorKind::Tls));
+}
+
+#[test]
+fn a_body_without_length_that_is_cut_off_under_tls_is_an_error() {
+    let ours = authority();
+    let cut = || raw("HTTP/1.1 200 OK\r\n\r\n{\"half\":");
+    let server = tls_server(&ours.leaf("127.0.0.1"), vec![cut(), cut()]);
+    let error = get(&Client::new(config(&server, &ours.pem)).unwrap(), LONG).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Io);
+}
+
+#[cfg(all(feature = "kubeconfig", unix))]
+#[test]
+fn a_plugin_may_give_a_client_certificate() {
+    let scratch = crate::net::tests::Scratch::new();
+    let (ours, users) = (authority(), authority());
+    let leaf = users.leaf("jane");
+    let answer = serde_json::json!({
+        "apiVersion": "client.authentication.k8s.io/v1beta1",
+        "kind": "ExecCredential",
+        "status": { "clientCertificateData": leaf.pem, "clientKeyData": leaf.key.serialize_pem() },
+    });
+    let answer = scratch.file("answer.json", answer.to_string());
+    scratch.file("ca.pem", &ours.pem);
+    let tls = server_config(&ours.leaf("127.0.0.1"), Some(&users));
+    let server = serve_with(Some(tls), vec![ok("{}")]);
+    let text = format!(
+        "current-context: c\n\
+         clusters: [{{ name: k, cluster: {{ server: 'https://127.0.0.1:{}', certificate-authority: ca.pem }} }}]\n\
+         contexts: [{{ name: c, context: {{ cluster: k, user: u }} }}]\n\
+         users: [{{ name: u, user: {{ exec: {{ apiVersion: client.authentication.k8s.io/v1beta1, command: cat, \
+         args: ['{}'] }} }} }}]\n",
+        server.port,
+        answer.display()
+    );
+    let kubeconfig = crate::backends::kubernetes::client::Kubeconfig::from_text(&text, scratch.path()).unwrap();
+    let client = Client::new(kubeconfig.client_config_from(None, &|_| None).unwrap()).unwrap();
+    for _ in 0..2 {
+        put(&client, LONG).unwrap();
+    }
+}

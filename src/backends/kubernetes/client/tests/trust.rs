@@ -1,0 +1,129 @@
+//! Servers that are trusted for themselves, and servers that show what is not theirs.
+
+use std::sync::Arc;
+
+use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, date_time_ymd};
+use rustls::ServerConfig;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::version::{TLS12, TLS13};
+
+use super::certificates::{config, kind};
+use super::server::{ok, serve_with};
+use crate::backends::kubernetes::client::ErrorKind;
+use crate::net::tests::certificates::{Authority, Leaf, authority, server_config};
+use crate::net::tls::provider;
+
+const UNTRUSTED: Option<ErrorKind> = Some(ErrorKind::TlsVerification);
+
+/// A certificate that nobody but its owner has signed.
+fn self_signed(change: impl FnOnce(&mut CertificateParams)) -> Leaf {
+    let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    change(&mut params);
+    let key = KeyPair::generate().unwrap();
+    let cert = params.self_signed(&key).unwrap();
+    Leaf { pem: cert.pem(), der: cert.der().clone(), key }
+}
+
+/// An authority of its own, as `openssl req -x509` makes them.
+fn authority_of_its_own(params: &mut CertificateParams) {
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+}
+
+/// What a client that trusts `ca` makes of a server with this certificate.
+fn verdict(server: &Leaf, ca: &str) -> Option<ErrorKind> {
+    let server = serve_with(Some(server_config(server, None)), vec![ok("{}")]);
+    kind(config(&server, ca))
+}
+
+#[test]
+fn a_server_whose_certificate_is_configured_is_trusted() {
+    let plain = self_signed(|_| {});
+    let its_own_authority = self_signed(authority_of_its_own);
+    let signed = authority().leaf("127.0.0.1");
+    for leaf in [&plain, &its_own_authority, &signed] {
+        assert_eq!(verdict(leaf, &leaf.pem), None);
+        assert_eq!(verdict(leaf, &(authority().pem + &leaf.pem)), None, "beside another");
+    }
+}
+
+#[test]
+fn a_server_whose_certificate_is_like_a_configured_one_is_not_trusted() {
+    for change in [|_: &mut CertificateParams| {}, authority_of_its_own] {
+        assert_eq!(verdict(&self_signed(change), &self_signed(change).pem), UNTRUSTED);
+    }
+}
+
+#[test]
+fn a_configured_certificate_that_is_no_authority_signs_no_other() {
+    for is_authority in [false, true] {
+        let mut params = CertificateParams::new(vec!["elsewhere".to_owned()]).unwrap();
+        if is_authority {
+            authority_of_its_own(&mut params);
+        }
+        let key = KeyPair::generate().unwrap();
+        let pem = params.self_signed(&key).unwrap().pem();
+        let owner = Authority { issuer: Issuer::new(params, key), ..authority() };
+        let signed = owner.leaf("127.0.0.1");
+        let expected = if is_authority { None } else { UNTRUSTED };
+        assert_eq!(verdict(&signed, &pem), expected);
+        assert_eq!(verdict(&signed, &(authority().pem + &pem)), expected, "beside an authority");
+    }
+}
+
+#[test]
+fn a_configured_certificate_is_for_its_name_its_time_and_its_purpose() {
+    let other_name = |params: &mut CertificateParams| {
+        params.subject_alt_names = CertificateParams::new(vec!["elsewhere".to_owned()]).unwrap().subject_alt_names;
+    };
+    let too_late = |params: &mut CertificateParams| params.not_after = date_time_ymd(2020, 1, 1);
+    let too_early = |params: &mut CertificateParams| params.not_before = date_time_ymd(4000, 1, 1);
+    let for_clients =
+        |params: &mut CertificateParams| params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    let wrong: [&dyn Fn(&mut CertificateParams); 4] = [&other_name, &too_late, &too_early, &for_clients];
+    for (i, wrong) in wrong.into_iter().enumerate() {
+        for is_authority in [false, true] {
+            let leaf = self_signed(|params| {
+                wrong(params);
+                if is_authority {
+                    authority_of_its_own(params);
+                }
+            });
+            assert_eq!(verdict(&leaf, &leaf.pem), UNTRUSTED, "mistake {i}, authority {is_authority}");
+        }
+    }
+    let elsewhere = self_signed(other_name);
+    let server = serve_with(Some(server_config(&elsewhere, None)), vec![ok("{}")]);
+    assert_eq!(kind(config(&server, &elsewhere.pem).with_tls_server_name("elsewhere")), None);
+}
+
+#[test]
+fn a_server_that_does_not_own_the_key_of_its_certificate_is_not_trusted_whatever_is() {
+    let (ours, thief) = (authority(), KeyPair::generate().unwrap());
+    let pinned = self_signed(authority_of_its_own);
+    for (shown, ca, insecure) in [
+        (ours.leaf("127.0.0.1"), ours.pem.clone(), false),
+        (ours.leaf("127.0.0.1"), ours.pem.clone(), true),
+        (Leaf { pem: pinned.pem.clone(), ..pinned }, pinned.pem, false),
+    ] {
+        for version in [&TLS12, &TLS13] {
+            for steals in [false, true] {
+                let key = if steals { &thief } else { &shown.key };
+                let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+                let key = provider().key_provider.load_private_key(key).unwrap();
+                // Made without the check of whether they belong together.
+                let pair = SingleCertAndKey::from(CertifiedKey::new(vec![shown.der.clone()], key));
+                let tls = ServerConfig::builder_with_provider(provider())
+                    .with_protocol_versions(&[version])
+                    .unwrap()
+                    .with_no_client_auth()
+                    .with_cert_resolver(Arc::new(pair));
+                let server = serve_with(Some(Arc::new(tls)), vec![ok("{}")]);
+                let mut config = config(&server, &ca);
+                config.tls.insecure = insecure;
+                let expected = if steals { UNTRUSTED } else { None };
+                assert_eq!(kind(config), expected, "{version:?}, insecure {insecure}");
+            }
+        }
+    }
+}

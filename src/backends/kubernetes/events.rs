@@ -1,0 +1,118 @@
+//! Events about terms, on the object that holds the record, where `kubectl describe` finds them.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+
+use crate::backends::kubernetes::client::{Client, Error, Method, Request};
+use crate::election::stop_reason::StopReason;
+use crate::net::json as limited;
+use crate::observe::observer::{Observer, beginning};
+use crate::store::record::MicroTime;
+use crate::util::panics::log_line;
+
+/// How long each of the two requests for an event may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What the API takes: of `reportingInstance` in characters, of `note` in bytes, of a name in bytes.
+const LONGEST_INSTANCE: usize = 128;
+const LONGEST_NOTE: usize = 1024;
+const LONGEST_NAME: usize = 253;
+
+/// What the values of the object may take in memory while its uid is read.
+const LARGEST_VALUES: usize = 9 * 1024 * 1024;
+
+/// Records `became leader` and `stopped leading` as events of the object that holds the record, by `events.k8s.io/v1`: an
+/// [`Observer`], so no request of the election waits for it.
+///
+/// [`LeaderElectorBuilder::events`](crate::LeaderElectorBuilder::events) is the short form for a Lease; for other objects their
+/// store has one, such as [`ConfigMapStore::event_recorder`](crate::ConfigMapStore::event_recorder).
+///
+/// Give it the name and the identity of the elector that it observes: it records under these. It needs the right to `create` the resource `events` of the API group `events.k8s.io`, and to `get` the object, whose uid
+/// an event names. An event that cannot be recorded is lost. The first loss is logged at `warn`, further ones at `debug`, until
+/// an event is recorded again. The end of a term is told on the observer's thread: a process that exits right after it may take it along.
+#[derive(Debug)]
+pub struct EventRecorder {
+    client: Client,
+    subject: Subject,
+    identity: String,
+    is_failing: AtomicBool,
+}
+
+/// What the events are about.
+#[derive(Debug)]
+pub(crate) struct Subject {
+    pub(crate) api_version: &'static str,
+    pub(crate) kind: &'static str,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    /// Where it is read.
+    pub(crate) path: String,
+}
+
+impl EventRecorder {
+    pub(crate) fn new(client: Client, subject: Subject, identity: &str) -> Self {
+        Self { client, subject, identity: identity.to_owned(), is_failing: AtomicBool::new(false) }
+    }
+
+    fn record(&self, what: &str) {
+        match self.create(what) {
+            Ok(()) => self.is_failing.store(false, Ordering::SeqCst),
+            Err(error) => {
+                let Subject { kind, namespace, name, .. } = &self.subject;
+                let level =
+                    if self.is_failing.swap(true, Ordering::SeqCst) { log::Level::Debug } else { log::Level::Warn };
+                let is_forbidden = error.status().is_some_and(|status| status.code == 403);
+                let advice = match is_forbidden {
+                    true => {
+                        "; grant the verb `create` on the resource `events` of the API group `events.k8s.io`, or leave events out"
+                    }
+                    false => "",
+                };
+                log_line!(log, level, "{kind} {namespace}/{name}: the event `{what}` is lost: {error}{advice}");
+            }
+        }
+    }
+
+    fn create(&self, what: &str) -> Result<(), Error> {
+        let Subject { api_version, kind, namespace, name, path } = &self.subject;
+        let request = Request { method: Method::Get, path, query: &[], body: None, timeout: TIMEOUT };
+        let object = self.client.request(request)?;
+        // Without it the event is taken, and not found by who looks for those of this object.
+        let object: Option<Value> = limited::read(&object.body, LARGEST_VALUES).ok();
+        let uid = object.as_ref().and_then(|object| object.get("metadata")?.get("uid"));
+        let now = SystemTime::now();
+        let nanos = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+        let suffix = format!(".{nanos:x}");
+        let event = json!({
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {
+                "name": format!("{}{suffix}", beginning(name, LONGEST_NAME - suffix.len()).trim_end_matches(['-', '.'])),
+                "namespace": namespace,
+            },
+            "eventTime": MicroTime::from(now).as_str(),
+            "reportingController": "leasehold",
+            "reportingInstance": beginning(&self.identity, LONGEST_INSTANCE),
+            "action": "LeaderElection",
+            "reason": "LeaderElection",
+            "type": "Normal",
+            "note": beginning(&format!("{} {what}", beginning(&self.identity, LONGEST_NOTE / 2)), LONGEST_NOTE),
+            "regarding": { "apiVersion": api_version, "kind": kind, "namespace": namespace, "name": name, "uid": uid },
+        });
+        let path = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
+        let request = Request { method: Method::Post, path: &path, query: &[], body: Some(&event), timeout: TIMEOUT };
+        self.client.request(request).map(drop)
+    }
+}
+
+impl Observer for EventRecorder {
+    fn started_leading(&self, _: u64) {
+        self.record("became leader");
+    }
+
+    fn stopped_leading(&self, _: &StopReason) {
+        self.record("stopped leading");
+    }
+}

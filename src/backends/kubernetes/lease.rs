@@ -1,0 +1,169 @@
+//! The record in a Lease of `coordination.k8s.io/v1`.
+
+use serde_json::{Map, Value, json};
+
+use super::metadata::{Metadata, OwnerReference};
+use super::object::{Codec, ObjectStore, Objects, object_store};
+use crate::backends::kubernetes::client::Client;
+use crate::backends::kubernetes::events::EventRecorder;
+use crate::store::record::{LeaderElectionRecord, MicroTime, Observed};
+use crate::store::{Call, Cursor, Store, StoreError, WatchEvent, WatchScope, delegate_store};
+use crate::util::cancel::Cancel;
+use crate::util::config_error::ConfigError;
+
+object_store! {
+    /// Records in the Kubernetes Leases of a namespace: a key is the name of a Lease.
+    ///
+    /// Reads carry no `resourceVersion` and are therefore linearizable; updates carry the version and the `uid` of what was
+    /// observed, so that the API server compares both. Labels, annotations and spec fields that others put on the Lease
+    /// survive.
+    ///
+    /// # Examples
+    ///
+    /// Two leases on one client:
+    ///
+    /// ```no_run
+    /// use std::sync::Arc;
+    /// use leasehold::kube::{Client, ClientConfig};
+    /// use leasehold::{LeaderElector, LeaseStore};
+    ///
+    /// let client = Client::new(ClientConfig::infer()?)?;
+    /// let leases = Arc::new(LeaseStore::new(client, "kube-system")?);
+    /// let controller = LeaderElector::builder("my-controller").start_on(Arc::clone(&leases))?;
+    /// let scheduler = LeaderElector::builder("my-scheduler").start_on(leases)?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub struct LeaseStore(Lease), of "Leases";
+}
+
+#[derive(Debug)]
+pub(crate) struct Lease;
+
+impl Codec for Lease {
+    const GROUP: &'static str = "coordination.k8s.io";
+    const API_VERSION: &'static str = "coordination.k8s.io/v1";
+    const PATH: &'static str = "/apis/coordination.k8s.io/v1";
+    const KIND: &'static str = "Lease";
+    const NAME: &'static str = "lease";
+    const RESOURCE: &'static str = "leases";
+
+    fn read(object: &Map<String, Value>) -> Result<LeaderElectionRecord, &'static str> {
+        let nothing = Map::new();
+        let spec = match object.get("spec") {
+            None | Some(Value::Null) => &nothing,
+            Some(spec) => spec.as_object().ok_or("its spec is no object")?,
+        };
+        Ok(LeaderElectionRecord {
+            uid: None,
+            holder_identity: text(spec, "holderIdentity").map_err(|()| "holderIdentity is no text")?,
+            lease_duration_seconds: number(spec, "leaseDurationSeconds")
+                .map_err(|()| "leaseDurationSeconds is no 32-bit integer")?,
+            acquire_time: text(spec, "acquireTime").map_err(|()| "acquireTime is no text")?.map(MicroTime::from_text),
+            renew_time: text(spec, "renewTime").map_err(|()| "renewTime is no text")?.map(MicroTime::from_text),
+            lease_transitions: number(spec, "leaseTransitions")
+                .map_err(|()| "leaseTransitions is no 32-bit integer")?,
+        })
+    }
+
+    fn write(object: &mut Value, record: &LeaderElectionRecord) {
+        let time = |time: &Option<MicroTime>| json!(time.as_ref().map(MicroTime::as_str));
+        // A spec that is absent or null becomes an object by being written to.
+        let spec = &mut object["spec"];
+        spec["holderIdentity"] = json!(record.holder_identity);
+        spec["leaseDurationSeconds"] = json!(record.lease_duration_seconds);
+        spec["acquireTime"] = time(&record.acquire_time);
+        spec["renewTime"] = time(&record.renew_time);
+        spec["leaseTransitions"] = json!(record.lease_transitions);
+    }
+}
+
+fn text(spec: &Map<String, Value>, field: &str) -> Result<Option<String>, ()> {
+    match spec.get(field) {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => value.as_str().map(|text| Some(text.to_owned())).ok_or(()),
+    }
+}
+
+fn number(spec: &Map<String, Value>, field: &str) -> Result<Option<i32>, ()> {
+    match spec.get(field) {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => value.as_i64().and_then(|number| i32::try_from(number).ok()).map(Some).ok_or(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backends::kubernetes::object::parse;
+
+    fn lease(change: impl FnOnce(&mut Value)) -> Value {
+        let mut object = json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": { "name": "x", "namespace": "n", "uid": "u", "resourceVersion": "7" },
+            "spec": { "holderIdentity": "a", "leaseDurationSeconds": 15, "leaseTransitions": 3 },
+        });
+        change(&mut object);
+        object
+    }
+
+    #[test]
+    fn a_lease_gives_its_record_and_version() {
+        let (record, version) = parse::<Lease>(&lease(|_| {}), "x").unwrap();
+        assert_eq!(version, 7);
+        assert_eq!(record.uid.as_deref(), Some("u"));
+        assert_eq!(record.holder(), Some("a"));
+        assert_eq!(record.lease_duration_seconds, Some(15));
+        assert_eq!(record.lease_transitions, Some(3));
+    }
+
+    #[test]
+    fn a_missing_or_null_spec_and_null_fields_are_an_empty_record() {
+        for spec in [json!(null), json!({}), json!({ "holderIdentity": null, "renewTime": null })] {
+            let (record, _) = parse::<Lease>(&lease(|object| object["spec"] = spec), "x").unwrap();
+            assert_eq!(record, LeaderElectionRecord { uid: Some("u".into()), ..Default::default() });
+        }
+        assert!(parse::<Lease>(&lease(|object| drop(object.as_object_mut().unwrap().remove("spec"))), "x").is_ok());
+    }
+
+    #[test]
+    fn whatever_is_no_lease_is_an_error() {
+        for (what, change) in [
+            ("no object", (|object| *object = json!([1])) as fn(&mut Value)),
+            ("kind", |object| object["kind"] = json!("Status")),
+            ("no metadata", |object| object["metadata"] = json!(null)),
+            ("name", |object| object["metadata"]["name"] = json!("y")),
+            ("resourceVersion", |object| object["metadata"]["resourceVersion"] = json!("abc")),
+            ("resourceVersion", |object| object["metadata"]["resourceVersion"] = json!(7)),
+            ("resourceVersion", |object| object["metadata"]["resourceVersion"] = json!("0")),
+            ("resourceVersion", |object| object["metadata"]["resourceVersion"] = json!("+7")),
+            ("resourceVersion", |object| object["metadata"]["resourceVersion"] = json!("007")),
+            ("resourceVersion", |object| object["metadata"]["resourceVersion"] = json!("9223372036854775808")),
+            ("uid", |object| object["metadata"]["uid"] = json!("")),
+            ("spec", |object| object["spec"] = json!("x")),
+            ("holderIdentity", |object| object["spec"]["holderIdentity"] = json!(5)),
+            ("leaseDurationSeconds", |object| object["spec"]["leaseDurationSeconds"] = json!("15")),
+            ("leaseDurationSeconds", |object| object["spec"]["leaseDurationSeconds"] = json!(1e12)),
+            ("leaseTransitions", |object| object["spec"]["leaseTransitions"] = json!(1u64 << 40)),
+            ("renewTime", |object| object["spec"]["renewTime"] = json!({})),
+        ] {
+            let error = parse::<Lease>(&lease(change), "x").expect_err(what);
+            assert!(error.contains(what), "{error} should name {what}");
+        }
+    }
+
+    #[test]
+    fn an_update_keeps_what_others_put_on_the_object() {
+        let mut object = lease(|object| {
+            object["metadata"]["labels"] = json!({ "team": "blue" });
+            object["spec"]["strategy"] = json!("OldestEmulationVersion");
+            object["spec"]["someday"] = json!([1, 2]);
+        });
+        let record = LeaderElectionRecord { holder_identity: Some("b".into()), ..Default::default() };
+        Lease::write(&mut object, &record);
+        assert_eq!(object["metadata"]["labels"]["team"], "blue");
+        assert_eq!(object["spec"]["strategy"], "OldestEmulationVersion");
+        assert_eq!(object["spec"]["someday"], json!([1, 2]));
+        assert_eq!(object["spec"]["holderIdentity"], "b");
+        assert_eq!(object["spec"]["leaseDurationSeconds"], json!(null));
+    }
+}

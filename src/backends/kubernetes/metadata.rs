@@ -1,0 +1,184 @@
+//! Labels, annotations and owners that an object of ours is to have, beside what others put there.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::annotation;
+use crate::util::config_error::ConfigError;
+use crate::util::names::{check_label_value, check_qualified_name};
+
+/// An object that owns those of ours: they are deleted with it. See [`LeaderElectorBuilder::owner_reference`].
+///
+/// [`LeaderElectorBuilder::owner_reference`]: crate::LeaderElectorBuilder::owner_reference
+///
+/// # Examples
+///
+/// ```
+/// use leasehold::OwnerReference;
+///
+/// let owner = OwnerReference::new("apps/v1", "Deployment", "my-controller", "c2a1a9f0-6a8f-4f4e-9d54-0f1e6b8f7a11");
+/// assert_eq!(owner.kind, "Deployment");
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OwnerReference {
+    /// `apiVersion`, such as `apps/v1`.
+    pub api_version: String,
+    /// `kind`, such as `Deployment`.
+    pub kind: String,
+    /// Its name. It is in the same namespace, or of the whole cluster.
+    pub name: String,
+    /// Its `metadata.uid`. With a wrong one the cluster's garbage collector deletes what names this owner.
+    pub uid: String,
+}
+
+impl OwnerReference {
+    /// The object with this `apiVersion`, `kind`, `name` and `uid`.
+    pub fn new(
+        api_version: impl Into<String>,
+        kind: impl Into<String>,
+        name: impl Into<String>,
+        uid: impl Into<String>,
+    ) -> Self {
+        Self { api_version: api_version.into(), kind: kind.into(), name: name.into(), uid: uid.into() }
+    }
+}
+
+/// What every object of a store is to have: it is put there when the object is made, and again with each of our writes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Metadata {
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) annotations: BTreeMap<String, String>,
+    pub(crate) owners: Vec<OwnerReference>,
+}
+
+impl Metadata {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.labels.is_empty() && self.annotations.is_empty() && self.owners.is_empty()
+    }
+
+    /// Whether the API server would take it.
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        for (key, value) in &self.labels {
+            check_qualified_name("label", key)?;
+            check_label_value(key, value)?;
+        }
+        for key in self.annotations.keys() {
+            // The API server takes upper case where labels may have none.
+            check_qualified_name("annotation", &key.to_lowercase())?;
+            if key == annotation::KEY {
+                return Err(ConfigError::new("annotation", format_args!("{key:?}"), "it is where records are kept"));
+            }
+        }
+        let parts =
+            |owner: &OwnerReference| [owner.api_version.len(), owner.kind.len(), owner.name.len(), owner.uid.len()];
+        match self.owners.iter().find(|owner| parts(owner).contains(&0)) {
+            Some(owner) => {
+                let rule = "apiVersion, kind, name and uid of an owner must not be empty";
+                Err(ConfigError::new("owner_reference", format_args!("{owner:?}"), rule))
+            }
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn write(&self, object: &mut Value) {
+        let metadata = member(as_object(object), "metadata");
+        for (field, ours) in [("labels", &self.labels), ("annotations", &self.annotations)] {
+            if !ours.is_empty() {
+                member(metadata, field).extend(ours.iter().map(|(key, value)| (key.clone(), json!(value))));
+            }
+        }
+        if !self.owners.is_empty() {
+            let owners = metadata.entry("ownerReferences").or_insert_with(|| json!([]));
+            if !owners.is_array() {
+                *owners = json!([]);
+            }
+            self.owners.iter().for_each(|owner| owner.write(owners.as_array_mut().expect("it is one now")));
+        }
+    }
+}
+
+impl OwnerReference {
+    /// Beside other owners; whoever has said more of this one, such as that it is the controller, is left his word.
+    fn write(&self, owners: &mut Vec<Value>) {
+        if !owners.iter().any(|owner| owner["uid"] == self.uid.as_str()) {
+            let Self { api_version, kind, name, uid } = self;
+            owners.push(json!({ "apiVersion": api_version, "kind": kind, "name": name, "uid": uid }));
+        }
+    }
+}
+
+fn member<'a>(object: &'a mut Map<String, Value>, name: &str) -> &'a mut Map<String, Value> {
+    as_object(object.entry(name).or_insert(Value::Null))
+}
+
+/// What is none becomes an empty one: whatever a server answers, writing into it must not panic.
+fn as_object(value: &mut Value) -> &mut Map<String, Value> {
+    if !value.is_object() {
+        *value = json!({});
+    }
+    value.as_object_mut().expect("it is one now")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ours() -> Metadata {
+        Metadata {
+            labels: BTreeMap::from([("team".into(), "blue".into())]),
+            annotations: BTreeMap::from([("example.com/why".into(), "because".into())]),
+            owners: vec![OwnerReference::new("apps/v1", "Deployment", "x", "u-1")],
+        }
+    }
+
+    #[test]
+    fn ours_is_put_beside_that_of_others() {
+        let mut object = json!({ "metadata": {
+            "labels": { "team": "red", "tier": "1" }, "annotations": { "a": "b" },
+            "ownerReferences": [{ "uid": "u-0" }, { "uid": "u-1", "controller": true }],
+        } });
+        ours().write(&mut object);
+        assert_eq!(object["metadata"]["labels"], json!({ "team": "blue", "tier": "1" }));
+        assert_eq!(object["metadata"]["annotations"], json!({ "a": "b", "example.com/why": "because" }));
+        assert_eq!(
+            object["metadata"]["ownerReferences"],
+            json!([{ "uid": "u-0" }, { "uid": "u-1", "controller": true }])
+        );
+    }
+
+    #[test]
+    fn ours_is_put_where_there_is_nothing_or_nonsense() {
+        let expected = json!({
+            "labels": { "team": "blue" }, "annotations": { "example.com/why": "because" },
+            "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "Deployment", "name": "x", "uid": "u-1" }],
+        });
+        let nonsense = json!({ "metadata": { "labels": 5, "annotations": "x", "ownerReferences": {} } });
+        for mut object in [json!({}), json!(null), json!({ "metadata": [] }), nonsense] {
+            ours().write(&mut object);
+            assert_eq!(object["metadata"], expected);
+        }
+        let mut object = json!({ "metadata": { "labels": null } });
+        Metadata::default().write(&mut object);
+        assert_eq!(object, json!({ "metadata": { "labels": null } }), "nothing of ours changes nothing");
+    }
+
+    #[test]
+    fn what_the_server_would_refuse_is_refused() {
+        assert!(ours().check().is_ok());
+        let label = |key: &str, value: &str| Metadata {
+            labels: BTreeMap::from([(key.to_owned(), value.to_owned())]),
+            ..Metadata::default()
+        };
+        for (key, value) in [("a b", "x"), ("a/b/c", "x"), ("", "x"), ("a", "x y"), ("a", "-")] {
+            assert_eq!(label(key, value).check().unwrap_err().field(), "label", "{key} {value}");
+        }
+        let mut metadata = ours();
+        metadata.annotations.insert(annotation::KEY.into(), "x".into());
+        assert_eq!(metadata.check().unwrap_err().field(), "annotation");
+        let mut metadata = ours();
+        metadata.owners.push(OwnerReference::new("v1", "Pod", "", "u"));
+        assert_eq!(metadata.check().unwrap_err().field(), "owner_reference");
+    }
+}

@@ -1,0 +1,547 @@
+//! Records in objects of an API server, of whatever kind: what they all have in common. A [`Codec`] knows the one kind.
+
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::metadata::Metadata;
+use crate::backends::kubernetes::client::{Client, Error, ErrorKind, Method, Request, Response, Status};
+use crate::backends::kubernetes::events::{EventRecorder, Subject};
+use crate::net::json;
+use crate::store::record::{LeaderElectionRecord, Observed, Opaque};
+use crate::store::{Call, Cursor, MAX_VERSION, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
+use crate::util::cancel::Cancel;
+use crate::util::config_error::ConfigError;
+use crate::util::names::{check_name, check_namespace};
+
+/// How long a watch lasts at least, and at most twice that: many watches must not end at one time.
+const WATCH_LASTS: Duration = Duration::from_secs(300);
+
+/// How long opening a watch may take.
+const OPENING: Duration = Duration::from_secs(10);
+
+/// A server sends a bookmark about once a minute. Where it does not, a watch of a lease that nobody holds is opened anew.
+const SILENCE: Duration = Duration::from_secs(150);
+
+/// What may be read as an object. etcd refuses requests of more than 1.5 MiB (its `--max-request-bytes`), and the store holds
+/// them in a binary form, of which the JSON can be longer: twice as long is taken for an object.
+const LARGEST: usize = 3 * 1024 * 1024;
+
+/// What the values of an object may take in memory while it is read. With the answer, and with the record that is copied out
+/// of it, that stays below 16 MiB.
+const LARGEST_VALUES: usize = 9 * 1024 * 1024;
+
+/// How a kind of object holds a record.
+pub(crate) trait Codec: Send + Sync + 'static {
+    /// The group of the API that objects of this kind are in, for whoever grants rights. Empty for the core group.
+    const GROUP: &'static str;
+    /// `apiVersion`.
+    const API_VERSION: &'static str;
+    /// Where the API is served.
+    const PATH: &'static str;
+    /// `kind`.
+    const KIND: &'static str;
+    /// As the kind is called in sentences.
+    const NAME: &'static str;
+    /// As it is called in paths, and in rights.
+    const RESOURCE: &'static str;
+
+    /// The record, without its uid; or what is wrong with the object.
+    fn read(object: &Map<String, Value>) -> Result<LeaderElectionRecord, &'static str>;
+
+    /// Puts the record into the object, and leaves all else alone.
+    fn write(object: &mut Value, record: &LeaderElectionRecord);
+}
+
+/// The objects of a kind in one namespace.
+#[derive(Debug)]
+pub(crate) struct Objects<C> {
+    client: Client,
+    namespace: String,
+    pub(super) metadata: Metadata,
+    codec: PhantomData<fn() -> C>,
+}
+
+/// Makes a store of the objects of one kind, as users know it.
+macro_rules! object_store {
+    ($(#[$docs:meta])* pub struct $store:ident($codec:ident), of $objects:literal;) => {
+        $(#[$docs])*
+        #[derive(Debug)]
+        pub struct $store(Objects<$codec>);
+
+        impl $store {
+            #[doc = concat!("The ", $objects, " in `namespace`.")]
+            ///
+            /// # Errors
+            ///
+            /// [`ConfigError`] when the API server would not take the namespace.
+            pub fn new(client: Client, namespace: &str) -> Result<Self, ConfigError> {
+                Ok(Self(Objects::new(client, namespace)?))
+            }
+
+            /// A label for each object of this store: see
+            /// [`LeaderElectorBuilder::label`](crate::LeaderElectorBuilder::label).
+            #[must_use]
+            pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+                self.0.metadata.labels.insert(key.into(), value.into());
+                self
+            }
+
+            /// An annotation for each object of this store: see
+            /// [`LeaderElectorBuilder::annotation`](crate::LeaderElectorBuilder::annotation).
+            #[must_use]
+            pub fn annotation(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+                self.0.metadata.annotations.insert(key.into(), value.into());
+                self
+            }
+
+            /// Records the terms of a candidate on the object `key` as events: give it to
+            /// [`LeaderElectorBuilder::observer`](crate::LeaderElectorBuilder::observer).
+            ///
+            /// # Errors
+            ///
+            /// [`ConfigError`] when `key` is no name of an object.
+            ///
+            /// # Examples
+            ///
+            /// ```no_run
+            /// use leasehold::LeaderElector;
+            /// use leasehold::kube::{Client, ClientConfig};
+            #[doc = concat!("use leasehold::", stringify!($store), ";")]
+            ///
+            /// let client = Client::new(ClientConfig::infer()?)?;
+            #[doc = concat!("let store = ", stringify!($store), "::new(client, \"default\")?;")]
+            /// let events = store.event_recorder("my-controller", "pod-1")?;
+            /// let builder = LeaderElector::builder("my-controller").identity("pod-1").observer(events);
+            /// let elector = builder.start_on(store)?;
+            /// # Ok::<(), leasehold::Error>(())
+            /// ```
+            pub fn event_recorder(&self, key: &str, identity: &str) -> Result<EventRecorder, ConfigError> {
+                self.0.event_recorder(key, identity)
+            }
+
+            /// An owner of each object of this store: see
+            /// [`LeaderElectorBuilder::owner_reference`](crate::LeaderElectorBuilder::owner_reference).
+            #[must_use]
+            pub fn owner_reference(mut self, owner: OwnerReference) -> Self {
+                self.0.metadata.owners.push(owner);
+                self
+            }
+        }
+
+        impl $store {
+            pub(crate) fn with_metadata(
+                client: Client,
+                namespace: &str,
+                metadata: Metadata,
+            ) -> Result<Self, ConfigError> {
+                let mut objects = Objects::new(client, namespace)?;
+                objects.metadata = metadata;
+                Ok(Self(objects))
+            }
+        }
+
+        impl ObjectStore for $store {
+            fn recorder(&self, key: &str, identity: &str) -> Result<EventRecorder, ConfigError> {
+                self.event_recorder(key, identity)
+            }
+        }
+
+        delegate_store!(impl Store for $store { self => self.0 });
+    };
+}
+
+pub(super) use object_store;
+
+/// A store on whose objects events can be recorded.
+pub(crate) trait ObjectStore: Store {
+    fn recorder(&self, key: &str, identity: &str) -> Result<EventRecorder, ConfigError>;
+}
+
+/// What a line of a watch says, and the version that it tells of.
+struct Line {
+    version: Option<u64>,
+    is_bookmark: bool,
+    event: Option<WatchEvent>,
+}
+
+impl<C: Codec> Objects<C> {
+    pub(crate) fn new(client: Client, namespace: &str) -> Result<Self, ConfigError> {
+        check_namespace(namespace)?;
+        Ok(Self { client, namespace: namespace.to_owned(), metadata: Metadata::default(), codec: PhantomData })
+    }
+
+    pub(crate) fn event_recorder(&self, key: &str, identity: &str) -> Result<EventRecorder, ConfigError> {
+        check_name(key)?;
+        let subject = Subject {
+            api_version: C::API_VERSION,
+            kind: C::KIND,
+            namespace: self.namespace.clone(),
+            name: key.to_owned(),
+            path: self.path(Some(key)),
+        };
+        Ok(EventRecorder::new(self.client.clone(), subject, identity))
+    }
+
+    pub(crate) fn check_key(&self, key: &str) -> Result<(), ConfigError> {
+        check_name(key)?;
+        self.metadata.check()
+    }
+
+    pub(crate) fn location(&self) -> Option<String> {
+        Some(format!("{} ({})", self.client.server(), self.client.source()))
+    }
+
+    pub(crate) fn namespace(&self) -> Option<String> {
+        Some(self.namespace.clone())
+    }
+
+    pub(crate) fn describe(&self, key: &str) -> String {
+        format!("{} {}/{key}", C::NAME, self.namespace)
+    }
+
+    fn describe_scope(&self, scope: WatchScope<'_>) -> String {
+        match scope {
+            WatchScope::Key(key) => self.describe(key),
+            WatchScope::All => format!("{} in {}", C::RESOURCE, self.namespace),
+        }
+    }
+
+    fn path(&self, key: Option<&str>) -> String {
+        let collection = format!("{}/namespaces/{}/{}", C::PATH, self.namespace, C::RESOURCE);
+        match key {
+            Some(key) => format!("{collection}/{key}"),
+            None => collection,
+        }
+    }
+
+    fn request(
+        &self,
+        verb: &'static str,
+        key: &str,
+        body: Option<&Value>,
+        call: &Call,
+    ) -> Result<Response, StoreError> {
+        let (method, path) = match verb {
+            "get" => (Method::Get, self.path(Some(key))),
+            "create" => (Method::Post, self.path(None)),
+            _ => (Method::Put, self.path(Some(key))),
+        };
+        let request = Request { method, path: &path, query: &[], body, timeout: call.time_left() };
+        self.client
+            .request_until(request, call.cancel())
+            .map_err(|error| self.explain(verb, &self.describe(key), error))
+    }
+
+    pub(crate) fn get(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
+        match self.request("get", key, None, call) {
+            Ok(response) => self.read(key, &response).map(Some),
+            Err(error) if is_absence(&error, C::RESOURCE) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) fn create(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {
+        let mut object = json!({
+            "apiVersion": C::API_VERSION,
+            "kind": C::KIND,
+            "metadata": { "namespace": self.namespace, "name": key },
+        });
+        self.metadata.write(&mut object);
+        C::write(&mut object, record);
+        self.read(key, &self.request("create", key, Some(&object), call)?)
+    }
+
+    pub(crate) fn update(
+        &self,
+        key: &str,
+        base: &Observed,
+        record: &LeaderElectionRecord,
+        call: &Call,
+    ) -> Result<Observed, StoreError> {
+        match self.request("update", key, Some(&self.replacement(base, record)), call) {
+            Ok(response) => self.read(key, &response),
+            // Of some kinds an object that is gone conflicts with its uid, of others it is not found.
+            Err(error) if is_absence(&error, C::RESOURCE) => {
+                let message = format!("cannot update {}: it is gone", self.describe(key));
+                Err(StoreError::new(StoreErrorKind::Conflict, message))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) fn watch(
+        &self,
+        scope: WatchScope<'_>,
+        from: Option<&Cursor>,
+        cancel: &Cancel,
+        on_event: &mut dyn FnMut(WatchEvent),
+    ) -> Result<(), StoreError> {
+        let selector = match scope {
+            WatchScope::Key(key) => Some(format!("metadata.name={key}")),
+            WatchScope::All => None,
+        };
+        let seconds = (WATCH_LASTS.as_secs() + fastrand::u64(..WATCH_LASTS.as_secs())).to_string();
+        let mut after = from.and_then(Cursor::get::<u64>).copied();
+        let mut is_in_order = after.is_some() || scope != WatchScope::All;
+        let from = after.map(|version| version.to_string());
+        let mut query = vec![("watch", "true"), ("allowWatchBookmarks", "true"), ("timeoutSeconds", seconds.as_str())];
+        query.extend(selector.as_deref().map(|selector| ("fieldSelector", selector)));
+        query.extend(from.as_deref().map(|version| ("resourceVersion", version)));
+        let path = self.path(None);
+        let request = Request { method: Method::Get, path: &path, query: &query, body: None, timeout: OPENING };
+        let explain = |error| match cancel.is_cancelled() {
+            true => {
+                let message = format!("cannot watch {}: interrupted by this program", self.describe_scope(scope));
+                StoreError::new(StoreErrorKind::Interrupted, message)
+            }
+            false => self.explain("watch", &self.describe_scope(scope), error),
+        };
+        let mut stream = self.client.stream(request, SILENCE, cancel).map_err(explain)?;
+        on_event(WatchEvent::Opened);
+        while let Some(line) = stream.next_line().map_err(explain)? {
+            let Line { version, is_bookmark, event } = self.event(scope, &line)?;
+            if let Some(event) = event {
+                on_event(event);
+            }
+            // What is there at the beginning is told in the order of names, and its end is told by no more than a bookmark.
+            is_in_order |= is_bookmark;
+            if let Some(version) = version.filter(|_| is_in_order) {
+                let newest = *after.insert(after.map_or(version, |after| after.max(version)));
+                on_event(WatchEvent::Progress(Cursor::new(newest)));
+            }
+        }
+        Ok(())
+    }
+
+    /// The object as it was observed, with this record in it, and with what all objects are to have.
+    fn replacement(&self, base: &Observed, record: &LeaderElectionRecord) -> Value {
+        let mut object = base.opaque.get::<Value>().cloned().unwrap_or_else(|| json!({}));
+        self.metadata.write(&mut object);
+        // The uid turns a PUT to an object that was deleted meanwhile into a conflict; without it, it creates one.
+        object["metadata"]["uid"] = json!(base.record.uid);
+        object["metadata"]["resourceVersion"] = json!(base.version.to_string());
+        C::write(&mut object, record);
+        object
+    }
+
+    fn read(&self, key: &str, response: &Response) -> Result<Observed, StoreError> {
+        let object = read(&response.body).map_err(|what| self.malformed(key, &what))?;
+        self.parse(key, object)
+    }
+
+    fn parse(&self, key: &str, mut object: Value) -> Result<Observed, StoreError> {
+        let (record, version) = parse::<C>(&object, key).map_err(|what| self.malformed(key, what))?;
+        // It is the longest part of many an object, and a server that gets none keeps what it has.
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            metadata.remove("managedFields");
+        }
+        Ok(Observed::new(record, version, Opaque::new(object)))
+    }
+
+    /// What one line of a watch says.
+    fn event(&self, scope: WatchScope<'_>, line: &[u8]) -> Result<Line, StoreError> {
+        let malformed = |what: &str| {
+            let message = format!("cannot watch {}: the event makes no sense: {what}", self.describe_scope(scope));
+            StoreError::new(StoreErrorKind::Malformed, message)
+        };
+        let mut event = read(line).map_err(|what| malformed(&what))?;
+        let object = event.get_mut("object").map(Value::take).ok_or_else(|| malformed("it has no object"))?;
+        let version = resource_version(&object);
+        let name = object["metadata"]["name"].as_str();
+        let is_asked_for = match scope {
+            WatchScope::Key(key) => name == Some(key),
+            WatchScope::All => name.is_some(),
+        };
+        let is_bookmark = event["type"] == "BOOKMARK";
+        let event = match event["type"].as_str() {
+            Some("BOOKMARK") => {
+                version.ok_or_else(|| malformed("a bookmark without a version"))?;
+                None
+            }
+            Some("ERROR") => return Err(self.watch_ended(scope, &object)),
+            // A proxy, or a server that ignores selectors, may show us what we did not ask for.
+            Some(_) if !is_asked_for => return Ok(Line { version: None, is_bookmark: false, event: None }),
+            Some("DELETED") => {
+                let version = version.ok_or_else(|| malformed("a deletion without a version"))?;
+                Some(WatchEvent::Deleted { key: name.unwrap_or_default().into(), version })
+            }
+            Some("ADDED" | "MODIFIED") => {
+                let key: Box<str> = name.unwrap_or_default().into();
+                match (self.parse(&key, object), scope) {
+                    (Ok(observed), _) => Some(WatchEvent::Changed { key, observed }),
+                    (Err(error), WatchScope::Key(_)) => return Err(error),
+                    // One object that makes no sense does not keep the others from being told of.
+                    (Err(error), WatchScope::All) => {
+                        crate::util::panics::log_line!(debug, "{error}");
+                        None
+                    }
+                }
+            }
+            _ => return Err(malformed("its type is unknown")),
+        };
+        Ok(Line { version, is_bookmark, event })
+    }
+
+    /// The server's last word in a watch, after it had begun with 200.
+    fn watch_ended(&self, scope: WatchScope<'_>, object: &Value) -> StoreError {
+        let status = Status::from_object(object).unwrap_or_default();
+        let kind = if status.code == 410 { StoreErrorKind::Expired } else { StoreErrorKind::Unavailable };
+        let message = format!("cannot watch {}: the server ended the watch: {status}", self.describe_scope(scope));
+        StoreError::new(kind, message).with_retry_after(status.retry_after)
+    }
+
+    fn malformed(&self, key: &str, what: &str) -> StoreError {
+        let message = format!("{}: not usable as a {}: {what}", self.describe(key), C::KIND);
+        StoreError::new(StoreErrorKind::Malformed, message)
+    }
+
+    fn explain(&self, verb: &str, what: &str, error: Error) -> StoreError {
+        let Self { namespace, .. } = self;
+        let (kind, advice) = match error.kind() {
+            ErrorKind::Status(status) => match (status.code, status.reason.as_str()) {
+                (409, "AlreadyExists") => (StoreErrorKind::AlreadyExists, None),
+                (409, _) => (StoreErrorKind::Conflict, None),
+                // Of rights alone the server says that somebody `cannot` do something: quotas, policies and namespaces that are
+                // being deleted forbid as well.
+                (403, _) if !status.message.contains(&format!(" cannot {verb} resource ")) => {
+                    (StoreErrorKind::Forbidden, None)
+                }
+                (403, _) => (
+                    StoreErrorKind::Forbidden,
+                    Some(format!(
+                        "grant the verb `{verb}` on the resource `{}` of the API group `{}` in the namespace `{namespace}`",
+                        C::RESOURCE,
+                        if C::GROUP.is_empty() { "\"\"" } else { C::GROUP }
+                    )),
+                ),
+                (410, _) => (StoreErrorKind::Expired, None),
+                (401, _) => (StoreErrorKind::Unauthorized, None),
+                (404, _) => (
+                    StoreErrorKind::NotFound,
+                    Some(format!("check that the namespace `{namespace}` exists and that the URL is an API server's")),
+                ),
+                (429, _) | (500.., _) => (StoreErrorKind::Unavailable, None),
+                _ => (StoreErrorKind::Rejected, None),
+            },
+            ErrorKind::Timeout => (StoreErrorKind::Timeout, None),
+            ErrorKind::Interrupted => (StoreErrorKind::Interrupted, None),
+            ErrorKind::ConnectionClosed => (StoreErrorKind::ConnectionClosed, None),
+            ErrorKind::TlsVerification => (StoreErrorKind::Untrusted, None),
+            ErrorKind::BodyTooLarge | ErrorKind::Malformed => (StoreErrorKind::Malformed, None),
+            ErrorKind::Config => (StoreErrorKind::Rejected, None),
+            ErrorKind::Credentials => (StoreErrorKind::Unauthorized, None),
+            _ => (StoreErrorKind::Unavailable, None),
+        };
+        let retry_after = error.status().and_then(|status| status.retry_after);
+        let message = match advice {
+            Some(advice) => format!("cannot {verb} {what}: {error}; {advice}"),
+            None => format!("cannot {verb} {what}: {error}"),
+        };
+        StoreError::new(kind, message).with_retry_after(retry_after).with_source(error)
+    }
+}
+
+/// Whether the API server itself says that there is no such object: a proxy's 404 says nothing about it.
+fn is_absence(error: &StoreError, resource: &str) -> bool {
+    std::error::Error::source(error)
+        .and_then(|source| source.downcast_ref::<Error>())
+        .and_then(Error::status)
+        .is_some_and(|status| {
+            status.code == 404 && status.reason == "NotFound" && status.kind.as_deref() == Some(resource)
+        })
+}
+
+/// The values of an answer with an object in it; or why they are not read.
+fn read(text: &[u8]) -> Result<Value, String> {
+    match text.len() > LARGEST {
+        true => Err(format!("{} bytes are more than an object in a store may have", text.len())),
+        false => json::read(text, LARGEST_VALUES).map_err(|unreadable| unreadable.to_string()),
+    }
+}
+
+/// The record and the version in an object; or what is wrong with it.
+pub(super) fn parse<C: Codec>(object: &Value, name: &str) -> Result<(LeaderElectionRecord, u64), &'static str> {
+    let object = object.as_object().ok_or("it is no object")?;
+    if object.get("kind").and_then(Value::as_str) != Some(C::KIND) {
+        return Err("its kind is another");
+    }
+    let metadata = object.get("metadata").and_then(Value::as_object).ok_or("it has no metadata")?;
+    if metadata.get("name").and_then(Value::as_str) != Some(name) {
+        return Err("its name is another");
+    }
+    let version = version_in(metadata).ok_or("its resourceVersion is not an integer between 1 and 2^63 - 1")?;
+    let uid = metadata.get("uid").and_then(Value::as_str).filter(|uid| !uid.is_empty()).ok_or("it has no uid")?;
+    Ok((LeaderElectionRecord { uid: Some(uid.to_owned()), ..C::read(object)? }, version))
+}
+
+fn resource_version(object: &Value) -> Option<u64> {
+    version_in(object.get("metadata")?.as_object()?)
+}
+
+fn version_in(metadata: &Map<String, Value>) -> Option<u64> {
+    let text = metadata.get("resourceVersion")?.as_str()?;
+    // In any other form ("+7", "007") it would not be what we send back, and every update would be a conflict.
+    text.parse().ok().filter(|version: &u64| (1..=MAX_VERSION).contains(version) && version.to_string() == text)
+}
+
+#[cfg(feature = "_internals")]
+#[path = "properties.rs"]
+pub(crate) mod properties;
+
+#[cfg(test)]
+mod tests {
+    use super::super::lease::Lease;
+    use super::*;
+    use crate::backends::kubernetes::client::ClientConfig;
+
+    #[test]
+    fn each_answer_and_error_is_a_kind_of_failure() {
+        use StoreErrorKind::*;
+        let client = Client::new(ClientConfig::new("http://127.0.0.1:1").unwrap()).unwrap();
+        let objects = Objects::<Lease>::new(client, "team").unwrap();
+        let kind = |kind: ErrorKind| objects.explain("get", "it", Error::new(kind, "made up")).kind();
+        for (code, reason, expected) in [
+            (301, "", Rejected),
+            (400, "BadRequest", Rejected),
+            (401, "Unauthorized", Unauthorized),
+            (403, "Forbidden", Forbidden),
+            (404, "NotFound", NotFound),
+            (409, "AlreadyExists", AlreadyExists),
+            (409, "Conflict", Conflict),
+            (410, "Expired", Expired),
+            (413, "RequestEntityTooLarge", Rejected),
+            (422, "Invalid", Rejected),
+            (429, "TooManyRequests", Unavailable),
+            (499, "", Rejected),
+            (500, "InternalError", Unavailable),
+            (504, "Timeout", Unavailable),
+        ] {
+            let status = Status { code, reason: reason.to_owned(), ..Status::default() };
+            assert_eq!(kind(ErrorKind::Status(status)), expected, "{code} {reason}");
+        }
+        for (of_the_client, expected) in [
+            (ErrorKind::Timeout, Timeout),
+            (ErrorKind::Interrupted, Interrupted),
+            (ErrorKind::Dns, Unavailable),
+            (ErrorKind::Connect, Unavailable),
+            (ErrorKind::Io, Unavailable),
+            (ErrorKind::ConnectionClosed, ConnectionClosed),
+            (ErrorKind::Tls, Unavailable),
+            (ErrorKind::TlsVerification, Untrusted),
+            (ErrorKind::BodyTooLarge, Malformed),
+            (ErrorKind::Malformed, Malformed),
+            (ErrorKind::Credentials, Unauthorized),
+            (ErrorKind::Config, Rejected),
+        ] {
+            assert_eq!(kind(of_the_client.clone()), expected, "{of_the_client:?}");
+        }
+        // The last word of a watch.
+        for (code, expected) in [(410, Expired), (429, Unavailable), (500, Unavailable)] {
+            let status = json!({"kind": "Status", "code": code, "details": {"retryAfterSeconds": 7}});
+            let ended = objects.watch_ended(WatchScope::All, &status);
+            assert_eq!((ended.kind(), ended.retry_after()), (expected, Some(Duration::from_secs(7))), "{code}");
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! The stores that need a server or a file, each with its client. No backend names another.
+
+#[cfg(feature = "etcd")]
+pub(crate) mod etcd;
+#[cfg(feature = "kube")]
+pub(crate) mod kubernetes;
+#[cfg(feature = "mysql")]
+pub(crate) mod mysql;
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
+pub(crate) mod password;
+#[cfg(feature = "postgres")]
+pub(crate) mod postgres;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+mod sql;
+#[cfg(feature = "sqlite")]
+pub(crate) mod sqlite;
+
+#[cfg(all(test, any(feature = "etcd", feature = "mysql", feature = "postgres")))]
+mod tests;

@@ -1,0 +1,209 @@
+//! The client: one statement, one answer.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+pub(crate) use super::connection::{Answer, Row};
+pub(crate) use super::session::{READ_ONLY, Shape, check_writable};
+
+use super::config::MySqlConfig;
+use super::connection::Connection;
+use super::error::Error;
+use super::handshake::{Login, shake_hands};
+use super::packet::malformed;
+use super::session::{self, Session};
+use crate::backends::password::Password;
+use crate::net::MAX_WAIT;
+use crate::net::database_url::Address;
+use crate::net::dial::{Dialer, System};
+use crate::net::error::{self as net, ErrorKind};
+use crate::net::interrupt::{Interrupter, late};
+use crate::net::pool::{MAX_IDLE_DIRECT, Pool};
+use crate::net::secret::Secret;
+use crate::net::tls::ClientTls;
+use crate::net::tls::config::refuse;
+use crate::util::cancel::Cancel;
+use crate::util::config_error::ConfigError;
+
+/// More connections than this are not kept open for the calls to come.
+const MAX_IDLE_CONNECTIONS: usize = 4;
+
+/// Refusals that leave the session unchanged: the row exists, a lock wait timed out, a deadlock.
+const TO_KEEP_AFTER: [u16; 4] = [1062, 1205, 1213, 1467];
+
+/// A blocking client for one server.
+pub(crate) struct Client {
+    address: Address,
+    user: String,
+    password: Password,
+    database: String,
+    /// What the statements are about.
+    table: Shape,
+    /// `None` for plain text.
+    tls: Option<ClientTls>,
+    dialer: Dialer,
+    idle: Pool<Pooled>,
+}
+
+/// A session that one call has, or none.
+struct Pooled {
+    connection: Connection,
+    session: Session,
+    /// Of the certificate files that it was opened with.
+    files: u64,
+}
+
+/// What is to be carried out, until when, and what ends it sooner.
+#[derive(Clone, Copy)]
+pub(crate) struct Request<'a> {
+    pub(crate) sql: &'a str,
+    /// It changes nothing, so it may be sent again after it may have been received.
+    pub(crate) is_read: bool,
+    pub(crate) timeout: Duration,
+    pub(crate) cancel: &'a Cancel,
+}
+
+/// How one request goes on its way.
+#[derive(Clone, Copy)]
+struct Attempt<'a> {
+    request: Request<'a>,
+    deadline: Instant,
+    interrupter: &'a Interrupter,
+}
+
+impl Client {
+    /// Makes a client. Nothing is sent yet.
+    pub(crate) fn new(config: MySqlConfig, table: Shape) -> Result<Self, ConfigError> {
+        let tls = config.tls()?;
+        let MySqlConfig { address, user, password, database, .. } = config;
+        let user = user.ok_or_else(|| ConfigError::new("user", "missing", "name one, in the URL or by with_user"))?;
+        password.check(false)?;
+        let fixed = password.fixed.as_ref().map_or("", Secret::expose);
+        for (field, text) in [("user", &*user), ("password", fixed), ("database", &*database)] {
+            if text.contains('\0') {
+                return Err(ConfigError::new(field, "unusable", "it must not hold a NUL character"));
+            }
+        }
+        let tls = tls.map(|tls| ClientTls::new(tls.settings, address.host())).transpose();
+        let tls = tls.map_err(|error| refuse("tls", &error))?;
+        let (dialer, idle) = (Dialer::new(System), Pool::new(MAX_IDLE_CONNECTIONS, MAX_IDLE_DIRECT));
+        Ok(Self { address, user, password, database, table, tls, dialer, idle })
+    }
+
+    /// The server and the database.
+    pub(crate) fn location(&self) -> String {
+        match &self.address {
+            Address::Tcp { .. } => format!("{}/{}", self.address, self.database),
+            Address::Unix(path) => format!("{}, database {}", path.display(), self.database),
+        }
+    }
+
+    pub(crate) fn password(&self) -> &Password {
+        &self.password
+    }
+
+    /// Sends a statement, and answers what it has done.
+    pub(crate) fn query(&self, request: Request<'_>) -> Result<Answer, Error> {
+        let began = Instant::now();
+        let deadline = began + request.timeout.min(MAX_WAIT);
+        let (interrupter, hook) = Interrupter::hooked(request.cancel);
+        let attempt = self.attempt(Attempt { request, deadline, interrupter: &interrupter });
+        // Before the connection may be used for another call.
+        drop(hook);
+        let is_sent = attempt.as_ref().err().is_none_or(|error| matches!(error, Error::Net(it) if it.maybe_sent));
+        let (answer, pooled) = attempt.map_or_else(|error| (Err(error), None), |(answer, it)| (answer, Some(it)));
+        let answer = interrupter.end(answer, deadline, is_sent);
+        match &answer {
+            Err(Error::Net(error)) if error.is_of_the_end() => self.idle.forget_idle_since(began),
+            Err(error) if !error.code().is_some_and(|code| TO_KEEP_AFTER.contains(&code)) => {}
+            _ => pooled.into_iter().for_each(|pooled| self.idle.put_back(pooled)),
+        }
+        answer
+    }
+
+    /// What the server answers, and the connection that it came by.
+    fn attempt(&self, attempt: Attempt<'_>) -> Result<(Result<Answer, Error>, Pooled), Error> {
+        attempt.interrupter.check()?;
+        if attempt.deadline <= Instant::now() {
+            return Err(late().into());
+        }
+        let files = self.tls.as_ref().map_or(0, ClientTls::refresh);
+        // What was opened with an older certificate is not used again.
+        if let Some(mut pooled) = self.idle.take(|it| it.files >= files && it.connection.is_quiet()) {
+            pooled.connection.use_for(attempt.interrupter)?;
+            let answer = pooled.carry_out(attempt);
+            match answer {
+                // A server may close a connection just when a statement goes out on it.
+                Err(error) if pooled.connection.is_closed_unanswered(&error) => {
+                    if !attempt.request.is_read || attempt.interrupter.is_interrupted() {
+                        let closed = "the connection was closed before it had answered";
+                        return Err(net::Error::new(ErrorKind::ConnectionClosed, closed).sent(true).into());
+                    }
+                }
+                answer => return Ok((answer, pooled)),
+            }
+        }
+        let mut pooled = self.open(attempt)?;
+        let answer = pooled.carry_out(attempt);
+        Ok((answer, pooled))
+    }
+
+    /// A new session, for this call.
+    fn open(&self, attempt: Attempt<'_>) -> Result<Pooled, Error> {
+        let open = |password: Option<&str>| {
+            let files = self.tls.as_ref().map_or(0, ClientTls::version);
+            match self.open_with_present_files(attempt, password) {
+                // Nothing was sent, and certificates rotate.
+                Err(error) if self.tls.as_ref().is_some_and(|tls| tls.has_newer_after(error.net_kind(), files)) => {
+                    self.open_with_present_files(attempt, password)
+                }
+                other => other,
+            }
+        };
+        // Access denied: the password is wrong, or this user must have none or some.
+        let is_refused = |error: &Error| matches!(error.code(), Some(1045 | 1698));
+        self.password.log_in(attempt.deadline, attempt.request.cancel, open, is_refused)
+    }
+
+    fn open_with_present_files(&self, attempt: Attempt<'_>, password: Option<&str>) -> Result<Pooled, Error> {
+        let Attempt { deadline, interrupter, .. } = attempt;
+        let files = self.tls.as_ref().map_or(0, ClientTls::version);
+        let parts = self.tls.as_ref().map(|tls| tls.parts(None)).transpose()?;
+        let (socket, mut route) = self.address.open(&self.dialer, deadline, interrupter)?;
+        let mut connection = Connection::new(socket);
+        let login = Login {
+            user: &self.user,
+            password: password.unwrap_or_default(),
+            database: &self.database,
+            is_unix: matches!(self.address, Address::Unix(_)),
+        };
+        shake_hands(&mut connection, login, parts.as_ref(), deadline)?;
+        if let Some(route) = &mut route {
+            route.answered();
+        }
+        let session = session::set_up(&mut connection, &self.table, deadline)?;
+        Ok(Pooled { connection, session, files })
+    }
+}
+
+impl Pooled {
+    fn carry_out(&mut self, attempt: Attempt<'_>) -> Result<Answer, Error> {
+        let Attempt { request, deadline, .. } = attempt;
+        // The server itself would not refuse it.
+        if !request.is_read && self.session.writes_on_read_only {
+            session::check_writable_by(&mut self.connection, deadline)?;
+        }
+        match self.connection.query(request.sql, deadline) {
+            // The rows belong to another statement, and do not prove that this statement has changed nothing.
+            Ok(answer) if !request.is_read && answer.is_rows => Err(malformed("a write has rows").sent(true).into()),
+            Err(Error::Net(error)) => Err(error.sent(true).into()),
+            other => other,
+        }
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("location", &self.location()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,254 @@
+//! How a server is reached, and as whom.
+
+use std::error::Error;
+use std::time::Duration;
+
+use crate::backends::password::Password;
+use crate::net::database_url::{Address, DatabaseUrl};
+use crate::net::tls::config::TlsConfig;
+use crate::store::Call;
+use crate::util::config_error::ConfigError;
+
+const PORT: u16 = 3306;
+
+/// What people notice is longer, and a server does not notice this.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// How a MySQL or MariaDB server is reached, as whom, and in which database the table is. A password in it is not shown by
+/// `Debug`.
+///
+/// # Examples
+///
+/// ```
+/// use leasehold::{MySqlConfig, MySqlStore};
+///
+/// let config = MySqlConfig::new("mysql://db.example.com/app")?.with_user("jobs").with_password("sesame");
+/// let store = MySqlStore::new(config)?;
+/// # Ok::<(), leasehold::ConfigError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct MySqlConfig {
+    pub(crate) address: Address,
+    pub(crate) user: Option<String>,
+    pub(crate) password: Password,
+    pub(crate) database: String,
+    pub(crate) ssl_mode: Option<SslMode>,
+    pub(crate) tls: Option<TlsConfig>,
+    pub(crate) poll_interval: Duration,
+}
+
+/// As MySQL calls them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SslMode {
+    Disabled,
+    Required,
+    VerifyIdentity,
+}
+
+impl MySqlConfig {
+    /// A URL such as `mysql://user:password@host:3306/database`; `mariadb://` is the same. What is no letter, digit, `-`, `.`, `_`
+    /// or `~` in a name or a password is written with a `%`. Parameters:
+    ///
+    /// - `socket=/run/mysqld/mysqld.sock`: through this socket of the machine, and not to the host.
+    /// - `ssl-mode=VERIFY_IDENTITY`: in TLS, to a server whose certificate is for its host. The default to other machines.
+    /// - `ssl-mode=REQUIRED`: in TLS, **without verifying who answers**: whoever is in between can be the server, and is given the
+    ///   password where the server's method asks for it.
+    /// - `ssl-mode=DISABLED`: not in TLS. The default to this very machine, unless there is a [`with_tls`](Self::with_tls).
+    ///
+    /// The server must be the primary, by a name that no load balancer spreads over replicas.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] when it is no such URL. It does not quote it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::MySqlConfig;
+    ///
+    /// let config = MySqlConfig::new("mysql://jobs@localhost/app?socket=/run/mysqld/mysqld.sock")?;
+    /// # Ok::<(), leasehold::ConfigError>(())
+    /// ```
+    pub fn new(url: &str) -> Result<Self, ConfigError> {
+        let refuse = |rule: &str| {
+            let rule = format!("it {rule}; write it as mysql://user:password@host:3306/database");
+            ConfigError::new("url", "unusable", rule)
+        };
+        let url = DatabaseUrl::parse(url, &["mysql", "mariadb"]).map_err(refuse)?;
+        let database = url.database.ok_or_else(|| refuse("names no database"))?;
+        let mut ssl_mode = None;
+        let mut socket = None;
+        for (name, value) in url.parameters {
+            match (name.as_str(), value.as_str()) {
+                ("socket", path) if !path.is_empty() => socket = Some(path.into()),
+                ("ssl-mode", "DISABLED") => ssl_mode = Some(SslMode::Disabled),
+                ("ssl-mode", "REQUIRED") => ssl_mode = Some(SslMode::Required),
+                ("ssl-mode", "VERIFY_IDENTITY") => ssl_mode = Some(SslMode::VerifyIdentity),
+                ("ssl-mode", _) => {
+                    return Err(refuse("has an ssl-mode other than DISABLED, REQUIRED, VERIFY_IDENTITY"));
+                }
+                // Its name may be part of a password.
+                _ => return Err(refuse("has a parameter other than socket and ssl-mode")),
+            }
+        }
+        let address = match socket {
+            Some(path) => Address::Unix(path),
+            None if url.host.is_empty() => return Err(refuse("names no host")),
+            None => Address::Tcp { host: url.host, port: url.port.unwrap_or(PORT) },
+        };
+        Ok(Self {
+            address,
+            user: url.user,
+            password: url.password.into(),
+            database,
+            ssl_mode,
+            tls: None,
+            poll_interval: POLL_INTERVAL,
+        })
+    }
+
+    /// As this user, whatever the URL says.
+    #[must_use]
+    pub fn with_user(mut self, name: impl Into<String>) -> Self {
+        self.user = Some(name.into());
+        self
+    }
+
+    /// With this password, whatever the URL says. By default there is none.
+    #[must_use]
+    pub fn with_password(mut self, password: impl Into<String>) -> Self {
+        self.password.fix(password);
+        self
+    }
+
+    /// Sets the source of the password, which is called before each login.
+    ///
+    /// If the server refuses the login, the source is called once more before the call fails. The source runs on the thread of the
+    /// call and must return within [`Call::time_left`]. If a password is also set, [`MySqlStore::new`] returns an error.
+    ///
+    /// Defaults to the password of the URL.
+    ///
+    /// [`MySqlStore::new`]: crate::MySqlStore::new
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::{MySqlConfig, MySqlStore};
+    ///
+    /// // A mounted Secret.
+    /// let config = MySqlConfig::new("mysql://jobs@db.example.com/app")?
+    ///     .with_password_from(|_| std::fs::read_to_string("/run/secrets/mysql/password"));
+    /// let store = MySqlStore::new(config)?;
+    /// # Ok::<(), leasehold::ConfigError>(())
+    /// ```
+    #[must_use]
+    pub fn with_password_from<F, E>(mut self, source: F) -> Self
+    where
+        F: Fn(&Call) -> Result<String, E> + Send + Sync + 'static,
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        self.password.take_from(source);
+        self
+    }
+
+    /// In TLS, also to this machine, and whom to trust then. By default the system's roots are trusted.
+    #[must_use]
+    pub fn with_tls(mut self, tls: TlsConfig) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// How often a watch reads what it watches: so much later, at most, and half of that on the average, is a change known.
+    /// Default: 50 ms. At least 1 ms.
+    #[must_use]
+    pub fn with_poll_interval(mut self, interval: Duration) -> Self {
+        self.poll_interval = interval.max(Duration::from_millis(1));
+        self
+    }
+
+    /// How TLS is spoken; `None` for not at all.
+    pub(crate) fn tls(&self) -> Result<Option<TlsConfig>, ConfigError> {
+        let by_default = match self.tls.is_none() && self.address.is_local() {
+            true => SslMode::Disabled,
+            false => SslMode::VerifyIdentity,
+        };
+        let mut tls = self.tls.clone().unwrap_or_default();
+        tls.settings.without_alpn = true;
+        match self.ssl_mode.unwrap_or(by_default) {
+            SslMode::Disabled if self.tls.is_some() => Err(ConfigError::new(
+                "ssl-mode",
+                "DISABLED",
+                "there is a configuration for TLS; leave one of the two out",
+            )),
+            SslMode::Disabled => Ok(None),
+            SslMode::Required => {
+                tls.settings.insecure = true;
+                Ok(Some(tls))
+            }
+            SslMode::VerifyIdentity => Ok(Some(tls)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::secret::Secret;
+
+    fn config(url: &str) -> MySqlConfig {
+        MySqlConfig::new(url).unwrap()
+    }
+
+    #[test]
+    fn a_url_says_where_and_as_whom() {
+        let full = config("mysql://jo%40b:p%3Aw@db.test:3307/app");
+        assert_eq!(full.address, Address::Tcp { host: "db.test".to_owned(), port: 3307 });
+        assert_eq!(
+            (full.user.as_deref(), full.password.fixed.as_ref().map(Secret::expose), &*full.database),
+            (Some("jo@b"), Some("p:w"), "app")
+        );
+        assert!(!format!("{full:?}").contains("p:w"));
+        let other = full.with_user("other").with_password("else");
+        assert_eq!((other.user.as_deref(), other.password.fixed), (Some("other"), Some(Secret::new("else"))));
+        assert_eq!(config("mariadb://[::1]/app").address, Address::Tcp { host: "::1".to_owned(), port: PORT });
+        assert_eq!(config("mysql:///app?socket=/run/x.sock").address, Address::Unix("/run/x.sock".into()));
+    }
+
+    #[test]
+    fn what_is_no_such_url_is_refused_without_being_quoted() {
+        for url in [
+            "hunter2",
+            "postgres://me:hunter2@a/b",
+            "mysql://me:hunter2@a",
+            "mysql://me:hunter2@a/",
+            "mysql://me:hunter2@/b",
+            "mysql://me:hunter2@a/b?hunter2=1",
+            "mysql://me:hunter2@a/b?ssl-mode=hunter2",
+            "mysql://me:hunter2@a/b?socket=",
+            "mysql://me:hunter2@a:x/b",
+        ] {
+            let error = MySqlConfig::new(url).unwrap_err();
+            assert!(error.field() == "url" && !error.to_string().contains("hunter2"), "{error}");
+        }
+    }
+
+    /// Whether there is TLS, and whether it is verified.
+    #[test]
+    fn other_machines_are_verified_unless_it_is_said_otherwise() {
+        let tls = |config: MySqlConfig| config.tls().unwrap().map(|tls| !tls.settings.insecure);
+        for (url, expected) in [
+            ("mysql://a/b", Some(true)),
+            ("mysql://a/b?ssl-mode=REQUIRED", Some(false)),
+            ("mysql://a/b?ssl-mode=DISABLED", None),
+            ("mysql://127.0.0.1/b", None),
+            ("mysql://localhost/b", None),
+            ("mysql://localhost/b?ssl-mode=VERIFY_IDENTITY", Some(true)),
+            ("mysql:///b?socket=/a", None),
+        ] {
+            assert_eq!(tls(config(url)), expected, "{url}");
+        }
+        assert_eq!(tls(config("mysql://127.0.0.1/b").with_tls(TlsConfig::new())), Some(true));
+        let both = config("mysql://a/b?ssl-mode=DISABLED").with_tls(TlsConfig::new()).tls();
+        assert_eq!(both.unwrap_err().field(), "ssl-mode");
+    }
+}

@@ -1,0 +1,527 @@
+//! Against a server that says what a test has it say.
+
+mod server;
+
+use std::time::Instant;
+
+use parking_lot::Mutex;
+
+use super::*;
+use crate::backends::tests;
+use crate::backends::tests::cancel_at;
+use crate::store::StoreErrorKind;
+
+use server::*;
+
+#[test]
+fn error_reports_if_the_request_may_have_been_sent() {
+    tests::check_the_end::<Server>();
+}
+
+#[test]
+fn stale_connections_are_not_reused() {
+    tests::check_connections::<Server>();
+}
+
+#[test]
+fn refused_login_asks_the_password_source_again() {
+    tests::check_logins::<Server>();
+}
+
+fn call() -> Call {
+    Call::new(Duration::from_secs(30), Cancel::new())
+}
+
+fn brief() -> Call {
+    Call::new(Duration::from_millis(300), Cancel::new())
+}
+
+fn base() -> Observed {
+    let server = Server::well();
+    server.store().get("jobs", &call()).unwrap().unwrap()
+}
+
+fn get(store: &MySqlStore, call: &Call) -> Result<Option<Observed>, StoreErrorKind> {
+    store.get("jobs", call).map_err(|error| error.kind())
+}
+
+fn update(store: &MySqlStore, call: &Call) -> Result<Observed, StoreErrorKind> {
+    store.update("jobs", &base(), &LeaderElectionRecord::default(), call).map_err(|error| error.kind())
+}
+
+fn create(store: &MySqlStore, call: &Call) -> Result<Observed, StoreErrorKind> {
+    store.create("jobs", &LeaderElectionRecord::default(), call).map_err(|error| error.kind())
+}
+
+#[test]
+fn rows_are_records_and_a_row_without_one_is_none() {
+    let server = Server::well();
+    let store = server.store();
+    let read = store.get("jobs", &call()).unwrap().unwrap();
+    assert_eq!((read.version, read.record.uid.as_deref(), read.record.holder()), ((3 << 31) + 4, Some("u"), Some("a")));
+    assert_eq!((read.record.lease_duration_seconds, read.record.lease_transitions), (Some(15), Some(7)));
+    assert_eq!((read.record.acquire_time.unwrap().as_str(), read.record.renew_time), ("t", None));
+    assert_eq!(update(&store, &call()).unwrap().version, (3 << 31) + 5);
+    assert_eq!(create(&store, &call()).unwrap().version, 9 << 31);
+    let statements = server.statements();
+    assert!(statements.iter().all(|(connection, _)| *connection == 0), "{statements:?}");
+    let absent = but("SELECT @@", || {
+        let alone = [Some("0"), Some("0"), None, None, None, None, None, None, None, None, None];
+        Say::Packets(rows(11, vec![row(&alone)]))
+    });
+    assert!(absent.store().get("jobs", &call()).unwrap().is_none());
+}
+
+#[test]
+fn no_text_can_end_its_literal() {
+    let server = Server::well();
+    let quote = "'); DROP TABLE leasehold; -- \\";
+    let record = LeaderElectionRecord { holder_identity: Some(quote.to_owned()), ..Default::default() };
+    server.store().create("it's", &record, &call()).unwrap();
+    server.store().update("it's", &base(), &record, &call()).unwrap();
+    for (_, statement) in server.statements() {
+        assert!(!statement.contains("DROP") && !statement.contains("it's"), "{statement}");
+        let quoted = statement.split('\'').skip(1).step_by(2);
+        assert!(quoted.into_iter().all(|text| text.bytes().all(|byte| byte.is_ascii_hexdigit())), "{statement}");
+    }
+    assert_eq!(text(Some("a'\u{e9}")), "X'6127c3a9'");
+    assert_eq!((text(None), text(Some(""))), ("NULL".to_owned(), "X''".to_owned()));
+}
+
+#[test]
+fn a_row_is_replaced_only_where_all_of_it_stands_as_it_was_observed() {
+    let server = Server::well();
+    update(&server.store(), &call()).unwrap();
+    let statements = server.statements();
+    let (_, compared) = statements[0].1.split_once(" WHERE ").unwrap();
+    let expected = [
+        "name = X'6a6f6273'",
+        "generation = 3",
+        "writes = 4",
+        "uid <=> X'75'",
+        "holder_identity <=> X'61'",
+        "lease_duration_seconds <=> 15",
+        "acquire_time <=> X'74'",
+        "renew_time <=> NULL",
+        "lease_transitions <=> 7",
+    ];
+    assert_eq!(compared.split(" AND ").collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn a_statement_that_changed_no_row_was_certainly_not_applied() {
+    let none = Server::new(|asked| {
+        let is_write = asked.what.starts_with("INSERT") || asked.what.starts_with("UPDATE");
+        is_write.then(|| Say::Packets(vec![ok(0, 0)]))
+    });
+    assert_eq!(update(&none.store(), &call()).unwrap_err(), StoreErrorKind::NotApplied);
+    assert_eq!(create(&none.store(), &call()).unwrap_err(), StoreErrorKind::NotApplied);
+    // Rows do not say what a write has done.
+    let rows = Server::new(|asked| {
+        let is_write = asked.what.starts_with("INSERT") || asked.what.starts_with("UPDATE");
+        is_write.then(|| Say::Packets(found()))
+    });
+    assert_eq!(update(&rows.store(), &call()).unwrap_err(), StoreErrorKind::Malformed);
+    assert_eq!(create(&rows.store(), &call()).unwrap_err(), StoreErrorKind::Malformed);
+    let exists = but("INSERT", || error(1062, "Duplicate entry"));
+    assert_eq!(create(&exists.store(), &call()).unwrap_err(), StoreErrorKind::NotApplied);
+}
+
+#[test]
+fn what_a_deadlock_has_rolled_back_is_sent_again_and_nothing_else_is() {
+    for code in [1213, 1467] {
+        let server = Server::new(move |asked| {
+            (asked.what.starts_with("UPDATE") && asked.repeats < 2).then(|| error(code, "Deadlock found"))
+        });
+        update(&server.store(), &call()).unwrap();
+        assert_eq!(server.statements().len(), 3, "{code}");
+    }
+    let always = but("UPDATE", || error(1213, "Deadlock found"));
+    assert_eq!(update(&always.store(), &call()).unwrap_err(), StoreErrorKind::Unavailable);
+    for code in [1205, 1290, 1836, 1047, 3100, 1180] {
+        let server = but("UPDATE", move || error(code, "no"));
+        assert_eq!(update(&server.store(), &call()).unwrap_err(), StoreErrorKind::Unavailable, "{code}");
+        assert_eq!(server.statements().len(), 1, "{code}");
+    }
+}
+
+/// InnoDB shows what a crash may yet take back. What does not stay is not told, or its writer would lead.
+#[test]
+fn a_write_of_our_own_that_was_not_answered_is_read_only_when_it_stays() {
+    let later = || {
+        let mut columns = RECORD;
+        columns[4] = Some("5");
+        Say::Packets(rows(11, vec![row(&columns)]))
+    };
+    let server = Server::new(move |asked| match asked.what.as_str() {
+        what if what.contains("holder_identity = ") => Some(Say::Silence),
+        what if what.starts_with("SELECT @@") => Some(later()),
+        _ => None,
+    });
+    let store = server.store();
+    store.get("jobs", &call()).unwrap();
+    assert_eq!(server.statements().len(), 1, "it is not ours");
+    let interrupted = cancel_at(|| server.count("UPDATE"), |call| update(&store, call));
+    assert_eq!(interrupted.unwrap_err(), StoreErrorKind::Interrupted);
+    for _ in 0..2 {
+        assert_eq!(get(&store, &call()).unwrap().unwrap().version, (3 << 31) + 5);
+    }
+    let statements: Vec<_> = server.statements().into_iter().map(|(_, statement)| statement).collect();
+    let flushes = |statement: &String| statement.contains("SET acquired = 1 - acquired WHERE name = X''");
+    assert_eq!(statements.iter().map(flushes).collect::<Vec<_>>(), [false, false, false, true, false]);
+    // It does not answer either.
+    let stalled = Server::new(move |asked| match asked.what.as_str() {
+        what if what.starts_with("UPDATE") => Some(Say::Silence),
+        what if what.starts_with("SELECT @@") => Some(later()),
+        _ => None,
+    });
+    let store = stalled.store();
+    let interrupted = cancel_at(|| stalled.count("UPDATE"), |call| update(&store, call));
+    assert_eq!(interrupted.unwrap_err(), StoreErrorKind::Interrupted);
+    assert_eq!(get(&store, &brief()).unwrap_err(), StoreErrorKind::Timeout);
+}
+
+/// A server may say anything, and what goes on after a deadlock is in nobody's error.
+#[test]
+fn what_a_deadlock_says_is_logged_without_the_password() {
+    static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+    struct Listener;
+
+    impl log::Log for Listener {
+        fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+            true
+        }
+
+        fn log(&self, record: &log::Record<'_>) {
+            let line = record.args().to_string();
+            if line.contains("once more") && line.contains("1213") {
+                LINES.lock().push(line);
+            }
+        }
+
+        fn flush(&self) {}
+    }
+
+    log::set_logger(&Listener).expect("the only logger");
+    log::set_max_level(log::LevelFilter::Debug);
+    let server = but("UPDATE", || error(1213, "Deadlock of hunter2\nnext line"));
+    update(&server.store(), &call()).unwrap_err();
+    let lines = LINES.lock().clone();
+    assert!(lines.len() >= 10, "{lines:?}");
+    assert!(lines.iter().all(|line| !line.contains("hunter2") && !line.contains('\n')), "{lines:?}");
+}
+
+#[test]
+fn a_server_that_is_read_only_is_neither_read_nor_believed() {
+    for at in [0, 1] {
+        for value in ["1", "ON", "NO_LOCK"] {
+            let server = but("SELECT @@", move || {
+                let mut columns = RECORD;
+                columns[at] = Some(value);
+                Say::Packets(rows(11, vec![row(&columns)]))
+            });
+            let error = server.store().get("jobs", &call()).unwrap_err();
+            assert!(error.kind() == StoreErrorKind::Unavailable && error.to_string().contains("primary"), "{error}");
+        }
+    }
+}
+
+/// Such a user's writes would be carried out on a replica.
+#[test]
+fn who_may_write_on_a_read_only_server_asks_before_each_write() {
+    for (value, is_ok) in [("0", true), ("1", false)] {
+        let server = Server::new(move |asked| match asked.what.as_str() {
+            "SELECT @@global.read_only, @@global.innodb_read_only" => {
+                Some(Say::Packets(rows(2, vec![row(&[Some(value), Some("0")])])))
+            }
+            what if what.contains("information_schema") => {
+                Some(Say::Packets(pairs(&[("engine", "InnoDB"), ("privilege", "SUPER")])))
+            }
+            _ => None,
+        });
+        assert_eq!(update(&server.store(), &call()).is_ok(), is_ok);
+        assert_eq!(server.statements().len(), usize::from(is_ok));
+    }
+}
+
+#[test]
+fn servers_and_tables_that_keep_no_promise_are_refused() {
+    for (variables, about, word) in [
+        (&[("version", "5.7.44")][..], &[("engine", "InnoDB")][..], "5.7.44"),
+        (&[("version", "10.1.48-MariaDB")], &[], "10.1.48"),
+        (&[], &[], "fencing tokens"),
+        (&[("version", "8.0.36")], &[("engine", "MyISAM")], "InnoDB"),
+        (&[("version", "8.0.11-TiDB-v7")], &[], "TiDB"),
+    ] {
+        let server = Server::new(move |asked| match asked.what.as_str() {
+            what if what.starts_with("SHOW") => Some(Say::Packets(pairs(variables))),
+            what if what.contains("information_schema") => Some(Say::Packets(pairs(about))),
+            _ => None,
+        });
+        let error = server.store().get("jobs", &call()).unwrap_err();
+        assert!(error.kind() == StoreErrorKind::Rejected && error.to_string().contains(word), "{error}");
+        assert!(server.statements().is_empty());
+    }
+}
+
+#[test]
+fn a_member_of_a_cluster_is_told_to_wait_for_the_others_writes() {
+    for (variable, value, set) in [
+        ("wsrep_on", "ON", Some("wsrep_sync_wait = 15")),
+        ("wsrep_on", "OFF", None),
+        ("group_replication_group_name", "0a1b", Some("group_replication_consistency = 'BEFORE'")),
+        ("group_replication_group_name", "", None),
+    ] {
+        let server = Server::new(move |asked| {
+            let variables = [("version", "8.0.36"), (variable, value)];
+            asked.what.starts_with("SHOW").then(|| Say::Packets(pairs(&variables)))
+        });
+        get(&server.store(), &call()).unwrap();
+        for known in ["wsrep_sync_wait", "group_replication_consistency"] {
+            assert_eq!(server.was_asked(known), set.is_some_and(|set| set.contains(known)), "{variable} {value}");
+        }
+        assert!(set.is_none_or(|set| server.was_asked(set)));
+    }
+}
+
+fn bytes(bytes: &[u8]) -> Say {
+    Say::Bytes(bytes.to_vec())
+}
+
+/// What is neither an answer nor an error: to a read, and to a write.
+#[test]
+fn what_is_no_answer_of_mysql_is_malformed_and_its_connection_goes() {
+    let strange: [fn() -> Say; 17] = [
+        // A file of this machine.
+        || Say::Packets(vec![b"\xfb/etc/passwd".to_vec()]),
+        // Out of order, and too long.
+        || bytes(&framed(&[ok(1, 1)], 2)),
+        || bytes(&[0xff, 0xff, 0xff, 1]),
+        || bytes(&[1, 0, 16, 1]),
+        || Say::Packets(vec![vec![]]),
+        || Say::Packets(vec![vec![0, 1]]),
+        || Say::Packets(vec![vec![0xfe, 0, 0, 2, 0]]),
+        || Say::Packets(vec![vec![0xff, 1]]),
+        // In a transaction, without autocommit, with more results.
+        || Say::Packets(vec![vec![0, 1, 1, 3, 0, 0, 0]]),
+        || Say::Packets(vec![vec![0, 1, 1, 0, 0, 0, 0]]),
+        || Say::Packets(vec![vec![0, 1, 1, 10, 0, 0, 0]]),
+        // Columns: too many, without an end, not as many as the row has.
+        || Say::Packets(vec![vec![200]]),
+        || Say::Packets(vec![vec![0xfe, 255, 255, 255, 255, 255, 255, 255, 255]]),
+        || Say::Endless(vec![vec![2]], b"a column".to_vec()),
+        || Say::Packets(rows(12, vec![row(&RECORD)])),
+        || Say::Packets(rows(10, vec![row(&RECORD)])),
+        || Say::Packets(vec![vec![0xfd, 1]]),
+    ];
+    for (number, say) in strange.into_iter().enumerate() {
+        let server = Server::new(move |asked| {
+            let is_it = asked.what.starts_with("SELECT @@") || asked.what.starts_with("UPDATE");
+            (is_it && asked.connection == 0).then(say)
+        });
+        let store = server.store();
+        let kind =
+            if number % 2 == 0 { get(&store, &call()).unwrap_err() } else { update(&store, &call()).unwrap_err() };
+        assert_eq!(kind, StoreErrorKind::Malformed, "{number}");
+        get(&store, &call()).unwrap();
+        assert_eq!(server.connections(), [0, 1], "{number}");
+    }
+}
+
+#[test]
+fn rows_that_are_no_records_are_no_absent_record() {
+    let with = |at: usize, value: Option<&'static str>| {
+        let mut columns = RECORD;
+        columns[at] = value;
+        rows(11, vec![row(&columns)])
+    };
+    for answer in [
+        rows(11, vec![]),
+        rows(2, vec![row(&[Some("0"), Some("0")])]),
+        with(2, Some("x")),
+        with(2, Some("0")),
+        with(3, None),
+        with(3, Some("JOBS")),
+        with(4, Some("-1")),
+        with(5, None),
+        with(7, Some("1.5")),
+        vec![ok(0, 0)],
+    ] {
+        let server =
+            Server::new(move |asked| asked.what.starts_with("SELECT @@").then(|| Say::Packets(answer.clone())));
+        assert_eq!(get(&server.store(), &call()).unwrap_err(), StoreErrorKind::Malformed);
+    }
+}
+
+const PHASES: [&str; 8] =
+    [GREETING, LOGIN, SET_UP, "SET SESSION TRANS", "SHOW", "SELECT 'engine'", "SELECT 'column'", "SELECT @@global"];
+
+#[test]
+fn silence_in_any_phase_is_left_in_time_and_at_once_when_it_is_cancelled() {
+    for phase in PHASES {
+        let server = but(phase, || Say::Silence);
+        assert_eq!(get(&server.store(), &brief()).unwrap_err(), StoreErrorKind::Timeout, "{phase}");
+        let began = Instant::now();
+        let store = server.store();
+        let interrupted = cancel_at(|| server.count(phase), |call| get(&store, call));
+        assert_eq!(interrupted.unwrap_err(), StoreErrorKind::Interrupted, "{phase}");
+        assert!(began.elapsed() < Duration::from_secs(30), "{phase}");
+    }
+    let server = but("UPDATE", || Say::Silence);
+    assert_eq!(update(&server.store(), &brief()).unwrap_err(), StoreErrorKind::Timeout);
+}
+
+#[test]
+fn an_end_in_any_phase_is_an_error() {
+    for phase in PHASES {
+        let server = but(phase, || Say::Close);
+        assert_eq!(get(&server.store(), &call()).unwrap_err(), StoreErrorKind::Unavailable, "{phase}");
+    }
+    let server = but("UPDATE", || Say::Close);
+    assert_eq!(update(&server.store(), &call()).unwrap_err(), StoreErrorKind::Unavailable);
+}
+
+#[test]
+fn a_read_on_a_connection_that_was_closed_is_sent_again_and_a_write_is_not() {
+    let closing = |begin: &'static str| {
+        Server::new(move |asked| (asked.what.starts_with(begin) && asked.repeats == 1).then_some(Say::Close))
+    };
+    let server = closing("SELECT @@");
+    let store = server.store();
+    get(&store, &call()).unwrap();
+    get(&store, &call()).unwrap();
+    assert_eq!(server.connections(), [0, 0, 1]);
+    let server = closing("UPDATE");
+    let store = server.store();
+    update(&store, &call()).unwrap();
+    assert_eq!(update(&store, &call()).unwrap_err(), StoreErrorKind::ConnectionClosed);
+    assert_eq!(server.statements().len(), 2, "it may have been carried out");
+    update(&store, &call()).unwrap();
+}
+
+fn switch(method: &str) -> Say {
+    Say::Packets(vec![[&[0xfe], method.as_bytes(), b"\0ABCDEFGHIJKLMNOPQRST\0"].concat()])
+}
+
+/// Without TLS, so whoever listens would have it.
+#[test]
+fn a_password_is_never_sent_as_it_is_without_tls() {
+    for method in ["mysql_clear_password", "client_ed25519", "dialog", "sha256_password"] {
+        let server = Server::new(move |asked| (asked.what == LOGIN).then(|| switch(method)));
+        let error = server.store().get("jobs", &call()).unwrap_err();
+        assert!(error.kind() == StoreErrorKind::Unauthorized && error.to_string().contains(method), "{error}");
+        assert!(!server.was_asked("answer"), "nothing was sent: {method}");
+    }
+    let server = Server::new(|asked| match asked.what.as_str() {
+        LOGIN => Some(switch("caching_sha2_password")),
+        what if what.starts_with("answer") => Some(Say::Packets(vec![vec![1, 4]])),
+        _ => None,
+    });
+    let error = server.store().get("jobs", &call()).unwrap_err();
+    assert!(error.kind() == StoreErrorKind::Unauthorized && error.to_string().contains("TLS"), "{error}");
+    assert!(!server.was_asked("hunter2"));
+    let old = Server::new(|asked| (asked.what == LOGIN).then(|| Say::Packets(vec![vec![0xfe]])));
+    assert!(old.store().get("jobs", &call()).unwrap_err().to_string().contains("mysql_old_password"));
+}
+
+/// Nobody else reads what goes through it.
+#[cfg(unix)]
+#[test]
+fn through_a_socket_of_this_machine_the_password_itself_is_sent_to_who_asks_for_it() {
+    for method in ["caching_sha2_password", "mysql_clear_password"] {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("socket");
+        let server = Server::on_socket(&path, move |asked| match asked.what.as_str() {
+            LOGIN => Some(switch(method)),
+            "answer hunter2\0" => None,
+            what if what.starts_with("answer") => Some(Say::Packets(vec![vec![1, 4]])),
+            _ => None,
+        });
+        let url = format!("mysql://jobs:hunter2@localhost/app?socket={}", path.display());
+        let store = MySqlStore::new(MySqlConfig::new(&url).unwrap()).unwrap();
+        assert!(store.get("jobs", &call()).unwrap().is_some(), "{method}");
+        assert!(server.was_asked("answer hunter2\0"), "{method}");
+    }
+}
+
+#[test]
+fn who_is_known_already_is_let_in_by_caching_sha2_password() {
+    let server = Server::new(|asked| match asked.what.as_str() {
+        GREETING => Some(Say::Packets(vec![greeting("caching_sha2_password")])),
+        LOGIN => Some(Say::Packets(vec![vec![1, 3], ok(0, 0)])),
+        _ => None,
+    });
+    get(&server.store(), &call()).unwrap();
+}
+
+#[test]
+fn a_login_that_asks_for_ever_ends() {
+    let server = Server::new(|asked| match asked.what.as_str() {
+        what if what == LOGIN || what.starts_with("answer") => Some(switch("mysql_native_password")),
+        _ => None,
+    });
+    assert_eq!(get(&server.store(), &call()).unwrap_err(), StoreErrorKind::Malformed);
+}
+
+#[test]
+fn where_tls_is_wanted_and_not_offered_nothing_is_sent() {
+    let server = Server::well();
+    let url = format!("mysql://jobs:hunter2@127.0.0.1:{}/app?ssl-mode=REQUIRED", server.port);
+    let store = MySqlStore::new(MySqlConfig::new(&url).unwrap()).unwrap();
+    let error = store.get("jobs", &call()).unwrap_err();
+    assert!(error.kind() == StoreErrorKind::Untrusted && error.to_string().contains("no TLS"), "{error}");
+    assert!(!server.was_asked(LOGIN));
+}
+
+#[test]
+fn no_secret_is_in_an_error_or_shown() {
+    let server = Server::new(|asked| (asked.what == LOGIN).then(|| error(1045, "Access denied (hunter2)")));
+    let store = server.store();
+    let error = store.get("jobs", &call()).unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Unauthorized);
+    let shown = format!("{error} {error:?} {store:?} {:?} {:?}", store.location(), server.config());
+    assert!(!shown.contains("hunter2") && shown.contains("/app"), "{shown}");
+    let nobody = MySqlStore::new(MySqlConfig::new("mysql://127.0.0.1/app").unwrap()).unwrap_err();
+    assert_eq!(nobody.field(), "user");
+}
+
+#[test]
+fn what_the_server_refuses_says_what_to_do() {
+    use StoreErrorKind::*;
+    let of_the_login = [1045, 1130, 1131, 1132, 1133, 1251, 1275, 1524, 1698, 1820, 1862, 3118, 4151];
+    for (code, kind, word) in [
+        (&[1146][..], NotFound, "create_table"),
+        (&[1049], NotFound, "database"),
+        (&[1142, 1143, 1227, 1370], Forbidden, "grant"),
+        (&[1044], Forbidden, "database that is there"),
+        (&[3159], Unauthorized, "ssl-mode"),
+        (&of_the_login, Unauthorized, ""),
+        (&[1040, 1203, 1226], Unavailable, "max_connections"),
+        (&[1290, 1792, 1836], Unavailable, "primary"),
+        (&[1054, 1064, 1136, 1193, 1231, 1364], Rejected, "documentation"),
+        (&[1264, 1292, 1366, 1406, 3819, 4025], Rejected, "such a record"),
+        (&[1153], Rejected, "max_allowed_packet"),
+        (&[1129], Unavailable, "FLUSH HOSTS"),
+        (&[1205, 65_535], Unavailable, ""),
+    ]
+    .into_iter()
+    .flat_map(|(codes, kind, word)| codes.iter().map(move |code| (*code, kind, word)))
+    {
+        let server = but("SELECT @@", move || error(code, "no"));
+        let refused = server.store().get("jobs", &call()).unwrap_err();
+        assert!(refused.kind() == kind && refused.to_string().contains(word), "{code}: {refused}");
+    }
+}
+
+#[test]
+fn a_watch_ends_with_the_error_of_a_read_and_says_what_went_with_the_table() {
+    let server = Server::new(|asked| {
+        (asked.what.starts_with("SELECT @@") && asked.repeats > 1).then(|| error(1146, "no table"))
+    });
+    let mut events = Vec::new();
+    let ended = server.store().watch(WatchScope::Key("jobs"), None, &Cancel::new(), &mut |event| events.push(event));
+    assert_eq!(ended.unwrap_err().kind(), StoreErrorKind::NotFound);
+    use WatchEvent::{Changed, Deleted, Opened, Progress};
+    assert!(matches!(&events[..], [Opened, Changed { .. }, Progress(_), Deleted { .. }]), "{events:?}");
+}

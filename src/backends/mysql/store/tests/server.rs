@@ -1,0 +1,319 @@
+//! A server that says what a test has it say.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::thread;
+
+use parking_lot::Mutex;
+use rustls::ServerConfig;
+
+use crate::backends::mysql::client::{Client, Request, Shape};
+use crate::backends::mysql::config::MySqlConfig;
+use crate::backends::mysql::error::Error;
+use crate::backends::mysql::store::MySqlStore;
+use crate::backends::tests;
+use crate::backends::tests::{Act, Login, REFUSAL, Scripted, Step};
+use crate::net::error as net;
+use crate::net::tests::certificates::{Duplex, accept};
+use crate::store::{Call, Store};
+use crate::util::config_error::ConfigError;
+
+/// What a server was asked: a phase, or a statement.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    pub(super) connection: usize,
+    pub(super) what: String,
+    /// How often the connection was asked the same before.
+    pub(super) repeats: usize,
+}
+
+pub(super) const GREETING: &str = "greeting";
+pub(super) const LOGIN: &str = "login";
+/// The first statement of a session.
+pub(super) const SET_UP: &str = "SET SESSION autocommit";
+
+pub(super) enum Say {
+    /// One after the other, numbered as they should be.
+    Packets(Vec<Vec<u8>>),
+    /// As they are.
+    Bytes(Vec<u8>),
+    /// The same packet for ever.
+    Endless(Vec<Vec<u8>>, Vec<u8>),
+    Silence,
+    Close,
+}
+
+/// What it answers; `None` for what a server answers that does well.
+type Script = dyn Fn(&Asked) -> Option<Say> + Send + Sync;
+
+pub(super) struct Server {
+    pub(super) port: u16,
+    /// An entry is added when the script has run.
+    pub(super) asked: Arc<Mutex<Vec<Asked>>>,
+}
+
+impl Server {
+    pub(super) fn new(script: impl Fn(&Asked) -> Option<Say> + Send + Sync + 'static) -> Self {
+        Self::with_tls(None, script)
+    }
+
+    pub(super) fn with_tls(
+        tls: Option<Arc<ServerConfig>>,
+        script: impl Fn(&Asked) -> Option<Say> + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let asked = Arc::<Mutex<Vec<Asked>>>::default();
+        let (script, log): (Arc<Script>, _) = (Arc::new(script), Arc::clone(&asked));
+        thread::spawn(move || {
+            for (connection, stream) in listener.incoming().map_while(Result::ok).enumerate() {
+                let (script, log, tls) = (Arc::clone(&script), Arc::clone(&log), tls.clone());
+                thread::spawn(move || serve(connection, Box::new(stream), tls, &*script, &log));
+            }
+        });
+        Self { port, asked }
+    }
+
+    /// One connection, through a socket of this machine.
+    #[cfg(unix)]
+    pub(super) fn on_socket(
+        path: &std::path::Path,
+        script: impl Fn(&Asked) -> Option<Say> + Send + Sync + 'static,
+    ) -> Self {
+        let listener = std::os::unix::net::UnixListener::bind(path).unwrap();
+        let asked = Arc::<Mutex<Vec<Asked>>>::default();
+        let log = Arc::clone(&asked);
+        thread::spawn(move || serve(0, Box::new(listener.accept().unwrap().0), None, &script, &log));
+        Self { port: 0, asked }
+    }
+
+    pub(super) fn well() -> Self {
+        Self::new(|_| None)
+    }
+
+    /// Statements about the table, with the connections that they came by.
+    pub(super) fn statements(&self) -> Vec<(usize, String)> {
+        let is_about = |asked: &Asked| asked.what.contains("leasehold") && !asked.what.contains("information_schema");
+        let asked = self.asked.lock();
+        asked.iter().filter(|it| is_about(it)).map(|it| (it.connection, it.what.clone())).collect()
+    }
+
+    pub(super) fn connections(&self) -> Vec<usize> {
+        self.statements().into_iter().map(|(connection, _)| connection).collect()
+    }
+
+    pub(super) fn count(&self, asked: &str) -> usize {
+        self.asked.lock().iter().filter(|it| it.what.starts_with(asked)).count()
+    }
+
+    pub(super) fn was_asked(&self, what: &str) -> bool {
+        self.asked.lock().iter().any(|asked| asked.what.contains(what))
+    }
+
+    pub(super) fn config(&self) -> MySqlConfig {
+        MySqlConfig::new(&format!("mysql://jobs:hunter2@127.0.0.1:{}/app", self.port)).unwrap()
+    }
+
+    pub(super) fn store(&self) -> MySqlStore {
+        MySqlStore::new(self.config()).unwrap()
+    }
+}
+
+fn step(what: &str) -> Option<Step> {
+    match what {
+        LOGIN => Some(Step::Login),
+        _ if what.starts_with("SELECT @@") || what.starts_with("UPDATE") => Some(Step::Request),
+        _ => None,
+    }
+}
+
+impl Scripted for Server {
+    fn scripted(tls: Option<Arc<ServerConfig>>, script: Box<tests::Script>) -> Self {
+        Self::with_tls(tls, move |asked| match script(asked.connection, step(&asked.what)?, asked.repeats) {
+            Act::Answer => None,
+            Act::Silence => Some(Say::Silence),
+            Act::Close => Some(Say::Close),
+            Act::Refuse => Some(error(1045, REFUSAL)),
+        })
+    }
+
+    fn steps(&self) -> Vec<(usize, Step)> {
+        self.asked.lock().iter().filter_map(|asked| Some((asked.connection, step(&asked.what)?))).collect()
+    }
+
+    fn open(&self, login: Login) -> Result<Box<dyn Store>, ConfigError> {
+        let without = MySqlConfig::new(&format!("mysql://jobs@127.0.0.1:{}/app", self.port))?;
+        Ok(Box::new(MySqlStore::new(match login {
+            Login::Plain => self.config(),
+            Login::Tls(tls) => self.config().with_tls(tls),
+            Login::From(source) => without.with_password_from(source),
+        })?))
+    }
+
+    fn write(&self, call: &Call) -> net::Error {
+        let shape = Shape::new("leasehold", "SELECT 1, 2", |_| String::new());
+        let client = Client::new(self.config(), shape).unwrap();
+        let (timeout, cancel) = (call.time_left(), call.cancel());
+        match client.query(Request { sql: "UPDATE leasehold", is_read: false, timeout, cancel }) {
+            Err(Error::Net(error)) => error,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn serve(
+    connection: usize,
+    mut stream: Box<dyn Duplex>,
+    tls: Option<Arc<ServerConfig>>,
+    script: &Script,
+    log: &Mutex<Vec<Asked>>,
+) -> Option<()> {
+    let is_tls = tls.is_some();
+    let say = |stream: &mut dyn Duplex, sequence: u8, what: &str| {
+        let is_same = |it: &&Asked| it.connection == connection && it.what == what;
+        let repeats = log.lock().iter().filter(is_same).count();
+        let asked = Asked { connection, what: what.to_owned(), repeats };
+        let mut said = script(&asked).unwrap_or_else(|| Say::Packets(well(what)));
+        log.lock().push(asked);
+        if let Say::Packets(packets) = &mut said
+            && is_tls
+            && what == GREETING
+        {
+            offer_tls(&mut packets[0]);
+        }
+        match said {
+            Say::Packets(packets) => stream.write_all(&framed(&packets, sequence)).ok(),
+            Say::Bytes(bytes) => stream.write_all(&bytes).ok(),
+            Say::Endless(first, packet) => {
+                stream.write_all(&framed(&first, sequence)).ok()?;
+                // After so many the numbers begin anew.
+                let many = framed(&vec![packet; 256], sequence.wrapping_add(first.len() as u8));
+                loop {
+                    stream.write_all(&many).ok()?;
+                }
+            }
+            Say::Silence => {
+                // Until whoever asked is gone.
+                let _ = stream.read(&mut [0]);
+                None
+            }
+            Say::Close => None,
+        }
+    };
+    say(&mut *stream, 0, GREETING)?;
+    let (mut sequence, mut response) = packet(&mut *stream)?;
+    if let Some(config) = tls {
+        stream = accept(&config, stream);
+        (sequence, response) = packet(&mut *stream)?;
+    }
+    assert!(!String::from_utf8_lossy(&response).contains("hunter2"));
+    say(&mut *stream, sequence + 1, LOGIN)?;
+    loop {
+        let (sequence, command) = packet(&mut *stream)?;
+        let sql = match command.split_first() {
+            Some((3, sql)) => String::from_utf8(sql.to_vec()).unwrap(),
+            // What a login was asked for once more.
+            _ => format!("answer {}", String::from_utf8_lossy(&command)),
+        };
+        say(&mut *stream, sequence + 1, &sql)?;
+    }
+}
+
+fn packet(stream: &mut dyn Duplex) -> Option<(u8, Vec<u8>)> {
+    let mut header = [0; 4];
+    stream.read_exact(&mut header).ok()?;
+    let mut packet = vec![0; u32::from_le_bytes([header[0], header[1], header[2], 0]) as usize];
+    stream.read_exact(&mut packet).ok()?;
+    Some((header[3], packet))
+}
+
+pub(super) fn framed(packets: &[Vec<u8>], mut sequence: u8) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for packet in packets {
+        bytes.extend(&(packet.len() as u32).to_le_bytes()[..3]);
+        bytes.push(sequence);
+        bytes.extend(packet);
+        sequence = sequence.wrapping_add(1);
+    }
+    bytes
+}
+
+pub(super) fn greeting(method: &str) -> Vec<u8> {
+    let mut packet = b"\x0a8.0.36\0\x01\0\0\0abcdefgh\0\xff\xf7\x2d\x02\0\xff\x81\x15".to_vec();
+    packet.extend([0; 10]);
+    packet.extend(format!("ijklmnopqrst\0{method}\0").bytes());
+    packet
+}
+
+/// Sets the bit for TLS in the lower half of the capabilities.
+fn offer_tls(greeting: &mut [u8]) {
+    let capabilities = greeting.iter().position(|byte| *byte == 0).unwrap() + 1 + 4 + 8 + 1;
+    greeting[capabilities + 1] |= 0x08;
+}
+
+pub(super) fn ok(affected: u8, last_insert_id: u8) -> Vec<u8> {
+    vec![0, affected, last_insert_id, 2, 0, 0, 0]
+}
+
+pub(super) fn error(code: u16, message: &str) -> Say {
+    let [low, high] = code.to_le_bytes();
+    Say::Packets(vec![[&[0xff, low, high], &b"#HY000"[..], message.as_bytes()].concat()])
+}
+
+pub(super) const END: [u8; 5] = [0xfe, 0, 0, 2, 0];
+
+pub(super) fn row(columns: &[Option<&str>]) -> Vec<u8> {
+    let column = |column: &Option<&str>| match column {
+        Some(text) => [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat(),
+        None => vec![0xfb],
+    };
+    columns.iter().flat_map(column).collect()
+}
+
+pub(super) fn rows(columns: u8, rows: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    let mut packets = vec![vec![columns]];
+    packets.extend((0..columns).map(|_| b"a column".to_vec()));
+    packets.push(END.to_vec());
+    packets.extend(rows);
+    packets.push(END.to_vec());
+    packets
+}
+
+pub(super) fn pairs(pairs: &[(&str, &str)]) -> Vec<Vec<u8>> {
+    rows(2, pairs.iter().map(|(name, value)| row(&[Some(name), Some(value)])).collect())
+}
+
+pub(super) const RECORD: [Option<&str>; 11] = [
+    Some("0"),
+    Some("0"),
+    Some("3"),
+    Some("jobs"),
+    Some("4"),
+    Some("u"),
+    Some("a"),
+    Some("15"),
+    Some("t"),
+    None,
+    Some("7"),
+];
+
+pub(super) fn found() -> Vec<Vec<u8>> {
+    rows(11, vec![row(&RECORD)])
+}
+
+pub(super) fn well(what: &str) -> Vec<Vec<u8>> {
+    match what {
+        GREETING => vec![greeting("mysql_native_password")],
+        _ if what.starts_with("SHOW VARIABLES") => pairs(&[("version", "8.0.36"), ("version_comment", "MySQL")]),
+        _ if what.contains("information_schema") => pairs(&[("engine", "InnoDB")]),
+        _ if what.starts_with("SELECT @@global.read_only, @@global.innodb_read_only, r.") => found(),
+        _ if what.starts_with("INSERT") => vec![ok(1, 9)],
+        _ if what.starts_with("UPDATE") => vec![ok(1, 0)],
+        _ => vec![ok(0, 0)],
+    }
+}
+
+/// Does well but for what begins like this.
+pub(super) fn but(begin: &'static str, say: impl Fn() -> Say + Send + Sync + 'static) -> Server {
+    Server::new(move |asked| asked.what.starts_with(begin).then(&say))
+}

@@ -1,0 +1,315 @@
+//! The statements, and what their answers mean.
+
+use std::time::Duration;
+
+use crate::backends::mysql::client::{Answer, Client, READ_ONLY, Request, Row as SqlRow, Shape, check_writable};
+use crate::backends::mysql::config::MySqlConfig;
+use crate::backends::mysql::error::{Error, Refusal};
+use crate::backends::sql;
+use crate::backends::sql::{Records, Row, told};
+use crate::net::error::{self as net, ErrorKind};
+use crate::store::record::{LeaderElectionRecord, MicroTime, Observed};
+use crate::store::{Call, StoreError, StoreErrorKind, WatchScope};
+use crate::util::config_error::ConfigError;
+use crate::util::panics::log_line;
+
+use super::unproven::{End, Unproven};
+
+const NAME: &str = "leasehold";
+
+const CREATE_TABLE: &str = include_str!("table.sql");
+
+/// Of the server's own errors.
+const EXISTS: u16 = 1062;
+
+/// Deadlocks. MariaDB reports one at the lock for the next generation as a failure to read the number.
+const DEADLOCKS: [u16; 2] = [1213, 1467];
+
+/// A deadlock ends one of two that are in each other's way. It is over within a moment.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// After so many the election itself is to wait.
+const MOST_DEADLOCKS: usize = 10;
+
+/// Its answer comes when all that was seen before it is on disk. No record has this name.
+const FLUSH: &str = "UPDATE leasehold SET acquired = 1 - acquired WHERE name = X''";
+const MAKE_FLUSHABLE: &str = "INSERT IGNORE INTO leasehold (name, uid) VALUES (X'', X'')";
+
+/// The table of one database.
+pub(super) struct Table {
+    client: Client,
+    unproven: Unproven,
+}
+
+impl Table {
+    pub(super) fn new(config: MySqlConfig) -> Result<Self, ConfigError> {
+        let shape = Shape::new(NAME, include_str!("wrong_columns.sql"), wrong_column);
+        Ok(Self { client: Client::new(config, shape)?, unproven: Unproven::default() })
+    }
+
+    pub(super) fn location(&self) -> String {
+        self.client.location()
+    }
+
+    pub(super) fn describe(&self, scope: WatchScope<'_>) -> String {
+        match scope {
+            WatchScope::Key("") => self.describe(WatchScope::All),
+            WatchScope::Key(key) => format!("{key} in {NAME} of {}", self.location()),
+            WatchScope::All => format!("{NAME} of {}", self.location()),
+        }
+    }
+
+    pub(super) fn create(&self, call: &Call) -> Result<(), StoreError> {
+        let (timeout, cancel) = (call.time_left(), call.cancel());
+        let request = Request { sql: CREATE_TABLE, is_read: false, timeout, cancel };
+        let what = self.describe(WatchScope::All);
+        self.client.query(request).map_err(|error| match error.code() {
+            // Who may not CREATE may yet take part, where somebody has made it.
+            Some(1044 | 1142) => {
+                let advice = "; have its owner make it, or grant this user CREATE";
+                let said = self.client.password().clean(&error);
+                StoreError::new(StoreErrorKind::Forbidden, format!("cannot create {what}: {said}{advice}"))
+            }
+            _ => self.explain("create", &what, &error),
+        })?;
+        // One that was there may be another.
+        self.select("read", WatchScope::Key(""), call).map(drop)
+    }
+
+    /// What stands in the table of a primary.
+    pub(super) fn select(&self, operation: &str, scope: WatchScope<'_>, call: &Call) -> Result<Records, StoreError> {
+        let place = |error: &Error| self.explain(operation, &self.describe(scope), error);
+        let which = match scope {
+            WatchScope::Key(key) => format!("r.name = {}", text(Some(key))),
+            WatchScope::All => "1 = 1".to_owned(),
+        };
+        // There is a row also where there is no record: it says that the server is no replica.
+        let select = format!(
+            "SELECT {READ_ONLY}, r.generation, r.name, r.writes, r.uid, r.holder_identity, r.lease_duration_seconds, \
+             r.acquire_time, r.renew_time, r.lease_transitions FROM (SELECT 1) AS one LEFT JOIN {NAME} AS r ON {which}"
+        );
+        let request = Request { sql: &select, is_read: true, timeout: call.time_left(), cancel: call.cancel() };
+        let Answer { rows, .. } = self.client.query(request).map_err(|error| place(&error))?;
+        let malformed = || {
+            let rule = "a row is not as this library writes it";
+            let message = format!("cannot {operation} {}: {rule}", self.describe(scope));
+            StoreError::new(StoreErrorKind::Malformed, message)
+        };
+        if rows.is_empty() {
+            return Err(malformed());
+        }
+        let mut records = Records::new();
+        for row in &rows {
+            let mut columns = row.columns();
+            check_writable(&mut columns).map_err(|error| place(&error))?;
+            if let Some((key, observed)) = observed(row).ok_or_else(malformed)? {
+                // Where somebody has made the column one that ignores case.
+                if scope != WatchScope::All && scope != WatchScope::Key(&key) {
+                    return Err(malformed());
+                }
+                if !key.is_empty() {
+                    records.insert(key, observed);
+                }
+            }
+        }
+        self.prove(&records, call).map_err(|error| place(&error))?;
+        Ok(records)
+    }
+
+    /// Makes what was read stay, where it may be our own and a crash could take it back: or we would lead, and another after
+    /// the crash, by the same version.
+    fn prove(&self, records: &Records, call: &Call) -> Result<(), Error> {
+        let in_doubt = records.iter().map(|(key, observed)| (&**key, observed.version));
+        let in_doubt: Vec<_> =
+            in_doubt.filter(|(key, version)| self.unproven.may_be_taken_back(key, *version)).collect();
+        if in_doubt.is_empty() {
+            return Ok(());
+        }
+        // Twice: another may have made the row at the same time, and its answer is not ours.
+        for sql in [FLUSH, MAKE_FLUSHABLE, FLUSH] {
+            if self.write("flush", NAME, sql, call)?.affected > 0 {
+                in_doubt.iter().for_each(|(key, version)| self.unproven.is_proven(key, *version));
+                return Ok(());
+            }
+        }
+        Err(net::Error::new(ErrorKind::Malformed, "a row is neither there nor can be made").into())
+    }
+
+    /// The generation of the new row, or `None` if there is one of that key.
+    pub(super) fn insert(
+        &self,
+        key: &str,
+        uid: &str,
+        record: &LeaderElectionRecord,
+        call: &Call,
+    ) -> Result<Option<i64>, StoreError> {
+        let key_text = text(Some(key));
+        // The inner SELECT keeps the place of the key locked from before the number is given until the row is there: else a
+        // second one could be inserted and deleted meanwhile, with a greater number.
+        let insert = format!(
+            "INSERT INTO {NAME} (name, uid, holder_identity, lease_duration_seconds, acquire_time, renew_time, \
+             lease_transitions) SELECT {key_text}, {}, {}, {}, {}, {}, {} FROM (SELECT 1) AS one WHERE NOT EXISTS \
+             (SELECT 1 FROM {NAME} WHERE name = {key_text} LOCK IN SHARE MODE)",
+            text(Some(uid)),
+            text(record.holder_identity.as_deref()),
+            number(record.lease_duration_seconds),
+            time(&record.acquire_time),
+            time(&record.renew_time),
+            number(record.lease_transitions),
+        );
+        self.unproven.watch_over(key, 0, || match self.write("create", key, &insert, call) {
+            Ok(Answer { affected: 0, .. }) => (End::NotApplied, Ok(None)),
+            Ok(answer) => {
+                let generation = answer.last_insert_id.try_into().unwrap_or(i64::MAX);
+                (sql::version(generation, 0).map_or(End::Open, End::Applied), Ok(Some(generation)))
+            }
+            Err(error) if error.code() == Some(EXISTS) => (End::NotApplied, Ok(None)),
+            Err(error) => (End::Open, Err(self.explain("create", &self.describe(WatchScope::Key(key)), &error))),
+        })
+    }
+
+    /// Whether the row still stood as it was observed, and was changed.
+    pub(super) fn update(
+        &self,
+        key: &str,
+        base: &Observed,
+        record: &LeaderElectionRecord,
+        call: &Call,
+    ) -> Result<bool, StoreError> {
+        let (generation, writes) = sql::parts(base.version);
+        let old = &base.record;
+        let (holder, acquire_time) = (text(record.holder_identity.as_deref()), time(&record.acquire_time));
+        let transitions = number(record.lease_transitions);
+        // From left to right, and each sees what those before it have set. It compares the whole record: after a fail-over that
+        // lost writes a version may have been given again.
+        let update = format!(
+            "UPDATE {NAME} SET acquired = IF(holder_identity <=> {holder} AND acquire_time <=> {acquire_time} AND \
+             lease_transitions <=> {transitions}, acquired, writes + 1), holder_identity = {holder}, \
+             lease_duration_seconds = {}, acquire_time = {acquire_time}, renew_time = {}, lease_transitions = {transitions}, \
+             writes = writes + 1 WHERE name = {} AND generation = {generation} AND writes = {writes} AND uid <=> {} AND \
+             holder_identity <=> {} AND lease_duration_seconds <=> {} AND acquire_time <=> {} AND renew_time <=> {} AND \
+             lease_transitions <=> {}",
+            number(record.lease_duration_seconds),
+            time(&record.renew_time),
+            text(Some(key)),
+            text(old.uid.as_deref()),
+            text(old.holder_identity.as_deref()),
+            number(old.lease_duration_seconds),
+            time(&old.acquire_time),
+            time(&old.renew_time),
+            number(old.lease_transitions),
+        );
+        self.unproven.watch_over(key, base.version, || match self.write("update", key, &update, call) {
+            Ok(Answer { affected: 0, .. }) => (End::NotApplied, Ok(false)),
+            Ok(_) => (End::Applied(base.version + 1), Ok(true)),
+            Err(error) => (End::Open, Err(self.explain("update", &self.describe(WatchScope::Key(key)), &error))),
+        })
+    }
+
+    /// Says which operation on what has failed, and what kind of failure that is to an election.
+    fn explain(&self, operation: &str, what: &str, error: &Error) -> StoreError {
+        let (kind, advice) = match error {
+            Error::Net(error) => (StoreErrorKind::from(error.kind), ""),
+            Error::Refused(Refusal::Error { code, .. }) => of_mysql(*code),
+            Error::Refused(Refusal::ReadOnly) => (StoreErrorKind::Unavailable, PRIMARY),
+        };
+        let said = self.client.password().clean(error);
+        StoreError::new(kind, format!("cannot {operation} {what}: {said}{advice}"))
+    }
+
+    /// One that ended in a deadlock was rolled back, and is sent again.
+    fn write(&self, operation: &str, key: &str, sql: &str, call: &Call) -> Result<Answer, Error> {
+        for _ in 0..MOST_DEADLOCKS {
+            let request = Request { sql, is_read: false, timeout: call.time_left(), cancel: call.cancel() };
+            match self.client.query(request) {
+                Err(error) if error.code().is_some_and(|code| DEADLOCKS.contains(&code)) => {
+                    log_line!(debug, "{operation} {key}: once more: {}", self.client.password().clean(&error));
+                }
+                other => return other,
+            }
+            told::wait(call, PAUSE.mul_f64(fastrand::f64()));
+        }
+        self.client.query(Request { sql, is_read: false, timeout: call.time_left(), cancel: call.cancel() })
+    }
+}
+
+/// Explains a column that breaks the store's promise.
+fn wrong_column(column: &str) -> String {
+    sql::wrong_column(CREATE_TABLE, column, |declared| {
+        // A further unique index does no harm, and a second primary key is an error.
+        format!("ALTER TABLE {NAME} MODIFY {column} {}", declared.replace("PRIMARY KEY", "UNIQUE"))
+    })
+}
+
+/// A text in SQL that nothing in it can end.
+pub(super) fn text(text: Option<&str>) -> String {
+    let Some(text) = text else { return "NULL".to_owned() };
+    let mut literal = String::with_capacity(text.len() * 2 + 3);
+    literal.push_str("X'");
+    for byte in text.bytes() {
+        literal.extend([byte >> 4, byte & 15].map(|digit| char::from_digit(digit.into(), 16).unwrap_or('0')));
+    }
+    literal.push('\'');
+    literal
+}
+
+fn time(time: &Option<MicroTime>) -> String {
+    text(time.as_ref().map(MicroTime::as_str))
+}
+
+fn number(number: Option<i32>) -> String {
+    number.map_or_else(|| "NULL".to_owned(), |number| number.to_string())
+}
+
+/// Behind the first two columns; `Some(None)` where they stand alone.
+fn observed(row: &SqlRow) -> Option<Option<(Box<str>, Observed)>> {
+    let texts = row.columns().skip(2).map(|column| column.map(str::from_utf8).transpose().ok());
+    let texts: Vec<Option<&str>> = texts.collect::<Option<_>>()?;
+    let [generation, key, writes, uid, holder, duration, acquire_time, renew_time, transitions] =
+        texts.try_into().ok()?;
+    let Some(generation) = generation else { return Some(None) };
+    let number = |text: Option<&str>| text.map(str::parse::<i32>).transpose().ok();
+    let row = Row {
+        key: key?.into(),
+        generation: generation.parse().ok()?,
+        writes: writes?.parse().ok()?,
+        record: LeaderElectionRecord {
+            uid: Some(uid?.to_owned()),
+            holder_identity: holder.map(str::to_owned),
+            lease_duration_seconds: number(duration)?,
+            acquire_time: acquire_time.map(MicroTime::from_text),
+            renew_time: renew_time.map(MicroTime::from_text),
+            lease_transitions: number(transitions)?,
+        },
+    };
+    row.observed().map(Some)
+}
+
+const PRIMARY: &str = "; name the primary, or wait until this server is one";
+
+/// The numbers are the same in both, where both have them.
+fn of_mysql(code: u16) -> (StoreErrorKind, &'static str) {
+    use StoreErrorKind::{Forbidden, NotFound, Rejected, Unauthorized, Unavailable};
+    match code {
+        1290 | 1792 | 1836 => (Unavailable, PRIMARY),
+        1146 => (NotFound, "; MySqlStore::create_table makes the table"),
+        1049 => (NotFound, "; create the database"),
+        1044 => (Forbidden, "; name a database that is there, and that this user may use"),
+        // The user, or the whole server, is for TLS alone.
+        3159 => (Unauthorized, "; say ssl-mode=VERIFY_IDENTITY in the URL"),
+        1142 | 1143 | 1227 | 1370 => (Forbidden, "; grant the user SELECT, INSERT and UPDATE on the table leasehold"),
+        // Not let in: user, password, host, method, locked, run out.
+        1045 | 1130 | 1131 | 1132 | 1133 | 1251 | 1275 | 1524 | 1698 | 1820 | 1862 | 3118 | 4151 => (Unauthorized, ""),
+        1040 | 1203 | 1226 => (Unavailable, "; raise max_connections, or the user's share"),
+        // A statement is a few hundred bytes and twice the identity, and the next one is no shorter.
+        1153 => (Rejected, "; raise max_allowed_packet, or shorten the identity"),
+        1129 => (Unavailable, "; FLUSH HOSTS there lets this machine in again"),
+        // Too long, out of range, of another type, against a CHECK.
+        1264 | 1292 | 1366 | 1406 | 3819 | 4025 => (Rejected, "; the table does not take such a record"),
+        1054 | 1064 | 1136 | 1193 | 1231 | 1364 => {
+            (Rejected, "; the table leasehold must be the one of MySqlStore's documentation")
+        }
+        // Lock waits, deadlocks, shutting down, full disks, and all that is not known here.
+        _ => (Unavailable, ""),
+    }
+}

@@ -1,0 +1,92 @@
+//! Which of our own writes may be seen although a crash of the server could take them back.
+
+use std::collections::BTreeMap;
+
+use crate::util::sync::Mutex;
+
+/// InnoDB shows a commit to others before it has flushed its log, unless there is a binary log. So who reads his own write
+/// before it is answered must not take it for one that stays.
+#[derive(Default)]
+pub(super) struct Unproven(Mutex<BTreeMap<Box<str>, Writes>>);
+
+/// Those to one key.
+#[derive(Default)]
+struct Writes {
+    in_flight: usize,
+    /// What the first of them replaces that was not answered with success; a later success proves those before it.
+    since: Option<u64>,
+    /// This version is known to be on disk.
+    proven: u64,
+}
+
+/// What has become of a write.
+pub(super) enum End {
+    Applied(u64),
+    NotApplied,
+    Open,
+}
+
+impl Unproven {
+    /// Carries out a write onto this version; zero for none.
+    pub(super) fn watch_over<T>(&self, key: &str, base: u64, write: impl FnOnce() -> (End, T)) -> T {
+        let is_alone = {
+            let mut keys = self.0.lock();
+            let writes = keys.entry(key.into()).or_default();
+            let is_alone = writes.since.is_none();
+            writes.in_flight += 1;
+            writes.since = Some(writes.since.map_or(base, |since| since.min(base)));
+            is_alone
+        };
+        let (end, result) = write();
+        let mut keys = self.0.lock();
+        let writes = keys.entry(key.into()).or_default();
+        writes.in_flight = writes.in_flight.saturating_sub(1);
+        if let End::Applied(version) = end {
+            writes.proven = writes.proven.max(version);
+        }
+        let is_over = matches!(end, End::Applied(_)) || (matches!(end, End::NotApplied) && is_alone);
+        if is_over && writes.in_flight == 0 {
+            writes.since = None;
+        }
+        result
+    }
+
+    /// Whether what was read at this version may be our own, and taken back.
+    pub(super) fn may_be_taken_back(&self, key: &str, version: u64) -> bool {
+        let keys = self.0.lock();
+        keys.get(key).is_some_and(|it| version != it.proven && it.since.is_some_and(|since| version > since))
+    }
+
+    /// After what was read was made to stay.
+    pub(super) fn is_proven(&self, key: &str, version: u64) {
+        if let Some(writes) = self.0.lock().get_mut(key) {
+            writes.proven = writes.proven.max(version);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_may_be_taken_back_until_it_or_a_later_one_was_answered() {
+        let unproven = Unproven::default();
+        unproven.watch_over("a", 4, || {
+            assert!(unproven.may_be_taken_back("a", 5), "in flight");
+            assert!(!unproven.may_be_taken_back("a", 4), "what it replaces");
+            assert!(!unproven.may_be_taken_back("b", 5), "another key");
+            (End::Open, ())
+        });
+        assert!(unproven.may_be_taken_back("a", 5), "it may have been applied");
+        unproven.watch_over("a", 4, || (End::NotApplied, ()));
+        assert!(unproven.may_be_taken_back("a", 5), "for the one before was");
+        unproven.is_proven("a", 5);
+        assert!(!unproven.may_be_taken_back("a", 5));
+        assert!(unproven.may_be_taken_back("a", 6));
+        unproven.watch_over("a", 6, || (End::Applied(7), ()));
+        assert!(!unproven.may_be_taken_back("a", 7) && !unproven.may_be_taken_back("a", 8));
+        unproven.watch_over("a", 7, || (End::NotApplied, ()));
+        assert!(!unproven.may_be_taken_back("a", 8), "another's");
+    }
+}

@@ -1,0 +1,125 @@
+//! The password of a store's user: fixed, or from a source that the client calls before each login.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+
+use crate::net::echo;
+use crate::net::error::{Error, ErrorKind};
+use crate::net::secret::Secret;
+use crate::net::text::clean;
+use crate::store::Call;
+use crate::util::cancel::Cancel;
+use crate::util::config_error::ConfigError;
+use crate::util::panics::caught;
+
+/// Exceeds the number of connections of a client, each of which may still use an older password.
+const REMEMBERED: usize = 16;
+
+/// The characters of an error of a source that go into a log.
+const LONGEST_CAUSE: usize = 300;
+
+/// The characters of a server's message that go into a log.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) const LONGEST_MESSAGE: usize = 600;
+
+type Source = dyn Fn(&Call) -> Result<String, Box<dyn StdError + Send + Sync>> + Send + Sync;
+
+/// The password of a user, if there is one. `Debug` shows no password.
+#[derive(Clone, Default)]
+pub(crate) struct Password {
+    pub(crate) fixed: Option<Secret>,
+    source: Option<Arc<Source>>,
+    /// The passwords that the source returned, the latest last.
+    returned: Arc<Mutex<Vec<Secret>>>,
+}
+
+impl Password {
+    pub(crate) fn fix(&mut self, password: impl Into<String>) {
+        self.fixed = Some(Secret::new(password));
+    }
+
+    pub(crate) fn take_from<F, E>(&mut self, source: F)
+    where
+        F: Fn(&Call) -> Result<String, E> + Send + Sync + 'static,
+        E: Into<Box<dyn StdError + Send + Sync>>,
+    {
+        self.source = Some(Arc::new(move |call: &Call| source(call).map_err(Into::into)));
+    }
+
+    /// Returns an error if there is a fixed password and a source, or none where one `is_required`.
+    pub(crate) fn check(&self, is_required: bool) -> Result<(), ConfigError> {
+        let refuse = |value, rule| Err(ConfigError::new("password", value, rule));
+        match (&self.fixed, &self.source) {
+            (Some(_), Some(_)) => refuse("given twice", "remove the source, or the fixed password"),
+            (None, None) if is_required => refuse("missing", "a user needs one, in the URL or by with_user_from"),
+            _ => Ok(()),
+        }
+    }
+
+    /// Runs `log_in` with the password. If the server refuses the login and the source then returns another password, runs `log_in`
+    /// once more.
+    pub(crate) fn log_in<T, E: From<Error>>(
+        &self,
+        deadline: Instant,
+        cancel: &Cancel,
+        log_in: impl Fn(Option<&str>) -> Result<T, E>,
+        is_refused: impl Fn(&E) -> bool,
+    ) -> Result<T, E> {
+        let Some(source) = &self.source else { return log_in(self.fixed.as_ref().map(Secret::expose)) };
+        let first = self.ask(&**source, deadline, cancel)?;
+        let refused = match log_in(Some(first.expose())) {
+            Err(error) if is_refused(&error) => error,
+            other => return other,
+        };
+        let second = self.ask(&**source, deadline, cancel)?;
+        // A server may lock a user after a number of refused logins.
+        if second == first { Err(refused) } else { log_in(Some(second.expose())) }
+    }
+
+    fn ask(&self, source: &Source, deadline: Instant, cancel: &Cancel) -> Result<Secret, Error> {
+        let call = Call::new(deadline.saturating_duration_since(Instant::now()), cancel.clone());
+        let password = caught(|| source(&call)).unwrap_or_else(|| Err("its source has panicked".into()));
+        let password = password.map_err(|error| {
+            let cause = clean(&error.to_string(), LONGEST_CAUSE);
+            Error::new(ErrorKind::Credentials, format!("cannot get the password: {cause}"))
+        });
+        let password = Secret::new(password?);
+        let mut returned = self.returned.lock();
+        returned.retain(|other| *other != password);
+        returned.push(password.clone());
+        let excess = returned.len().saturating_sub(REMEMBERED);
+        returned.drain(..excess);
+        Ok(password)
+    }
+
+    /// Returns a server's message in one line, without the password, which is removed before the message is cut.
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    pub(crate) fn clean(&self, message: &impl fmt::Display) -> String {
+        let mut text = message.to_string().into_bytes();
+        self.redact(&mut text, 1);
+        clean(&String::from_utf8_lossy(&text), LONGEST_MESSAGE)
+    }
+
+    /// Overwrites each known password of at least `shortest` bytes in the text of a server.
+    pub(crate) fn redact(&self, text: &mut [u8], shortest: usize) {
+        let returned = self.returned.lock();
+        let known = self.fixed.iter().chain(&*returned).map(|secret| secret.expose().as_bytes());
+        known.filter(|secret| secret.len() >= shortest).for_each(|secret| echo::redact(secret, text));
+    }
+}
+
+impl From<Option<Secret>> for Password {
+    fn from(fixed: Option<Secret>) -> Self {
+        Self { fixed, ..Self::default() }
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[redacted]")
+    }
+}

@@ -1,0 +1,164 @@
+//! What changed in the table: by notifications, or by reading it again and again where they are not delivered.
+
+use std::time::{Duration, Instant};
+
+use crate::backends::postgres::client::{Client, Request};
+use crate::backends::postgres::connection::{Connection, Rows, Statement};
+use crate::backends::postgres::error::Error;
+use crate::backends::postgres::table;
+use crate::backends::postgres::wire::Changed;
+use crate::backends::sql::Records;
+use crate::backends::sql::told;
+use crate::backends::sql::told::Told;
+use crate::net::interrupt::{Interrupter, interrupted};
+use crate::store::{Call, Cursor, WatchEvent, WatchScope};
+use crate::util::cancel::Cancel;
+use crate::util::panics::log_line;
+
+/// How long opening a watch may take, and how long a read on it.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a notification to ourselves may take before it counts as not delivered.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Where no notification comes for so long, and at most twice that, the table is read: the connection may be dead. Many watches
+/// do not do so at one time.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// Up to so many records are read one by one, and else all.
+const ONE_BY_ONE: usize = 16;
+
+const LISTEN: &str = "LISTEN leasehold";
+const UNLISTEN: &str = "UNLISTEN leasehold";
+/// The language of the trigger.
+const LOAD: &str = "DO LANGUAGE plpgsql 'BEGIN END'";
+const NOTIFY: &str = "SELECT pg_notify('leasehold', $1)";
+
+pub(super) fn watch(
+    client: &Client,
+    scope: WatchScope<'_>,
+    from: Option<&Cursor>,
+    cancel: &Cancel,
+    on_event: &mut dyn FnMut(WatchEvent),
+) -> Result<(), Error> {
+    let (interrupter, _hook) = Interrupter::hooked(cancel);
+    let source = Source { client, scope, cancel, interrupter: &interrupter };
+    let watched = source.watch(from, on_event);
+    match interrupter.is_interrupted() {
+        true => Err(interrupted().into()),
+        false => watched,
+    }
+}
+
+struct Source<'a> {
+    client: &'a Client,
+    scope: WatchScope<'a>,
+    cancel: &'a Cancel,
+    interrupter: &'a Interrupter,
+}
+
+impl Source<'_> {
+    fn watch(&self, from: Option<&Cursor>, on_event: &mut dyn FnMut(WatchEvent)) -> Result<(), Error> {
+        let mut told = Told::new(from);
+        let mut listener = self.listen()?;
+        self.client.set_has_sessions(listener.is_some());
+        // After the notifications have begun: nothing falls between.
+        self.warm_up();
+        let mut current = self.read(listener.as_mut())?;
+        loop {
+            // It fails only when it is cancelled.
+            told.tell(&current, self.cancel, on_event).map_err(|_| interrupted())?;
+            self.wait_for_change(listener.as_mut(), &mut current)?;
+        }
+    }
+
+    /// A candidate that waits has a connection open when its turn comes. A server process that has not written to the table yet
+    /// has to load what that takes, which is a fifth of the time of the first take-over: so it does that now. This writes nothing,
+    /// and nothing rests on it.
+    fn warm_up(&self) {
+        let load = Statement { sql: LOAD, parameters: &[] };
+        let _ = self.run(None, load, |_| Ok(()));
+        let onto_nothing = Statement { sql: table::UPDATE, parameters: &[None; 14] };
+        let _ = self.run(None, onto_nothing, |_| Ok(()));
+    }
+
+    /// A connection that is told of changes. `None` where notifications are not delivered: a pooler may hand the connection of
+    /// the server to others between two transactions.
+    fn listen(&self) -> Result<Option<Connection>, Error> {
+        let until = Instant::now() + READ_TIMEOUT;
+        let mut listener = self.client.connect(until, self.cancel, self.interrupter)?;
+        listener.listen(Statement { sql: LISTEN, parameters: &[] }, until)?;
+        // From another connection: a notification to itself arrives behind a pooler, too.
+        let probe = format!("probe {:016x}", fastrand::u64(..));
+        self.run(None, Statement { sql: NOTIFY, parameters: &[Some(&probe)] }, |_| Ok(()))?;
+        let until = Instant::now() + PROBE_TIMEOUT;
+        loop {
+            let Changed { payloads, .. } = listener.notified(until)?;
+            if payloads.contains(&*probe) {
+                return Ok(Some(listener));
+            }
+            if Instant::now() >= until {
+                // Behind a pooler it may be another's connection by now, who has no use for it either.
+                let unlisten = Statement { sql: UNLISTEN, parameters: &[] };
+                let _ = listener.run(&[unlisten], false, Instant::now() + PROBE_TIMEOUT);
+                log_line!(debug, "postgres: {} delivers no notifications; asking it", self.client.location());
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Waits until something may have changed, and reads that.
+    fn wait_for_change(&self, listener: Option<&mut Connection>, current: &mut Records) -> Result<(), Error> {
+        let Some(listener) = listener else {
+            let interval = self.client.poll_interval();
+            told::wait(&Call::new(interval, self.cancel.clone()), interval);
+            self.interrupter.check()?;
+            *current = self.read(None)?;
+            return Ok(());
+        };
+        let silence = SILENCE.mul_f64(1.0 + fastrand::f64());
+        let Changed { payloads, and_others } = listener.notified(Instant::now() + silence)?;
+        // A truncation names nothing; neither does silence.
+        let is_any = payloads.is_empty() || and_others || payloads.contains("");
+        match self.scope {
+            WatchScope::Key(key) if !is_any && !payloads.contains(key) => {}
+            WatchScope::All if !is_any && payloads.len() <= ONE_BY_ONE => {
+                for key in payloads {
+                    match self.read_one(Some(&mut *listener), &key)?.remove(&key) {
+                        Some(observed) => current.insert(key, observed),
+                        None => current.remove(&key),
+                    };
+                }
+            }
+            _ => *current = self.read(Some(listener))?,
+        }
+        Ok(())
+    }
+
+    /// All that is in scope.
+    fn read(&self, listener: Option<&mut Connection>) -> Result<Records, Error> {
+        match self.scope {
+            WatchScope::Key(key) => self.read_one(listener, key),
+            WatchScope::All => self.run(listener, Statement { sql: table::SELECT_ALL, parameters: &[] }, table::read),
+        }
+    }
+
+    fn read_one(&self, listener: Option<&mut Connection>, key: &str) -> Result<Records, Error> {
+        self.run(listener, Statement { sql: table::SELECT_ONE, parameters: &[Some(key)] }, table::read)
+    }
+
+    /// On the connection that is told of changes, if there is one: the others are left to those who write.
+    fn run<T>(
+        &self,
+        listener: Option<&mut Connection>,
+        statement: Statement<'_>,
+        read: impl FnOnce(Rows) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let statements = [statement];
+        let request = Request { statements: &statements, is_read: true, timeout: READ_TIMEOUT, cancel: self.cancel };
+        match listener {
+            Some(listener) => self.client.run_on(listener, &request, read),
+            None => self.client.run(request, read),
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! The client: some statements, one answer, on a connection that no other call has.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use super::abandoned::Place;
+use super::config::{Encryption, PostgresConfig};
+use super::connection::{Connection, Rows, Statement};
+use super::error::Error;
+use super::settings::{self, SETTINGS};
+use crate::backends::password::Password;
+use crate::net::MAX_WAIT;
+use crate::net::dial::{Dialer, System};
+use crate::net::error::{self as net, ErrorKind};
+use crate::net::interrupt::Interrupter;
+use crate::net::pool::{MAX_IDLE_DIRECT, Pool};
+use crate::net::tls::config::refuse;
+use crate::net::tls::{ClientTls, TlsSettings};
+use crate::util::cancel::Cancel;
+use crate::util::config_error::ConfigError;
+
+/// More connections than this are not kept open for the calls to come.
+const MAX_IDLE_CONNECTIONS: usize = 4;
+
+/// What is given up may go on for so many times as long on a server that cannot be told.
+const MOST_TIME: u32 = 10;
+
+/// A blocking client for one database.
+pub(crate) struct Client {
+    config: PostgresConfig,
+    /// `None` for connections that are not encrypted.
+    tls: Option<ClientTls>,
+    dialer: Dialer,
+    idle: Pool<Connection>,
+    /// Whether each connection is known to have a session of the server to itself.
+    has_sessions: AtomicBool,
+    /// Whether a transaction was without the settings of its session. Then no watch's finding counts any more.
+    has_lost_settings: AtomicBool,
+    /// How many calls that were given up the server is being asked to end.
+    ending: Arc<AtomicUsize>,
+}
+
+/// What is run, until when, and what ends it sooner.
+pub(crate) struct Request<'a> {
+    /// In one transaction.
+    pub(crate) statements: &'a [Statement<'a>],
+    /// It changes nothing, so it may be sent again after it may have been received.
+    pub(crate) is_read: bool,
+    pub(crate) timeout: Duration,
+    pub(crate) cancel: &'a Cancel,
+}
+
+impl Client {
+    /// Makes a client. Nothing is sent yet.
+    pub(crate) fn new(config: PostgresConfig) -> Result<Self, ConfigError> {
+        config.password.check(false)?;
+        let settings = TlsSettings {
+            insecure: config.encryption == Encryption::Require,
+            without_alpn: true,
+            ..config.tls.settings.clone()
+        };
+        let tls = match config.encryption {
+            Encryption::Disable => None,
+            Encryption::Require | Encryption::VerifyFull => {
+                Some(ClientTls::new(settings, config.address.host()).map_err(|error| refuse("tls", &error))?)
+            }
+        };
+        let (dialer, idle) = (Dialer::new(System), Pool::new(MAX_IDLE_CONNECTIONS, MAX_IDLE_DIRECT));
+        Ok(Self {
+            config,
+            tls,
+            dialer,
+            idle,
+            has_sessions: AtomicBool::new(false),
+            has_lost_settings: AtomicBool::new(false),
+            ending: Arc::default(),
+        })
+    }
+
+    /// Host, port and database, and nothing secret.
+    pub(crate) fn location(&self) -> String {
+        format!("{}/{}", self.config.address, self.config.database)
+    }
+
+    pub(crate) fn password(&self) -> &Password {
+        &self.config.password
+    }
+
+    pub(crate) fn poll_interval(&self) -> Duration {
+        self.config.poll_interval
+    }
+
+    /// Runs statements, and answers what `read` makes of its rows; a connection whose rows it does not take is not used again.
+    pub(crate) fn run<T>(&self, request: Request<'_>, read: impl FnOnce(Rows) -> Result<T, Error>) -> Result<T, Error> {
+        let began = Instant::now();
+        let deadline = began + request.timeout.min(MAX_WAIT);
+        let (interrupter, hook) = Interrupter::hooked(request.cancel);
+        let attempt = self.attempt(&request, deadline, &interrupter);
+        // Before the connection may be used for another call.
+        drop(hook);
+        let is_sent = attempt.as_ref().err().is_none_or(|error| matches!(error, Error::Net(it) if it.maybe_sent));
+        let (connection, answer) = attempt.map_or_else(|error| (None, Err(error)), |(it, answer)| (Some(it), answer));
+        let answer = interrupter.end(answer, deadline, is_sent).and_then(read);
+        match &answer {
+            Err(Error::Net(error)) if error.is_of_the_end() => self.idle.forget_idle_since(began),
+            Err(error) if !error.leaves_it_clean() => {}
+            _ => connection.into_iter().for_each(|connection| self.idle.put_back(connection)),
+        }
+        answer
+    }
+
+    /// As [`run`](Self::run), on a connection of the caller's own, which is shut down when the request is cancelled.
+    pub(crate) fn run_on<T>(
+        &self,
+        connection: &mut Connection,
+        request: &Request<'_>,
+        read: impl FnOnce(Rows) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let deadline = Instant::now() + request.timeout.min(MAX_WAIT);
+        let mut answer = self.ask(connection, request, deadline);
+        if self.keeps_nothing(connection, &answer) {
+            answer = self.ask(connection, request, deadline);
+        }
+        answer.and_then(read)
+    }
+
+    /// Says whether each connection has a session of the server to itself. Behind a pooler it may be another one in each
+    /// transaction; until it is said statements are sent as if that were so.
+    pub(crate) fn set_has_sessions(&self, has_sessions: bool) {
+        self.has_sessions.store(has_sessions, Ordering::Release);
+    }
+
+    /// A connection of the caller's own.
+    pub(crate) fn connect(
+        &self,
+        deadline: Instant,
+        cancel: &Cancel,
+        interrupter: &Interrupter,
+    ) -> Result<Connection, Error> {
+        interrupter.check()?;
+        let open = |password: Option<&str>| {
+            let files = self.tls.as_ref().map_or(0, ClientTls::version);
+            let place = Place {
+                address: self.config.address.clone(),
+                tls: self.tls.as_ref().map(|tls| tls.parts(None)).transpose()?,
+                dialer: self.dialer.clone(),
+                under_way: Arc::clone(&self.ending),
+            };
+            Connection::open(&self.config, password, place, files, deadline, interrupter)
+        };
+        let files = self.tls.as_ref().map_or(0, ClientTls::refresh);
+        let log_in = |password: Option<&str>| match open(password) {
+            // Nothing was sent, and certificates rotate.
+            Err(Error::Net(error))
+                if self.tls.as_ref().is_some_and(|tls| tls.has_newer_after(Some(error.kind), files)) =>
+            {
+                open(password)
+            }
+            other => other,
+        };
+        // The user or the password is wrong. PgBouncer may send 08P01.
+        let is_refused = |error: &Error| match error {
+            Error::Refused(refusal) => matches!(&*refusal.sqlstate, "28000" | "28P01" | "08P01"),
+            Error::Net(_) => false,
+        };
+        self.config.password.log_in(deadline, cancel, log_in, is_refused)
+    }
+
+    fn attempt(
+        &self,
+        request: &Request<'_>,
+        deadline: Instant,
+        interrupter: &Interrupter,
+    ) -> Result<(Connection, Result<Rows, Error>), Error> {
+        let mut connection = self.idle_or_new(deadline, request.cancel, interrupter)?;
+        let mut answer = self.ask(&mut connection, request, deadline);
+        let is_closed = |answer: &Result<Rows, Error>| matches!(answer, Err(Error::Net(error)) if error.kind == ErrorKind::ConnectionClosed);
+        let again = self.keeps_nothing(&connection, &answer) || (request.is_read && is_closed(&answer));
+        if again && !interrupter.is_interrupted() {
+            connection = self.connect(deadline, request.cancel, interrupter)?;
+            answer = self.ask(&mut connection, request, deadline);
+        }
+        Ok((connection, answer))
+    }
+
+    /// Whether this failed for a statement that was to be kept: then certainly nothing was done. From then on nothing is.
+    fn keeps_nothing(&self, connection: &Connection, answer: &Result<Rows, Error>) -> bool {
+        let is_so =
+            connection.has_kept && matches!(answer, Err(Error::Refused(refusal)) if refusal.is_of_what_is_kept());
+        if is_so {
+            self.set_has_sessions(false);
+            self.idle.forget_idle_since(Instant::now());
+        }
+        is_so
+    }
+
+    /// Answers rows whose settings are proved, without the proof.
+    fn ask(&self, connection: &mut Connection, request: &Request<'_>, deadline: Instant) -> Result<Rows, Error> {
+        let kept = self.has_sessions.load(Ordering::Acquire) && !self.has_lost_settings.load(Ordering::Acquire);
+        let are_proved = settings::are_proved_by(request.statements);
+        let mut rows = self.ask_with_settings(connection, request, kept, kept && are_proved, deadline)?;
+        if !are_proved || settings::take_proof(&mut rows) {
+            return Ok(rows);
+        }
+        self.has_lost_settings.store(true, Ordering::Release);
+        match kept && request.is_read {
+            true => self.ask(connection, request, deadline),
+            // It may be committed, and lost in a crash.
+            false => Err(without_settings().sent(true).into()),
+        }
+    }
+
+    fn ask_with_settings(
+        &self,
+        connection: &mut Connection,
+        request: &Request<'_>,
+        kept: bool,
+        for_session: bool,
+        deadline: Instant,
+    ) -> Result<Rows, Error> {
+        // Zero would be for ever.
+        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        if for_session && connection.settings.is_some_and(|set| left <= set && set <= left * MOST_TIME) {
+            return connection.run(request.statements, kept, deadline);
+        }
+        // The next call may have a little more.
+        let time = if for_session { left + left / 4 } else { left };
+        let milliseconds = time.as_millis().to_string();
+        let settings = [Some(milliseconds.as_str()), Some(if for_session { "false" } else { "true" })];
+        let settings = [Statement { sql: SETTINGS, parameters: &settings }];
+        let statements = [&settings, request.statements].concat();
+        let rows = connection.run(&statements, kept, deadline)?;
+        if for_session {
+            // What failed has taken its settings back, to those that stood before.
+            connection.settings = Some(time);
+        }
+        Ok(rows)
+    }
+
+    fn idle_or_new(&self, deadline: Instant, cancel: &Cancel, interrupter: &Interrupter) -> Result<Connection, Error> {
+        let files = self.tls.as_ref().map_or(0, ClientTls::refresh);
+        // What was opened with an older certificate is not used again.
+        match self.idle.take(|connection| connection.files >= files && connection.is_quiet()) {
+            Some(connection) => {
+                connection.use_for(interrupter)?;
+                Ok(connection)
+            }
+            None => self.connect(deadline, cancel, interrupter),
+        }
+    }
+}
+
+fn without_settings() -> net::Error {
+    let detail = "the transaction was without the settings that this library makes: a pooler, or a trigger on the table, has \
+                  changed synchronous_commit, client_min_messages or lock_timeout";
+    net::Error::new(ErrorKind::Io, detail)
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("location", &self.location()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,311 @@
+//! Records in a table of PostgreSQL.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::backends::postgres::changes;
+use crate::backends::postgres::client::{Client, Request};
+use crate::backends::postgres::config::PostgresConfig;
+use crate::backends::postgres::connection::{Rows, Statement};
+use crate::backends::postgres::error::{Error, Refusal};
+use crate::backends::postgres::table;
+use crate::backends::sql;
+use crate::store::record::{LeaderElectionRecord, Observed};
+use crate::store::{Call, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
+use crate::util::cancel::Cancel;
+use crate::util::config_error::ConfigError;
+
+/// How long [`PostgresStore::create_table`] may take.
+const SET_UP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Records in a table of PostgreSQL: for electing where there is such a database and no Kubernetes. PostgreSQL 12 or later.
+///
+/// Every write is one statement that is committed, to the disk and to a synchronous standby if there is one, before it is
+/// answered. It compares the row's version and the whole record that it replaces; where they do not match it is
+/// [`NotApplied`](StoreErrorKind::NotApplied) for certain, and any other error leaves it open. A change wakes those who wait for
+/// it by `NOTIFY`, from a trigger on the table. A read that a standby answers is an error. No clock of a server plays a part.
+///
+/// It has a client of its own, on blocking sockets and without an async runtime: a call ends in its time, and soon after it is
+/// cancelled, also where the server stands still. Each store keeps at most four idle connections, and one for each watch.
+///
+/// Behind a pooler that hands connections from transaction to transaction notifications are not delivered. Each watch finds that
+/// out, with a notification of its own, and reads every [50 ms](PostgresConfig::with_poll_interval) then.
+///
+/// # The table
+///
+/// [`create_table`](Self::create_table) makes it, or somebody who may, by hand:
+///
+/// ```sql
+#[doc = include_str!("../table.sql")]
+/// ```
+///
+/// The store's user needs `SELECT`, `INSERT` and `UPDATE` on the table. The version of a record, and so the fencing token, is
+/// `(generation << 31) + writes`. It never repeats for a key, also when its row is deleted and made anew; except after the table
+/// was dropped, or truncated with `RESTART IDENTITY`, the database was restored from a backup, or a standby was promoted that
+/// lacked the last commits. `acquired` is the value of `writes` with which the present holder began.
+///
+/// All methods may be called from any thread at any time; share it by an `Arc`, but not with a child after `fork`, where both would
+/// read from the same connections. [STORES.md] says when to use it, and on which
+/// settings of the server its promise rests.
+///
+/// [STORES.md]: https://docs.rs/crate/leasehold/latest/source/docs/STORES.md
+///
+/// # Examples
+///
+/// ```no_run
+/// use leasehold::{LeaderElector, PostgresConfig, PostgresStore};
+///
+/// let config = PostgresConfig::new("postgres://jobs@db.example/elections")?.with_password("sesame");
+/// let store = PostgresStore::new(config)?;
+/// store.create_table()?;
+/// let elector = LeaderElector::builder("nightly-jobs").start_on(store)?;
+/// let guard = elector.block_until_leader()?;
+/// assert!(guard.is_leader());
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+pub struct PostgresStore {
+    client: Client,
+    /// Whether the check has found no wrong column.
+    is_checked: AtomicBool,
+}
+
+impl PostgresStore {
+    /// A store that is reached so. Nothing is sent yet.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] when certificates or keys cannot be used.
+    pub fn new(config: PostgresConfig) -> Result<Self, ConfigError> {
+        Ok(Self { client: Client::new(config)?, is_checked: AtomicBool::new(false) })
+    }
+
+    /// Makes the table and its triggers if they are not there. Where they are, no rights are needed but those of the store.
+    /// It waits for at most ten seconds.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreErrorKind::Forbidden`] when the user may not make tables, [`StoreErrorKind::Rejected`] if a table of that
+    /// name has wrong columns, and the errors of a server that cannot be reached.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use leasehold::{PostgresConfig, PostgresStore};
+    ///
+    /// let store = PostgresStore::new(PostgresConfig::new("postgres://owner:sesame@db.example/elections")?)?;
+    /// store.create_table()?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn create_table(&self) -> Result<(), StoreError> {
+        self.create_table_within(&Call::new(SET_UP_TIMEOUT, Cancel::new()))
+    }
+
+    /// Creates the table as [`create_table`](Self::create_table) does, within the time of `call`.
+    ///
+    /// # Errors
+    ///
+    /// - Returns the errors of [`create_table`](Self::create_table).
+    /// - Returns [`StoreErrorKind::Interrupted`] if `call` is cancelled.
+    pub fn create_table_within(&self, call: &Call) -> Result<(), StoreError> {
+        let what = format!("the table leasehold in {}", self.client.location());
+        let place = |error: Error| match &error {
+            Error::Refused(Refusal { sqlstate, .. }) if sqlstate == "42501" => {
+                let advice = "; have its owner make it, or grant this user CREATE on the schema";
+                self.explain_with("make", &what, &error, StoreErrorKind::Forbidden, advice)
+            }
+            _ => self.explain("make", &what, &error),
+        };
+        let run = |statements: &[Statement<'_>]| self.client.run(request(statements, false, call), Ok).map_err(place);
+        let statement = |sql| Statement { sql, parameters: &[] };
+        if run(&[statement(table::IS_THERE)])?.is_empty() {
+            let create: Vec<_> = table::create().map(statement).collect();
+            run(&create)?;
+        }
+        self.check_table("use", &what, call)
+    }
+
+    /// A `SELECT` that has one row for as long as the term with this fencing token has no successor, and else none: for writes
+    /// of a leader in the same database, which a former leader can then not make.
+    ///
+    /// It is a fence only in the transaction of those writes, at an isolation level of `READ COMMITTED` (PostgreSQL's default)
+    /// or above: it locks the record until the commit, so that no other candidate becomes the leader, and none renews. So that
+    /// transaction has to be much shorter than the renew deadline. It needs the right to `UPDATE` the table, as the lock does.
+    /// After a release there is no row either. The table is the one in the `search_path` of the connection that it is used on.
+    /// The token is to be of a term by this very table: with `start_on_both` it is the second store's.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::PostgresStore;
+    ///
+    /// let fence = PostgresStore::fence_sql("jobs", 7);
+    /// // BEGIN; INSERT INTO runs SELECT 1 WHERE EXISTS (…fence…); COMMIT; and where no row was inserted, nobody leads here.
+    /// let insert = format!("INSERT INTO runs SELECT 1 WHERE EXISTS ({fence})");
+    /// assert!(insert.ends_with("FOR SHARE)"));
+    /// ```
+    pub fn fence_sql(key: &str, fencing_token: u64) -> String {
+        // The token is the version at which the term was learned of, which may be a renewal. Later terms begin above it.
+        format!(
+            "SELECT 1 FROM leasehold WHERE key = {} AND holder_identity <> '' AND (generation << 31) + acquired <= {} FOR SHARE",
+            table::literal(key),
+            fencing_token.min(i64::MAX.cast_unsigned())
+        )
+    }
+}
+
+impl PostgresStore {
+    /// Returns an error if the table has a wrong column. Queries the server once.
+    fn check_table(&self, operation: &str, what: &str, call: &Call) -> Result<(), StoreError> {
+        if !self.is_checked.load(Ordering::Acquire) {
+            let check = [table::HAS_ITS_COLUMNS, table::WRONG_COLUMN].map(|sql| Statement { sql, parameters: &[] });
+            let wrong = self.client.run(request(&check, true, call), Ok);
+            let wrong = wrong.map_err(|error| self.explain(operation, what, &error))?;
+            if let Some([Some(column), Some(next)]) = wrong.first().map(Vec::as_slice) {
+                let why = table::wrong_column(column, next);
+                return Err(StoreError::new(StoreErrorKind::Rejected, format!("cannot {operation} {what}: {why}")));
+            }
+            self.is_checked.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Runs one statement, after a check of the table's columns.
+    fn run<T>(
+        &self,
+        operation: &str,
+        what: &str,
+        statement: Statement<'_>,
+        call: &Call,
+        read: impl FnOnce(Rows) -> Result<T, Error>,
+    ) -> Result<T, StoreError> {
+        self.check_table(operation, what, call)?;
+        let answer = self.client.run(request(&[statement], operation == "get", call), read);
+        answer.map_err(|error| self.explain(operation, what, &error))
+    }
+
+    fn explain(&self, operation: &str, what: &str, error: &Error) -> StoreError {
+        let (kind, advice) = match error {
+            Error::Net(error) => (StoreErrorKind::from(error.kind), ""),
+            Error::Refused(Refusal { is_warning: true, .. }) => (StoreErrorKind::Unavailable, WARNED),
+            Error::Refused(Refusal { sqlstate, .. }) => of_postgres(sqlstate),
+        };
+        self.explain_with(operation, what, error, kind, advice)
+    }
+
+    fn explain_with(
+        &self,
+        operation: &str,
+        what: &str,
+        error: &Error,
+        kind: StoreErrorKind,
+        advice: &str,
+    ) -> StoreError {
+        let said = self.client.password().clean(error);
+        StoreError::new(kind, format!("cannot {operation} {what}: {said}{advice}"))
+    }
+}
+
+fn request<'a>(statements: &'a [Statement<'a>], is_read: bool, call: &'a Call) -> Request<'a> {
+    Request { statements, is_read, timeout: call.time_left(), cancel: call.cancel() }
+}
+
+impl Store for PostgresStore {
+    fn get(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
+        let statement = Statement { sql: table::SELECT_ONE, parameters: &[Some(key)] };
+        self.run("get", &self.describe(key), statement, call, |rows| table::only(key, table::read(rows)?))
+    }
+
+    fn create(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {
+        let uid = sql::new_uid();
+        let what = self.describe(key);
+        let columns = table::Columns::of(record);
+        let [holder, duration, acquired, renewed, transitions] = columns.parameters();
+        let parameters = [Some(key), Some(&uid), holder, duration, acquired, renewed, transitions];
+        let statement = Statement { sql: table::INSERT, parameters: &parameters };
+        let generation = self.run("create", &what, statement, call, |rows| table::number(&rows))?;
+        sql::inserted(&what, generation.ok_or_else(|| sql::exists(&what))?, uid, record)
+    }
+
+    fn update(
+        &self,
+        key: &str,
+        base: &Observed,
+        record: &LeaderElectionRecord,
+        call: &Call,
+    ) -> Result<Observed, StoreError> {
+        let what = self.describe(key);
+        let (generation, writes) = sql::parts(base.version);
+        let (generation, writes) = (generation.to_string(), writes.to_string());
+        let (new, old) = (table::Columns::of(record), table::Columns::of(&base.record));
+        let at = [Some(key), Some(generation.as_str()), Some(writes.as_str()), base.record.uid.as_deref()];
+        let parameters = [&new.parameters()[..], &at, &old.parameters()].concat();
+        let statement = Statement { sql: table::UPDATE, parameters: &parameters };
+        if !self.run("update", &what, statement, call, |rows| Ok(!rows.is_empty()))? {
+            return Err(sql::has_moved(&what, base));
+        }
+        Ok(sql::updated(base, record))
+    }
+
+    fn watch(
+        &self,
+        scope: WatchScope<'_>,
+        from: Option<&Cursor>,
+        cancel: &Cancel,
+        on_event: &mut dyn FnMut(WatchEvent),
+    ) -> Result<(), StoreError> {
+        let what = match scope {
+            WatchScope::Key(key) => self.describe(key),
+            WatchScope::All => format!("all records in {}", self.client.location()),
+        };
+        self.check_table("watch", &what, &Call::new(SET_UP_TIMEOUT, cancel.clone()))?;
+        changes::watch(&self.client, scope, from, cancel, on_event)
+            .map_err(|error| self.explain("watch", &what, &error))
+    }
+
+    fn check_key(&self, key: &str) -> Result<(), ConfigError> {
+        sql::check_key(key)
+    }
+
+    fn describe(&self, key: &str) -> String {
+        format!("{key} in {}", self.client.location())
+    }
+
+    fn location(&self) -> Option<String> {
+        Some(self.client.location())
+    }
+}
+
+const WARNED: &str = "; a warning with a commit counts as no answer, for so the server tells that a standby may not have it: no trigger \
+                      on the table should warn";
+
+/// Source: PostgreSQL's documentation, appendix A.
+fn of_postgres(sqlstate: &str) -> (StoreErrorKind, &'static str) {
+    match sqlstate {
+        "28000" | "28P01" => (StoreErrorKind::Unauthorized, ""),
+        "3D000" => (StoreErrorKind::NotFound, "; create it, or name another one in the URL"),
+        "42P01" => (StoreErrorKind::NotFound, "; PostgresStore::create_table makes the table"),
+        "3F000" => (StoreErrorKind::NotFound, "; the user's search_path has to name a schema that is there"),
+        "42501" => (StoreErrorKind::Forbidden, "; grant SELECT, INSERT and UPDATE on the table to this user"),
+        "25006" => (StoreErrorKind::Unavailable, "; this is a standby, or read-only: connect to the primary"),
+        "40001" | "40P01" => (StoreErrorKind::Conflict, ""),
+        "55P03" | "57014" => (StoreErrorKind::Timeout, "; it may be that another transaction has the record locked"),
+        "22021" | "22P05" => (StoreErrorKind::Rejected, "; the database cannot hold such a text: make it with UTF8"),
+        _ if sqlstate.starts_with("22") || sqlstate.starts_with("23") => {
+            (StoreErrorKind::Rejected, "; the table does not take such a record")
+        }
+        _ if sqlstate.starts_with("42") => {
+            (StoreErrorKind::Rejected, "; its table must be the one of PostgresStore's documentation")
+        }
+        _ => (StoreErrorKind::Unavailable, ""),
+    }
+}
+
+impl fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresStore").field("location", &self.client.location()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

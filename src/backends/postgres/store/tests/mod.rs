@@ -1,0 +1,532 @@
+//! Against a server that says what a test has it say.
+
+mod sessions;
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use parking_lot::Mutex;
+use rustls::ServerConfig;
+
+use super::*;
+use crate::backends::password::LONGEST_MESSAGE;
+use crate::backends::tests;
+use crate::backends::tests::{Act, Login, REFUSAL, Scripted, Step, cancel_at};
+use crate::net::error as net;
+use crate::net::tests::certificates::{Duplex, accept};
+use crate::store::record::Opaque;
+
+/// What it says to the n-th thing that it is sent on a connection; `None` to be silent from then on.
+type Script = dyn Fn(&Said) -> Option<Vec<u8>> + Send + Sync;
+
+/// What a client has sent.
+struct Said {
+    /// Since the server was made.
+    connection: usize,
+    /// On this connection; the first is the start-up message, or the request for TLS.
+    number: usize,
+    bytes: Vec<u8>,
+}
+
+impl Said {
+    fn step(&self) -> Step {
+        if self.number == 0 { Step::Login } else { Step::Request }
+    }
+
+    fn is(&self, sql: &str) -> bool {
+        self.bytes.windows(sql.len()).any(|window| window == sql.as_bytes())
+    }
+}
+
+struct Server {
+    url: String,
+    connections: Arc<AtomicUsize>,
+    /// An entry is added when the script has run.
+    said: Arc<Mutex<Vec<Said>>>,
+}
+
+impl Server {
+    fn new(script: impl Fn(&Said) -> Option<Vec<u8>> + Send + Sync + 'static) -> Self {
+        Self::with_tls(None, script)
+    }
+
+    fn with_tls(
+        tls: Option<Arc<ServerConfig>>,
+        script: impl Fn(&Said) -> Option<Vec<u8>> + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("postgres://me:hunter2@{}/db", listener.local_addr().unwrap());
+        let connections = Arc::<AtomicUsize>::default();
+        let said = Arc::<Mutex<Vec<Said>>>::default();
+        let (script, count, log): (Arc<Script>, _, _) = (Arc::new(script), Arc::clone(&connections), Arc::clone(&said));
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let (script, connection) = (Arc::clone(&script), count.fetch_add(1, Ordering::SeqCst));
+                let (log, tls) = (Arc::clone(&log), tls.clone());
+                thread::spawn(move || serve(connection, Box::new(stream), tls, &*script, &log));
+            }
+        });
+        Self { url, connections, said }
+    }
+
+    fn store(&self) -> PostgresStore {
+        checked(PostgresConfig::new(&self.url).unwrap())
+    }
+
+    fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+}
+
+/// A store that takes the server's table for its own.
+fn checked(config: PostgresConfig) -> PostgresStore {
+    PostgresStore { is_checked: AtomicBool::new(true), ..PostgresStore::new(config).unwrap() }
+}
+
+#[test]
+fn error_reports_if_the_request_may_have_been_sent() {
+    tests::check_the_end::<Server>();
+}
+
+#[test]
+fn stale_connections_are_not_reused() {
+    tests::check_connections::<Server>();
+}
+
+#[test]
+fn refused_login_asks_the_password_source_again() {
+    tests::check_logins::<Server>();
+}
+
+impl Scripted for Server {
+    fn scripted(tls: Option<Arc<ServerConfig>>, script: Box<tests::Script>) -> Self {
+        Self::with_tls(tls, move |said| match script(said.connection, said.step(), said.number.saturating_sub(1)) {
+            Act::Answer => well(said),
+            Act::Silence => None,
+            Act::Close => Some(Vec::new()),
+            Act::Refuse => Some(message(b'E', format!("SFATAL\0C28P01\0M{REFUSAL}\0\0").as_bytes())),
+        })
+    }
+
+    fn steps(&self) -> Vec<(usize, Step)> {
+        self.said.lock().iter().map(|said| (said.connection, said.step())).collect()
+    }
+
+    fn open(&self, login: Login) -> Result<Box<dyn Store>, ConfigError> {
+        let config = PostgresConfig::new(&self.url)?;
+        Ok(Box::new(checked(match login {
+            Login::Plain => config,
+            Login::Tls(tls) => PostgresConfig::new(&format!("{}?sslmode=verify-full", self.url))?.with_tls(tls),
+            Login::From(source) => PostgresConfig::new(&self.url.replace(":hunter2", ""))?.with_password_from(source),
+        })))
+    }
+
+    fn write(&self, call: &Call) -> net::Error {
+        let update = Statement { sql: "UPDATE", parameters: &[] };
+        match self.store().client.run(request(&[update], false, call), Ok) {
+            Err(Error::Net(error)) => error,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Whatever comes in one read is one thing said: each is answered before there is another. An empty answer closes.
+fn serve(
+    connection: usize,
+    mut stream: Box<dyn Duplex>,
+    tls: Option<Arc<ServerConfig>>,
+    script: &Script,
+    log: &Mutex<Vec<Said>>,
+) -> Option<()> {
+    if let Some(config) = tls {
+        stream.read_exact(&mut [0; 8]).ok()?;
+        stream.write_all(b"S").ok()?;
+        stream = accept(&config, stream);
+    }
+    for number in 0.. {
+        let mut bytes = vec![0; 65536];
+        let length = stream.read(&mut bytes).ok().filter(|length| *length > 0)?;
+        bytes.truncate(length);
+        let said = Said { connection, number, bytes };
+        let answer = script(&said);
+        log.lock().push(said);
+        let Some(answer) = answer else {
+            // Until whoever asked is gone.
+            while stream.read(&mut [0; 1024]).is_ok_and(|length| length > 0) {}
+            return None;
+        };
+        if answer.is_empty() {
+            return None;
+        }
+        stream.write_all(&answer).ok()?;
+    }
+    None
+}
+
+fn message(tag: u8, body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len() + 4).unwrap().to_be_bytes();
+    [&[tag], &length[..], body].concat()
+}
+
+fn ready() -> Vec<u8> {
+    message(b'Z', b"I")
+}
+
+fn logged_in() -> Option<Vec<u8>> {
+    Some([message(b'R', &0_u32.to_be_bytes()), ready()].concat())
+}
+
+fn row(columns: &[Option<&str>]) -> Vec<u8> {
+    let mut body = u16::try_from(columns.len()).unwrap().to_be_bytes().to_vec();
+    for column in columns {
+        let length = column.map_or(-1, |text| i32::try_from(text.len()).unwrap());
+        body.extend(length.to_be_bytes());
+        body.extend(column.unwrap_or_default().as_bytes());
+    }
+    message(b'D', &body)
+}
+
+fn statement(rows: &[Vec<u8>]) -> Vec<u8> {
+    [message(b'1', b""), message(b'2', b""), rows.concat(), message(b'C', b"SELECT 1\0")].concat()
+}
+
+/// To a statement, after its settings.
+fn answer(rows: &[Vec<u8>]) -> Option<Vec<u8>> {
+    Some([statement(&[row(&[None])]), statement(rows), ready()].concat())
+}
+
+const RECORD: [Option<&str>; 11] =
+    [Some("f"), Some("1"), Some("jobs"), Some("0"), Some("u"), Some("a"), Some("15"), None, None, Some("0"), PROVED];
+
+/// The last column, of a transaction that had its settings.
+const PROVED: Option<&str> = Some("t");
+
+fn error(severity: &str, sqlstate: &str) -> Vec<u8> {
+    message(b'E', format!("S{severity}\0V{severity}\0C{sqlstate}\0Mno\0\0").as_bytes())
+}
+
+/// Reads and writes succeed.
+fn well(said: &Said) -> Option<Vec<u8>> {
+    match said.number {
+        0 => logged_in(),
+        _ if said.is("INSERT") => answer(&[row(&[Some("1"), PROVED])]),
+        _ if said.is("UPDATE") => answer(&[row(&[Some("1"), PROVED])]),
+        _ => answer(&[row(&RECORD)]),
+    }
+}
+
+fn call() -> Call {
+    Call::new(Duration::from_secs(30), Cancel::new())
+}
+
+fn brief() -> Call {
+    Call::new(Duration::from_millis(200), Cancel::new())
+}
+
+fn kind<T>(result: Result<T, StoreError>) -> StoreErrorKind {
+    match result {
+        Ok(_) => panic!("it must fail"),
+        Err(error) => {
+            assert!(!error.to_string().contains("hunter2"), "{error}");
+            error.kind()
+        }
+    }
+}
+
+#[test]
+fn a_connection_is_used_again_and_a_new_one_where_it_was_closed() {
+    let server = Server::new(|said| if said.number == 3 { Some(Vec::new()) } else { well(said) });
+    let store = server.store();
+    let base = store.get("jobs", &call()).unwrap().unwrap();
+    store.update("jobs", &base, &base.record, &call()).unwrap();
+    assert_eq!(server.connections(), 1);
+    // Closed under a read, which is asked again.
+    store.get("jobs", &call()).unwrap();
+    assert_eq!(server.connections(), 2);
+    store.get("jobs", &call()).unwrap();
+    // Closed under a write, which may have been carried out.
+    assert_eq!(kind(store.update("jobs", &base, &base.record, &call())), StoreErrorKind::ConnectionClosed);
+    assert_eq!(server.connections(), 2);
+}
+
+#[test]
+fn no_row_is_a_definite_no_and_every_error_leaves_a_write_open() {
+    let server = Server::new(|said| if said.number == 0 { logged_in() } else { answer(&[]) });
+    let store = server.store();
+    let record = LeaderElectionRecord::default();
+    assert_eq!(kind(store.create("jobs", &record, &call())), StoreErrorKind::NotApplied);
+    let base = Observed::new(record.clone(), 1 << 31, Opaque::none());
+    assert_eq!(kind(store.update("jobs", &base, &record, &call())), StoreErrorKind::NotApplied);
+    for (sqlstate, expected) in [
+        ("28000", StoreErrorKind::Unauthorized),
+        ("28P01", StoreErrorKind::Unauthorized),
+        ("3D000", StoreErrorKind::NotFound),
+        ("3F000", StoreErrorKind::NotFound),
+        ("42P01", StoreErrorKind::NotFound),
+        ("42501", StoreErrorKind::Forbidden),
+        ("25006", StoreErrorKind::Unavailable),
+        ("40001", StoreErrorKind::Conflict),
+        ("40P01", StoreErrorKind::Conflict),
+        ("57014", StoreErrorKind::Timeout),
+        ("55P03", StoreErrorKind::Timeout),
+        ("22021", StoreErrorKind::Rejected),
+        ("22P05", StoreErrorKind::Rejected),
+        ("22001", StoreErrorKind::Rejected),
+        ("23514", StoreErrorKind::Rejected),
+        ("42703", StoreErrorKind::Rejected),
+        ("57P01", StoreErrorKind::Unavailable),
+        ("53300", StoreErrorKind::Unavailable),
+    ] {
+        let server = Server::new(move |said| match said.number {
+            0 => logged_in(),
+            _ => Some([error("ERROR", sqlstate), ready()].concat()),
+        });
+        let store = server.store();
+        assert_eq!(kind(store.update("jobs", &base, &record, &call())), expected, "{sqlstate}");
+        assert_eq!(kind(store.get("jobs", &call())), expected, "{sqlstate}");
+        // A session that began read-only stays read-only.
+        assert_eq!(server.connections(), if sqlstate == "25006" { 2 } else { 1 }, "{sqlstate}");
+    }
+}
+
+/// So a server tells that it has given up waiting for its standbys, in a commit that a restore may take back.
+#[test]
+fn a_warning_on_a_commit_is_no_answer() {
+    let server = Server::new(|said| {
+        let warning = message(b'N', b"SWARNING\0VWARNING\0C01000\0Mcanceling wait for synchronous replication\0\0");
+        let mut answer = well(said)?;
+        if said.is("UPDATE") {
+            let end = answer.len() - ready().len();
+            answer.splice(end..end, warning);
+        }
+        Some(answer)
+    });
+    let store = server.store();
+    let base = store.get("jobs", &call()).unwrap().unwrap();
+    assert_eq!(kind(store.update("jobs", &base, &base.record, &call())), StoreErrorKind::Unavailable);
+}
+
+#[test]
+fn what_a_standby_says_is_an_error_and_its_connection_goes() {
+    let standby = [&[Some("t")], &RECORD[1..]].concat();
+    let server = Server::new(move |said| match said.number {
+        0 => logged_in(),
+        _ if said.connection == 0 => answer(&[row(&standby)]),
+        _ => well(said),
+    });
+    let store = server.store();
+    let error = store.get("jobs", &call()).unwrap_err();
+    assert!(error.kind() == StoreErrorKind::Unavailable && error.to_string().contains("primary"), "{error}");
+    store.get("jobs", &call()).expect("another connection");
+    assert_eq!(server.connections(), 2);
+}
+
+#[test]
+fn what_is_no_answer_of_postgres_is_an_error_in_time() {
+    let hostile: [fn() -> Vec<u8>; 13] = [
+        || [row(&RECORD), ready()].concat(),
+        || b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(),
+        || message(b'?', b""),
+        || [b'D', 0, 0, 0, 3].to_vec(),
+        || [b'D', 0x7f, 0xff, 0xff, 0xff].to_vec(),
+        || [b'D', 0xff, 0xff, 0xff, 0xff].to_vec(),
+        || message(b'D', &[0, 1, 0, 0, 0, 9, b'x']),
+        || message(b'D', &[0xff, 0xff]),
+        || [row(&[Some("f")]), ready()].concat(),
+        || [row(&[Some("f"), Some("99999999999999999999")]), ready()].concat(),
+        || message(b'Z', b"T"),
+        || message(b'G', &[0, 0, 0]),
+        || message(b'E', b"C"),
+    ];
+    for hostile in hostile {
+        for at in [0, 1] {
+            let server = Server::new(move |said| if said.number == at { Some(hostile()) } else { logged_in() });
+            let result = server.store().get("jobs", &brief());
+            let kind = kind(result);
+            let is_an_end =
+                matches!(kind, StoreErrorKind::Malformed | StoreErrorKind::Timeout | StoreErrorKind::Unavailable);
+            assert!(is_an_end, "{kind:?}");
+        }
+    }
+}
+
+#[test]
+fn endless_answers_end() {
+    let server = Server::new(|said| match said.number {
+        0 => logged_in(),
+        _ => Some(row(&[Some(&"x".repeat(500_000))]).repeat(40)),
+    });
+    assert_eq!(kind(server.store().get("jobs", &call())), StoreErrorKind::Malformed);
+    let server = Server::new(|_| Some(message(b'N', b"SNOTICE\0VNOTICE\0C00000\0Mx\0\0").repeat(1000)));
+    assert_eq!(kind(server.store().get("jobs", &brief())), StoreErrorKind::Timeout);
+}
+
+#[test]
+fn passwords_are_told_to_nobody_who_should_not_have_them() {
+    for (wanted, expected) in [(7, StoreErrorKind::Unauthorized), (9, StoreErrorKind::Unauthorized)] {
+        let server = Server::new(move |_| Some(message(b'R', &u32::to_be_bytes(wanted))));
+        assert_eq!(kind(server.store().get("jobs", &call())), expected);
+    }
+    let scram = |mechanism: &str| message(b'R', &[&10_u32.to_be_bytes()[..], mechanism.as_bytes(), b"\0\0"].concat());
+    let unknown = scram("SCRAM-SHA-256-PLUS");
+    let server = Server::new(move |_| Some(unknown.clone()));
+    assert_eq!(kind(server.store().get("jobs", &call())), StoreErrorKind::Unauthorized);
+    // More rounds than this machine wants to make.
+    let known = scram("SCRAM-SHA-256");
+    let server = Server::new(move |said| match said.number {
+        0 => Some(known.clone()),
+        _ => {
+            let text = String::from_utf8_lossy(&said.bytes).into_owned();
+            let nonce = text.split("r=").nth(1).unwrap_or_default();
+            let first = format!("r={nonce}x,s=c2FsdA==,i=2000000000");
+            Some(message(b'R', &[&11_u32.to_be_bytes()[..], first.as_bytes()].concat()))
+        }
+    });
+    assert_eq!(kind(server.store().get("jobs", &call())), StoreErrorKind::Unauthorized);
+    let nobody = PostgresConfig::new(&server.url.replace(":hunter2", "")).unwrap();
+    let error = PostgresStore::new(nobody).unwrap().get("jobs", &call()).unwrap_err();
+    assert!(error.to_string().contains("with_password"), "{error}");
+}
+
+/// CVE-2021-23222: what is sent in clear behind the `S` must not pass for what came in TLS.
+#[test]
+fn nothing_in_clear_passes_for_what_came_in_tls() {
+    let server = Server::new(|_| Some([&b"S"[..], &logged_in().unwrap(), &answer(&[]).unwrap()].concat()));
+    for (answer, expected) in [
+        (None, StoreErrorKind::Malformed),
+        (Some(&b"N"[..]), StoreErrorKind::Unavailable),
+        (Some(&b"E"[..]), StoreErrorKind::Malformed),
+        (Some(&b""[..]), StoreErrorKind::Unavailable),
+    ] {
+        let other = answer.map(|answer| Server::new(move |_| Some(answer.to_vec())));
+        let url = format!("{}?sslmode=require", other.as_ref().unwrap_or(&server).url);
+        let store = PostgresStore::new(PostgresConfig::new(&url).unwrap()).unwrap();
+        assert_eq!(kind(store.get("jobs", &call())), expected, "{answer:?}");
+    }
+}
+
+/// A pooler that was restarted with other settings, or an operator who has a session forget.
+#[test]
+fn where_a_session_does_not_keep_statements_they_are_sent_as_to_one_that_is_shared() {
+    let server = Server::new(|said| match (said.connection, said.number) {
+        (_, 0) => logged_in(),
+        (0, 1) => answer(&[row(&RECORD)]),
+        (0, _) => {
+            assert!(said.is("leasehold_") && !said.is("set_config"), "they are parsed once");
+            Some([error("ERROR", "26000"), ready()].concat())
+        }
+        _ => {
+            assert!(!said.is("leasehold_"));
+            well(said)
+        }
+    });
+    let store = server.store();
+    store.client.set_has_sessions(true);
+    let base = store.get("jobs", &call()).unwrap().unwrap();
+    store.update("jobs", &base, &base.record, &call()).unwrap();
+    assert_eq!(server.connections(), 2);
+}
+
+/// It comes with a commit, or is the last that is heard: a copy of the write would find it done, and say that it was not.
+#[test]
+fn what_may_have_been_committed_is_not_sent_again_for_a_statement_that_is_not_kept() {
+    for (tag, severity) in [(b'N', "WARNING"), (b'E', "FATAL")] {
+        for sqlstate in ["26000", "42P05", "0A000"] {
+            let server = Server::new(move |said| match said.number {
+                0 => logged_in(),
+                _ if said.is("UPDATE") && said.connection == 0 => {
+                    let body = format!("S{severity}\0V{severity}\0C{sqlstate}\0Mno\0\0");
+                    let row = statement(&[row(&[Some("1"), PROVED])]);
+                    Some([statement(&[]), message(tag, body.as_bytes()), row, ready()].concat())
+                }
+                _ => answer(&[]),
+            });
+            let store = server.store();
+            store.client.set_has_sessions(true);
+            let base = Observed::new(LeaderElectionRecord::default(), 1 << 31, Opaque::none());
+            assert_ne!(kind(store.update("jobs", &base, &base.record, &call())), StoreErrorKind::NotApplied);
+            assert_eq!(server.connections(), 1, "{severity} {sqlstate}");
+        }
+    }
+}
+
+#[test]
+fn a_watch_that_is_told_nothing_reads_again_and_again() {
+    let reads = Arc::<AtomicUsize>::default();
+    let count = Arc::clone(&reads);
+    let server = Server::new(move |said| {
+        if said.number == 0 {
+            return logged_in();
+        }
+        if said.is("LISTEN leasehold") {
+            return Some([message(b'1', b""), message(b'2', b""), message(b'C', b"LISTEN\0"), ready()].concat());
+        }
+        if said.is("pg_notify") {
+            return answer(&[row(&[None])]);
+        }
+        // Another record each time.
+        let version = count.fetch_add(1, Ordering::SeqCst).to_string();
+        let mut record = RECORD;
+        record[3] = Some(&version);
+        answer(&[row(&record)])
+    });
+    let config = PostgresConfig::new(&server.url).unwrap().with_poll_interval(Duration::from_millis(1));
+    let (store, cancel, mut told) = (checked(config), Cancel::new(), 0);
+    let end = store.watch(WatchScope::Key("jobs"), None, &cancel, &mut |event| {
+        told += usize::from(matches!(event, WatchEvent::Changed { .. }));
+        if told == 5 {
+            cancel.cancel();
+        }
+    });
+    assert_eq!((kind(end), told), (StoreErrorKind::Interrupted, 5));
+}
+
+#[test]
+fn what_a_server_sends_back_of_the_password_is_hidden() {
+    let server = Server::new(|said| match said.number {
+        0 => logged_in(),
+        _ => {
+            // Where it is cut off, too.
+            let padding = "x".repeat(LONGEST_MESSAGE - 120);
+            let said = format!("SERROR\0C42601\0Mno: hunter2, hunter%32 {padding} hunter2\0\0");
+            Some([message(b'E', said.as_bytes()), ready()].concat())
+        }
+    });
+    let error = server.store().get("jobs", &call()).unwrap_err();
+    let shown = format!("{error} {error:?}");
+    assert!(shown.contains("no: *") && !shown.contains("hunter"), "{shown}");
+}
+
+/// A session that waits for a lock, or for a standby, does not notice that nobody waits for it.
+#[test]
+fn the_server_is_asked_to_end_what_nobody_waits_for_any_more() {
+    let (tell, told) = crossbeam_channel::unbounded();
+    let server = Server::new(move |said| {
+        if said.bytes.len() == 16 && said.bytes[4..8] == 80_877_102_u32.to_be_bytes() {
+            tell.send(said.bytes[8..].to_vec()).unwrap();
+            return Some(Vec::new());
+        }
+        match said.number {
+            0 => {
+                let key = message(b'K', &[0, 0, 0, 7, 0, 0, 0, 9]);
+                Some([message(b'R', &0_u32.to_be_bytes()), key, ready()].concat())
+            }
+            _ if said.is("INSERT") => None,
+            _ => well(said),
+        }
+    });
+    let store = server.store();
+    let key = [0, 0, 0, 7, 0, 0, 0, 9];
+    let second = Call::new(Duration::from_secs(1), Cancel::new());
+    assert_eq!(kind(store.create("jobs", &LeaderElectionRecord::default(), &second)), StoreErrorKind::Timeout);
+    assert_eq!(told.recv_timeout(Duration::from_secs(30)).unwrap(), key);
+    let create = |call: &Call| kind(store.create("jobs", &LeaderElectionRecord::default(), call));
+    let inserts = || server.said.lock().iter().filter(|said| said.is("INSERT")).count();
+    assert_eq!(cancel_at(inserts, create), StoreErrorKind::Interrupted);
+    assert_eq!(told.recv_timeout(Duration::from_secs(30)).unwrap(), key);
+    store.get("jobs", &call()).unwrap();
+    drop(store);
+    assert!(told.recv_timeout(Duration::from_millis(100)).is_err(), "a session that is idle is left alone");
+}

@@ -1,0 +1,226 @@
+//! The table's statements, and what comes back of them.
+
+use crate::backends::postgres::connection::{Row as SqlRow, Rows};
+use crate::backends::postgres::error::{Error, Refusal};
+use crate::backends::postgres::settings::proof;
+use crate::backends::sql;
+use crate::backends::sql::{Records, Row};
+use crate::store::record::{LeaderElectionRecord, MicroTime, Observed};
+
+/// Has a row where the table is there, is kept over a crash, and tells of changes.
+pub(super) const IS_THERE: &str = "SELECT 1 FROM pg_class AS c JOIN pg_trigger AS t ON t.tgrelid = c.oid \
+    WHERE c.oid = to_regclass('leasehold') AND c.relpersistence = 'p' AND t.tgenabled IN ('O', 'A') AND \
+    t.tgname IN ('leasehold_notify', 'leasehold_notify_truncate') GROUP BY c.oid HAVING count(*) = 2";
+
+/// Two that make it at a time are one after the other.
+const ONE_AT_A_TIME: &str = "SELECT pg_advisory_xact_lock(hashtextextended('leasehold', 0))";
+
+/// What precedes a record: whether the server is read-only. A standby is, and its answers may be old.
+///
+/// Whoever only reads is shown commits that have not got to a synchronous standby, after a crash or when whoever waited was told
+/// not to. So where there is such a standby, a message that nobody reads is written to the log, and committed behind all that was
+/// seen.
+macro_rules! select {
+    ($condition:literal) => {
+        concat!(
+            "SELECT one.recovers, l.generation, l.key, l.writes, l.uid, l.holder_identity, l.lease_duration_seconds, ",
+            "l.acquire_time, l.renew_time, l.lease_transitions, one.is_set FROM (SELECT CASE WHEN pg_is_in_recovery() ",
+            "OR current_setting('transaction_read_only') = 'on' THEN true ",
+            "WHEN current_setting('synchronous_standby_names') = '' THEN false ",
+            "ELSE pg_logical_emit_message(true, 'leasehold', '') IS NULL END AS recovers, ",
+            proof!(),
+            " AS is_set) AS one ",
+            "LEFT JOIN leasehold AS l ON ",
+            $condition
+        )
+    };
+}
+
+pub(super) const SELECT_ONE: &str = select!("l.key = $1");
+pub(super) const SELECT_ALL: &str = select!("true");
+
+/// The lock has rows of one key numbered in the order in which they are committed: a number is taken before a row waits for
+/// another of its key.
+pub(super) const INSERT: &str = concat!(
+    "INSERT INTO leasehold (key, uid, holder_identity, lease_duration_seconds, acquire_time, \
+    renew_time, lease_transitions) SELECT $1, $2, $3, $4::integer, $5, $6, $7::integer \
+    FROM (SELECT pg_advisory_xact_lock(hashtextextended($1, 0))) AS one_at_a_time \
+    ON CONFLICT (key) DO NOTHING RETURNING generation, ",
+    proof!()
+);
+
+/// Compares the whole record: after a fail-over that lost commits, a version may have been given again.
+pub(super) const UPDATE: &str = concat!(
+    "UPDATE leasehold SET writes = writes + 1, acquired = CASE WHEN \
+    holder_identity IS NOT DISTINCT FROM $1 AND acquire_time IS NOT DISTINCT FROM $3 AND \
+    lease_transitions IS NOT DISTINCT FROM $5::integer THEN acquired ELSE writes + 1 END, holder_identity = $1, \
+    lease_duration_seconds = $2::integer, acquire_time = $3, renew_time = $4, lease_transitions = $5::integer \
+    WHERE key = $6 AND generation = $7::bigint AND writes = $8::bigint AND uid IS NOT DISTINCT FROM $9 AND \
+    holder_identity IS NOT DISTINCT FROM $10 AND lease_duration_seconds IS NOT DISTINCT FROM $11::integer AND \
+    acquire_time IS NOT DISTINCT FROM $12 AND renew_time IS NOT DISTINCT FROM $13 AND \
+    lease_transitions IS NOT DISTINCT FROM $14::integer RETURNING writes, ",
+    proof!()
+);
+
+/// Fails where a table of that name is another: nothing is done to it then.
+pub(super) const HAS_ITS_COLUMNS: &str = "SELECT generation, key, writes, acquired, uid, holder_identity, lease_duration_seconds, \
+    acquire_time, renew_time, lease_transitions FROM leasehold LIMIT 0";
+
+/// Returns a row if the table has a column that breaks the store's promise.
+pub(super) const WRONG_COLUMN: &str = include_str!("wrong_column.sql");
+
+/// Explains what [`WRONG_COLUMN`] returned.
+pub(super) fn wrong_column(column: &str, next_generation: &str) -> String {
+    if column == "UNLOGGED" {
+        return "the table is UNLOGGED or TEMPORARY, so a crash empties it; run: ALTER TABLE leasehold SET LOGGED"
+            .to_owned();
+    }
+    sql::wrong_column(TABLE, column, |declared| match (column, declared.split(' ').next().unwrap_or_default()) {
+        ("generation", _) => format!(
+            "ALTER TABLE leasehold ALTER generation DROP IDENTITY IF EXISTS; ALTER TABLE leasehold ALTER generation \
+             DROP DEFAULT, ALTER generation TYPE bigint, ALTER generation SET NOT NULL, ALTER generation \
+             ADD GENERATED ALWAYS AS IDENTITY (START WITH {next_generation})"
+        ),
+        ("key", kind) => format!("ALTER TABLE leasehold ALTER key TYPE {kind} COLLATE \"C\", ADD UNIQUE (key)"),
+        (_, kind) => format!("ALTER TABLE leasehold ALTER {column} TYPE {kind} USING {column}::{kind}"),
+    })
+}
+
+const TABLE: &str = include_str!("table.sql");
+
+/// What makes the table, for one transaction.
+pub(super) fn create() -> impl Iterator<Item = &'static str> {
+    let mut parts = TABLE.split("\n\n");
+    let table = parts.next();
+    std::iter::once(ONE_AT_A_TIME).chain(table).chain([HAS_ITS_COLUMNS]).chain(parts)
+}
+
+/// The columns of a record that are written, as texts.
+pub(super) struct Columns<'a> {
+    record: &'a LeaderElectionRecord,
+    duration: Option<String>,
+    transitions: Option<String>,
+}
+
+impl<'a> Columns<'a> {
+    pub(super) fn of(record: &'a LeaderElectionRecord) -> Self {
+        let number = |number: Option<i32>| number.map(|number| number.to_string());
+        let (duration, transitions) = (number(record.lease_duration_seconds), number(record.lease_transitions));
+        Self { record, duration, transitions }
+    }
+
+    /// The holder, the duration, the two times, the transitions.
+    pub(super) fn parameters(&self) -> [Option<&str>; 5] {
+        let time = |time: &'a Option<MicroTime>| time.as_ref().map(MicroTime::as_str);
+        [
+            self.record.holder_identity.as_deref(),
+            self.duration.as_deref(),
+            time(&self.record.acquire_time),
+            time(&self.record.renew_time),
+            self.transitions.as_deref(),
+        ]
+    }
+}
+
+/// Of the rows that are selected.
+const COLUMNS: usize = 10;
+
+/// The records that were selected.
+pub(super) fn read(rows: Rows) -> Result<Records, Error> {
+    let mut records = Records::new();
+    for row in rows {
+        if row.len() != COLUMNS {
+            return Err(not_ours());
+        }
+        let mut columns = row.into_iter();
+        match columns.next().flatten().as_deref() {
+            Some("f") => {}
+            Some("t") => return Err(read_only()),
+            _ => return Err(not_ours()),
+        }
+        let Some(generation) = columns.next().flatten() else { continue };
+        let (key, observed) = row_of(&generation, columns).and_then(Row::observed).ok_or_else(not_ours)?;
+        records.insert(key, observed);
+    }
+    Ok(records)
+}
+
+/// The record of this key, if it is there.
+pub(super) fn only(key: &str, mut found: Records) -> Result<Option<Observed>, Error> {
+    match (found.remove(key), found.is_empty()) {
+        (found, true) => Ok(found),
+        (_, false) => Err(not_ours()),
+    }
+}
+
+fn row_of(generation: &str, mut columns: std::vec::IntoIter<Option<Box<str>>>) -> Option<Row> {
+    let key = columns.next()??;
+    let writes = columns.next()??.parse().ok()?;
+    let mut text = || columns.next().map(|text| text.map(String::from));
+    let number = |text: Option<String>| text.map(|text| text.parse().ok()).map_or(Some(None), |it| it.map(Some));
+    let record = LeaderElectionRecord {
+        uid: text()?,
+        holder_identity: text()?,
+        lease_duration_seconds: number(text()?)?,
+        acquire_time: text()?.map(MicroTime::from_text),
+        renew_time: text()?.map(MicroTime::from_text),
+        lease_transitions: number(text()?)?,
+    };
+    Some(Row { key, generation: generation.parse().ok()?, writes, record })
+}
+
+/// The number in the only row, if there is one.
+pub(super) fn number(rows: &[SqlRow]) -> Result<Option<i64>, Error> {
+    let Some(row) = rows.first() else { return Ok(None) };
+    let number = row.first().and_then(Option::as_deref).and_then(|text| text.parse().ok());
+    number.map(Some).ok_or_else(not_ours)
+}
+
+fn read_only() -> Error {
+    // The server refuses writes with this code.
+    let message = "the server is read-only, as a standby is".to_owned();
+    Error::Refused(Refusal { sqlstate: "25006".to_owned(), message, is_fatal: true, is_warning: false })
+}
+
+fn not_ours() -> Error {
+    Error::malformed("a row of the table `leasehold` is not as this library writes it")
+}
+
+/// A text in SQL, whatever `standard_conforming_strings` is.
+pub(super) fn literal(text: &str) -> String {
+    format!("E'{}'", text.replace('\\', r"\\").replace('\'', "''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_stays_one_text() {
+        assert_eq!(literal(r"it's \' a"), r"E'it''s \\'' a'");
+    }
+
+    #[test]
+    fn each_statement_that_makes_the_table_is_one() {
+        let all: Vec<_> = create().collect();
+        assert_eq!(all.len(), 8);
+        assert!(all.iter().all(|sql| !sql.trim().is_empty()));
+    }
+
+    #[test]
+    fn rows_that_are_not_ours_are_errors_and_what_a_standby_says_is_one() {
+        let row = |columns: &[Option<&str>]| columns.iter().map(|it| it.map(Into::into)).collect::<SqlRow>();
+        let ours = [Some("f"), Some("1"), Some("k"), Some("2"), Some("u"), None, Some("15"), None, None, Some("0")];
+        let found = read(vec![row(&ours)]).unwrap();
+        assert_eq!((found["k"].version, found["k"].record.lease_duration_seconds), ((1 << 31) + 2, Some(15)));
+        let nothing = |recovers| row(&[&[Some(recovers)], &[None; 9][..]].concat());
+        assert!(read(vec![nothing("f")]).unwrap().is_empty());
+        assert_eq!(read(vec![nothing("t")]).unwrap_err().sqlstate(), Some("25006"));
+        for (at, with) in [(0, None), (1, Some("x")), (1, Some("-1")), (2, None), (3, Some("")), (6, Some("x"))] {
+            let mut other = ours;
+            other[at] = with;
+            assert!(read(vec![row(&other)]).is_err(), "{at}");
+        }
+        assert!(read(vec![row(&ours[..5])]).is_err() && read(vec![row(&[])]).is_err());
+    }
+}

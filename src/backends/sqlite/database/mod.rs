@@ -1,0 +1,375 @@
+//! Connections to one file, and how often and for how long they are tried.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, Row as SqlRow, params};
+
+use crate::backends::sql;
+use crate::backends::sql::{Records, Row, told};
+use crate::backends::sqlite::file::File;
+use crate::backends::sqlite::signal::{Signal, Waker, wake_others};
+use crate::store::record::{LeaderElectionRecord, MicroTime, Observed};
+use crate::store::{Call, StoreError, StoreErrorKind, WatchScope};
+use crate::util::sync::Mutex;
+
+/// How long a connection of this process, which does no more than a statement at a time, is waited for before it is asked
+/// again whether the call goes on.
+const LOCK_WAIT: Duration = Duration::from_millis(5);
+
+/// Another process writes for a fraction of a millisecond.
+const FIRST_PAUSE: Duration = Duration::from_micros(250);
+
+const LONGEST_PAUSE: Duration = Duration::from_millis(5);
+
+pub(super) const CREATE_TABLE: &str = include_str!("../table.sql");
+
+const SELECT: &str = "SELECT generation, key, writes, uid, holder_identity, lease_duration_seconds, acquire_time, \
+                      renew_time, lease_transitions FROM leasehold";
+
+const INSERT: &str = "INSERT INTO leasehold (key, uid, holder_identity, lease_duration_seconds, acquire_time, \
+                      renew_time, lease_transitions) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (key) DO NOTHING";
+
+/// Compares the whole record: after the file was restored, a version may have been given again.
+const UPDATE: &str = "UPDATE leasehold SET writes = writes + 1, acquired = CASE WHEN holder_identity IS ?1 AND \
+                      acquire_time IS ?3 AND lease_transitions IS ?5 THEN acquired ELSE writes + 1 END, \
+                      holder_identity = ?1, lease_duration_seconds = ?2, acquire_time = ?3, renew_time = ?4, \
+                      lease_transitions = ?5 WHERE key = ?6 AND generation = ?7 AND writes = ?8 AND uid IS ?9 AND \
+                      holder_identity IS ?10 AND lease_duration_seconds IS ?11 AND acquire_time IS ?12 AND \
+                      renew_time IS ?13 AND lease_transitions IS ?14";
+
+/// Returns a column that breaks the store's promise.
+const WRONG_COLUMN: &str = include_str!("../wrong_column.sql");
+
+/// One file, and what of this process has to do with it.
+pub(super) struct Database {
+    file: File,
+    requests: Mutex<Connection>,
+    /// Apart: `data_version` moves for the commits of every other connection, those of `requests` too. And it is never
+    /// closed before the other.
+    watches: Mutex<Connection>,
+    wakers: Mutex<Wakers>,
+}
+
+#[derive(Default)]
+struct Wakers {
+    last: u64,
+    of: BTreeMap<u64, Waker>,
+}
+
+/// Whose commits wake a watch, until this is dropped.
+pub(super) struct Registered<'a> {
+    wakers: &'a Mutex<Wakers>,
+    number: u64,
+}
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        self.wakers.lock().of.remove(&self.number);
+    }
+}
+
+impl Database {
+    /// Makes the file and the table if they are not there, in the time of this call.
+    pub(super) fn open(path: &Path, call: &Call) -> Result<Self, StoreError> {
+        let mut file = File::prepare(path)?;
+        let connections = [connect(&file, call)?, connect(&file, call)?];
+        // Both have read by then, so the files beside the database are there, and stay.
+        file.remember_companions()?;
+        let [requests, watches] = connections.map(Mutex::new);
+        Ok(Self { file, requests, watches, wakers: Mutex::default() })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    pub(super) fn create_table(&self, call: &Call) -> Result<(), StoreError> {
+        self.attempt(&self.requests, call, create_table)
+    }
+
+    pub(super) fn get(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
+        let mut found = self.attempt(&self.requests, call, |connection| select(connection, WatchScope::Key(key)))?;
+        Ok(found.remove(key))
+    }
+
+    /// The generation of the new row, or `None` if there is one of that key.
+    pub(super) fn insert(
+        &self,
+        key: &str,
+        uid: &str,
+        record: &LeaderElectionRecord,
+        call: &Call,
+    ) -> Result<Option<i64>, StoreError> {
+        let LeaderElectionRecord { uid: _, holder_identity, lease_duration_seconds, .. } = record;
+        let (acquire_time, renew_time) = (text(&record.acquire_time), text(&record.renew_time));
+        let values = params![
+            key,
+            uid,
+            holder_identity,
+            lease_duration_seconds,
+            acquire_time,
+            renew_time,
+            record.lease_transitions
+        ];
+        self.attempt(&self.requests, call, |connection| {
+            // In a transaction of its own, which is over, or has failed, when this returns. No RETURNING: with a row in hand a
+            // commit that fails is silent.
+            let rows = connection.prepare_cached(INSERT)?.execute(values)?;
+            let generation = (rows > 0).then(|| connection.last_insert_rowid());
+            self.announce(rows);
+            Ok(generation)
+        })
+    }
+
+    /// Whether the row still stood as it was observed, and was changed.
+    pub(super) fn update(
+        &self,
+        key: &str,
+        base: &Observed,
+        record: &LeaderElectionRecord,
+        call: &Call,
+    ) -> Result<bool, StoreError> {
+        let (generation, writes) = sql::parts(base.version);
+        let old = &base.record;
+        let times = [&record.acquire_time, &record.renew_time, &old.acquire_time, &old.renew_time].map(text);
+        let values = params![
+            record.holder_identity,
+            record.lease_duration_seconds,
+            times[0],
+            times[1],
+            record.lease_transitions,
+            key,
+            generation,
+            writes,
+            old.uid,
+            old.holder_identity,
+            old.lease_duration_seconds,
+            times[2],
+            times[3],
+            old.lease_transitions
+        ];
+        self.attempt(&self.requests, call, |connection| {
+            let rows = connection.prepare_cached(UPDATE)?.execute(values)?;
+            self.announce(rows);
+            Ok(rows > 0)
+        })
+    }
+
+    /// What is in scope and the number of its state, unless that is `seen`.
+    pub(super) fn read_if_changed(
+        &self,
+        scope: WatchScope<'_>,
+        seen: Option<i64>,
+        call: &Call,
+    ) -> Result<Option<(i64, Records)>, StoreError> {
+        self.attempt(&self.watches, call, |connection| {
+            // Before what it numbers: what is committed in between is read twice.
+            let number = connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?;
+            if seen == Some(number) {
+                return Ok(None);
+            }
+            Ok(Some((number, select(connection, scope)?)))
+        })
+    }
+
+    /// What stands in the file that was opened, also where the path leads elsewhere by now; nothing if that cannot be read.
+    pub(super) fn remains(&self, scope: WatchScope<'_>) -> Records {
+        let connection = self.watches.try_lock_for(LOCK_WAIT);
+        connection.and_then(|connection| select(&connection, scope).ok()).unwrap_or_default()
+    }
+
+    /// What a watch waits at, and what it is to keep meanwhile.
+    pub(super) fn signal(&self) -> (Signal, Registered<'_>) {
+        let signal = Signal::new(self.file.path(), self.file.wal());
+        let mut wakers = self.wakers.lock();
+        wakers.last += 1;
+        let number = wakers.last;
+        wakers.of.insert(number, signal.waker());
+        drop(wakers);
+        (signal, Registered { wakers: &self.wakers, number })
+    }
+
+    fn announce(&self, rows: usize) {
+        if rows > 0 {
+            let is_told = wake_others(self.file.wal());
+            let wakers = self.wakers.lock();
+            wakers.of.values().filter(|waker| !is_told || !waker.hears_of_all()).for_each(Waker::wake);
+        }
+    }
+
+    /// Works on a connection until others do not keep it out, but never beyond the call.
+    fn attempt<T>(
+        &self,
+        connection: &Mutex<Connection>,
+        call: &Call,
+        mut work: impl FnMut(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        retry(&self.file, call, || {
+            let connection = connection.try_lock_for(LOCK_WAIT.min(call.time_left()))?;
+            Some(work(&connection))
+        })
+    }
+}
+
+fn connect(file: &File, call: &Call) -> Result<Connection, StoreError> {
+    // No URI, and no file made: a path is a path, and the file is there.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(file.path(), flags).map_err(|error| failed(file, error))?;
+    let on = |work: &dyn Fn(&Connection) -> rusqlite::Result<()>| retry(file, call, || Some(work(&connection)));
+    // SQLite's own wait cannot be cancelled.
+    on(&|connection| connection.busy_timeout(Duration::ZERO))?;
+    let mode = retry(file, call, || Some(write_ahead_log(&connection)))?;
+    require_write_ahead_log(file.path(), &mode)?;
+    // Else a power cut takes back writes that were answered. `fullfsync` is for Apple's systems, where a sync is none without.
+    on(&|connection| connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA fullfsync = ON"))?;
+    on(&create_table)?;
+    on(&|connection| select(connection, WatchScope::Key("")).map(drop))?;
+    match retry(file, call, || Some(connection.query_row(WRONG_COLUMN, [], |row| row.get::<_, Option<String>>(0))))? {
+        Some(column) => Err(wrong_column(file, &column)),
+        None => Ok(connection),
+    }
+}
+
+/// Rejects the table. SQLite cannot change a column, so the repair creates a table whose generations begin above the old ones.
+fn wrong_column(file: &File, column: &str) -> StoreError {
+    let why = sql::wrong_column(CREATE_TABLE, column, |_| {
+        format!(
+            "ALTER TABLE leasehold RENAME TO leasehold_before; {}; INSERT INTO sqlite_sequence SELECT 'leasehold', max( \
+             coalesce((SELECT max(generation) FROM leasehold_before), 0), \
+             coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'leasehold_before'), 0))",
+            CREATE_TABLE.replace("\n    ", " ").replace('\n', " ")
+        )
+    });
+    StoreError::new(StoreErrorKind::Rejected, format!("cannot use {}: {why}", file.path().display()))
+}
+
+/// The journal's mode after it was asked to be this one: SQLite says no by staying at another.
+fn write_ahead_log(connection: &Connection) -> rusqlite::Result<String> {
+    connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))
+}
+
+fn require_write_ahead_log(path: &Path, mode: &str) -> Result<(), StoreError> {
+    if mode.eq_ignore_ascii_case("wal") {
+        return Ok(());
+    }
+    let message = format!(
+        "{} stays in journal mode {mode:?}, and not in \"wal\": without it readers and writers keep each other out; use a \
+         local file system with shared memory",
+        path.display()
+    );
+    Err(StoreError::new(StoreErrorKind::Rejected, message))
+}
+
+fn create_table(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute_batch(CREATE_TABLE)
+}
+
+fn select(connection: &Connection, scope: WatchScope<'_>) -> rusqlite::Result<Records> {
+    match scope {
+        WatchScope::All => connection.prepare_cached(SELECT)?.query_map([], observed)?.collect(),
+        WatchScope::Key(key) => {
+            connection.prepare_cached(&format!("{SELECT} WHERE key = ?1"))?.query_map([key], observed)?.collect()
+        }
+    }
+}
+
+fn observed(row: &SqlRow<'_>) -> rusqlite::Result<(Box<str>, Observed)> {
+    let time = |column| row.get::<_, Option<String>>(column).map(|time| time.map(MicroTime::from_text));
+    let record = LeaderElectionRecord {
+        uid: row.get(3)?,
+        holder_identity: row.get(4)?,
+        lease_duration_seconds: row.get(5)?,
+        acquire_time: time(6)?,
+        renew_time: time(7)?,
+        lease_transitions: row.get(8)?,
+    };
+    let row = Row { generation: row.get(0)?, key: row.get::<_, String>(1)?.into(), writes: row.get(2)?, record };
+    let generation = row.generation;
+    row.observed().ok_or(rusqlite::Error::IntegralValueOutOfRange(0, generation))
+}
+
+fn text(time: &Option<MicroTime>) -> Option<&str> {
+    time.as_ref().map(MicroTime::as_str)
+}
+
+/// Tries until others do not keep it out, but never beyond the call. `None` has waited for itself.
+fn retry<T>(
+    file: &File,
+    call: &Call,
+    mut attempt: impl FnMut() -> Option<rusqlite::Result<T>>,
+) -> Result<T, StoreError> {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        check(file, call)?;
+        file.check()?;
+        match attempt() {
+            None => continue,
+            Some(Err(error)) if is_busy(&error) => {}
+            Some(done) => {
+                // For what went well as for what failed: it may have been another file's, or too late.
+                file.check()?;
+                check(file, call)?;
+                return done.map_err(|error| failed(file, error));
+            }
+        }
+        // Two that wait for each other's writes do not do so in step.
+        told::wait(call, pause.mul_f64(0.5 + fastrand::f64()));
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+fn check(file: &File, call: &Call) -> Result<(), StoreError> {
+    if call.cancel().is_cancelled() {
+        return Err(StoreError::new(StoreErrorKind::Interrupted, "the call was cancelled"));
+    }
+    if call.time_left().is_zero() {
+        let message = format!(
+            "no answer from {} in time; it may be that another connection is in a long transaction on it",
+            file.path().display()
+        );
+        return Err(StoreError::new(StoreErrorKind::Timeout, message));
+    }
+    Ok(())
+}
+
+fn is_busy(error: &rusqlite::Error) -> bool {
+    use ErrorCode::{DatabaseBusy, DatabaseLocked, FileLockingProtocolFailed};
+    matches!(code(error), Some(DatabaseBusy | DatabaseLocked | FileLockingProtocolFailed))
+}
+
+/// `None` for what SQLite has no part in.
+fn code(error: &rusqlite::Error) -> Option<ErrorCode> {
+    match error {
+        rusqlite::Error::SqliteFailure(error, _) | rusqlite::Error::SqlInputError { error, .. } => Some(error.code),
+        _ => None,
+    }
+}
+
+fn failed(file: &File, error: rusqlite::Error) -> StoreError {
+    use ErrorCode::*;
+    let no_table = error.to_string().contains("no such table");
+    let (kind, what_to_do) = match code(&error) {
+        Some(DiskFull) => (StoreErrorKind::Unavailable, "its disk is full, or the quota is used up: make room there"),
+        Some(ReadOnly | PermissionDenied) => (
+            StoreErrorKind::Forbidden,
+            "the file, its -wal and -shm, and their directory must be writable for this user",
+        ),
+        Some(ConstraintViolation | TooBig) => (StoreErrorKind::Rejected, "the table does not take such a record"),
+        Some(DatabaseCorrupt | NotADatabase) => {
+            (StoreErrorKind::Malformed, "stop every process that uses it, and restore or delete the file")
+        }
+        // What is asked for is there, in a table of ours.
+        Some(Unknown) if no_table => (StoreErrorKind::NotFound, "SqliteStore::create_table makes the table"),
+        Some(Unknown) => {
+            (StoreErrorKind::Rejected, "its table `leasehold` must be the one of SqliteStore's documentation")
+        }
+        Some(_) => (StoreErrorKind::Unavailable, "SQLite cannot use the file now"),
+        None => (StoreErrorKind::Malformed, "a row of the table `leasehold` is not as this library writes it"),
+    };
+    StoreError::new(kind, format!("{}: {error}: {what_to_do}", file.path().display())).with_source(error)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+use std::path::PathBuf;
+
+use super::*;
+use crate::backends::sqlite::watch::watch;
+use crate::store::{Store, WatchEvent};
+use crate::util::cancel::Cancel;
+use crate::util::sync::channel;
+
+struct Place {
+    _scratch: tempfile::TempDir,
+    path: PathBuf,
+}
+
+fn place() -> Place {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("election.db");
+    Place { _scratch: scratch, path }
+}
+
+fn call() -> Call {
+    Call::new(Duration::from_secs(30), Cancel::new())
+}
+
+#[test]
+fn a_journal_that_stays_in_another_mode_is_refused() {
+    let mode = write_ahead_log(&Connection::open_in_memory().unwrap()).unwrap();
+    let error = require_write_ahead_log(Path::new("x.db"), &mode).unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Rejected);
+    assert!(error.to_string().contains("\"memory\""), "{error}");
+}
+
+#[test]
+fn each_write_is_on_the_disk_before_it_is_answered() {
+    let place = place();
+    let database = Database::open(&place.path, &call()).unwrap();
+    for connection in [&database.requests, &database.watches] {
+        let connection = connection.lock();
+        let setting = |name: &str| connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i64>(0));
+        assert_eq!(["synchronous", "fullfsync", "busy_timeout"].map(|name| setting(name).unwrap()), [2, 1, 0]);
+    }
+}
+
+#[test]
+fn a_file_that_may_not_grow_is_an_error_that_says_so() {
+    let place = place();
+    let database = Database::open(&place.path, &call()).unwrap();
+    database.requests.lock().query_row("PRAGMA max_page_count = 1", [], |row| row.get::<_, i64>(0)).unwrap();
+    let record = LeaderElectionRecord { holder_identity: Some("x".repeat(100_000)), ..Default::default() };
+    let error = database.insert("jobs", "uid", &record, &call()).unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("make room"), "{error}");
+    assert!(database.get("jobs", &call()).unwrap().is_none(), "reads go on");
+}
+
+#[test]
+fn each_code_of_sqlite_is_a_kind_of_failure() {
+    use StoreErrorKind::{Forbidden, Malformed, NotFound, Rejected, Unavailable};
+    let place = place();
+    let database = Database::open(&place.path, &call()).unwrap();
+    // The code of SQLite, its message, the kind, and whether the statement is repeated.
+    for (code, message, kind, is_repeated) in [
+        (13, "full", Unavailable, false),
+        (8, "readonly", Forbidden, false),
+        (3, "perm", Forbidden, false),
+        (19, "constraint", Rejected, false),
+        (18, "too big", Rejected, false),
+        (11, "corrupt", Malformed, false),
+        (26, "not a database", Malformed, false),
+        (1, "no such table: leasehold", NotFound, false),
+        (1, "no such column: writes", Rejected, false),
+        (5, "busy", Unavailable, true),
+        (6, "locked", Unavailable, true),
+        (15, "protocol", Unavailable, true),
+        (10, "i/o", Unavailable, false),
+        (14, "cannot open", Unavailable, false),
+    ] {
+        let error = || rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), Some(message.to_owned()));
+        assert_eq!(is_busy(&error()), is_repeated, "{message}");
+        assert_eq!(failed(&database.file, error()).kind(), kind, "{message}");
+    }
+    assert_eq!(failed(&database.file, rusqlite::Error::QueryReturnedNoRows).kind(), Malformed);
+}
+
+#[test]
+fn what_came_too_late_is_no_answer() {
+    let place = place();
+    let database = Database::open(&place.path, &call()).unwrap();
+    let cancel = Cancel::new();
+    let cancelled = Call::new(Duration::from_secs(30), cancel.clone());
+    let done = database.attempt(&database.requests, &cancelled, |_| {
+        cancel.cancel();
+        Ok(())
+    });
+    assert_eq!(done.unwrap_err().kind(), StoreErrorKind::Interrupted);
+    let short = Call::new(Duration::from_millis(20), Cancel::new());
+    let done = database.attempt(&database.requests, &short, |_| {
+        std::thread::sleep(Duration::from_millis(30));
+        Ok(())
+    });
+    assert_eq!(done.unwrap_err().kind(), StoreErrorKind::Timeout);
+}
+
+/// Elsewhere nobody can, while it is open.
+#[cfg(unix)]
+#[test]
+fn a_file_that_is_replaced_under_a_statement_makes_it_no_answer() {
+    let place = place();
+    let database = Database::open(&place.path, &call()).unwrap();
+    let done = database.attempt(&database.requests, &call(), |_| {
+        std::fs::remove_file(&place.path).unwrap();
+        Ok(())
+    });
+    assert_eq!(done.unwrap_err().kind(), StoreErrorKind::NotFound);
+}
+
+#[test]
+fn a_thread_that_waits_for_another_ends_with_its_call() {
+    let place = place();
+    let database = Database::open(&place.path, &call()).unwrap();
+    let held = database.requests.lock();
+    let short = Call::new(Duration::from_millis(50), Cancel::new());
+    assert_eq!(database.get("jobs", &short).unwrap_err().kind(), StoreErrorKind::Timeout);
+    drop(held);
+    assert!(database.get("jobs", &call()).unwrap().is_none());
+}
+
+/// As on a system without it, or with none of its instances left.
+#[test]
+fn without_inotify_changes_of_this_process_and_of_others_are_told() {
+    let place = place();
+    let mut database = Database::open(&place.path, &call()).unwrap();
+    database.file.lose_wal();
+    assert!(matches!(database.signal().0, Signal::Polling { .. }));
+    let other = crate::backends::sqlite::store::SqliteStore::open(&place.path).unwrap();
+    let record = LeaderElectionRecord::default();
+    let (cancel, (told, tells)) = (Cancel::new(), channel::unbounded());
+    std::thread::scope(|threads| {
+        let watching =
+            threads.spawn(|| watch(&database, WatchScope::All, None, &cancel, &mut |event| drop(told.send(event))));
+        let next = || loop {
+            match tells.recv_timeout(Duration::from_secs(30)).unwrap() {
+                WatchEvent::Changed { key, .. } => return key,
+                _ => continue,
+            }
+        };
+        other.create("theirs", &record, &call()).unwrap();
+        assert_eq!(&*next(), "theirs");
+        database.insert("ours", "uid", &record, &call()).unwrap();
+        assert_eq!(&*next(), "ours");
+        cancel.cancel();
+        assert_eq!(watching.join().unwrap().unwrap_err().kind(), StoreErrorKind::Interrupted);
+    });
+    assert!(database.wakers.lock().of.is_empty());
+}
+
+/// Else a term that began just before outlasts its file by a renew deadline.
+#[cfg(unix)]
+#[test]
+fn what_was_not_told_yet_is_told_as_deleted_when_its_file_is() {
+    let place = place();
+    let mut database = Database::open(&place.path, &call()).unwrap();
+    let other = crate::backends::sqlite::store::SqliteStore::open(&place.path).unwrap();
+    database.file.lose_wal();
+    let (cancel, mut told) = (Cancel::new(), Vec::new());
+    let ended = watch(&database, WatchScope::Key("jobs"), None, &cancel, &mut |event| {
+        if let WatchEvent::Progress(_) = event {
+            other.create("jobs", &LeaderElectionRecord::default(), &call()).unwrap();
+            std::fs::remove_file(&place.path).unwrap();
+        }
+        told.push(event);
+    });
+    assert_eq!(ended.unwrap_err().kind(), StoreErrorKind::NotFound);
+    let is_of_first_row = |version: u64| sql::parts(version).0 == 1;
+    assert!(
+        matches!(&told[..], [WatchEvent::Opened, WatchEvent::Progress(_), WatchEvent::Deleted { key, version }]
+            if **key == *"jobs" && is_of_first_row(*version)),
+        "{told:?}"
+    );
+}

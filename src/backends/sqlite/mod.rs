@@ -1,0 +1,7 @@
+//! Records in a table of one SQLite file.
+
+mod database;
+mod file;
+mod signal;
+pub(crate) mod store;
+mod watch;

@@ -1,0 +1,150 @@
+//! What wakes a watch: a commit of this process, one of another, and the end of the watch.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::util::sync::channel;
+use crate::util::sync::channel::{Receiver, Sender};
+
+#[cfg(target_os = "linux")]
+use crate::util::sync::Arc;
+#[cfg(target_os = "linux")]
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+#[cfg(target_os = "linux")]
+use rustix::fd::OwnedFd;
+#[cfg(target_os = "linux")]
+use rustix::fs::inotify;
+#[cfg(target_os = "linux")]
+use rustix::fs::inotify::{CreateFlags, WatchFlags};
+
+/// How often a watch asks whether others have committed who tell nobody.
+#[cfg(target_os = "linux")]
+const FOREIGN_WRITERS: Duration = Duration::from_millis(250);
+
+/// The same where nobody can be told.
+const POLLING: Duration = Duration::from_millis(20);
+
+/// Where a watch waits.
+pub(super) enum Signal {
+    /// Committers touch the `-wal` file.
+    #[cfg(target_os = "linux")]
+    Inotify {
+        changes: OwnedFd,
+        own: Arc<OwnedFd>,
+    },
+    Polling {
+        sender: Sender<()>,
+        receiver: Receiver<()>,
+    },
+}
+
+/// Ends the present wait at a [`Signal`], or the next one.
+#[derive(Clone)]
+pub(super) enum Waker {
+    #[cfg(target_os = "linux")]
+    Own(Arc<OwnedFd>),
+    Channel(Sender<()>),
+}
+
+impl Signal {
+    /// Polls where there is no inotify, or no more of its instances.
+    pub(super) fn new(database: &Path, wal: &Path) -> Self {
+        #[cfg(target_os = "linux")]
+        match Self::inotify(database, wal) {
+            Ok(signal) => return signal,
+            Err(error) => {
+                crate::util::panics::log_line!(debug, "no inotify for {}, so it is polled: {error}", wal.display())
+            }
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = (database, wal);
+        Self::polling()
+    }
+
+    pub(super) fn polling() -> Self {
+        let (sender, receiver) = channel::bounded(1);
+        Self::Polling { sender, receiver }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn inotify(database: &Path, wal: &Path) -> rustix::io::Result<Self> {
+        let changes = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+        inotify::add_watch(&changes, wal, WatchFlags::ATTRIB)?;
+        // When it is deleted or replaced, the number of its links changes.
+        inotify::add_watch(&changes, database, WatchFlags::ATTRIB | WatchFlags::MOVE_SELF)?;
+        let own = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        Ok(Self::Inotify { changes, own })
+    }
+
+    pub(super) fn waker(&self) -> Waker {
+        match self {
+            #[cfg(target_os = "linux")]
+            Self::Inotify { own, .. } => Waker::Own(Arc::clone(own)),
+            Self::Polling { sender, .. } => Waker::Channel(sender.clone()),
+        }
+    }
+
+    /// Returns when there may be something to read.
+    pub(super) fn wait(&self) {
+        match self {
+            #[cfg(target_os = "linux")]
+            Self::Inotify { changes, own } => wait_for_either(changes, own),
+            Self::Polling { receiver, .. } => _ = receiver.recv_timeout(POLLING),
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn wait_for_either(changes: &OwnedFd, own: &OwnedFd) {
+    let timeout = Timespec { tv_sec: 0, tv_nsec: FOREIGN_WRITERS.subsec_nanos().into() };
+    let mut both = [PollFd::new(changes, PollFlags::IN), PollFd::new(own, PollFlags::IN)];
+    if poll(&mut both, Some(&timeout)).is_err() {
+        // Interrupted, or out of memory: never in a tight loop.
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // Events say no more than that there were some. More than fit in here end the next wait.
+    let mut events = [0; 4096];
+    for fd in [changes, own] {
+        let _ = rustix::io::read(fd, &mut events);
+    }
+}
+
+impl Waker {
+    /// Whether its watch is told by the system, of what this process does as of what others do.
+    pub(super) fn hears_of_all(&self) -> bool {
+        match self {
+            #[cfg(target_os = "linux")]
+            Self::Own(_) => true,
+            Self::Channel(_) => false,
+        }
+    }
+
+    pub(super) fn wake(&self) {
+        match self {
+            #[cfg(target_os = "linux")]
+            Self::Own(own) => _ = rustix::io::write(own, &1_u64.to_ne_bytes()),
+            Self::Channel(sender) => _ = sender.try_send(()),
+        }
+    }
+}
+
+/// Wakes the watches that inotify tells. After the commit: what it says of the writes themselves comes before they can be
+/// read. Whether that was possible.
+pub(super) fn wake_others(wal: &Path) -> bool {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, utimensat};
+        let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+        let times = Timestamps { last_access: now, last_modification: now };
+        let touched = utimensat(CWD, wal, &times, AtFlags::empty());
+        if let Err(error) = touched {
+            crate::util::panics::log_line!(debug, "cannot touch {}, so others notice later: {error}", wal.display());
+        }
+        touched.is_ok()
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = wal;
+        false
+    }
+}

@@ -1,0 +1,221 @@
+//! Calls that end early, connections and logins, by the clients for etcd, MySQL and PostgreSQL.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustls::ServerConfig;
+
+use crate::backends::password::Password;
+use crate::net::error::{self as net, ErrorKind};
+use crate::net::tests::certificates::Files;
+use crate::net::tls::config::TlsConfig;
+use crate::store::record::Observed;
+use crate::store::{Call, Store, StoreErrorKind};
+use crate::util::cancel::Cancel;
+use crate::util::config_error::ConfigError;
+
+/// The step of a connection that a script decides about.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Step {
+    Login,
+    Request,
+}
+
+/// The answer of a scripted server.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Act {
+    Answer,
+    Silence,
+    Close,
+    /// Refuses a login, with the text [`REFUSAL`].
+    Refuse,
+}
+
+pub(super) const REFUSAL: &str = "authentication failed: secret-0 secret-1";
+
+/// Takes the number of the connection, the step, and the number of the same steps of that connection before.
+pub(super) type Script = dyn Fn(usize, Step, usize) -> Act + Send + Sync;
+
+type Source = dyn Fn(&Call) -> Result<String, String> + Send + Sync;
+
+/// How a store reaches the server, beside the address.
+pub(super) enum Login {
+    Plain,
+    Tls(TlsConfig),
+    From(Box<Source>),
+}
+
+/// A scripted server of one kind.
+pub(super) trait Scripted: Sync + Sized + 'static {
+    fn scripted(tls: Option<Arc<ServerConfig>>, script: Box<Script>) -> Self;
+
+    /// The steps whose script has run, each with the number of its connection.
+    fn steps(&self) -> Vec<(usize, Step)>;
+
+    fn open(&self, login: Login) -> Result<Box<dyn Store>, ConfigError>;
+
+    /// The error of a write that a client with a user sends. It must fail on the way.
+    fn write(&self, call: &Call) -> net::Error;
+
+    fn connections(&self, step: Step) -> Vec<usize> {
+        self.steps().into_iter().filter(|(_, it)| *it == step).map(|(connection, _)| connection).collect()
+    }
+}
+
+/// Cancels the call when `count` has grown.
+pub(super) fn cancel_at<T: Send>(count: impl Fn() -> usize, run: impl FnOnce(&Call) -> T + Send) -> T {
+    let (call, before) = (Call::new(Duration::from_secs(60), Cancel::new()), count());
+    thread::scope(|scope| {
+        let running = scope.spawn(|| run(&call));
+        while count() == before && !running.is_finished() {
+            thread::yield_now();
+        }
+        call.cancel().cancel();
+        running.join().unwrap()
+    })
+}
+
+fn call(timeout: Duration) -> Call {
+    Call::new(timeout, Cancel::new())
+}
+
+/// Long enough for a request to be received, however busy the machine is.
+const BRIEF: Duration = Duration::from_secs(1);
+const LONG: Duration = Duration::from_secs(30);
+
+fn get(store: &dyn Store, call: &Call) -> Result<Option<Observed>, StoreErrorKind> {
+    store.get("jobs", call).map_err(|error| error.kind())
+}
+
+/// The rule "How a call ends" of docs/STORES.md.
+pub(super) fn check_the_end<S: Scripted>() {
+    let write = |server: &S, call: &Call| {
+        let error = server.write(call);
+        (error.kind, error.maybe_sent)
+    };
+    for (at, sent) in [(Step::Login, false), (Step::Request, true)] {
+        let stops = |act| S::scripted(None, Box::new(move |_, step, _| if step == at { act } else { Act::Answer }));
+        let silent = stops(Act::Silence);
+        let interrupted = cancel_at(|| silent.connections(at).len(), |call| write(&silent, call));
+        assert_eq!(interrupted, (ErrorKind::Interrupted, sent), "{at:?}");
+        assert_eq!(write(&silent, &call(BRIEF)), (ErrorKind::Timeout, sent), "{at:?}");
+        assert_eq!(write(&stops(Act::Close), &call(LONG)).1, sent, "{at:?}");
+    }
+    let well = S::scripted(None, Box::new(|_, _, _| Act::Answer));
+    assert_eq!(write(&well, &call(Duration::ZERO)), (ErrorKind::Timeout, false));
+    let cancelled = call(LONG);
+    cancelled.cancel().cancel();
+    assert_eq!(write(&well, &cancelled), (ErrorKind::Interrupted, false));
+    assert!(well.connections(Step::Request).is_empty());
+    let answered = call(LONG);
+    let cancel = answered.cancel().clone();
+    let during = S::scripted(
+        None,
+        Box::new(move |_, step, _| {
+            if step == Step::Request {
+                cancel.cancel();
+            }
+            Act::Answer
+        }),
+    );
+    assert_eq!(write(&during, &answered), (ErrorKind::Interrupted, true), "the answer came with the cancellation");
+}
+
+pub(super) fn check_connections<S: Scripted>() {
+    for is_cancelled in [true, false] {
+        let both = Barrier::new(2);
+        let server = S::scripted(
+            None,
+            Box::new(move |connection, step, number| match (connection, step, number) {
+                (0 | 1, Step::Request, 0) => {
+                    // Neither is answered before both are asked, or one connection would serve both.
+                    both.wait();
+                    Act::Answer
+                }
+                (0 | 1, Step::Request, _) => Act::Silence,
+                _ => Act::Answer,
+            }),
+        );
+        let store = server.open(Login::Plain).unwrap();
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| get(&store, &call(LONG)).unwrap());
+            }
+        });
+        let (failed, expected) = match is_cancelled {
+            true => (cancel_at(|| server.steps().len(), |call| get(&store, call)), StoreErrorKind::Interrupted),
+            false => (get(&store, &call(BRIEF)), StoreErrorKind::Timeout),
+        };
+        assert_eq!(failed.unwrap_err(), expected);
+        get(&store, &call(LONG)).unwrap();
+        assert!(server.connections(Step::Request).contains(&2), "the idle connection is not used again");
+    }
+    Files::rotate(|tls, config| {
+        let server = S::scripted(Some(config), Box::new(|_, _, _| Act::Answer));
+        let (store, calls) = (server.open(Login::Tls(tls)).unwrap(), AtomicUsize::new(0));
+        Box::new(move || {
+            get(&store, &call(LONG)).unwrap();
+            let expected = &[0, 0, 1][..=calls.fetch_add(1, Ordering::SeqCst)];
+            assert_eq!(server.connections(Step::Request), expected);
+        })
+    });
+}
+
+pub(super) fn check_logins<S: Scripted>() {
+    for is_accepted in [true, false] {
+        let server = S::scripted(
+            None,
+            Box::new(move |connection, step, _| {
+                let is_refused = step == Step::Login && (connection == 0 || !is_accepted);
+                if is_refused { Act::Refuse } else { Act::Answer }
+            }),
+        );
+        let asks = AtomicUsize::new(0);
+        let next = move |_: &Call| Ok(format!("secret-{}", asks.fetch_add(1, Ordering::SeqCst)));
+        match server.open(Login::From(Box::new(next))).unwrap().get("jobs", &call(LONG)) {
+            Ok(found) => assert!(is_accepted && found.is_some()),
+            Err(error) => {
+                assert!(!is_accepted && error.kind() == StoreErrorKind::Unauthorized, "{error}");
+                assert!(!format!("{error} {error:?}").contains("secret"), "{error}");
+            }
+        }
+        assert_eq!(server.connections(Step::Login).len(), 2);
+    }
+}
+
+#[test]
+fn source_is_asked_for_each_login_and_after_a_refusal() {
+    let from = |source: fn(usize) -> Result<String, String>| {
+        let (mut password, asks) = (Password::default(), AtomicUsize::new(0));
+        password.take_from(move |_: &Call| source(asks.fetch_add(1, Ordering::SeqCst)));
+        password
+    };
+    // The passwords that were tried, and the error.
+    let try_all = |password: &Password, accepted: &str| {
+        let tried = parking_lot::Mutex::new(String::new());
+        let log_in = |password: Option<&str>| {
+            tried.lock().push_str(password.unwrap_or_default());
+            if password == Some(accepted) { Ok(()) } else { Err(net::Error::new(ErrorKind::Config, "refused")) }
+        };
+        let is_refused = |error: &net::Error| error.kind == ErrorKind::Config;
+        let error = password.log_in(Instant::now() + LONG, &Cancel::new(), log_in, is_refused).err();
+        (tried.into_inner(), error.map(|error| error.to_string()).unwrap_or_default())
+    };
+    let changing = from(|ask| Ok(format!("<{ask:02}>")));
+    for (accepted, tried, error) in [("<00>", "<00>", ""), ("<02>", "<01><02>", ""), ("", "<03><04>", "refused")] {
+        assert_eq!(try_all(&changing, accepted), (tried.to_owned(), error.to_owned()));
+    }
+    // A server may lock the user after the same wrong password.
+    assert_eq!(try_all(&from(|_| Ok("<p>".to_owned())), ""), ("<p>".to_owned(), "refused".to_owned()));
+    let failing = from(|ask| if ask == 0 { Ok("<p>".to_owned()) } else { Err("no file".to_owned()) });
+    assert_eq!(try_all(&failing, ""), ("<p>".to_owned(), "cannot get the password: no file".to_owned()));
+    let panicking = from(|_| panic!("made up"));
+    assert_eq!(try_all(&panicking, ""), (String::new(), "cannot get the password: its source has panicked".to_owned()));
+    // The latest 16 are known.
+    (5..=20).for_each(|number| drop(try_all(&changing, &format!("<{number:02}>"))));
+    let mut text = *b"<04><05><20>";
+    changing.redact(&mut text, 4);
+    assert_eq!((&text, format!("{changing:?}").contains("<20>")), (b"<04>********", false));
+}

@@ -1,0 +1,139 @@
+//! Which failures are worth a line: each change of what fails, but not twice a minute what comes and goes.
+
+use std::time::Duration;
+
+use log::Level;
+
+use crate::store::StoreErrorKind;
+use crate::util::clock::Moment;
+
+/// What comes and goes more often is told at `debug`.
+const SELDOM: Duration = Duration::from_secs(60);
+
+/// A lasting failure is logged every [`SELDOM`] until this time has passed, and then once per this time.
+const LONG: Duration = Duration::from_secs(600);
+
+/// What was last logged of something that may fail again and again.
+#[derive(Debug, Default)]
+pub(crate) struct FailureLog {
+    fails: Option<(StoreErrorKind, Level)>,
+    /// When it began to fail.
+    began_at: Option<Moment>,
+    /// Whether the last that was told at `warn` is that it fails.
+    is_announced: bool,
+    /// When it was last told at `warn` that it fails.
+    told_at: Option<Moment>,
+    failed_at: Option<Moment>,
+}
+
+/// What has failed works again.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Works {
+    /// At which that is told.
+    pub(crate) level: Level,
+    /// Of what it failed last, and how long ago.
+    pub(crate) failed: StoreErrorKind,
+    pub(crate) ago: Duration,
+}
+
+impl FailureLog {
+    /// At which level to tell that it fails; `None` if that has been told.
+    pub(crate) fn failed(&mut self, now: Moment, kind: StoreErrorKind) -> Option<Level> {
+        self.failed_at = Some(now);
+        let is_seldom = self.told_at.is_none_or(|at| now.since(at) >= SELDOM);
+        let level = if is_seldom { Level::Warn } else { Level::Debug };
+        let pause = if now.since(*self.began_at.get_or_insert(now)) > LONG { LONG } else { SELDOM };
+        let is_long_ago = self.told_at.is_some_and(|at| now.since(at) >= pause);
+        match self.fails {
+            // What was told at `debug`, and goes on, is to be told at `warn` at last.
+            Some((fails, told)) if fails == kind && !is_long_ago && (told == Level::Warn || level == Level::Debug) => {
+                return None;
+            }
+            _ => {}
+        }
+        self.fails = Some((kind, level));
+        if level == Level::Warn {
+            self.told_at = Some(now);
+            self.is_announced = true;
+        }
+        Some(level)
+    }
+
+    /// That it works again; `None` if it has not failed.
+    pub(crate) fn works(&mut self, now: Moment) -> Option<Works> {
+        let (failed, _) = self.fails.take()?;
+        self.began_at = None;
+        // A line that it fails is not left standing, also when it went on to fail for another reason.
+        let level = if std::mem::take(&mut self.is_announced) { Level::Info } else { Level::Debug };
+        Some(Works { level, failed, ago: self.failed_at.map_or(Duration::ZERO, |at| now.since(at)) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Moment {
+        Moment::from_nanos(1_000_000_000 * (1_000 + seconds))
+    }
+
+    #[test]
+    fn lasting_failure_is_logged_each_minute_and_later_each_ten() {
+        let mut log = FailureLog::default();
+        assert_eq!(log.works(at(0)), None, "nothing has failed");
+        for began in [0, 5_000] {
+            for second in 0..2_000 {
+                let is_logged = second % if second > 600 { 600 } else { 60 } == 0;
+                let told = log.failed(at(began + second), StoreErrorKind::Unavailable);
+                assert_eq!(told, is_logged.then_some(Level::Warn), "{second}");
+            }
+            let (level, failed, ago) = (Level::Info, StoreErrorKind::Unavailable, Duration::from_secs(61));
+            assert_eq!(log.works(at(began + 2_060)), Some(Works { level, failed, ago }));
+            assert_eq!(log.works(at(began + 2_060)), None);
+        }
+    }
+
+    #[test]
+    fn what_was_told_aloud_ends_aloud_though_the_reason_has_changed() {
+        let mut log = FailureLog::default();
+        // A server that was away, and says 403 while it starts.
+        assert_eq!(log.failed(at(0), StoreErrorKind::Unavailable), Some(Level::Warn));
+        assert_eq!(log.failed(at(20), StoreErrorKind::Forbidden), Some(Level::Debug));
+        let works = log.works(at(20)).expect("it has failed");
+        assert_eq!((works.level, works.failed), (Level::Info, StoreErrorKind::Forbidden));
+        assert_eq!(log.failed(at(21), StoreErrorKind::Unavailable), Some(Level::Debug));
+        assert_eq!(log.works(at(21)).map(|works| works.level), Some(Level::Debug));
+    }
+
+    #[test]
+    fn what_comes_and_goes_is_told_once_a_minute() {
+        let mut log = FailureLog::default();
+        let mut lines = 0;
+        for second in 0..600 {
+            // Every other second it works, and it does not always fail for one reason.
+            let kind = if second % 3 == 0 { StoreErrorKind::Timeout } else { StoreErrorKind::Unavailable };
+            let told = if second % 2 == 0 {
+                log.failed(at(second), kind)
+            } else {
+                log.works(at(second)).map(|works| works.level)
+            };
+            lines += usize::from(told.is_some_and(|level| level <= Level::Info));
+        }
+        assert!((18..=20).contains(&lines), "two lines a minute: {lines}");
+    }
+
+    #[test]
+    fn what_was_told_in_a_low_voice_and_goes_on_is_told_aloud() {
+        let mut log = FailureLog::default();
+        log.failed(at(0), StoreErrorKind::Timeout);
+        log.works(at(0));
+        assert_eq!(log.failed(at(1), StoreErrorKind::Timeout), Some(Level::Debug));
+        assert_eq!(log.failed(at(59), StoreErrorKind::Timeout), None);
+        assert_eq!(log.failed(at(60), StoreErrorKind::Timeout), Some(Level::Warn));
+        assert_eq!(log.failed(at(61), StoreErrorKind::Timeout), None);
+        // The same is true for another reason, after ten minutes.
+        assert_eq!(log.failed(at(700), StoreErrorKind::Timeout), Some(Level::Warn));
+        assert_eq!(log.failed(at(701), StoreErrorKind::Forbidden), Some(Level::Debug));
+        assert_eq!(log.failed(at(760), StoreErrorKind::Forbidden), Some(Level::Warn));
+    }
+}

@@ -1,0 +1,288 @@
+//! How the requests of a candidacy fare: what of it is worth a line in the log, and what a campaign is to hear.
+
+use std::time::Duration;
+
+use log::Level;
+
+use crate::election::candidate::failure_log::FailureLog;
+use crate::election::candidate::notice::Notice;
+use crate::store::{StoreError, StoreErrorKind, StoreOperation};
+use crate::util::clock::Moment;
+
+/// How each operation has fared.
+#[derive(Debug)]
+pub struct Failures {
+    renew_deadline: Duration,
+    operations: [FailureTracker; StoreOperation::ALL.len()],
+    /// The last failure that no success has followed.
+    last: Option<StoreError>,
+    /// The last failure, if it is permanent, and when it happened.
+    refusal: Option<(Moment, StoreError)>,
+}
+
+/// What to do about a failure.
+#[derive(Debug, Default)]
+pub struct Failed {
+    pub(crate) notice: Option<Notice>,
+    /// It is permanent, and whoever waits for a term should hear of it.
+    pub(crate) is_permanent: bool,
+    /// The last conflict, if conflicts have refused the operation for three renew deadlines.
+    pub(crate) refused: Option<StoreError>,
+}
+
+/// How an operation has fared.
+#[derive(Debug, Default)]
+struct FailureTracker {
+    ever_succeeded: bool,
+    /// Its failures that are permanent.
+    permanent: Persistence,
+    /// Its refusals because the record moved.
+    refused: Persistence,
+    log: FailureLog,
+    /// Its connection was closed under it, and it is repeated.
+    closed: bool,
+    failing: Option<Failing>,
+}
+
+/// Since when an operation has failed, when it did last, and why.
+#[derive(Debug)]
+struct Failing {
+    since: Moment,
+    last: Moment,
+    error: StoreError,
+}
+
+/// Since when something has happened again and again, and when it last did.
+#[derive(Debug, Default)]
+struct Persistence(Option<(Moment, Moment)>);
+
+impl Persistence {
+    /// Notes that it happens now. For how long it has, never as much as `pause` apart.
+    fn note(&mut self, now: Moment, pause: Duration) -> Duration {
+        let persisting = self.0.filter(|(_, last)| now.since(*last) < pause);
+        let since = persisting.map_or(now, |(since, _)| since);
+        self.0 = Some((since, now));
+        now.since(since)
+    }
+}
+
+impl FailureTracker {
+    /// Whether it has been refused for three renew deadlines, at least once in each of them. Who loses a race is refused, too,
+    /// but not so often.
+    fn is_refused_for_long(&mut self, now: Moment, renew_deadline: Duration) -> bool {
+        self.refused.note(now, renew_deadline) >= renew_deadline * 3
+    }
+}
+
+impl Failures {
+    pub(crate) fn new(renew_deadline: Duration) -> Self {
+        Self { renew_deadline, operations: Default::default(), last: None, refusal: None }
+    }
+
+    /// Notes that a request was answered.
+    pub(crate) fn succeeded(&mut self, now: Moment, operation: StoreOperation) -> Option<Notice> {
+        (self.last, self.refusal) = (None, None);
+        let tracker = &mut self.operations[operation as usize];
+        tracker.ever_succeeded = true;
+        tracker.failing = None;
+        tracker.permanent = Persistence::default();
+        tracker.refused = Persistence::default();
+        tracker.closed = false;
+        tracker.log.works(now).map(|works| Notice::works_again(operation.name(), &works))
+    }
+
+    /// Notes a failure.
+    pub(crate) fn failed(&mut self, now: Moment, operation: StoreOperation, error: &StoreError) -> Failed {
+        use StoreErrorKind::{ConnectionClosed, Interrupted};
+        let name = operation.name();
+        let tracker = &mut self.operations[operation as usize];
+        // Servers and what stands before them close connections at any time, and the repetition is under way.
+        let is_repeated = error.kind() == ConnectionClosed && !std::mem::replace(&mut tracker.closed, true);
+        if error.kind().is_beaten() {
+            tracker.failing = None;
+        }
+        if is_repeated || error.kind().is_beaten() || error.kind() == Interrupted {
+            let is_refused = error.kind().is_beaten() && tracker.is_refused_for_long(now, self.renew_deadline);
+            let notice = is_refused.then(|| tracker.log.failed(now, error.kind())).flatten().map(|level| {
+                Notice::of_error(
+                    level,
+                    format_args!("{name} is refused again and again, as if others wrote in between"),
+                    error,
+                )
+            });
+            let notice = notice.unwrap_or_else(|| Notice::new(Level::Debug, format!("{name}: {error}")));
+            let refused = is_refused.then(|| error.clone());
+            return Failed { notice: Some(notice), is_permanent: false, refused };
+        }
+        let notice = tracker
+            .log
+            .failed(now, error.kind())
+            .map(|level| Notice::of_error(level, format_args!("{name} fails and will be tried again"), error));
+        self.last = Some(error.clone());
+        self.refusal = None;
+        // Between failures that are further apart, the operation was not tried, and so did not fail.
+        let failing = tracker.failing.as_ref().filter(|failing| now.since(failing.last) < self.renew_deadline);
+        let since = failing.map_or(now, |failing| failing.since);
+        tracker.failing = Some(Failing { since, last: now, error: error.clone() });
+        if error.is_transient() || tracker.ever_succeeded {
+            tracker.permanent = Persistence::default();
+            return Failed { notice, ..Failed::default() };
+        }
+        // A restarting API server says 403 to a correctly bound user for a moment, and a pod may be quicker than its
+        // RoleBinding: only what persists is believed. What was not tried again for that long has not persisted.
+        let lasts = tracker.permanent.note(now, self.renew_deadline);
+        let is_permanent = lasts >= self.renew_deadline;
+        self.refusal = is_permanent.then(|| (now, error.clone()));
+        Failed { notice, is_permanent, refused: None }
+    }
+
+    /// The last failure, if no success has followed it.
+    pub(crate) fn last(&self) -> Option<&StoreError> {
+        self.last.as_ref()
+    }
+
+    /// The last failure, if it is permanent and happened at `since` or later.
+    pub(crate) fn refusal(&self, since: Moment) -> Option<&StoreError> {
+        self.refusal.as_ref().filter(|(at, _)| *at >= since).map(|(_, error)| error)
+    }
+
+    /// The last failure of this operation, if it is failing, and when that failure happened.
+    pub(crate) fn of(&self, operation: StoreOperation) -> Option<(Moment, &StoreError)> {
+        self.operations[operation as usize].failing.as_ref().map(|failing| (failing.last, &failing.error))
+    }
+
+    /// Whether any of the operations has failed for a renew deadline.
+    pub(crate) fn is_failing_for_long(&self) -> bool {
+        let lasts = |failing: &Failing| failing.last.since(failing.since) >= self.renew_deadline;
+        self.operations.iter().filter_map(|it| it.failing.as_ref()).any(lasts)
+    }
+
+    /// What has failed until now is another's affair.
+    pub(crate) fn count_anew(&mut self) {
+        self.operations.iter_mut().for_each(|it| it.failing = None);
+    }
+
+    /// What a round of requests that is over has failed of, if it has.
+    pub(crate) fn take_last(&mut self) -> Option<StoreError> {
+        self.last.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RENEW_DEADLINE: Duration = Duration::from_secs(10);
+
+    fn at(seconds: u64) -> Moment {
+        Moment::from_nanos((1_000 + seconds) * 1_000_000_000)
+    }
+
+    fn error(kind: StoreErrorKind) -> StoreError {
+        StoreError::new(kind, "made up")
+    }
+
+    #[test]
+    fn what_is_refused_again_and_again_is_told_and_who_loses_a_race_now_and_then_is_not() {
+        let told = |every| {
+            let mut failures = Failures::new(RENEW_DEADLINE);
+            let is_aloud = |failed: Failed| failed.notice.is_some_and(|notice| notice.level == Level::Warn);
+            (0..600).step_by(every).find(|second| {
+                is_aloud(failures.failed(at(*second), StoreOperation::Update, &error(StoreErrorKind::Conflict)))
+            })
+        };
+        assert_eq!(told(2), Some(30));
+        assert_eq!(told(11), None, "once in more than a renew deadline");
+    }
+
+    #[test]
+    fn each_outcome_sets_the_level_of_its_notice_and_the_state() {
+        use StoreErrorKind::{Conflict, ConnectionClosed, Interrupted, Timeout, Unavailable};
+        let mut failures = Failures::new(RENEW_DEADLINE);
+        // The second, the outcome, the level of its notice, and what is failing afterwards.
+        for (second, outcome, level, failing) in [
+            (0, Some(ConnectionClosed), Some(Level::Debug), None),
+            (1, Some(ConnectionClosed), Some(Level::Warn), Some(ConnectionClosed)),
+            (100, None, Some(Level::Info), None),
+            (200, Some(ConnectionClosed), Some(Level::Debug), None),
+            (201, Some(Timeout), Some(Level::Warn), Some(Timeout)),
+            (300, Some(Interrupted), Some(Level::Debug), Some(Timeout)),
+            (301, Some(Conflict), Some(Level::Debug), None),
+            (302, Some(Unavailable), Some(Level::Warn), Some(Unavailable)),
+            (303, Some(Unavailable), None, Some(Unavailable)),
+            (400, None, Some(Level::Info), None),
+        ] {
+            let notice = match outcome {
+                Some(kind) => failures.failed(at(second), StoreOperation::Update, &error(kind)).notice,
+                None => failures.succeeded(at(second), StoreOperation::Update),
+            };
+            assert_eq!(notice.map(|notice| notice.level), level, "second {second}");
+            assert_eq!(failures.of(StoreOperation::Update).map(|(_, error)| error.kind()), failing, "second {second}");
+        }
+        // A success restarts the count of refusals and of lasting failures; another failure ends a refusal.
+        let told = (410..600).step_by(2).find(|second| {
+            if *second == 430 {
+                failures.succeeded(at(*second), StoreOperation::Update);
+                return false;
+            }
+            let failed = failures.failed(at(*second), StoreOperation::Update, &error(Conflict));
+            failed.notice.is_some_and(|notice| notice.level == Level::Warn)
+        });
+        assert_eq!(told, Some(462));
+        for (second, is_long) in [(700, false), (709, false), (710, true)] {
+            failures.failed(at(second), StoreOperation::Get, &error(StoreErrorKind::Forbidden));
+            assert_eq!((failures.is_failing_for_long(), failures.refusal(at(0)).is_some()), (is_long, is_long));
+        }
+        for second in [712, 713] {
+            failures.failed(at(second), StoreOperation::Get, &error(Timeout));
+            assert!(failures.refusal(at(0)).is_none());
+        }
+    }
+
+    #[test]
+    fn what_is_permanent_is_so_after_a_renew_deadline_of_it() {
+        let mut failures = Failures::new(RENEW_DEADLINE);
+        let mut is_permanent =
+            |second, kind| failures.failed(at(second), StoreOperation::Get, &error(kind)).is_permanent;
+        assert!((0..10).all(|second| !is_permanent(second, StoreErrorKind::Forbidden)));
+        assert!(is_permanent(10, StoreErrorKind::Forbidden));
+        // What may pass begins it anew, and so does a pause of that length.
+        assert!(!is_permanent(11, StoreErrorKind::Unavailable));
+        assert!((12..22).all(|second| !is_permanent(second, StoreErrorKind::Forbidden)));
+        assert!(is_permanent(22, StoreErrorKind::Forbidden));
+        assert!(!is_permanent(32, StoreErrorKind::Forbidden));
+    }
+
+    /// The operation is not tried while a watch works.
+    #[test]
+    fn failures_far_apart_are_not_failing_for_long() {
+        let mut failures = Failures::new(RENEW_DEADLINE);
+        for (second, is_for_long) in [(0, false), (10, false), (19, false), (20, true), (30, false)] {
+            failures.failed(at(second), StoreOperation::Get, &error(StoreErrorKind::Timeout));
+            assert_eq!(failures.is_failing_for_long(), is_for_long, "{second}");
+        }
+    }
+
+    #[test]
+    fn what_has_worked_once_is_never_permanent() {
+        let mut failures = Failures::new(RENEW_DEADLINE);
+        failures.succeeded(at(0), StoreOperation::Get);
+        let forbidden = error(StoreErrorKind::Forbidden);
+        assert!((0..100).all(|second| !failures.failed(at(second), StoreOperation::Get, &forbidden).is_permanent));
+        assert!(
+            (0..100).any(|second| failures.failed(at(second), StoreOperation::Update, &forbidden).is_permanent),
+            "each by itself"
+        );
+    }
+
+    #[test]
+    fn a_round_ends_with_the_last_failure_that_no_success_has_followed() {
+        let mut failures = Failures::new(RENEW_DEADLINE);
+        failures.failed(at(0), StoreOperation::Get, &error(StoreErrorKind::Unavailable));
+        failures.failed(at(1), StoreOperation::Get, &error(StoreErrorKind::Conflict));
+        assert_eq!(failures.take_last().map(|error| error.kind()), Some(StoreErrorKind::Unavailable));
+        failures.failed(at(2), StoreOperation::Get, &error(StoreErrorKind::Timeout));
+        failures.succeeded(at(3), StoreOperation::Update);
+        assert!(failures.take_last().is_none());
+    }
+}

@@ -1,0 +1,276 @@
+//! Whether a candidate is fit to lead, and from when it may acquire: the rule 'Fitness'.
+
+use std::time::Duration;
+
+use crate::election::settings::Settings;
+use crate::util::clock::Moment;
+
+/// Who says whether a candidate is fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FitnessSource {
+    /// A probe, that is to say so again and again.
+    Probe,
+    /// The program, once it has changed.
+    Program,
+}
+
+/// What has been said, and what follows. What is not known is a no.
+#[derive(Debug)]
+pub struct FitnessPolicy {
+    retry_period: Duration,
+    longest_pause: Duration,
+    probe_timeout: Duration,
+    /// When the probe last said yes, unless it said no then. `None` where none is asked.
+    probe: Option<Option<Moment>>,
+    /// What the program said last. `None` where it is not asked.
+    program: Option<bool>,
+    /// Whether the probe has said so itself.
+    said_no: bool,
+    is_fit: bool,
+    /// Since when.
+    fit_since: Moment,
+    /// Whether it was ever fit.
+    was_fit: bool,
+    /// Since when it is judged.
+    judged_since: Option<Moment>,
+    /// Whether it was told why it is not fit.
+    is_explained: bool,
+    /// How often it has become fit again since it was fit for as long as that had it wait.
+    recoveries: u32,
+    pause: Duration,
+    /// Until when it waits, having become fit again.
+    waits_until: Option<Moment>,
+}
+
+/// What changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FitnessChange {
+    /// It is not fit, and why.
+    Unfit(&'static str),
+    /// It has not been fit yet, and why.
+    NotYet(&'static str),
+    /// It is fit, and may acquire after so long.
+    Fit(Duration),
+    /// It may acquire.
+    MayAcquire,
+}
+
+impl FitnessPolicy {
+    /// Of a candidate whose settings say who is asked.
+    pub(crate) fn new(settings: &Settings) -> Self {
+        Self {
+            retry_period: settings.retry_period,
+            longest_pause: settings.lease_duration.saturating_mul(4),
+            probe_timeout: settings.probe_timeout,
+            probe: settings.is_probed.then_some(None),
+            program: settings.has_fitness.then_some(false),
+            said_no: false,
+            is_fit: !(settings.is_probed || settings.has_fitness),
+            fit_since: Moment::from_nanos(0),
+            was_fit: false,
+            judged_since: None,
+            is_explained: false,
+            recoveries: 0,
+            pause: Duration::ZERO,
+            waits_until: None,
+        }
+    }
+
+    /// Somebody who is asked has said whether it is fit.
+    pub(crate) fn said(&mut self, now: Moment, source: FitnessSource, is_fit: bool) {
+        match source {
+            FitnessSource::Probe => {
+                self.probe = Some(is_fit.then_some(now));
+                self.said_no |= !is_fit;
+            }
+            FitnessSource::Program => self.program = Some(is_fit),
+        }
+    }
+
+    /// What has changed by now, if anything has.
+    pub(crate) fn change(&mut self, now: Moment) -> Option<FitnessChange> {
+        let judged_since = *self.judged_since.get_or_insert(now);
+        let is_fit = self.program != Some(false) && self.silent_at().is_none_or(|at| at.is_some_and(|at| now < at));
+        match (self.is_fit, is_fit) {
+            (true, false) => {
+                (self.is_fit, self.waits_until, self.is_explained) = (false, None, true);
+                if now.since(self.fit_since) >= self.pause.saturating_mul(2) {
+                    self.recoveries = 0;
+                }
+                Some(FitnessChange::Unfit(match self.probe {
+                    _ if self.program == Some(false) => "the program says so",
+                    Some(Some(_)) => "its probe has said nothing for the probe timeout",
+                    _ => "its probe says so",
+                }))
+            }
+            (false, true) => {
+                (self.is_fit, self.fit_since) = (true, now);
+                // What has never been fit has not failed either.
+                self.pause =
+                    if std::mem::replace(&mut self.was_fit, true) { self.next_pause() } else { Duration::ZERO };
+                self.waits_until = (!self.pause.is_zero()).then_some(now + self.pause);
+                Some(FitnessChange::Fit(self.pause))
+            }
+            (false, false) if !self.is_explained && (self.said_no || now >= judged_since + self.probe_timeout) => {
+                self.is_explained = true;
+                Some(FitnessChange::NotYet(match self.probe {
+                    _ if self.program == Some(false) => "the program has not said that it is",
+                    _ if self.said_no => "its probe says so",
+                    _ => "its probe has not answered yet",
+                }))
+            }
+            (true, true) if self.waits_until.take_if(|until| *until <= now).is_some() => {
+                Some(FitnessChange::MayAcquire)
+            }
+            _ => None,
+        }
+    }
+
+    /// When something changes by itself.
+    pub(crate) fn changes_at(&self) -> Option<Moment> {
+        let silent_at = self.silent_at().flatten().filter(|_| self.is_fit);
+        let explained_at = self.judged_since.filter(|_| !self.is_fit && !self.is_explained);
+        [silent_at, explained_at.map(|since| since + self.probe_timeout), self.waits_until].into_iter().flatten().min()
+    }
+
+    pub(crate) fn may_acquire(&self) -> bool {
+        self.is_fit && self.waits_until.is_none()
+    }
+
+    fn next_pause(&mut self) -> Duration {
+        let pause = self.retry_period.saturating_mul(1_u32.checked_shl(self.recoveries).unwrap_or(u32::MAX));
+        self.recoveries = self.recoveries.saturating_add(1).min(31);
+        pause.min(self.longest_pause)
+    }
+
+    /// When the silence of a probe is a no; now, if it has said so.
+    #[expect(clippy::option_option, reason = "the outer one is whether there is a probe")]
+    fn silent_at(&self) -> Option<Option<Moment>> {
+        self.probe.map(|yes_at| yes_at.map(|at| at + self.probe_timeout))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::election::settings::Config;
+
+    fn at(seconds: u64) -> Moment {
+        Moment::from_nanos((1_000 + seconds) * 1_000_000_000)
+    }
+
+    /// With 15 s, 10 s and 2 s.
+    fn fitness(is_probed: bool, has_fitness: bool) -> FitnessPolicy {
+        let settings = Config::default().validate().unwrap();
+        FitnessPolicy::new(&Settings { is_probed, has_fitness, ..settings })
+    }
+
+    const fn fit_after(seconds: u64) -> Option<FitnessChange> {
+        Some(FitnessChange::Fit(Duration::from_secs(seconds)))
+    }
+
+    #[test]
+    fn who_is_not_asked_is_fit() {
+        let mut fitness = fitness(false, false);
+        assert!(fitness.may_acquire());
+        assert_eq!((fitness.change(at(0)), fitness.changes_at()), (None, None));
+    }
+
+    #[test]
+    fn what_is_not_known_is_a_no_and_the_first_yes_counts_at_once() {
+        let mut fitness = fitness(true, false);
+        assert_eq!(fitness.change(at(5)), None, "unfit from the beginning");
+        assert!(!fitness.may_acquire());
+        fitness.said(at(6), FitnessSource::Probe, true);
+        assert_eq!(fitness.change(at(6)), fit_after(0));
+        assert!(fitness.may_acquire());
+    }
+
+    #[test]
+    fn silence_is_a_no() {
+        let mut fitness = fitness(true, false);
+        fitness.said(at(0), FitnessSource::Probe, true);
+        fitness.change(at(0));
+        fitness.said(at(2), FitnessSource::Probe, true);
+        assert_eq!((fitness.change(at(11)), fitness.changes_at()), (None, Some(at(12))));
+        assert_eq!(
+            fitness.change(at(12)),
+            Some(FitnessChange::Unfit("its probe has said nothing for the probe timeout"))
+        );
+        assert_eq!((fitness.change(at(13)), fitness.changes_at()), (None, None));
+    }
+
+    #[test]
+    fn each_who_is_asked_has_to_say_yes() {
+        let mut fitness = fitness(true, true);
+        fitness.said(at(0), FitnessSource::Probe, true);
+        assert_eq!(fitness.change(at(0)), None);
+        fitness.said(at(1), FitnessSource::Program, true);
+        assert_eq!(fitness.change(at(1)), fit_after(0));
+        fitness.said(at(2), FitnessSource::Program, false);
+        assert_eq!(fitness.change(at(2)), Some(FitnessChange::Unfit("the program says so")));
+        fitness.said(at(3), FitnessSource::Program, true);
+        fitness.said(at(3), FitnessSource::Probe, false);
+        assert_eq!(fitness.change(at(3)), None);
+    }
+
+    #[test]
+    fn who_becomes_fit_again_and_again_waits_longer_and_longer_until_it_has_been_fit_for_that_long() {
+        let mut fitness = fitness(false, true);
+        fitness.said(at(0), FitnessSource::Program, true);
+        assert_eq!(fitness.change(at(0)), fit_after(0));
+        let mut seconds = 10;
+        // Not fit for a moment. Then it is fit while it waits, and after that for so long.
+        let mut recovers = |fit_for: fn(u64) -> u64| {
+            fitness.said(at(seconds), FitnessSource::Program, false);
+            fitness.change(at(seconds));
+            seconds += 1;
+            fitness.said(at(seconds), FitnessSource::Program, true);
+            let Some(FitnessChange::Fit(pause)) = fitness.change(at(seconds)) else { panic!("{fitness:?}") };
+            assert!(!fitness.may_acquire());
+            seconds += pause.as_secs();
+            assert_eq!(fitness.changes_at(), Some(at(seconds)));
+            assert_eq!(fitness.change(at(seconds)), Some(FitnessChange::MayAcquire));
+            assert!(fitness.may_acquire());
+            seconds += fit_for(pause.as_secs());
+            pause.as_secs()
+        };
+        let pauses: Vec<_> = (0..40).map(|_| recovers(|pause| pause - 1)).collect();
+        assert_eq!(pauses[..7], [2, 4, 8, 16, 32, 60, 60]);
+        assert!(pauses[7..].iter().all(|pause| *pause == 60));
+        assert_eq!([recovers(|pause| pause), recovers(|_| 0)], [60, 2]);
+    }
+
+    #[test]
+    fn why_it_has_never_been_fit_is_told_once() {
+        let why = |why| Some(FitnessChange::NotYet(why));
+        let mut silent = fitness(true, false);
+        assert_eq!((silent.change(at(0)), silent.changes_at()), (None, Some(at(10))));
+        assert_eq!(silent.change(at(10)), why("its probe has not answered yet"));
+        assert_eq!((silent.change(at(11)), silent.changes_at()), (None, None));
+
+        let mut refused = fitness(true, false);
+        refused.change(at(0));
+        for second in 1..20 {
+            refused.said(at(second), FitnessSource::Probe, false);
+            assert_eq!(refused.change(at(second)), if second == 1 { why("its probe says so") } else { None });
+        }
+
+        let mut forgotten = fitness(false, true);
+        forgotten.said(at(0), FitnessSource::Program, false);
+        assert_eq!(forgotten.change(at(0)), None);
+        assert_eq!(forgotten.change(at(10)), why("the program has not said that it is"));
+    }
+
+    #[test]
+    fn who_is_unfit_while_it_waits_waits_anew() {
+        let mut fitness = fitness(false, true);
+        for (second, is_fit) in [(0, true), (1, false), (2, true), (3, false)] {
+            fitness.said(at(second), FitnessSource::Program, is_fit);
+            fitness.change(at(second));
+        }
+        assert_eq!(fitness.changes_at(), None);
+        fitness.said(at(4), FitnessSource::Program, true);
+        assert_eq!((fitness.change(at(4)), fitness.changes_at()), (fit_after(4), Some(at(8))));
+    }
+}

@@ -1,0 +1,89 @@
+//! What is worth a line in the log, before it is written.
+
+use std::time::Duration;
+
+use log::Level;
+
+use crate::election::candidate::failure_log::Works;
+use crate::election::candidate::side::Side;
+use crate::election::stop_reason::StopReason;
+use crate::store::StoreError;
+use crate::util::log_fields::{LogFields, log_with};
+
+/// Follows the identity in the record, if another process wrote the record under the identity of this candidate.
+pub(crate) const TWIN: &str = ": another process uses this identity, or one that ended without a release did";
+
+/// A line, without the fields that every line about an election has.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Notice {
+    pub(crate) level: Level,
+    text: String,
+    reason: Option<String>,
+}
+
+impl Notice {
+    pub(crate) fn new(level: Level, text: impl Into<String>) -> Self {
+        Self { level, text: text.into(), reason: None }
+    }
+
+    /// `text`, a colon, and the error, which is a field of the line as well.
+    pub(crate) fn of_error(level: Level, text: impl std::fmt::Display, error: &StoreError) -> Self {
+        Self { level, text: format!("{text}: {error}"), reason: Some(error.to_string()) }
+    }
+
+    /// That `what` works again, which had failed, perhaps long ago: who only watches asks for nothing.
+    pub(crate) fn works_again(what: &str, Works { level, failed, ago }: &Works) -> Self {
+        let ago = humantime::format_duration(Duration::from_millis(ago.as_millis().try_into().unwrap_or(u64::MAX)));
+        Self::new(*level, format!("{what} works again: it last failed {ago} ago, with `{}`", failed.name()))
+    }
+
+    pub(crate) fn log(&self, fields: &LogFields) {
+        match self.reason.as_deref() {
+            Some(reason) => log_with!(self.level, *fields, reason = reason; "{}", self.text),
+            None => log_with!(self.level, *fields; "{}", self.text),
+        }
+    }
+}
+
+/// A line about an election, with the record and the token of the term that it is about.
+pub(crate) struct Line {
+    /// `None` where it is about all of them.
+    pub(crate) about: Option<Side>,
+    pub(crate) token: Option<u64>,
+    pub(crate) what: What,
+}
+
+pub(crate) enum What {
+    Leader { leader: Option<String>, has_twin: bool },
+    LeaderHasRunOut,
+    Started,
+    Stopped(StopReason),
+    Notice(Notice),
+}
+
+impl Line {
+    pub(crate) fn log(&self, fields: &LogFields) {
+        let fields = LogFields { token: self.token, ..fields.clone() };
+        match &self.what {
+            What::Leader { leader: Some(leader), has_twin } => {
+                let which = match *leader == fields.identity {
+                    true if *has_twin => TWIN,
+                    true => ", which is this candidate",
+                    false => "",
+                };
+                log_with!(Level::Info, fields, leader = leader.as_str(); "{leader} leads{which}");
+            }
+            What::LeaderHasRunOut => log_with!(Level::Info, fields; "nobody leads: the lease has run out"),
+            What::Leader { leader: None, .. } => log_with!(Level::Info, fields; "nobody leads"),
+            What::Started => {
+                let token = self.token.unwrap_or_default();
+                log_with!(Level::Info, fields; "started leading, fencing token {token}");
+            }
+            What::Stopped(reason) => {
+                let level = if reason.was_asked_for() { Level::Info } else { Level::Warn };
+                log_with!(level, fields, reason = reason.to_string().as_str(); "stopped leading: {reason}");
+            }
+            What::Notice(notice) => notice.log(&fields),
+        }
+    }
+}

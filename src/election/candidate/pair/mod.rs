@@ -1,0 +1,568 @@
+//! Two elections with one term, for a fleet that moves from one kind of object to another. Like a session it is without I/O,
+//! thread or channel.
+//!
+//! No compare-and-swap spans two objects, so each record has an election of its own, with all of its rules. What is added is
+//! when which of them campaigns, and what of theirs counts for the term of both.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use log::Level;
+
+use crate::election::Step;
+use crate::election::candidate::failure_log::FailureLog;
+use crate::election::candidate::fitness::{FitnessChange, FitnessPolicy};
+use crate::election::candidate::notice::Notice;
+use crate::election::candidate::session::{Effect, Input, Session, stalled, told, too_late, unless_fit};
+use crate::election::candidate::side::Side;
+use crate::election::deadline::Deadline;
+use crate::election::progress::ProgressLimit;
+use crate::election::settings::Settings;
+use crate::election::stop_reason::StopReason;
+use crate::store::StoreOperation;
+use crate::util::clock::{Moment, Now};
+use crate::util::sync::Arc;
+
+/// A candidacy on two records. It campaigns for the secondary only while it holds the primary, its term is valid while both
+/// terms are, and the loss of one ends both. The secondary is released first.
+///
+/// It is driven as a [`Session`] is, but that each of its sides has its own requests and its own watch.
+#[derive(Debug)]
+pub struct Pair {
+    primary: Session,
+    secondary: Session,
+    /// How long the work may go without progress.
+    progress_within: Option<Duration>,
+    fitness: FitnessPolicy,
+    /// Of its fitness, and of acquisitions that come too late for their first progress.
+    flaps: FailureLog,
+    late: FailureLog,
+    stage: Stage,
+    release: Option<Release>,
+    /// The holder that each record names, and whether its lease has expired.
+    leaders: [Option<String>; 2],
+    expired: [bool; 2],
+    /// The holder that both records name, and whether one of its leases has expired.
+    leader: (Option<String>, bool),
+    touched: [bool; 2],
+    effects: VecDeque<(Side, Effect)>,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Observing,
+    /// A campaign waits until the secondary can be read, and at least until then: a primary that is held for a secondary that
+    /// cannot be had keeps others from leading by it.
+    Waiting(Wanted, Moment),
+    /// It campaigns for the primary.
+    First(Wanted),
+    /// It holds the primary, and campaigns for the secondary.
+    Second(Wanted, Arc<Deadline>),
+    Leading(Term),
+}
+
+/// A campaign that waits for a term.
+#[derive(Debug, Clone, Copy)]
+struct Wanted {
+    id: u64,
+    once: bool,
+    /// Failures from then on end the campaign. Earlier ones do not.
+    since: Moment,
+}
+
+/// The term of both, until its guard is gone.
+#[derive(Debug)]
+struct Term {
+    /// Until the first of the two runs out.
+    both: Arc<Deadline>,
+    primary: Arc<Deadline>,
+    secondary: Arc<Deadline>,
+    /// Whether its end has been told.
+    over: bool,
+    /// And that what winds down is not renewed any more.
+    cover_lost: bool,
+}
+
+/// A guard is gone, and its records may still be ours.
+#[derive(Debug)]
+struct Release {
+    gone_at: Moment,
+    /// When the primary is released at the latest; `None` when it was told to be.
+    primary_at: Option<Moment>,
+    /// Which are ours yet.
+    owed: [bool; 2],
+}
+
+impl Pair {
+    /// A candidacy that knows nothing yet. The seeds are those of the two sessions.
+    pub fn new(settings: impl Into<Arc<Settings>>, seeds: [u64; 2]) -> Self {
+        let settings = settings.into();
+        // client-go's MultiLock waits for as long as the primary says, whatever the secondary does: one that was released with
+        // a second is overwritten while another may lead by the secondary.
+        // Its work is that of both, and begins when both are held; so is its fitness.
+        let of_secondary =
+            Settings { progress_within: None, is_probed: false, has_fitness: false, ..Settings::clone(&settings) };
+        let of_primary = Settings { release_keeps_duration: true, ..of_secondary.clone() };
+        let fitness = FitnessPolicy::new(&settings);
+        let session = |settings, seed| {
+            let mut session = Session::new(settings, seed);
+            session.handle(Moment::from_nanos(0), Input::SetFit(fitness.may_acquire()));
+            session
+        };
+        let [primary, secondary] = [session(of_primary, seeds[0]), session(of_secondary, seeds[1])];
+        let told = unless_fit(&fitness).into_iter().flatten();
+        Self {
+            primary,
+            secondary,
+            progress_within: settings.progress_within,
+            effects: told.map(|effect| (Side::Primary, effect)).collect(),
+            fitness,
+            flaps: FailureLog::default(),
+            late: FailureLog::default(),
+            stage: Stage::Observing,
+            release: None,
+            leaders: [None, None],
+            expired: [false; 2],
+            leader: (None, false),
+            touched: [false; 2],
+        }
+    }
+
+    /// What has happened, at any time. What a store or a watch said is of this side; what a user says is of both.
+    pub fn handle(&mut self, now: Moment, side: Side, input: Input) {
+        // What is answered now may come too late for a probe that has been silent.
+        self.judge_fitness(now);
+        match input {
+            Input::Campaign { id, once: true } if !self.fitness.may_acquire() => {
+                self.effects.push_back((Side::Primary, Effect::NotFit { campaign: id }));
+            }
+            Input::Campaign { id, once } => {
+                self.end_release(now);
+                self.stage = Stage::Waiting(Wanted { id, once, since: now }, now);
+            }
+            Input::Withdraw(id) => {
+                if self.wanted().is_some_and(|wanted| wanted.id == id) {
+                    self.give_up_campaign(now);
+                }
+            }
+            Input::Close => {
+                self.give_up_campaign(now);
+                self.tell_both(now, || Input::Close);
+            }
+            Input::StepDown(wind_down) => self.tell_both(now, || Input::StepDown(wind_down)),
+            Input::Fitness(source, is_fit) => {
+                self.fitness.said(now, source, is_fit);
+                self.judge_fitness(now);
+            }
+            Input::SetFit(may_acquire) => self.tell_both(now, || Input::SetFit(may_acquire)),
+            Input::LimitProgress(limit) => self.tell_both(now, || Input::LimitProgress(Arc::clone(&limit))),
+            Input::Lost(reason) => self.tell_both(now, || Input::Lost(reason.clone())),
+            Input::NotTaken => self.guard_gone(now, now),
+            Input::GuardGone { at } => self.guard_gone(now, at),
+            Input::Response(..) | Input::WatchOpened { .. } | Input::Watched { .. } | Input::WatchEnded => {
+                // A thread of the other side may have taken it.
+                self.tell(now, side, input);
+            }
+        }
+        self.hear(now);
+    }
+
+    /// The next thing to do or to tell, in order, and of which side it is, where it is of one.
+    pub fn effect(&mut self) -> Option<(Side, Effect)> {
+        self.effects.pop_front()
+    }
+
+    /// What a side is to do now, when no request of it is under way.
+    pub fn next(&mut self, now: Now, side: Side) -> Step {
+        let release_at = |pair: &Self| pair.release.as_ref().and_then(|release| release.primary_at);
+        if release_at(self).is_some_and(|at| now.local >= at) {
+            self.release_primary(now.local);
+        }
+        self.judge_fitness(now.local);
+        loop {
+            self.touched[side as usize] = false;
+            let step = self.session_mut(side).next(now);
+            self.hear(now.local);
+            return match step {
+                // What it has just said of itself has changed what it is to do.
+                Step::Wait(_) | Step::Finished if self.touched[side as usize] => continue,
+                Step::Wait(until) => {
+                    let noticed_at = match &self.stage {
+                        Stage::Waiting(_, at) => Some(*at),
+                        // By either thread: the other one may hang in a request.
+                        Stage::Leading(term) if !term.over => Some(now.local + term.both.remaining(now.local)),
+                        _ => None,
+                    };
+                    // What its holder has ended is told by that one.
+                    let noticed_at = noticed_at.filter(|at| now.local < *at);
+                    Step::Wait(
+                        [release_at(self), noticed_at, self.fitness.changes_at()]
+                            .into_iter()
+                            .flatten()
+                            .fold(until, Moment::min),
+                    )
+                }
+                step => step,
+            };
+        }
+    }
+
+    /// Acts on what has become of its fitness, and hears what comes of that.
+    fn judge_fitness(&mut self, now: Moment) {
+        while let Some(change) = self.fitness.change(now) {
+            let may_acquire = self.fitness.may_acquire();
+            self.tell_both(now, || Input::SetFit(may_acquire));
+            let is_unfit = matches!(change, FitnessChange::Unfit(_));
+            if let Some(Wanted { id, .. }) = self.wanted().filter(|wanted| is_unfit && wanted.once) {
+                self.give_up_campaign(now);
+                self.effects.push_back((Side::Primary, Effect::NotFit { campaign: id }));
+            }
+            self.effects.extend(told(change, &mut self.flaps, now).map(|effect| (Side::Primary, effect)));
+        }
+        self.hear(now);
+    }
+
+    /// A side that has something else to do than it last said, if there is one.
+    pub fn touched(&mut self) -> Option<Side> {
+        Side::BOTH.into_iter().find(|side| std::mem::take(&mut self.touched[*side as usize]))
+    }
+
+    /// When the first lease of the leader that both records name expires, or has expired. `None` if that is unknown.
+    pub fn leader_until(&self) -> Option<Moment> {
+        self.leader.0.as_ref()?;
+        Some(self.primary.leader_until()?.min(self.secondary.leader_until()?))
+    }
+
+    /// Whether a record is ours yet that nobody has a guard for.
+    pub fn is_giving_back(&self) -> bool {
+        self.release.is_some()
+    }
+
+    /// Whether a record is ours, or may just have become so, that nobody has a guard for.
+    pub fn may_hold(&self) -> bool {
+        self.is_giving_back() || self.primary.may_hold() || self.secondary.may_hold()
+    }
+
+    /// Whether a record has this candidate's identity, and another process wrote the record.
+    pub fn has_twin(&self) -> bool {
+        self.primary.has_twin() || self.secondary.has_twin()
+    }
+
+    /// Who this candidate is in the records.
+    pub fn identity(&self) -> &str {
+        self.primary.identity()
+    }
+
+    fn session_mut(&mut self, side: Side) -> &mut Session {
+        match side {
+            Side::Primary => &mut self.primary,
+            Side::Secondary => &mut self.secondary,
+        }
+    }
+
+    /// Has a side do something else than it was doing.
+    fn tell(&mut self, now: Moment, side: Side, input: Input) {
+        self.touched[side as usize] = true;
+        self.session_mut(side).handle(now, input);
+    }
+
+    fn tell_both(&mut self, now: Moment, input: impl Fn() -> Input) {
+        Side::BOTH.into_iter().for_each(|side| self.tell(now, side, input()));
+    }
+
+    fn wanted(&self) -> Option<Wanted> {
+        match &self.stage {
+            Stage::Waiting(wanted, _) | Stage::First(wanted) | Stage::Second(wanted, _) => Some(*wanted),
+            Stage::Observing | Stage::Leading(_) => None,
+        }
+    }
+
+    /// Neither session has noticed, if the one whose term it is hangs, or went on with its own after somebody had found this one
+    /// run out.
+    fn notice_expiry(&mut self, now: Moment) -> bool {
+        let Stage::Leading(Term { both, primary, secondary, over: false, .. }) = &self.stage else { return false };
+        let has_run_out = !both.is_valid(now) && !both.was_ended();
+        if has_run_out {
+            let is_primary = primary.remaining(now) <= secondary.remaining(now);
+            let side = if is_primary { Side::Primary } else { Side::Secondary };
+            self.term_ended(now, side, StopReason::Expired);
+        }
+        has_run_out
+    }
+
+    /// Goes on with a campaign when what it waits for has come, or does not come. True if there was anything to do.
+    fn go_on(&mut self, now: Moment) -> bool {
+        let Some(Wanted { id, once, since }) = self.wanted() else { return false };
+        let refusal = [&self.primary, &self.secondary].into_iter().find_map(|it| it.failures().refusal(since));
+        if let Some(error) = refusal.cloned() {
+            self.give_up_campaign(now);
+            self.effects.push_back((Side::Primary, Effect::Refuse { campaign: id, error }));
+            return true;
+        }
+        let failures = self.secondary.failures();
+        match &self.stage {
+            Stage::Waiting(wanted, at) => match failures.of(StoreOperation::Get) {
+                // During a pause that the store asked for, no read follows an earlier failure.
+                Some((failed_at, error)) if once && (failed_at >= since || self.secondary.is_paused(now)) => {
+                    let over = Effect::RoundOver { campaign: id, error: Some(error.clone()) };
+                    self.stage = Stage::Observing;
+                    self.effects.push_back((Side::Secondary, over));
+                    true
+                }
+                None if now >= *at && self.secondary.has_observed() && self.fitness.may_acquire() => {
+                    self.stage = Stage::First(*wanted);
+                    self.tell(now, Side::Primary, Input::Campaign { id, once });
+                    true
+                }
+                _ => false,
+            },
+            Stage::Second(wanted, _) if failures.is_failing_for_long() => {
+                let wanted = *wanted;
+                let line = "given back for a lease duration: the secondary has failed for a renew deadline";
+                self.effects.push_back((Side::Primary, Effect::Log(Notice::new(Level::Warn, line))));
+                self.give_up_campaign(now);
+                self.stage = Stage::Waiting(wanted, now + self.secondary.settings().lease_duration);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The secondary was won, and nothing comes of it.
+    fn give_both_back(&mut self, now: Moment) {
+        self.tell(now, Side::Secondary, Input::NotTaken);
+        self.give_up_campaign(now);
+        if let Some(release) = &mut self.release {
+            release.owed = [true; 2];
+        }
+    }
+
+    /// Whoever waited for a term does so no more.
+    fn give_up_campaign(&mut self, now: Moment) {
+        match std::mem::replace(&mut self.stage, Stage::Observing) {
+            Stage::Waiting(..) => {}
+            Stage::First(Wanted { id, .. }) => self.tell(now, Side::Primary, Input::Withdraw(id)),
+            Stage::Second(Wanted { id, .. }, _) => {
+                self.tell(now, Side::Secondary, Input::Withdraw(id));
+                self.release = Some(Release { gone_at: now, primary_at: None, owed: [true, false] });
+                self.tell(now, Side::Primary, Input::GuardGone { at: now });
+            }
+            leading @ (Stage::Observing | Stage::Leading(_)) => self.stage = leading,
+        }
+    }
+
+    fn guard_gone(&mut self, now: Moment, gone_at: Moment) {
+        let Stage::Leading(term) = std::mem::replace(&mut self.stage, Stage::Observing) else { return };
+        if !term.over {
+            let reason = term.both.end(now, StopReason::Released);
+            self.effects.push_back((Side::Primary, Effect::TermEnded(reason)));
+        }
+        // Half of the time is left for the primary, should the secondary's release get no answer.
+        let primary_at = Some(gone_at + self.secondary.settings().release_timeout / 2);
+        self.release = Some(Release { gone_at, primary_at, owed: [true; 2] });
+        self.tell(now, Side::Secondary, Input::GuardGone { at: gone_at });
+        // It looks when its time has come.
+        self.touched[Side::Primary as usize] = true;
+    }
+
+    fn release_primary(&mut self, now: Moment) {
+        let Some(Release { gone_at, primary_at, .. }) = &mut self.release else { return };
+        let at = *gone_at;
+        if primary_at.take().is_some() {
+            self.tell(now, Side::Primary, Input::GuardGone { at });
+        }
+    }
+
+    /// A new campaign: what is ours yet is taken over instead of released.
+    fn end_release(&mut self, now: Moment) {
+        self.release_primary(now);
+        if self.release.take().is_some() {
+            self.effects.push_back((Side::Primary, Effect::Released));
+        }
+    }
+
+    /// Hears what the sessions have to tell.
+    fn hear(&mut self, now: Moment) {
+        loop {
+            let of = |side: Side| move |effect: Effect| (side, effect);
+            let told = self.primary.effect().map(of(Side::Primary));
+            let Some((side, effect)) = told.or_else(|| self.secondary.effect().map(of(Side::Secondary))) else {
+                match self.notice_expiry(now) || self.go_on(now) {
+                    true => continue,
+                    false => return,
+                }
+            };
+            match effect {
+                Effect::Offer { campaign, deadline, fencing_token } => {
+                    self.offered(now, side, campaign, deadline, fencing_token);
+                }
+                Effect::TermEnded(reason) => self.term_ended(now, side, reason),
+                Effect::Renewed(latency) => {
+                    if self.prolong(now) {
+                        self.effects.push_back((side, Effect::Renewed(latency)));
+                    }
+                }
+                Effect::Released => self.released(now, side),
+                Effect::Leader(leader) => {
+                    (self.leaders[side as usize], self.expired[side as usize]) = (leader, false);
+                    self.judge_leader(side);
+                }
+                Effect::LeaderHasRunOut => {
+                    self.expired[side as usize] = true;
+                    self.judge_leader(side);
+                }
+                Effect::Refuse { campaign, .. } | Effect::RoundOver { campaign, .. } | Effect::NotFit { campaign } => {
+                    if self.wanted().is_some_and(|wanted| wanted.id == campaign) {
+                        self.give_up_campaign(now);
+                        self.effects.push_back((side, effect));
+                    }
+                }
+                Effect::CoverLost(reason) => self.cover_lost(now, side, reason),
+                Effect::CancelAt(..)
+                | Effect::Fitness { .. }
+                | Effect::WritesRefused(_)
+                | Effect::RestartWatch
+                | Effect::IdentityConflict(_)
+                | Effect::Log(_) => {
+                    self.effects.push_back((side, effect));
+                }
+            }
+        }
+    }
+
+    /// A side has won.
+    fn offered(&mut self, now: Moment, side: Side, campaign: Option<u64>, deadline: Arc<Deadline>, fencing_token: u64) {
+        match (side, &self.stage) {
+            (Side::Primary, Stage::First(wanted)) if campaign == Some(wanted.id) => {
+                let wanted @ Wanted { id, once, .. } = *wanted;
+                self.stage = Stage::Second(wanted, deadline);
+                self.secondary.failures_mut().count_anew();
+                if let ([_, Some(holder)], [_, false]) = (&self.leaders, self.expired) {
+                    let line = format!("held, while {holder} holds the secondary, which is waited for");
+                    self.effects.push_back((side, Effect::Log(Notice::new(Level::Info, line))));
+                }
+                self.tell(now, Side::Secondary, Input::Campaign { id, once });
+            }
+            // The primary has run out, which its session has not noticed yet.
+            (Side::Secondary, Stage::Second(wanted, primary)) if !primary.is_valid(now) => {
+                let wanted = *wanted;
+                self.give_both_back(now);
+                self.stage = Stage::Waiting(wanted, now);
+            }
+            (Side::Secondary, Stage::Second(wanted, primary)) if campaign == Some(wanted.id) => {
+                let wanted @ Wanted { id, .. } = *wanted;
+                let primary = Arc::clone(primary);
+                let until = now + primary.remaining(now).min(deadline.remaining(now));
+                let limit = self.progress_within.map(|within| {
+                    let Settings { renew_deadline, .. } = self.secondary.settings();
+                    let until = deadline.runs_out_at().as_nanos();
+                    // When the write was sent that won.
+                    let sent_at = until.saturating_sub(u64::try_from(renew_deadline.as_nanos()).unwrap_or(u64::MAX));
+                    Arc::new(ProgressLimit::new(Moment::from_nanos(sent_at), within))
+                });
+                if let Some(limit) = limit.as_ref().filter(|limit| limit.until() <= now) {
+                    return self.too_late(now, wanted, now.since(limit.last()));
+                }
+                let both = Arc::new(Deadline::new(until).limited_by(limit.clone()));
+                let offered = Arc::clone(&both);
+                if let Some(limit) = limit {
+                    self.tell_both(now, || Input::LimitProgress(Arc::clone(&limit)));
+                }
+                self.stage =
+                    Stage::Leading(Term { both, primary, secondary: deadline, over: false, cover_lost: false });
+                let offer = Effect::Offer { campaign: Some(id), deadline: offered, fencing_token };
+                self.effects.push_back((side, offer));
+            }
+            _ => self.tell(now, side, Input::NotTaken),
+        }
+    }
+
+    /// What was won of both would have had to make progress already. Acquired again at once it would be so again, for ever.
+    fn too_late(&mut self, now: Moment, wanted: Wanted, took: Duration) {
+        let retry_period = self.secondary.settings().retry_period;
+        self.effects.push_back((Side::Secondary, too_late(&mut self.late, now, took, self.progress_within)));
+        self.give_both_back(now);
+        if wanted.once {
+            self.effects.push_back((Side::Secondary, Effect::RoundOver { campaign: wanted.id, error: None }));
+        } else {
+            self.stage = Stage::Waiting(wanted, now + retry_period);
+        }
+    }
+
+    /// One record alone keeps nobody away.
+    fn cover_lost(&mut self, now: Moment, side: Side, reason: Option<StopReason>) {
+        if let Some(reason) = &reason {
+            self.tell_both(now, || Input::Lost(reason.clone()));
+        }
+        let Stage::Leading(term) = &mut self.stage else { return };
+        if !std::mem::replace(&mut term.cover_lost, true) {
+            self.effects.push_back((side, Effect::CoverLost(reason)));
+        }
+    }
+
+    fn term_ended(&mut self, now: Moment, side: Side, reason: StopReason) {
+        match &mut self.stage {
+            Stage::Leading(term) if !term.over => {
+                term.over = true;
+                let own = reason;
+                let reason = term.both.end(now, own.clone());
+                self.effects.extend(stalled(&reason, self.progress_within).map(|effect| (side, effect)));
+                self.effects.push_back((side, Effect::TermEnded(reason.clone())));
+                // One whose work winds down is renewed on both.
+                let is_loss = |reason: &StopReason| !reason.was_asked_for() && !reason.winds_down();
+                if is_loss(&reason) {
+                    let line = format!("the term on both ends by this: {reason}");
+                    self.effects.push_back((side, Effect::Log(Notice::new(Level::Info, line))));
+                    self.tell_both(now, || Input::Lost(reason.clone()));
+                } else if is_loss(&own) {
+                    // Of a step-down the word is on its way: there is nothing that it could cover.
+                    self.cover_lost(now, side, Some(own));
+                }
+            }
+            Stage::Second(wanted, _) if side == Side::Primary => {
+                let wanted = *wanted;
+                self.give_up_campaign(now);
+                self.stage = Stage::Waiting(wanted, now);
+            }
+            _ => {}
+        }
+    }
+
+    /// A side is renewed. True if the term is valid for longer by that.
+    fn prolong(&mut self, now: Moment) -> bool {
+        let Stage::Leading(Term { both, primary, secondary, over: false, .. }) = &self.stage else { return false };
+        let before = both.remaining(now);
+        let left = primary.remaining(now).min(secondary.remaining(now));
+        left > before && both.extend(now, now + left)
+    }
+
+    fn released(&mut self, now: Moment, side: Side) {
+        let Some(release) = &mut self.release else { return };
+        release.owed[side as usize] = false;
+        if release.owed == [false; 2] {
+            self.release = None;
+            self.effects.push_back((side, Effect::Released));
+        } else if side == Side::Secondary {
+            self.release_primary(now);
+        }
+    }
+
+    /// Reports a change of the leader, which both records must name, and whether one of its leases has expired.
+    fn judge_leader(&mut self, side: Side) {
+        let [primary, secondary] = &self.leaders;
+        // While they differ nobody knows.
+        let leader = if primary == secondary { primary.clone() } else { None };
+        let has_expired = leader.is_some() && self.expired != [false; 2];
+        let (before, had_expired) = std::mem::replace(&mut self.leader, (leader.clone(), has_expired));
+        let is_another = before != leader;
+        if is_another || had_expired && !has_expired {
+            self.effects.push_back((side, Effect::Leader(leader)));
+        }
+        if has_expired && (is_another || !had_expired) {
+            self.effects.push_back((side, Effect::LeaderHasRunOut));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,219 @@
+//! The rules 'Progress' and 'Fitness', on two records.
+
+use super::*;
+use crate::election::candidate::fitness::FitnessSource;
+
+fn says(is_fit: bool) -> Input {
+    Input::Fitness(FitnessSource::Program, is_fit)
+}
+
+fn asked() -> Scenario {
+    let mut scenario = Scenario::with(Config { has_fitness: true, ..Config::default() });
+    scenario.user(Input::Campaign { id: 1, once: false });
+    scenario
+}
+
+fn leading_while_fit() -> Scenario {
+    let mut scenario = asked();
+    scenario.user(says(true));
+    scenario.leads()
+}
+
+#[test]
+fn who_is_unfit_holds_neither() {
+    let mut scenario = asked();
+    scenario.pass(60 * SECOND);
+    assert_eq!(scenario.written, []);
+    scenario.user(says(true));
+    scenario.pass(SECOND);
+    assert!(scenario.is_valid());
+    assert_eq!(scenario.count(|effect| matches!(effect, Effect::Fitness { is_fit: true, .. })), 1, "told once");
+}
+
+#[test]
+fn a_term_of_who_becomes_unfit_is_renewed_on_both_for_a_renew_deadline() {
+    let mut scenario = leading_while_fit();
+    scenario.user(says(false));
+    assert_eq!(scenario.ended_by(), [&StopReason::Unfit]);
+    let before = scenario.tables.each_ref().map(|table| table.writes);
+    scenario.pass(10 * SECOND);
+    let renewed = scenario.tables.each_ref().map(|table| table.writes);
+    for side in Side::BOTH {
+        assert!(renewed[side as usize] >= before[side as usize] + 3, "{side:?}");
+    }
+    scenario.pass(60 * SECOND);
+    assert_eq!(scenario.tables.each_ref().map(|table| table.writes), renewed, "no longer");
+    scenario.written.clear();
+    scenario.drop_guard();
+    scenario.pass(SECOND);
+    assert_eq!(scenario.written, [(Secondary, None), (Primary, None)]);
+}
+
+#[test]
+fn who_becomes_unfit_while_it_waits_for_the_secondary_gives_the_primary_back_and_goes_on() {
+    let mut scenario = Scenario::with(Config { has_fitness: true, ..Config::default() });
+    scenario.give_to(Secondary, "other");
+    scenario.user(says(true));
+    scenario.user(Input::Campaign { id: 1, once: false });
+    scenario.pass(SECOND);
+    assert_eq!(scenario.holder(Primary), Some("me"));
+    scenario.user(says(false));
+    scenario.pass(60 * SECOND);
+    assert_eq!(scenario.holder(Primary), None);
+    scenario.user(says(true));
+    // The pause of who is fit again.
+    scenario.pass(5 * SECOND);
+    assert_eq!(scenario.holder(Primary), Some("me"));
+}
+
+#[test]
+fn one_round_of_who_is_unfit_is_over_at_once() {
+    let mut scenario = Scenario::with(Config { has_fitness: true, ..Config::default() });
+    // It does not wait for a look at the secondary.
+    scenario.user(Input::Campaign { id: 1, once: true });
+    assert_eq!(scenario.count(|effect| matches!(effect, Effect::NotFit { campaign: 1 })), 1);
+    scenario.user(says(true));
+    scenario.pass(60 * SECOND);
+    assert_eq!(scenario.written, [], "nobody waits for it any more");
+}
+
+#[test]
+fn a_term_ends_on_both_without_progress_and_the_time_before_it_does_not_count() {
+    let mut scenario = Scenario::with(Config { progress_within: Some(5 * SECOND), ..Config::default() });
+    scenario.give_to(Secondary, "other");
+    scenario.user(Input::Campaign { id: 1, once: false });
+    scenario.pass(60 * SECOND);
+    assert_eq!(scenario.holder(Primary), Some("me"), "it has no work yet");
+    let released = LeaderElectionRecord { holder_identity: Some(String::new()), ..LeaderElectionRecord::default() };
+    let observed = scenario.write(Secondary, released);
+    let change = Change::Written(observed);
+    scenario.pair.handle(scenario.now, Secondary, Input::Watched { received_at: scenario.now, change });
+    scenario.pass(SECOND);
+    assert!(scenario.is_valid());
+    let (deadline, _) = scenario.term.clone().unwrap();
+    for _ in 0..5 {
+        scenario.pass(3 * SECOND);
+        assert!(deadline.progress(scenario.now, scenario.now));
+    }
+    scenario.pass(6 * SECOND);
+    assert!(!scenario.is_valid());
+    assert_eq!(scenario.ended_by(), [&StopReason::NoProgress]);
+    let before = scenario.tables.each_ref().map(|table| table.writes);
+    scenario.pass(60 * SECOND);
+    assert_eq!(scenario.tables.each_ref().map(|table| table.writes), before);
+}
+
+#[test]
+fn progress_counts_after_a_step_down_as_well() {
+    let mut scenario = Scenario::with(Config { progress_within: Some(5 * SECOND), ..Config::default() });
+    scenario.user(Input::Campaign { id: 1, once: false });
+    let mut scenario = scenario.leads();
+    let (deadline, _) = scenario.term.clone().unwrap();
+    deadline.end(scenario.now, StopReason::SteppedDown);
+    scenario.user(Input::StepDown(WindDown::AsSet));
+    scenario.pass(6 * SECOND);
+    let before = scenario.tables.each_ref().map(|table| table.writes);
+    scenario.pass(60 * SECOND);
+    assert_eq!(scenario.tables.each_ref().map(|table| table.writes), before, "neither is renewed");
+    assert_eq!(scenario.ended_by(), [&StopReason::SteppedDown]);
+}
+
+#[test]
+fn one_round_of_who_becomes_unfit_ends_and_what_it_holds_is_given_back() {
+    let mut scenario = Scenario::with(Config { has_fitness: true, ..Config::default() });
+    scenario.give_to(Secondary, "other");
+    scenario.user(says(true));
+    scenario.user(Input::Campaign { id: 1, once: true });
+    scenario.user(says(false));
+    assert_eq!(scenario.count(|effect| matches!(effect, Effect::NotFit { campaign: 1 })), 1);
+    scenario.pass(60 * SECOND);
+    assert_ne!(scenario.holder(Primary), Some("me"));
+    assert_eq!(scenario.count(|effect| matches!(effect, Effect::RoundOver { .. })), 0, "told once");
+}
+
+/// Judged for each record it would be longer for the one that is held for longer, and be reset by it.
+#[test]
+fn the_pause_of_who_becomes_fit_again_is_that_of_the_terms_on_both() {
+    let mut scenario = leading_while_fit();
+    for pause in [2, 4, 8] {
+        scenario.user(says(false));
+        scenario.drop_guard();
+        scenario.pass(SECOND);
+        scenario.user(Input::Campaign { id: 2, once: false });
+        scenario.user(says(true));
+        scenario.pass((pause - 1) * SECOND);
+        assert!(!scenario.is_valid(), "{pause} s");
+        assert_eq!(scenario.holder(Primary), None, "{pause} s");
+        scenario.pass(2 * SECOND);
+        assert!(scenario.is_valid(), "{pause} s");
+    }
+}
+
+#[test]
+fn what_is_held_of_both_too_late_for_the_first_progress_is_given_back_for_a_while() {
+    let mut scenario = Scenario::with(Config { progress_within: Some(3 * SECOND), ..Config::default() });
+    scenario.user(Input::Campaign { id: 1, once: false });
+    scenario.tables[Secondary as usize].write_takes = 4 * SECOND;
+    scenario.pass(60 * SECOND);
+    assert_eq!(scenario.count(|effect| matches!(effect, Effect::Offer { .. })), 0);
+    let writes = scenario.written.len();
+    assert!(writes > 8 && writes < 60, "{writes}");
+    // One round of it is over. Both are given back by then.
+    scenario.user(Input::Withdraw(1));
+    scenario.user(Input::Campaign { id: 2, once: true });
+    scenario.pass(60 * SECOND);
+    assert_eq!(scenario.count(|effect| matches!(effect, Effect::RoundOver { campaign: 2, error: None })), 1);
+    scenario.user(Input::Campaign { id: 3, once: false });
+    scenario.tables[Secondary as usize].write_takes = Duration::ZERO;
+    scenario.pass(10 * SECOND);
+    assert_eq!(scenario.count(|effect| matches!(effect, Effect::Offer { .. })), 1);
+}
+
+#[test]
+fn what_covers_the_winding_down_on_one_record_alone_is_not_renewed() {
+    let mut scenario = Scenario::with(Config::default());
+    scenario.user(Input::Campaign { id: 1, once: false });
+    let mut scenario = scenario.leads();
+    let (deadline, _) = scenario.term.clone().unwrap();
+    deadline.end(scenario.now, StopReason::SteppedDown);
+    scenario.user(Input::StepDown(WindDown::AsSet));
+    scenario.give_to(Primary, "other");
+    scenario.pass(3 * SECOND);
+    assert_eq!(scenario.count(|effect| matches!(effect, Effect::CoverLost(Some(_)))), 1, "told once");
+    let before = scenario.tables.each_ref().map(|table| table.writes);
+    scenario.pass(60 * SECOND);
+    assert_eq!(scenario.tables.each_ref().map(|table| table.writes), before, "neither is renewed");
+}
+
+/// The holder has ended it, and its word is on its way.
+#[test]
+fn a_loss_before_the_word_of_a_step_down_leaves_nothing_to_cover() {
+    let mut scenario = Scenario::leading();
+    let (deadline, _) = scenario.term.clone().unwrap();
+    deadline.end(scenario.now, StopReason::SteppedDown);
+    scenario.give_to(Secondary, "other");
+    scenario.user(Input::StepDown(WindDown::AsSet));
+    assert_eq!(scenario.ended_by(), [&StopReason::SteppedDown]);
+    let before = scenario.tables[Primary as usize].writes;
+    scenario.pass(60 * SECOND);
+    assert_eq!(scenario.tables[Primary as usize].writes, before, "it is not renewed");
+}
+
+/// Whoever drops the elector waits for it.
+#[test]
+fn what_came_too_late_is_given_back_on_both() {
+    let mut scenario = Scenario::with(Config { progress_within: Some(3 * SECOND), ..Config::default() });
+    scenario.tables[Secondary as usize].write_takes = 4 * SECOND;
+    scenario.drive_until(Secondary, scenario.now);
+    scenario.user(Input::Campaign { id: 1, once: true });
+    scenario.drive_until(Primary, scenario.now);
+    scenario.drive_until(Secondary, scenario.now);
+    assert_eq!(Side::BOTH.map(|side| scenario.holder(side)), [Some("me"); 2]);
+    assert_eq!(scenario.count(|effect| matches!(effect, Effect::RoundOver { .. })), 1);
+    scenario.drive_until(Primary, scenario.now);
+    assert_eq!(Side::BOTH.map(|side| scenario.holder(side)), [None, Some("me")]);
+    assert!(scenario.pair.is_giving_back());
+    scenario.pass(10 * SECOND);
+    assert_eq!(scenario.holder(Secondary), None);
+    assert!(!scenario.pair.is_giving_back());
+}

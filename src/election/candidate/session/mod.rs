@@ -1,0 +1,493 @@
+//! One candidacy without I/O, thread or channel: an election, and all that a runtime decides around it. Whoever drives it is
+//! told what to do, and says what has happened; a simulation does that as well as threads do.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use log::Level;
+
+use crate::election::candidate::failure_log::FailureLog;
+use crate::election::candidate::failures::{Failed, Failures};
+use crate::election::candidate::fitness::{FitnessChange, FitnessPolicy, FitnessSource};
+use crate::election::candidate::notice::Notice;
+use crate::election::deadline::Deadline;
+use crate::election::progress::ProgressLimit;
+use crate::election::settings::Settings;
+use crate::election::stop_reason::StopReason;
+use crate::election::wind_down::WindDown;
+use crate::election::{Change, Election, Event, Response, Step};
+use crate::store::{StoreError, StoreErrorKind, StoreOperation};
+use crate::util::clock::{Moment, Now};
+use crate::util::sync::Arc;
+
+/// A candidacy. What [`handle`](Self::handle) and [`next`](Self::next) make of it comes out of [`effect`](Self::effect), which
+/// is drained after each of them.
+#[derive(Debug)]
+pub struct Session {
+    election: Election,
+    failures: Failures,
+    /// Of other processes with our identity.
+    conflicts: FailureLog,
+    settings: Arc<Settings>,
+    /// The campaign that waits for a term.
+    campaign: Option<u64>,
+    /// Whether that is for one round, and nothing is waited for.
+    is_round: bool,
+    /// The request under way, by its number.
+    in_flight: Option<(u64, StoreOperation)>,
+    /// Whom the record names.
+    leader: Option<String>,
+    /// Whether it was told that its lease has run out.
+    has_run_out: bool,
+    /// Whether it was told that it is waited for.
+    is_awaited: bool,
+    fitness: FitnessPolicy,
+    /// Of its fitness, and of acquisitions that come too late for their first progress.
+    flaps: FailureLog,
+    late: FailureLog,
+    effects: VecDeque<Effect>,
+}
+
+/// What a session is told.
+#[derive(Debug)]
+pub enum Input {
+    /// Somebody asks for one term, for as long as that takes or (`once`) in one bounded round of requests.
+    Campaign {
+        /// Campaigns are counted.
+        id: u64,
+        /// Whether it is for one round.
+        once: bool,
+    },
+    /// Nobody waits for that campaign any more.
+    Withdraw(u64),
+    /// Nobody took the term that was offered.
+    NotTaken,
+    /// The holder ended the validity of its term, and it is renewed as this says while the work winds down.
+    StepDown(WindDown),
+    /// Somebody who is asked has said whether this candidate is fit.
+    Fitness(FitnessSource, bool),
+    /// Whether it may acquire, as whoever has two of them judges.
+    SetFit(bool),
+    /// The term's work has to make progress, as this says.
+    LimitProgress(Arc<ProgressLimit>),
+    /// The term ended for a reason that is not in its record.
+    Lost(StopReason),
+    /// The guard of the term is gone.
+    GuardGone {
+        /// Since when.
+        at: Moment,
+    },
+    /// No campaign will come any more.
+    Close,
+    /// The store answered this request.
+    Response(u64, Response),
+    /// A watch stands.
+    WatchOpened {
+        /// Whether it begins with what is there.
+        from_scratch: bool,
+    },
+    /// The watch told of a change.
+    Watched {
+        /// When that was received.
+        received_at: Moment,
+        /// What it told.
+        change: Change,
+    },
+    /// The watch has ended, or was refused.
+    WatchEnded,
+}
+
+/// What waits behind a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Behind {
+    /// The release of a record.
+    Release,
+    /// What others did to a record.
+    News,
+}
+
+/// What a session wants done, or known.
+#[derive(Debug)]
+pub enum Effect {
+    /// A term is won. If nobody takes it, [`Input::NotTaken`].
+    Offer {
+        /// For which campaign; `None` when none waits any more.
+        campaign: Option<u64>,
+        /// Until when the term is valid.
+        deadline: Arc<Deadline>,
+        /// The term's token.
+        fencing_token: u64,
+    },
+    /// The store refuses a campaign in a way that no waiting changes.
+    Refuse {
+        /// Which campaign.
+        campaign: u64,
+        /// The refusal.
+        error: StoreError,
+    },
+    /// A campaign for one round ended because the candidate is not fit.
+    NotFit {
+        /// Which campaign.
+        campaign: u64,
+    },
+    /// Whether the candidate is fit has changed.
+    Fitness {
+        /// Whether it is.
+        is_fit: bool,
+        /// How long it waits before it may acquire, if it is.
+        pause: Duration,
+    },
+    /// A campaign for one round ended without a term.
+    RoundOver {
+        /// Which campaign.
+        campaign: u64,
+        /// What failed, if that is why.
+        error: Option<StoreError>,
+    },
+    /// A write has prolonged the term; it took so long.
+    Renewed(Duration),
+    /// The term is not valid any more.
+    TermEnded(StopReason),
+    /// The record of a term that had ended is not renewed any more, while the guard is there: by this, or because it was to be for so
+    /// long and no longer.
+    CoverLost(Option<StopReason>),
+    /// The record of the last term is not ours any more.
+    Released,
+    /// A request under way, by its number, is left until then to finish by itself, and then cancelled: what was told waits
+    /// behind it. Told again, the earliest counts.
+    CancelAt(u64, Moment, Behind),
+    /// The record names another than before, or nobody; or it is renewed after its lease had run out.
+    Leader(Option<String>),
+    /// The lease of whoever leads has run out on our clock.
+    LeaderHasRunOut,
+    /// Conflicts have refused each write for three renew deadlines.
+    WritesRefused(StoreError),
+    /// The watch is to be given up for one that begins with what is there.
+    RestartWatch,
+    /// A line for the log: another process uses our identity.
+    IdentityConflict(Notice),
+    /// A line for the log.
+    Log(Notice),
+}
+
+impl Session {
+    /// A candidacy that knows nothing yet. Many may share their settings. `seed` feeds jitter and the random digits of
+    /// `acquireTime`.
+    pub fn new(settings: impl Into<Arc<Settings>>, seed: u64) -> Self {
+        let settings = settings.into();
+        let (mut election, fitness) = (Election::new(Arc::clone(&settings), seed), FitnessPolicy::new(&settings));
+        election.set_fit(Moment::from_nanos(0), fitness.may_acquire());
+        let effects = unless_fit(&fitness).into_iter().flatten().collect();
+        Self {
+            election,
+            failures: Failures::new(settings.renew_deadline),
+            conflicts: FailureLog::default(),
+            settings,
+            campaign: None,
+            is_round: false,
+            in_flight: None,
+            leader: None,
+            has_run_out: false,
+            is_awaited: false,
+            fitness,
+            flaps: FailureLog::default(),
+            late: FailureLog::default(),
+            effects,
+        }
+    }
+
+    /// What has happened, at any time: also while a request is under way.
+    pub fn handle(&mut self, now: Moment, input: Input) {
+        // What is answered now may come too late for a probe that has been silent.
+        self.judge_fitness(now);
+        self.hear(now);
+        match input {
+            Input::Campaign { id, once: true } if !self.fitness.may_acquire() => {
+                self.effects.push_back(Effect::NotFit { campaign: id });
+            }
+            Input::Campaign { id, once } => {
+                self.campaign = Some(id);
+                self.is_round = once;
+                self.election.campaign(once);
+            }
+            Input::Withdraw(id) => {
+                if self.campaign.take_if(|campaign| *campaign == id).is_some() {
+                    self.election.withdraw();
+                }
+            }
+            Input::NotTaken => self.election.guard_gone(now, now),
+            Input::StepDown(wind_down) => self.election.step_down(now, wind_down.limit(&self.settings)),
+            Input::Fitness(source, is_fit) => {
+                self.fitness.said(now, source, is_fit);
+                self.judge_fitness(now);
+            }
+            Input::SetFit(may_acquire) => self.election.set_fit(now, may_acquire),
+            Input::LimitProgress(limit) => self.election.limit_progress(limit),
+            Input::Lost(reason) => self.election.end_term(now, reason),
+            Input::GuardGone { at } => {
+                self.cancel_at(now + self.election.interrupt_after().release, Behind::Release);
+                self.election.guard_gone(now, at);
+            }
+            Input::Close => {
+                self.campaign = None;
+                self.election.close();
+                if self.may_hold() {
+                    self.cancel_at(now + self.election.interrupt_after().release, Behind::Release);
+                }
+            }
+            Input::Response(id, response) => self.on_response(now, id, response),
+            Input::WatchOpened { from_scratch } => self.election.watch_opened(now, from_scratch),
+            Input::Watched { received_at, change } => {
+                if self.is_of_others(&change) {
+                    self.cancel_at(now + self.election.interrupt_after().news, Behind::News);
+                }
+                self.election.on_change(now, received_at, change);
+            }
+            Input::WatchEnded => self.election.watch_lost(now),
+        }
+        self.hear(now);
+    }
+
+    /// The next thing to do or to tell, in order.
+    pub fn effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    /// What to do now, when no request is under way.
+    pub fn next(&mut self, now: Now) -> Step {
+        self.judge_fitness(now.local);
+        self.election.set_read_failed(self.failures.of(StoreOperation::Get).is_some());
+        let mut step = self.election.next(now);
+        match &mut step {
+            Step::Send(request) => self.in_flight = Some((request.id, request.operation.kind())),
+            Step::Wait(until) => {
+                let runs_out = self.leader_until().filter(|_| !self.has_run_out).map(|at| at.max(now.local));
+                *until = [runs_out, self.fitness.changes_at()].into_iter().flatten().fold(*until, Moment::min);
+            }
+            Step::Finished => {}
+        }
+        self.hear(now.local);
+        step
+    }
+
+    /// When the lease of whoever leads runs out, unless something is heard of it before.
+    pub fn leader_until(&self) -> Option<Moment> {
+        self.election.leader_until()
+    }
+
+    /// Whether the record is ours, or may just have become so, that nobody has a guard for.
+    pub fn may_hold(&self) -> bool {
+        self.election.may_hold(self.in_flight.map(|(request, _)| request))
+    }
+
+    /// Whether the record has this candidate's identity, and another process wrote the record.
+    pub fn has_twin(&self) -> bool {
+        self.election.has_twin()
+    }
+
+    /// How its requests have fared.
+    pub(crate) fn failures(&self) -> &Failures {
+        &self.failures
+    }
+
+    pub(crate) fn failures_mut(&mut self) -> &mut Failures {
+        &mut self.failures
+    }
+
+    /// Returns `true` if the store asked for a pause that has not ended.
+    pub(crate) fn is_paused(&self, now: Moment) -> bool {
+        self.election.is_paused(now)
+    }
+
+    /// Whether it knows what stands in the store, if that is nothing.
+    pub(crate) fn has_observed(&self) -> bool {
+        self.election.has_observed()
+    }
+
+    /// What it runs by.
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Who this candidate is in the record.
+    pub fn identity(&self) -> &str {
+        &self.settings.identity
+    }
+
+    fn cancel_at(&mut self, at: Moment, behind: Behind) {
+        self.effects.extend(self.in_flight.map(|(request, _)| Effect::CancelAt(request, at, behind)));
+    }
+
+    /// Whether a change may end a term or let one begin: what we did ourselves does neither.
+    fn is_of_others(&self, change: &Change) -> bool {
+        match change {
+            Change::Written(observed) => observed.record.holder() != Some(&self.settings.identity),
+            Change::Deleted { .. } => true,
+        }
+    }
+
+    fn on_response(&mut self, now: Moment, id: u64, response: Response) {
+        // What comes late has been counted already.
+        if let Some((_, operation)) = self.in_flight.take_if(|(in_flight, _)| *in_flight == id) {
+            let failed = match &response {
+                Response::Failed(error) => self.failures.failed(now, operation, error),
+                _ => Failed { notice: self.failures.succeeded(now, operation), ..Failed::default() },
+            };
+            self.effects.extend(failed.notice.map(Effect::Log));
+            self.effects.extend(failed.refused.map(Effect::WritesRefused));
+            if let Response::Failed(error) = &response
+                && failed.is_permanent
+                && let Some(campaign) = self.campaign.take()
+            {
+                // Before the election hears of it: a round would end of it too, and so be told twice.
+                self.election.withdraw();
+                self.effects.push_back(Effect::Refuse { campaign, error: error.clone() });
+            }
+        }
+        self.election.on_response(now, id, response);
+    }
+
+    /// Acts on what has become of its fitness.
+    fn judge_fitness(&mut self, now: Moment) {
+        while let Some(change) = self.fitness.change(now) {
+            self.election.set_fit(now, self.fitness.may_acquire());
+            let is_unfit = matches!(change, FitnessChange::Unfit(_));
+            if let Some(campaign) = self.campaign.take_if(|_| is_unfit && self.is_round) {
+                self.election.withdraw();
+                self.effects.push_back(Effect::NotFit { campaign });
+            }
+            self.effects.extend(told(change, &mut self.flaps, now));
+        }
+    }
+
+    /// Hears what the election has to tell.
+    fn hear(&mut self, now: Moment) {
+        while let Some(event) = self.election.event() {
+            let effect = match event {
+                Event::Leader(leader) => {
+                    (self.has_run_out, self.is_awaited) = (false, false);
+                    self.leader.clone_from(&leader);
+                    Effect::Leader(leader)
+                }
+                Event::Elected { deadline, fencing_token } => {
+                    Effect::Offer { campaign: self.campaign.take(), deadline, fencing_token }
+                }
+                Event::Renewed { sent_at } => Effect::Renewed(now.since(sent_at)),
+                Event::TermEnded(reason) => {
+                    // What failed more than once in a minute has not been told at `warn` each time, and cost a term now.
+                    if let (StopReason::Expired, Some(error)) = (&reason, self.failures.last()) {
+                        let notice = Notice::of_error(Level::Warn, "the last attempt failed", error);
+                        self.effects.push_back(Effect::Log(notice));
+                    }
+                    self.effects.extend(stalled(&reason, self.settings.progress_within));
+                    Effect::TermEnded(reason)
+                }
+                Event::CoverLost(reason) => Effect::CoverLost(reason),
+                Event::TooLateForProgress(took) => too_late(&mut self.late, now, took, self.settings.progress_within),
+                Event::Released => Effect::Released,
+                Event::RoundOver => {
+                    let error = self.failures.take_last();
+                    let Some(campaign) = self.campaign.take() else { continue };
+                    Effect::RoundOver { campaign, error }
+                }
+                Event::WatchStale => {
+                    let line = "the watch is given up for a new one";
+                    self.effects.push_back(Effect::Log(Notice::new(Level::Debug, line)));
+                    Effect::RestartWatch
+                }
+                Event::IdentityConflict => {
+                    self.conflicts.works(now);
+                    let told = self.conflicts.failed(now, StoreErrorKind::Conflict);
+                    let level = if told == Some(Level::Warn) { Level::Error } else { Level::Debug };
+                    let line = "another process uses our identity: every candidate needs its own";
+                    Effect::IdentityConflict(Notice::new(level, line))
+                }
+                Event::Predecessor => {
+                    let rest = match self.settings.reclaim_own_identity {
+                        true => "it is reclaimed",
+                        false => {
+                            "it has to run out, unless reclaim_own_identity(true) says that no two processes ever share one"
+                        }
+                    };
+                    let line = format!("held under our identity, by a process before this one: {rest}");
+                    Effect::Log(Notice::new(Level::Info, line))
+                }
+            };
+            self.effects.push_back(effect);
+        }
+        let has_run_out = self.leader_until().is_some_and(|until| until <= now);
+        if has_run_out != self.has_run_out && self.leader.is_some() {
+            (self.has_run_out, self.is_awaited) = (has_run_out, false);
+            self.effects.push_back(match has_run_out {
+                true => Effect::LeaderHasRunOut,
+                false => Effect::Leader(self.leader.clone()),
+            });
+        }
+        let leader = self.leader.as_ref().filter(|leader| !has_run_out && **leader != self.settings.identity);
+        if let Some(leader) = leader
+            .filter(|_| self.campaign.is_some() && !self.is_round && !self.is_awaited && self.fitness.may_acquire())
+        {
+            self.is_awaited = true;
+            let left = self.leader_until().map_or(Duration::ZERO, |until| until.since(now));
+            let left = humantime::format_duration(Duration::from_secs(left.as_secs_f64().ceil() as u64));
+            let line =
+                format!("waiting until {leader} releases the lease, or it runs out, in {left} if it is not renewed");
+            self.effects.push_back(Effect::Log(Notice::new(Level::Info, line)));
+        }
+    }
+}
+
+/// What is told of a candidate's fitness at the beginning.
+pub(super) fn unless_fit(fitness: &FitnessPolicy) -> Option<[Effect; 2]> {
+    let line = "not known to be fit to lead: nothing is acquired until who is asked has said so";
+    let unfit = Effect::Fitness { is_fit: false, pause: Duration::ZERO };
+    (!fitness.may_acquire()).then(|| [Effect::Log(Notice::new(Level::Debug, line)), unfit])
+}
+
+/// What is told of a change of its fitness: of one that comes again and again at `warn` at most once a minute.
+pub(super) fn told(change: FitnessChange, log: &mut FailureLog, now: Moment) -> impl Iterator<Item = Effect> + use<> {
+    let (fitness, level, line) = match change {
+        FitnessChange::Unfit(why) => {
+            let level = log.failed(now, StoreErrorKind::Timeout).unwrap_or(Level::Debug);
+            (Some((false, Duration::ZERO)), level, format!("not fit to lead: {why}"))
+        }
+        FitnessChange::NotYet(why) => {
+            (None, Level::Warn, format!("not fit to lead since the start: {why}; nothing is acquired until then"))
+        }
+        FitnessChange::Fit(pause) if pause.is_zero() => (Some((true, pause)), Level::Info, "fit to lead".to_owned()),
+        FitnessChange::Fit(pause) => {
+            let level = log.works(now).map_or(Level::Info, |works| works.level);
+            let line = format!("fit to lead again, and may do so in {}", humantime::format_duration(pause));
+            (Some((true, pause)), level, line)
+        }
+        FitnessChange::MayAcquire => (None, Level::Debug, "may lead again".to_owned()),
+    };
+    let fitness = fitness.map(|(is_fit, pause)| Effect::Fitness { is_fit, pause });
+    std::iter::once(Effect::Log(Notice::new(level, line))).chain(fitness)
+}
+
+/// What is told besides of a term that has ended because its work made no progress.
+pub(super) fn stalled(reason: &StopReason, within: Option<Duration>) -> Option<Effect> {
+    let within = humantime::format_duration(within.filter(|_| *reason == StopReason::NoProgress)?);
+    let line = format!(
+        "no progress for {within}: if the work hangs, the end of the process alone ends it; if it is slow, progress_within is too short"
+    );
+    Some(Effect::Log(Notice::new(Level::Warn, line)))
+}
+
+/// What is told of an acquisition that came too late for its first progress.
+pub(super) fn too_late(log: &mut FailureLog, now: Moment, took: Duration, within: Option<Duration>) -> Effect {
+    // At most once a minute, also while nothing else happens.
+    log.works(now);
+    let level = log.failed(now, StoreErrorKind::Timeout).unwrap_or(Level::Debug);
+    let within = humantime::format_duration(within.unwrap_or_default());
+    let millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+    let took = humantime::format_duration(Duration::from_millis(millis));
+    let line = format!(
+        "won, and given back: that took {took}, and the work has to make progress within {within}: raise progress_within"
+    );
+    Effect::Log(Notice::new(level, line))
+}
+
+#[cfg(test)]
+mod tests;

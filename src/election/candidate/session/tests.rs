@@ -1,0 +1,516 @@
+use std::time::SystemTime;
+
+use super::*;
+use crate::election::settings::Config;
+use crate::election::{Operation, Request};
+use crate::store::record::{LeaderElectionRecord, Observed, Opaque};
+
+/// A session, and its clock.
+struct Scenario {
+    session: Session,
+    now: Moment,
+}
+
+impl Scenario {
+    fn new() -> Self {
+        Self::with(Config::default())
+    }
+
+    fn with(config: Config) -> Self {
+        let settings = config.validate().unwrap();
+        Self { session: Session::new(settings, 1), now: Moment::from_nanos(1_000_000_000) }
+    }
+
+    fn campaigning(id: u64, once: bool) -> Self {
+        let mut scenario = Self::new();
+        scenario.handle(Input::Campaign { id, once });
+        scenario
+    }
+
+    fn handle(&mut self, input: Input) {
+        self.session.handle(self.now, input);
+    }
+
+    /// The next request, whenever it comes.
+    fn request(&mut self) -> Request {
+        loop {
+            match self.session.next(Now { local: self.now, wall: SystemTime::UNIX_EPOCH }) {
+                Step::Send(request) => return request,
+                Step::Wait(until) => self.now = until,
+                Step::Finished => panic!("nobody closed it"),
+            }
+        }
+    }
+
+    fn fails(&mut self, kind: StoreErrorKind) {
+        let id = self.request().id;
+        self.handle(Input::Response(id, Response::Failed(StoreError::new(kind, "made up"))));
+    }
+
+    /// Finds nothing there, and creates it: what is asked, and what comes of the answer.
+    fn creates(&mut self) -> Input {
+        let read = self.request();
+        let Operation::Get(context) = read.operation else { panic!("{read:?}") };
+        self.handle(Input::Response(read.id, Response::Read(context, None)));
+        let create = self.request();
+        let Operation::Create(record) = create.operation else { panic!("{create:?}") };
+        Input::Response(create.id, Response::Written(Observed::new(record, 7, Opaque::none())))
+    }
+
+    /// The watch tells of a write of another's.
+    fn hears_of_another(&mut self, version: u64) {
+        let record = LeaderElectionRecord {
+            uid: Some("u".to_owned()),
+            holder_identity: Some("other".to_owned()),
+            lease_duration_seconds: Some(15),
+            lease_transitions: i32::try_from(version).ok(),
+            ..LeaderElectionRecord::default()
+        };
+        let change = Change::Written(Observed::new(record, version, Opaque::none()));
+        self.handle(Input::Watched { received_at: self.now, change });
+    }
+
+    /// What is wanted, but for lines in the log.
+    fn wants(&mut self) -> Vec<Effect> {
+        let effects = std::iter::from_fn(|| self.session.effect());
+        effects.filter(|effect| !matches!(effect, Effect::Log(_))).collect()
+    }
+}
+
+#[test]
+fn a_renewal_takes_as_long_as_since_it_was_sent() {
+    let mut scenario = Scenario::campaigning(1, false);
+    let won = scenario.creates();
+    scenario.handle(won);
+    scenario.wants();
+    let renewal = scenario.request();
+    let Operation::Update(base, record) = renewal.operation else { panic!("{renewal:?}") };
+    let observed = Observed::new(record, base.version + 1, Opaque::none());
+    scenario.now = scenario.now + Duration::from_millis(30);
+    scenario.handle(Input::Response(renewal.id, Response::Written(observed)));
+    assert!(matches!(scenario.wants()[..], [Effect::Renewed(took)] if took == Duration::from_millis(30)));
+    assert!(scenario.session.leader_until().is_some_and(|until| until == scenario.now + Duration::from_secs(15)));
+}
+
+#[test]
+fn who_closes_it_in_the_middle_of_an_acquisition_waits_for_what_becomes_of_that() {
+    let mut scenario = Scenario::campaigning(1, false);
+    assert!(!scenario.session.may_hold());
+    let won = scenario.creates();
+    scenario.wants();
+    scenario.handle(Input::Close);
+    assert!(scenario.session.may_hold());
+    assert!(matches!(scenario.wants()[..], [Effect::CancelAt(2, _, Behind::Release)]));
+    scenario.handle(won);
+    assert!(scenario.session.may_hold(), "it is ours");
+    let release = scenario.request();
+    let Operation::Update(base, record) = release.operation else { panic!("{release:?}") };
+    assert_eq!(record.holder(), None);
+    let observed = Observed::new(record, base.version + 1, Opaque::none());
+    scenario.handle(Input::Response(release.id, Response::Written(observed)));
+    assert!(!scenario.session.may_hold());
+
+    let mut scenario = Scenario::campaigning(1, false);
+    let _ = scenario.creates();
+    scenario.handle(Input::Close);
+    let beaten = StoreError::new(StoreErrorKind::NotApplied, "made up");
+    scenario.handle(Input::Response(2, Response::Failed(beaten)));
+    assert!(!scenario.session.may_hold(), "it was another's");
+}
+
+#[test]
+fn who_closes_it_while_an_acquisition_hangs_waits_until_it_was_looked_for_once() {
+    let mut scenario = Scenario::campaigning(1, false);
+    let _ = scenario.creates();
+    scenario.handle(Input::Close);
+    scenario.handle(Input::Response(2, Response::Failed(StoreError::new(StoreErrorKind::Interrupted, "made up"))));
+    assert!(scenario.session.may_hold(), "it may be ours");
+    let since = scenario.now;
+    let read = scenario.request();
+    let Operation::Get(context) = read.operation else { panic!("{read:?}") };
+    assert_eq!(scenario.now, since, "at once");
+    scenario.handle(Input::Response(read.id, Response::Read(context, None)));
+    assert!(!scenario.session.may_hold(), "it may land at any time, or never");
+}
+
+#[test]
+fn who_closes_it_as_a_leader_waits_for_nothing() {
+    let mut scenario = Scenario::campaigning(1, false);
+    let won = scenario.creates();
+    scenario.handle(won);
+    let renewal = scenario.request();
+    assert!(matches!(renewal.operation, Operation::Update(..)));
+    scenario.wants();
+    scenario.handle(Input::Close);
+    assert!(!scenario.session.may_hold(), "the guard is somebody's");
+    assert!(scenario.wants().is_empty());
+}
+
+/// Who only watches has nothing else to wake up for.
+#[test]
+fn that_a_lease_has_run_out_is_told_at_that_moment_and_that_it_is_renewed_as_well() {
+    let mut scenario = Scenario::new();
+    scenario.handle(Input::WatchOpened { from_scratch: true });
+    for version in 1..=2 {
+        scenario.hears_of_another(version);
+        assert!(matches!(&scenario.wants()[..], [Effect::Leader(Some(leader))] if leader == "other"));
+        let runs_out = scenario.now + Duration::from_secs(15);
+        while !scenario.wants().iter().any(|effect| matches!(effect, Effect::LeaderHasRunOut)) {
+            assert!(scenario.now <= runs_out, "it is not told");
+            match scenario.session.next(Now { local: scenario.now, wall: SystemTime::UNIX_EPOCH }) {
+                Step::Wait(until) => scenario.now = until,
+                Step::Send(request) => {
+                    let error = StoreError::new(StoreErrorKind::Unavailable, "made up");
+                    scenario.handle(Input::Response(request.id, Response::Failed(error)));
+                }
+                Step::Finished => panic!("nobody closed it"),
+            }
+        }
+        assert_eq!(scenario.now, runs_out);
+    }
+}
+
+#[test]
+fn whom_a_campaign_waits_for_is_told_once_and_again_when_that_one_is_back() {
+    for (once, lines) in [(false, [1, 0, 0, 1, 0, 1]), (true, [0; 6])] {
+        let mut scenario = Scenario::campaigning(5, once);
+        let told = |scenario: &mut Scenario| {
+            let lines = std::iter::from_fn(|| scenario.session.effect());
+            lines.filter(|effect| format!("{effect:?}").contains("waiting until other releases")).count()
+        };
+        scenario.handle(Input::WatchOpened { from_scratch: true });
+        let mut counts = Vec::new();
+        for version in 1..=2 {
+            scenario.hears_of_another(version);
+            counts.push(told(&mut scenario));
+        }
+        scenario.now = scenario.now + Duration::from_secs(16);
+        scenario.handle(Input::WatchEnded);
+        counts.push(told(&mut scenario));
+        scenario.hears_of_another(3);
+        counts.push(told(&mut scenario));
+        // The same one: a program that asks again and again does not fill the log.
+        for id in 6..9 {
+            scenario.handle(Input::Withdraw(id - 1));
+            scenario.handle(Input::Campaign { id, once });
+        }
+        counts.push(told(&mut scenario));
+        scenario.now = scenario.now + Duration::from_secs(16);
+        scenario.handle(Input::WatchEnded);
+        scenario.hears_of_another(4);
+        counts.push(told(&mut scenario));
+        assert_eq!(counts, lines);
+    }
+}
+
+#[test]
+fn a_term_that_is_won_is_offered_to_the_campaign_and_released_when_nobody_takes_it() {
+    let mut scenario = Scenario::campaigning(5, false);
+    let won = scenario.creates();
+    scenario.handle(won);
+    let offer = scenario.wants().into_iter().find(|effect| matches!(effect, Effect::Offer { .. }));
+    assert!(matches!(offer, Some(Effect::Offer { campaign: Some(5), fencing_token: 7, .. })), "{offer:?}");
+    scenario.handle(Input::NotTaken);
+    assert!(matches!(scenario.wants()[..], [Effect::TermEnded(StopReason::Released), ..]));
+    let Operation::Update(_, record) = scenario.request().operation else { panic!("it is released") };
+    assert_eq!(record.holder(), None);
+}
+
+#[test]
+fn what_is_won_after_a_withdrawal_is_offered_to_nobody() {
+    let mut scenario = Scenario::campaigning(5, false);
+    let won = scenario.creates();
+    scenario.handle(Input::Withdraw(4));
+    scenario.handle(Input::Withdraw(5));
+    scenario.handle(won);
+    let offered = scenario.wants().into_iter().any(|effect| matches!(effect, Effect::Offer { campaign: Some(_), .. }));
+    assert!(!offered);
+}
+
+#[test]
+fn a_refusal_that_persists_is_told_to_one_campaign_once() {
+    let mut scenario = Scenario::campaigning(5, true);
+    let began = scenario.now;
+    let mut refused = Vec::new();
+    scenario.handle(Input::Campaign { id: 6, once: false });
+    while scenario.now < began + Duration::from_secs(60) {
+        scenario.fails(StoreErrorKind::Forbidden);
+        refused.extend(scenario.wants());
+    }
+    assert!(matches!(refused[..], [Effect::Refuse { campaign: 6, .. }]), "{refused:?}");
+    for _ in 0..2 {
+        let read = scenario.request();
+        let Operation::Get(context) = read.operation else { panic!("no campaign is left: {read:?}") };
+        scenario.handle(Input::Response(read.id, Response::Read(context, None)));
+    }
+}
+
+#[test]
+fn a_request_is_cancelled_for_a_release_and_for_news_of_others() {
+    let mut scenario = Scenario::campaigning(5, false);
+    scenario.handle(Input::Withdraw(4));
+    let won = scenario.creates();
+    scenario.handle(won);
+    assert!(scenario.wants().iter().any(|effect| matches!(effect, Effect::Offer { campaign: Some(5), .. })));
+    let (renewal, sent_at) = (scenario.request().id, scenario.now);
+    let by = |holder: &str| LeaderElectionRecord { holder_identity: Some(holder.into()), ..Default::default() };
+    let ours = by(scenario.session.identity());
+    let watched = |change| Input::Watched { received_at: sent_at, change };
+    let written = |record| watched(Change::Written(Observed::new(record, 6, Opaque::none())));
+    let news = Some((Behind::News, 250));
+    for (input, expected) in [
+        (written(ours), None),
+        (written(by("other")), news),
+        (watched(Change::Deleted { version: 6 }), news),
+        (Input::GuardGone { at: sent_at }, Some((Behind::Release, 50))),
+    ] {
+        scenario.handle(input);
+        let cancelled = scenario.wants().into_iter().find_map(|effect| match effect {
+            Effect::CancelAt(id, at, behind) if id == renewal => Some((behind, at.since(sent_at).as_millis())),
+            _ => None,
+        });
+        assert_eq!(cancelled, expected);
+    }
+    // An answer to another request is not one to this.
+    let late = StoreError::new(StoreErrorKind::Unavailable, "made up");
+    scenario.handle(Input::Response(renewal + 1, Response::Failed(late)));
+    assert!(scenario.session.failures().last().is_none() && scenario.session.in_flight.is_some());
+}
+
+#[test]
+fn each_event_has_its_line_and_its_level() {
+    fn logs(scenario: &mut Scenario, level: &str, text: &str) {
+        let effects: Vec<_> = std::iter::from_fn(|| scenario.session.effect()).map(|it| format!("{it:?}")).collect();
+        let is_there = effects.iter().any(|it| it.contains(&format!("level: {level}")) && it.contains(text));
+        assert!(is_there, "{level} {text}: {effects:?}");
+    }
+    for (reclaims, text) in [(true, "it is reclaimed"), (false, "it has to run out, unless")] {
+        let mut scenario = Scenario::with(Config { reclaim_own_identity: reclaims, ..Config::default() });
+        let ours = scenario.session.identity().to_owned();
+        let hears = |scenario: &mut Scenario, version, holder: &str| {
+            let record = LeaderElectionRecord {
+                holder_identity: Some(holder.to_owned()),
+                lease_transitions: i32::try_from(version).ok(),
+                ..Default::default()
+            };
+            let change = Change::Written(Observed::new(record, version, Opaque::none()));
+            scenario.handle(Input::Watched { received_at: scenario.now, change });
+        };
+        hears(&mut scenario, 1, &ours);
+        logs(&mut scenario, "Info", text);
+        for (version, level, wait) in [(2, "Error", 0), (4, "Debug", 1), (6, "Error", 60)] {
+            scenario.now = scenario.now + Duration::from_secs(wait);
+            hears(&mut scenario, version, &ours);
+            logs(&mut scenario, level, "another process uses");
+            hears(&mut scenario, version + 1, "other");
+        }
+    }
+    let mut scenario = Scenario::with(Config { progress_within: Some(Duration::from_secs(5)), ..Config::default() });
+    scenario.handle(Input::Campaign { id: 1, once: false });
+    scenario.fails(StoreErrorKind::Unavailable);
+    logs(&mut scenario, "Warn", "get fails");
+    let won = scenario.creates();
+    scenario.handle(won);
+    scenario.now = scenario.now + Duration::from_secs(5);
+    scenario.session.next(Now { local: scenario.now, wall: SystemTime::UNIX_EPOCH });
+    logs(&mut scenario, "Warn", "no progress for 5s");
+    let mut scenario = probed();
+    scenario.handle(says(true));
+    logs(&mut scenario, "Info", "\"fit to lead\"");
+    scenario.handle(Input::Campaign { id: 1, once: false });
+    scenario.handle(says(false));
+    assert!(!scenario.wants().iter().any(|effect| matches!(effect, Effect::NotFit { .. })), "the campaign waits");
+    scenario.handle(says(true));
+    logs(&mut scenario, "Info", "fit to lead again, and may do so in 2s");
+}
+
+#[test]
+fn a_term_that_runs_out_says_what_the_last_attempt_failed_of() {
+    let mut scenario = Scenario::campaigning(5, false);
+    let won = scenario.creates();
+    scenario.handle(won);
+    let mut effects = Vec::new();
+    while !effects.iter().any(|effect| matches!(effect, Effect::TermEnded(_))) {
+        scenario.fails(StoreErrorKind::Unavailable);
+        effects.extend(std::iter::from_fn(|| scenario.session.effect()));
+    }
+    let last = Notice::of_error(
+        Level::Warn,
+        "the last attempt failed",
+        &StoreError::new(StoreErrorKind::Unavailable, "made up"),
+    );
+    let ended = effects.iter().position(|effect| matches!(effect, Effect::TermEnded(StopReason::Expired)));
+    let told = effects.iter().position(|effect| matches!(effect, Effect::Log(notice) if *notice == last));
+    assert!(told.is_some() && told < ended, "{effects:?}");
+}
+
+#[test]
+fn a_round_ends_with_what_failed_and_an_answer_that_comes_twice_counts_once() {
+    let mut scenario = Scenario::campaigning(5, true);
+    scenario.fails(StoreErrorKind::Unavailable);
+    let wanted = scenario.wants();
+    let [Effect::RoundOver { campaign: 5, error: Some(error) }] = &wanted[..] else { panic!("{wanted:?}") };
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable);
+    scenario.handle(Input::Response(1, Response::Failed(StoreError::new(StoreErrorKind::Timeout, "late"))));
+    assert!(scenario.wants().is_empty());
+    scenario.handle(Input::Campaign { id: 6, once: true });
+    scenario.fails(StoreErrorKind::Conflict);
+    let wanted = scenario.wants();
+    assert!(matches!(wanted[..], [Effect::RoundOver { campaign: 6, error: None }]), "{wanted:?}");
+}
+
+/// One whose probe is run by this test.
+fn probed() -> Scenario {
+    Scenario::with(Config { is_probed: true, ..Config::default() })
+}
+
+fn says(is_fit: bool) -> Input {
+    Input::Fitness(FitnessSource::Probe, is_fit)
+}
+
+#[test]
+fn a_round_of_who_is_not_fit_is_over_at_once_and_one_that_becomes_unfit_ends() {
+    let mut scenario = probed();
+    assert!(matches!(scenario.wants()[..], [Effect::Fitness { is_fit: false, .. }]), "told from the beginning");
+    scenario.handle(Input::Campaign { id: 1, once: true });
+    assert!(matches!(scenario.wants()[..], [Effect::NotFit { campaign: 1 }]));
+    scenario.handle(says(true));
+    scenario.handle(Input::Campaign { id: 2, once: true });
+    scenario.handle(says(false));
+    assert!(matches!(
+        scenario.wants()[..],
+        [Effect::Fitness { is_fit: true, .. }, Effect::NotFit { campaign: 2 }, Effect::Fitness { is_fit: false, .. }]
+    ));
+}
+
+#[test]
+fn what_is_won_when_the_probe_has_been_silent_for_too_long_is_no_term() {
+    let timeout = Duration::from_secs(5);
+    let mut scenario = Scenario::with(Config { is_probed: true, probe_timeout: Some(timeout), ..Config::default() });
+    scenario.handle(says(true));
+    scenario.handle(Input::Campaign { id: 1, once: false });
+    let won = scenario.creates();
+    scenario.now = scenario.now + timeout;
+    scenario.handle(won);
+    let wants = scenario.wants();
+    assert!(!wants.iter().any(|effect| matches!(effect, Effect::Offer { .. })), "{wants:?}");
+    let Operation::Update(_, release) = scenario.request().operation else { panic!("a release") };
+    assert_eq!(release.holder(), None);
+}
+
+#[test]
+fn the_silence_of_a_probe_ends_a_term_at_its_moment() {
+    let timeout = Duration::from_secs(5);
+    let mut scenario = Scenario::with(Config { is_probed: true, probe_timeout: Some(timeout), ..Config::default() });
+    scenario.handle(says(true));
+    scenario.handle(Input::Campaign { id: 1, once: false });
+    let won = scenario.creates();
+    scenario.handle(won);
+    let silent_at = scenario.now + timeout;
+    scenario.wants();
+    while scenario.now < silent_at {
+        let Step::Wait(until) = scenario.session.next(Now { local: scenario.now, wall: SystemTime::UNIX_EPOCH }) else {
+            // A renewal, which is answered.
+            let id = scenario.session.in_flight.unwrap().0;
+            let error = StoreError::new(StoreErrorKind::Timeout, "made up");
+            scenario.handle(Input::Response(id, Response::Failed(error)));
+            continue;
+        };
+        assert!(until <= silent_at);
+        scenario.now = until.max(scenario.now + Duration::from_millis(1)).min(silent_at);
+    }
+    scenario.session.next(Now { local: scenario.now, wall: SystemTime::UNIX_EPOCH });
+    let wants = scenario.wants();
+    assert!(wants.iter().any(|effect| matches!(effect, Effect::TermEnded(StopReason::Unfit))), "{wants:?}");
+}
+
+#[test]
+fn who_becomes_fit_again_acquires_after_a_pause() {
+    let mut scenario = probed();
+    [true, false].into_iter().for_each(|is_fit| scenario.handle(says(is_fit)));
+    scenario.handle(Input::Campaign { id: 1, once: false });
+    scenario.handle(says(true));
+    let began = scenario.now;
+    let read = scenario.request();
+    let Operation::Get(context) = read.operation else { panic!("{read:?}") };
+    scenario.handle(Input::Response(read.id, Response::Read(context, None)));
+    let write = loop {
+        let request = scenario.request();
+        let Operation::Get(context) = request.operation else { break request };
+        scenario.handle(Input::Response(request.id, Response::Read(context, None)));
+    };
+    assert!(matches!(write.operation, Operation::Create(_)));
+    assert_eq!(scenario.now.since(began), Duration::from_secs(2));
+}
+
+/// What is slow is the store, and the probe answers in time.
+#[test]
+fn a_request_may_take_longer_than_the_probe_may_say_nothing() {
+    let timeout = Duration::from_millis(2_500);
+    let mut scenario = Scenario::with(Config { is_probed: true, probe_timeout: Some(timeout), ..Config::default() });
+    scenario.handle(says(true));
+    scenario.handle(Input::Campaign { id: 1, once: false });
+    assert_eq!(scenario.request().timeout, Duration::from_secs(5));
+}
+
+#[test]
+fn who_is_not_fit_waits_for_nobody_and_why_it_is_not_is_told() {
+    let mut scenario = probed();
+    scenario.handle(Input::WatchOpened { from_scratch: true });
+    scenario.handle(Input::Campaign { id: 1, once: false });
+    scenario.hears_of_another(1);
+    scenario.handle(says(false));
+    scenario.handle(says(false));
+    let told = |scenario: &mut Scenario, text: &str| {
+        let lines = std::iter::from_fn(|| scenario.session.effect()).map(|effect| format!("{effect:?}"));
+        lines.filter(|line| line.contains(text)).count()
+    };
+    let lines: Vec<_> = std::iter::from_fn(|| scenario.session.effect()).map(|effect| format!("{effect:?}")).collect();
+    let count = |text: &str| lines.iter().filter(|line| line.contains(text)).count();
+    assert_eq!((count("waiting until"), count("since the start: its probe says so")), (0, 1), "{lines:?}");
+    scenario.handle(says(true));
+    assert_eq!(told(&mut scenario, "waiting until other releases"), 1);
+}
+
+#[test]
+fn an_acquisition_that_is_given_back_says_why_once_a_minute() {
+    let within = Duration::from_secs(3);
+    let mut scenario = Scenario::with(Config { progress_within: Some(within), ..Config::default() });
+    scenario.handle(Input::Campaign { id: 1, once: false });
+    let (began, mut lines, mut stands): (_, _, Option<Observed>) = (scenario.now, Vec::new(), None);
+    while scenario.now < began + Duration::from_secs(70) {
+        let request = scenario.request();
+        let response = match request.operation {
+            Operation::Get(context) => Response::Read(context, stands.clone()),
+            Operation::Create(record) | Operation::Update(_, record) => {
+                scenario.now = scenario.now + within;
+                let record = LeaderElectionRecord { uid: Some("u".to_owned()), ..record };
+                let version = stands.map_or(1, |stands| stands.version + 1);
+                let written = Observed::new(record, version, Opaque::none());
+                stands = Some(written.clone());
+                Response::Written(written)
+            }
+        };
+        scenario.handle(Input::Response(request.id, response));
+        lines.extend(std::iter::from_fn(|| scenario.session.effect()).filter_map(|effect| match effect {
+            Effect::Log(notice) => Some(format!("{notice:?}")),
+            _ => None,
+        }));
+    }
+    let why: Vec<_> = lines.iter().filter(|line| line.contains("the work has to make progress within 3s")).collect();
+    assert_eq!(why.iter().filter(|line| line.contains("Warn")).count(), 2, "{why:?}");
+    assert!(why.len() > 5 && why[0].contains("that took 3s"), "{why:?}");
+}
+
+#[test]
+fn a_probe_that_flaps_is_told_of_at_warn_once_a_minute() {
+    let mut scenario = probed();
+    let mut warned = 0;
+    for second in 0..110 {
+        scenario.now = scenario.now + Duration::from_secs(1);
+        scenario.handle(says(second % 2 == 0));
+        let lines = std::iter::from_fn(|| scenario.session.effect()).map(|effect| format!("{effect:?}"));
+        warned += lines.filter(|line| line.contains("Warn")).count();
+    }
+    assert_eq!(warned, 2);
+}

@@ -1,0 +1,470 @@
+//! What a user chooses, and the rules it must keep.
+
+use std::time::Duration;
+
+use humantime::format_duration as show;
+
+use crate::util::config_error::{ConfigError, random_seed, require};
+
+/// How much later than `retry_period` a retry may come, as in client-go (`JitterFactor`).
+pub(crate) const JITTER_FACTOR: f64 = 1.2;
+
+/// Candidates that compare times in whole seconds may miss renewals within one (client-go does).
+const CLIENT_GO_GRANULARITY: Duration = Duration::from_secs(1);
+
+const SHORTEST: Duration = Duration::from_millis(1);
+
+/// What fits in `leaseDurationSeconds`, 68 years. No duration is longer, so that no sum of them overflows a clock.
+const LONGEST: Duration = Duration::from_secs(i32::MAX as u64);
+
+/// In bytes. Logs show an identity in one line.
+const LONGEST_IDENTITY: usize = 1024;
+
+/// What a user chose, unchecked. What is not chosen follows from what is.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Config {
+    pub(crate) identity: Option<String>,
+    pub(crate) lease_duration: Option<Duration>,
+    pub(crate) renew_deadline: Option<Duration>,
+    pub(crate) retry_period: Option<Duration>,
+    pub(crate) renew_interval: Option<Duration>,
+    pub(crate) release_timeout: Option<Duration>,
+    pub(crate) progress_within: Option<Duration>,
+    pub(crate) probe_timeout: Option<Duration>,
+    pub(crate) wind_down: Option<Duration>,
+    pub(crate) is_probed: bool,
+    pub(crate) has_fitness: bool,
+    pub(crate) reclaim_own_identity: bool,
+    pub(crate) only_leasehold: bool,
+}
+
+/// What an election runs by: checked, with every default filled in.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Settings {
+    /// Who we are in the record.
+    pub identity: String,
+    /// What we publish, in whole seconds.
+    pub lease_duration: Duration,
+    /// How long after it was sent a write keeps a term valid.
+    pub renew_deadline: Duration,
+    /// The pace of retries and of polling.
+    pub retry_period: Duration,
+    /// The pace of renewals.
+    pub renew_interval: Duration,
+    /// How long a guard's end may wait for its release.
+    pub release_timeout: Duration,
+    /// How long the work may go without progress. `None`: for ever.
+    pub progress_within: Option<Duration>,
+    /// How long a probe may say nothing.
+    pub probe_timeout: Duration,
+    /// For how long a term that was ended is renewed while its work winds down. `None`: for the renew deadline where it ended
+    /// because the candidate is not fit or its work panicked, and until the guard goes after a step-down.
+    pub wind_down: Option<Duration>,
+    /// Whether a probe says if this candidate is fit to lead.
+    pub(crate) is_probed: bool,
+    /// Whether the program says if it is.
+    pub(crate) has_fitness: bool,
+    /// Whether a record with our identity is ours even if we did not write it.
+    pub reclaim_own_identity: bool,
+    /// Whether a release leaves the published duration in the record.
+    pub(crate) release_keeps_duration: bool,
+}
+
+impl Config {
+    /// Checks every rule and fills in every default.
+    pub(crate) fn validate(&self) -> Result<Settings, ConfigError> {
+        for (field, chosen) in [
+            ("lease_duration", self.lease_duration),
+            ("renew_deadline", self.renew_deadline),
+            ("retry_period", self.retry_period),
+            ("renew_interval", self.renew_interval),
+            ("release_timeout", self.release_timeout),
+            ("progress_within", self.progress_within),
+            ("probe_timeout", self.probe_timeout),
+        ] {
+            let Some(value) = chosen else { continue };
+            require(value >= SHORTEST, field, show(value), "it must be at least 1ms")?;
+            require(value <= LONGEST, field, show(value), "it must fit in 31 bits of seconds")?;
+        }
+        let Durations { lease_duration, renew_deadline, retry_period } = self.durations()?;
+        let derived = |chosen: Option<Duration>| if chosen.is_some() { "" } else { ", which follows from what is set" };
+        let renew_interval = self.renew_interval.unwrap_or(retry_period.min(renew_deadline / 2).max(SHORTEST));
+        let release_timeout = self.release_timeout.unwrap_or(retry_period);
+        require(
+            renew_deadline < lease_duration,
+            "renew_deadline",
+            format_args!("{}{}", show(renew_deadline), derived(self.renew_deadline)),
+            format_args!(
+                "it must be less than lease_duration ({}{})",
+                show(lease_duration),
+                derived(self.lease_duration)
+            ),
+        )?;
+        require(
+            renew_deadline > retry_period.mul_f64(JITTER_FACTOR),
+            "renew_deadline",
+            format_args!("{}{}", show(renew_deadline), derived(self.renew_deadline)),
+            format_args!(
+                "it must be greater than {JITTER_FACTOR} times retry_period ({}{})",
+                show(retry_period),
+                derived(self.retry_period)
+            ),
+        )?;
+        require(
+            renew_interval <= renew_deadline / 2,
+            "renew_interval",
+            show(renew_interval),
+            format_args!(
+                "it must be at most half of renew_deadline ({}{}), so that a failed renewal can be tried again",
+                show(renew_deadline),
+                derived(self.renew_deadline)
+            ),
+        )?;
+        let retry = format!("retry_period ({}{})", show(retry_period), derived(self.retry_period));
+        if let Some(within) = self.progress_within {
+            let rule = format_args!("it must be at least {retry}");
+            require(within >= retry_period, "progress_within", show(within), rule)?;
+        }
+        if let Some(timeout) = self.probe_timeout {
+            let rule = format_args!("it must be greater than {retry}, at which the probe is run");
+            require(timeout > retry_period, "probe_timeout", show(timeout), rule)?;
+        }
+        if let Some(limit) = self.wind_down {
+            require(limit <= LONGEST, "wind_down", show(limit), "it must fit in 31 bits of seconds")?;
+        }
+        let lease_duration = published(lease_duration);
+        require(
+            self.only_leasehold || renew_deadline + CLIENT_GO_GRANULARITY <= lease_duration,
+            "renew_deadline",
+            format_args!("{}{}", show(renew_deadline), derived(self.renew_deadline)),
+            format_args!(
+                "it must be at least 1s less than the published lease_duration ({}{}), because client-go compares \
+                 records in whole seconds; only_leasehold(true) lifts this where no candidate runs client-go",
+                show(lease_duration),
+                derived(self.lease_duration)
+            ),
+        )?;
+        let identity = self.identity.clone().unwrap_or_else(default_identity);
+        require(!identity.is_empty(), "identity", format_args!("{identity:?}"), "it must not be empty")?;
+        require(
+            identity.len() <= LONGEST_IDENTITY && !identity.contains(char::is_control),
+            "identity",
+            format_args!("{:?} ({} bytes)", identity.chars().take(64).collect::<String>(), identity.len()),
+            format_args!("it must have at most {LONGEST_IDENTITY} bytes and no control characters such as line breaks"),
+        )?;
+        Ok(Settings {
+            identity,
+            lease_duration,
+            renew_deadline,
+            retry_period,
+            renew_interval,
+            release_timeout,
+            progress_within: self.progress_within,
+            probe_timeout: self.probe_timeout.unwrap_or(renew_deadline),
+            wind_down: self.wind_down,
+            is_probed: self.is_probed,
+            has_fitness: self.has_fitness,
+            reclaim_own_identity: self.reclaim_own_identity,
+            release_keeps_duration: false,
+        })
+    }
+
+    /// What is not set follows from what is, in client-go's proportions of 15 : 10 : 2, and leaves the second that
+    /// client-go needs.
+    fn durations(&self) -> Result<Durations, ConfigError> {
+        let spare = if self.only_leasehold { Duration::ZERO } else { CLIENT_GO_GRANULARITY };
+        let deadline_of = |lease: Duration| (lease * 2 / 3).min(published(lease).saturating_sub(spare));
+        let lease_of = |deadline: Duration| (deadline * 3 / 2).max(deadline + spare).min(LONGEST);
+        let (lease_duration, renew_deadline) = match (self.lease_duration, self.renew_deadline, self.retry_period) {
+            (Some(lease), Some(deadline), _) => (lease, deadline),
+            (Some(lease), None, _) => {
+                require(
+                    published(lease) > spare,
+                    "lease_duration",
+                    show(lease),
+                    "it must be greater than 1s, because client-go compares records in whole seconds; \
+                     only_leasehold(true) lifts this where no candidate runs client-go",
+                )?;
+                (lease, deadline_of(lease))
+            }
+            (None, Some(deadline), _) => (lease_of(deadline), deadline),
+            (None, None, Some(retry)) => {
+                let deadline = retry * 5;
+                (lease_of(deadline), deadline)
+            }
+            (None, None, None) => (Duration::from_secs(15), Duration::from_secs(10)),
+        };
+        let retry_period = self.retry_period.unwrap_or((renew_deadline / 5).max(SHORTEST));
+        Ok(Durations { lease_duration, renew_deadline, retry_period })
+    }
+}
+
+struct Durations {
+    lease_duration: Duration,
+    renew_deadline: Duration,
+    retry_period: Duration,
+}
+
+/// What is published of a lease duration: whole seconds, and never less than it is. Others wait as long as is published,
+/// so whatever lies above that would be believed by nobody but us.
+fn published(lease_duration: Duration) -> Duration {
+    Duration::from_secs(lease_duration.as_secs() + u64::from(lease_duration.subsec_nanos() > 0)).min(LONGEST)
+}
+
+impl Settings {
+    /// What goes into `leaseDurationSeconds`.
+    pub(crate) fn published_seconds(&self) -> i32 {
+        i32::try_from(self.lease_duration.as_secs()).unwrap_or(i32::MAX)
+    }
+}
+
+/// The host's name, which in a pod is the pod's, and random bits: two processes must never share an identity.
+fn default_identity() -> String {
+    format!("{}_{:016x}", host_name(), random_seed())
+}
+
+#[cfg(unix)]
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+#[cfg(not(unix))]
+fn host_name() -> String {
+    std::env::var("COMPUTERNAME").unwrap_or_else(|_| "host".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(change: impl FnOnce(&mut Config)) -> String {
+        let mut config = Config::default();
+        change(&mut config);
+        config.validate().expect_err("a violated rule").to_string()
+    }
+
+    const fn secs(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_client_go() {
+        let settings = Config::default().validate().unwrap();
+        assert_eq!(settings.lease_duration, secs(15));
+        assert_eq!(settings.renew_deadline, secs(10));
+        assert_eq!(settings.retry_period, secs(2));
+        assert_eq!(settings.renew_interval, secs(2));
+        assert_eq!(settings.release_timeout, secs(2));
+    }
+
+    #[test]
+    fn each_rule_holds_up_to_its_limit() {
+        type Field<'a> = (&'a str, fn(&mut Config, Duration), &'a [(Duration, Duration)]);
+        const NANO: Duration = Duration::from_nanos(1);
+        // With 15 s, 10 s and 2 s: the field, and the last values that are accepted, each with the first that is not.
+        let fields: [Field<'_>; 8] = [
+            ("lease_duration", |it, value| it.lease_duration = Some(value), &[(LONGEST, LONGEST + NANO)]),
+            (
+                "renew_deadline",
+                |it, value| (it.renew_deadline, it.lease_duration) = (Some(value), Some(secs(15))),
+                &[(secs(14), secs(14) + NANO)],
+            ),
+            (
+                "renew_deadline",
+                |it, value| (it.renew_deadline, it.retry_period) = (Some(value), Some(Duration::from_millis(2_500))),
+                &[(secs(3) + NANO, secs(3))],
+            ),
+            (
+                "renew_interval",
+                |it, value| it.renew_interval = Some(value),
+                &[(SHORTEST, Duration::ZERO), (secs(5), secs(5) + NANO)],
+            ),
+            (
+                "release_timeout",
+                |it, value| it.release_timeout = Some(value),
+                &[(SHORTEST, SHORTEST - NANO), (LONGEST, LONGEST + NANO)],
+            ),
+            (
+                "progress_within",
+                |it, value| it.progress_within = Some(value),
+                &[(secs(2), secs(2) - NANO), (LONGEST, Duration::MAX)],
+            ),
+            (
+                "probe_timeout",
+                |it, value| it.probe_timeout = Some(value),
+                &[(secs(2) + NANO, secs(2)), (LONGEST, LONGEST + NANO)],
+            ),
+            ("wind_down", |it, value| it.wind_down = Some(value), &[(LONGEST, LONGEST + NANO)]),
+        ];
+        for (field, set, limits) in fields {
+            for (accepted, refused) in limits {
+                let with = |value| {
+                    let mut config = Config::default();
+                    set(&mut config, value);
+                    config.validate()
+                };
+                assert!(with(*accepted).is_ok(), "{field} {accepted:?}");
+                let error = with(*refused).expect_err(field).to_string();
+                assert!(error.starts_with(&format!("{field} is ")), "{error}");
+            }
+        }
+        let seldom = Config { retry_period: Some(secs(8)), renew_deadline: Some(secs(10)), ..Config::default() };
+        assert_eq!(seldom.validate().unwrap().renew_interval, secs(5));
+    }
+
+    #[test]
+    fn what_is_not_set_follows_from_what_is_in_client_gos_proportions() {
+        let derived = |lease: Option<u64>, deadline: Option<u64>, retry: Option<u64>| {
+            let config = Config {
+                lease_duration: lease.map(Duration::from_millis),
+                renew_deadline: deadline.map(Duration::from_millis),
+                retry_period: retry.map(Duration::from_millis),
+                ..Config::default()
+            };
+            let Settings { lease_duration, renew_deadline, retry_period, .. } = config.validate().unwrap();
+            (lease_duration.as_millis(), renew_deadline.as_millis(), retry_period.as_millis())
+        };
+        assert_eq!(derived(Some(30_000), None, None), (30_000, 20_000, 4_000));
+        assert_eq!(derived(Some(5_000), None, None), (5_000, 3_333, 666));
+        assert_eq!(derived(None, Some(20_000), None), (30_000, 20_000, 4_000));
+        assert_eq!(derived(None, None, Some(1_000)), (8_000, 5_000, 1_000), "7.5 s, published as 8");
+        assert_eq!(derived(Some(30_000), None, Some(1_000)), (30_000, 20_000, 1_000));
+        assert_eq!(derived(Some(60_000), Some(50_000), None), (60_000, 50_000, 10_000));
+        assert_eq!(derived(None, Some(3_000), Some(100)), (5_000, 3_000, 100));
+        // Where the proportions leave less than the second that client-go needs, that second counts.
+        assert_eq!(derived(Some(2_000), None, None), (2_000, 1_000, 200));
+        assert_eq!(derived(None, Some(1_500), None), (3_000, 1_500, 300));
+        assert_eq!(derived(None, Some(1_200), None), (3_000, 1_200, 240));
+        assert!(rule(|config| config.lease_duration = Some(secs(1))).starts_with("lease_duration is 1s: "));
+        let alone = Config { lease_duration: Some(secs(1)), only_leasehold: true, ..Config::default() };
+        assert_eq!(alone.validate().unwrap().renew_deadline.as_millis(), 666);
+    }
+
+    #[test]
+    fn each_violated_rule_names_the_field_the_value_and_the_rule() {
+        assert_eq!(
+            rule(|config| {
+                config.lease_duration = Some(secs(15));
+                config.renew_deadline = Some(secs(15));
+            }),
+            "renew_deadline is 15s: it must be less than lease_duration (15s)"
+        );
+        assert_eq!(
+            rule(|config| {
+                config.renew_deadline = Some(secs(10));
+                config.retry_period = Some(secs(9));
+            }),
+            "renew_deadline is 10s: it must be greater than 1.2 times retry_period (9s)"
+        );
+        assert_eq!(
+            rule(|config| {
+                config.lease_duration = Some(secs(15));
+                config.retry_period = Some(secs(9));
+            }),
+            "renew_deadline is 10s, which follows from what is set: it must be greater than 1.2 times retry_period (9s)"
+        );
+        assert!(rule(|config| config.lease_duration = Some(secs(1 << 31))).contains("31 bits"));
+        assert!(rule(|config| config.renew_interval = Some(secs(6))).contains("at most half of renew_deadline (10s"));
+        assert_eq!(rule(|config| config.identity = Some("".into())), r#"identity is "": it must not be empty"#);
+        let identity = |identity: &str| Config { identity: Some(identity.to_owned()), ..Config::default() }.validate();
+        for odd in ["two\nlines", "a\tb", "\u{7f}", "\u{9b}", &"x".repeat(1_025), &"ä".repeat(513)] {
+            let error = identity(odd).expect_err(odd).to_string();
+            let rule = ": it must have at most 1024 bytes and no control characters such as line breaks";
+            assert!(error.starts_with("identity is \"") && error.ends_with(rule) && error.len() < 400, "{error}");
+        }
+        assert!(identity("日本 🙂 pod-7@10.0.3.7:9000").is_ok() && identity(&"ä".repeat(512)).is_ok());
+    }
+
+    #[test]
+    fn client_go_beside_us_needs_a_second_between_deadline_and_duration() {
+        let tight = |config: &mut Config| {
+            config.lease_duration = Some(secs(3));
+            config.renew_deadline = Some(Duration::from_millis(2500));
+            config.retry_period = Some(Duration::from_millis(500));
+        };
+        assert!(rule(tight).contains("only_leasehold(true)"));
+        let mut alone = Config { only_leasehold: true, ..Config::default() };
+        tight(&mut alone);
+        assert!(alone.validate().is_ok());
+    }
+
+    #[test]
+    fn the_published_duration_is_rounded_up_from_the_last_nanosecond() {
+        for (lease, published_seconds) in [
+            (Duration::from_millis(2100), 3),
+            (Duration::from_micros(2_000_999), 3),
+            (Duration::from_nanos(2_000_000_001), 3),
+            (secs(2), 2),
+        ] {
+            let config = Config {
+                lease_duration: Some(lease),
+                renew_deadline: Some(Duration::from_nanos(1_999_999_999)),
+                retry_period: Some(Duration::from_millis(200)),
+                only_leasehold: true,
+                ..Config::default()
+            };
+            let settings = config.validate().unwrap();
+            assert_eq!(settings.lease_duration, secs(published_seconds));
+            assert_eq!(settings.published_seconds(), published_seconds as i32);
+        }
+    }
+
+    /// Every duration that a caller can name either breaks a rule or gives settings that keep them all.
+    #[test]
+    fn whatever_is_accepted_keeps_every_rule_to_the_nanosecond() {
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut accepted = 0;
+        for _ in 0..200_000 {
+            let scale = 10_u64.pow(random.u32(6..12));
+            let mut any = || match random.u8(..40) {
+                0 => Some(Duration::MAX),
+                1 => Some(LONGEST),
+                2 => Some(LONGEST - Duration::from_nanos(1)),
+                3 => Some(SHORTEST),
+                4 => Some(Duration::ZERO),
+                5..=9 => None,
+                // Close to each other and to whole seconds, where rounding matters.
+                10..=19 => Some(secs(2) + Duration::from_nanos(random.u64(..2_000)) - Duration::from_nanos(1_000)),
+                _ => Some(Duration::from_nanos(random.u64(..scale * 10))),
+            };
+            let (lease_duration, renew_deadline, retry_period) = (any(), any(), any());
+            let (renew_interval, release_timeout) = (any(), any());
+            let config = Config {
+                lease_duration,
+                renew_deadline,
+                retry_period,
+                renew_interval,
+                release_timeout,
+                only_leasehold: random.bool(),
+                ..Config::default()
+            };
+            let Ok(settings) = config.validate() else { continue };
+            accepted += 1;
+            assert_eq!(settings.lease_duration.subsec_nanos(), 0, "{config:?}");
+            assert_eq!(u64::from(settings.published_seconds().unsigned_abs()), settings.lease_duration.as_secs());
+            assert!(settings.renew_deadline < settings.lease_duration, "{config:?}");
+            assert!(
+                config.only_leasehold || settings.renew_deadline + CLIENT_GO_GRANULARITY <= settings.lease_duration,
+                "{config:?}"
+            );
+            assert!(settings.retry_period.mul_f64(JITTER_FACTOR) < settings.renew_deadline, "{config:?}");
+            assert!(settings.renew_interval <= settings.renew_deadline / 2, "{config:?}");
+            for (chosen, used) in [
+                (renew_deadline, settings.renew_deadline),
+                (retry_period, settings.retry_period),
+                (renew_interval, settings.renew_interval),
+                (release_timeout, settings.release_timeout),
+            ] {
+                assert!(chosen.is_none_or(|chosen| chosen == used), "{config:?}");
+                assert!((SHORTEST..=LONGEST).contains(&used), "{config:?}");
+            }
+        }
+        assert!(accepted > 1_000, "{accepted}");
+    }
+
+    #[test]
+    fn default_identities_differ() {
+        assert_ne!(default_identity(), default_identity());
+    }
+}

@@ -1,0 +1,279 @@
+//! The rules of `docs/PROTOCOL.md`, a test a rule, named after it. Time is virtual.
+
+mod figures;
+mod fitness;
+mod numbered_rules;
+mod open_writes;
+mod order;
+mod pace;
+mod safety_rules;
+mod silence;
+mod watching;
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::*;
+use crate::election::settings::Config;
+use crate::store::StoreError;
+use crate::store::record::Opaque;
+
+const ME: &str = "me";
+const OTHER: &str = "other";
+
+const fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+const fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// One election on a virtual clock, stepped by hand.
+struct Scenario {
+    election: Election,
+    now: Moment,
+    wall: SystemTime,
+}
+
+#[derive(Debug, Clone)]
+struct Write {
+    id: u64,
+    /// `None` for a create.
+    base: Option<u64>,
+    record: LeaderElectionRecord,
+    timeout: Duration,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Read {
+    id: u64,
+    context: ReadContext,
+}
+
+impl Scenario {
+    fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    fn with(change: impl FnOnce(&mut Config)) -> Self {
+        let mut config = Config { identity: Some(ME.into()), ..Config::default() };
+        change(&mut config);
+        Self {
+            election: Election::new(config.validate().expect("a valid configuration"), 1),
+            now: Moment::from_nanos(1_000_000_000_000),
+            wall: UNIX_EPOCH + secs(1_700_000_000),
+        }
+    }
+
+    /// A candidate that has found `record` at `version`.
+    fn campaigning_on(record: LeaderElectionRecord, version: u64) -> Self {
+        let mut scenario = Self::new();
+        scenario.election.campaign(false);
+        scenario.found(record, version);
+        scenario
+    }
+
+    /// A candidate that has found the lease of another gone, and a read of before that is still to be answered.
+    fn gone_beside_an_early_read() -> (Self, Read) {
+        let mut scenario = Self::campaigning_on(held_by(OTHER, 15), 10);
+        scenario.wait_out();
+        let early = scenario.read();
+        scenario.fails(early.id, StoreErrorKind::Timeout);
+        scenario.wait_out();
+        scenario.found_nothing();
+        (scenario, early)
+    }
+
+    /// A leader by its own create, at version 10.
+    fn leading() -> (Self, Arc<Deadline>, LeaderElectionRecord) {
+        Self::leading_with(|_| {})
+    }
+
+    fn leading_with(change: impl FnOnce(&mut Config)) -> (Self, Arc<Deadline>, LeaderElectionRecord) {
+        let mut scenario = Self::with(change);
+        scenario.election.campaign(false);
+        scenario.found_nothing();
+        let write = scenario.write();
+        let record = scenario.applied(&write, 10);
+        let (deadline, _) = scenario.elected();
+        (scenario, deadline, record)
+    }
+
+    /// A leader that has just created its lease on a store that is `far` away, and the version. Only that and what came
+    /// before it, on a connection that had to be opened, say how far.
+    fn leading_from_afar(far: Duration) -> (Self, u64) {
+        let mut scenario = Self::new();
+        scenario.election.campaign(false);
+        let read = scenario.read();
+        scenario.advance(far * 3);
+        scenario.election.on_response(scenario.now, read.id, Response::Read(read.context, None));
+        let create = scenario.write();
+        scenario.advance(far);
+        scenario.applied(&create, 10);
+        scenario.elected();
+        (scenario, 10)
+    }
+
+    fn advance(&mut self, duration: Duration) {
+        self.now = self.now + duration;
+        self.wall += duration;
+    }
+
+    fn next(&mut self) -> Step {
+        self.election.next(Now { local: self.now, wall: self.wall })
+    }
+
+    fn read(&mut self) -> Read {
+        match self.next() {
+            Step::Send(Request { id, operation: Operation::Get(context), .. }) => Read { id, context },
+            other => panic!("expected a read, not {other:?}"),
+        }
+    }
+
+    fn write(&mut self) -> Write {
+        match self.next() {
+            Step::Send(Request { id, operation: Operation::Create(record), timeout }) => {
+                Write { id, base: None, record, timeout }
+            }
+            Step::Send(Request { id, operation: Operation::Update(base, record), timeout }) => {
+                Write { id, base: Some(base.version), record, timeout }
+            }
+            other => panic!("expected a write, not {other:?}"),
+        }
+    }
+
+    /// The next write, however often it looks before, and finds `record`.
+    fn next_write(&mut self, record: &LeaderElectionRecord, version: u64) -> Write {
+        loop {
+            match self.next() {
+                Step::Wait(until) => self.now = until,
+                Step::Send(Request { id, operation: Operation::Get(context), .. }) => {
+                    self.reads(Read { id, context }, record.clone(), version);
+                }
+                Step::Send(Request { id, operation: Operation::Create(record), timeout }) => {
+                    break Write { id, base: None, record, timeout };
+                }
+                Step::Send(Request { id, operation: Operation::Update(base, record), timeout }) => {
+                    break Write { id, base: Some(base.version), record, timeout };
+                }
+                Step::Finished => panic!("not finished"),
+            }
+        }
+    }
+
+    /// How long the election wants to be left alone.
+    fn wait(&mut self) -> Duration {
+        match self.next() {
+            Step::Wait(until) => until.since(self.now),
+            other => panic!("expected a wait, not {other:?}"),
+        }
+    }
+
+    /// How long it is until the next request, whatever it waits for in between.
+    fn quiet_for(&mut self) -> Duration {
+        let since = self.now;
+        while let Step::Wait(until) = self.next() {
+            self.now = until;
+        }
+        self.now.since(since)
+    }
+
+    /// Goes on to the next request.
+    fn wait_out(&mut self) {
+        let wait = self.wait();
+        self.advance(wait);
+    }
+
+    /// The write is applied and answered; the record that stands then.
+    fn applied(&mut self, write: &Write, version: u64) -> LeaderElectionRecord {
+        let record = standing(write);
+        self.written(write, record.clone(), version);
+        record
+    }
+
+    fn written(&mut self, write: &Write, record: LeaderElectionRecord, version: u64) {
+        self.election.on_response(self.now, write.id, Response::Written(observed(record, version)));
+    }
+
+    fn fails(&mut self, id: u64, kind: StoreErrorKind) {
+        self.election.on_response(self.now, id, Response::Failed(StoreError::new(kind, "made up")));
+    }
+
+    fn reads(&mut self, read: Read, record: LeaderElectionRecord, version: u64) {
+        self.election.on_response(self.now, read.id, Response::Read(read.context, Some(observed(record, version))));
+    }
+
+    fn found(&mut self, record: LeaderElectionRecord, version: u64) {
+        let read = self.read();
+        self.reads(read, record, version);
+    }
+
+    fn found_nothing(&mut self) {
+        let read = self.read();
+        self.election.on_response(self.now, read.id, Response::Read(read.context, None));
+    }
+
+    fn guard_gone(&mut self) {
+        self.election.guard_gone(self.now, self.now);
+    }
+
+    fn events(&mut self) -> Vec<Event> {
+        std::iter::from_fn(|| self.election.event()).collect()
+    }
+
+    fn elected(&mut self) -> (Arc<Deadline>, u64) {
+        self.events()
+            .into_iter()
+            .find_map(|event| match event {
+                Event::Elected { deadline, fencing_token } => Some((deadline, fencing_token)),
+                _ => None,
+            })
+            .expect("a term")
+    }
+
+    fn not_elected(&mut self) {
+        assert!(!self.events().iter().any(|event| matches!(event, Event::Elected { .. })), "no term");
+    }
+
+    fn lost(&mut self) -> Option<StopReason> {
+        let mut reasons: Vec<_> = self
+            .events()
+            .into_iter()
+            .filter_map(|event| match event {
+                Event::TermEnded(reason) => Some(reason),
+                _ => None,
+            })
+            .collect();
+        assert!(reasons.len() <= 1, "a term is lost once: {reasons:?}");
+        reasons.pop()
+    }
+
+    fn released(&mut self) -> bool {
+        self.events().iter().any(|event| matches!(event, Event::Released))
+    }
+}
+
+fn observed(record: LeaderElectionRecord, version: u64) -> Observed {
+    Observed::new(record, version, Opaque::none())
+}
+
+/// What stands in the store after `write`.
+fn standing(write: &Write) -> LeaderElectionRecord {
+    LeaderElectionRecord { uid: Some("uid-1".into()), ..write.record.clone() }
+}
+
+fn held_by(identity: &str, seconds: i32) -> LeaderElectionRecord {
+    LeaderElectionRecord {
+        uid: Some("uid-1".into()),
+        holder_identity: Some(identity.into()),
+        lease_duration_seconds: Some(seconds),
+        acquire_time: Some(MicroTime::from_unix_micros(1)),
+        renew_time: Some(MicroTime::from_unix_micros(2)),
+        lease_transitions: Some(4),
+    }
+}
+
+fn renewed(record: &LeaderElectionRecord) -> LeaderElectionRecord {
+    let text = format!("{}+", record.renew_time.as_ref().expect("a time"));
+    LeaderElectionRecord { renew_time: Some(MicroTime::from_text(text)), ..record.clone() }
+}

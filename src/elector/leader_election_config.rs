@@ -1,0 +1,349 @@
+//! Leader election as the components of Kubernetes are configured: by a part of a configuration file, and by flags.
+
+use std::time::Duration;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::backends::kubernetes::resource_lock::ResourceLock;
+use crate::elector::builder::LeaderElectorBuilder;
+use crate::elector::go_duration;
+use crate::elector::leader_elector::LeaderElector;
+use crate::util::config_error::ConfigError;
+
+/// Leader election as the components of Kubernetes are configured, in files and by flags: their
+/// [`LeaderElectionConfiguration`], field by field, with the same names, defaults and durations (`15s`, `1m30s`).
+///
+/// What a file says that is no field of it is an error. A duration that is absent or zero is the default: unlike a
+/// [`LeaderElectorBuilder`]'s, it does not follow from the others. The name of the object has no default. It is read by serde from
+/// whatever format the program's files have, YAML as well as JSON; flags are [set](Self::set) after that, and so count more.
+/// [`LeaderElectorBuilder::settings`] of its [builder](Self::builder) checks it without starting anything.
+///
+/// [`LeaderElectionConfiguration`]: https://pkg.go.dev/k8s.io/component-base/config/v1alpha1#LeaderElectionConfiguration
+///
+/// # Examples
+///
+/// In a file of the program's own:
+///
+/// ```
+/// use leasehold::LeaderElectionConfig;
+///
+/// #[derive(serde::Deserialize)]
+/// #[serde(rename_all = "camelCase")]
+/// struct Config {
+///     leader_election: LeaderElectionConfig,
+/// }
+///
+/// let text = r#"{ "leaderElection": { "resourceName": "jobs", "leaseDuration": "30s", "renewDeadline": "20s" } }"#;
+/// let config: Config = serde_json::from_str(text)?;
+/// assert_eq!(config.leader_election.retry_period.as_secs(), 2);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+///
+/// And by flags, with whatever parses arguments:
+///
+/// ```
+/// use leasehold::LeaderElectionConfig;
+///
+/// let mut config = LeaderElectionConfig::default();
+/// for argument in ["--leader-elect-resource-name=jobs", "--leader-elect-lease-duration=1m"] {
+///     let (flag, value) = argument.trim_start_matches("--").split_once('=').expect("a flag with a value");
+///     config.set(flag, value)?;
+/// }
+/// assert_eq!(config.lease_duration.as_secs(), 60);
+/// # Ok::<(), leasehold::ConfigError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct LeaderElectionConfig {
+    /// Whether to elect a leader before work begins. Whoever asks for none works at once: that is the program's to do.
+    /// Default: true.
+    #[serde(deserialize_with = "true_if_null")]
+    pub leader_elect: bool,
+    /// As [`LeaderElectorBuilder::lease_duration`]. Default: 15 s.
+    #[serde(with = "duration")]
+    pub lease_duration: Duration,
+    /// As [`LeaderElectorBuilder::renew_deadline`]. Default: 10 s.
+    #[serde(with = "duration")]
+    pub renew_deadline: Duration,
+    /// As [`LeaderElectorBuilder::retry_period`]. Default: 2 s.
+    #[serde(with = "duration")]
+    pub retry_period: Duration,
+    /// The kind of object that holds the record. Default: Leases.
+    #[serde(deserialize_with = "default_if_null")]
+    pub resource_lock: ResourceLock,
+    /// Its name.
+    #[serde(deserialize_with = "default_if_null")]
+    pub resource_name: String,
+    /// Its namespace. Empty: that of the client.
+    #[serde(deserialize_with = "default_if_null")]
+    pub resource_namespace: String,
+}
+
+/// A flag: see [`LeaderElectionConfig::FLAGS`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Flag {
+    /// Its name, without the two dashes.
+    pub name: &'static str,
+    /// What its value is, such as `DURATION`.
+    pub value: &'static str,
+    /// What it is for, in one line.
+    pub help: &'static str,
+}
+
+impl Default for LeaderElectionConfig {
+    fn default() -> Self {
+        Self {
+            leader_elect: true,
+            lease_duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
+            resource_lock: ResourceLock::default(),
+            resource_name: String::new(),
+            resource_namespace: String::new(),
+        }
+    }
+}
+
+impl LeaderElectionConfig {
+    /// The flags of Kubernetes' components, to feed an argument parser from. [`set`](Self::set) takes what it finds.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::LeaderElectionConfig;
+    ///
+    /// for flag in LeaderElectionConfig::FLAGS {
+    ///     println!("--{} {}    {}", flag.name, flag.value, flag.help);
+    /// }
+    /// ```
+    pub const FLAGS: [Flag; 7] = [
+        Flag {
+            name: "leader-elect",
+            value: "BOOL",
+            help: "whether to elect a leader before work begins (default: true)",
+        },
+        Flag {
+            name: "leader-elect-lease-duration",
+            value: "DURATION",
+            help: "how long others wait after the last renewal before they take over (default: 15s)",
+        },
+        Flag {
+            name: "leader-elect-renew-deadline",
+            value: "DURATION",
+            help: "how long the leader tries to renew before it stops leading (default: 10s)",
+        },
+        Flag {
+            name: "leader-elect-retry-period",
+            value: "DURATION",
+            help: "how long to wait between tries to acquire or to renew (default: 2s)",
+        },
+        Flag {
+            name: "leader-elect-resource-lock",
+            value: "KIND",
+            help: "the kind of object that holds the record: leases, configmaps, endpoints, or two at once: configmapsleases, endpointsleases (default: leases)",
+        },
+        Flag { name: "leader-elect-resource-name", value: "NAME", help: "the name of that object" },
+        Flag {
+            name: "leader-elect-resource-namespace",
+            value: "NAMESPACE",
+            help: "the namespace of that object (default: that of the cluster's configuration)",
+        },
+    ];
+
+    /// Takes the value of a flag, by its name without dashes.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`], which names the flag, where there is no such flag, or the value is none for it.
+    pub fn set(&mut self, flag: &str, value: &str) -> Result<(), ConfigError> {
+        // Kubernetes' components take either.
+        let flag = flag.replace('_', "-");
+        let Some(Flag { name, .. }) = Self::FLAGS.iter().find(|known| known.name == flag) else {
+            return Err(ConfigError::new("flag", format_args!("--{flag}"), "there is no such flag of leader election"));
+        };
+        let refuse = |rule: &str| ConfigError::new(name, format_args!("{value:?}"), rule);
+        let duration = || go_duration::parse(value).map_err(refuse);
+        match *name {
+            "leader-elect" => self.leader_elect = truth(value).ok_or_else(|| refuse("it must be true or false"))?,
+            "leader-elect-lease-duration" => self.lease_duration = duration()?,
+            "leader-elect-renew-deadline" => self.renew_deadline = duration()?,
+            "leader-elect-retry-period" => self.retry_period = duration()?,
+            "leader-elect-resource-lock" => {
+                self.resource_lock = value.parse().map_err(|error: ConfigError| refuse(error.rule()))?
+            }
+            "leader-elect-resource-name" => value.clone_into(&mut self.resource_name),
+            _ => value.clone_into(&mut self.resource_namespace),
+        }
+        Ok(())
+    }
+
+    /// A candidacy for the object that this names, with its durations; for more to be set, and to be
+    /// [started](LeaderElectorBuilder::start_with). Whether to elect at all is left to the caller.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use leasehold::LeaderElectionConfig;
+    /// use leasehold::kube::{Client, ClientConfig};
+    ///
+    /// let mut config = LeaderElectionConfig::default();
+    /// config.resource_name = "my-controller".to_owned();
+    /// let elector = config.builder().identity("pod-1").start_with(Client::new(ClientConfig::infer()?)?)?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn builder(&self) -> LeaderElectorBuilder {
+        let default = Self::default();
+        let chosen = |duration: Duration, default| if duration.is_zero() { default } else { duration };
+        let builder = LeaderElector::builder(&self.resource_name)
+            .lease_duration(chosen(self.lease_duration, default.lease_duration))
+            .renew_deadline(chosen(self.renew_deadline, default.renew_deadline))
+            .retry_period(chosen(self.retry_period, default.retry_period))
+            .resource_lock(self.resource_lock);
+        match self.resource_namespace.as_str() {
+            "" => builder,
+            namespace => builder.namespace(namespace),
+        }
+    }
+}
+
+/// Go takes a null as if it were absent.
+fn default_if_null<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
+fn true_if_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    Option::deserialize(deserializer).map(|chosen| chosen.unwrap_or(true))
+}
+
+/// As Go's `strconv.ParseBool` reads it.
+fn truth(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
+    }
+}
+
+/// As text, in Go's syntax.
+mod duration {
+    use super::*;
+
+    pub(super) fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&go_duration::format(*duration))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        go_duration::parse(&text).map_err(|rule| D::Error::custom(format_args!("{text:?}: {rule}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<LeaderElectionConfig, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    #[test]
+    fn what_is_absent_or_zero_is_the_default() {
+        assert_eq!(read("{}").unwrap(), LeaderElectionConfig::default());
+        let zero =
+            read(r#"{"leaseDuration":"0s","renewDeadline":"0s","retryPeriod":"0s","resourceName":"x"}"#).unwrap();
+        let settings = zero.builder().settings().unwrap();
+        assert_eq!(settings.lease_duration, Duration::from_secs(15));
+        assert_eq!(settings.renew_deadline, Duration::from_secs(10));
+        assert_eq!(settings.retry_period, Duration::from_secs(2));
+    }
+
+    #[test]
+    fn every_field_is_read_and_written() {
+        let text = r#"{"leaderElect":false,"leaseDuration":"1m30s","renewDeadline":"1m0s","retryPeriod":"1.5s","resourceLock":"endpoints","resourceName":"jobs","resourceNamespace":"shop"}"#;
+        let config = read(text).unwrap();
+        assert!(!config.leader_elect);
+        assert_eq!(config.lease_duration, Duration::from_secs(90));
+        assert_eq!(config.retry_period, Duration::from_millis(1500));
+        assert_eq!(config.resource_lock, ResourceLock::Endpoints);
+        assert_eq!((config.resource_name.as_str(), config.resource_namespace.as_str()), ("jobs", "shop"));
+        assert_eq!(serde_json::to_string(&config).unwrap(), text);
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused_and_named() {
+        for (text, named) in [
+            (r#"{"leaseduration":"15s"}"#, "leaseduration"),
+            (r#"{"leaseDuration":15}"#, "15"),
+            (r#"{"leaseDuration":"15"}"#, "unit"),
+            (r#"{"leaseDuration":"-15s"}"#, "negative"),
+            (r#"{"resourceLock":"pods"}"#, "pods"),
+            (r#"{"leaderElect":"yes"}"#, "yes"),
+        ] {
+            let error = read(text).expect_err(text).to_string();
+            assert!(error.contains(named), "{error} should name {named}");
+        }
+    }
+
+    #[test]
+    fn a_null_is_absent() {
+        let text = r#"{"leaderElect":null,"resourceLock":null,"resourceName":null,"resourceNamespace":null}"#;
+        assert_eq!(read(text).unwrap(), LeaderElectionConfig::default());
+    }
+
+    #[test]
+    fn each_flag_sets_a_field_of_its_own() {
+        let mut config = LeaderElectionConfig::default();
+        for (flag, value) in [
+            ("leader-elect", "false"),
+            ("leader_elect_lease_duration", "1m"),
+            ("leader-elect-renew-deadline", "40s"),
+            ("leader-elect-retry-period", "3s"),
+            ("leader-elect-resource-lock", "configmaps"),
+            ("leader-elect-resource-name", "jobs"),
+            ("leader-elect-resource-namespace", "shop"),
+        ] {
+            let before = config.clone();
+            config.set(flag, value).unwrap();
+            assert_ne!(config, before, "{flag}");
+        }
+        let expected = LeaderElectionConfig {
+            leader_elect: false,
+            lease_duration: Duration::from_secs(60),
+            renew_deadline: Duration::from_secs(40),
+            retry_period: Duration::from_secs(3),
+            resource_lock: ResourceLock::ConfigMaps,
+            resource_name: "jobs".to_owned(),
+            resource_namespace: "shop".to_owned(),
+        };
+        assert_eq!(config, expected);
+    }
+
+    #[test]
+    fn truth_has_the_words_of_go() {
+        for (words, expected) in [
+            (&["1", "t", "T", "true", "TRUE", "True"][..], Some(true)),
+            (&["0", "f", "F", "false", "FALSE", "False"], Some(false)),
+            (&["", "tRUE", "yes", "no", "2"], None),
+        ] {
+            for word in words {
+                assert_eq!(truth(word), expected, "{word}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_flag_that_is_none_and_a_value_that_is_none_are_refused_and_named() {
+        for (flag, value) in [
+            ("leader-elect", "yes"),
+            ("leader-elect-lease-duration", "soon"),
+            ("leader-elect-resource-lock", "pods"),
+            ("lease-duration", "1s"),
+        ] {
+            let error = LeaderElectionConfig::default().set(flag, value).unwrap_err().to_string();
+            assert!(error.contains(flag), "{error}");
+        }
+    }
+}

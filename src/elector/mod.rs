@@ -1,0 +1,9 @@
+//! What a user starts with: the builder, the elector, callbacks as in client-go, and the configuration of Kubernetes components.
+
+pub(crate) mod builder;
+pub(crate) mod callbacks;
+#[cfg(feature = "kube")]
+mod go_duration;
+#[cfg(feature = "kube")]
+pub(crate) mod leader_election_config;
+pub(crate) mod leader_elector;

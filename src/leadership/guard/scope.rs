@@ -1,0 +1,139 @@
+//! Work that borrows the guard.
+
+use std::fmt;
+use std::thread::ScopedJoinHandle;
+
+use crate::leadership::guard::LeaderGuard;
+
+/// Spawns threads that borrow the guard, inside [`LeaderGuard::scope`].
+///
+/// # Examples
+///
+/// ```no_run
+/// # use leasehold::LeaderElector;
+/// # let elector = LeaderElector::builder("jobs").start()?;
+/// let guard = elector.block_until_leader()?;
+/// guard.scope(|scope| {
+///     for _ in 0..4 {
+///         scope.spawn(|| while guard.is_leader() { /* one unit of work */ });
+///     }
+///     println!("four workers have token {}", scope.guard().fencing_token());
+/// });
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Clone, Copy)]
+pub struct Scope<'scope, 'env> {
+    scope: &'scope std::thread::Scope<'scope, 'env>,
+    guard: &'env LeaderGuard,
+}
+
+impl LeaderGuard {
+    /// Runs `work`, which may spawn threads that borrow this guard, and returns when all of them have ended.
+    ///
+    /// This is `std::thread::scope` over the guard: the compiler proves that protected work ends before the lease is
+    /// released. It does not prove that it ends before the term expires: workers still ask
+    /// [`is_leader`](Self::is_leader) or watch [`lost`](Self::lost).
+    ///
+    /// ```
+    /// # fn example(guard: &leasehold::LeaderGuard) {
+    /// let done = guard.scope(|scope| {
+    ///     let workers: Vec<_> = (0..4)
+    ///         .map(|_| scope.spawn(|| (0..100).take_while(|_| guard.is_leader()).count()))
+    ///         .collect();
+    ///     workers.into_iter().map(|worker| worker.join().unwrap()).sum::<usize>()
+    /// });
+    /// # }
+    /// ```
+    ///
+    /// The guard cannot be moved or dropped inside, and nothing that was spawned can leave:
+    ///
+    /// ```compile_fail,E0505
+    /// # fn f(guard: leasehold::LeaderGuard) {
+    /// guard.scope(|scope| {
+    ///     drop(guard);
+    /// });
+    /// # }
+    /// ```
+    ///
+    /// ```compile_fail,E0505
+    /// # fn f(guard: leasehold::LeaderGuard) {
+    /// guard.scope(|scope| {
+    ///     scope.spawn(move || guard.is_leader());
+    /// });
+    /// # }
+    /// ```
+    ///
+    /// ```compile_fail
+    /// # fn f(guard: leasehold::LeaderGuard) {
+    /// let handle = guard.scope(|scope| scope.spawn(|| 1));
+    /// handle.join().unwrap();
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// Like `std::thread::scope`: with `work`'s own panic, or when a spawned thread panicked and was not joined. Either
+    /// steps the term down at once, so that nobody leads on beside dead workers.
+    pub fn scope<'env, T>(&'env self, work: impl for<'scope> FnOnce(Scope<'scope, 'env>) -> T) -> T {
+        std::thread::scope(|scope| {
+            let unfinished = StepDownUnlessFinished { guard: self, finished: false };
+            let result = work(Scope { scope, guard: self });
+            unfinished.finish();
+            result
+        })
+    }
+}
+
+impl<'scope, 'env> Scope<'scope, 'env> {
+    /// Spawns a thread that ends before the guard can go. If it panics the term is stepped down at once.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn example(guard: &leasehold::LeaderGuard) {
+    /// guard.scope(|scope| {
+    ///     let worker = scope.spawn(|| guard.fencing_token());
+    ///     assert_eq!(worker.join().unwrap(), guard.fencing_token());
+    /// });
+    /// # }
+    /// ```
+    pub fn spawn<T: Send + 'scope>(&self, work: impl FnOnce() -> T + Send + 'scope) -> ScopedJoinHandle<'scope, T> {
+        let guard = self.guard;
+        self.scope.spawn(move || {
+            let unfinished = StepDownUnlessFinished { guard, finished: false };
+            let result = work();
+            unfinished.finish();
+            result
+        })
+    }
+
+    /// The guard whose scope this is.
+    pub fn guard(&self) -> &'env LeaderGuard {
+        self.guard
+    }
+}
+
+impl fmt::Debug for Scope<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scope").field("guard", self.guard).finish()
+    }
+}
+
+struct StepDownUnlessFinished<'guard> {
+    guard: &'guard LeaderGuard,
+    finished: bool,
+}
+
+impl StepDownUnlessFinished<'_> {
+    fn finish(mut self) {
+        self.finished = true;
+    }
+}
+
+impl Drop for StepDownUnlessFinished<'_> {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.guard.step_down_after_panic();
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Progress of the leader's work, of which several parts may have to make some.
+
+use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+
+use crate::election::deadline::Deadline;
+use crate::util::clock;
+use crate::util::clock::Moment;
+use crate::util::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
+
+/// The progress of one of several workers: of all that there are, the one that is furthest behind counts. Made by
+/// [`LeaderGuard::progress_handle`](crate::LeaderGuard::progress_handle).
+///
+/// Several workers that share one stamp hide one that hangs: with a handle each the term ends when any of them makes no progress
+/// for [`progress_within`](crate::LeaderElectorBuilder::progress_within). A worker that has nothing to do is to say so by
+/// [`stamp`](Self::stamp), too, or drop its handle. While there are handles
+/// [`LeaderGuard::progress`](crate::LeaderGuard::progress) stamps nothing. A handle that is dropped by a panic counts on, so that
+/// the term ends.
+///
+/// # Examples
+///
+/// ```
+/// use std::thread;
+/// use std::time::Duration;
+/// use leasehold::{LeaderElector, MemoryStore};
+///
+/// let builder = LeaderElector::builder("jobs").progress_within(Duration::from_secs(60));
+/// let elector = builder.start_on(MemoryStore::new())?;
+/// let guard = elector.block_until_leader()?;
+/// let workers: Vec<_> = (0..4).map(|_| guard.progress_handle()).collect();
+/// guard.scope(|scope| {
+///     for progress in workers {
+///         scope.spawn(move || {
+///             while progress.stamp() {
+///                 // one unit of work
+///                 # break;
+///             }
+///         });
+///     }
+/// });
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[must_use = "a handle that is dropped does not count"]
+pub struct Progress {
+    work: Arc<Work>,
+    stamp: Arc<Stamp>,
+}
+
+/// When one of several workers last made progress.
+struct Stamp {
+    at: AtomicU64,
+    /// Its handle was dropped by a panic.
+    is_abandoned: AtomicBool,
+}
+
+/// The work of a term, and the stamps of its handles.
+pub(crate) struct Work {
+    deadline: Arc<Deadline>,
+    stamps: Mutex<Vec<Arc<Stamp>>>,
+}
+
+impl Work {
+    pub(crate) fn new(deadline: Arc<Deadline>) -> Self {
+        Self { deadline, stamps: Mutex::default() }
+    }
+
+    /// What makes progress now, and is no handle: it counts where there is none. Whether the term is valid.
+    pub(crate) fn progress(&self) -> bool {
+        let now = clock::now();
+        match self.deadline.progress_limit() {
+            Some(_) if self.oldest().is_none() => self.deadline.progress(now, now),
+            _ => self.deadline.is_valid(now),
+        }
+    }
+
+    /// One of several workers has made progress now. Whether the term is valid.
+    fn judge(&self, now: Moment) -> bool {
+        // Another may have done so later than this has read the clock.
+        self.deadline.progress(now, self.oldest().unwrap_or(now).min(now))
+    }
+
+    /// When the one that is furthest behind was stamped; `None` where none counts.
+    fn oldest(&self) -> Option<Moment> {
+        let stamps = self.stamps.lock();
+        // Who has panicked has ended the term; of what winds down it is no part.
+        let is_ended = self.deadline.was_ended();
+        let counting = stamps.iter().filter(|stamp| !(is_ended && stamp.is_abandoned.load(Ordering::SeqCst)));
+        counting.map(|stamp| stamp.at.load(Ordering::SeqCst)).min().map(Moment::from_nanos)
+    }
+}
+
+impl Progress {
+    pub(crate) fn new(work: Arc<Work>) -> Self {
+        let now = clock::now();
+        let stamp = Arc::new(Stamp { at: AtomicU64::new(now.as_nanos()), is_abandoned: AtomicBool::new(false) });
+        work.stamps.lock().push(Arc::clone(&stamp));
+        work.judge(now);
+        Self { work, stamp }
+    }
+
+    /// This worker makes progress. Whether the term is valid, as [`LeaderGuard::is_leader`](crate::LeaderGuard::is_leader) says.
+    /// Progress that comes too late revives nothing.
+    pub fn stamp(&self) -> bool {
+        let now = clock::now();
+        self.stamp.at.store(now.as_nanos(), Ordering::SeqCst);
+        self.work.judge(now)
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.stamp.is_abandoned.store(true, Ordering::SeqCst);
+        } else {
+            self.work.stamps.lock().retain(|other| !Arc::ptr_eq(other, &self.stamp));
+            self.work.judge(clock::now());
+        }
+    }
+}
+
+impl fmt::Debug for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Progress").finish_non_exhaustive()
+    }
+}
+
+// A stamp is one atomic.
+impl UnwindSafe for Progress {}
+impl RefUnwindSafe for Progress {}

@@ -1,0 +1,134 @@
+//! One term: what its guard, its views and the elector's thread share.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::time::Duration;
+
+use crate::election::deadline::Deadline;
+use crate::election::stop_reason::StopReason;
+use crate::election::wind_down::WindDown;
+use crate::leadership::progress::{Progress, Work};
+use crate::util::clock;
+use crate::util::clock::Moment;
+use crate::util::sync::channel;
+use crate::util::sync::channel::{Receiver, Sender};
+use crate::util::sync::{Arc, Mutex};
+
+/// The term is over, and why, for `?` in protected work.
+///
+/// # Examples
+///
+/// ```
+/// use leasehold::{LeaderGuard, LeadershipLost};
+///
+/// fn step(guard: &LeaderGuard) -> Result<(), LeadershipLost> {
+///     guard.check()?;
+///     // write something, with guard.fencing_token()
+///     Ok(())
+/// }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LeadershipLost {
+    /// Why the term ended.
+    pub reason: StopReason,
+}
+
+/// What guard, views and the elector's thread share of one term.
+pub(crate) struct Term {
+    deadline: Arc<Deadline>,
+    fencing_token: u64,
+    lost: Receiver<Infallible>,
+    /// Dropped at the end of the term, which is what disconnects `lost`.
+    end: Mutex<Option<Sender<Infallible>>>,
+    told: Mutex<Told>,
+    work: Arc<Work>,
+}
+
+/// What the elector has been told of a step-down.
+#[derive(PartialEq, Eq)]
+enum Told {
+    Nothing,
+    SteppedDown,
+    /// It is not to be told of one any more: it would take it for the end of the next term.
+    Closed,
+}
+
+impl Term {
+    pub(crate) fn new(deadline: Arc<Deadline>, fencing_token: u64) -> Self {
+        let (sender, lost) = channel::bounded(0);
+        let work = Arc::new(Work::new(Arc::clone(&deadline)));
+        let (end, told) = (Mutex::new(Some(sender)), Mutex::new(Told::Nothing));
+        Self { deadline, fencing_token, lost, end, told, work }
+    }
+
+    /// Ends the term for every view, and wakes who waits for that. The first reason stands, and is given back; a term
+    /// that had run out by then ended by that.
+    pub(crate) fn end(&self, reason: StopReason) -> StopReason {
+        let reason = self.deadline.end(clock::now(), reason);
+        *self.end.lock() = None;
+        reason
+    }
+
+    /// Ends the term while its record stays ours, and has the elector left word of how it is renewed, if that is news: never after
+    /// the guard is gone.
+    pub(crate) fn step_down(&self, wind_down: WindDown, leave_word: impl FnOnce()) {
+        self.end(StopReason::SteppedDown);
+        let mut told = self.told.lock();
+        // Said again it says nothing new, but for a limit.
+        if *told == Told::Nothing || (*told == Told::SteppedDown && wind_down != WindDown::AsSet) {
+            *told = Told::SteppedDown;
+            leave_word();
+        }
+    }
+
+    /// Before the guard goes.
+    pub(crate) fn close(&self) {
+        *self.told.lock() = Told::Closed;
+    }
+
+    /// The work makes progress. Whether the term is valid.
+    pub(crate) fn progress(&self) -> bool {
+        self.work.progress()
+    }
+
+    pub(crate) fn progress_handle(&self) -> Progress {
+        Progress::new(Arc::clone(&self.work))
+    }
+
+    /// When the work made progress last, where it has to.
+    pub(crate) fn last_progress(&self) -> Option<Moment> {
+        self.deadline.progress_limit().map(|limit| limit.last())
+    }
+
+    pub(crate) fn is_valid(&self) -> bool {
+        self.deadline.is_valid(clock::now())
+    }
+
+    pub(crate) fn remaining(&self) -> Duration {
+        self.deadline.remaining(clock::now())
+    }
+
+    pub(crate) fn check(&self) -> Result<(), LeadershipLost> {
+        if self.is_valid() {
+            return Ok(());
+        }
+        Err(LeadershipLost { reason: self.deadline.reason() })
+    }
+
+    pub(crate) fn fencing_token(&self) -> u64 {
+        self.fencing_token
+    }
+
+    pub(crate) fn lost(&self) -> &Receiver<Infallible> {
+        &self.lost
+    }
+}
+
+impl fmt::Display for LeadershipLost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "leadership lost: {}", self.reason)
+    }
+}
+
+impl std::error::Error for LeadershipLost {}

@@ -1,0 +1,283 @@
+//! Looking up names and connecting, so that a caller can return at any moment.
+//!
+//! The addresses of a host are tried by RFC 8305: one after another, each a little after the one before, all at the same
+//! time; the first connection is the one.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Sender, bounded, select};
+
+use super::error::{Error, ErrorKind};
+use super::interrupt::{Interrupter, interrupted};
+
+mod network;
+mod route;
+
+pub(crate) use network::{Cancelled, Network, System};
+pub(crate) use route::Route;
+
+use route::Remembered;
+
+/// More look-ups and connects than this are never under way; a resolver that blocks for minutes must not fill the
+/// process with threads.
+const MAX_PENDING: usize = 64;
+
+/// How long an address has before the next one is tried as well: the Connection Attempt Delay of RFC 8305, section 5.
+const STAGGER: Duration = Duration::from_millis(250);
+
+/// Opens connections on threads of their own.
+///
+/// `getaddrinfo` cannot be called off, so whoever is interrupted leaves it behind: the thread ends by itself. A connect
+/// that is no longer wanted ends within a moment, and closes its socket.
+#[derive(Clone)]
+pub(crate) struct Dialer {
+    network: Arc<dyn Network>,
+    /// How many threads there are.
+    pending: Arc<AtomicUsize>,
+    remembered: Remembered,
+}
+
+/// Where to, and until when.
+struct Call<'a> {
+    host: &'a str,
+    port: u16,
+    deadline: Instant,
+    interrupter: &'a Interrupter,
+}
+
+/// A thread, as long as it is there.
+struct Pending(Arc<AtomicUsize>);
+
+/// The attempts of one call; none is wanted when it is over.
+#[derive(Default)]
+struct Attempts(Cancelled);
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Drop for Attempts {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+impl Dialer {
+    pub(crate) fn new(network: impl Network) -> Self {
+        Dialer { network: Arc::new(network), pending: Arc::default(), remembered: Remembered::default() }
+    }
+
+    /// A connection to a host: a name, or an address, which may have a zone (`fe80::1%eth0`).
+    pub(crate) fn dial(
+        &self,
+        host: &str,
+        port: u16,
+        deadline: Instant,
+        interrupter: &Interrupter,
+    ) -> Result<(TcpStream, Route), Error> {
+        interrupter.check()?;
+        let call = Call { host, port, deadline, interrupter };
+        // An address is none to be looked up, unless it has a zone.
+        let addresses = match host.parse() {
+            Ok(address) => vec![SocketAddr::new(address, port)],
+            Err(_) => self.remembered.order(self.look_up(&call)?),
+        };
+        let (address, stream) = match addresses[..] {
+            [address] if self.network.is_cancellable() => (address, self.connect_here(&call, address)?),
+            _ => self.connect(&call, &addresses)?,
+        };
+        Ok((stream, self.remembered.route(address, interrupter)))
+    }
+
+    fn look_up(&self, call: &Call<'_>) -> Result<Vec<SocketAddr>, Error> {
+        let left = call.left().ok_or_else(|| call.late(0, None))?;
+        let (done, result) = bounded(1);
+        let (name, port) = (call.host.to_owned(), call.port);
+        self.spawn(done, move |network| network.look_up(&name, port))?;
+        let addresses = select! {
+            recv(result) -> answer => match answer {
+                Ok(addresses) => addresses.map_err(|e| {
+                    Error::new(ErrorKind::Dns, format!("the name {} was not found", call.host)).caused_by(e)
+                })?,
+                // The thread panicked; the standard library's look-up has no reason to.
+                Err(_) => return Err(Error::new(ErrorKind::Dns, format!("looking up {} failed", call.host))),
+            },
+            recv(call.interrupter.signal()) -> _ => return Err(interrupted()),
+            default(left) => return Err(call.late(0, None)),
+        };
+        match addresses.is_empty() {
+            true => Err(Error::new(ErrorKind::Dns, format!("the name {} has no address", call.host))),
+            false => Ok(addresses),
+        }
+    }
+
+    /// On this thread: to begin another one takes longer than a connection in the same building, and it is on the way of each
+    /// take-over by whoever has waited for long.
+    fn connect_here(&self, call: &Call<'_>, address: SocketAddr) -> Result<TcpStream, Error> {
+        let left = call.left().ok_or_else(|| call.late(0, None))?;
+        let wanted = Arc::new(Cancelled::default());
+        call.interrupter.register(&wanted)?;
+        let stream = self.network.connect(address, left, &wanted).and_then(set_up);
+        call.interrupter.check()?;
+        stream.map_err(|e| call.failed(1, Some(e)))
+    }
+
+    fn connect(&self, call: &Call<'_>, addresses: &[SocketAddr]) -> Result<(SocketAddr, TcpStream), Error> {
+        // With room for all, so that no thread ever waits for us to take its result.
+        let (done, results) = bounded(addresses.len());
+        let attempts = Attempts::default();
+        let (mut tried, mut failed) = (0, 0);
+        let mut failure = None;
+        let mut next_start = Instant::now();
+        while failed < addresses.len() {
+            let Some(left) = call.left() else {
+                return Err(call.late(tried, failure));
+            };
+            if tried < addresses.len() && Instant::now() >= next_start {
+                next_start = Instant::now() + STAGGER;
+                match self.attempt(addresses[tried], left, &attempts, done.clone()) {
+                    Ok(()) => tried += 1,
+                    // What is under way may still succeed.
+                    Err(e) if tried == failed => return Err(e),
+                    Err(_) => {}
+                }
+            }
+            let wait = match tried < addresses.len() {
+                true => left.min(next_start.saturating_duration_since(Instant::now())),
+                false => left,
+            };
+            select! {
+                recv(results) -> result => match result {
+                    Ok((address, Ok(stream))) => return Ok((address, stream)),
+                    Ok((_, Err(e))) => {
+                        failed += 1;
+                        failure.get_or_insert(e);
+                        next_start = Instant::now();
+                    }
+                    // Not while we hold a sender ourselves.
+                    Err(_) => break,
+                },
+                recv(call.interrupter.signal()) -> _ => return Err(interrupted()),
+                default(wait) => {}
+            }
+        }
+        Err(call.failed(tried, failure))
+    }
+
+    fn attempt(
+        &self,
+        address: SocketAddr,
+        timeout: Duration,
+        attempts: &Attempts,
+        done: Sender<(SocketAddr, io::Result<TcpStream>)>,
+    ) -> Result<(), Error> {
+        let cancelled = attempts.0.clone();
+        self.spawn(done, move |network| (address, network.connect(address, timeout, &cancelled).and_then(set_up)))
+    }
+
+    fn spawn<T: Send + 'static>(
+        &self,
+        done: Sender<T>,
+        work: impl FnOnce(&dyn Network) -> T + Send + 'static,
+    ) -> Result<(), Error> {
+        let pending = self.pending()?;
+        let network = Arc::clone(&self.network);
+        thread::Builder::new()
+            .name("leasehold-dial".to_owned())
+            .spawn(move || {
+                let _pending = pending;
+                // Nobody may be waiting any more; a stream then closes here.
+                let _ = done.send(work(&*network));
+            })
+            .map_err(|e| Error::new(ErrorKind::Connect, "no thread to connect on").caused_by(e))?;
+        Ok(())
+    }
+
+    fn pending(&self) -> Result<Pending, Error> {
+        let more = |pending| (pending < MAX_PENDING).then_some(pending + 1);
+        match self.pending.fetch_update(Ordering::AcqRel, Ordering::Acquire, more) {
+            Ok(_) => Ok(Pending(Arc::clone(&self.pending))),
+            Err(_) => Err(Error::new(
+                ErrorKind::Connect,
+                format!("{MAX_PENDING} earlier name look-ups or connects still hang; not starting another"),
+            )),
+        }
+    }
+}
+
+impl Call<'_> {
+    /// The time left, `None` when there is none.
+    fn left(&self) -> Option<Duration> {
+        Some(self.deadline.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
+    }
+
+    fn late(&self, tried: usize, failure: Option<io::Error>) -> Error {
+        let what = format!("no connection to {} port {} in the given time", self.host, self.port);
+        caused_by(Error::new(ErrorKind::Timeout, what + &addresses(tried)), failure)
+    }
+
+    fn failed(&self, tried: usize, failure: Option<io::Error>) -> Error {
+        match &failure {
+            Some(e) if matches!(e.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock) => {
+                self.late(tried, failure)
+            }
+            _ => {
+                let what = format!("no connection to {} port {}", self.host, self.port);
+                caused_by(Error::new(ErrorKind::Connect, what + &addresses(tried)), failure)
+            }
+        }
+    }
+}
+
+/// Requests are small and wait for answers: Nagle's algorithm only delays them.
+fn set_up(stream: TcpStream) -> io::Result<TcpStream> {
+    stream.set_nodelay(true)?;
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    if let Err(error) = keep_alive(&stream) {
+        crate::util::panics::log_line!(debug, "no keep-alive on a connection: {error}");
+    }
+    Ok(stream)
+}
+
+/// A connection without an answer for half a minute is over.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn keep_alive(stream: &TcpStream) -> rustix::io::Result<()> {
+    use rustix::net::sockopt;
+
+    sockopt::set_tcp_keepidle(stream, Duration::from_secs(15))?;
+    sockopt::set_tcp_keepintvl(stream, Duration::from_secs(5))?;
+    sockopt::set_tcp_keepcnt(stream, 3)?;
+    sockopt::set_socket_keepalive(stream, true)
+}
+
+fn addresses(tried: usize) -> String {
+    match tried {
+        0 => String::new(),
+        1 => " (1 address tried)".to_owned(),
+        _ => format!(" ({tried} addresses tried)"),
+    }
+}
+
+fn caused_by(error: Error, failure: Option<io::Error>) -> Error {
+    match failure {
+        Some(failure) => error.caused_by(failure),
+        None => error,
+    }
+}
+
+impl fmt::Debug for Dialer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dialer").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,256 @@
+//! Whom to trust, whom to expect, and what to show of ourselves.
+//!
+//! The rustls configuration is built here rather than by ureq, so that the trust roots, the expected name and the
+//! client certificate are exactly what the configuration says, and no process-wide default has a say in it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::client::WantsClientCert;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::pki_types::pem::{Error as PemError, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{CertificateError, ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
+
+use super::error::{Error, ErrorKind};
+use crate::util::clock;
+use crate::util::clock::Moment;
+
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
+pub(crate) mod config;
+mod files;
+mod pinned;
+mod provider;
+mod reload;
+mod verify;
+
+pub(crate) use files::PemSource;
+pub(crate) use provider::provider;
+pub(crate) use reload::ClientTls;
+
+/// The TLS part of a configuration.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TlsSettings {
+    /// The cluster's authorities; without any, the system's roots.
+    pub(crate) ca: Option<PemSource>,
+    /// Whether the system's roots are trusted beside them.
+    pub(crate) and_system: bool,
+    pub(crate) insecure: bool,
+    pub(crate) server_name: Option<String>,
+    pub(crate) identity: Option<IdentitySource>,
+    /// Whether what goes in it has no name in ALPN, as HTTP has one.
+    pub(crate) without_alpn: bool,
+    pub(crate) clock: Clock,
+}
+
+/// Where a client certificate and its key come from.
+#[derive(Clone, Debug)]
+pub(crate) struct IdentitySource {
+    pub(crate) chain: PemSource,
+    pub(crate) key: PemSource,
+}
+
+/// By what the age of files is told; tests have another.
+#[derive(Clone)]
+pub(crate) struct Clock(Arc<dyn Fn() -> Moment + Send + Sync>);
+
+/// A client certificate with its key.
+#[derive(Clone)]
+pub(crate) struct Identity {
+    chain: Vec<CertificateDer<'static>>,
+    key: Arc<PrivateKeyDer<'static>>,
+    /// For messages: the files that they are from.
+    files: Vec<String>,
+}
+
+/// What a connection needs to start TLS.
+#[derive(Clone, Debug)]
+pub(crate) struct TlsParts {
+    pub(crate) config: Arc<ClientConfig>,
+    pub(crate) name: ServerName<'static>,
+}
+
+impl TlsSettings {
+    fn name(&self, host: &str) -> Result<ServerName<'static>, Error> {
+        let name = self.server_name.as_deref().unwrap_or(host);
+        ServerName::try_from(name.to_owned())
+            .map_err(|_| Error::config("tls-server-name", format!("{name:?} is neither a DNS name nor an IP address")))
+    }
+
+    /// For the proxy on the way to the cluster. It is no part of the cluster: its own name is expected, it is not shown who
+    /// we are, and besides the cluster's authorities it may have its certificate from any of the system's.
+    pub(crate) fn for_proxy(&self) -> Self {
+        TlsSettings { and_system: true, server_name: None, identity: None, ..self.clone() }
+    }
+
+    /// The authorities, if others than the system's are configured.
+    pub(crate) fn authorities(&self) -> Result<Option<Vec<CertificateDer<'static>>>, Error> {
+        let Some(ca) = &self.ca else { return Ok(None) };
+        let rule = |rule| Error::config("certificate-authority", ca.breaks(rule));
+        let mut found = certificates(ca.bytes()).map_err(rule)?;
+        if self.and_system {
+            let system = rustls_native_certs::load_native_certs().certs.into_iter();
+            found.extend(system.filter(|certificate| RootCertStore::empty().add(certificate.clone()).is_ok()));
+        }
+        Ok(Some(found))
+    }
+
+    /// Whom these settings trust.
+    fn verifier(&self) -> Result<Arc<dyn ServerCertVerifier>, Error> {
+        if self.insecure {
+            return Ok(verify::trust_anyone());
+        }
+        match (&self.ca, self.authorities()?) {
+            (Some(ca), Some(found)) => {
+                let unusable = || Error::config("certificate-authority", ca.breaks(verify::NO_AUTHORITY));
+                verify::trust_these(found)?.ok_or_else(unusable)
+            }
+            _ => verify::trust_the_system(),
+        }
+    }
+
+    /// The configuration of connections to servers that `authorities` accepts, as `identity` or as nobody.
+    fn client_config(
+        &self,
+        authorities: &Arc<dyn ServerCertVerifier>,
+        identity: Option<&Identity>,
+    ) -> Result<Arc<ClientConfig>, Error> {
+        let builder = config_builder()?.dangerous().with_custom_certificate_verifier(Arc::clone(authorities));
+        let mut config = match identity {
+            Some(identity) => identity.shown_by(builder)?,
+            None => builder.with_no_client_auth(),
+        };
+        if !self.without_alpn {
+            config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        }
+        provider::check_fips(cfg!(feature = "fips"), &config)?;
+        Ok(Arc::new(config))
+    }
+
+    fn with_ca(&self, ca: Option<&PemSource>) -> Self {
+        TlsSettings { ca: ca.cloned(), ..self.clone() }
+    }
+}
+
+fn config_builder() -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, Error> {
+    ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|e| Error::config("TLS", e.to_string()))
+}
+
+impl Clock {
+    #[cfg(test)]
+    pub(crate) fn new(now: impl Fn() -> Moment + Send + Sync + 'static) -> Self {
+        Clock(Arc::new(now))
+    }
+
+    fn now(&self) -> Moment {
+        (self.0)()
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Clock(Arc::new(clock::now))
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Clock")
+    }
+}
+
+impl Identity {
+    /// From PEM: a chain with the client's own certificate first, and a PKCS#8, PKCS#1 or SEC1 key.
+    pub(crate) fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, Error> {
+        Self::from_sources(&PemSource::inline(chain), &PemSource::inline(key))
+    }
+
+    /// The same, with the files in the errors.
+    pub(crate) fn from_sources(chain: &PemSource, key: &PemSource) -> Result<Self, Error> {
+        let certificates =
+            certificates(chain.bytes()).map_err(|rule| Error::config("client certificate", chain.breaks(rule)))?;
+        let parsed = PrivateKeyDer::from_pem_slice(key.bytes()).map_err(|e| {
+            let rule = match e {
+                PemError::NoItemsFound if is_encrypted(key.bytes()) => {
+                    "is an encrypted key, which is not supported; store it decrypted"
+                }
+                PemError::NoItemsFound => "holds no private key in PKCS#8, PKCS#1 or SEC1 form",
+                _ => "is not valid PEM",
+            };
+            Error::config("client key", key.breaks(rule))
+        })?;
+        let files: Vec<_> = [chain, key].iter().filter_map(|source| source.name()).collect();
+        Ok(Identity { chain: certificates, key: Arc::new(parsed), files })
+    }
+
+    /// Whether certificate and key belong together.
+    #[cfg(feature = "kubeconfig")]
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        self.shown_by(config_builder()?.with_root_certificates(RootCertStore::empty())).map(drop)
+    }
+
+    fn shown_by(&self, builder: ConfigBuilder<ClientConfig, WantsClientCert>) -> Result<ClientConfig, Error> {
+        builder.with_client_auth_cert(self.chain.clone(), self.key.clone_key()).map_err(|e| {
+            let hint = if matches!(e, rustls::Error::General(_)) { provider::hint() } else { "" };
+            let from = if self.files.is_empty() { "" } else { " of " };
+            let files = self.files.join(" and ");
+            let rule = format!("certificate and key{from}{files} do not work together: {e}{hint}");
+            Error::config("client certificate", rule)
+        })
+    }
+
+    fn of(source: &IdentitySource) -> Result<Self, Error> {
+        Self::from_sources(&source.chain, &source.key)
+    }
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identity").field("certificates", &self.chain.len()).finish_non_exhaustive()
+    }
+}
+
+/// All certificates of a PEM bundle; the error is a rule without the content, for a key may have been put there.
+pub(crate) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, &'static str> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    match found {
+        Ok(found) if found.is_empty() => Err("holds no PEM certificate"),
+        Ok(found) => Ok(found),
+        Err(_) => Err("is not valid PEM"),
+    }
+}
+
+fn is_encrypted(pem: &[u8]) -> bool {
+    String::from_utf8_lossy(pem).contains("ENCRYPTED PRIVATE KEY-----")
+}
+
+/// What a TLS failure means, in words of ours.
+pub(crate) fn tls_error(error: &rustls::Error) -> Error {
+    use rustls::Error as E;
+    let untrusted = |text: String| Error::new(ErrorKind::TlsVerification, text);
+    let failed = |text: String| Error::new(ErrorKind::Tls, text);
+    match error {
+        E::InvalidCertificate(
+            e @ (CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+            | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. }),
+        ) => untrusted(format!("the server's certificate is not accepted ({e}){}", provider::hint())),
+        E::InvalidCertificate(e) if e.to_string().contains("CaUsedAsEndEntity") => untrusted(
+            "the server's certificate is not accepted: it is an authority's own, and signed by itself; trust it as an \
+             authority, or give the server one that an authority has issued"
+                .to_owned(),
+        ),
+        E::InvalidCertificate(e) => untrusted(format!(
+            "the server's certificate is not accepted ({e}); check the certificate authority and the server name that are configured"
+        )),
+        E::NoCertificatesPresented => untrusted("the server presented no certificate".to_owned()),
+        E::AlertReceived(alert) => failed(format!(
+            "the server ended the TLS session with the alert {alert:?}; it may not accept the client certificate"
+        )),
+        E::InvalidMessage(_) => {
+            failed("what answered does not speak TLS; check the scheme and the port of the server".to_owned())
+        }
+        other => failed(format!("TLS failed: {other}")),
+    }
+}

@@ -1,0 +1,224 @@
+//! What an elector does, through the `metrics` facade.
+
+use std::time::Duration;
+
+use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+
+use crate::election::stop_reason::StopReason;
+use crate::observe::observer::{Observer, RequestOutcome};
+
+/// Passes on what an elector does to whatever recorder the program has installed for the `metrics` crate, each metric with
+/// the label `name`. Names are those of [`Status::write_prometheus`](crate::Status::write_prometheus), as far as they tell of
+/// something that happens. A gauge may be stale where an observer has missed something: the status is exact.
+///
+/// Make it when the recorder is installed: that describes the metrics, and sets the gauges of a candidate that does not lead.
+///
+/// # Examples
+///
+/// ```
+/// use leasehold::{LeaderElector, MemoryStore, MetricsObserver};
+///
+/// let builder = LeaderElector::builder("jobs").observer(MetricsObserver::new("jobs"));
+/// let elector = builder.start_on(MemoryStore::new())?;
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct MetricsObserver {
+    name: String,
+}
+
+impl MetricsObserver {
+    /// One whose metrics are labelled with `name`, which is usually the Lease's.
+    pub fn new(name: impl Into<String>) -> Self {
+        let observer = Self { name: name.into() };
+        describe_gauge!("leader_election_master_status", "Whether this candidate leads.");
+        describe_gauge!("leasehold_watch_up", "Whether a watch is open.");
+        describe_gauge!("leasehold_fit", "Whether this candidate is fit to lead, where somebody is asked.");
+        describe_counter!("leader_election_slowpath_total", "Reads in the middle of a term.");
+        describe_counter!("leasehold_terms_total", "Terms that began.");
+        describe_counter!("leasehold_terms_lost_total", "Terms that ended otherwise than by a release or a step-down.");
+        describe_counter!("leasehold_requests_total", "Requests to the store, answered or not.");
+        describe_counter!("leasehold_request_failures_total", "Requests to the store that failed.");
+        describe_counter!("leasehold_watches_total", "Watches that were opened.");
+        describe_histogram!("leasehold_renewal_duration_seconds", Unit::Seconds, "How long renewals took.");
+        gauge!("leader_election_master_status", "name" => observer.name()).set(0.0);
+        gauge!("leasehold_watch_up", "name" => observer.name()).set(0.0);
+        observer
+    }
+
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+}
+
+impl Observer for MetricsObserver {
+    fn started_leading(&self, _: u64) {
+        gauge!("leader_election_master_status", "name" => self.name()).set(1.0);
+        counter!("leasehold_terms_total", "name" => self.name()).increment(1);
+    }
+
+    fn stopped_leading(&self, reason: &StopReason) {
+        gauge!("leader_election_master_status", "name" => self.name()).set(0.0);
+        if !reason.was_asked_for() {
+            counter!("leasehold_terms_lost_total", "name" => self.name()).increment(1);
+        }
+    }
+
+    fn renewed(&self, latency: Duration) {
+        histogram!("leasehold_renewal_duration_seconds", "name" => self.name()).record(latency);
+    }
+
+    fn request(&self, outcome: &RequestOutcome) {
+        let operation = outcome.operation.name();
+        counter!("leasehold_requests_total", "name" => self.name(), "operation" => operation).increment(1);
+        if let Some(kind) = outcome.failure {
+            let kind = kind.name();
+            counter!("leasehold_request_failures_total", "name" => self.name(), "kind" => kind).increment(1);
+        }
+        if outcome.is_slow_path {
+            counter!("leader_election_slowpath_total", "name" => self.name()).increment(1);
+        }
+    }
+
+    fn watch_opened(&self) {
+        gauge!("leasehold_watch_up", "name" => self.name()).set(1.0);
+        counter!("leasehold_watches_total", "name" => self.name()).increment(1);
+    }
+
+    fn watch_lost(&self) {
+        gauge!("leasehold_watch_up", "name" => self.name()).set(0.0);
+    }
+
+    fn fitness(&self, is_fit: bool) {
+        gauge!("leasehold_fit", "name" => self.name()).set(if is_fit { 1.0 } else { 0.0 });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use metrics::{
+        Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString,
+        Unit,
+    };
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::store::{StoreErrorKind, StoreOperation};
+
+    /// What each metric says, with its labels.
+    #[derive(Clone, Default)]
+    struct Said(Arc<Mutex<BTreeMap<String, f64>>>);
+
+    struct Metric {
+        said: Said,
+        key: String,
+    }
+
+    impl Metric {
+        fn change(&self, change: impl FnOnce(f64) -> f64) {
+            let mut said = self.said.0.lock();
+            let value = said.entry(self.key.clone()).or_default();
+            *value = change(*value);
+        }
+    }
+
+    impl CounterFn for Metric {
+        fn increment(&self, value: u64) {
+            self.change(|before| before + value as f64);
+        }
+        fn absolute(&self, value: u64) {
+            self.change(|_| value as f64);
+        }
+    }
+
+    impl GaugeFn for Metric {
+        fn increment(&self, value: f64) {
+            self.change(|before| before + value);
+        }
+        fn decrement(&self, value: f64) {
+            self.change(|before| before - value);
+        }
+        fn set(&self, value: f64) {
+            self.change(|_| value);
+        }
+    }
+
+    impl HistogramFn for Metric {
+        fn record(&self, value: f64) {
+            self.change(|before| before + value);
+        }
+    }
+
+    impl Said {
+        fn metric(&self, key: &Key) -> Arc<Metric> {
+            let labels: Vec<_> = key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
+            Arc::new(Metric { said: self.clone(), key: format!("{} {}", key.name(), labels.join(" ")) })
+        }
+    }
+
+    impl Recorder for Said {
+        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+            Counter::from_arc(self.metric(key))
+        }
+        fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+            Gauge::from_arc(self.metric(key))
+        }
+        fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+            Histogram::from_arc(self.metric(key))
+        }
+    }
+
+    #[test]
+    fn what_happens_is_passed_on_by_the_names_of_the_status() {
+        let said = Said::default();
+        let observer = metrics::with_local_recorder(&said, || MetricsObserver::new("jobs"));
+        let of_a_standby = [("leader_election_master_status name=jobs", 0.0), ("leasehold_watch_up name=jobs", 0.0)];
+        assert_eq!(*said.0.lock(), of_a_standby.map(|(key, value)| (key.to_owned(), value)).into());
+        let outcome = RequestOutcome {
+            operation: StoreOperation::Get,
+            latency: Duration::ZERO,
+            failure: Some(StoreErrorKind::Timeout),
+            is_slow_path: true,
+        };
+        metrics::with_local_recorder(&said, || {
+            observer.watch_opened();
+            observer.fitness(true);
+            observer.started_leading(7);
+            observer.renewed(Duration::from_millis(250));
+            observer.request(&outcome);
+            observer.request(&RequestOutcome { failure: None, is_slow_path: false, ..outcome });
+            observer.stopped_leading(&StopReason::Expired);
+            observer.started_leading(8);
+            observer.stopped_leading(&StopReason::Released);
+            observer.started_leading(9);
+        });
+        let before = said.0.lock().clone();
+        let expected = [
+            ("leader_election_master_status name=jobs", 1.0),
+            ("leader_election_slowpath_total name=jobs", 1.0),
+            ("leasehold_fit name=jobs", 1.0),
+            ("leasehold_renewal_duration_seconds name=jobs", 0.25),
+            ("leasehold_request_failures_total name=jobs kind=timeout", 1.0),
+            ("leasehold_requests_total name=jobs operation=get", 2.0),
+            ("leasehold_terms_lost_total name=jobs", 1.0),
+            ("leasehold_terms_total name=jobs", 3.0),
+            ("leasehold_watch_up name=jobs", 1.0),
+            ("leasehold_watches_total name=jobs", 1.0),
+        ];
+        assert_eq!(before, expected.map(|(key, value)| (key.to_owned(), value)).into());
+        metrics::with_local_recorder(&said, || {
+            observer.watch_lost();
+            observer.fitness(false);
+            observer.stopped_leading(&StopReason::Released);
+        });
+        let gauges = ["leader_election_master_status", "leasehold_fit", "leasehold_watch_up"];
+        assert_eq!(gauges.map(|gauge| said.0.lock()[&format!("{gauge} name=jobs")]), [0.0; 3]);
+        assert_eq!(said.0.lock()["leasehold_terms_lost_total name=jobs"], 1.0);
+    }
+}

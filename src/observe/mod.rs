@@ -1,0 +1,8 @@
+//! Reports about an elector: status, health, observers, transitions and metrics.
+
+pub(crate) mod health;
+#[cfg(feature = "metrics")]
+pub(crate) mod metrics_observer;
+pub(crate) mod observer;
+pub(crate) mod status;
+pub(crate) mod transition;

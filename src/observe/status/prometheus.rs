@@ -1,0 +1,207 @@
+//! The status as metrics for Prometheus.
+
+use std::fmt::{self, Write};
+use std::time::Duration;
+
+use super::{Histogram, Status};
+use crate::store::{StoreErrorKind, StoreOperation};
+use crate::util::prometheus;
+use crate::util::prometheus::{Escaped, Family, Samples};
+
+impl Status {
+    /// Writes it as metrics in the text format of Prometheus, each with the labels `name`, `record` and
+    /// `identity`, which together are to be unique in a process.
+    ///
+    /// Two have client-go's names: `leader_election_master_status`, with its meaning, and `leader_election_slowpath_total`,
+    /// which also counts the reads that a silent watch causes. The rest begin with `leasehold_`. For several electors use [`write_prometheus_all`](Self::write_prometheus_all): each
+    /// metric may be described once only.
+    ///
+    /// # Errors
+    ///
+    /// Whatever `out` says.
+    pub fn write_prometheus(&self, out: &mut impl Write) -> fmt::Result {
+        Self::write_prometheus_all([self], out)
+    }
+
+    /// Writes those of several electors, as [`write_prometheus`](Self::write_prometheus) does of one.
+    ///
+    /// # Errors
+    ///
+    /// Whatever `out` says.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::{LeaderElector, MemoryStore, Status};
+    ///
+    /// let jobs = LeaderElector::builder("jobs").start_on(MemoryStore::new())?;
+    /// let mail = LeaderElector::builder("mail").start_on(MemoryStore::new())?;
+    /// let mut text = String::new();
+    /// Status::write_prometheus_all(&[jobs.status(), mail.status()], &mut text).expect("a String");
+    /// assert_eq!(text.matches("# TYPE leasehold_terms_total counter").count(), 1);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn write_prometheus_all<'a, W: Write>(
+        statuses: impl IntoIterator<Item = &'a Status>,
+        out: &mut W,
+    ) -> fmt::Result {
+        let with_labels = |status: &'a Status| {
+            let [name, record, identity] =
+                [&status.name, &status.record, &status.settings.identity].map(|it| Escaped(it));
+            (format!("name=\"{name}\",record=\"{record}\",identity=\"{identity}\""), status)
+        };
+        let statuses: Vec<_> = statuses.into_iter().map(with_labels).collect();
+        prometheus::write(&families(), &statuses, out)
+    }
+}
+
+fn families<W: Write>() -> [Family<Status, W>; 16] {
+    [
+        (
+            "leader_election_master_status",
+            "gauge",
+            "Whether this candidate leads: 1, or 0 for a standby.",
+            |samples, status| samples.put("", "", u8::from(status.is_leader)),
+        ),
+        (
+            "leader_election_slowpath_total",
+            "counter",
+            "Reads of the record in the middle of a term.",
+            |samples, status| samples.put("", "", status.counters.slow_paths),
+        ),
+        ("leasehold_terms_total", "counter", "Terms that began.", |samples, status| {
+            samples.put("", "", status.counters.terms)
+        }),
+        (
+            "leasehold_terms_lost_total",
+            "counter",
+            "Terms that ended otherwise than by a release or a step-down.",
+            |samples, status| samples.put("", "", status.counters.terms_lost),
+        ),
+        (
+            "leasehold_validity_seconds",
+            "gauge",
+            "How long the term stays valid without another renewal.",
+            |samples, status| samples.put("", "", status.remaining.as_secs_f64()),
+        ),
+        (
+            "leasehold_renewal_duration_seconds",
+            "histogram",
+            "From before a renewal was sent until it was known to stand.",
+            |samples, status| put_histogram(samples, &status.counters.renewals),
+        ),
+        ("leasehold_requests_total", "counter", "Requests to the store.", |samples, status| {
+            StoreOperation::ALL.into_iter().try_for_each(|operation| {
+                let label = format!(",operation=\"{operation}\"");
+                samples.put("", &label, status.counters.requests(operation))
+            })
+        }),
+        (
+            "leasehold_request_failures_total",
+            "counter",
+            "Requests to the store that failed. A conflict is another candidate's success.",
+            |samples, status| {
+                StoreErrorKind::ALL.into_iter().try_for_each(|kind| {
+                    let label = format!(",kind=\"{}\"", kind.name());
+                    samples.put("", &label, status.counters.failures(kind))
+                })
+            },
+        ),
+        ("leasehold_write_failed", "gauge", "Whether writes fail: 1, or 0.", |samples, status| {
+            samples.put("", "", u8::from(status.failed_write.is_some()))
+        }),
+        ("leasehold_watch_up", "gauge", "Whether changes are watched, and not polled.", |samples, status| {
+            samples.put("", "", u8::from(status.is_watching))
+        }),
+        ("leasehold_watches_total", "counter", "Watches that were opened.", |samples, status| {
+            samples.put("", "", status.counters.watches_opened)
+        }),
+        (
+            "leasehold_last_contact_seconds",
+            "gauge",
+            "How long ago the store last told anything; missing before the first time.",
+            |samples, status| put_seconds(samples, status.last_contact),
+        ),
+        (
+            "leasehold_fit",
+            "gauge",
+            "Whether this candidate is fit to lead: 1, also where nobody is asked, or 0.",
+            |samples, status| samples.put("", "", u8::from(status.is_fit)),
+        ),
+        (
+            "leasehold_unfit_seconds",
+            "gauge",
+            "For how long this candidate has not been fit to lead; missing while it is.",
+            |samples, status| put_seconds(samples, status.unfit_for),
+        ),
+        (
+            "leasehold_may_acquire_in_seconds",
+            "gauge",
+            "How long this candidate waits yet before it may acquire, being fit again; missing while it need not.",
+            |samples, status| put_seconds(samples, status.may_acquire_in),
+        ),
+        (
+            "leasehold_since_progress_seconds",
+            "gauge",
+            "How long ago the work of the term made progress; missing where it need not.",
+            |samples, status| put_seconds(samples, status.since_progress),
+        ),
+    ]
+}
+
+fn put_seconds<W: Write>(samples: &mut Samples<'_, W>, duration: Option<Duration>) -> fmt::Result {
+    duration.map_or(Ok(()), |duration| samples.put("", "", duration.as_secs_f64()))
+}
+
+fn put_histogram<W: Write>(samples: &mut Samples<'_, W>, histogram: &Histogram) -> fmt::Result {
+    let mut count = 0;
+    for (bound, new) in Histogram::BOUNDS.iter().zip(&histogram.counts) {
+        count += new;
+        samples.put("_bucket", &format!(",le=\"{}\"", *bound as f64 / 1000.0), count)?;
+    }
+    samples.put("_bucket", ",le=\"+Inf\"", histogram.count())?;
+    samples.put("_sum", "", histogram.sum.as_secs_f64())?;
+    samples.put("_count", "", histogram.count())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::observe::status::*;
+    use crate::{LeaderElector, MemoryStore};
+
+    #[test]
+    fn metrics_have_the_numbers_of_the_status() {
+        let elector = LeaderElector::builder("jobs").identity("me").start_on(MemoryStore::new()).unwrap();
+        let mut status = elector.status();
+        let seconds = Duration::from_secs;
+        (status.is_leader, status.is_fit, status.is_watching) = (true, false, true);
+        (status.remaining, status.last_contact, status.unfit_for) = (seconds(2), Some(seconds(3)), Some(seconds(4)));
+        (status.may_acquire_in, status.since_progress) = (Some(seconds(5)), Some(Duration::from_millis(6_500)));
+        status.failed_write = Some(StoreError::new(StoreErrorKind::Conflict, "made up"));
+        let counters = &mut status.counters;
+        (counters.terms, counters.terms_lost, counters.slow_paths, counters.watches_opened) = (7, 8, 9, 10);
+        (counters.requests, counters.failures) = ([11, 12, 13], std::array::from_fn(|kind| 20 + kind as u64));
+        for micros in [0, 1_000, 1_001, 5_000, 5_000_000, 5_000_001] {
+            counters.renewals.add(Duration::from_micros(micros));
+        }
+        let mut text = String::new();
+        status.write_prometheus(&mut text).unwrap();
+        let labels = "{name=\"jobs\",record=\"jobs in memory\",identity=\"me\"";
+        let samples = text.lines().filter(|line| !line.starts_with('#')).map(|line| line.replacen(labels, "", 1));
+        let shorter = |line: String| line.replace("leasehold_", "").replace("renewal_duration_seconds", "renewal");
+        assert_eq!(
+            samples.map(shorter).collect::<Vec<_>>().join(";").replace('"', "").replace("request_failures_total,", ""),
+            "leader_election_master_status} 1;leader_election_slowpath_total} 9;terms_total} 7;terms_lost_total} 8;\
+             validity_seconds} 2;renewal_bucket,le=0.001} 2;renewal_bucket,le=0.005} 4;renewal_bucket,le=0.01} 4;\
+             renewal_bucket,le=0.025} 4;renewal_bucket,le=0.05} 4;renewal_bucket,le=0.1} 4;renewal_bucket,le=0.25} 4;\
+             renewal_bucket,le=0.5} 4;renewal_bucket,le=1} 4;renewal_bucket,le=2.5} 4;renewal_bucket,le=5} 5;\
+             renewal_bucket,le=+Inf} 6;renewal_sum} 10.007002;renewal_count} 6;requests_total,operation=get} 11;\
+             requests_total,operation=create} 12;requests_total,operation=update} 13;kind=conflict} 20;\
+             kind=already_exists} 21;kind=not_applied} 22;kind=forbidden} 23;kind=unauthorized} 24;kind=not_found} 25;\
+             kind=untrusted} 26;kind=rejected} 27;kind=malformed} 28;kind=timeout} 29;kind=interrupted} 30;\
+             kind=expired} 31;kind=unsupported} 32;kind=connection_closed} 33;kind=unavailable} 34;write_failed} 1;\
+             watch_up} 1;watches_total} 10;last_contact_seconds} 3;fit} 0;unfit_seconds} 4;may_acquire_in_seconds} 5;\
+             since_progress_seconds} 6.5"
+        );
+    }
+}

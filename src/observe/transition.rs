@@ -1,0 +1,249 @@
+//! Transitions, and who has subscribed to them.
+
+use std::ops::Deref;
+
+use crate::election::stop_reason::StopReason;
+use crate::util::sync::channel;
+use crate::util::sync::channel::{Receiver, Sender};
+use crate::util::sync::{Arc, Mutex, Weak};
+
+/// What changed, as one elector saw it.
+///
+/// The transitions of one elector are totally ordered, and each `StartedLeading` has exactly one `StoppedLeading`.
+///
+/// # Examples
+///
+/// ```no_run
+/// use leasehold::{LeaderElector, Transition};
+///
+/// let elector = LeaderElector::builder("jobs").start()?;
+/// for transition in elector.transitions() {
+///     match transition {
+///         Transition::NewLeader { identity } => println!("{identity} leads"),
+///         Transition::NoLeader { previous } => println!("nobody leads; {previous} did"),
+///         Transition::StartedLeading { fencing_token } => println!("we lead, with token {fencing_token}"),
+///         Transition::StoppedLeading { reason } => println!("we do not lead any more: {reason}"),
+///         _ => {}
+///     }
+/// }
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Transition {
+    /// The record shows another leader than before; it may be ourselves.
+    NewLeader {
+        /// Who leads.
+        identity: String,
+    },
+    /// Nobody leads any more: the record was released or deleted, or its lease has run out on this process's clock. A leader
+    /// that renews it after all is a [`NewLeader`](Self::NewLeader) again. It is told by the elector's thread, which may be waiting
+    /// for an answer: [`current_leader`](crate::LeaderElector::current_leader) knows at the very moment.
+    NoLeader {
+        /// Who has led; it may be ourselves.
+        previous: String,
+    },
+    /// A term of ours began.
+    StartedLeading {
+        /// Grows with every term, whoever wins it.
+        fencing_token: u64,
+    },
+    /// The term of ours ended.
+    StoppedLeading {
+        /// Why.
+        reason: StopReason,
+    },
+}
+
+/// A subscription to every [`Transition`] of one elector, made by
+/// [`LeaderElector::transitions`](crate::LeaderElector::transitions).
+///
+/// It dereferences to the channel's `Receiver`, and `select!` accepts a subscription as a receiver. As an iterator it blocks until the
+/// next transition. Dropping the subscription ends it, and clones of its receiver disconnect at the next transition or subscription.
+///
+/// # Examples
+///
+/// ```
+/// use leasehold::crossbeam_channel::{never, select};
+/// use leasehold::{LeaderElector, MemoryStore};
+///
+/// let elector = LeaderElector::builder("jobs").start_on(MemoryStore::new())?;
+/// # let shutdown = never::<()>();
+/// let (transitions, guard) = (elector.transitions(), elector.block_until_leader()?);
+/// select! {
+///     recv(transitions) -> transition => println!("{transition:?}"),
+///     recv(shutdown) -> _ => {}
+/// }
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Transitions {
+    receiver: Receiver<Transition>,
+    _subscribed: Arc<()>,
+}
+
+impl Deref for Transitions {
+    type Target = Receiver<Transition>;
+
+    fn deref(&self) -> &Receiver<Transition> {
+        &self.receiver
+    }
+}
+
+impl Iterator for Transitions {
+    type Item = Transition;
+
+    fn next(&mut self) -> Option<Transition> {
+        self.receiver.recv().ok()
+    }
+}
+
+/// The present state, and everyone who wants to hear of changes.
+#[derive(Default)]
+pub(crate) struct Subscriptions(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// Whom the record names.
+    leader: Option<String>,
+    has_run_out: bool,
+    leading: Option<u64>,
+    /// Each sender has a `Weak` that no longer upgrades once its subscription is dropped.
+    subscribers: Vec<(Weak<()>, Sender<Transition>)>,
+    closed: bool,
+}
+
+impl Subscriptions {
+    /// Creates a subscription that starts with the present state.
+    pub(crate) fn subscribe(&self) -> Transitions {
+        let (sender, receiver) = channel::unbounded();
+        let mut state = self.0.lock();
+        let leader = state.leader.clone().filter(|_| !state.has_run_out);
+        let leader = leader.map(|identity| Transition::NewLeader { identity });
+        let leading = state.leading.map(|fencing_token| Transition::StartedLeading { fencing_token });
+        for transition in leader.into_iter().chain(leading) {
+            let _ = sender.send(transition);
+        }
+        let subscribed = Arc::new(());
+        // Without transitions, nothing else removes dropped subscriptions.
+        state.forget_dropped();
+        if !state.closed {
+            state.subscribers.push((Arc::downgrade(&subscribed), sender));
+        }
+        Transitions { receiver, _subscribed: subscribed }
+    }
+
+    pub(crate) fn new_leader(&self, leader: Option<String>) {
+        let mut state = self.0.lock();
+        let previous = std::mem::replace(&mut state.leader, leader.clone());
+        let had_run_out = std::mem::take(&mut state.has_run_out);
+        match (leader, previous) {
+            (Some(identity), _) => state.publish(Transition::NewLeader { identity }),
+            (None, Some(previous)) if !had_run_out => state.publish(Transition::NoLeader { previous }),
+            (None, _) => {}
+        }
+    }
+
+    /// The lease of whom the record names.
+    pub(crate) fn leader_has_run_out(&self) {
+        let mut state = self.0.lock();
+        if let Some(previous) = state.leader.clone()
+            && !std::mem::replace(&mut state.has_run_out, true)
+        {
+            state.publish(Transition::NoLeader { previous });
+        }
+    }
+
+    pub(crate) fn started(&self, fencing_token: u64) {
+        let mut state = self.0.lock();
+        state.leading = Some(fencing_token);
+        state.publish(Transition::StartedLeading { fencing_token });
+    }
+
+    /// Each start has one stop: without a term nothing stops. False if it had been told.
+    pub(crate) fn stopped(&self, reason: StopReason) -> bool {
+        let mut state = self.0.lock();
+        let is_news = state.leading.take().is_some();
+        if is_news {
+            state.publish(Transition::StoppedLeading { reason });
+        }
+        is_news
+    }
+
+    /// After the last word every subscription disconnects.
+    pub(crate) fn close(&self) {
+        let mut state = self.0.lock();
+        state.closed = true;
+        state.subscribers.clear();
+    }
+}
+
+impl State {
+    fn publish(&mut self, transition: Transition) {
+        self.forget_dropped();
+        for (_, subscriber) in &self.subscribers {
+            let _ = subscriber.send(transition.clone());
+        }
+    }
+
+    fn forget_dropped(&mut self) {
+        self.subscribers.retain(|(subscribed, _)| subscribed.strong_count() > 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subscription_opens_with_the_present_state() {
+        let subscriptions = Subscriptions::default();
+        subscriptions.new_leader(Some("me".into()));
+        subscriptions.started(7);
+        let late = subscriptions.subscribe();
+        subscriptions.stopped(StopReason::Expired);
+        subscriptions.close();
+        assert_eq!(
+            late.iter().collect::<Vec<_>>(),
+            [
+                Transition::NewLeader { identity: "me".into() },
+                Transition::StartedLeading { fencing_token: 7 },
+                Transition::StoppedLeading { reason: StopReason::Expired },
+            ]
+        );
+    }
+
+    #[test]
+    fn a_subscription_after_the_last_word_is_disconnected() {
+        let subscriptions = Subscriptions::default();
+        subscriptions.close();
+        assert_eq!(subscriptions.subscribe().iter().count(), 0);
+    }
+
+    #[test]
+    fn that_nobody_leads_is_told_once_and_with_who_has_led() {
+        let subscriptions = Subscriptions::default();
+        let told = subscriptions.subscribe();
+        let new_leader = |identity: &str| Transition::NewLeader { identity: identity.into() };
+        let no_leader = |previous: &str| Transition::NoLeader { previous: previous.into() };
+        subscriptions.new_leader(None);
+        subscriptions.new_leader(Some("a".into()));
+        subscriptions.leader_has_run_out();
+        assert_eq!(subscriptions.subscribe().try_iter().count(), 0);
+        subscriptions.new_leader(None);
+        subscriptions.new_leader(Some("b".into()));
+        subscriptions.new_leader(None);
+        subscriptions.leader_has_run_out();
+        let expected = [new_leader("a"), no_leader("a"), new_leader("b"), no_leader("b")];
+        assert_eq!(told.try_iter().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn dropped_subscriptions_are_forgotten() {
+        let subscriptions = Subscriptions::default();
+        (0..10).for_each(|_| drop(subscriptions.subscribe()));
+        assert_eq!(subscriptions.0.lock().subscribers.len(), 1, "until the next subscription");
+        subscriptions.started(1);
+        assert!(subscriptions.0.lock().subscribers.is_empty());
+    }
+}

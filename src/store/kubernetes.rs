@@ -1,9 +1,0 @@
-//! Records in objects of a Kubernetes API server.
-
-pub(crate) mod annotation;
-pub(crate) mod configmap;
-pub(crate) mod endpoints;
-pub(crate) mod lease;
-pub(crate) mod metadata;
-pub(crate) mod object;
-pub(crate) mod resource_lock;

@@ -1,0 +1,46 @@
+//! The fields that every line about an election has, for loggers that write more than text.
+
+/// What `lease`, `identity` and `token` are in the lines of one elector.
+#[derive(Clone)]
+pub(crate) struct LogFields {
+    /// What lines begin with.
+    pub(crate) described: String,
+    pub(crate) identity: String,
+    /// The fencing token of the present term.
+    pub(crate) token: Option<u64>,
+}
+
+impl LogFields {
+    pub(crate) fn new(described: String, identity: &str) -> Self {
+        Self { described, identity: identity.to_owned(), token: None }
+    }
+
+    /// Those of lines that are about another record as well.
+    pub(crate) fn and(self, described: &str) -> Self {
+        Self { described: format!("{} and {described}", self.described), ..self }
+    }
+
+    /// The name alone, where it is known what it is the name of.
+    pub(crate) fn lease(&self) -> &str {
+        self.described.strip_prefix("lease ").unwrap_or(&self.described)
+    }
+}
+
+/// A line at `$level`, with the fields.
+macro_rules! log_with {
+    ($level:expr, $fields:expr $(, $key:ident = $value:expr)*; $($message:tt)+) => {{
+        let fields: &$crate::util::log_fields::LogFields = &$fields;
+        $crate::util::panics::log_line!(
+            log,
+            target: "leasehold::election",
+            $level,
+            lease = fields.lease(),
+            identity = fields.identity.as_str(),
+            token = fields.token
+            $(, $key = $value)*;
+            "{}", $crate::util::one_line::OneLine(format_args!("{}: {}", fields.described, format_args!($($message)+)))
+        );
+    }};
+}
+
+pub(crate) use log_with;

@@ -1,0 +1,48 @@
+//! What others' code may panic with, and what becomes of that.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Runs what is not this library's. `None` if that has panicked: with what does not matter, and dropping that may panic as well.
+pub(crate) fn caught<T>(run: impl FnOnce() -> T) -> Option<T> {
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(value) => Some(value),
+        Err(payload) => {
+            if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+                // It might go on for ever.
+                std::mem::forget(another);
+            }
+            None
+        }
+    }
+}
+
+/// Logs a line by the macro `log::$macro`. A panic of the logger ends here.
+macro_rules! log_line {
+    ($macro:ident, $($line:tt)+) => {{
+        let _ = $crate::util::panics::caught(|| log::$macro!($($line)+));
+    }};
+}
+
+pub(crate) use log_line;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct PanicsAgain(u32);
+
+    impl Drop for PanicsAgain {
+        fn drop(&mut self) {
+            if self.0 > 0 {
+                std::panic::panic_any(PanicsAgain(self.0 - 1));
+            }
+        }
+    }
+
+    #[test]
+    fn what_panics_again_when_it_is_dropped_is_caught() {
+        assert_eq!(caught(|| 1), Some(1));
+        assert_eq!(caught(|| panic!("made up")), None::<()>);
+        assert_eq!(caught(|| std::panic::panic_any(PanicsAgain(5))), None::<()>);
+    }
+}
