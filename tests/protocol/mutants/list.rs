@@ -1,97 +1,18 @@
-//! What is broken, why that is deadly, and which check catches it. `list` has a file for each topic.
+//! The mutants: the text files in `list`, one for each topic. A paragraph is a mutant: its name, the harm it does, the lines that
+//! go and come, and the check that catches it.
 //!
-//! Equivalent, and therefore not here:
+//! Two mutants would be equivalent to the library, and are therefore not listed:
 //!
-//! - the latest of several open writes that match is adopted instead of the earliest: no two of them match one record,
-//!   for `renewTime` moves with every write;
-//! - an open write is closed when a version at its base is learned: a write's base is never above what is known, so
-//!   nothing that is news is at the base of an open write. (A read at the base is no news, and is here.)
+//! - The latest of several open writes that match is adopted instead of the earliest. No two of them match one record, because
+//!   `renewTime` moves with every write.
+//! - An open write is closed when a version at its base is learned. A write's base is never above the known version, so no new
+//!   version is at the base of an open write. (A read at the base is not new, and is in the list.)
 
-mod both;
-mod command;
-mod elector;
-mod fitness;
-mod handles;
-mod heads;
-mod order;
-mod postgres;
-mod sqlite;
-mod terms;
-mod texts;
-mod threads;
-mod watches;
-
-use std::fmt;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::{fmt, fs};
 
 use Check::{Binary, Simulation, Test, Threads, Unit};
-
-pub use texts::mutants;
-
-pub const MUTANTS: &[&[Mutant]] = &[
-    terms::MUTANTS,
-    order::MUTANTS,
-    watches::MUTANTS,
-    elector::MUTANTS,
-    handles::MUTANTS,
-    threads::MUTANTS,
-    both::MUTANTS,
-    command::MUTANTS,
-    fitness::MUTANTS,
-    heads::MUTANTS,
-    postgres::MUTANTS,
-    sqlite::MUTANTS,
-];
-
-const CALLBACKS: &str = "src/elector/callbacks.rs";
-const CAMPAIGN: &str = "src/leadership/campaign/mod.rs";
-const CLIENT: &str = "src/backends/kubernetes/client/http_client.rs";
-const COMMAND_TERM: &str = "src/cli/run/term.rs";
-const CONFIG: &str = "src/election/settings.rs";
-const DEADLINE: &str = "src/election/deadline.rs";
-const DEDICATED: &str = "src/runtime/dedicated.rs";
-const STATE: &str = "src/runtime/state.rs";
-const PAIR: &str = "src/election/candidate/pair/mod.rs";
-const ECHO: &str = "src/net/echo.rs";
-const ELECTION: &str = "src/election/mod.rs";
-const ELECTOR: &str = "src/elector/leader_elector.rs";
-const ENDING: &str = "src/election/ending.rs";
-const EVENTS: &str = "src/backends/kubernetes/events.rs";
-const EXEC: &str = "src/cli/run/exec.rs";
-const FAILURES: &str = "src/election/candidate/failures.rs";
-const FITNESS_POLICY: &str = "src/election/candidate/fitness.rs";
-const FITNESS: &str = "src/leadership/fitness.rs";
-const PROBING: &str = "src/runtime/probing.rs";
-const GUARD: &str = "src/leadership/guard/mod.rs";
-const GUARDIAN: &str = "src/cli/run/guardian/mod.rs";
-const GUARDIAN_PROCESS: &str = "src/cli/run/guardian/process.rs";
-const HANDLE: &str = "src/leadership/handle.rs";
-const HEALTH: &str = "src/observe/health.rs";
-const JSON: &str = "src/net/json.rs";
-const LINES: &str = "src/net/lines.rs";
-const MASK: &str = "src/net/redact.rs";
-const OBJECT: &str = "src/backends/kubernetes/object.rs";
-const OBSERVING: &str = "src/runtime/observing.rs";
-const OUTGOING: &str = "src/net/outgoing.rs";
-const PROGRESS: &str = "src/election/progress.rs";
-const REQUESTS: &str = "src/election/requests.rs";
-const REQUEST_LOG: &str = "src/backends/kubernetes/client/request_log.rs";
-const RESPONSES: &str = "src/election/responses.rs";
-const ROUND_TRIP: &str = "src/election/round_trip.rs";
-const SCOPE: &str = "src/leadership/guard/scope.rs";
-const SESSION: &str = "src/election/candidate/session/mod.rs";
-const SLOT: &str = "src/leadership/campaign/slot.rs";
-const STATUS: &str = "src/backends/kubernetes/client/status/mod.rs";
-const STOP_REASON: &str = "src/election/stop_reason.rs";
-const SUPERVISOR: &str = "src/cli/run/supervisor.rs";
-const TERM: &str = "src/leadership/term.rs";
-const TIMES: &str = "src/cli/run/times.rs";
-const TRANSITION: &str = "src/observe/transition.rs";
-const TRANSPORT: &str = "src/net/transport.rs";
-const WORK: &str = "src/leadership/progress.rs";
-const WATCH: &str = "src/election/watch.rs";
-const WATCHER: &str = "src/runtime/watcher.rs";
-const WATCHING: &str = "src/election/watching.rs";
-const WATCH_PLAN: &str = "src/election/candidate/watch_plan.rs";
 
 pub struct Mutant {
     pub name: &'static str,
@@ -131,4 +52,38 @@ impl fmt::Display for Check {
             Threads(model) => write!(f, "threads, {model}"),
         }
     }
+}
+
+pub fn mutants() -> &'static [Mutant] {
+    static MUTANTS: OnceLock<Vec<Mutant>> = OnceLock::new();
+    MUTANTS.get_or_init(|| {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/protocol/mutants/list");
+        let entries = fs::read_dir(directory).expect("a directory").map(|entry| entry.expect("an entry").path());
+        let mut files: Vec<_> = entries.collect();
+        files.sort();
+        let texts = files.iter().map(|file| &*fs::read_to_string(file).expect("a text").leak());
+        let paragraphs = texts.flat_map(|text| text.split("\n\n")).filter(|text| text.starts_with("mutant "));
+        paragraphs.map(|text| mutant(text).unwrap_or_else(|| panic!("not a mutant: {text}"))).collect()
+    })
+}
+
+fn mutant(text: &'static str) -> Option<Mutant> {
+    let (head, changes) = text.split_once("\nin ")?;
+    let (name, why) = head.strip_prefix("mutant ")?.split_once("\nwhy ")?;
+    let (changes, check) = changes.split_once("\ncaught by ")?;
+    let edits: Vec<_> = changes.split("\nin ").map(edit).collect();
+    let (kind, test) = check.trim_end().split_once(' ')?;
+    let caught_by = match kind {
+        "simulation" => Simulation(test),
+        "unit" => Unit(test),
+        "binary" => Binary(test),
+        "threads" => Threads(test),
+        file => Test(file.strip_prefix("tests/")?, test),
+    };
+    Some(Mutant { name, why, edits: edits.leak(), caught_by })
+}
+
+fn edit(text: &'static str) -> Edit {
+    let lines = |sign| text.lines().skip(1).filter_map(|line| line.strip_prefix(sign)).collect::<Vec<_>>().join("\n");
+    Edit { file: text.lines().next().unwrap_or_default(), old: lines('-').leak(), new: lines('+').leak() }
 }

@@ -3,7 +3,7 @@
 //!
 //! The sources are formatted, which the checks see to. So functions are found by their indentation.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use crate::list::Edit;
@@ -73,7 +73,10 @@ impl<'a> Source<'a> {
     fn change(&self, Edit { file, old, new }: &'a Edit) -> Result<Change<'a>, String> {
         let times = self.text.matches(old).count();
         if times != 1 {
-            return Err(format!("it does not apply: its text is {times} times in {file}: {old:?}"));
+            let (number, line) = nearest(self.text, old);
+            return Err(format!(
+                "it does not apply: its text is {times} times in {file}, not once: {old:?}; most like it is line {number}: {line:?}"
+            ));
         }
         if old == new {
             return Err(format!("it changes nothing: {old:?}"));
@@ -116,6 +119,16 @@ impl<'a> Source<'a> {
         }
         text + &self.text[done..]
     }
+}
+
+/// The line of `text` that shares most words with the longest line of `wanted`, and its number.
+fn nearest<'a>(text: &'a str, wanted: &str) -> (usize, &'a str) {
+    fn words(line: &str) -> BTreeSet<&str> {
+        line.split(|it: char| !it.is_alphanumeric() && it != '_').filter(|word| !word.is_empty()).collect()
+    }
+    let wanted = words(wanted.lines().max_by_key(|line| line.len()).unwrap_or_default());
+    let shared = |line: &str| words(line).intersection(&wanted).count();
+    (1..).zip(text.lines()).max_by_key(|(_, line)| shared(line)).unwrap_or_default()
 }
 
 /// How many bytes of `one` and of `other` are the same from their beginning on.
@@ -237,5 +250,13 @@ fn last() {
             assert_eq!(refusal(&[outside]), "it is not inside of the body of one function");
         }
         assert_eq!(refusal(&[edit("() + by", ""), edit("by\n", "")]), "two of its edits are of one place");
+    }
+
+    #[test]
+    fn a_text_that_is_not_there_is_reported_with_its_file_and_the_nearest_line() {
+        let mut source = Source::new("fn f() {\n    first_step(now);\n    second_step(later);\n}\n");
+        let edits = [Edit { file: "src/a.rs", old: "second_step(now)", new: "" }];
+        let error = source.add(1, &edits).expect_err("no such text");
+        assert!(error.contains("in src/a.rs") && error.contains("line 3: \"    second_step(later);\""), "{error}");
     }
 }
