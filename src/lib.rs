@@ -120,8 +120,8 @@ pub use backends::etcd::store::{EtcdOperation, EtcdStore};
 pub use backends::kubernetes::client as kube;
 #[cfg(feature = "kube")]
 pub use backends::kubernetes::{
-    configmap::ConfigMapStore, endpoints::EndpointsStore, lease::LeaseStore, metadata::OwnerReference,
-    resource_lock::ResourceLock,
+    configmap::ConfigMapStore, endpoints::EndpointsStore, events::EventRecorder, lease::LeaseStore,
+    metadata::OwnerReference, resource_lock::ResourceLock,
 };
 #[cfg(feature = "mysql")]
 pub use backends::mysql::config::MySqlConfig;

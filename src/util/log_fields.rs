@@ -1,5 +1,14 @@
 //! The fields that every line about an election has, for loggers that write more than text.
 
+/// The targets of log lines. A filter names these, not private modules.
+pub(crate) const ELECTION: &str = "leasehold::election";
+#[cfg(feature = "_tls")]
+pub(crate) const CLIENT: &str = "leasehold::client";
+#[cfg(feature = "_tls")]
+pub(crate) const TLS: &str = "leasehold::tls";
+#[cfg(any(feature = "_tls", feature = "sqlite"))]
+pub(crate) const STORE: &str = "leasehold::store";
+
 /// What `lease`, `identity` and `token` are in the lines of one elector.
 #[derive(Clone)]
 pub(crate) struct LogFields {
@@ -32,7 +41,7 @@ macro_rules! log_with {
         let fields: &$crate::util::log_fields::LogFields = &$fields;
         $crate::util::panics::log_line!(
             log,
-            target: "leasehold::election",
+            target: $crate::util::log_fields::ELECTION,
             $level,
             lease = fields.lease(),
             identity = fields.identity.as_str(),

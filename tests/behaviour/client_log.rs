@@ -56,7 +56,7 @@ fn heard<T>(run: impl FnOnce() -> T) -> (Vec<Said>, T) {
 }
 
 fn ours(log: &[Said], level: Level) -> Vec<&str> {
-    let ours = log.iter().filter(|said| said.level == level && said.target.starts_with("leasehold::kube"));
+    let ours = log.iter().filter(|said| said.level == level && said.target.starts_with("leasehold::client"));
     ours.map(|said| said.text.as_str()).collect()
 }
 

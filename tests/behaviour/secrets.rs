@@ -274,7 +274,7 @@ fn what_a_plugin_says_that_fails_is_hidden() {
         let directory = tempfile::tempdir().expect("a directory");
         let user = plugin(directory.path(), &printed, code);
         let shown = everything_shown(&kubeconfig(&server, "", &user), directory.path(), REFUSED);
-        assert!(shown.contains("WARN leasehold::kube::exec: kube: credential plugin /bin/sh"), "{what}: {shown}");
+        assert!(shown.contains("WARN leasehold::client: kube: credential plugin /bin/sh"), "{what}: {shown}");
         assert_hidden(what, &shown, &["token-of-a-plugin-5"]);
         assert_hidden(what, &shown, &OF_A_PLUGIN);
     }
@@ -381,7 +381,7 @@ fn verification_is_turned_off_by_the_kubeconfigs_word_alone_and_that_is_warned_o
     assert_ne!(off, right);
     let shown = everything_shown(&off, ".".as_ref(), SOON);
     assert!(shown.contains("elected"), "{shown}");
-    assert!(shown.contains("WARN leasehold::net::tls::verify: tls: no certificate is verified"), "{shown}");
+    assert!(shown.contains("WARN leasehold::tls: tls: no certificate is verified"), "{shown}");
     assert_hidden("whomever", &shown, &["token-for-whomever-10"]);
 }
 

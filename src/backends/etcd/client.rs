@@ -25,6 +25,7 @@ use crate::net::transport::{CurrentCall, HttpConnector, Opening};
 use crate::net::{MAX_WAIT, USER_AGENT};
 use crate::util::cancel::Cancel;
 use crate::util::config_error::ConfigError;
+use crate::util::log_fields::CLIENT;
 use crate::util::panics::log_line;
 
 /// More connections to a member than this are not kept open for the calls to come.
@@ -221,7 +222,7 @@ impl Client {
             if is_last || (error.maybe_sent() && !may_repeat) {
                 return Err(error);
             }
-            log_line!(debug, "etcd: {}: {error}; trying another member", self.members[number].endpoint.url());
+            log_line!(debug, target: CLIENT, "etcd: {}: {error}; trying another member", self.members[number].endpoint.url());
         }
         Err(late().into())
     }
@@ -240,7 +241,7 @@ impl Client {
         if !error.is_of_the_token() || !self.forget(token.as_ref()) {
             return Err(error);
         }
-        log_line!(debug, "etcd: {}: {error}; logging in again", member.endpoint.url());
+        log_line!(debug, target: CLIENT, "etcd: {}: {error}; logging in again", member.endpoint.url());
         // Whatever becomes of this one, the first may have been sent: so it is an error of a request that was.
         let sent = |error| match error {
             Error::Net(error) => Error::Net(error.sent(true)),

@@ -10,6 +10,7 @@ use crate::election::stop_reason::StopReason;
 use crate::net::json as limited;
 use crate::observe::observer::{Observer, beginning};
 use crate::store::record::MicroTime;
+use crate::util::log_fields::STORE;
 use crate::util::panics::log_line;
 
 /// How long each of the two requests for an event may take.
@@ -70,7 +71,7 @@ impl EventRecorder {
                     }
                     false => "",
                 };
-                log_line!(log, level, "{kind} {namespace}/{name}: the event `{what}` is lost: {error}{advice}");
+                log_line!(log, target: STORE, level, "{kind} {namespace}/{name}: the event `{what}` is lost: {error}{advice}");
             }
         }
     }

@@ -13,7 +13,9 @@ use crate::store::record::{LeaderElectionRecord, Observed, Opaque};
 use crate::store::{Call, Cursor, MAX_VERSION, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::cancel::Cancel;
 use crate::util::config_error::ConfigError;
+use crate::util::log_fields::STORE;
 use crate::util::names::{check_name, check_namespace};
+use crate::util::panics::log_line;
 
 /// How long a watch lasts at least, and at most twice that: many watches must not end at one time.
 const WATCH_LASTS: Duration = Duration::from_secs(300);
@@ -374,7 +376,7 @@ impl<C: Codec> Objects<C> {
                     (Err(error), WatchScope::Key(_)) => return Err(error),
                     // One object that makes no sense does not keep the others from being told of.
                     (Err(error), WatchScope::All) => {
-                        crate::util::panics::log_line!(debug, "{error}");
+                        log_line!(debug, target: STORE, "{error}");
                         None
                     }
                 }

@@ -11,6 +11,7 @@ use crate::net::error::{self as net, ErrorKind};
 use crate::store::record::{LeaderElectionRecord, MicroTime, Observed};
 use crate::store::{Call, StoreError, StoreErrorKind, WatchScope};
 use crate::util::config_error::ConfigError;
+use crate::util::log_fields::STORE;
 use crate::util::panics::log_line;
 
 use super::unproven::{End, Unproven};
@@ -223,7 +224,7 @@ impl Table {
             let request = Request { sql, is_read: false, timeout: call.time_left(), cancel: call.cancel() };
             match self.client.query(request) {
                 Err(error) if error.code().is_some_and(|code| DEADLOCKS.contains(&code)) => {
-                    log_line!(debug, "{operation} {key}: once more: {}", self.client.password().clean(&error));
+                    log_line!(debug, target: STORE, "{operation} {key}: once more: {}", self.client.password().clean(&error));
                 }
                 other => return other,
             }

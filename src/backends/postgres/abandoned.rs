@@ -19,6 +19,7 @@ use crate::net::error::Error;
 use crate::net::interrupt::Interrupter;
 use crate::net::socket::explain;
 use crate::net::tls::TlsParts;
+use crate::util::log_fields::CLIENT;
 use crate::util::panics::log_line;
 
 /// How long it may take.
@@ -47,7 +48,7 @@ impl Place {
         let place = self.clone();
         let begun = thread::Builder::new().name("leasehold-cancel".to_owned()).spawn(move || {
             if let Err(error) = place.ask(key) {
-                log_line!(debug, "postgres: {}: what was given up may still be under way: {error}", place.address);
+                log_line!(debug, target: CLIENT, "postgres: {}: what was given up may still be under way: {error}", place.address);
             }
             place.under_way.fetch_sub(1, Ordering::AcqRel);
         });

@@ -13,6 +13,7 @@ use crate::backends::sql::told::Told;
 use crate::net::interrupt::{Interrupter, interrupted};
 use crate::store::{Call, Cursor, WatchEvent, WatchScope};
 use crate::util::cancel::Cancel;
+use crate::util::log_fields::STORE;
 use crate::util::panics::log_line;
 
 /// How long opening a watch may take, and how long a read on it.
@@ -101,7 +102,7 @@ impl Source<'_> {
                 // Behind a pooler it may be another's connection by now, who has no use for it either.
                 let unlisten = Statement { sql: UNLISTEN, parameters: &[] };
                 let _ = listener.run(&[unlisten], false, Instant::now() + PROBE_TIMEOUT);
-                log_line!(debug, "postgres: {} delivers no notifications; asking it", self.client.location());
+                log_line!(debug, target: STORE, "postgres: {} delivers no notifications; asking it", self.client.location());
                 return Ok(None);
             }
         }

@@ -134,7 +134,7 @@ fn refuse_network(path: &Path) -> Result<(), StoreError> {
     let kind = found.f_type as u32;
     if kind == FUSE {
         crate::util::panics::log_line!(
-            warn,
+            warn, target: crate::util::log_fields::STORE,
             "{} is on FUSE: whether processes on it exclude each other rests on what is mounted there; on one that \
              passes on locks and shared memory of one host alone, they do",
             path.display()

@@ -53,7 +53,7 @@ impl Signal {
         match Self::inotify(database, wal) {
             Ok(signal) => return signal,
             Err(error) => {
-                crate::util::panics::log_line!(debug, "no inotify for {}, so it is polled: {error}", wal.display())
+                crate::util::panics::log_line!(debug, target: crate::util::log_fields::STORE, "no inotify for {}, so it is polled: {error}", wal.display())
             }
         }
         #[cfg(not(target_os = "linux"))]
@@ -138,7 +138,7 @@ pub(super) fn wake_others(wal: &Path) -> bool {
         let times = Timestamps { last_access: now, last_modification: now };
         let touched = utimensat(CWD, wal, &times, AtFlags::empty());
         if let Err(error) = touched {
-            crate::util::panics::log_line!(debug, "cannot touch {}, so others notice later: {error}", wal.display());
+            crate::util::panics::log_line!(debug, target: crate::util::log_fields::STORE, "cannot touch {}, so others notice later: {error}", wal.display());
         }
         touched.is_ok()
     }

@@ -242,7 +242,7 @@ fn set_up(stream: TcpStream) -> io::Result<TcpStream> {
     stream.set_nodelay(true)?;
     #[cfg(any(target_os = "linux", target_os = "android"))]
     if let Err(error) = keep_alive(&stream) {
-        crate::util::panics::log_line!(debug, "no keep-alive on a connection: {error}");
+        crate::util::panics::log_line!(debug, target: crate::util::log_fields::CLIENT, "no keep-alive on a connection: {error}");
     }
     Ok(stream)
 }

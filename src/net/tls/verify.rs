@@ -12,6 +12,7 @@ use rustls::{CertificateError, DigitallySignedStruct, RootCertStore, SignatureSc
 use super::pinned;
 use super::provider::provider;
 use crate::net::error::Error;
+use crate::util::log_fields::TLS;
 use crate::util::panics::log_line;
 
 pub(crate) const NO_AUTHORITY: &str =
@@ -32,7 +33,7 @@ pub(crate) fn trust_these(
     let signs = !signers.is_empty();
     let store = if signs { signers } else { store };
     if ignored > 0 {
-        log_line!(warn, "kube: {ignored} of the cluster's CA certificates cannot be used and are ignored");
+        log_line!(warn, target: TLS, "kube: {ignored} of the cluster's CA certificates cannot be used and are ignored");
     }
     Ok(Some(Arc::new(TheseAuthorities { signed: signed_by(store)?, signs, themselves: authorities })))
 }
@@ -51,7 +52,7 @@ pub(crate) fn trust_anyone() -> Arc<dyn ServerCertVerifier> {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         log_line!(
-            warn,
+            warn, target: TLS,
             "tls: no certificate is verified (by insecure-skip-tls-verify, sslmode=require or ssl-mode=REQUIRED): anybody on the way to the \
              server can read and change what is sent"
         );

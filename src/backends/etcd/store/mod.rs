@@ -13,6 +13,8 @@ use crate::store::record::{LeaderElectionRecord, Observed, Opaque};
 use crate::store::{Call, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::cancel::Cancel;
 use crate::util::config_error::ConfigError;
+use crate::util::log_fields::STORE;
+use crate::util::panics::log_line;
 
 mod guarded;
 
@@ -190,7 +192,7 @@ impl EtcdStore {
             WatchScope::All => match self.parse(&boxed, kv) {
                 Ok(observed) => observed,
                 Err(error) => {
-                    crate::util::panics::log_line!(debug, "{error}");
+                    log_line!(debug, target: STORE, "{error}");
                     return Ok(None);
                 }
             },

@@ -25,6 +25,7 @@ use crate::net::response::{from_ureq, is_framed, read_body};
 use crate::net::tls::ClientTls;
 use crate::net::transport::{CurrentCall, HttpConnector, Opening};
 use crate::util::cancel::Cancel;
+use crate::util::log_fields::CLIENT;
 use crate::util::panics::log_line;
 
 /// A blocking client for one cluster. Clones share connections and credentials and are cheap.
@@ -240,7 +241,7 @@ impl Client {
                         && matches!(e.kind(), ErrorKind::Io | ErrorKind::ConnectionClosed)
                         && !interrupter.is_interrupted() =>
                 {
-                    log_line!(debug, "kube: {e}; trying once more on a new connection");
+                    log_line!(debug, target: CLIENT, "kube: {e}; trying once more on a new connection");
                     self.shared.exchange(&attempt, credentials, &handle, true)
                 }
                 other => other,

@@ -34,7 +34,7 @@
 //!
 //! [`Client::counters`] says how often plugins were run and files put to use, also as metrics for Prometheus.
 //!
-//! It logs to targets below `leasehold::kube` and `leasehold::net`: at `debug` a line for each request, with its verb, its path, the code, the
+//! The client logs to the target `leasehold::client`, and about certificates to `leasehold::tls`: at `debug` a line for each request, with its verb, its path, the code, the
 //! milliseconds up to the head of the answer, and the `Audit-Id` if the server gives one; at `warn` what the server warns
 //! of, each text once for a client. No line holds credentials.
 //!

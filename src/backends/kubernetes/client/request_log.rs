@@ -9,6 +9,7 @@ use super::auth::Credentials;
 use super::error::Error;
 use super::warning;
 use crate::net::text::clean;
+use crate::util::log_fields::CLIENT;
 use crate::util::panics::log_line;
 
 const MAX_ID: usize = 64;
@@ -43,7 +44,7 @@ impl RequestLog {
             Ok(answer) => answer,
             Err(error) => {
                 log_line!(
-                    debug, request = place, milliseconds = took;
+                    debug, target: CLIENT, request = place, milliseconds = took;
                     "kube: {place}: no answer in {took} ms: {error}"
                 );
                 return;
@@ -54,11 +55,13 @@ impl RequestLog {
             Some(id) if log::log_enabled!(log::Level::Debug) => {
                 let id = printable(id.as_bytes().to_vec(), credentials, MAX_ID);
                 log_line!(
-                    debug, request = place, code, milliseconds = took, audit_id = id.as_str();
+                    debug, target: CLIENT, request = place, code, milliseconds = took, audit_id = id.as_str();
                     "kube: {place}: {code} in {took} ms, audit id {id}"
                 );
             }
-            _ => log_line!(debug, request = place, code, milliseconds = took; "kube: {place}: {code} in {took} ms"),
+            _ => {
+                log_line!(debug, target: CLIENT, request = place, code, milliseconds = took; "kube: {place}: {code} in {took} ms")
+            }
         }
         for header in answer.headers().get_all(header::WARNING) {
             self.warn(header, credentials);
@@ -75,7 +78,7 @@ impl RequestLog {
         }
         drop(rejected_at);
         let level = if is_seldom { log::Level::Warn } else { log::Level::Debug };
-        log_line!(log, level, "kube: the server rejects the credentials, and there are no newer ones: {why}");
+        log_line!(log, target: CLIENT, level, "kube: the server rejects the credentials, and there are no newer ones: {why}");
     }
 
     fn warn(&self, header: &HeaderValue, credentials: &Credentials) {
@@ -89,10 +92,10 @@ impl RequestLog {
             let is_last = warned.len() == MAX_WARNINGS;
             // A logger may take its time.
             drop(warned);
-            log_line!(warn, "kube: the server warns: {text}");
+            log_line!(warn, target: CLIENT, "kube: the server warns: {text}");
             if is_last {
                 log_line!(
-                    warn,
+                    warn, target: CLIENT,
                     "kube: the server has given {MAX_WARNINGS} different warnings; further ones are not logged"
                 );
             }

@@ -15,6 +15,7 @@ use rustls::pki_types::ServerName;
 use super::files::{FromFiles, Outcome, PemSource};
 use super::{Identity, TlsParts, TlsSettings};
 use crate::net::error::Error;
+use crate::util::log_fields::TLS;
 use crate::util::panics::log_line;
 
 /// What every connection of a client is to start TLS with.
@@ -154,18 +155,18 @@ impl ClientTls {
             Outcome::Unchanged | Outcome::StillRefused => {}
             Outcome::Refused(why) => {
                 self.refusals.fetch_add(1, Ordering::Relaxed);
-                log_line!(warn, "tls: keeping the {what} that was read before: {why}");
+                log_line!(warn, target: TLS, "tls: keeping the {what} that was read before: {why}");
             }
             Outcome::Changed => {
                 match self.settings.client_config(files.authorities.value(), files.identity.value().as_ref()) {
                     Ok(config) => {
-                        log_line!(info, "tls: using another {what}: its file has changed");
+                        log_line!(info, target: TLS, "tls: using another {what}: its file has changed");
                         let authorities = Arc::clone(files.authorities.value());
                         let mut current = self.current.lock();
                         *current = Current { authorities, config, version: current.version + 1 };
                     }
                     // Each part has been tried before.
-                    Err(e) => log_line!(warn, "tls: keeping the {what} that was used before: {e}"),
+                    Err(e) => log_line!(warn, target: TLS, "tls: keeping the {what} that was used before: {e}"),
                 }
             }
         }

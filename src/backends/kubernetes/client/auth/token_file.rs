@@ -10,6 +10,8 @@ use ureq::http::HeaderValue;
 use super::credentials::bearer_header;
 use crate::backends::kubernetes::client::error::{Error, ErrorKind};
 use crate::net::file::read_file;
+use crate::util::log_fields::CLIENT;
+use crate::util::panics::log_line;
 
 /// Kubelets rotate tokens well before they expire; a minute is what client-go waits, too.
 const TOKEN_AGE: Duration = Duration::from_secs(60);
@@ -38,7 +40,7 @@ impl TokenFile {
     pub(crate) fn current(&self) -> Result<HeaderValue, Error> {
         let (token, why) = self.look();
         if let Some(why) = why {
-            crate::util::panics::log_line!(warn, "kube: keeping the token that was read before: {why}");
+            log_line!(warn, target: CLIENT, "kube: keeping the token that was read before: {why}");
         }
         token
     }

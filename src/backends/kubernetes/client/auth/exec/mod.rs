@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::net::secret::Secret;
+use crate::util::log_fields::CLIENT;
 use crate::util::panics::log_line;
 
 mod credential;
@@ -17,9 +18,6 @@ mod schedule;
 mod source;
 
 pub(crate) use source::ExecSource;
-
-/// Where all that is logged about plugins goes.
-const TARGET: &str = "leasehold::kube::exec";
 
 /// Somebody may have to log in somewhere; a plugin that hangs must not do so for ever.
 const DEFAULT_LIMIT: Duration = Duration::from_secs(60);
@@ -97,7 +95,7 @@ impl ExecPlugin {
 
     /// `info`, for whoever wonders why it is not run; once a client.
     pub(crate) fn say_that_it_is_not_run(&self) {
-        log_line!(info, target: TARGET, "kube: {} is not run: the user has a client certificate", self.place());
+        log_line!(info, target: CLIENT, "kube: {} is not run: the user has a client certificate", self.place());
     }
 
     fn place(&self) -> String {

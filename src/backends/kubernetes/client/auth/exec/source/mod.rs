@@ -11,13 +11,14 @@ use std::time::Instant;
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded, select};
 use parking_lot::Mutex;
 
+use super::ExecPlugin;
 use super::credential::Issued;
 use super::run::Process;
 use super::schedule::{Now, Schedule};
-use super::{ExecPlugin, TARGET};
 use crate::backends::kubernetes::client::auth::{Credentials, Limits};
 use crate::backends::kubernetes::client::error::{Error, ErrorKind};
 use crate::net::interrupt::interrupted;
+use crate::util::log_fields::CLIENT;
 use crate::util::panics::log_line;
 
 /// What the requests of a client share.
@@ -237,8 +238,8 @@ impl Shared {
             match &issued {
                 // The program dropped the client and needs no message.
                 Err(e) if e.kind() == &ErrorKind::Interrupted => {}
-                Err(e) => log_line!(warn, target: TARGET, "kube: {e}"),
-                Ok(_) => log_line!(debug, target: TARGET, "kube: {place}: issued credentials"),
+                Err(e) => log_line!(warn, target: CLIENT, "kube: {e}"),
+                Ok(_) => log_line!(debug, target: CLIENT, "kube: {place}: issued credentials"),
             }
             let superseded = {
                 let mut state = self.state.lock();
