@@ -4,7 +4,6 @@
 //! multiple statements or results, no compression, no files: a server that begins one of these is left.
 
 mod auth;
-mod changes;
 pub(crate) mod client;
 pub(crate) mod config;
 mod connection;

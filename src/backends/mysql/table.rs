@@ -6,10 +6,12 @@ use crate::backends::mysql::client::{Answer, Client, READ_ONLY, Request, Row as 
 use crate::backends::mysql::config::MySqlConfig;
 use crate::backends::mysql::error::{Error, Refusal};
 use crate::backends::sql;
-use crate::backends::sql::{Records, Row, told};
+use crate::backends::sql::store::Table;
+use crate::backends::sql::{Records, Row, watch_diff};
 use crate::net::error::{self as net, ErrorKind};
 use crate::store::record::{LeaderElectionRecord, MicroTime, Observed};
-use crate::store::{Call, StoreError, StoreErrorKind, WatchScope};
+use crate::store::{Call, Cursor, StoreError, StoreErrorKind, WatchEvent, WatchScope};
+use crate::util::cancel::Cancel;
 use crate::util::config_error::ConfigError;
 use crate::util::log_fields::STORE;
 use crate::util::panics::log_line;
@@ -32,53 +34,48 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// After so many the election itself is to wait.
 const MOST_DEADLOCKS: usize = 10;
 
+/// How long a read of a watch may take before the watch ends with an error.
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Its answer comes when all that was seen before it is on disk. No record has this name.
 const FLUSH: &str = "UPDATE leasehold SET acquired = 1 - acquired WHERE name = X''";
 const MAKE_FLUSHABLE: &str = "INSERT IGNORE INTO leasehold (name, uid) VALUES (X'', X'')";
 
 /// The table of one database.
-pub(super) struct Table {
+pub(super) struct MySqlTable {
     client: Client,
+    poll_interval: Duration,
     unproven: Unproven,
 }
 
-impl Table {
+impl MySqlTable {
     pub(super) fn new(config: MySqlConfig) -> Result<Self, ConfigError> {
         let shape = Shape::new(NAME, include_str!("wrong_columns.sql"), wrong_column);
-        Ok(Self { client: Client::new(config, shape)?, unproven: Unproven::default() })
+        let poll_interval = config.poll_interval;
+        Ok(Self { client: Client::new(config, shape)?, poll_interval, unproven: Unproven::default() })
     }
 
-    pub(super) fn location(&self) -> String {
+    pub(super) fn place(&self) -> String {
         self.client.location()
-    }
-
-    pub(super) fn describe(&self, scope: WatchScope<'_>) -> String {
-        match scope {
-            WatchScope::Key("") => self.describe(WatchScope::All),
-            WatchScope::Key(key) => format!("{key} in {NAME} of {}", self.location()),
-            WatchScope::All => format!("{NAME} of {}", self.location()),
-        }
     }
 
     pub(super) fn create(&self, call: &Call) -> Result<(), StoreError> {
         let (timeout, cancel) = (call.time_left(), call.cancel());
         let request = Request { sql: CREATE_TABLE, is_read: false, timeout, cancel };
-        let what = self.describe(WatchScope::All);
         self.client.query(request).map_err(|error| match error.code() {
-            // Who may not CREATE may yet take part, where somebody has made it.
+            // A user without the right to CREATE can use a table that its owner has made.
             Some(1044 | 1142) => {
-                let advice = "; have its owner make it, or grant this user CREATE";
-                let said = self.client.password().clean(&error);
-                StoreError::new(StoreErrorKind::Forbidden, format!("cannot create {what}: {said}{advice}"))
+                let meaning = (StoreErrorKind::Forbidden, "; have its owner make it, or grant this user CREATE");
+                sql::failed("create", &self.name(), &error, self.client.password(), meaning)
             }
-            _ => self.explain("create", &what, &error),
+            _ => self.explain("create", &self.name(), &error),
         })?;
         // One that was there may be another.
-        self.select("read", WatchScope::Key(""), call).map(drop)
+        self.read("read", WatchScope::Key(""), call).map(drop)
     }
 
     /// What stands in the table of a primary.
-    pub(super) fn select(&self, operation: &str, scope: WatchScope<'_>, call: &Call) -> Result<Records, StoreError> {
+    fn read(&self, operation: &str, scope: WatchScope<'_>, call: &Call) -> Result<Records, StoreError> {
         let place = |error: &Error| self.explain(operation, &self.describe(scope), error);
         let which = match scope {
             WatchScope::Key(key) => format!("r.name = {}", text(Some(key))),
@@ -136,14 +133,46 @@ impl Table {
         Err(net::Error::new(ErrorKind::Malformed, "a row is neither there nor can be made").into())
     }
 
-    /// The generation of the new row, or `None` if there is one of that key.
-    pub(super) fn insert(
-        &self,
-        key: &str,
-        uid: &str,
-        record: &LeaderElectionRecord,
-        call: &Call,
-    ) -> Result<Option<i64>, StoreError> {
+    /// Says which operation on what has failed, and what kind of failure that is to an election.
+    fn explain(&self, operation: &str, what: &str, error: &Error) -> StoreError {
+        let (kind, advice) = match error {
+            Error::Net(error) => (StoreErrorKind::from(error.kind), ""),
+            Error::Refused(Refusal::Error { code, .. }) => of_mysql(*code),
+            Error::Refused(Refusal::ReadOnly) => (StoreErrorKind::Unavailable, PRIMARY),
+        };
+        sql::failed(operation, what, error, self.client.password(), (kind, advice))
+    }
+
+    /// One that ended in a deadlock was rolled back, and is sent again.
+    fn write(&self, operation: &str, key: &str, sql: &str, call: &Call) -> Result<Answer, Error> {
+        for _ in 0..MOST_DEADLOCKS {
+            let request = Request { sql, is_read: false, timeout: call.time_left(), cancel: call.cancel() };
+            match self.client.query(request) {
+                Err(error) if error.code().is_some_and(|code| DEADLOCKS.contains(&code)) => {
+                    log_line!(debug, target: STORE, "{operation} {key}: once more: {}", self.client.password().clean(&error));
+                }
+                other => return other,
+            }
+            watch_diff::wait(call, PAUSE.mul_f64(fastrand::f64()));
+        }
+        self.client.query(Request { sql, is_read: false, timeout: call.time_left(), cancel: call.cancel() })
+    }
+}
+
+impl Table for MySqlTable {
+    fn name(&self) -> String {
+        format!("{NAME} of {}", self.place())
+    }
+
+    fn location(&self) -> String {
+        format!("{} (MySQL)", self.place())
+    }
+
+    fn select(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
+        Ok(self.read("get", WatchScope::Key(key), call)?.remove(key))
+    }
+
+    fn insert(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Option<i64>, StoreError> {
         let key_text = text(Some(key));
         // The inner SELECT keeps the place of the key locked from before the number is given until the row is there: else a
         // second one could be inserted and deleted meanwhile, with a greater number.
@@ -151,7 +180,7 @@ impl Table {
             "INSERT INTO {NAME} (name, uid, holder_identity, lease_duration_seconds, acquire_time, renew_time, \
              lease_transitions) SELECT {key_text}, {}, {}, {}, {}, {}, {} FROM (SELECT 1) AS one WHERE NOT EXISTS \
              (SELECT 1 FROM {NAME} WHERE name = {key_text} LOCK IN SHARE MODE)",
-            text(Some(uid)),
+            text(record.uid.as_deref()),
             text(record.holder_identity.as_deref()),
             number(record.lease_duration_seconds),
             time(&record.acquire_time),
@@ -169,18 +198,11 @@ impl Table {
         })
     }
 
-    /// Whether the row still stood as it was observed, and was changed.
-    pub(super) fn update(
-        &self,
-        key: &str,
-        base: &Observed,
-        record: &LeaderElectionRecord,
-        call: &Call,
-    ) -> Result<bool, StoreError> {
+    fn update(&self, key: &str, base: &Observed, new: &LeaderElectionRecord, call: &Call) -> Result<bool, StoreError> {
         let (generation, writes) = sql::parts(base.version);
         let old = &base.record;
-        let (holder, acquire_time) = (text(record.holder_identity.as_deref()), time(&record.acquire_time));
-        let transitions = number(record.lease_transitions);
+        let (holder, acquire_time) = (text(new.holder_identity.as_deref()), time(&new.acquire_time));
+        let transitions = number(new.lease_transitions);
         // From left to right, and each sees what those before it have set. It compares the whole record: after a fail-over that
         // lost writes a version may have been given again.
         let update = format!(
@@ -190,8 +212,8 @@ impl Table {
              writes = writes + 1 WHERE name = {} AND generation = {generation} AND writes = {writes} AND uid <=> {} AND \
              holder_identity <=> {} AND lease_duration_seconds <=> {} AND acquire_time <=> {} AND renew_time <=> {} AND \
              lease_transitions <=> {}",
-            number(record.lease_duration_seconds),
-            time(&record.renew_time),
+            number(new.lease_duration_seconds),
+            time(&new.renew_time),
             text(Some(key)),
             text(old.uid.as_deref()),
             text(old.holder_identity.as_deref()),
@@ -207,30 +229,17 @@ impl Table {
         })
     }
 
-    /// Says which operation on what has failed, and what kind of failure that is to an election.
-    fn explain(&self, operation: &str, what: &str, error: &Error) -> StoreError {
-        let (kind, advice) = match error {
-            Error::Net(error) => (StoreErrorKind::from(error.kind), ""),
-            Error::Refused(Refusal::Error { code, .. }) => of_mysql(*code),
-            Error::Refused(Refusal::ReadOnly) => (StoreErrorKind::Unavailable, PRIMARY),
-        };
-        let said = self.client.password().clean(error);
-        StoreError::new(kind, format!("cannot {operation} {what}: {said}{advice}"))
-    }
-
-    /// One that ended in a deadlock was rolled back, and is sent again.
-    fn write(&self, operation: &str, key: &str, sql: &str, call: &Call) -> Result<Answer, Error> {
-        for _ in 0..MOST_DEADLOCKS {
-            let request = Request { sql, is_read: false, timeout: call.time_left(), cancel: call.cancel() };
-            match self.client.query(request) {
-                Err(error) if error.code().is_some_and(|code| DEADLOCKS.contains(&code)) => {
-                    log_line!(debug, target: STORE, "{operation} {key}: once more: {}", self.client.password().clean(&error));
-                }
-                other => return other,
-            }
-            told::wait(call, PAUSE.mul_f64(fastrand::f64()));
-        }
-        self.client.query(Request { sql, is_read: false, timeout: call.time_left(), cancel: call.cancel() })
+    fn watch(
+        &self,
+        scope: WatchScope<'_>,
+        from: Option<&Cursor>,
+        cancel: &Cancel,
+        on_event: &mut dyn FnMut(WatchEvent),
+    ) -> Result<(), StoreError> {
+        let read = || self.read("watch", scope, &Call::new(READ_TIMEOUT, cancel.clone())).map(Some);
+        let interval = self.poll_interval;
+        let wait = || watch_diff::wait(&Call::new(interval, cancel.clone()), interval);
+        watch_diff::watch_by_reading(from, cancel, on_event, read, wait, Records::new)
     }
 }
 
@@ -262,28 +271,11 @@ fn number(number: Option<i32>) -> String {
     number.map_or_else(|| "NULL".to_owned(), |number| number.to_string())
 }
 
-/// Behind the first two columns; `Some(None)` where they stand alone.
+/// Reads the columns behind the first two. `Some(None)` is a row without a record.
 fn observed(row: &SqlRow) -> Option<Option<(Box<str>, Observed)>> {
     let texts = row.columns().skip(2).map(|column| column.map(str::from_utf8).transpose().ok());
     let texts: Vec<Option<&str>> = texts.collect::<Option<_>>()?;
-    let [generation, key, writes, uid, holder, duration, acquire_time, renew_time, transitions] =
-        texts.try_into().ok()?;
-    let Some(generation) = generation else { return Some(None) };
-    let number = |text: Option<&str>| text.map(str::parse::<i32>).transpose().ok();
-    let row = Row {
-        key: key?.into(),
-        generation: generation.parse().ok()?,
-        writes: writes?.parse().ok()?,
-        record: LeaderElectionRecord {
-            uid: Some(uid?.to_owned()),
-            holder_identity: holder.map(str::to_owned),
-            lease_duration_seconds: number(duration)?,
-            acquire_time: acquire_time.map(MicroTime::from_text),
-            renew_time: renew_time.map(MicroTime::from_text),
-            lease_transitions: number(transitions)?,
-        },
-    };
-    row.observed().map(Some)
+    Row::read(texts.try_into().ok()?)
 }
 
 const PRIMARY: &str = "; name the primary, or wait until this server is one";

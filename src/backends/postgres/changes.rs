@@ -8,8 +8,8 @@ use crate::backends::postgres::error::Error;
 use crate::backends::postgres::table;
 use crate::backends::postgres::wire::Changed;
 use crate::backends::sql::Records;
-use crate::backends::sql::told;
-use crate::backends::sql::told::Told;
+use crate::backends::sql::watch_diff;
+use crate::backends::sql::watch_diff::WatchDiff;
 use crate::net::interrupt::{Interrupter, interrupted};
 use crate::store::{Call, Cursor, WatchEvent, WatchScope};
 use crate::util::cancel::Cancel;
@@ -60,7 +60,7 @@ struct Source<'a> {
 
 impl Source<'_> {
     fn watch(&self, from: Option<&Cursor>, on_event: &mut dyn FnMut(WatchEvent)) -> Result<(), Error> {
-        let mut told = Told::new(from);
+        let mut diff = WatchDiff::new(from);
         let mut listener = self.listen()?;
         self.client.set_has_sessions(listener.is_some());
         // After the notifications have begun: nothing falls between.
@@ -68,7 +68,7 @@ impl Source<'_> {
         let mut current = self.read(listener.as_mut())?;
         loop {
             // It fails only when it is cancelled.
-            told.tell(&current, self.cancel, on_event).map_err(|_| interrupted())?;
+            diff.deliver(&current, self.cancel, on_event).map_err(|_| interrupted())?;
             self.wait_for_change(listener.as_mut(), &mut current)?;
         }
     }
@@ -112,7 +112,7 @@ impl Source<'_> {
     fn wait_for_change(&self, listener: Option<&mut Connection>, current: &mut Records) -> Result<(), Error> {
         let Some(listener) = listener else {
             let interval = self.client.poll_interval();
-            told::wait(&Call::new(interval, self.cancel.clone()), interval);
+            watch_diff::wait(&Call::new(interval, self.cancel.clone()), interval);
             self.interrupter.check()?;
             *current = self.read(None)?;
             return Ok(());

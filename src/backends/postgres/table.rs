@@ -122,25 +122,19 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// Of the rows that are selected.
-const COLUMNS: usize = 10;
-
 /// The records that were selected.
 pub(super) fn read(rows: Rows) -> Result<Records, Error> {
     let mut records = Records::new();
     for row in rows {
-        if row.len() != COLUMNS {
-            return Err(not_ours());
-        }
-        let mut columns = row.into_iter();
-        match columns.next().flatten().as_deref() {
+        let columns: Vec<_> = row.iter().map(Option::as_deref).collect();
+        let [recovers, columns @ ..] = &columns[..] else { return Err(not_ours()) };
+        match recovers {
             Some("f") => {}
             Some("t") => return Err(read_only()),
             _ => return Err(not_ours()),
         }
-        let Some(generation) = columns.next().flatten() else { continue };
-        let (key, observed) = row_of(&generation, columns).and_then(Row::observed).ok_or_else(not_ours)?;
-        records.insert(key, observed);
+        let row = columns.try_into().ok().and_then(Row::read).ok_or_else(not_ours)?;
+        records.extend(row);
     }
     Ok(records)
 }
@@ -151,22 +145,6 @@ pub(super) fn only(key: &str, mut found: Records) -> Result<Option<Observed>, Er
         (found, true) => Ok(found),
         (_, false) => Err(not_ours()),
     }
-}
-
-fn row_of(generation: &str, mut columns: std::vec::IntoIter<Option<Box<str>>>) -> Option<Row> {
-    let key = columns.next()??;
-    let writes = columns.next()??.parse().ok()?;
-    let mut text = || columns.next().map(|text| text.map(String::from));
-    let number = |text: Option<String>| text.map(|text| text.parse().ok()).map_or(Some(None), |it| it.map(Some));
-    let record = LeaderElectionRecord {
-        uid: text()?,
-        holder_identity: text()?,
-        lease_duration_seconds: number(text()?)?,
-        acquire_time: text()?.map(MicroTime::from_text),
-        renew_time: text()?.map(MicroTime::from_text),
-        lease_transitions: number(text()?)?,
-    };
-    Some(Row { key, generation: generation.parse().ok()?, writes, record })
 }
 
 /// The number in the only row, if there is one.

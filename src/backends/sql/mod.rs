@@ -1,20 +1,20 @@
 //! What the tables of the SQL stores have in common: the meaning of their columns.
 
-pub(crate) mod told;
+pub(crate) mod store;
+pub(crate) mod watch_diff;
 
 use std::collections::BTreeMap;
 
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+use crate::backends::password::Password;
 use crate::store::record::{LeaderElectionRecord, Observed, Opaque};
-use crate::store::{StoreError, StoreErrorKind, WatchEvent};
-use crate::util::config_error::ConfigError;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+use crate::store::{StoreError, StoreErrorKind, record::MicroTime};
 
-/// So many bits of a version count the writes to one row. The others number the rows that were ever inserted.
+/// The number of bits of a version that count the writes to one row. The other bits number the rows that were ever inserted.
 const WRITES_BITS: u32 = 31;
 
-/// In bytes: what a VARBINARY or a B-tree key holds in every database.
-const LONGEST_KEY: usize = 253;
-
-/// What stands in the table, by its keys.
+/// The records of a table, by their keys.
 pub(crate) type Records = BTreeMap<Box<str>, Observed>;
 
 /// A row of the table.
@@ -26,6 +26,29 @@ pub(crate) struct Row {
 }
 
 impl Row {
+    /// Reads the columns as texts: the generation, the key, the writes and the record. `Some(None)` is a row without a record.
+    /// Returns `None` for columns that this library does not write.
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    pub(crate) fn read(columns: [Option<&str>; 9]) -> Option<Option<(Box<str>, Observed)>> {
+        let [generation, key, writes, uid, holder, duration, acquire_time, renew_time, transitions] = columns;
+        let Some(generation) = generation else { return Some(None) };
+        let number = |text: Option<&str>| text.map(str::parse::<i32>).transpose().ok();
+        let row = Self {
+            key: key?.into(),
+            generation: generation.parse().ok()?,
+            writes: writes?.parse().ok()?,
+            record: LeaderElectionRecord {
+                uid: Some(uid?.to_owned()),
+                holder_identity: holder.map(str::to_owned),
+                lease_duration_seconds: number(duration)?,
+                acquire_time: acquire_time.map(MicroTime::from_text),
+                renew_time: renew_time.map(MicroTime::from_text),
+                lease_transitions: number(transitions)?,
+            },
+        };
+        row.observed().map(Some)
+    }
+
     /// `None` for numbers that this library does not write.
     pub(crate) fn observed(self) -> Option<(Box<str>, Observed)> {
         let version = version(self.generation, self.writes)?;
@@ -52,17 +75,6 @@ pub(crate) fn deletion_version(version: u64) -> u64 {
     version | ((1 << WRITES_BITS) - 1)
 }
 
-/// Any text of at most 253 bytes without a NUL.
-pub(crate) fn check_key(key: &str) -> Result<(), ConfigError> {
-    let refuse = |rule: &str| Err(ConfigError::new("name", format_args!("{key:?}"), rule));
-    match key {
-        "" => refuse("it must not be empty"),
-        _ if key.len() > LONGEST_KEY => refuse("it must be at most 253 bytes long"),
-        _ if key.contains('\0') => refuse("it must not contain a NUL character"),
-        _ => Ok(()),
-    }
-}
-
 /// Explains which column of a table breaks the promise of the library, and which statement repairs it.
 ///
 /// `repair` receives the column's declaration in `create`, the statement that creates the table.
@@ -72,53 +84,33 @@ pub(crate) fn wrong_column(create: &str, column: &str, repair: impl FnOnce(&str)
     format!("column {column} of the table must be declared as `{declared}` or an equivalent; run: {}", repair(declared))
 }
 
-/// Not to be found in another table, nor in this one before it was restored.
-pub(crate) fn new_uid() -> String {
-    format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..))
+/// Returns a `SELECT` that has a row while the term of `fencing_token` has no successor. `literal` quotes a text.
+pub(crate) fn fence(
+    column: &str,
+    key: &str,
+    fencing_token: u64,
+    literal: impl Fn(&str) -> String,
+    lock: &str,
+) -> String {
+    // The token is the version at which the term was learned of, which may be a renewal. Later terms begin above it.
+    format!(
+        "SELECT 1 FROM leasehold WHERE {column} = {} AND holder_identity <> {} AND (generation << 31) + acquired <= {}{lock}",
+        literal(key),
+        literal(""),
+        fencing_token.min(i64::MAX.cast_unsigned())
+    )
 }
 
-/// What stands where a row was inserted.
-pub(crate) fn inserted(
+/// Returns the error of an operation. Removes the password from the server's text.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) fn failed(
+    operation: &str,
     what: &str,
-    generation: i64,
-    uid: String,
-    record: &LeaderElectionRecord,
-) -> Result<Observed, StoreError> {
-    let version = version(generation, 0).ok_or_else(|| {
-        let message = format!("no more numbers for new rows, after 2^32 of them, for {what}");
-        StoreError::new(StoreErrorKind::Rejected, message)
-    })?;
-    Ok(Observed::new(LeaderElectionRecord { uid: Some(uid), ..record.clone() }, version, Opaque::none()))
-}
-
-/// What stands where the row of `base` was updated.
-pub(crate) fn updated(base: &Observed, record: &LeaderElectionRecord) -> Observed {
-    let record = LeaderElectionRecord { uid: base.record.uid.clone(), ..record.clone() };
-    Observed::new(record, base.version + 1, Opaque::none())
-}
-
-/// From one state to the next. The record counts beside the version: after a restore that may have been given again.
-pub(crate) fn changes(told: &Records, current: &Records) -> Vec<WatchEvent> {
-    let is_told = |key: &str, observed: &Observed| {
-        told.get(key).is_some_and(|it| it.version == observed.version && it.record == observed.record)
-    };
-    let gone = told.iter().filter(|(key, _)| !current.contains_key(*key));
-    let gone =
-        gone.map(|(key, last)| WatchEvent::Deleted { key: key.clone(), version: deletion_version(last.version) });
-    let changed = current.iter().filter(|(key, observed)| !is_told(key, observed));
-    let changed = changed.map(|(key, observed)| WatchEvent::Changed { key: key.clone(), observed: observed.clone() });
-    gone.chain(changed).collect()
-}
-
-/// The statement had no row: it was certainly not applied.
-pub(crate) fn exists(what: &str) -> StoreError {
-    StoreError::new(StoreErrorKind::NotApplied, format!("{what} exists"))
-}
-
-/// The statement had no row: it was certainly not applied.
-pub(crate) fn has_moved(what: &str, base: &Observed) -> StoreError {
-    let message = format!("{what} is not at version {} any more, or has another record there", base.version);
-    StoreError::new(StoreErrorKind::NotApplied, message)
+    error: &impl std::fmt::Display,
+    password: &Password,
+    (kind, advice): (StoreErrorKind, &str),
+) -> StoreError {
+    StoreError::new(kind, format!("cannot {operation} {what}: {}{advice}", password.clean(error)))
 }
 
 #[cfg(test)]
@@ -142,17 +134,5 @@ mod tests {
             assert_eq!(version(generation, writes), None, "{generation} {writes}");
         }
         assert!(version((1 << 32) - 1, 0).unwrap() <= u64::MAX / 2, "it fits in a signed column of others");
-    }
-
-    #[test]
-    fn a_key_is_a_text_of_some_length_without_nul() {
-        for key in ["jobs", "a b", "ä/ö", "it's", &"x".repeat(253)] {
-            assert_eq!(check_key(key), Ok(()), "{key}");
-        }
-        for (key, word) in
-            [("", "empty"), ("a\0b", "NUL"), (&*"x".repeat(254), "253 bytes"), (&*"ä".repeat(127), "253")]
-        {
-            assert!(check_key(key).unwrap_err().rule().contains(word), "{key}");
-        }
     }
 }

@@ -4,4 +4,3 @@ mod database;
 mod file;
 mod signal;
 pub(crate) mod store;
-mod watch;

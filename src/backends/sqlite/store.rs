@@ -5,10 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::backends::sql;
+use crate::backends::sql::store::SqlStore;
 use crate::backends::sqlite::database::Database;
-use crate::backends::sqlite::watch;
 use crate::store::record::{LeaderElectionRecord, Observed};
-use crate::store::{Call, Cursor, Store, StoreError, WatchEvent, WatchScope};
+use crate::store::{Call, Cursor, Store, StoreError, WatchEvent, WatchScope, delegate_store};
 use crate::util::cancel::Cancel;
 use crate::util::config_error::ConfigError;
 
@@ -61,9 +61,7 @@ const SET_UP_TIMEOUT: Duration = Duration::from_secs(10);
 /// assert!(guard.is_leader());
 /// # Ok::<(), leasehold::Error>(())
 /// ```
-pub struct SqliteStore {
-    database: Database,
-}
+pub struct SqliteStore(SqlStore<Database>);
 
 impl SqliteStore {
     /// Opens the file at `path`, and makes it and its table where they are not there. Its directory must be there, and writable.
@@ -78,8 +76,7 @@ impl SqliteStore {
     /// - [`Timeout`](crate::StoreErrorKind::Timeout) when another connection keeps it locked, [`Unavailable`](crate::StoreErrorKind::Unavailable) when its disk
     ///   fails or is full.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
-        let database = Database::open(path.as_ref(), &set_up_call())?;
-        Ok(Self { database })
+        Database::open(path.as_ref(), &set_up_call()).map(|database| Self(SqlStore(database)))
     }
 
     /// Makes the table if it is not there. [`open`](Self::open) has done so: this is for after it was dropped.
@@ -98,7 +95,7 @@ impl SqliteStore {
     /// # Ok::<(), leasehold::StoreError>(())
     /// ```
     pub fn create_table(&self) -> Result<(), StoreError> {
-        self.database.create_table(&set_up_call())
+        self.0.0.create_table(&set_up_call())
     }
 
     /// A `SELECT` that has one row for as long as the term with this fencing token has no successor, and else none: for writes
@@ -132,12 +129,7 @@ impl SqliteStore {
     /// # }
     /// ```
     pub fn fence_sql(key: &str, fencing_token: u64) -> String {
-        // The token is the version at which the term was learned of, which may be a renewal. Later terms begin above it.
-        format!(
-            "SELECT 1 FROM leasehold WHERE key = {} AND holder_identity <> '' AND (generation << 31) + acquired <= {}",
-            literal(key),
-            fencing_token.min(i64::MAX.cast_unsigned())
-        )
+        sql::fence("key", key, fencing_token, literal, "")
     }
 }
 
@@ -150,56 +142,10 @@ fn set_up_call() -> Call {
     Call::new(SET_UP_TIMEOUT, Cancel::new())
 }
 
-impl Store for SqliteStore {
-    fn get(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
-        self.database.get(key, call)
-    }
-
-    fn create(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {
-        let uid = sql::new_uid();
-        let generation = self.database.insert(key, &uid, record, call)?;
-        let what = self.describe(key);
-        sql::inserted(&what, generation.ok_or_else(|| sql::exists(&what))?, uid, record)
-    }
-
-    fn update(
-        &self,
-        key: &str,
-        base: &Observed,
-        record: &LeaderElectionRecord,
-        call: &Call,
-    ) -> Result<Observed, StoreError> {
-        if !self.database.update(key, base, record, call)? {
-            return Err(sql::has_moved(&self.describe(key), base));
-        }
-        Ok(sql::updated(base, record))
-    }
-
-    fn watch(
-        &self,
-        scope: WatchScope<'_>,
-        from: Option<&Cursor>,
-        cancel: &Cancel,
-        on_event: &mut dyn FnMut(WatchEvent),
-    ) -> Result<(), StoreError> {
-        watch::watch(&self.database, scope, from, cancel, on_event)
-    }
-
-    fn check_key(&self, key: &str) -> Result<(), ConfigError> {
-        sql::check_key(key)
-    }
-
-    fn describe(&self, key: &str) -> String {
-        format!("{key} in {}", self.database.path().display())
-    }
-
-    fn location(&self) -> Option<String> {
-        Some(self.database.path().display().to_string())
-    }
-}
+delegate_store!(impl Store for SqliteStore { self => self.0 });
 
 impl fmt::Debug for SqliteStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SqliteStore").field("path", &self.database.path()).finish_non_exhaustive()
+        f.debug_struct("SqliteStore").field("path", &self.0.0.path()).finish_non_exhaustive()
     }
 }

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::backends::mysql::changes;
 use crate::backends::mysql::config::MySqlConfig;
-use crate::backends::mysql::table::{Table, text};
+use crate::backends::mysql::table::{MySqlTable, text};
 use crate::backends::sql;
+use crate::backends::sql::store::SqlStore;
 use crate::store::record::{LeaderElectionRecord, Observed};
-use crate::store::{Call, Cursor, Store, StoreError, WatchEvent, WatchScope};
+use crate::store::{Call, Cursor, Store, StoreError, WatchEvent, WatchScope, delegate_store};
 use crate::util::cancel::Cancel;
 use crate::util::config_error::ConfigError;
 
@@ -56,10 +56,7 @@ const SET_UP_TIMEOUT: Duration = Duration::from_secs(10);
 /// assert!(guard.is_leader());
 /// # Ok::<(), leasehold::Error>(())
 /// ```
-pub struct MySqlStore {
-    table: Table,
-    poll_interval: Duration,
-}
+pub struct MySqlStore(SqlStore<MySqlTable>);
 
 impl MySqlStore {
     /// A store that is reached so. Nothing is sent yet.
@@ -68,8 +65,7 @@ impl MySqlStore {
     ///
     /// [`ConfigError`] when there is no user, or certificates or keys cannot be used.
     pub fn new(config: MySqlConfig) -> Result<Self, ConfigError> {
-        let poll_interval = config.poll_interval;
-        Ok(Self { table: Table::new(config)?, poll_interval })
+        MySqlTable::new(config).map(|table| Self(SqlStore(table)))
     }
 
     /// Makes the table if it is not there. Waits ten seconds at most. The user needs the right to `CREATE` for it.
@@ -102,7 +98,7 @@ impl MySqlStore {
     /// - Returns the errors of [`create_table`](Self::create_table).
     /// - Returns [`Interrupted`](crate::StoreErrorKind::Interrupted) if `call` is cancelled.
     pub fn create_table_within(&self, call: &Call) -> Result<(), StoreError> {
-        self.table.create(call)
+        self.0.0.create(call)
     }
 
     /// A `SELECT` that has one row for as long as the term with this fencing token has no successor, and else none: for writes
@@ -124,67 +120,15 @@ impl MySqlStore {
     /// assert!(fence.ends_with("LOCK IN SHARE MODE"));
     /// ```
     pub fn fence_sql(key: &str, fencing_token: u64) -> String {
-        // The token is the version at which the term was learned of, which may be a renewal. Later terms begin above it.
-        format!(
-            "SELECT 1 FROM leasehold WHERE name = {} AND holder_identity <> X'' AND (generation << 31) + acquired <= {} \
-             LOCK IN SHARE MODE",
-            text(Some(key)),
-            fencing_token.min(i64::MAX.cast_unsigned())
-        )
+        sql::fence("name", key, fencing_token, |key| text(Some(key)), " LOCK IN SHARE MODE")
     }
 }
 
-impl Store for MySqlStore {
-    fn get(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
-        Ok(self.table.select("get", WatchScope::Key(key), call)?.remove(key))
-    }
-
-    fn create(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {
-        let uid = sql::new_uid();
-        let generation = self.table.insert(key, &uid, record, call)?;
-        let what = self.describe(key);
-        sql::inserted(&what, generation.ok_or_else(|| sql::exists(&what))?, uid, record)
-    }
-
-    fn update(
-        &self,
-        key: &str,
-        base: &Observed,
-        record: &LeaderElectionRecord,
-        call: &Call,
-    ) -> Result<Observed, StoreError> {
-        if !self.table.update(key, base, record, call)? {
-            return Err(sql::has_moved(&self.describe(key), base));
-        }
-        Ok(sql::updated(base, record))
-    }
-
-    fn watch(
-        &self,
-        scope: WatchScope<'_>,
-        from: Option<&Cursor>,
-        cancel: &Cancel,
-        on_event: &mut dyn FnMut(WatchEvent),
-    ) -> Result<(), StoreError> {
-        changes::watch(&self.table, self.poll_interval, scope, from, cancel, on_event)
-    }
-
-    fn check_key(&self, key: &str) -> Result<(), ConfigError> {
-        sql::check_key(key)
-    }
-
-    fn describe(&self, key: &str) -> String {
-        self.table.describe(WatchScope::Key(key))
-    }
-
-    fn location(&self) -> Option<String> {
-        Some(format!("{} (MySQL)", self.table.location()))
-    }
-}
+delegate_store!(impl Store for MySqlStore { self => self.0 });
 
 impl fmt::Debug for MySqlStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MySqlStore").field("location", &self.table.location()).finish_non_exhaustive()
+        f.debug_struct("MySqlStore").field("location", &self.0.0.place()).finish_non_exhaustive()
     }
 }
 

@@ -11,8 +11,9 @@ use crate::backends::postgres::connection::{Rows, Statement};
 use crate::backends::postgres::error::{Error, Refusal};
 use crate::backends::postgres::table;
 use crate::backends::sql;
+use crate::backends::sql::store::{SqlStore, Table};
 use crate::store::record::{LeaderElectionRecord, Observed};
-use crate::store::{Call, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
+use crate::store::{Call, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope, delegate_store};
 use crate::util::cancel::Cancel;
 use crate::util::config_error::ConfigError;
 
@@ -64,7 +65,9 @@ const SET_UP_TIMEOUT: Duration = Duration::from_secs(10);
 /// assert!(guard.is_leader());
 /// # Ok::<(), leasehold::Error>(())
 /// ```
-pub struct PostgresStore {
+pub struct PostgresStore(SqlStore<PostgresTable>);
+
+struct PostgresTable {
     client: Client,
     /// Whether the check has found no wrong column.
     is_checked: AtomicBool,
@@ -77,7 +80,8 @@ impl PostgresStore {
     ///
     /// [`ConfigError`] when certificates or keys cannot be used.
     pub fn new(config: PostgresConfig) -> Result<Self, ConfigError> {
-        Ok(Self { client: Client::new(config)?, is_checked: AtomicBool::new(false) })
+        let table = PostgresTable { client: Client::new(config)?, is_checked: AtomicBool::new(false) };
+        Ok(Self(SqlStore(table)))
     }
 
     /// Makes the table and its triggers if they are not there. Where they are, no rights are needed but those of the store.
@@ -108,21 +112,7 @@ impl PostgresStore {
     /// - Returns the errors of [`create_table`](Self::create_table).
     /// - Returns [`StoreErrorKind::Interrupted`] if `call` is cancelled.
     pub fn create_table_within(&self, call: &Call) -> Result<(), StoreError> {
-        let what = format!("the table leasehold in {}", self.client.location());
-        let place = |error: Error| match &error {
-            Error::Refused(Refusal { sqlstate, .. }) if sqlstate == "42501" => {
-                let advice = "; have its owner make it, or grant this user CREATE on the schema";
-                self.explain_with("make", &what, &error, StoreErrorKind::Forbidden, advice)
-            }
-            _ => self.explain("make", &what, &error),
-        };
-        let run = |statements: &[Statement<'_>]| self.client.run(request(statements, false, call), Ok).map_err(place);
-        let statement = |sql| Statement { sql, parameters: &[] };
-        if run(&[statement(table::IS_THERE)])?.is_empty() {
-            let create: Vec<_> = table::create().map(statement).collect();
-            run(&create)?;
-        }
-        self.check_table("use", &what, call)
+        self.0.0.create(call)
     }
 
     /// A `SELECT` that has one row for as long as the term with this fencing token has no successor, and else none: for writes
@@ -145,16 +135,31 @@ impl PostgresStore {
     /// assert!(insert.ends_with("FOR SHARE)"));
     /// ```
     pub fn fence_sql(key: &str, fencing_token: u64) -> String {
-        // The token is the version at which the term was learned of, which may be a renewal. Later terms begin above it.
-        format!(
-            "SELECT 1 FROM leasehold WHERE key = {} AND holder_identity <> '' AND (generation << 31) + acquired <= {} FOR SHARE",
-            table::literal(key),
-            fencing_token.min(i64::MAX.cast_unsigned())
-        )
+        sql::fence("key", key, fencing_token, table::literal, " FOR SHARE")
     }
 }
 
-impl PostgresStore {
+delegate_store!(impl Store for PostgresStore { self => self.0 });
+
+impl PostgresTable {
+    fn create(&self, call: &Call) -> Result<(), StoreError> {
+        let what = format!("the table leasehold in {}", self.client.location());
+        let place = |error: Error| match &error {
+            Error::Refused(Refusal { sqlstate, .. }) if sqlstate == "42501" => {
+                let advice = "; have its owner make it, or grant this user CREATE on the schema";
+                sql::failed("make", &what, &error, self.client.password(), (StoreErrorKind::Forbidden, advice))
+            }
+            _ => self.explain("make", &what, &error),
+        };
+        let run = |statements: &[Statement<'_>]| self.client.run(request(statements, false, call), Ok).map_err(place);
+        let statement = |sql| Statement { sql, parameters: &[] };
+        if run(&[statement(table::IS_THERE)])?.is_empty() {
+            let create: Vec<_> = table::create().map(statement).collect();
+            run(&create)?;
+        }
+        self.check_table("use", &what, call)
+    }
+
     /// Returns an error if the table has a wrong column. Queries the server once.
     fn check_table(&self, operation: &str, what: &str, call: &Call) -> Result<(), StoreError> {
         if !self.is_checked.load(Ordering::Acquire) {
@@ -170,18 +175,19 @@ impl PostgresStore {
         Ok(())
     }
 
-    /// Runs one statement, after a check of the table's columns.
+    /// Runs one statement about `key`, after a check of the table's columns.
     fn run<T>(
         &self,
         operation: &str,
-        what: &str,
+        key: &str,
         statement: Statement<'_>,
         call: &Call,
         read: impl FnOnce(Rows) -> Result<T, Error>,
     ) -> Result<T, StoreError> {
-        self.check_table(operation, what, call)?;
+        let what = self.describe(WatchScope::Key(key));
+        self.check_table(operation, &what, call)?;
         let answer = self.client.run(request(&[statement], operation == "get", call), read);
-        answer.map_err(|error| self.explain(operation, what, &error))
+        answer.map_err(|error| self.explain(operation, &what, &error))
     }
 
     fn explain(&self, operation: &str, what: &str, error: &Error) -> StoreError {
@@ -190,19 +196,7 @@ impl PostgresStore {
             Error::Refused(Refusal { is_warning: true, .. }) => (StoreErrorKind::Unavailable, WARNED),
             Error::Refused(Refusal { sqlstate, .. }) => of_postgres(sqlstate),
         };
-        self.explain_with(operation, what, error, kind, advice)
-    }
-
-    fn explain_with(
-        &self,
-        operation: &str,
-        what: &str,
-        error: &Error,
-        kind: StoreErrorKind,
-        advice: &str,
-    ) -> StoreError {
-        let said = self.client.password().clean(error);
-        StoreError::new(kind, format!("cannot {operation} {what}: {said}{advice}"))
+        sql::failed(operation, what, error, self.client.password(), (kind, advice))
     }
 }
 
@@ -210,41 +204,35 @@ fn request<'a>(statements: &'a [Statement<'a>], is_read: bool, call: &'a Call) -
     Request { statements, is_read, timeout: call.time_left(), cancel: call.cancel() }
 }
 
-impl Store for PostgresStore {
-    fn get(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
+impl Table for PostgresTable {
+    fn name(&self) -> String {
+        self.client.location()
+    }
+
+    fn location(&self) -> String {
+        self.client.location()
+    }
+
+    fn select(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
         let statement = Statement { sql: table::SELECT_ONE, parameters: &[Some(key)] };
-        self.run("get", &self.describe(key), statement, call, |rows| table::only(key, table::read(rows)?))
+        self.run("get", key, statement, call, |rows| table::only(key, table::read(rows)?))
     }
 
-    fn create(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {
-        let uid = sql::new_uid();
-        let what = self.describe(key);
+    fn insert(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Option<i64>, StoreError> {
         let columns = table::Columns::of(record);
-        let [holder, duration, acquired, renewed, transitions] = columns.parameters();
-        let parameters = [Some(key), Some(&uid), holder, duration, acquired, renewed, transitions];
+        let parameters = [&[Some(key), record.uid.as_deref()], &columns.parameters()[..]].concat();
         let statement = Statement { sql: table::INSERT, parameters: &parameters };
-        let generation = self.run("create", &what, statement, call, |rows| table::number(&rows))?;
-        sql::inserted(&what, generation.ok_or_else(|| sql::exists(&what))?, uid, record)
+        self.run("create", key, statement, call, |rows| table::number(&rows))
     }
 
-    fn update(
-        &self,
-        key: &str,
-        base: &Observed,
-        record: &LeaderElectionRecord,
-        call: &Call,
-    ) -> Result<Observed, StoreError> {
-        let what = self.describe(key);
+    fn update(&self, key: &str, base: &Observed, new: &LeaderElectionRecord, call: &Call) -> Result<bool, StoreError> {
         let (generation, writes) = sql::parts(base.version);
         let (generation, writes) = (generation.to_string(), writes.to_string());
-        let (new, old) = (table::Columns::of(record), table::Columns::of(&base.record));
+        let (new, old) = (table::Columns::of(new), table::Columns::of(&base.record));
         let at = [Some(key), Some(generation.as_str()), Some(writes.as_str()), base.record.uid.as_deref()];
         let parameters = [&new.parameters()[..], &at, &old.parameters()].concat();
         let statement = Statement { sql: table::UPDATE, parameters: &parameters };
-        if !self.run("update", &what, statement, call, |rows| Ok(!rows.is_empty()))? {
-            return Err(sql::has_moved(&what, base));
-        }
-        Ok(sql::updated(base, record))
+        self.run("update", key, statement, call, |rows| Ok(!rows.is_empty()))
     }
 
     fn watch(
@@ -254,25 +242,10 @@ impl Store for PostgresStore {
         cancel: &Cancel,
         on_event: &mut dyn FnMut(WatchEvent),
     ) -> Result<(), StoreError> {
-        let what = match scope {
-            WatchScope::Key(key) => self.describe(key),
-            WatchScope::All => format!("all records in {}", self.client.location()),
-        };
+        let what = self.describe(scope);
         self.check_table("watch", &what, &Call::new(SET_UP_TIMEOUT, cancel.clone()))?;
         changes::watch(&self.client, scope, from, cancel, on_event)
             .map_err(|error| self.explain("watch", &what, &error))
-    }
-
-    fn check_key(&self, key: &str) -> Result<(), ConfigError> {
-        sql::check_key(key)
-    }
-
-    fn describe(&self, key: &str) -> String {
-        format!("{key} in {}", self.client.location())
-    }
-
-    fn location(&self) -> Option<String> {
-        Some(self.client.location())
     }
 }
 
@@ -303,7 +276,7 @@ fn of_postgres(sqlstate: &str) -> (StoreErrorKind, &'static str) {
 
 impl fmt::Debug for PostgresStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PostgresStore").field("location", &self.client.location()).finish_non_exhaustive()
+        f.debug_struct("PostgresStore").field("location", &self.0.0.client.location()).finish_non_exhaustive()
     }
 }
 

@@ -7,16 +7,21 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Row as SqlRow, params};
 
 use crate::backends::sql;
-use crate::backends::sql::{Records, Row, told};
+use crate::backends::sql::store::Table;
+use crate::backends::sql::{Records, Row, watch_diff};
 use crate::backends::sqlite::file::File;
 use crate::backends::sqlite::signal::{Signal, Waker, wake_others};
 use crate::store::record::{LeaderElectionRecord, MicroTime, Observed};
-use crate::store::{Call, StoreError, StoreErrorKind, WatchScope};
+use crate::store::{Call, Cursor, StoreError, StoreErrorKind, WatchEvent, WatchScope};
+use crate::util::cancel::Cancel;
 use crate::util::sync::Mutex;
 
 /// How long a connection of this process, which does no more than a statement at a time, is waited for before it is asked
 /// again whether the call goes on.
 const LOCK_WAIT: Duration = Duration::from_millis(5);
+
+/// How long other connections may keep a read of a watch out before the watch ends with an error.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Another process writes for a fraction of a millisecond.
 const FIRST_PAUSE: Duration = Duration::from_micros(250);
@@ -89,76 +94,8 @@ impl Database {
         self.attempt(&self.requests, call, create_table)
     }
 
-    pub(super) fn get(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
-        let mut found = self.attempt(&self.requests, call, |connection| select(connection, WatchScope::Key(key)))?;
-        Ok(found.remove(key))
-    }
-
-    /// The generation of the new row, or `None` if there is one of that key.
-    pub(super) fn insert(
-        &self,
-        key: &str,
-        uid: &str,
-        record: &LeaderElectionRecord,
-        call: &Call,
-    ) -> Result<Option<i64>, StoreError> {
-        let LeaderElectionRecord { uid: _, holder_identity, lease_duration_seconds, .. } = record;
-        let (acquire_time, renew_time) = (text(&record.acquire_time), text(&record.renew_time));
-        let values = params![
-            key,
-            uid,
-            holder_identity,
-            lease_duration_seconds,
-            acquire_time,
-            renew_time,
-            record.lease_transitions
-        ];
-        self.attempt(&self.requests, call, |connection| {
-            // In a transaction of its own, which is over, or has failed, when this returns. No RETURNING: with a row in hand a
-            // commit that fails is silent.
-            let rows = connection.prepare_cached(INSERT)?.execute(values)?;
-            let generation = (rows > 0).then(|| connection.last_insert_rowid());
-            self.announce(rows);
-            Ok(generation)
-        })
-    }
-
-    /// Whether the row still stood as it was observed, and was changed.
-    pub(super) fn update(
-        &self,
-        key: &str,
-        base: &Observed,
-        record: &LeaderElectionRecord,
-        call: &Call,
-    ) -> Result<bool, StoreError> {
-        let (generation, writes) = sql::parts(base.version);
-        let old = &base.record;
-        let times = [&record.acquire_time, &record.renew_time, &old.acquire_time, &old.renew_time].map(text);
-        let values = params![
-            record.holder_identity,
-            record.lease_duration_seconds,
-            times[0],
-            times[1],
-            record.lease_transitions,
-            key,
-            generation,
-            writes,
-            old.uid,
-            old.holder_identity,
-            old.lease_duration_seconds,
-            times[2],
-            times[3],
-            old.lease_transitions
-        ];
-        self.attempt(&self.requests, call, |connection| {
-            let rows = connection.prepare_cached(UPDATE)?.execute(values)?;
-            self.announce(rows);
-            Ok(rows > 0)
-        })
-    }
-
     /// What is in scope and the number of its state, unless that is `seen`.
-    pub(super) fn read_if_changed(
+    fn read_if_changed(
         &self,
         scope: WatchScope<'_>,
         seen: Option<i64>,
@@ -175,13 +112,13 @@ impl Database {
     }
 
     /// What stands in the file that was opened, also where the path leads elsewhere by now; nothing if that cannot be read.
-    pub(super) fn remains(&self, scope: WatchScope<'_>) -> Records {
+    fn remains(&self, scope: WatchScope<'_>) -> Records {
         let connection = self.watches.try_lock_for(LOCK_WAIT);
         connection.and_then(|connection| select(&connection, scope).ok()).unwrap_or_default()
     }
 
     /// What a watch waits at, and what it is to keep meanwhile.
-    pub(super) fn signal(&self) -> (Signal, Registered<'_>) {
+    fn signal(&self) -> (Signal, Registered<'_>) {
         let signal = Signal::new(self.file.path(), self.file.wal());
         let mut wakers = self.wakers.lock();
         wakers.last += 1;
@@ -210,6 +147,92 @@ impl Database {
             let connection = connection.try_lock_for(LOCK_WAIT.min(call.time_left()))?;
             Some(work(&connection))
         })
+    }
+}
+
+impl Table for Database {
+    fn name(&self) -> String {
+        self.path().display().to_string()
+    }
+
+    fn location(&self) -> String {
+        self.name()
+    }
+
+    fn select(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
+        let mut found = self.attempt(&self.requests, call, |connection| select(connection, WatchScope::Key(key)))?;
+        Ok(found.remove(key))
+    }
+
+    fn insert(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Option<i64>, StoreError> {
+        let (acquire_time, renew_time) = (text(&record.acquire_time), text(&record.renew_time));
+        let values = params![
+            key,
+            record.uid,
+            record.holder_identity,
+            record.lease_duration_seconds,
+            acquire_time,
+            renew_time,
+            record.lease_transitions
+        ];
+        self.attempt(&self.requests, call, |connection| {
+            // In a transaction of its own, which is over, or has failed, when this returns. No RETURNING: with a row in hand a
+            // commit that fails is silent.
+            let rows = connection.prepare_cached(INSERT)?.execute(values)?;
+            let generation = (rows > 0).then(|| connection.last_insert_rowid());
+            self.announce(rows);
+            Ok(generation)
+        })
+    }
+
+    fn update(&self, key: &str, base: &Observed, new: &LeaderElectionRecord, call: &Call) -> Result<bool, StoreError> {
+        let (generation, writes) = sql::parts(base.version);
+        let old = &base.record;
+        let times = [&new.acquire_time, &new.renew_time, &old.acquire_time, &old.renew_time].map(text);
+        let values = params![
+            new.holder_identity,
+            new.lease_duration_seconds,
+            times[0],
+            times[1],
+            new.lease_transitions,
+            key,
+            generation,
+            writes,
+            old.uid,
+            old.holder_identity,
+            old.lease_duration_seconds,
+            times[2],
+            times[3],
+            old.lease_transitions
+        ];
+        self.attempt(&self.requests, call, |connection| {
+            let rows = connection.prepare_cached(UPDATE)?.execute(values)?;
+            self.announce(rows);
+            Ok(rows > 0)
+        })
+    }
+
+    fn watch(
+        &self,
+        scope: WatchScope<'_>,
+        from: Option<&Cursor>,
+        cancel: &Cancel,
+        on_event: &mut dyn FnMut(WatchEvent),
+    ) -> Result<(), StoreError> {
+        // Before anything is read: nothing falls between.
+        let (signal, _registered) = self.signal();
+        let waker = signal.waker();
+        let _hook = cancel.on_cancel(move || waker.wake());
+        let mut seen = None;
+        let read = || {
+            let read = self.read_if_changed(scope, seen, &Call::new(READ_TIMEOUT, cancel.clone()))?;
+            Ok(read.map(|(number, current)| {
+                seen = Some(number);
+                current
+            }))
+        };
+        // The watch may not have delivered a leader's first write.
+        watch_diff::watch_by_reading(from, cancel, on_event, read, || signal.wait(), || self.remains(scope))
     }
 }
 
@@ -315,7 +338,7 @@ fn retry<T>(
             }
         }
         // Two that wait for each other's writes do not do so in step.
-        told::wait(call, pause.mul_f64(0.5 + fastrand::f64()));
+        watch_diff::wait(call, pause.mul_f64(0.5 + fastrand::f64()));
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }

@@ -1,9 +1,7 @@
 use std::path::PathBuf;
 
 use super::*;
-use crate::backends::sqlite::watch::watch;
-use crate::store::{Store, WatchEvent};
-use crate::util::cancel::Cancel;
+use crate::store::Store;
 use crate::util::sync::channel;
 
 struct Place {
@@ -45,11 +43,15 @@ fn a_file_that_may_not_grow_is_an_error_that_says_so() {
     let place = place();
     let database = Database::open(&place.path, &call()).unwrap();
     database.requests.lock().query_row("PRAGMA max_page_count = 1", [], |row| row.get::<_, i64>(0)).unwrap();
-    let record = LeaderElectionRecord { holder_identity: Some("x".repeat(100_000)), ..Default::default() };
-    let error = database.insert("jobs", "uid", &record, &call()).unwrap_err();
+    let record = LeaderElectionRecord {
+        uid: Some("uid".into()),
+        holder_identity: Some("x".repeat(100_000)),
+        ..Default::default()
+    };
+    let error = database.insert("jobs", &record, &call()).unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains("make room"), "{error}");
-    assert!(database.get("jobs", &call()).unwrap().is_none(), "reads go on");
+    assert!(database.select("jobs", &call()).unwrap().is_none(), "reads go on");
 }
 
 #[test]
@@ -119,9 +121,9 @@ fn a_thread_that_waits_for_another_ends_with_its_call() {
     let database = Database::open(&place.path, &call()).unwrap();
     let held = database.requests.lock();
     let short = Call::new(Duration::from_millis(50), Cancel::new());
-    assert_eq!(database.get("jobs", &short).unwrap_err().kind(), StoreErrorKind::Timeout);
+    assert_eq!(database.select("jobs", &short).unwrap_err().kind(), StoreErrorKind::Timeout);
     drop(held);
-    assert!(database.get("jobs", &call()).unwrap().is_none());
+    assert!(database.select("jobs", &call()).unwrap().is_none());
 }
 
 /// As on a system without it, or with none of its instances left.
@@ -132,11 +134,11 @@ fn without_inotify_changes_of_this_process_and_of_others_are_told() {
     database.file.lose_wal();
     assert!(matches!(database.signal().0, Signal::Polling { .. }));
     let other = crate::backends::sqlite::store::SqliteStore::open(&place.path).unwrap();
-    let record = LeaderElectionRecord::default();
+    let record = LeaderElectionRecord { uid: Some("uid".into()), ..Default::default() };
     let (cancel, (told, tells)) = (Cancel::new(), channel::unbounded());
     std::thread::scope(|threads| {
         let watching =
-            threads.spawn(|| watch(&database, WatchScope::All, None, &cancel, &mut |event| drop(told.send(event))));
+            threads.spawn(|| database.watch(WatchScope::All, None, &cancel, &mut |event| drop(told.send(event))));
         let next = || loop {
             match tells.recv_timeout(Duration::from_secs(30)).unwrap() {
                 WatchEvent::Changed { key, .. } => return key,
@@ -145,7 +147,7 @@ fn without_inotify_changes_of_this_process_and_of_others_are_told() {
         };
         other.create("theirs", &record, &call()).unwrap();
         assert_eq!(&*next(), "theirs");
-        database.insert("ours", "uid", &record, &call()).unwrap();
+        database.insert("ours", &record, &call()).unwrap();
         assert_eq!(&*next(), "ours");
         cancel.cancel();
         assert_eq!(watching.join().unwrap().unwrap_err().kind(), StoreErrorKind::Interrupted);
@@ -162,7 +164,7 @@ fn what_was_not_told_yet_is_told_as_deleted_when_its_file_is() {
     let other = crate::backends::sqlite::store::SqliteStore::open(&place.path).unwrap();
     database.file.lose_wal();
     let (cancel, mut told) = (Cancel::new(), Vec::new());
-    let ended = watch(&database, WatchScope::Key("jobs"), None, &cancel, &mut |event| {
+    let ended = database.watch(WatchScope::Key("jobs"), None, &cancel, &mut |event| {
         if let WatchEvent::Progress(_) = event {
             other.create("jobs", &LeaderElectionRecord::default(), &call()).unwrap();
             std::fs::remove_file(&place.path).unwrap();

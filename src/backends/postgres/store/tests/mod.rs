@@ -82,7 +82,9 @@ impl Server {
 
 /// A store that takes the server's table for its own.
 fn checked(config: PostgresConfig) -> PostgresStore {
-    PostgresStore { is_checked: AtomicBool::new(true), ..PostgresStore::new(config).unwrap() }
+    let store = PostgresStore::new(config).unwrap();
+    store.0.0.is_checked.store(true, Ordering::Release);
+    store
 }
 
 #[test]
@@ -125,7 +127,7 @@ impl Scripted for Server {
 
     fn write(&self, call: &Call) -> net::Error {
         let update = Statement { sql: "UPDATE", parameters: &[] };
-        match self.store().client.run(request(&[update], false, call), Ok) {
+        match self.store().0.0.client.run(request(&[update], false, call), Ok) {
             Err(Error::Net(error)) => error,
             other => panic!("{other:?}"),
         }
@@ -423,7 +425,7 @@ fn where_a_session_does_not_keep_statements_they_are_sent_as_to_one_that_is_shar
         }
     });
     let store = server.store();
-    store.client.set_has_sessions(true);
+    store.0.0.client.set_has_sessions(true);
     let base = store.get("jobs", &call()).unwrap().unwrap();
     store.update("jobs", &base, &base.record, &call()).unwrap();
     assert_eq!(server.connections(), 2);
@@ -444,7 +446,7 @@ fn what_may_have_been_committed_is_not_sent_again_for_a_statement_that_is_not_ke
                 _ => answer(&[]),
             });
             let store = server.store();
-            store.client.set_has_sessions(true);
+            store.0.0.client.set_has_sessions(true);
             let base = Observed::new(LeaderElectionRecord::default(), 1 << 31, Opaque::none());
             assert_ne!(kind(store.update("jobs", &base, &base.record, &call())), StoreErrorKind::NotApplied);
             assert_eq!(server.connections(), 1, "{severity} {sqlstate}");

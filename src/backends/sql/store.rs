@@ -1,0 +1,136 @@
+//! The store that all SQL databases share, and the statements that each of them provides.
+
+use crate::backends::sql::version;
+use crate::store::record::{LeaderElectionRecord, Observed, Opaque};
+use crate::store::{Call, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
+use crate::util::cancel::Cancel;
+use crate::util::config_error::ConfigError;
+
+/// In bytes: the longest key that a VARBINARY column or a B-tree holds in every database.
+const LONGEST_KEY: usize = 253;
+
+/// The statements of one kind of database about its table `leasehold`.
+pub(crate) trait Table: Send + Sync + 'static {
+    /// Returns the name of the table, for errors.
+    fn name(&self) -> String;
+
+    /// Returns the location of the table, for logs.
+    fn location(&self) -> String;
+
+    /// Returns the record of `key`.
+    fn select(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError>;
+
+    /// Inserts a row with the uid of `record`. Returns its generation, or `None` if there is a row of that key.
+    fn insert(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Option<i64>, StoreError>;
+
+    /// Replaces the record of a row. Returns `false` if the row is no longer the one of `base`.
+    fn update(&self, key: &str, base: &Observed, new: &LeaderElectionRecord, call: &Call) -> Result<bool, StoreError>;
+
+    /// Watches as [`Store::watch`] does.
+    fn watch(
+        &self,
+        scope: WatchScope<'_>,
+        from: Option<&Cursor>,
+        cancel: &Cancel,
+        on_event: &mut dyn FnMut(WatchEvent),
+    ) -> Result<(), StoreError>;
+
+    /// Returns the name of the records in `scope`, for errors. The empty key has no record.
+    fn describe(&self, scope: WatchScope<'_>) -> String {
+        match scope {
+            WatchScope::Key("") => self.name(),
+            WatchScope::Key(key) => format!("{key} in {}", self.name()),
+            WatchScope::All => format!("all records in {}", self.name()),
+        }
+    }
+}
+
+/// The records in a table.
+pub(crate) struct SqlStore<T>(pub(crate) T);
+
+impl<T: Table> Store for SqlStore<T> {
+    fn get(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
+        self.0.select(key, call)
+    }
+
+    fn create(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {
+        // A uid that no other table has, nor this table before it was restored.
+        let uid = Some(format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..)));
+        let record = LeaderElectionRecord { uid, ..record.clone() };
+        let what = self.describe(key);
+        let Some(generation) = self.0.insert(key, &record, call)? else {
+            return Err(StoreError::new(StoreErrorKind::NotApplied, format!("{what} exists")));
+        };
+        let version = version(generation, 0).ok_or_else(|| {
+            let message = format!("no more numbers for new rows, after 2^32 of them, for {what}");
+            StoreError::new(StoreErrorKind::Rejected, message)
+        })?;
+        Ok(Observed::new(record, version, Opaque::none()))
+    }
+
+    fn update(
+        &self,
+        key: &str,
+        base: &Observed,
+        record: &LeaderElectionRecord,
+        call: &Call,
+    ) -> Result<Observed, StoreError> {
+        if !self.0.update(key, base, record, call)? {
+            let (what, version) = (self.describe(key), base.version);
+            let message = format!("{what} is not at version {version} any more, or has another record there");
+            return Err(StoreError::new(StoreErrorKind::NotApplied, message));
+        }
+        let record = LeaderElectionRecord { uid: base.record.uid.clone(), ..record.clone() };
+        Ok(Observed::new(record, base.version + 1, Opaque::none()))
+    }
+
+    fn watch(
+        &self,
+        scope: WatchScope<'_>,
+        from: Option<&Cursor>,
+        cancel: &Cancel,
+        on_event: &mut dyn FnMut(WatchEvent),
+    ) -> Result<(), StoreError> {
+        self.0.watch(scope, from, cancel, on_event)
+    }
+
+    /// Accepts any text of at most 253 bytes without a NUL.
+    fn check_key(&self, key: &str) -> Result<(), ConfigError> {
+        check_key(key)
+    }
+
+    fn describe(&self, key: &str) -> String {
+        self.0.describe(WatchScope::Key(key))
+    }
+
+    fn location(&self) -> Option<String> {
+        Some(self.0.location())
+    }
+}
+
+fn check_key(key: &str) -> Result<(), ConfigError> {
+    let refuse = |rule: &str| Err(ConfigError::new("name", format_args!("{key:?}"), rule));
+    match key {
+        "" => refuse("it must not be empty"),
+        _ if key.len() > LONGEST_KEY => refuse("it must be at most 253 bytes long"),
+        _ if key.contains('\0') => refuse("it must not contain a NUL character"),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_a_text_of_some_length_without_nul() {
+        for key in ["jobs", "a b", "ä/ö", "it's", &"x".repeat(253)] {
+            assert_eq!(check_key(key), Ok(()), "{key}");
+        }
+        for (key, word) in
+            [("", "empty"), ("a\0b", "NUL"), (&*"x".repeat(254), "253 bytes"), (&*"ä".repeat(127), "253")]
+        {
+            assert!(check_key(key).unwrap_err().rule().contains(word), "{key}");
+        }
+    }
+}

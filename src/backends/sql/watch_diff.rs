@@ -1,0 +1,107 @@
+//! The changes that a watch of a table delivers: the difference between two readings.
+
+use std::time::Duration;
+
+use crate::backends::sql::{Records, deletion_version};
+use crate::store::record::Observed;
+use crate::store::{Call, Cursor, StoreError, StoreErrorKind, WatchEvent};
+use crate::util::cancel::Cancel;
+use crate::util::sync::{Arc, channel};
+
+/// The last records that a watch has delivered.
+///
+/// They are the watch's cursor too: a database assigns versions before the commit, so no version says which changes came before.
+pub(crate) struct WatchDiff {
+    records: Arc<Records>,
+    is_open: bool,
+}
+
+impl WatchDiff {
+    pub(crate) fn new(from: Option<&Cursor>) -> Self {
+        let records = from.and_then(Cursor::get::<Arc<Records>>).cloned().unwrap_or_default();
+        Self { records, is_open: false }
+    }
+
+    /// Delivers the changes up to `current`. The first call reports the watch as open.
+    pub(crate) fn deliver(
+        &mut self,
+        current: &Records,
+        cancel: &Cancel,
+        on_event: &mut dyn FnMut(WatchEvent),
+    ) -> Result<(), StoreError> {
+        let is_first = !std::mem::replace(&mut self.is_open, true);
+        if is_first {
+            on_event(WatchEvent::Opened);
+        }
+        let changes = changes(&self.records, current);
+        if is_first || !changes.is_empty() {
+            for change in changes {
+                check(cancel)?;
+                on_event(change);
+            }
+            check(cancel)?;
+            self.records = Arc::new(current.clone());
+            on_event(WatchEvent::Progress(Cursor::new(Arc::clone(&self.records))));
+        }
+        Ok(())
+    }
+}
+
+/// Watches by reading: delivers what `read` returns if something may have changed, then calls `wait`.
+///
+/// If the table is gone, all records are delivered as deleted, with those that `remains` returns: a leader must know soon.
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+pub(crate) fn watch_by_reading(
+    from: Option<&Cursor>,
+    cancel: &Cancel,
+    on_event: &mut dyn FnMut(WatchEvent),
+    mut read: impl FnMut() -> Result<Option<Records>, StoreError>,
+    wait: impl Fn(),
+    remains: impl FnOnce() -> Records,
+) -> Result<(), StoreError> {
+    let mut diff = WatchDiff::new(from);
+    loop {
+        match read() {
+            Ok(Some(current)) => diff.deliver(&current, cancel, on_event)?,
+            Ok(None) => {}
+            Err(error) => {
+                if error.kind() == StoreErrorKind::NotFound && diff.is_open {
+                    let mut gone = Arc::unwrap_or_clone(diff.records);
+                    gone.extend(remains());
+                    changes(&gone, &Records::new()).into_iter().for_each(on_event);
+                }
+                return Err(error);
+            }
+        }
+        wait();
+        check(cancel)?;
+    }
+}
+
+/// Returns the changes between two readings. Compares the records too: after a restore a version may repeat.
+fn changes(before: &Records, current: &Records) -> Vec<WatchEvent> {
+    let is_known = |key: &str, observed: &Observed| {
+        before.get(key).is_some_and(|it| it.version == observed.version && it.record == observed.record)
+    };
+    let gone = before.iter().filter(|(key, _)| !current.contains_key(*key));
+    let gone =
+        gone.map(|(key, last)| WatchEvent::Deleted { key: key.clone(), version: deletion_version(last.version) });
+    let changed = current.iter().filter(|(key, observed)| !is_known(key, observed));
+    let changed = changed.map(|(key, observed)| WatchEvent::Changed { key: key.clone(), observed: observed.clone() });
+    gone.chain(changed).collect()
+}
+
+/// Returns an error if the watch was cancelled.
+fn check(cancel: &Cancel) -> Result<(), StoreError> {
+    match cancel.is_cancelled() {
+        true => Err(StoreError::new(StoreErrorKind::Interrupted, "the watch was cancelled")),
+        false => Ok(()),
+    }
+}
+
+/// Waits for `pause`, or until the call is cancelled or over.
+pub(crate) fn wait(call: &Call, pause: Duration) {
+    let (end, ended) = channel::bounded::<()>(0);
+    let _hook = call.cancel().on_cancel(move || drop(end));
+    let _ = ended.recv_timeout(pause.min(call.time_left()));
+}
