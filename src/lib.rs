@@ -121,7 +121,7 @@ pub use backends::kubernetes::client as kube;
 #[cfg(feature = "kube")]
 pub use backends::kubernetes::{
     configmap::ConfigMapStore, endpoints::EndpointsStore, events::EventRecorder, lease::LeaseStore,
-    metadata::OwnerReference, resource_lock::ResourceLock,
+    metadata::OwnerReference, object::ObjectStore, resource_lock::ResourceLock,
 };
 #[cfg(feature = "mysql")]
 pub use backends::mysql::config::MySqlConfig;

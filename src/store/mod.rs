@@ -235,7 +235,7 @@ macro_rules! delegate_store {
     };
 }
 
-#[cfg(any(feature = "kube", feature = "mysql", feature = "postgres", feature = "sqlite"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub(crate) use delegate_store;
 
 delegate_store!(impl [S: Store + ?Sized] Store for Arc<S> { self => (**self) });

@@ -1,45 +1,34 @@
 //! The record in an annotation of a ConfigMap.
 
-use serde_json::{Map, Value};
+use super::object::{Codec, ObjectStore};
 
-use super::annotation;
-use super::metadata::{Metadata, OwnerReference};
-use super::object::{Codec, ObjectStore, Objects, object_store};
-use crate::backends::kubernetes::client::Client;
-use crate::backends::kubernetes::events::EventRecorder;
-use crate::store::record::{LeaderElectionRecord, Observed};
-use crate::store::{Call, Cursor, Store, StoreError, WatchEvent, WatchScope, delegate_store};
-use crate::util::cancel::Cancel;
-use crate::util::config_error::ConfigError;
+/// Records in the ConfigMaps of a namespace, for clusters and peers that elect on these: a key is the name of a ConfigMap.
+///
+/// The record is JSON in the annotation `control-plane.alpha.kubernetes.io/leader`, as client-go's lock `configmaps` had it
+/// (last in v0.23) and as Python's client has it. Data, labels, other annotations and fields of the record that others put
+/// there survive. Each renewal sends the whole ConfigMap, so it should hold little else.
+///
+/// It takes the verbs `get`, `create`, `update` and `watch` on `configmaps` of the API group `""`. Behind an `Arc` any number of
+/// electors may share one.
+///
+/// An object without the annotation, or with an empty one, is held by nobody. Any other text that is no record is an error
+/// ([`StoreErrorKind::Malformed`](crate::StoreErrorKind::Malformed)), and is never overwritten.
+///
+/// # Examples
+///
+/// ```no_run
+/// use leasehold::kube::{Client, ClientConfig};
+/// use leasehold::{ConfigMapStore, LeaderElector};
+///
+/// let client = Client::new(ClientConfig::infer()?)?;
+/// let elector = LeaderElector::builder("my-controller").start_on(ConfigMapStore::new(client, "kube-system")?)?;
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+pub type ConfigMapStore = ObjectStore<ConfigMap>;
 
-object_store! {
-    /// Records in the ConfigMaps of a namespace, for clusters and peers that elect on these: a key is the name of a ConfigMap.
-    ///
-    /// The record is JSON in the annotation `control-plane.alpha.kubernetes.io/leader`, as client-go's lock `configmaps` had it
-    /// (last in v0.23) and as Python's client has it. Data, labels, other annotations and fields of the record that others put
-    /// there survive. Each renewal sends the whole ConfigMap, so it should hold little else.
-    ///
-    /// It takes the verbs `get`, `create`, `update` and `watch` on `configmaps` of the API group `""`. Behind an `Arc` any number of
-    /// electors may share one.
-    ///
-    /// An object without the annotation, or with an empty one, is held by nobody. Any other text that is no record is an error
-    /// ([`StoreErrorKind::Malformed`](crate::StoreErrorKind::Malformed)), and is never overwritten.
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// use leasehold::kube::{Client, ClientConfig};
-    /// use leasehold::{ConfigMapStore, LeaderElector};
-    ///
-    /// let client = Client::new(ClientConfig::infer()?)?;
-    /// let elector = LeaderElector::builder("my-controller").start_on(ConfigMapStore::new(client, "kube-system")?)?;
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub struct ConfigMapStore(ConfigMap), of "ConfigMaps";
-}
-
+/// The kind `ConfigMap`.
 #[derive(Debug)]
-pub(crate) struct ConfigMap;
+pub struct ConfigMap;
 
 impl Codec for ConfigMap {
     const GROUP: &'static str = "";
@@ -48,12 +37,4 @@ impl Codec for ConfigMap {
     const KIND: &'static str = "ConfigMap";
     const NAME: &'static str = "config map";
     const RESOURCE: &'static str = "configmaps";
-
-    fn read(object: &Map<String, Value>) -> Result<LeaderElectionRecord, &'static str> {
-        annotation::read(object)
-    }
-
-    fn write(object: &mut Value, record: &LeaderElectionRecord) {
-        annotation::write(object, record);
-    }
 }

@@ -2,42 +2,35 @@
 
 use serde_json::{Map, Value, json};
 
-use super::metadata::{Metadata, OwnerReference};
-use super::object::{Codec, ObjectStore, Objects, object_store};
-use crate::backends::kubernetes::client::Client;
-use crate::backends::kubernetes::events::EventRecorder;
-use crate::store::record::{LeaderElectionRecord, MicroTime, Observed};
-use crate::store::{Call, Cursor, Store, StoreError, WatchEvent, WatchScope, delegate_store};
-use crate::util::cancel::Cancel;
-use crate::util::config_error::ConfigError;
+use super::object::{Codec, ObjectStore};
+use crate::store::record::{LeaderElectionRecord, MicroTime};
 
-object_store! {
-    /// Records in the Kubernetes Leases of a namespace: a key is the name of a Lease.
-    ///
-    /// Reads carry no `resourceVersion` and are therefore linearizable; updates carry the version and the `uid` of what was
-    /// observed, so that the API server compares both. Labels, annotations and spec fields that others put on the Lease
-    /// survive.
-    ///
-    /// # Examples
-    ///
-    /// Two leases on one client:
-    ///
-    /// ```no_run
-    /// use std::sync::Arc;
-    /// use leasehold::kube::{Client, ClientConfig};
-    /// use leasehold::{LeaderElector, LeaseStore};
-    ///
-    /// let client = Client::new(ClientConfig::infer()?)?;
-    /// let leases = Arc::new(LeaseStore::new(client, "kube-system")?);
-    /// let controller = LeaderElector::builder("my-controller").start_on(Arc::clone(&leases))?;
-    /// let scheduler = LeaderElector::builder("my-scheduler").start_on(leases)?;
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub struct LeaseStore(Lease), of "Leases";
-}
+/// Records in the Kubernetes Leases of a namespace: a key is the name of a Lease.
+///
+/// Reads carry no `resourceVersion` and are therefore linearizable; updates carry the version and the `uid` of what was
+/// observed, so that the API server compares both. Labels, annotations and spec fields that others put on the Lease
+/// survive.
+///
+/// # Examples
+///
+/// Two leases on one client:
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use leasehold::kube::{Client, ClientConfig};
+/// use leasehold::{LeaderElector, LeaseStore};
+///
+/// let client = Client::new(ClientConfig::infer()?)?;
+/// let leases = Arc::new(LeaseStore::new(client, "kube-system")?);
+/// let controller = LeaderElector::builder("my-controller").start_on(Arc::clone(&leases))?;
+/// let scheduler = LeaderElector::builder("my-scheduler").start_on(leases)?;
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+pub type LeaseStore = ObjectStore<Lease>;
 
+/// The kind `Lease`.
 #[derive(Debug)]
-pub(crate) struct Lease;
+pub struct Lease;
 
 impl Codec for Lease {
     const GROUP: &'static str = "coordination.k8s.io";

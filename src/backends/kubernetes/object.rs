@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::metadata::Metadata;
+use super::annotation;
+use super::metadata::{Metadata, OwnerReference};
 use crate::backends::kubernetes::client::{Client, Error, ErrorKind, Method, Request, Response, Status};
 use crate::backends::kubernetes::events::{EventRecorder, Subject};
 use crate::net::json;
@@ -35,7 +36,7 @@ const LARGEST: usize = 3 * 1024 * 1024;
 const LARGEST_VALUES: usize = 9 * 1024 * 1024;
 
 /// How a kind of object holds a record.
-pub(crate) trait Codec: Send + Sync + 'static {
+pub trait Codec: Send + Sync + 'static {
     /// The group of the API that objects of this kind are in, for whoever grants rights. Empty for the core group.
     const GROUP: &'static str;
     /// `apiVersion`.
@@ -49,116 +50,25 @@ pub(crate) trait Codec: Send + Sync + 'static {
     /// As it is called in paths, and in rights.
     const RESOURCE: &'static str;
 
-    /// The record, without its uid; or what is wrong with the object.
-    fn read(object: &Map<String, Value>) -> Result<LeaderElectionRecord, &'static str>;
+    /// Returns the record without its uid, or the fault of the object. Defaults to the record in the annotation.
+    fn read(object: &Map<String, Value>) -> Result<LeaderElectionRecord, &'static str> {
+        annotation::read(object)
+    }
 
-    /// Puts the record into the object, and leaves all else alone.
-    fn write(object: &mut Value, record: &LeaderElectionRecord);
+    /// Writes the record into the object, and leaves all else alone. Defaults to the annotation.
+    fn write(object: &mut Value, record: &LeaderElectionRecord) {
+        annotation::write(object, record);
+    }
 }
 
-/// The objects of a kind in one namespace.
+/// Records in the objects of one kind in a namespace: a [`LeaseStore`](crate::LeaseStore), a
+/// [`ConfigMapStore`](crate::ConfigMapStore) or an [`EndpointsStore`](crate::EndpointsStore).
 #[derive(Debug)]
-pub(crate) struct Objects<C> {
+pub struct ObjectStore<C> {
     client: Client,
     namespace: String,
-    pub(super) metadata: Metadata,
+    metadata: Metadata,
     codec: PhantomData<fn() -> C>,
-}
-
-/// Makes a store of the objects of one kind, as users know it.
-macro_rules! object_store {
-    ($(#[$docs:meta])* pub struct $store:ident($codec:ident), of $objects:literal;) => {
-        $(#[$docs])*
-        #[derive(Debug)]
-        pub struct $store(Objects<$codec>);
-
-        impl $store {
-            #[doc = concat!("The ", $objects, " in `namespace`.")]
-            ///
-            /// # Errors
-            ///
-            /// [`ConfigError`] when the API server would not take the namespace.
-            pub fn new(client: Client, namespace: &str) -> Result<Self, ConfigError> {
-                Ok(Self(Objects::new(client, namespace)?))
-            }
-
-            /// A label for each object of this store: see
-            /// [`LeaderElectorBuilder::label`](crate::LeaderElectorBuilder::label).
-            #[must_use]
-            pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
-                self.0.metadata.labels.insert(key.into(), value.into());
-                self
-            }
-
-            /// An annotation for each object of this store: see
-            /// [`LeaderElectorBuilder::annotation`](crate::LeaderElectorBuilder::annotation).
-            #[must_use]
-            pub fn annotation(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
-                self.0.metadata.annotations.insert(key.into(), value.into());
-                self
-            }
-
-            /// Records the terms of a candidate on the object `key` as events: give it to
-            /// [`LeaderElectorBuilder::observer`](crate::LeaderElectorBuilder::observer).
-            ///
-            /// # Errors
-            ///
-            /// [`ConfigError`] when `key` is no name of an object.
-            ///
-            /// # Examples
-            ///
-            /// ```no_run
-            /// use leasehold::LeaderElector;
-            /// use leasehold::kube::{Client, ClientConfig};
-            #[doc = concat!("use leasehold::", stringify!($store), ";")]
-            ///
-            /// let client = Client::new(ClientConfig::infer()?)?;
-            #[doc = concat!("let store = ", stringify!($store), "::new(client, \"default\")?;")]
-            /// let events = store.event_recorder("my-controller", "pod-1")?;
-            /// let builder = LeaderElector::builder("my-controller").identity("pod-1").observer(events);
-            /// let elector = builder.start_on(store)?;
-            /// # Ok::<(), leasehold::Error>(())
-            /// ```
-            pub fn event_recorder(&self, key: &str, identity: &str) -> Result<EventRecorder, ConfigError> {
-                self.0.event_recorder(key, identity)
-            }
-
-            /// An owner of each object of this store: see
-            /// [`LeaderElectorBuilder::owner_reference`](crate::LeaderElectorBuilder::owner_reference).
-            #[must_use]
-            pub fn owner_reference(mut self, owner: OwnerReference) -> Self {
-                self.0.metadata.owners.push(owner);
-                self
-            }
-        }
-
-        impl $store {
-            pub(crate) fn with_metadata(
-                client: Client,
-                namespace: &str,
-                metadata: Metadata,
-            ) -> Result<Self, ConfigError> {
-                let mut objects = Objects::new(client, namespace)?;
-                objects.metadata = metadata;
-                Ok(Self(objects))
-            }
-        }
-
-        impl ObjectStore for $store {
-            fn recorder(&self, key: &str, identity: &str) -> Result<EventRecorder, ConfigError> {
-                self.event_recorder(key, identity)
-            }
-        }
-
-        delegate_store!(impl Store for $store { self => self.0 });
-    };
-}
-
-pub(super) use object_store;
-
-/// A store on whose objects events can be recorded.
-pub(crate) trait ObjectStore: Store {
-    fn recorder(&self, key: &str, identity: &str) -> Result<EventRecorder, ConfigError>;
 }
 
 /// What a line of a watch says, and the version that it tells of.
@@ -168,13 +78,65 @@ struct Line {
     event: Option<WatchEvent>,
 }
 
-impl<C: Codec> Objects<C> {
-    pub(crate) fn new(client: Client, namespace: &str) -> Result<Self, ConfigError> {
-        check_namespace(namespace)?;
-        Ok(Self { client, namespace: namespace.to_owned(), metadata: Metadata::default(), codec: PhantomData })
+impl<C: Codec> ObjectStore<C> {
+    /// Creates a store of the objects in `namespace`.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ConfigError`] if the API server would reject the namespace.
+    pub fn new(client: Client, namespace: &str) -> Result<Self, ConfigError> {
+        Self::with_metadata(client, namespace, Metadata::default())
     }
 
-    pub(crate) fn event_recorder(&self, key: &str, identity: &str) -> Result<EventRecorder, ConfigError> {
+    pub(crate) fn with_metadata(client: Client, namespace: &str, metadata: Metadata) -> Result<Self, ConfigError> {
+        check_namespace(namespace)?;
+        Ok(Self { client, namespace: namespace.to_owned(), metadata, codec: PhantomData })
+    }
+
+    /// Adds a label to each object of this store. See [`LeaderElectorBuilder::label`](crate::LeaderElectorBuilder::label).
+    #[must_use]
+    pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.metadata.labels.insert(key.into(), value.into());
+        self
+    }
+
+    /// Adds an annotation to each object of this store. See
+    /// [`LeaderElectorBuilder::annotation`](crate::LeaderElectorBuilder::annotation).
+    #[must_use]
+    pub fn annotation(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.metadata.annotations.insert(key.into(), value.into());
+        self
+    }
+
+    /// Adds an owner to each object of this store. See
+    /// [`LeaderElectorBuilder::owner_reference`](crate::LeaderElectorBuilder::owner_reference).
+    #[must_use]
+    pub fn owner_reference(mut self, owner: OwnerReference) -> Self {
+        self.metadata.owners.push(owner);
+        self
+    }
+
+    /// Creates an observer that records the terms of a candidate as events of the object `key`. Give the observer to
+    /// [`LeaderElectorBuilder::observer`](crate::LeaderElectorBuilder::observer).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use leasehold::kube::{Client, ClientConfig};
+    /// use leasehold::{ConfigMapStore, LeaderElector};
+    ///
+    /// let client = Client::new(ClientConfig::infer()?)?;
+    /// let store = ConfigMapStore::new(client, "default")?;
+    /// let events = store.event_recorder("my-controller", "pod-1")?;
+    /// let builder = LeaderElector::builder("my-controller").identity("pod-1").observer(events);
+    /// let elector = builder.start_on(store)?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ConfigError`] if `key` is not a name of an object.
+    pub fn event_recorder(&self, key: &str, identity: &str) -> Result<EventRecorder, ConfigError> {
         check_name(key)?;
         let subject = Subject {
             api_version: C::API_VERSION,
@@ -184,23 +146,6 @@ impl<C: Codec> Objects<C> {
             path: self.path(Some(key)),
         };
         Ok(EventRecorder::new(self.client.clone(), subject, identity))
-    }
-
-    pub(crate) fn check_key(&self, key: &str) -> Result<(), ConfigError> {
-        check_name(key)?;
-        self.metadata.check()
-    }
-
-    pub(crate) fn location(&self) -> Option<String> {
-        Some(format!("{} ({})", self.client.server(), self.client.source()))
-    }
-
-    pub(crate) fn namespace(&self) -> Option<String> {
-        Some(self.namespace.clone())
-    }
-
-    pub(crate) fn describe(&self, key: &str) -> String {
-        format!("{} {}/{key}", C::NAME, self.namespace)
     }
 
     fn describe_scope(&self, scope: WatchScope<'_>) -> String {
@@ -234,87 +179,6 @@ impl<C: Codec> Objects<C> {
         self.client
             .request_until(request, call.cancel())
             .map_err(|error| self.explain(verb, &self.describe(key), error))
-    }
-
-    pub(crate) fn get(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
-        match self.request("get", key, None, call) {
-            Ok(response) => self.read(key, &response).map(Some),
-            Err(error) if is_absence(&error, C::RESOURCE) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    pub(crate) fn create(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {
-        let mut object = json!({
-            "apiVersion": C::API_VERSION,
-            "kind": C::KIND,
-            "metadata": { "namespace": self.namespace, "name": key },
-        });
-        self.metadata.write(&mut object);
-        C::write(&mut object, record);
-        self.read(key, &self.request("create", key, Some(&object), call)?)
-    }
-
-    pub(crate) fn update(
-        &self,
-        key: &str,
-        base: &Observed,
-        record: &LeaderElectionRecord,
-        call: &Call,
-    ) -> Result<Observed, StoreError> {
-        match self.request("update", key, Some(&self.replacement(base, record)), call) {
-            Ok(response) => self.read(key, &response),
-            // Of some kinds an object that is gone conflicts with its uid, of others it is not found.
-            Err(error) if is_absence(&error, C::RESOURCE) => {
-                let message = format!("cannot update {}: it is gone", self.describe(key));
-                Err(StoreError::new(StoreErrorKind::Conflict, message))
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    pub(crate) fn watch(
-        &self,
-        scope: WatchScope<'_>,
-        from: Option<&Cursor>,
-        cancel: &Cancel,
-        on_event: &mut dyn FnMut(WatchEvent),
-    ) -> Result<(), StoreError> {
-        let selector = match scope {
-            WatchScope::Key(key) => Some(format!("metadata.name={key}")),
-            WatchScope::All => None,
-        };
-        let seconds = (WATCH_LASTS.as_secs() + fastrand::u64(..WATCH_LASTS.as_secs())).to_string();
-        let mut after = from.and_then(Cursor::get::<u64>).copied();
-        let mut is_in_order = after.is_some() || scope != WatchScope::All;
-        let from = after.map(|version| version.to_string());
-        let mut query = vec![("watch", "true"), ("allowWatchBookmarks", "true"), ("timeoutSeconds", seconds.as_str())];
-        query.extend(selector.as_deref().map(|selector| ("fieldSelector", selector)));
-        query.extend(from.as_deref().map(|version| ("resourceVersion", version)));
-        let path = self.path(None);
-        let request = Request { method: Method::Get, path: &path, query: &query, body: None, timeout: OPENING };
-        let explain = |error| match cancel.is_cancelled() {
-            true => {
-                let message = format!("cannot watch {}: interrupted by this program", self.describe_scope(scope));
-                StoreError::new(StoreErrorKind::Interrupted, message)
-            }
-            false => self.explain("watch", &self.describe_scope(scope), error),
-        };
-        let mut stream = self.client.stream(request, SILENCE, cancel).map_err(explain)?;
-        on_event(WatchEvent::Opened);
-        while let Some(line) = stream.next_line().map_err(explain)? {
-            let Line { version, is_bookmark, event } = self.event(scope, &line)?;
-            if let Some(event) = event {
-                on_event(event);
-            }
-            // What is there at the beginning is told in the order of names, and its end is told by no more than a bookmark.
-            is_in_order |= is_bookmark;
-            if let Some(version) = version.filter(|_| is_in_order) {
-                let newest = *after.insert(after.map_or(version, |after| after.max(version)));
-                on_event(WatchEvent::Progress(Cursor::new(newest)));
-            }
-        }
-        Ok(())
     }
 
     /// The object as it was observed, with this record in it, and with what all objects are to have.
@@ -445,6 +309,106 @@ impl<C: Codec> Objects<C> {
     }
 }
 
+impl<C: Codec> Store for ObjectStore<C> {
+    fn get(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
+        match self.request("get", key, None, call) {
+            Ok(response) => self.read(key, &response).map(Some),
+            Err(error) if is_absence(&error, C::RESOURCE) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn create(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {
+        let mut object = json!({
+            "apiVersion": C::API_VERSION,
+            "kind": C::KIND,
+            "metadata": { "namespace": self.namespace, "name": key },
+        });
+        self.metadata.write(&mut object);
+        C::write(&mut object, record);
+        self.read(key, &self.request("create", key, Some(&object), call)?)
+    }
+
+    fn update(
+        &self,
+        key: &str,
+        base: &Observed,
+        record: &LeaderElectionRecord,
+        call: &Call,
+    ) -> Result<Observed, StoreError> {
+        match self.request("update", key, Some(&self.replacement(base, record)), call) {
+            Ok(response) => self.read(key, &response),
+            // Of some kinds an object that is gone conflicts with its uid, of others it is not found.
+            Err(error) if is_absence(&error, C::RESOURCE) => {
+                let message = format!("cannot update {}: it is gone", self.describe(key));
+                Err(StoreError::new(StoreErrorKind::Conflict, message))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn watch(
+        &self,
+        scope: WatchScope<'_>,
+        from: Option<&Cursor>,
+        cancel: &Cancel,
+        on_event: &mut dyn FnMut(WatchEvent),
+    ) -> Result<(), StoreError> {
+        let selector = match scope {
+            WatchScope::Key(key) => Some(format!("metadata.name={key}")),
+            WatchScope::All => None,
+        };
+        let seconds = (WATCH_LASTS.as_secs() + fastrand::u64(..WATCH_LASTS.as_secs())).to_string();
+        let mut after = from.and_then(Cursor::get::<u64>).copied();
+        let mut is_in_order = after.is_some() || scope != WatchScope::All;
+        let from = after.map(|version| version.to_string());
+        let mut query = vec![("watch", "true"), ("allowWatchBookmarks", "true"), ("timeoutSeconds", seconds.as_str())];
+        query.extend(selector.as_deref().map(|selector| ("fieldSelector", selector)));
+        query.extend(from.as_deref().map(|version| ("resourceVersion", version)));
+        let path = self.path(None);
+        let request = Request { method: Method::Get, path: &path, query: &query, body: None, timeout: OPENING };
+        let explain = |error| match cancel.is_cancelled() {
+            true => {
+                let message = format!("cannot watch {}: interrupted by this program", self.describe_scope(scope));
+                StoreError::new(StoreErrorKind::Interrupted, message)
+            }
+            false => self.explain("watch", &self.describe_scope(scope), error),
+        };
+        let mut stream = self.client.stream(request, SILENCE, cancel).map_err(explain)?;
+        on_event(WatchEvent::Opened);
+        while let Some(line) = stream.next_line().map_err(explain)? {
+            let Line { version, is_bookmark, event } = self.event(scope, &line)?;
+            if let Some(event) = event {
+                on_event(event);
+            }
+            // What is there at the beginning is told in the order of names, and its end is told by no more than a bookmark.
+            is_in_order |= is_bookmark;
+            if let Some(version) = version.filter(|_| is_in_order) {
+                let newest = *after.insert(after.map_or(version, |after| after.max(version)));
+                on_event(WatchEvent::Progress(Cursor::new(newest)));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_key(&self, key: &str) -> Result<(), ConfigError> {
+        check_name(key)?;
+        self.metadata.check()
+    }
+
+    fn location(&self) -> Option<String> {
+        Some(format!("{} ({})", self.client.server(), self.client.source()))
+    }
+
+    fn namespace(&self) -> Option<String> {
+        Some(self.namespace.clone())
+    }
+
+    fn describe(&self, key: &str) -> String {
+        format!("{} {}/{key}", C::NAME, self.namespace)
+    }
+}
+
 /// Whether the API server itself says that there is no such object: a proxy's 404 says nothing about it.
 fn is_absence(error: &StoreError, resource: &str) -> bool {
     std::error::Error::source(error)
@@ -502,7 +466,7 @@ mod tests {
     fn each_answer_and_error_is_a_kind_of_failure() {
         use StoreErrorKind::*;
         let client = Client::new(ClientConfig::new("http://127.0.0.1:1").unwrap()).unwrap();
-        let objects = Objects::<Lease>::new(client, "team").unwrap();
+        let objects = ObjectStore::<Lease>::new(client, "team").unwrap();
         let kind = |kind: ErrorKind| objects.explain("get", "it", Error::new(kind, "made up")).kind();
         for (code, reason, expected) in [
             (301, "", Rejected),

@@ -25,11 +25,11 @@ const LONGEST_MESSAGE: usize = 16 * 1024;
 const NAME: &str = "my-controller";
 
 /// Nothing is sent through it, so one is enough.
-fn leases() -> &'static Objects<Lease> {
-    static LEASES: OnceLock<Objects<Lease>> = OnceLock::new();
+fn leases() -> &'static ObjectStore<Lease> {
+    static LEASES: OnceLock<ObjectStore<Lease>> = OnceLock::new();
     LEASES.get_or_init(|| {
         let config = ClientConfig::new("http://127.0.0.1:1").expect("a URL");
-        Objects::new(Client::new(config).expect("a client"), "default").expect("a name")
+        ObjectStore::new(Client::new(config).expect("a client"), "default").expect("a name")
     })
 }
 
@@ -53,7 +53,7 @@ fn check_lease(input: &[u8]) {
 }
 
 /// A record is written back as it was read, beside all else that the object holds.
-fn check_observed(leases: &Objects<Lease>, observed: &Observed) {
+fn check_observed(leases: &ObjectStore<Lease>, observed: &Observed) {
     let Observed { record, version, opaque } = observed;
     assert!(*version > 0);
     assert!(record.uid.as_ref().is_some_and(|uid| !uid.is_empty()));

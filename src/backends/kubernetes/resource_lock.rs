@@ -6,12 +6,14 @@ use serde::de::IntoDeserializer;
 use serde::de::value::Error;
 use serde::{Deserialize, Serialize};
 
-use super::configmap::ConfigMapStore;
-use super::endpoints::EndpointsStore;
-use super::lease::LeaseStore;
+use super::configmap::ConfigMap;
+use super::endpoints;
+use super::lease::Lease;
 use super::metadata::Metadata;
-use super::object::ObjectStore;
+use super::object::{Codec, ObjectStore};
 use crate::backends::kubernetes::client::Client;
+use crate::backends::kubernetes::events::EventRecorder;
+use crate::store::Store;
 use crate::util::config_error::ConfigError;
 use crate::util::sync::Arc;
 
@@ -43,27 +45,42 @@ pub enum ResourceLock {
     EndpointsLeases,
 }
 
-/// Where an election takes place: the primary, and the secondary if there is one.
-pub(crate) type Places = (Arc<dyn ObjectStore>, Option<Arc<dyn ObjectStore>>);
+/// The store of one kind of object that an election takes place on, and the recorder of the candidate's events.
+pub(crate) struct ElectionObjects {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) events: EventRecorder,
+}
 
-impl ResourceLock {
-    pub(crate) fn stores(self, client: Client, namespace: &str, metadata: Metadata) -> Result<Places, ConfigError> {
-        let core: Arc<dyn ObjectStore> = match self {
-            Self::Leases => return Ok((Arc::new(LeaseStore::with_metadata(client, namespace, metadata)?), None)),
-            Self::ConfigMaps | Self::ConfigMapsLeases => {
-                Arc::new(ConfigMapStore::with_metadata(client.clone(), namespace, metadata.clone())?)
-            }
-            Self::Endpoints | Self::EndpointsLeases => {
-                Arc::new(EndpointsStore::with_metadata(client.clone(), namespace, metadata.clone())?)
-            }
+/// An election on the objects `key` of a namespace.
+pub(crate) struct ObjectElection<'a> {
+    pub(crate) client: Client,
+    pub(crate) namespace: &'a str,
+    pub(crate) metadata: Metadata,
+    pub(crate) key: &'a str,
+    pub(crate) identity: &'a str,
+}
+
+impl ObjectElection<'_> {
+    /// Returns the primary, and the secondary if there is one.
+    pub(crate) fn objects(
+        &self,
+        lock: ResourceLock,
+    ) -> Result<(ElectionObjects, Option<ElectionObjects>), ConfigError> {
+        use ResourceLock::{ConfigMaps, ConfigMapsLeases, Endpoints, EndpointsLeases, Leases};
+        let primary = match lock {
+            Leases => self.of::<Lease>(),
+            ConfigMaps | ConfigMapsLeases => self.of::<ConfigMap>(),
+            Endpoints | EndpointsLeases => self.of::<endpoints::Endpoints>(),
         };
-        let lease: Option<Arc<dyn ObjectStore>> = match self {
-            Self::ConfigMapsLeases | Self::EndpointsLeases => {
-                Some(Arc::new(LeaseStore::with_metadata(client, namespace, metadata)?))
-            }
-            _ => None,
-        };
-        Ok((core, lease))
+        let has_lease = matches!(lock, ConfigMapsLeases | EndpointsLeases);
+        Ok((primary?, has_lease.then(|| self.of::<Lease>()).transpose()?))
+    }
+
+    fn of<C: Codec>(&self) -> Result<ElectionObjects, ConfigError> {
+        let store = ObjectStore::<C>::with_metadata(self.client.clone(), self.namespace, self.metadata.clone())?;
+        store.check_key(self.key)?;
+        let events = store.event_recorder(self.key, self.identity)?;
+        Ok(ElectionObjects { store: Arc::new(store), events })
     }
 }
 

@@ -12,7 +12,7 @@ use crate::backends::kubernetes::client::config::choice::Choice;
 #[cfg(feature = "kube")]
 use crate::backends::kubernetes::metadata::{Metadata, OwnerReference};
 #[cfg(feature = "kube")]
-use crate::backends::kubernetes::resource_lock::ResourceLock;
+use crate::backends::kubernetes::resource_lock::{ElectionObjects, ObjectElection, ResourceLock};
 use crate::election::settings::{Config, Settings};
 use crate::elector::leader_elector::{Asking, LeaderElector};
 use crate::leadership::error::Error;
@@ -306,16 +306,23 @@ impl LeaderElectorBuilder {
             None => client.default_namespace().to_owned(),
         };
         let (server, source) = (client.server(), client.source().to_owned());
-        let (primary, secondary) = self.lock.stores(client, &namespace, self.metadata)?;
+        let election = ObjectElection {
+            client,
+            namespace: &namespace,
+            metadata: self.metadata,
+            key: &self.name,
+            identity: &settings.identity,
+        };
+        let (primary, secondary) = election.objects(self.lock)?;
         let mut asking = self.asking;
-        for store in [Some(&primary), secondary.as_ref()].into_iter().flatten() {
-            store.check_key(&self.name)?;
+        let mut entry = |objects: ElectionObjects| {
             if self.events {
-                asking.observers.push(Arc::new(store.recorder(&self.name, &settings.identity)?));
+                asking.observers.push(Arc::new(objects.events));
             }
-        }
-        let primary = Entry::new(primary, &self.name);
-        let secondary = secondary.map(|store| Entry::new(store, &self.name));
+            Entry::new(objects.store, &self.name)
+        };
+        let primary = entry(primary);
+        let secondary = secondary.map(entry);
         let fields = LogFields::new(primary.describe(), &settings.identity);
         let fields = secondary.iter().fold(fields, |fields, entry| fields.and(&entry.describe()));
         log_with!(
