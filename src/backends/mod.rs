@@ -10,6 +10,8 @@ pub(crate) mod mysql;
 pub(crate) mod password;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
+#[cfg(any(feature = "etcd", feature = "kube"))]
+pub(crate) mod record_fields;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod sql;
 #[cfg(feature = "sqlite")]

@@ -4,8 +4,9 @@
 //! document is an error, and nothing is written over it: it is somebody's.
 
 use serde::{Deserialize, Deserializer};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
+use crate::backends::record_fields;
 use crate::net::json;
 use crate::store::record::{LeaderElectionRecord, MicroTime};
 
@@ -59,15 +60,9 @@ pub(super) fn read(text: &[u8]) -> Result<LeaderElectionRecord, &'static str> {
 /// The value of a record, with what fields of others are in `base`; or why it cannot be one.
 pub(super) fn write(record: &LeaderElectionRecord, base: Option<&[u8]>) -> Result<Vec<u8>, &'static str> {
     let mut fields = base.and_then(|base| parse(base).ok()).map(|document| document.others).unwrap_or_default();
-    let time = |time: &Option<MicroTime>| time.as_ref().map(|time| json!(time.as_str()));
-    fields.insert("holderIdentity".to_owned(), json!(record.holder_identity));
-    let others = [
-        ("leaseDurationSeconds", record.lease_duration_seconds.map(|seconds| json!(seconds))),
-        ("acquireTime", time(&record.acquire_time)),
-        ("renewTime", time(&record.renew_time)),
-        ("leaseTransitions", record.lease_transitions.map(|transitions| json!(transitions))),
-    ];
-    fields.extend(others.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
+    let values = record_fields::values(record).into_iter();
+    fields.extend(values.filter_map(|(name, value)| Some((name.to_owned(), value?))));
+    fields.entry(record_fields::HOLDER).or_insert(Value::Null);
     let text = Value::Object(fields).to_string().into_bytes();
     if text.len() > LARGEST { Err("it would be longer than 64 KiB") } else { Ok(text) }
 }

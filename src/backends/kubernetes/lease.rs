@@ -3,6 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use super::object::{Codec, ObjectStore};
+use crate::backends::record_fields;
+use crate::backends::record_fields::text;
 use crate::store::record::{LeaderElectionRecord, MicroTime};
 
 /// Records in the Kubernetes Leases of a namespace: a key is the name of a Lease.
@@ -48,32 +50,22 @@ impl Codec for Lease {
         };
         Ok(LeaderElectionRecord {
             uid: None,
-            holder_identity: text(spec, "holderIdentity").map_err(|()| "holderIdentity is no text")?,
+            holder_identity: text(spec.get("holderIdentity")).ok_or("holderIdentity is no text")?,
             lease_duration_seconds: number(spec, "leaseDurationSeconds")
                 .map_err(|()| "leaseDurationSeconds is no 32-bit integer")?,
-            acquire_time: text(spec, "acquireTime").map_err(|()| "acquireTime is no text")?.map(MicroTime::from_text),
-            renew_time: text(spec, "renewTime").map_err(|()| "renewTime is no text")?.map(MicroTime::from_text),
+            acquire_time: text(spec.get("acquireTime")).ok_or("acquireTime is no text")?.map(MicroTime::from_text),
+            renew_time: text(spec.get("renewTime")).ok_or("renewTime is no text")?.map(MicroTime::from_text),
             lease_transitions: number(spec, "leaseTransitions")
                 .map_err(|()| "leaseTransitions is no 32-bit integer")?,
         })
     }
 
     fn write(object: &mut Value, record: &LeaderElectionRecord) {
-        let time = |time: &Option<MicroTime>| json!(time.as_ref().map(MicroTime::as_str));
         // A spec that is absent or null becomes an object by being written to.
         let spec = &mut object["spec"];
-        spec["holderIdentity"] = json!(record.holder_identity);
-        spec["leaseDurationSeconds"] = json!(record.lease_duration_seconds);
-        spec["acquireTime"] = time(&record.acquire_time);
-        spec["renewTime"] = time(&record.renew_time);
-        spec["leaseTransitions"] = json!(record.lease_transitions);
-    }
-}
-
-fn text(spec: &Map<String, Value>, field: &str) -> Result<Option<String>, ()> {
-    match spec.get(field) {
-        None | Some(Value::Null) => Ok(None),
-        Some(value) => value.as_str().map(|text| Some(text.to_owned())).ok_or(()),
+        for (name, value) in record_fields::values(record) {
+            spec[name] = json!(value);
+        }
     }
 }
 

@@ -9,6 +9,8 @@ use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 
+use crate::backends::record_fields;
+use crate::backends::record_fields::text;
 use crate::net::json;
 use crate::store::record::{LeaderElectionRecord, MicroTime};
 
@@ -57,15 +59,7 @@ pub(super) fn read(object: &Map<String, Value>) -> Result<LeaderElectionRecord, 
 /// Puts the record into the annotation, beside what fields of others are there.
 pub(super) fn write(object: &mut Value, record: &LeaderElectionRecord) {
     let mut fields = object.as_object().and_then(|object| fields(object).ok()).unwrap_or_default();
-    let time = |time: &Option<MicroTime>| time.as_ref().map(|time| json!(time.as_str()));
-    let values = [
-        record.holder_identity.as_ref().map(|holder| json!(holder)),
-        record.lease_duration_seconds.map(|seconds| json!(seconds)),
-        time(&record.acquire_time),
-        time(&record.renew_time),
-        record.lease_transitions.map(|transitions| json!(transitions)),
-    ];
-    for (name, value) in FIELDS.into_iter().zip(values) {
+    for ((_, value), name) in record_fields::values(record).into_iter().zip(FIELDS) {
         match value {
             Some(value) => drop(fields.insert(name.to_owned(), value)),
             None => drop(fields.remove(name)),
@@ -146,11 +140,6 @@ impl<'de> Deserialize<'de> for Names {
         }
         deserializer.deserialize_map(Members)
     }
-}
-
-/// `None` where it is no text.
-fn text(value: Option<&Value>) -> Option<Option<String>> {
-    value.map_or(Some(None), |value| Some(Some(value.as_str()?.to_owned())))
 }
 
 /// A number of any size that Go reads. Above 31 bits, 68 years as seconds, all are the same to us.
