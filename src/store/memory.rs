@@ -7,6 +7,7 @@ use crate::store::record::{LeaderElectionRecord, Observed, Opaque};
 use crate::store::{Call, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::cancel::Cancel;
 use crate::util::config_error::ConfigError;
+use crate::util::on_drop::OnDrop;
 use crate::util::sync::channel;
 use crate::util::sync::channel::Sender;
 use crate::util::sync::{Arc, Mutex};
@@ -71,18 +72,6 @@ struct Watch {
     wake: Sender<()>,
 }
 
-/// Takes a watch off the list when it ends.
-struct Registered<'a> {
-    state: &'a Mutex<State>,
-    id: u64,
-}
-
-impl Drop for Registered<'_> {
-    fn drop(&mut self) {
-        self.state.lock().watches.remove(&self.id);
-    }
-}
-
 impl MemoryStore {
     /// A store that holds no record yet.
     pub fn new() -> Self {
@@ -114,7 +103,7 @@ impl MemoryStore {
         was_there
     }
 
-    fn register(&self, scope: WatchScope<'_>, wake: Sender<()>) -> Registered<'_> {
+    fn register(&self, scope: WatchScope<'_>, wake: Sender<()>) -> u64 {
         let mut state = self.state.lock();
         state.last_watch += 1;
         let id = state.last_watch;
@@ -123,7 +112,7 @@ impl MemoryStore {
             WatchScope::All => None,
         };
         state.watches.insert(id, Watch { key, told: 0, wake });
-        Registered { state: &self.state, id }
+        id
     }
 }
 
@@ -245,7 +234,8 @@ impl Store for MemoryStore {
             false => Ok(()),
         };
         // Before anything is read: nothing falls between.
-        let registered = self.register(scope, wake.clone());
+        let id = self.register(scope, wake.clone());
+        let _registered = OnDrop(|| drop(self.state.lock().watches.remove(&id)));
         let _hook = cancel.on_cancel(move || _ = wake.try_send(()));
         check()?;
         let (mut changes, mut version) = {
@@ -254,7 +244,7 @@ impl Store for MemoryStore {
                 Some(version) => state.after(*version, scope)?,
                 None => state.all(scope),
             };
-            state.has_told_all(registered.id);
+            state.has_told_all(id);
             (changes, state.version)
         };
         on_event(WatchEvent::Opened);
@@ -271,7 +261,7 @@ impl Store for MemoryStore {
             let _ = woken.recv();
             check()?;
             let mut state = self.state.lock();
-            changes = state.take_untold(registered.id, scope)?;
+            changes = state.take_untold(id, scope)?;
             version = state.version;
         }
     }

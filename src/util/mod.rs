@@ -6,6 +6,7 @@ pub(crate) mod config_error;
 pub(crate) mod log_fields;
 #[cfg(feature = "kube")]
 pub(crate) mod names;
+pub(crate) mod on_drop;
 pub(crate) mod one_line;
 pub(crate) mod panics;
 pub(crate) mod prometheus;

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::testing::object::resource::{Resource, Verb};
 use crate::testing::object::status::Status;
+use crate::testing::server::log::RequestLog;
 use crate::testing::wire::http::Response;
 
 /// A rule that spoils matching requests.
@@ -71,16 +72,6 @@ pub(crate) struct Matcher {
     pub every: Option<u64>,
     pub probability: Option<f64>,
     pub after_events: u64,
-}
-
-/// What a rule is matched against.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Facts {
-    pub verb: Option<Verb>,
-    pub resource: Option<Resource>,
-    pub namespace: Option<String>,
-    pub name: Option<String>,
-    pub user: Option<String>,
 }
 
 /// What happens.
@@ -285,12 +276,12 @@ impl Action {
 
 impl Matcher {
     /// Whether the request is one of those meant, the counting left aside.
-    pub fn matches(&self, facts: &Facts) -> bool {
+    pub fn matches(&self, request: &RequestLog) -> bool {
         let agrees = |wanted: &Option<String>, found: &Option<String>| wanted.is_none() || wanted == found;
-        (self.verbs.is_empty() || facts.verb.is_some_and(|verb| self.verbs.contains(&verb)))
-            && (self.resource.is_none() || self.resource == facts.resource)
-            && agrees(&self.namespace, &facts.namespace)
-            && agrees(&self.name, &facts.name)
-            && agrees(&self.user, &facts.user)
+        (self.verbs.is_empty() || request.verb.is_some_and(|verb| self.verbs.contains(&verb)))
+            && (self.resource.is_none() || self.resource == request.resource)
+            && agrees(&self.namespace, &request.namespace)
+            && agrees(&self.name, &request.name)
+            && agrees(&self.user, &request.user)
     }
 }

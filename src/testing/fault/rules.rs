@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::testing::fault::kind::{Action, Facts, Fault};
+use crate::testing::fault::kind::{Action, Fault};
+use crate::testing::server::log::RequestLog;
 use crate::testing::wire::signal::Signal;
 
 /// A fault that was added to a server.
@@ -166,9 +167,9 @@ impl Rules {
     }
 
     /// The faults that hit a request: any delays, and at most one other.
-    pub fn pick(&self, facts: &Facts) -> Vec<Hit> {
+    pub fn pick(&self, request: &RequestLog) -> Vec<Hit> {
         let mut hits = Vec::new();
-        for rule in self.matching(facts, false) {
+        for rule in self.matching(request, false) {
             if let Some(hit) = rule.decide() {
                 let last = !hit.action().is_delay();
                 hits.push(hit);
@@ -181,17 +182,17 @@ impl Rules {
     }
 
     /// The watch faults that may hit a stream.
-    pub fn for_stream(&self, facts: &Facts) -> Vec<Arc<Rule>> {
-        self.matching(facts, true)
+    pub fn for_stream(&self, request: &RequestLog) -> Vec<Arc<Rule>> {
+        self.matching(request, true)
     }
 
-    fn matching(&self, facts: &Facts, watch_faults: bool) -> Vec<Arc<Rule>> {
+    fn matching(&self, request: &RequestLog, watch_faults: bool) -> Vec<Arc<Rule>> {
         let mut rules = self.rules.lock();
         rules.retain(|rule| !rule.is_removed());
         rules
             .iter()
             .filter(|rule| rule.fault.action.is_watch_fault() == watch_faults)
-            .filter(|rule| rule.fault.matcher.matches(facts))
+            .filter(|rule| rule.fault.matcher.matches(request))
             .cloned()
             .collect()
     }

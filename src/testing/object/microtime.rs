@@ -94,8 +94,8 @@ pub(crate) fn normalize(text: &str, layout: Layout) -> Result<String, String> {
         }
     }
     let offset = offset_minutes(rest).ok_or_else(|| cannot(rest, "Z07:00"))?;
-    let minutes = (days_from_civil(year, month, day) * 24 + hour) * 60 + minute - offset;
-    let (year, month, day) = civil_from_days(minutes.div_euclid(24 * 60));
+    let minutes = hour * 60 + minute - offset;
+    let (year, month, day) = later(year, month, day, minutes.div_euclid(24 * 60));
     let (hour, minute) = (minutes.div_euclid(60).rem_euclid(24), minutes.rem_euclid(60));
     Ok(format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{fraction}Z"))
 }
@@ -131,30 +131,19 @@ fn days_in_month(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Days since 1970-01-01 in the proleptic Gregorian calendar. Years begin in March here, which
-/// puts the leap day last.
-fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let century_days = year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
-    century_days + (153 * month + 2) / 5 + day - 1 - 719_468
-}
-
-fn civil_from_days(days: i64) -> (i64, i64, i64) {
-    // An estimate that is never too late, then forward to the year that holds the day.
-    let mut year = days.div_euclid(366) + 1970 - 1;
-    if days < 0 {
-        year = days.div_euclid(365) + 1970 - 1;
+/// Returns the date that is `days` later, or earlier if `days` is negative. A month is longer than `days`.
+fn later(year: i64, month: i64, day: i64, days: i64) -> (i64, i64, i64) {
+    let neighbor = |by: i64| ((year * 12 + month - 1 + by).div_euclid(12), (month - 1 + by).rem_euclid(12) + 1);
+    let (day, length) = (day + days, days_in_month(year, month));
+    if day < 1 {
+        let (year, month) = neighbor(-1);
+        (year, month, day + days_in_month(year, month))
+    } else if day > length {
+        let (year, month) = neighbor(1);
+        (year, month, day - length)
+    } else {
+        (year, month, day)
     }
-    while days_from_civil(year + 1, 1, 1) <= days {
-        year += 1;
-    }
-    let mut month = 1;
-    let mut left = days - days_from_civil(year, 1, 1);
-    while left >= days_in_month(year, month) {
-        left -= days_in_month(year, month);
-        month += 1;
-    }
-    (year, month, left + 1)
 }
 
 #[cfg(test)]

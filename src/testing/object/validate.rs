@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::testing::object::resource::{Api, CONFIG_MAPS, ENDPOINTS, EVENTS, EVENTS_K8S, LEASES, Resource};
 use crate::testing::object::schema::Shape;
 use crate::testing::object::status::{Cause, Status};
+use crate::util::names::is_dns_subdomain;
 
 /// Fields that `events.k8s.io/v1` calls otherwise than `v1`, in which events are stored.
 const EVENT_FIELDS: [(&str, &str); 7] = [
@@ -69,18 +70,6 @@ pub(crate) fn validate(api: &Api, object: &Value) -> Vec<Cause> {
     causes
 }
 
-/// Whether `name` can name an object (an RFC 1123 subdomain).
-pub(crate) fn is_subdomain(name: &str) -> bool {
-    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    name.len() <= 253
-        && name.split('.').all(|label| {
-            let bytes = label.as_bytes();
-            bytes.first().is_some_and(|b| plain(*b))
-                && bytes.last().is_some_and(|b| plain(*b))
-                && bytes.iter().all(|b| plain(*b) || *b == b'-')
-        })
-}
-
 fn is_events_k8s(api: &Api) -> bool {
     *api == EVENTS_K8S
 }
@@ -133,7 +122,7 @@ fn check_name(object: &Value, causes: &mut Vec<Cause>) {
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     if name.is_empty() {
         causes.push(Cause::required("metadata.name", "name or generateName is required"));
-    } else if !is_subdomain(name) {
+    } else if !is_dns_subdomain(name) {
         causes.push(Cause::invalid(
             "metadata.name",
             &json!(name),

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use crate::testing::server::connection::Connection;
 use crate::testing::server::shared::Server;
 use crate::testing::wire::transport::Transport;
+use crate::util::on_drop::OnDrop;
 
 /// Room for a TLS handshake in a debug build. Only what is touched costs memory.
 const STACK: usize = 512 * 1024;
@@ -52,18 +53,6 @@ impl Reserved {
     #[cfg(not(target_os = "linux"))]
     pub fn new() -> io::Result<Self> {
         Ok(Self { port: TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port() })
-    }
-}
-
-/// Keeps a connection in the registry of sockets as long as its thread lives.
-struct Registered {
-    server: Arc<Server>,
-    number: u64,
-}
-
-impl Drop for Registered {
-    fn drop(&mut self) {
-        self.server.sockets.lock().remove(&self.number);
     }
 }
 
@@ -132,10 +121,12 @@ fn spawn(server: &Arc<Server>, socket: TcpStream, stopping: &Arc<AtomicBool>) ->
     let second = socket.try_clone()?;
     let number = server.connections.fetch_add(1, Ordering::Relaxed) + 1;
     server.sockets.lock().insert(number, second);
-    let registered = Registered { server: server.clone(), number };
-    let stopping = stopping.clone();
+    let registered = OnDrop({
+        let server = server.clone();
+        move || drop(server.sockets.lock().remove(&number))
+    });
+    let (server, stopping) = (server.clone(), stopping.clone());
     thread::Builder::new().name(format!("leasehold-testing-{number}")).stack_size(STACK).spawn(move || {
-        let server = registered.server.clone();
         if let Ok(transport) = Transport::new(socket, server.tls.as_ref()) {
             Connection::new(server, transport, number, stopping).run();
         }

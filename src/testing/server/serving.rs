@@ -4,18 +4,19 @@ use std::time::{Duration, Instant};
 
 use ureq_proto::http::Method;
 
-use crate::testing::fault::kind::{Action, Facts};
+use crate::testing::fault::kind::Action;
 use crate::testing::fault::rules::Hit;
 use crate::testing::object::resource::Verb;
 use crate::testing::object::status::Status;
 use crate::testing::server::connection::Connection;
-use crate::testing::server::handlers::{self, Answer};
+use crate::testing::server::handlers::{self, Answer, Opening, Watch};
 use crate::testing::server::log::{Entry, RequestLog};
-use crate::testing::server::route::{self, Route};
+use crate::testing::server::route::{self, Call, Route};
 use crate::testing::server::stream;
 use crate::testing::server::users::Identity;
 use crate::testing::wire::http::{ReadError, Reader, Request, Response, chunk, chunked_head};
 use crate::testing::wire::transport::Disconnected;
+use crate::util::on_drop::OnDrop;
 
 /// What is to happen once the request has been applied.
 #[derive(Default)]
@@ -52,8 +53,8 @@ impl Connection {
         let server = self.server.clone();
         let route = route::parse(&request.method, &request.uri);
         let identity = self.identify(request);
-        let facts = facts(&route, &identity, request);
-        let entry = server.log.begin(self.describe(request, &facts));
+        let facts = self.describe(&route, &identity, request);
+        let entry = server.log.begin(facts.clone());
         self.wait_while_paused()?;
 
         let mut after = PostActions::default();
@@ -106,12 +107,15 @@ impl Connection {
         entry: Entry,
         request: &Request,
         answer: Result<Answer, Status>,
-        facts: &Facts,
+        facts: &RequestLog,
         after: PostActions,
     ) -> Result<(), Disconnected> {
         // Whatever happens to the answer, a watch must not stay subscribed without a stream.
-        let subscription = match &answer {
-            Ok(Answer::Watch(watch)) => watch.subscription_guard(&self.server),
+        let _subscription = match &answer {
+            Ok(Answer::Watch(Watch { opening: Opening::Subscribed(subscription), .. })) => {
+                let (server, id) = (self.server.clone(), subscription.id);
+                Some(OnDrop(move || server.store.lock().unsubscribe(id)))
+            }
             _ => None,
         };
         if !after.delay.is_zero() {
@@ -132,9 +136,7 @@ impl Connection {
             Ok(Answer::Watch(watch)) => {
                 self.wait_while_paused()?;
                 self.server.log.answered(entry, 200);
-                let streamed = stream::stream(self, watch, facts, after.truncate);
-                drop(subscription);
-                streamed
+                stream::stream(self, watch, facts, after.truncate)
             }
         }
     }
@@ -191,35 +193,37 @@ impl Connection {
         users.authenticate(&request.headers, certified.as_deref())
     }
 
-    fn describe(&self, request: &Request, facts: &Facts) -> RequestLog {
+    fn describe(
+        &self,
+        route: &Result<Route, Status>,
+        identity: &Result<Identity, Status>,
+        request: &Request,
+    ) -> RequestLog {
+        let call = match route {
+            Ok(Route::Resource(call)) => Some(call),
+            _ => None,
+        };
+        let name = |call: &Call| match call.verb {
+            Verb::Create => {
+                let body: serde_json::Value = serde_json::from_slice(&request.body).ok()?;
+                Some(body["metadata"]["name"].as_str()?.to_owned())
+            }
+            Verb::List | Verb::Watch => call.selected_name(),
+            _ => call.name.clone(),
+        };
         RequestLog {
             at: Instant::now(),
             connection: self.number,
             method: request.method.to_string(),
             path: request.uri.path().to_owned(),
             query: request.uri.query().unwrap_or_default().to_owned(),
-            verb: facts.verb,
-            resource: facts.resource,
-            namespace: facts.namespace.clone(),
-            name: facts.name.clone(),
-            user: facts.user.clone(),
+            verb: call.map(|call| call.verb),
+            resource: call.map(|call| call.api.resource),
+            namespace: call.and_then(|call| call.namespace.clone()),
+            name: call.and_then(name),
+            user: identity.as_ref().ok().and_then(|it| it.name.clone()),
             user_agent: request.header("user-agent").map(str::to_owned),
             status: None,
         }
     }
-}
-
-fn facts(route: &Result<Route, Status>, identity: &Result<Identity, Status>, request: &Request) -> Facts {
-    let user = identity.as_ref().ok().and_then(|it| it.name.clone());
-    let Ok(Route::Resource(call)) = route else {
-        return Facts { user, ..Facts::default() };
-    };
-    let name = match call.verb {
-        Verb::Create => serde_json::from_slice::<serde_json::Value>(&request.body)
-            .ok()
-            .and_then(|body| Some(body["metadata"]["name"].as_str()?.to_owned())),
-        Verb::List | Verb::Watch => call.selected_name(),
-        _ => call.name.clone(),
-    };
-    Facts { verb: Some(call.verb), resource: Some(call.api.resource), namespace: call.namespace.clone(), name, user }
 }

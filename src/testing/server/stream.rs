@@ -1,18 +1,17 @@
 //! Streaming a watch: one JSON event a line, each flushed as it happens.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use serde_json::{Value, json};
 
-use crate::testing::fault::kind::{Action, Facts};
+use crate::testing::fault::kind::Action;
 use crate::testing::fault::rules::Hit;
 use crate::testing::object::resource::Api;
 use crate::testing::server::connection::Connection;
 use crate::testing::server::handlers::{Opening, Watch};
-use crate::testing::server::shared::Server;
+use crate::testing::server::log::RequestLog;
 use crate::testing::store::history::{Change, ChangeKind, WatchMessage};
 use crate::testing::wire::http::{chunk, chunked_head};
 
@@ -26,16 +25,10 @@ const LOOK_AGAIN: Duration = Duration::from_millis(250);
 const QUEUE_LIMIT: usize = 1000;
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Ends a subscription when the stream does, however it ends.
-pub(crate) struct SubscriptionGuard {
-    server: Arc<Server>,
-    id: u64,
-}
-
 struct Stream<'a> {
     connection: &'a mut Connection,
     api: &'static Api,
-    facts: &'a Facts,
+    facts: &'a RequestLog,
     bookmarks: bool,
     /// What has arrived and when, but is not sent yet.
     queue: VecDeque<(Instant, WatchMessage)>,
@@ -57,28 +50,11 @@ struct Orders {
     bytes: Vec<Vec<u8>>,
 }
 
-impl Watch {
-    pub fn subscription_guard(&self, server: &Arc<Server>) -> Option<SubscriptionGuard> {
-        match &self.opening {
-            Opening::Failed(_) => None,
-            Opening::Subscribed(subscription) => {
-                Some(SubscriptionGuard { server: server.clone(), id: subscription.id })
-            }
-        }
-    }
-}
-
-impl Drop for SubscriptionGuard {
-    fn drop(&mut self) {
-        self.server.store.lock().unsubscribe(self.id);
-    }
-}
-
 /// Streams until the watch ends in order (`Ok`: the connection can be used again) or not.
 pub(crate) fn stream(
     connection: &mut Connection,
     watch: Watch,
-    facts: &Facts,
+    facts: &RequestLog,
     truncate: Option<usize>,
 ) -> Result<(), Disconnected> {
     let deadline = watch.timeout.and_then(|timeout| Instant::now().checked_add(timeout));

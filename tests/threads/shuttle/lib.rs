@@ -34,6 +34,7 @@ mod leasehold {
         pub(crate) mod config_error;
         pub(crate) mod log_fields;
         pub(crate) mod names;
+        pub(crate) mod on_drop;
         pub(crate) mod one_line;
         pub(crate) mod panics;
         pub(crate) mod prometheus;
@@ -41,7 +42,9 @@ mod leasehold {
 }
 
 mod util {
-    pub(crate) use crate::leasehold::util::{cancel, config_error, log_fields, names, one_line, panics, prometheus};
+    pub(crate) use crate::leasehold::util::{
+        cancel, config_error, log_fields, names, on_drop, one_line, panics, prometheus,
+    };
     pub(crate) use crate::{clock, sync};
 }
 

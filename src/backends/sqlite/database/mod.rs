@@ -14,6 +14,7 @@ use crate::backends::sqlite::signal::{Signal, Waker, wake_others};
 use crate::store::record::{LeaderElectionRecord, MicroTime, Observed};
 use crate::store::{Call, Cursor, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::cancel::Cancel;
+use crate::util::on_drop::OnDrop;
 use crate::util::sync::Mutex;
 
 /// How long a connection of this process, which does no more than a statement at a time, is waited for before it is asked
@@ -63,18 +64,6 @@ struct Wakers {
     of: BTreeMap<u64, Waker>,
 }
 
-/// Whose commits wake a watch, until this is dropped.
-pub(super) struct Registered<'a> {
-    wakers: &'a Mutex<Wakers>,
-    number: u64,
-}
-
-impl Drop for Registered<'_> {
-    fn drop(&mut self) {
-        self.wakers.lock().of.remove(&self.number);
-    }
-}
-
 impl Database {
     /// Makes the file and the table if they are not there, in the time of this call.
     pub(super) fn open(path: &Path, call: &Call) -> Result<Self, StoreError> {
@@ -118,14 +107,14 @@ impl Database {
     }
 
     /// What a watch waits at, and what it is to keep meanwhile.
-    fn signal(&self) -> (Signal, Registered<'_>) {
+    fn signal(&self) -> (Signal, OnDrop<impl Fn()>) {
         let signal = Signal::new(self.file.path(), self.file.wal());
         let mut wakers = self.wakers.lock();
         wakers.last += 1;
         let number = wakers.last;
         wakers.of.insert(number, signal.waker());
         drop(wakers);
-        (signal, Registered { wakers: &self.wakers, number })
+        (signal, OnDrop(move || drop(self.wakers.lock().of.remove(&number))))
     }
 
     fn announce(&self, rows: usize) {
