@@ -39,32 +39,32 @@ const REMEMBERED: usize = 1000;
 /// ```
 #[derive(Default)]
 pub struct MemoryStore {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<MemoryState>>,
 }
 
 #[derive(Default)]
-struct State {
+struct MemoryState {
     /// Of the last write.
     version: u64,
     records: BTreeMap<Box<str>, Observed>,
     /// The last changes, the oldest first.
-    changes: VecDeque<Change>,
+    changes: VecDeque<MemoryChange>,
     /// The version of the last change that is not among them any more.
     forgotten: u64,
     /// By their numbers.
-    watches: BTreeMap<u64, Watch>,
+    watches: BTreeMap<u64, MemoryWatch>,
     last_watch: u64,
 }
 
 #[derive(Clone)]
-struct Change {
+struct MemoryChange {
     key: Box<str>,
     version: u64,
     /// `None`: it was deleted.
     observed: Option<Observed>,
 }
 
-struct Watch {
+struct MemoryWatch {
     /// `None`: of all.
     key: Option<Box<str>>,
     /// It has told all that there is for it to tell up to this version.
@@ -111,12 +111,12 @@ impl MemoryStore {
             WatchScope::Key(key) => Some(key.into()),
             WatchScope::All => None,
         };
-        state.watches.insert(id, Watch { key, told: 0, wake });
+        state.watches.insert(id, MemoryWatch { key, told: 0, wake });
         id
     }
 }
 
-impl State {
+impl MemoryState {
     fn write(&mut self, key: &str, record: LeaderElectionRecord) -> Observed {
         self.version += 1;
         let observed = Observed::new(record, self.version, Opaque::none());
@@ -127,7 +127,7 @@ impl State {
 
     /// Remembers the last write, and tells the watches that there is something to read.
     fn note(&mut self, key: &str, observed: Option<Observed>) {
-        self.changes.push_back(Change { key: key.into(), version: self.version, observed });
+        self.changes.push_back(MemoryChange { key: key.into(), version: self.version, observed });
         if self.changes.len() > REMEMBERED {
             self.forgotten = self.changes.pop_front().map_or(0, |change| change.version);
         }
@@ -142,8 +142,8 @@ impl State {
     }
 
     /// What a watch that begins from scratch tells first.
-    fn all(&self, scope: WatchScope<'_>) -> Vec<Change> {
-        let changes = self.records.iter().map(|(key, observed)| Change {
+    fn all(&self, scope: WatchScope<'_>) -> Vec<MemoryChange> {
+        let changes = self.records.iter().map(|(key, observed)| MemoryChange {
             key: key.clone(),
             version: observed.version,
             observed: Some(observed.clone()),
@@ -152,7 +152,7 @@ impl State {
     }
 
     /// What a watch has yet to tell.
-    fn take_untold(&mut self, id: u64, scope: WatchScope<'_>) -> Result<Vec<Change>, StoreError> {
+    fn take_untold(&mut self, id: u64, scope: WatchScope<'_>) -> Result<Vec<MemoryChange>, StoreError> {
         let told = self.watches.get(&id).map_or(0, |watch| watch.told);
         let changes = self.after(told, scope)?;
         self.has_told_all(id);
@@ -166,7 +166,7 @@ impl State {
     }
 
     /// What came after the write with that version.
-    fn after(&self, version: u64, scope: WatchScope<'_>) -> Result<Vec<Change>, StoreError> {
+    fn after(&self, version: u64, scope: WatchScope<'_>) -> Result<Vec<MemoryChange>, StoreError> {
         if !(self.forgotten..=self.version).contains(&version) {
             return Err(StoreError::new(
                 StoreErrorKind::Expired,
@@ -249,7 +249,7 @@ impl Store for MemoryStore {
         };
         on_event(WatchEvent::Opened);
         loop {
-            for Change { key, version, observed } in changes {
+            for MemoryChange { key, version, observed } in changes {
                 check()?;
                 on_event(match observed {
                     Some(observed) => WatchEvent::Changed { key, observed },

@@ -15,35 +15,35 @@ const MAX_KEYS: usize = 4096;
 
 /// What tells a term from every other of the same key: `acquireTime` has random digits.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Term {
+pub(super) struct EtcdTerm {
     record: LeaderElectionRecord,
 }
 
 /// The terms of all keys that were looked at.
 #[derive(Default)]
-pub(super) struct Terms(Mutex<HashMap<Box<str>, Seen>>);
+pub(super) struct EtcdTerms(Mutex<HashMap<Box<str>, Seen>>);
 
 struct Seen {
     newest: KeyValue,
     /// Each with the version at which it was first seen: the fencing token of whoever won it by this store.
-    terms: VecDeque<(u64, Term)>,
+    terms: VecDeque<(u64, EtcdTerm)>,
 }
 
 /// What a guarded transaction is to compare with.
-pub(super) struct Current {
+pub(super) struct GuardedRecord {
     pub(super) key: Box<str>,
-    pub(super) term: Term,
+    pub(super) term: EtcdTerm,
     pub(super) newest: KeyValue,
 }
 
-impl Term {
+impl EtcdTerm {
     pub(super) fn of(record: &LeaderElectionRecord) -> Self {
         let LeaderElectionRecord { uid, holder_identity, acquire_time, .. } = record.clone();
         Self { record: LeaderElectionRecord { uid, holder_identity, acquire_time, ..Default::default() } }
     }
 }
 
-impl Terms {
+impl EtcdTerms {
     /// Remembers what stands under a key, which `record` is the record of.
     pub(super) fn note(&self, key: &str, record: &LeaderElectionRecord, kv: KeyValue) {
         let version = kv.mod_revision;
@@ -62,7 +62,7 @@ impl Terms {
         if version >= seen.newest.mod_revision {
             seen.newest = kv;
         }
-        let term = Term::of(record);
+        let term = EtcdTerm::of(record);
         if record.holder().is_some() && !seen.terms.iter().any(|(_, known)| *known == term) {
             seen.terms.push_back((version, term));
             if seen.terms.len() > REMEMBERED {
@@ -72,12 +72,12 @@ impl Terms {
     }
 
     /// The term with this fencing token, and what stood last under its key.
-    pub(super) fn find(&self, token: u64) -> Option<Current> {
+    pub(super) fn find(&self, token: u64) -> Option<GuardedRecord> {
         let all = self.0.lock();
         // A revision is of one key, but where a transaction of others has written several.
         let mut found = all.iter().flat_map(|(key, seen)| {
             let mine = seen.terms.iter().rev().find(|(version, _)| *version == token);
-            mine.map(|(_, term)| Current { key: key.clone(), term: term.clone(), newest: seen.newest.clone() })
+            mine.map(|(_, term)| GuardedRecord { key: key.clone(), term: term.clone(), newest: seen.newest.clone() })
         });
         let first = found.next();
         if found.next().is_some() { None } else { first }
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_term_is_found_by_the_version_at_which_it_was_first_seen() {
-        let terms = Terms::default();
+        let terms = EtcdTerms::default();
         terms.note("jobs", &record("a", 1), kv(2));
         terms.note("jobs", &record("a", 1), kv(5));
         terms.note("jobs", &record("a", 6), kv(7));
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn only_so_many_are_remembered() {
-        let terms = Terms::default();
+        let terms = EtcdTerms::default();
         for number in 1..=REMEMBERED as u64 + 1 {
             terms.note("jobs", &record("a", number), kv(number));
         }

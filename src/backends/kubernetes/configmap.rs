@@ -24,13 +24,13 @@ use super::object::{Codec, ObjectStore};
 /// let elector = LeaderElector::builder("my-controller").start_on(ConfigMapStore::new(client, "kube-system")?)?;
 /// # Ok::<(), leasehold::Error>(())
 /// ```
-pub type ConfigMapStore = ObjectStore<ConfigMap>;
+pub type ConfigMapStore = ObjectStore<ConfigMapKind>;
 
 /// The kind `ConfigMap`.
 #[derive(Debug)]
-pub struct ConfigMap;
+pub struct ConfigMapKind;
 
-impl Codec for ConfigMap {
+impl Codec for ConfigMapKind {
     const GROUP: &'static str = "";
     const API_VERSION: &'static str = "v1";
     const PATH: &'static str = "/api/v1";

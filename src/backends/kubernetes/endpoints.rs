@@ -19,13 +19,13 @@ use super::object::{Codec, ObjectStore};
 /// let elector = LeaderElector::builder("my-controller").start_on(EndpointsStore::new(client, "kube-system")?)?;
 /// # Ok::<(), leasehold::Error>(())
 /// ```
-pub type EndpointsStore = ObjectStore<Endpoints>;
+pub type EndpointsStore = ObjectStore<EndpointsKind>;
 
 /// The kind `Endpoints`.
 #[derive(Debug)]
-pub struct Endpoints;
+pub struct EndpointsKind;
 
-impl Codec for Endpoints {
+impl Codec for EndpointsKind {
     const GROUP: &'static str = "";
     const API_VERSION: &'static str = "v1";
     const PATH: &'static str = "/api/v1";

@@ -28,13 +28,13 @@ use crate::store::record::{LeaderElectionRecord, MicroTime};
 /// let scheduler = LeaderElector::builder("my-scheduler").start_on(leases)?;
 /// # Ok::<(), leasehold::Error>(())
 /// ```
-pub type LeaseStore = ObjectStore<Lease>;
+pub type LeaseStore = ObjectStore<LeaseKind>;
 
 /// The kind `Lease`.
 #[derive(Debug)]
-pub struct Lease;
+pub struct LeaseKind;
 
-impl Codec for Lease {
+impl Codec for LeaseKind {
     const GROUP: &'static str = "coordination.k8s.io";
     const API_VERSION: &'static str = "coordination.k8s.io/v1";
     const PATH: &'static str = "/apis/coordination.k8s.io/v1";
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_lease_gives_its_record_and_version() {
-        let (record, version) = parse::<Lease>(&lease(|_| {}), "x").unwrap();
+        let (record, version) = parse::<LeaseKind>(&lease(|_| {}), "x").unwrap();
         assert_eq!(version, 7);
         assert_eq!(record.uid.as_deref(), Some("u"));
         assert_eq!(record.holder(), Some("a"));
@@ -104,10 +104,10 @@ mod tests {
     #[test]
     fn a_missing_or_null_spec_and_null_fields_are_an_empty_record() {
         for spec in [json!(null), json!({}), json!({ "holderIdentity": null, "renewTime": null })] {
-            let (record, _) = parse::<Lease>(&lease(|object| object["spec"] = spec), "x").unwrap();
+            let (record, _) = parse::<LeaseKind>(&lease(|object| object["spec"] = spec), "x").unwrap();
             assert_eq!(record, LeaderElectionRecord { uid: Some("u".into()), ..Default::default() });
         }
-        assert!(parse::<Lease>(&lease(|object| drop(object.as_object_mut().unwrap().remove("spec"))), "x").is_ok());
+        assert!(parse::<LeaseKind>(&lease(|object| drop(object.as_object_mut().unwrap().remove("spec"))), "x").is_ok());
     }
 
     #[test]
@@ -131,7 +131,7 @@ mod tests {
             ("leaseTransitions", |object| object["spec"]["leaseTransitions"] = json!(1u64 << 40)),
             ("renewTime", |object| object["spec"]["renewTime"] = json!({})),
         ] {
-            let error = parse::<Lease>(&lease(change), "x").expect_err(what);
+            let error = parse::<LeaseKind>(&lease(change), "x").expect_err(what);
             assert!(error.contains(what), "{error} should name {what}");
         }
     }
@@ -144,7 +144,7 @@ mod tests {
             object["spec"]["someday"] = json!([1, 2]);
         });
         let record = LeaderElectionRecord { holder_identity: Some("b".into()), ..Default::default() };
-        Lease::write(&mut object, &record);
+        LeaseKind::write(&mut object, &record);
         assert_eq!(object["metadata"]["labels"]["team"], "blue");
         assert_eq!(object["spec"]["strategy"], "OldestEmulationVersion");
         assert_eq!(object["spec"]["someday"], json!([1, 2]));

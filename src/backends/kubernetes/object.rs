@@ -72,7 +72,7 @@ pub struct ObjectStore<C> {
 }
 
 /// What a line of a watch says, and the version that it tells of.
-struct Line {
+struct WatchLine {
     version: Option<u64>,
     is_bookmark: bool,
     event: Option<WatchEvent>,
@@ -207,7 +207,7 @@ impl<C: Codec> ObjectStore<C> {
     }
 
     /// What one line of a watch says.
-    fn event(&self, scope: WatchScope<'_>, line: &[u8]) -> Result<Line, StoreError> {
+    fn event(&self, scope: WatchScope<'_>, line: &[u8]) -> Result<WatchLine, StoreError> {
         let malformed = |what: &str| {
             let message = format!("cannot watch {}: the event makes no sense: {what}", self.describe_scope(scope));
             StoreError::new(StoreErrorKind::Malformed, message)
@@ -228,7 +228,7 @@ impl<C: Codec> ObjectStore<C> {
             }
             Some("ERROR") => return Err(self.watch_ended(scope, &object)),
             // A proxy, or a server that ignores selectors, may show us what we did not ask for.
-            Some(_) if !is_asked_for => return Ok(Line { version: None, is_bookmark: false, event: None }),
+            Some(_) if !is_asked_for => return Ok(WatchLine { version: None, is_bookmark: false, event: None }),
             Some("DELETED") => {
                 let version = version.ok_or_else(|| malformed("a deletion without a version"))?;
                 Some(WatchEvent::Deleted { key: name.unwrap_or_default().into(), version })
@@ -247,7 +247,7 @@ impl<C: Codec> ObjectStore<C> {
             }
             _ => return Err(malformed("its type is unknown")),
         };
-        Ok(Line { version, is_bookmark, event })
+        Ok(WatchLine { version, is_bookmark, event })
     }
 
     /// The server's last word in a watch, after it had begun with 200.
@@ -377,7 +377,7 @@ impl<C: Codec> Store for ObjectStore<C> {
         let mut stream = self.client.stream(request, SILENCE, cancel).map_err(explain)?;
         on_event(WatchEvent::Opened);
         while let Some(line) = stream.next_line().map_err(explain)? {
-            let Line { version, is_bookmark, event } = self.event(scope, &line)?;
+            let WatchLine { version, is_bookmark, event } = self.event(scope, &line)?;
             if let Some(event) = event {
                 on_event(event);
             }
@@ -458,7 +458,7 @@ pub(crate) mod properties;
 
 #[cfg(test)]
 mod tests {
-    use super::super::lease::Lease;
+    use super::super::lease::LeaseKind;
     use super::*;
     use crate::backends::kubernetes::client::ClientConfig;
 
@@ -466,7 +466,7 @@ mod tests {
     fn each_answer_and_error_is_a_kind_of_failure() {
         use StoreErrorKind::*;
         let client = Client::new(ClientConfig::new("http://127.0.0.1:1").unwrap()).unwrap();
-        let objects = ObjectStore::<Lease>::new(client, "team").unwrap();
+        let objects = ObjectStore::<LeaseKind>::new(client, "team").unwrap();
         let kind = |kind: ErrorKind| objects.explain("get", "it", Error::new(kind, "made up")).kind();
         for (code, reason, expected) in [
             (301, "", Rejected),

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::*;
 use crate::backends::kubernetes::client::ClientConfig;
-use crate::backends::kubernetes::lease::Lease;
+use crate::backends::kubernetes::lease::LeaseKind;
 use crate::fuzzing::target::{Target, assert_loggable};
 use crate::net::lines::{ReadLine, read_line};
 use crate::net::stream::MAX_LINE;
@@ -25,8 +25,8 @@ const LONGEST_MESSAGE: usize = 16 * 1024;
 const NAME: &str = "my-controller";
 
 /// Nothing is sent through it, so one is enough.
-fn leases() -> &'static ObjectStore<Lease> {
-    static LEASES: OnceLock<ObjectStore<Lease>> = OnceLock::new();
+fn leases() -> &'static ObjectStore<LeaseKind> {
+    static LEASES: OnceLock<ObjectStore<LeaseKind>> = OnceLock::new();
     LEASES.get_or_init(|| {
         let config = ClientConfig::new("http://127.0.0.1:1").expect("a URL");
         ObjectStore::new(Client::new(config).expect("a client"), "default").expect("a name")
@@ -53,7 +53,7 @@ fn check_lease(input: &[u8]) {
 }
 
 /// A record is written back as it was read, beside all else that the object holds.
-fn check_observed(leases: &ObjectStore<Lease>, observed: &Observed) {
+fn check_observed(leases: &ObjectStore<LeaseKind>, observed: &Observed) {
     let Observed { record, version, opaque } = observed;
     assert!(*version > 0);
     assert!(record.uid.as_ref().is_some_and(|uid| !uid.is_empty()));
@@ -79,39 +79,39 @@ fn check_observed(leases: &ObjectStore<Lease>, observed: &Observed) {
 /// All that an update leaves alone.
 fn others(object: &Value) -> Value {
     let mut object = object.clone();
-    Lease::write(&mut object, &LeaderElectionRecord::default());
+    LeaseKind::write(&mut object, &LeaderElectionRecord::default());
     object
 }
 
 /// How a stream ends.
 #[derive(Debug, PartialEq, Eq)]
-enum End {
+enum StreamEnd {
     AfterALine,
     InsideALine,
     TooLong,
 }
 
-fn lines(input: &[u8], chunk: usize) -> (Vec<Vec<u8>>, End) {
+fn lines(input: &[u8], chunk: usize) -> (Vec<Vec<u8>>, StreamEnd) {
     let mut reader = BufReader::with_capacity(chunk, input);
     let mut all = Vec::new();
     loop {
         match read_line(&mut reader, LONGEST).expect("bytes in memory") {
             ReadLine::Whole(line) => all.push(line),
-            ReadLine::TooLong => return (all, End::TooLong),
-            ReadLine::Rest(rest) if rest.is_empty() => return (all, End::AfterALine),
-            ReadLine::Rest(_) => return (all, End::InsideALine),
+            ReadLine::TooLong => return (all, StreamEnd::TooLong),
+            ReadLine::Rest(rest) if rest.is_empty() => return (all, StreamEnd::AfterALine),
+            ReadLine::Rest(_) => return (all, StreamEnd::InsideALine),
         }
     }
 }
 
 /// The same with all of the input at hand.
-fn lines_at_once(input: &[u8]) -> (Vec<Vec<u8>>, End) {
+fn lines_at_once(input: &[u8]) -> (Vec<Vec<u8>>, StreamEnd) {
     let mut all = Vec::new();
     let mut rest = input;
     while let Some(end) = rest.iter().position(|b| *b == b'\n') {
         let line = &rest[..end];
         if line.len() > LONGEST {
-            return (all, End::TooLong);
+            return (all, StreamEnd::TooLong);
         }
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if !line.is_empty() {
@@ -120,9 +120,9 @@ fn lines_at_once(input: &[u8]) -> (Vec<Vec<u8>>, End) {
         rest = &rest[end + 1..];
     }
     let end = match rest.len() {
-        0 => End::AfterALine,
-        1..=LONGEST => End::InsideALine,
-        _ => End::TooLong,
+        0 => StreamEnd::AfterALine,
+        1..=LONGEST => StreamEnd::InsideALine,
+        _ => StreamEnd::TooLong,
     };
     (all, end)
 }
@@ -145,7 +145,7 @@ fn check_watch(input: &[u8]) {
     let leases = leases();
     for line in expected.0 {
         match leases.event(WatchScope::Key(NAME), &line) {
-            Ok(Line { version, is_bookmark, event }) => {
+            Ok(WatchLine { version, is_bookmark, event }) => {
                 assert!(!is_bookmark || event.is_none());
                 assert_ne!(version, Some(0));
                 match event {

@@ -6,9 +6,9 @@ use serde::de::IntoDeserializer;
 use serde::de::value::Error;
 use serde::{Deserialize, Serialize};
 
-use super::configmap::ConfigMap;
+use super::configmap::ConfigMapKind;
 use super::endpoints;
-use super::lease::Lease;
+use super::lease::LeaseKind;
 use super::metadata::Metadata;
 use super::object::{Codec, ObjectStore};
 use crate::backends::kubernetes::client::Client;
@@ -68,12 +68,12 @@ impl ObjectElection<'_> {
     ) -> Result<(ElectionObjects, Option<ElectionObjects>), ConfigError> {
         use ResourceLock::{ConfigMaps, ConfigMapsLeases, Endpoints, EndpointsLeases, Leases};
         let primary = match lock {
-            Leases => self.of::<Lease>(),
-            ConfigMaps | ConfigMapsLeases => self.of::<ConfigMap>(),
-            Endpoints | EndpointsLeases => self.of::<endpoints::Endpoints>(),
+            Leases => self.of::<LeaseKind>(),
+            ConfigMaps | ConfigMapsLeases => self.of::<ConfigMapKind>(),
+            Endpoints | EndpointsLeases => self.of::<endpoints::EndpointsKind>(),
         };
         let has_lease = matches!(lock, ConfigMapsLeases | EndpointsLeases);
-        Ok((primary?, has_lease.then(|| self.of::<Lease>()).transpose()?))
+        Ok((primary?, has_lease.then(|| self.of::<LeaseKind>()).transpose()?))
     }
 
     fn of<C: Codec>(&self) -> Result<ElectionObjects, ConfigError> {

@@ -13,4 +13,4 @@ mod packet;
 mod session;
 pub(crate) mod store;
 mod table;
-mod unproven;
+mod undurable_writes;

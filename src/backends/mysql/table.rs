@@ -6,8 +6,8 @@ use crate::backends::mysql::client::{Answer, Client, READ_ONLY, Request, Row as 
 use crate::backends::mysql::config::MySqlConfig;
 use crate::backends::mysql::error::{Error, Refusal};
 use crate::backends::sql;
-use crate::backends::sql::store::Table;
-use crate::backends::sql::{Records, Row, watch_diff};
+use crate::backends::sql::store::SqlTable;
+use crate::backends::sql::{RecordRow, Records, watch_diff};
 use crate::net::error::{self as net, ErrorKind};
 use crate::store::record::{LeaderElectionRecord, MicroTime, Observed};
 use crate::store::{Call, Cursor, StoreError, StoreErrorKind, WatchEvent, WatchScope};
@@ -16,7 +16,7 @@ use crate::util::config_error::ConfigError;
 use crate::util::log_fields::STORE;
 use crate::util::panics::log_line;
 
-use super::unproven::{End, Unproven};
+use super::undurable_writes::{UndurableWrites, WriteOutcome};
 
 const NAME: &str = "leasehold";
 
@@ -45,14 +45,14 @@ const MAKE_FLUSHABLE: &str = "INSERT IGNORE INTO leasehold (name, uid) VALUES (X
 pub(super) struct MySqlTable {
     client: Client,
     poll_interval: Duration,
-    unproven: Unproven,
+    undurable: UndurableWrites,
 }
 
 impl MySqlTable {
     pub(super) fn new(config: MySqlConfig) -> Result<Self, ConfigError> {
         let shape = Shape::new(NAME, include_str!("wrong_columns.sql"), wrong_column);
         let poll_interval = config.poll_interval;
-        Ok(Self { client: Client::new(config, shape)?, poll_interval, unproven: Unproven::default() })
+        Ok(Self { client: Client::new(config, shape)?, poll_interval, undurable: UndurableWrites::default() })
     }
 
     pub(super) fn place(&self) -> String {
@@ -119,14 +119,14 @@ impl MySqlTable {
     fn prove(&self, records: &Records, call: &Call) -> Result<(), Error> {
         let in_doubt = records.iter().map(|(key, observed)| (&**key, observed.version));
         let in_doubt: Vec<_> =
-            in_doubt.filter(|(key, version)| self.unproven.may_be_taken_back(key, *version)).collect();
+            in_doubt.filter(|(key, version)| self.undurable.may_be_taken_back(key, *version)).collect();
         if in_doubt.is_empty() {
             return Ok(());
         }
         // Twice: another may have made the row at the same time, and its answer is not ours.
         for sql in [FLUSH, MAKE_FLUSHABLE, FLUSH] {
             if self.write("flush", NAME, sql, call)?.affected > 0 {
-                in_doubt.iter().for_each(|(key, version)| self.unproven.is_proven(key, *version));
+                in_doubt.iter().for_each(|(key, version)| self.undurable.is_proven(key, *version));
                 return Ok(());
             }
         }
@@ -159,7 +159,7 @@ impl MySqlTable {
     }
 }
 
-impl Table for MySqlTable {
+impl SqlTable for MySqlTable {
     fn name(&self) -> String {
         format!("{NAME} of {}", self.place())
     }
@@ -187,14 +187,16 @@ impl Table for MySqlTable {
             time(&record.renew_time),
             number(record.lease_transitions),
         );
-        self.unproven.watch_over(key, 0, || match self.write("create", key, &insert, call) {
-            Ok(Answer { affected: 0, .. }) => (End::NotApplied, Ok(None)),
+        self.undurable.track(key, 0, || match self.write("create", key, &insert, call) {
+            Ok(Answer { affected: 0, .. }) => (WriteOutcome::NotApplied, Ok(None)),
             Ok(answer) => {
                 let generation = answer.last_insert_id.try_into().unwrap_or(i64::MAX);
-                (sql::version(generation, 0).map_or(End::Open, End::Applied), Ok(Some(generation)))
+                (sql::version(generation, 0).map_or(WriteOutcome::Open, WriteOutcome::Applied), Ok(Some(generation)))
             }
-            Err(error) if error.code() == Some(EXISTS) => (End::NotApplied, Ok(None)),
-            Err(error) => (End::Open, Err(self.explain("create", &self.describe(WatchScope::Key(key)), &error))),
+            Err(error) if error.code() == Some(EXISTS) => (WriteOutcome::NotApplied, Ok(None)),
+            Err(error) => {
+                (WriteOutcome::Open, Err(self.explain("create", &self.describe(WatchScope::Key(key)), &error)))
+            }
         })
     }
 
@@ -222,10 +224,12 @@ impl Table for MySqlTable {
             time(&old.renew_time),
             number(old.lease_transitions),
         );
-        self.unproven.watch_over(key, base.version, || match self.write("update", key, &update, call) {
-            Ok(Answer { affected: 0, .. }) => (End::NotApplied, Ok(false)),
-            Ok(_) => (End::Applied(base.version + 1), Ok(true)),
-            Err(error) => (End::Open, Err(self.explain("update", &self.describe(WatchScope::Key(key)), &error))),
+        self.undurable.track(key, base.version, || match self.write("update", key, &update, call) {
+            Ok(Answer { affected: 0, .. }) => (WriteOutcome::NotApplied, Ok(false)),
+            Ok(_) => (WriteOutcome::Applied(base.version + 1), Ok(true)),
+            Err(error) => {
+                (WriteOutcome::Open, Err(self.explain("update", &self.describe(WatchScope::Key(key)), &error)))
+            }
         })
     }
 
@@ -275,7 +279,7 @@ fn number(number: Option<i32>) -> String {
 fn observed(row: &SqlRow) -> Option<Option<(Box<str>, Observed)>> {
     let texts = row.columns().skip(2).map(|column| column.map(str::from_utf8).transpose().ok());
     let texts: Vec<Option<&str>> = texts.collect::<Option<_>>()?;
-    Row::read(texts.try_into().ok()?)
+    RecordRow::read(texts.try_into().ok()?)
 }
 
 const PRIMARY: &str = "; name the primary, or wait until this server is one";

@@ -43,7 +43,7 @@ pub(super) fn watch(
     on_event: &mut dyn FnMut(WatchEvent),
 ) -> Result<(), Error> {
     let (interrupter, _hook) = Interrupter::hooked(cancel);
-    let source = Source { client, scope, cancel, interrupter: &interrupter };
+    let source = TableWatch { client, scope, cancel, interrupter: &interrupter };
     let watched = source.watch(from, on_event);
     match interrupter.is_interrupted() {
         true => Err(interrupted().into()),
@@ -51,14 +51,14 @@ pub(super) fn watch(
     }
 }
 
-struct Source<'a> {
+struct TableWatch<'a> {
     client: &'a Client,
     scope: WatchScope<'a>,
     cancel: &'a Cancel,
     interrupter: &'a Interrupter,
 }
 
-impl Source<'_> {
+impl TableWatch<'_> {
     fn watch(&self, from: Option<&Cursor>, on_event: &mut dyn FnMut(WatchEvent)) -> Result<(), Error> {
         let mut diff = WatchDiff::new(from);
         let mut listener = self.listen()?;

@@ -4,7 +4,7 @@ use crate::backends::postgres::connection::{Row as SqlRow, Rows};
 use crate::backends::postgres::error::{Error, Refusal};
 use crate::backends::postgres::settings::proof;
 use crate::backends::sql;
-use crate::backends::sql::{Records, Row};
+use crate::backends::sql::{RecordRow, Records};
 use crate::store::record::{LeaderElectionRecord, MicroTime, Observed};
 
 /// Has a row where the table is there, is kept over a crash, and tells of changes.
@@ -133,7 +133,7 @@ pub(super) fn read(rows: Rows) -> Result<Records, Error> {
             Some("t") => return Err(read_only()),
             _ => return Err(not_ours()),
         }
-        let row = columns.try_into().ok().and_then(Row::read).ok_or_else(not_ours)?;
+        let row = columns.try_into().ok().and_then(RecordRow::read).ok_or_else(not_ours)?;
         records.extend(row);
     }
     Ok(records)

@@ -18,14 +18,14 @@ const WRITES_BITS: u32 = 31;
 pub(crate) type Records = BTreeMap<Box<str>, Observed>;
 
 /// A row of the table.
-pub(crate) struct Row {
+pub(crate) struct RecordRow {
     pub(crate) key: Box<str>,
     pub(crate) generation: i64,
     pub(crate) writes: i64,
     pub(crate) record: LeaderElectionRecord,
 }
 
-impl Row {
+impl RecordRow {
     /// Reads the columns as texts: the generation, the key, the writes and the record. `Some(None)` is a row without a record.
     /// Returns `None` for columns that this library does not write.
     #[cfg(any(feature = "mysql", feature = "postgres"))]

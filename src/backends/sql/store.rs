@@ -10,7 +10,7 @@ use crate::util::config_error::ConfigError;
 const LONGEST_KEY: usize = 253;
 
 /// The statements of one kind of database about its table `leasehold`.
-pub(crate) trait Table: Send + Sync + 'static {
+pub(crate) trait SqlTable: Send + Sync + 'static {
     /// Returns the name of the table, for errors.
     fn name(&self) -> String;
 
@@ -48,7 +48,7 @@ pub(crate) trait Table: Send + Sync + 'static {
 /// The records in a table.
 pub(crate) struct SqlStore<T>(pub(crate) T);
 
-impl<T: Table> Store for SqlStore<T> {
+impl<T: SqlTable> Store for SqlStore<T> {
     fn get(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
         self.0.select(key, call)
     }

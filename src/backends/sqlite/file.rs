@@ -7,22 +7,22 @@ use std::path::{Path, PathBuf};
 use crate::store::{StoreError, StoreErrorKind};
 
 /// The database and the two files beside it, by their paths and by what stood there when they were opened.
-pub(super) struct File {
+pub(super) struct DatabaseFile {
     /// As it was given, in absolute form: what others open by it is what counts, also where a link on the way is changed.
     path: PathBuf,
     /// Where SQLite puts it, with all links resolved.
     wal: PathBuf,
     shm: PathBuf,
-    opened: Vec<(PathBuf, Identity)>,
+    opened: Vec<(PathBuf, FileIdentity)>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-struct Identity {
+struct FileIdentity {
     device: u64,
     inode: u64,
 }
 
-impl File {
+impl DatabaseFile {
     /// Makes the file if there is none. SQLite itself is to open it afterwards.
     pub(super) fn prepare(path: &Path) -> Result<Self, StoreError> {
         let failed = |error: io::Error| {
@@ -115,15 +115,15 @@ fn unreadable(path: &Path, error: io::Error) -> StoreError {
 }
 
 #[cfg(unix)]
-fn identity(path: &Path) -> io::Result<Identity> {
+fn identity(path: &Path) -> io::Result<FileIdentity> {
     use std::os::unix::fs::MetadataExt;
-    fs::metadata(path).map(|it| Identity { device: it.dev(), inode: it.ino() })
+    fs::metadata(path).map(|it| FileIdentity { device: it.dev(), inode: it.ino() })
 }
 
 /// A file that is open can be neither deleted nor replaced.
 #[cfg(not(unix))]
-fn identity(path: &Path) -> io::Result<Identity> {
-    fs::metadata(path).map(|_| Identity { device: 0, inode: 0 })
+fn identity(path: &Path) -> io::Result<FileIdentity> {
+    fs::metadata(path).map(|_| FileIdentity { device: 0, inode: 0 })
 }
 
 /// By `f_type` of statfs(2). Locks and shared memory there do not reach other hosts, or not reliably.
@@ -190,7 +190,7 @@ mod tests {
             ("/no/such/directory/x.db", StoreErrorKind::NotFound),
             ("/dev/null/x.db", StoreErrorKind::NotFound),
         ] {
-            let error = File::prepare(Path::new(path)).err().expect("a refusal");
+            let error = DatabaseFile::prepare(Path::new(path)).err().expect("a refusal");
             assert_eq!(error.kind(), kind, "{error}");
         }
     }

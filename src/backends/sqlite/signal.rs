@@ -25,7 +25,7 @@ const FOREIGN_WRITERS: Duration = Duration::from_millis(250);
 const POLLING: Duration = Duration::from_millis(20);
 
 /// Where a watch waits.
-pub(super) enum Signal {
+pub(super) enum CommitSignal {
     /// Committers touch the `-wal` file.
     #[cfg(target_os = "linux")]
     Inotify {
@@ -38,7 +38,7 @@ pub(super) enum Signal {
     },
 }
 
-/// Ends the present wait at a [`Signal`], or the next one.
+/// Ends the present wait at a [`CommitSignal`], or the next one.
 #[derive(Clone)]
 pub(super) enum Waker {
     #[cfg(target_os = "linux")]
@@ -46,7 +46,7 @@ pub(super) enum Waker {
     Channel(Sender<()>),
 }
 
-impl Signal {
+impl CommitSignal {
     /// Polls where there is no inotify, or no more of its instances.
     pub(super) fn new(database: &Path, wal: &Path) -> Self {
         #[cfg(target_os = "linux")]

@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::testing::object::resource::{Resource, Verb};
-use crate::testing::object::status::Status;
+use crate::testing::object::status::StatusObject;
 use crate::testing::server::log::RequestLog;
-use crate::testing::wire::http::Response;
+use crate::testing::wire::http::ServedResponse;
 
 /// A rule that spoils matching requests.
 ///
@@ -45,9 +45,9 @@ pub(crate) enum Action {
     DelayAnswer(Duration),
     Hang,
     HangAfter,
-    Answer(Response),
-    ApplyThen(Status),
-    Refuse(Status),
+    Answer(ServedResponse),
+    ApplyThen(StatusObject),
+    Refuse(StatusObject),
     DropBefore,
     DropAfter,
     Garbage(Vec<u8>),
@@ -101,23 +101,23 @@ impl Fault {
 
     /// Answers with a `Status`, without applying. `reason` may be empty.
     pub fn status(code: u16, reason: &str, message: &str) -> Fault {
-        Fault::new(Action::Refuse(Status::new(code, reason, message)))
+        Fault::new(Action::Refuse(StatusObject::new(code, reason, message)))
     }
 
     /// Applies, and then answers with a `Status` all the same, as a real server does with 500, 504
     /// and 409 when its etcd stalls.
     pub fn apply_then(code: u16, reason: &str, message: &str) -> Fault {
-        Fault::new(Action::ApplyThen(Status::new(code, reason, message)))
+        Fault::new(Action::ApplyThen(StatusObject::new(code, reason, message)))
     }
 
     /// Answers with `body` as JSON, without applying.
     pub fn replace(code: u16, body: &Value) -> Fault {
-        Fault::new(Action::Answer(Response::json(code, body)))
+        Fault::new(Action::Answer(ServedResponse::json(code, body)))
     }
 
     /// Answers with any bytes as body, without applying. The head is sound.
     pub fn replace_bytes(code: u16, content_type: &str, body: impl Into<Vec<u8>>) -> Fault {
-        Fault::new(Action::Answer(Response {
+        Fault::new(Action::Answer(ServedResponse {
             code,
             content_type: content_type.to_owned(),
             body: body.into(),

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::testing::fault::kind::{Action, Fault};
 use crate::testing::server::log::RequestLog;
-use crate::testing::wire::signal::Signal;
+use crate::testing::wire::signal::FlagSignal;
 
 /// A fault that was added to a server.
 ///
@@ -29,7 +29,7 @@ use crate::testing::wire::signal::Signal;
 #[derive(Clone)]
 pub struct FaultHandle {
     rule: Arc<Rule>,
-    signal: Arc<Signal>,
+    signal: Arc<FlagSignal>,
     /// Makes open streams look at the rules again.
     wake: Arc<dyn Fn() + Send + Sync>,
 }
@@ -64,7 +64,7 @@ pub(crate) struct Rules {
 }
 
 impl FaultHandle {
-    pub(crate) fn new(rule: Arc<Rule>, signal: Arc<Signal>, wake: Arc<dyn Fn() + Send + Sync>) -> FaultHandle {
+    pub(crate) fn new(rule: Arc<Rule>, signal: Arc<FlagSignal>, wake: Arc<dyn Fn() + Send + Sync>) -> FaultHandle {
         FaultHandle { rule, signal, wake }
     }
 

@@ -3,7 +3,7 @@
 use crate::testing::object::resource::Resource;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Key {
+pub(crate) struct ObjectKey {
     pub resource: Resource,
     pub namespace: String,
     pub name: String,
@@ -18,7 +18,7 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    pub fn matches(&self, key: &Key) -> bool {
+    pub fn matches(&self, key: &ObjectKey) -> bool {
         self.resource == key.resource
             && self.namespace.as_ref().is_none_or(|it| *it == key.namespace)
             && self.name.as_ref().is_none_or(|it| *it == key.name)

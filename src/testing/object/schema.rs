@@ -11,7 +11,7 @@ use crate::testing::object::microtime::{self, Layout};
 use crate::testing::object::resource::Resource;
 
 /// The type of a field.
-pub(crate) enum Shape {
+pub(crate) enum FieldShape {
     String,
     Bool,
     Int32,
@@ -20,20 +20,20 @@ pub(crate) enum Shape {
     Bytes,
     /// A JSON object that is taken as it is.
     Open,
-    Map(&'static Shape),
-    List(&'static Shape),
+    Map(&'static FieldShape),
+    List(&'static FieldShape),
     /// The name of the Go type, which error messages quote, and its fields.
-    Struct(&'static str, &'static [(&'static str, Shape)]),
+    Struct(&'static str, &'static [(&'static str, FieldShape)]),
 }
 
-use Shape::{Bool, Bytes, Int32, List, Open, String as Text, Struct, Time};
+use FieldShape::{Bool, Bytes, Int32, List, Open, String as Text, Struct, Time};
 
-static TEXT: Shape = Text;
-static BYTES: Shape = Bytes;
-static OPEN: Shape = Open;
+static TEXT: FieldShape = Text;
+static BYTES: FieldShape = Bytes;
+static OPEN: FieldShape = Open;
 
 /// `managedFields` and `generation` are left out on purpose: this server does not track them.
-const METADATA: Shape = Struct(
+const METADATA: FieldShape = Struct(
     "ObjectMeta",
     &[
         ("name", Text),
@@ -42,14 +42,14 @@ const METADATA: Shape = Struct(
         ("uid", Text),
         ("resourceVersion", Text),
         ("creationTimestamp", Time(Layout::Seconds)),
-        ("labels", Shape::Map(&TEXT)),
-        ("annotations", Shape::Map(&TEXT)),
+        ("labels", FieldShape::Map(&TEXT)),
+        ("annotations", FieldShape::Map(&TEXT)),
         ("ownerReferences", List(&OPEN)),
         ("finalizers", List(&TEXT)),
     ],
 );
 
-static LEASE: Shape = Struct(
+static LEASE: FieldShape = Struct(
     "Lease",
     &[
         ("kind", Text),
@@ -73,22 +73,22 @@ static LEASE: Shape = Struct(
     ],
 );
 
-static CONFIG_MAP: Shape = Struct(
+static CONFIG_MAP: FieldShape = Struct(
     "ConfigMap",
     &[
         ("kind", Text),
         ("apiVersion", Text),
         ("metadata", METADATA),
         ("immutable", Bool),
-        ("data", Shape::Map(&TEXT)),
-        ("binaryData", Shape::Map(&BYTES)),
+        ("data", FieldShape::Map(&TEXT)),
+        ("binaryData", FieldShape::Map(&BYTES)),
     ],
 );
 
-static ENDPOINTS: Shape =
+static ENDPOINTS: FieldShape =
     Struct("Endpoints", &[("kind", Text), ("apiVersion", Text), ("metadata", METADATA), ("subsets", List(&OPEN))]);
 
-static EVENT: Shape = Struct(
+static EVENT: FieldShape = Struct(
     "Event",
     &[
         ("kind", Text),
@@ -111,8 +111,8 @@ static EVENT: Shape = Struct(
     ],
 );
 
-impl Shape {
-    pub fn of(resource: Resource) -> &'static Shape {
+impl FieldShape {
+    pub fn of(resource: Resource) -> &'static FieldShape {
         match resource {
             Resource::Leases => &LEASE,
             Resource::ConfigMaps => &CONFIG_MAP,
@@ -147,7 +147,7 @@ impl Shape {
                 }
                 Ok(Value::Object(kept))
             }
-            (Shape::Map(shape), Value::Object(object)) => object
+            (FieldShape::Map(shape), Value::Object(object)) => object
                 .into_iter()
                 .map(|(key, value)| {
                     // Go reads `null` into a map of strings as an empty string.
@@ -190,7 +190,7 @@ impl Shape {
             Int32 => "int32",
             Bytes => "[]uint8",
             Open => "struct",
-            Shape::Map(_) => "map[string]string",
+            FieldShape::Map(_) => "map[string]string",
             List(_) => "[]struct",
             Struct(name, _) => name,
         }

@@ -8,7 +8,7 @@ use crate::testing::object::resource::{Api, Verb};
 
 /// A refusal, ready to be put on the wire.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Status {
+pub(crate) struct StatusObject {
     pub code: u16,
     /// Empty where the real server gives none.
     pub reason: String,
@@ -42,52 +42,52 @@ impl Cause {
     }
 }
 
-impl Status {
-    pub fn new(code: u16, reason: &str, message: impl Into<String>) -> Status {
-        Status { code, reason: reason.to_owned(), message: message.into(), details: Map::new() }
+impl StatusObject {
+    pub fn new(code: u16, reason: &str, message: impl Into<String>) -> StatusObject {
+        StatusObject { code, reason: reason.to_owned(), message: message.into(), details: Map::new() }
     }
 
-    pub fn bad_request(message: impl Into<String>) -> Status {
-        Status::new(400, "BadRequest", message)
+    pub fn bad_request(message: impl Into<String>) -> StatusObject {
+        StatusObject::new(400, "BadRequest", message)
     }
 
-    pub fn unauthorized() -> Status {
-        Status::new(401, "Unauthorized", "Unauthorized")
+    pub fn unauthorized() -> StatusObject {
+        StatusObject::new(401, "Unauthorized", "Unauthorized")
     }
 
-    pub fn unknown_path() -> Status {
+    pub fn unknown_path() -> StatusObject {
         let message = "the server could not find the requested resource";
-        Status::new(404, "NotFound", message)
+        StatusObject::new(404, "NotFound", message)
     }
 
-    pub fn method_not_allowed() -> Status {
+    pub fn method_not_allowed() -> StatusObject {
         let message = "the server does not allow this method on the requested resource";
-        Status::new(405, "MethodNotAllowed", message)
+        StatusObject::new(405, "MethodNotAllowed", message)
     }
 
-    pub fn not_found(api: &Api, name: &str) -> Status {
+    pub fn not_found(api: &Api, name: &str) -> StatusObject {
         let message = format!("{} {name:?} not found", api.qualified());
-        Status::new(404, "NotFound", message).about(api, name)
+        StatusObject::new(404, "NotFound", message).about(api, name)
     }
 
-    pub fn namespace_not_found(namespace: &str) -> Status {
+    pub fn namespace_not_found(namespace: &str) -> StatusObject {
         let message = format!("namespaces {namespace:?} not found");
-        Status::new(404, "NotFound", message).detail("name", namespace).detail("kind", "namespaces")
+        StatusObject::new(404, "NotFound", message).detail("name", namespace).detail("kind", "namespaces")
     }
 
-    pub fn already_exists(api: &Api, name: &str) -> Status {
+    pub fn already_exists(api: &Api, name: &str) -> StatusObject {
         let message = format!("{} {name:?} already exists", api.qualified());
-        Status::new(409, "AlreadyExists", message).about(api, name)
+        StatusObject::new(409, "AlreadyExists", message).about(api, name)
     }
 
-    pub fn conflict(api: &Api, name: &str, why: &str) -> Status {
+    pub fn conflict(api: &Api, name: &str, why: &str) -> StatusObject {
         let message = format!("Operation cannot be fulfilled on {} {name:?}: {why}", api.qualified());
-        Status::new(409, "Conflict", message).about(api, name)
+        StatusObject::new(409, "Conflict", message).about(api, name)
     }
 
     /// `subject` is the qualified kind; for a missing `resourceVersion` the real server puts the
     /// qualified plural there.
-    pub fn invalid(api: &Api, subject: &str, name: &str, causes: &[Cause]) -> Status {
+    pub fn invalid(api: &Api, subject: &str, name: &str, causes: &[Cause]) -> StatusObject {
         let all = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect::<Vec<_>>();
         let list = match all.as_slice() {
             [one] => one.clone(),
@@ -98,14 +98,14 @@ impl Status {
             .iter()
             .map(|cause| json!({"reason": cause.reason, "message": cause.message, "field": cause.field}))
             .collect::<Vec<_>>();
-        Status::new(422, "Invalid", format!("{subject} {name:?} is invalid: {list}"))
+        StatusObject::new(422, "Invalid", format!("{subject} {name:?} is invalid: {list}"))
             .detail("name", name)
             .detail("group", api.group)
             .detail("kind", kind)
             .detail("causes", causes)
     }
 
-    pub fn forbidden(api: &Api, namespace: Option<&str>, name: &str, user: &str, verb: Verb) -> Status {
+    pub fn forbidden(api: &Api, namespace: Option<&str>, name: &str, user: &str, verb: Verb) -> StatusObject {
         let subject = match name {
             "" => api.qualified(),
             name => format!("{} {name:?}", api.qualified()),
@@ -119,34 +119,34 @@ impl Status {
             api.plural(),
             api.group,
         );
-        Status::new(403, "Forbidden", message).about(api, name)
+        StatusObject::new(403, "Forbidden", message).about(api, name)
     }
 
-    pub fn cannot_impersonate(user: &str, other: &str) -> Status {
+    pub fn cannot_impersonate(user: &str, other: &str) -> StatusObject {
         let message = format!(
             "users {other:?} is forbidden: User {user:?} cannot impersonate resource \"users\" in API group \"\" at the cluster scope"
         );
-        Status::new(403, "Forbidden", message).detail("name", other).detail("kind", "users")
+        StatusObject::new(403, "Forbidden", message).detail("name", other).detail("kind", "users")
     }
 
     /// The 410 of a watch from a version whose history is gone.
-    pub fn expired(requested: u64, oldest: u64) -> Status {
+    pub fn expired(requested: u64, oldest: u64) -> StatusObject {
         let message = format!("too old resource version: {requested} ({oldest})");
-        Status::new(410, "Expired", message)
+        StatusObject::new(410, "Expired", message)
     }
 
-    pub fn body_too_large(limit: usize) -> Status {
+    pub fn body_too_large(limit: usize) -> StatusObject {
         let message = format!("Request entity too large: limit is {limit}");
-        Status::new(413, "RequestEntityTooLarge", message)
+        StatusObject::new(413, "RequestEntityTooLarge", message)
     }
 
-    pub fn unsupported_media_type(accepted: &str) -> Status {
+    pub fn unsupported_media_type(accepted: &str) -> StatusObject {
         let message =
             format!("the body of the request was in an unknown format - accepted media types include: {accepted}");
-        Status::new(415, "UnsupportedMediaType", message)
+        StatusObject::new(415, "UnsupportedMediaType", message)
     }
 
-    pub fn retry_after(self, seconds: u64) -> Status {
+    pub fn retry_after(self, seconds: u64) -> StatusObject {
         self.detail("retryAfterSeconds", seconds)
     }
 
@@ -172,11 +172,11 @@ impl Status {
         status
     }
 
-    fn about(self, api: &Api, name: &str) -> Status {
+    fn about(self, api: &Api, name: &str) -> StatusObject {
         self.detail("name", name).detail("group", api.group).detail("kind", api.plural())
     }
 
-    fn detail(mut self, key: &str, value: impl Into<Value>) -> Status {
+    fn detail(mut self, key: &str, value: impl Into<Value>) -> StatusObject {
         let value = value.into();
         // The real server leaves out what is empty.
         if value.as_str() != Some("") {

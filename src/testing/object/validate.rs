@@ -6,8 +6,8 @@
 use serde_json::{Map, Value, json};
 
 use crate::testing::object::resource::{Api, CONFIG_MAPS, ENDPOINTS, EVENTS, EVENTS_K8S, LEASES, Resource};
-use crate::testing::object::schema::Shape;
-use crate::testing::object::status::{Cause, Status};
+use crate::testing::object::schema::FieldShape;
+use crate::testing::object::status::{Cause, StatusObject};
 use crate::util::names::is_dns_subdomain;
 
 /// Fields that `events.k8s.io/v1` calls otherwise than `v1`, in which events are stored.
@@ -22,7 +22,7 @@ const EVENT_FIELDS: [(&str, &str); 7] = [
 ];
 
 /// Reads an object sent to `api`, in storage form.
-pub(crate) fn decode(api: &Api, body: &[u8]) -> Result<Value, Status> {
+pub(crate) fn decode(api: &Api, body: &[u8]) -> Result<Value, StatusObject> {
     let mut object = match serde_json::from_slice(body) {
         Ok(object @ Value::Object(_)) => object,
         Ok(_) => return Err(unrecognized(api, "json: cannot unmarshal into Go value")),
@@ -32,9 +32,9 @@ pub(crate) fn decode(api: &Api, body: &[u8]) -> Result<Value, Status> {
     if let (true, Some(fields)) = (is_events_k8s(api), object.as_object_mut()) {
         rename(fields, EVENT_FIELDS.map(|(new, old)| (new, old)));
     }
-    let mut object = Shape::of(api.resource).decode(object).map_err(|why| {
+    let mut object = FieldShape::of(api.resource).decode(object).map_err(|why| {
         let kind = api.kind;
-        Status::bad_request(format!("{kind} in version \"v1\" cannot be handled as a {kind}: {why}"))
+        StatusObject::bad_request(format!("{kind} in version \"v1\" cannot be handled as a {kind}: {why}"))
     })?;
     let stored_as = api.resource.storage_api();
     object["kind"] = json!(stored_as.kind);
@@ -84,22 +84,22 @@ fn rename(fields: &mut Map<String, Value>, names: [(&str, &str); EVENT_FIELDS.le
     }
 }
 
-fn unrecognized(api: &Api, why: &str) -> Status {
-    Status::bad_request(format!(
+fn unrecognized(api: &Api, why: &str) -> StatusObject {
+    StatusObject::bad_request(format!(
         "the object provided is unrecognized (must be of type {}): couldn't get version/kind; json parse error: {why}",
         api.kind
     ))
 }
 
 /// `kind` and `apiVersion` may be absent, but not lie.
-fn check_type(api: &Api, object: &Value) -> Result<(), Status> {
+fn check_type(api: &Api, object: &Value) -> Result<(), StatusObject> {
     let text = |field: &str| object[field].as_str().unwrap_or_default();
     let (kind, version) = (text("kind"), text("apiVersion"));
     let known = [&LEASES, &CONFIG_MAPS, &ENDPOINTS, &EVENTS, &EVENTS_K8S]
         .into_iter()
         .any(|api| api.kind == kind && api.api_version() == version);
     if (kind.is_empty() || kind == api.kind) && !version.is_empty() && version != api.api_version() {
-        return Err(Status::bad_request(format!(
+        return Err(StatusObject::bad_request(format!(
             "the API version in the data ({version}) does not match the expected API version ({})",
             api.api_version()
         )));
@@ -110,7 +110,7 @@ fn check_type(api: &Api, object: &Value) -> Result<(), Status> {
         } else {
             format!("no kind {kind:?} is registered for version {version:?}")
         };
-        return Err(Status::bad_request(format!(
+        return Err(StatusObject::bad_request(format!(
             "{kind} in version {version:?} cannot be handled as a {}: {why}",
             api.kind
         )));

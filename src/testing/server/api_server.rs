@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 
 use crate::testing::fault::kind::Fault;
 use crate::testing::fault::rules::FaultHandle;
-use crate::testing::server::kubeconfig::{self, Credentials};
-use crate::testing::server::listener::{Reserved, Running};
+use crate::testing::server::kubeconfig::{self, ShownCredentials};
+use crate::testing::server::listener::{Reserved, RunningServer};
 use crate::testing::server::log::RequestLog;
-use crate::testing::server::shared::Server;
+use crate::testing::server::shared::ServerState;
 use crate::testing::server::users::User;
 
 /// An in-memory Kubernetes API server on a port of 127.0.0.1.
@@ -29,17 +29,17 @@ use crate::testing::server::users::User;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub struct ApiServer {
-    pub(crate) server: Arc<Server>,
-    running: Mutex<Option<Running>>,
+    pub(crate) server: Arc<ServerState>,
+    running: Mutex<Option<RunningServer>>,
     reserved: Reserved,
 }
 
 /// Starting, and finding the way to it.
 impl ApiServer {
-    pub(crate) fn launch(server: Server) -> io::Result<ApiServer> {
+    pub(crate) fn launch(server: ServerState) -> io::Result<ApiServer> {
         let server = Arc::new(server);
         let reserved = Reserved::new()?;
-        let running = Running::start(&server, reserved.port)?;
+        let running = RunningServer::start(&server, reserved.port)?;
         Ok(ApiServer { server, running: Mutex::new(Some(running)), reserved })
     }
 
@@ -65,8 +65,8 @@ impl ApiServer {
     /// When the server has users, but not this one.
     pub fn kubeconfig(&self, user: &str) -> String {
         let credentials = match self.server.users.is_empty() {
-            true => Credentials::None,
-            false => Credentials::Token(self.expect_user(user).token().to_owned()),
+            true => ShownCredentials::None,
+            false => ShownCredentials::Token(self.expect_user(user).token().to_owned()),
         };
         let ca_pem = self.ca_pem();
         kubeconfig::render(&self.url(), ca_pem.as_deref(), user, &credentials)
@@ -79,7 +79,7 @@ impl ApiServer {
     ///
     /// Without TLS, or when the server has users, but not this one.
     pub fn kubeconfig_with_certificate(&self, user: &str) -> String {
-        let credentials = Credentials::Certificate(self.issue(user));
+        let credentials = ShownCredentials::Certificate(self.issue(user));
         let ca_pem = self.ca_pem();
         kubeconfig::render(&self.url(), ca_pem.as_deref(), user, &credentials)
     }
@@ -112,7 +112,7 @@ impl ApiServer {
         (pair.certificate, pair.key)
     }
 
-    fn issue(&self, user: &str) -> crate::testing::wire::tls::Pair {
+    fn issue(&self, user: &str) -> crate::testing::wire::tls::CertificatePair {
         if !self.server.users.is_empty() {
             self.expect_user(user);
         }
@@ -215,7 +215,7 @@ impl ApiServer {
         if let Some(running) = running.take() {
             running.stop(&self.server);
         }
-        *running = Some(Running::start(&self.server, self.reserved.port)?);
+        *running = Some(RunningServer::start(&self.server, self.reserved.port)?);
         Ok(())
     }
 }

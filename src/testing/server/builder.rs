@@ -5,9 +5,9 @@ use std::io;
 
 use crate::testing::server::api_server::ApiServer;
 use crate::testing::server::shared::ExpiredWatch;
-use crate::testing::server::shared::Server;
+use crate::testing::server::shared::ServerState;
 use crate::testing::server::users::{User, Users};
-use crate::testing::store::table::Store;
+use crate::testing::store::table::ObjectTable;
 use crate::testing::wire::tls::Tls;
 
 const NAMESPACES: [&str; 3] = ["default", "kube-system", "leasehold-tests"];
@@ -112,7 +112,7 @@ impl ApiServerBuilder {
             true => Some(Tls::new()?),
             false => None,
         };
-        let store = Store::new(self.namespaces, self.history);
-        ApiServer::launch(Server::new(store, users, tls, self.expired))
+        let store = ObjectTable::new(self.namespaces, self.history);
+        ApiServer::launch(ServerState::new(store, users, tls, self.expired))
     }
 }

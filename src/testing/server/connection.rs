@@ -4,22 +4,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::testing::server::shared::Server;
+use crate::testing::server::shared::ServerState;
 use crate::testing::wire::transport::{Disconnected, Transport};
 
 /// How often a waiting thread looks whether its client is still there.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-pub(crate) struct Connection {
-    pub server: Arc<Server>,
+pub(crate) struct ServedConnection {
+    pub server: Arc<ServerState>,
     pub transport: Transport,
     pub number: u64,
     stopping: Arc<AtomicBool>,
 }
 
-impl Connection {
-    pub fn new(server: Arc<Server>, transport: Transport, number: u64, stopping: Arc<AtomicBool>) -> Connection {
-        Connection { server, transport, number, stopping }
+impl ServedConnection {
+    pub fn new(
+        server: Arc<ServerState>,
+        transport: Transport,
+        number: u64,
+        stopping: Arc<AtomicBool>,
+    ) -> ServedConnection {
+        ServedConnection { server, transport, number, stopping }
     }
 
     /// Waits until `deadline`, or until `done` (which needs the server's signal), also when
@@ -37,7 +42,7 @@ impl Connection {
         }
     }
 
-    /// [`hold`](Connection::hold), as long as the client is there: for when only the answer is
+    /// [`hold`](ServedConnection::hold), as long as the client is there: for when only the answer is
     /// waited for.
     pub fn hold_client(&mut self, deadline: Option<Instant>, done: impl Fn() -> bool) -> Result<(), Disconnected> {
         loop {

@@ -5,52 +5,57 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::testing::object::key::Filter;
-use crate::testing::object::key::Key;
+use crate::testing::object::key::ObjectKey;
 use crate::testing::object::resource::{Api, Verb};
-use crate::testing::object::status::{self, Status};
+use crate::testing::object::status::{self, StatusObject};
 use crate::testing::object::validate;
-use crate::testing::server::route::{Call, Plain, Route, check_supported, field_selector};
-use crate::testing::server::shared::{ExpiredWatch, Server};
-use crate::testing::server::users::Identity;
+use crate::testing::server::route::{Plain, RequestRoute, ResourceCall, check_supported, field_selector};
+use crate::testing::server::shared::{ExpiredWatch, ServerState};
+use crate::testing::server::users::RequestUser;
 use crate::testing::store::history::Subscription;
 use crate::testing::store::table::{Preconditions, UpdateRules};
-use crate::testing::wire::http::{Request, Response};
+use crate::testing::wire::http::{ServedRequest, ServedResponse};
 
-pub(crate) enum Answer {
-    Done(Response),
-    Watch(Watch),
+pub(crate) enum ServerAnswer {
+    Done(ServedResponse),
+    Watch(StreamedWatch),
 }
 
 /// A watch that is about to be streamed.
-pub(crate) struct Watch {
+pub(crate) struct StreamedWatch {
     pub api: &'static Api,
-    pub opening: Opening,
+    pub opening: WatchOpening,
     pub bookmarks: bool,
     pub timeout: Option<Duration>,
 }
 
-pub(crate) enum Opening {
+pub(crate) enum WatchOpening {
     Subscribed(Subscription),
     /// One ERROR event, and the end.
-    Failed(Status),
+    Failed(StatusObject),
 }
 
 /// Answers a request in the name of `identity`.
-pub(crate) fn handle(server: &Server, route: &Route, identity: &Identity, request: &Request) -> Result<Answer, Status> {
+pub(crate) fn handle(
+    server: &ServerState,
+    route: &RequestRoute,
+    identity: &RequestUser,
+    request: &ServedRequest,
+) -> Result<ServerAnswer, StatusObject> {
     let call = match route {
-        Route::Plain(plain) => return Ok(Answer::Done(plain_answer(*plain))),
-        Route::Resource(call) => call,
+        RequestRoute::Plain(plain) => return Ok(ServerAnswer::Done(plain_answer(*plain))),
+        RequestRoute::Resource(call) => call,
     };
     authorize(call, identity)?;
     // A refusal warns as well, but not of what may not be asked at all.
-    let mut answer = answer(server, call, request).unwrap_or_else(|refusal| Answer::Done((&refusal).into()));
-    if let Answer::Done(response) = &mut answer {
+    let mut answer = answer(server, call, request).unwrap_or_else(|refusal| ServerAnswer::Done((&refusal).into()));
+    if let ServerAnswer::Done(response) = &mut answer {
         response.warning = call.api.deprecation;
     }
     Ok(answer)
 }
 
-fn answer(server: &Server, call: &Call, request: &Request) -> Result<Answer, Status> {
+fn answer(server: &ServerState, call: &ResourceCall, request: &ServedRequest) -> Result<ServerAnswer, StatusObject> {
     check_supported(call)?;
     let (code, body) = match call.verb {
         Verb::Get => (200, get(server, call)?),
@@ -60,13 +65,13 @@ fn answer(server: &Server, call: &Call, request: &Request) -> Result<Answer, Sta
         Verb::Update => update(server, call, request)?,
         Verb::Delete => (200, delete(server, call, request)?),
     };
-    Ok(Answer::Done(Response::json(code, &body)))
+    Ok(ServerAnswer::Done(ServedResponse::json(code, &body)))
 }
 
-fn plain_answer(plain: Plain) -> Response {
+fn plain_answer(plain: Plain) -> ServedResponse {
     match plain {
-        Plain::Health => Response::text(200, "ok"),
-        Plain::Version => Response::json(
+        Plain::Health => ServedResponse::text(200, "ok"),
+        Plain::Version => ServedResponse::json(
             200,
             &json!({
                 "major": "1",
@@ -78,12 +83,12 @@ fn plain_answer(plain: Plain) -> Response {
     }
 }
 
-fn authorize(call: &Call, identity: &Identity) -> Result<(), Status> {
+fn authorize(call: &ResourceCall, identity: &RequestUser) -> Result<(), StatusObject> {
     if identity.may(call.verb, call.api.resource) {
         return Ok(());
     }
     let name = call.name.clone().or_else(|| call.selected_name());
-    Err(Status::forbidden(
+    Err(StatusObject::forbidden(
         call.api,
         call.namespace.as_deref(),
         name.as_deref().unwrap_or_default(),
@@ -92,14 +97,14 @@ fn authorize(call: &Call, identity: &Identity) -> Result<(), Status> {
     ))
 }
 
-fn get(server: &Server, call: &Call) -> Result<Value, Status> {
+fn get(server: &ServerState, call: &ResourceCall) -> Result<Value, StatusObject> {
     let key = key(call);
     let object = server.store.lock().get(&key);
-    let object = object.ok_or_else(|| Status::not_found(call.api, &key.name))?;
+    let object = object.ok_or_else(|| StatusObject::not_found(call.api, &key.name))?;
     Ok(validate::present(call.api, &object))
 }
 
-fn list(server: &Server, call: &Call) -> Result<Value, Status> {
+fn list(server: &ServerState, call: &ResourceCall) -> Result<Value, StatusObject> {
     let filter = filter(call)?;
     let (objects, revision) = {
         let store = server.store.lock();
@@ -125,12 +130,12 @@ fn list(server: &Server, call: &Call) -> Result<Value, Status> {
     }))
 }
 
-fn watch(server: &Server, call: &Call) -> Result<Answer, Status> {
+fn watch(server: &ServerState, call: &ResourceCall) -> Result<ServerAnswer, StatusObject> {
     let filter = filter(call)?;
     let after = match call.query.get("resourceVersion") {
         "" | "0" => None,
         text => Some(text.parse().map_err(|_| {
-            Status::bad_request(format!(
+            StatusObject::bad_request(format!(
                 "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
             ))
         })?),
@@ -139,31 +144,36 @@ fn watch(server: &Server, call: &Call) -> Result<Answer, Status> {
         "" | "0" => None,
         text => Some(Duration::from_secs(
             text.parse::<u32>()
-                .map_err(|_| Status::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")))?
+                .map_err(|_| StatusObject::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")))?
                 .into(),
         )),
     };
     let subscribed = server.store.lock().subscribe(filter, after);
     let opening = match subscribed {
-        Ok(subscription) => Opening::Subscribed(subscription),
+        Ok(subscription) => WatchOpening::Subscribed(subscription),
         Err(gone) => {
-            let status = Status::expired(gone.requested, gone.oldest);
+            let status = StatusObject::expired(gone.requested, gone.oldest);
             if server.expired == ExpiredWatch::Status {
                 return Err(status);
             }
-            Opening::Failed(status)
+            WatchOpening::Failed(status)
         }
     };
-    Ok(Answer::Watch(Watch { api: call.api, opening, bookmarks: call.query.is_set("allowWatchBookmarks"), timeout }))
+    Ok(ServerAnswer::Watch(StreamedWatch {
+        api: call.api,
+        opening,
+        bookmarks: call.query.is_set("allowWatchBookmarks"),
+        timeout,
+    }))
 }
 
-fn create(server: &Server, call: &Call, request: &Request) -> Result<Value, Status> {
+fn create(server: &ServerState, call: &ResourceCall, request: &ServedRequest) -> Result<Value, StatusObject> {
     check_content_type(request)?;
     let mut object = validate::decode(call.api, &request.body)?;
     let mut key = key(call);
     let sent = object["metadata"]["namespace"].as_str().unwrap_or_default();
     if !sent.is_empty() && sent != key.namespace {
-        return Err(Status::bad_request(
+        return Err(StatusObject::bad_request(
             "the namespace of the provided object does not match the namespace sent on the request",
         ));
     }
@@ -176,26 +186,26 @@ fn create(server: &Server, call: &Call, request: &Request) -> Result<Value, Stat
     }
 }
 
-fn update(server: &Server, call: &Call, request: &Request) -> Result<(u16, Value), Status> {
+fn update(server: &ServerState, call: &ResourceCall, request: &ServedRequest) -> Result<(u16, Value), StatusObject> {
     check_content_type(request)?;
     let mut object = validate::decode(call.api, &request.body)?;
     let key = key(call);
     let metadata = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
     let (name, namespace) = (metadata("name"), metadata("namespace"));
     if name.is_empty() {
-        return Err(Status::bad_request(format!(
+        return Err(StatusObject::bad_request(format!(
             "the name of the object ({} based on URL) was undeterminable: name must be provided",
             key.name
         )));
     }
     if name != key.name {
-        return Err(Status::bad_request(format!(
+        return Err(StatusObject::bad_request(format!(
             "the name of the object ({name}) does not match the name on the URL ({})",
             key.name
         )));
     }
     if !namespace.is_empty() && namespace != key.namespace {
-        return Err(Status::bad_request(format!(
+        return Err(StatusObject::bad_request(format!(
             "the namespace of the object ({namespace}) does not match the namespace on the request ({})",
             key.namespace
         )));
@@ -216,11 +226,11 @@ fn update(server: &Server, call: &Call, request: &Request) -> Result<(u16, Value
     }
 }
 
-fn delete(server: &Server, call: &Call, request: &Request) -> Result<Value, Status> {
+fn delete(server: &ServerState, call: &ResourceCall, request: &ServedRequest) -> Result<Value, StatusObject> {
     let options = match request.body.as_slice() {
         [] => Value::Null,
         body => serde_json::from_slice(body)
-            .map_err(|error| Status::bad_request(format!("invalid DeleteOptions: {error}")))?,
+            .map_err(|error| StatusObject::bad_request(format!("invalid DeleteOptions: {error}")))?,
     };
     let precondition = |field: &str| {
         let wanted = options["preconditions"][field].as_str();
@@ -238,25 +248,25 @@ fn delete(server: &Server, call: &Call, request: &Request) -> Result<Value, Stat
     }
 }
 
-fn key(call: &Call) -> Key {
-    Key {
+fn key(call: &ResourceCall) -> ObjectKey {
+    ObjectKey {
         resource: call.api.resource,
         namespace: call.namespace.clone().unwrap_or_default(),
         name: call.name.clone().unwrap_or_default(),
     }
 }
 
-fn filter(call: &Call) -> Result<Filter, Status> {
+fn filter(call: &ResourceCall) -> Result<Filter, StatusObject> {
     let (namespace, name) = field_selector(call)?;
     Ok(Filter { resource: call.api.resource, namespace: call.namespace.clone().or(namespace), name })
 }
 
-fn check_content_type(request: &Request) -> Result<(), Status> {
+fn check_content_type(request: &ServedRequest) -> Result<(), StatusObject> {
     let accepted = "application/json";
     let sent = request.header("content-type").unwrap_or(accepted);
     let sent = sent.split(';').next().unwrap_or_default().trim();
     match sent.eq_ignore_ascii_case(accepted) {
         true => Ok(()),
-        false => Err(Status::unsupported_media_type(accepted)),
+        false => Err(StatusObject::unsupported_media_type(accepted)),
     }
 }

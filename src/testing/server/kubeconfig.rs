@@ -6,17 +6,17 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::json;
 
-use crate::testing::wire::tls::Pair;
+use crate::testing::wire::tls::CertificatePair;
 
 /// How the user of a kubeconfig proves who they are.
-pub(crate) enum Credentials {
+pub(crate) enum ShownCredentials {
     None,
     Token(String),
-    Certificate(Pair),
+    Certificate(CertificatePair),
 }
 
 /// A kubeconfig in YAML. Strings are quoted as in JSON, which YAML understands.
-pub(crate) fn render(url: &str, ca_pem: Option<&str>, user: &str, credentials: &Credentials) -> String {
+pub(crate) fn render(url: &str, ca_pem: Option<&str>, user: &str, credentials: &ShownCredentials) -> String {
     let quoted = |text: &str| json!(text).to_string();
     let encoded = |text: &str| BASE64_STANDARD.encode(text);
     let mut cluster = format!("    server: {}\n", quoted(url));
@@ -25,9 +25,9 @@ pub(crate) fn render(url: &str, ca_pem: Option<&str>, user: &str, credentials: &
         let _ = writeln!(cluster, "    certificate-authority-data: {}", encoded(pem));
     }
     let credentials = match credentials {
-        Credentials::None => "  user: {}\n".to_owned(),
-        Credentials::Token(token) => format!("  user:\n    token: {}\n", quoted(token)),
-        Credentials::Certificate(pair) => format!(
+        ShownCredentials::None => "  user: {}\n".to_owned(),
+        ShownCredentials::Token(token) => format!("  user:\n    token: {}\n", quoted(token)),
+        ShownCredentials::Certificate(pair) => format!(
             "  user:\n    client-certificate-data: {}\n    client-key-data: {}\n",
             encoded(&pair.certificate),
             encoded(&pair.key)

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::testing::server::connection::Connection;
-use crate::testing::server::shared::Server;
+use crate::testing::server::connection::ServedConnection;
+use crate::testing::server::shared::ServerState;
 use crate::testing::wire::transport::Transport;
 use crate::util::on_drop::OnDrop;
 
@@ -20,7 +20,7 @@ const STACK: usize = 512 * 1024;
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The threads between a start and a stop.
-pub(crate) struct Running {
+pub(crate) struct RunningServer {
     address: SocketAddr,
     stopping: Arc<AtomicBool>,
     acceptor: JoinHandle<()>,
@@ -56,9 +56,9 @@ impl Reserved {
     }
 }
 
-impl Running {
+impl RunningServer {
     /// Listens on a port of the loopback interface.
-    pub fn start(server: &Arc<Server>, port: u16) -> io::Result<Running> {
+    pub fn start(server: &Arc<ServerState>, port: u16) -> io::Result<RunningServer> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
         let address = listener.local_addr()?;
         let stopping = Arc::new(AtomicBool::new(false));
@@ -68,11 +68,11 @@ impl Running {
             let threads = Arc::clone(&threads);
             move || accept(&server, &listener, &stopping, &threads)
         })?;
-        Ok(Running { address, stopping, acceptor, threads })
+        Ok(RunningServer { address, stopping, acceptor, threads })
     }
 
     /// Ends all threads, in bounded time.
-    pub fn stop(self, server: &Server) {
+    pub fn stop(self, server: &ServerState) {
         self.stopping.store(true, Ordering::SeqCst);
         // There is no other way to interrupt `accept` with std alone.
         let _ = TcpStream::connect_timeout(&self.address, Duration::from_millis(500));
@@ -87,7 +87,7 @@ impl Running {
 }
 
 fn accept(
-    server: &Arc<Server>,
+    server: &Arc<ServerState>,
     listener: &TcpListener,
     stopping: &Arc<AtomicBool>,
     threads: &Mutex<Vec<JoinHandle<()>>>,
@@ -115,7 +115,7 @@ fn accept(
     }
 }
 
-fn spawn(server: &Arc<Server>, socket: TcpStream, stopping: &Arc<AtomicBool>) -> io::Result<JoinHandle<()>> {
+fn spawn(server: &Arc<ServerState>, socket: TcpStream, stopping: &Arc<AtomicBool>) -> io::Result<JoinHandle<()>> {
     // Without it, small events would wait for the acknowledgement of the one before.
     socket.set_nodelay(true)?;
     let second = socket.try_clone()?;
@@ -128,7 +128,7 @@ fn spawn(server: &Arc<Server>, socket: TcpStream, stopping: &Arc<AtomicBool>) ->
     let (server, stopping) = (server.clone(), stopping.clone());
     thread::Builder::new().name(format!("leasehold-testing-{number}")).stack_size(STACK).spawn(move || {
         if let Ok(transport) = Transport::new(socket, server.tls.as_ref()) {
-            Connection::new(server, transport, number, stopping).run();
+            ServedConnection::new(server, transport, number, stopping).run();
         }
         drop(registered);
     })

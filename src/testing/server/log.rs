@@ -44,10 +44,10 @@ pub struct RequestLog {
 
 /// Names an entry whose status is not known yet.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry(u64);
+pub(crate) struct LogEntryId(u64);
 
 #[derive(Debug, Default)]
-pub(crate) struct Log(Mutex<Entries>);
+pub(crate) struct ServerLog(Mutex<Entries>);
 
 #[derive(Debug, Default)]
 struct Entries {
@@ -56,18 +56,18 @@ struct Entries {
     gone: u64,
 }
 
-impl Log {
-    pub fn begin(&self, request: RequestLog) -> Entry {
+impl ServerLog {
+    pub fn begin(&self, request: RequestLog) -> LogEntryId {
         let mut entries = self.0.lock();
         if entries.kept.len() == KEPT {
             entries.kept.pop_front();
             entries.gone += 1;
         }
         entries.kept.push_back(request);
-        Entry(entries.gone + entries.kept.len() as u64 - 1)
+        LogEntryId(entries.gone + entries.kept.len() as u64 - 1)
     }
 
-    pub fn answered(&self, entry: Entry, status: u16) {
+    pub fn answered(&self, entry: LogEntryId, status: u16) {
         let mut entries = self.0.lock();
         let index = entry.0.checked_sub(entries.gone);
         let request = index.and_then(|index| entries.kept.get_mut(usize::try_from(index).ok()?));

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::testing::object::key::Filter;
-use crate::testing::object::key::Key;
+use crate::testing::object::key::ObjectKey;
 use crate::testing::object::resource::Resource;
 use crate::testing::server::api_server::ApiServer;
 use crate::testing::store::table::{Preconditions, Snapshot};
@@ -138,6 +138,6 @@ impl ApiServer {
     }
 }
 
-fn key(resource: Resource, namespace: &str, name: &str) -> Key {
-    Key { resource, namespace: namespace.to_owned(), name: name.to_owned() }
+fn key(resource: Resource, namespace: &str, name: &str) -> ObjectKey {
+    ObjectKey { resource, namespace: namespace.to_owned(), name: name.to_owned() }
 }

@@ -4,10 +4,10 @@ use ureq_proto::http::{Method, Uri};
 
 use crate::net::percent;
 use crate::testing::object::resource::{Api, Verb};
-use crate::testing::object::status::Status;
+use crate::testing::object::status::StatusObject;
 
-pub(crate) enum Route {
-    Resource(Call),
+pub(crate) enum RequestRoute {
+    Resource(ResourceCall),
     /// A path outside of the resources that answers with plain text or JSON.
     Plain(Plain),
 }
@@ -20,7 +20,7 @@ pub(crate) enum Plain {
 
 /// A request about a resource.
 #[derive(Debug)]
-pub(crate) struct Call {
+pub(crate) struct ResourceCall {
     pub api: &'static Api,
     pub verb: Verb,
     pub namespace: Option<String>,
@@ -55,32 +55,32 @@ impl Query {
     }
 }
 
-impl Call {
+impl ResourceCall {
     /// The one name that a field selector leaves.
     pub fn selected_name(&self) -> Option<String> {
         field_selector(self).ok()?.1
     }
 }
 
-pub(crate) fn parse(method: &Method, uri: &Uri) -> Result<Route, Status> {
+pub(crate) fn parse(method: &Method, uri: &Uri) -> Result<RequestRoute, StatusObject> {
     let path = uri.path();
     let segments = path.split('/').filter(|segment| !segment.is_empty()).map(decode).collect::<Option<Vec<_>>>();
-    let segments = segments.ok_or_else(|| Status::bad_request("invalid URL escape"))?;
+    let segments = segments.ok_or_else(|| StatusObject::bad_request("invalid URL escape"))?;
     let segments = segments.iter().map(String::as_str).collect::<Vec<_>>();
     let (group, rest) = match segments.as_slice() {
         ["version"] => return plain(method, Plain::Version),
         ["healthz" | "readyz" | "livez", ..] => return plain(method, Plain::Health),
         ["api", "v1", rest @ ..] => ("", rest),
         ["apis", group, "v1", rest @ ..] if !group.is_empty() => (*group, rest),
-        _ => return Err(Status::unknown_path()),
+        _ => return Err(StatusObject::unknown_path()),
     };
     let (namespace, plural, name) = match rest {
         ["namespaces", namespace, plural] => (Some(*namespace), *plural, None),
         ["namespaces", namespace, plural, name] => (Some(*namespace), *plural, Some(*name)),
         [plural] => (None, *plural, None),
-        _ => return Err(Status::unknown_path()),
+        _ => return Err(StatusObject::unknown_path()),
     };
-    let api = Api::find(group, plural).ok_or_else(Status::unknown_path)?;
+    let api = Api::find(group, plural).ok_or_else(StatusObject::unknown_path)?;
     let query = Query::parse(uri.query().unwrap_or_default());
     let verb = match (method.as_str(), name, namespace) {
         ("GET", Some(_), _) => Verb::Get,
@@ -89,9 +89,9 @@ pub(crate) fn parse(method: &Method, uri: &Uri) -> Result<Route, Status> {
         ("POST", None, Some(_)) => Verb::Create,
         ("PUT", Some(_), _) => Verb::Update,
         ("DELETE", Some(_), _) => Verb::Delete,
-        _ => return Err(Status::method_not_allowed()),
+        _ => return Err(StatusObject::method_not_allowed()),
     };
-    Ok(Route::Resource(Call {
+    Ok(RequestRoute::Resource(ResourceCall {
         api,
         verb,
         namespace: namespace.map(str::to_owned),
@@ -101,7 +101,7 @@ pub(crate) fn parse(method: &Method, uri: &Uri) -> Result<Route, Status> {
 }
 
 /// The namespace and the name that the field selector demands.
-pub(crate) fn field_selector(call: &Call) -> Result<(Option<String>, Option<String>), Status> {
+pub(crate) fn field_selector(call: &ResourceCall) -> Result<(Option<String>, Option<String>), StatusObject> {
     let selector = call.query.get("fieldSelector");
     let (mut namespace, mut name) = (None, None);
     for term in selector.split(',').filter(|term| !term.is_empty()) {
@@ -123,27 +123,27 @@ pub(crate) fn field_selector(call: &Call) -> Result<(Option<String>, Option<Stri
 }
 
 /// Better refused than answered wrongly: what this server does not do.
-pub(crate) fn check_supported(call: &Call) -> Result<(), Status> {
+pub(crate) fn check_supported(call: &ResourceCall) -> Result<(), StatusObject> {
     for parameter in ["labelSelector", "dryRun", "continue"] {
         if !call.query.get(parameter).is_empty() {
-            return Err(Status::bad_request(format!("the testing server does not support {parameter}")));
+            return Err(StatusObject::bad_request(format!("the testing server does not support {parameter}")));
         }
     }
     Ok(())
 }
 
-fn unsupported(call: &Call, why: &str) -> Status {
-    Status::bad_request(format!(
+fn unsupported(call: &ResourceCall, why: &str) -> StatusObject {
+    StatusObject::bad_request(format!(
         "Unable to find {:?} that match label selector \"\", field selector {:?}: {why}",
         format!("{}, Resource={}", call.api.api_version(), call.api.plural()),
         call.query.get("fieldSelector")
     ))
 }
 
-fn plain(method: &Method, plain: Plain) -> Result<Route, Status> {
+fn plain(method: &Method, plain: Plain) -> Result<RequestRoute, StatusObject> {
     match [Method::GET, Method::HEAD].contains(method) {
-        true => Ok(Route::Plain(plain)),
-        false => Err(Status::method_not_allowed()),
+        true => Ok(RequestRoute::Plain(plain)),
+        false => Err(StatusObject::method_not_allowed()),
     }
 }
 

@@ -7,14 +7,14 @@ use ureq_proto::http::Method;
 use crate::testing::fault::kind::Action;
 use crate::testing::fault::rules::Hit;
 use crate::testing::object::resource::Verb;
-use crate::testing::object::status::Status;
-use crate::testing::server::connection::Connection;
-use crate::testing::server::handlers::{self, Answer, Opening, Watch};
-use crate::testing::server::log::{Entry, RequestLog};
-use crate::testing::server::route::{self, Call, Route};
+use crate::testing::object::status::StatusObject;
+use crate::testing::server::connection::ServedConnection;
+use crate::testing::server::handlers::{self, ServerAnswer, StreamedWatch, WatchOpening};
+use crate::testing::server::log::{LogEntryId, RequestLog};
+use crate::testing::server::route::{self, RequestRoute, ResourceCall};
 use crate::testing::server::stream;
-use crate::testing::server::users::Identity;
-use crate::testing::wire::http::{ReadError, Reader, Request, Response, chunk, chunked_head};
+use crate::testing::server::users::RequestUser;
+use crate::testing::wire::http::{ReadError, RequestReader, ServedRequest, ServedResponse, chunk, chunked_head};
 use crate::testing::wire::transport::Disconnected;
 use crate::util::on_drop::OnDrop;
 
@@ -24,14 +24,14 @@ struct PostActions {
     delay: Duration,
     hold: Option<Hit>,
     drop: bool,
-    answer: Option<Status>,
+    answer: Option<StatusObject>,
     truncate: Option<usize>,
 }
 
-impl Connection {
+impl ServedConnection {
     /// Serves the connection to its end.
     pub fn run(mut self) {
-        let mut reader = Reader::default();
+        let mut reader = RequestReader::default();
         loop {
             // Before the first read there is the TLS handshake, which a paused server owes too.
             if self.wait_while_paused().is_err() {
@@ -49,7 +49,7 @@ impl Connection {
         }
     }
 
-    fn serve(&mut self, request: &Request) -> Result<(), Disconnected> {
+    fn serve(&mut self, request: &ServedRequest) -> Result<(), Disconnected> {
         let server = self.server.clone();
         let route = route::parse(&request.method, &request.uri);
         let identity = self.identify(request);
@@ -91,8 +91,8 @@ impl Connection {
 
         let answer = match (&route, &identity) {
             // Health and version are open to everybody, as on the real server.
-            (Ok(Route::Plain(_)), Err(_)) => {
-                let anybody = Identity::anonymous();
+            (Ok(RequestRoute::Plain(_)), Err(_)) => {
+                let anybody = RequestUser::anonymous();
                 route.and_then(|route| handlers::handle(&server, &route, &anybody, request))
             }
             (_, Err(refusal)) => Err(refusal.clone()),
@@ -104,15 +104,15 @@ impl Connection {
 
     fn finish(
         &mut self,
-        entry: Entry,
-        request: &Request,
-        answer: Result<Answer, Status>,
+        entry: LogEntryId,
+        request: &ServedRequest,
+        answer: Result<ServerAnswer, StatusObject>,
         facts: &RequestLog,
         after: PostActions,
     ) -> Result<(), Disconnected> {
         // Whatever happens to the answer, a watch must not stay subscribed without a stream.
         let _subscription = match &answer {
-            Ok(Answer::Watch(Watch { opening: Opening::Subscribed(subscription), .. })) => {
+            Ok(ServerAnswer::Watch(StreamedWatch { opening: WatchOpening::Subscribed(subscription), .. })) => {
                 let (server, id) = (self.server.clone(), subscription.id);
                 Some(OnDrop(move || server.store.lock().unsubscribe(id)))
             }
@@ -131,9 +131,9 @@ impl Connection {
             return self.answer(entry, request, &(&status).into(), after.truncate);
         }
         match answer {
-            Ok(Answer::Done(response)) => self.answer(entry, request, &response, after.truncate),
+            Ok(ServerAnswer::Done(response)) => self.answer(entry, request, &response, after.truncate),
             Err(status) => self.answer(entry, request, &(&status).into(), after.truncate),
-            Ok(Answer::Watch(watch)) => {
+            Ok(ServerAnswer::Watch(watch)) => {
                 self.wait_while_paused()?;
                 self.server.log.answered(entry, 200);
                 stream::stream(self, watch, facts, after.truncate)
@@ -143,9 +143,9 @@ impl Connection {
 
     fn answer(
         &mut self,
-        entry: Entry,
-        request: &Request,
-        response: &Response,
+        entry: LogEntryId,
+        request: &ServedRequest,
+        response: &ServedResponse,
         truncate: Option<usize>,
     ) -> Result<(), Disconnected> {
         self.wait_while_paused()?;
@@ -165,8 +165,8 @@ impl Connection {
     }
 
     /// Answers what could not be read as a request, and closes.
-    fn reject(&mut self, status: &Status) {
-        let response = Response::from(status);
+    fn reject(&mut self, status: &StatusObject) {
+        let response = ServedResponse::from(status);
         let bytes = [response.head(true), response.body].concat();
         if self.transport.write(&bytes).is_ok() {
             self.transport.close_early();
@@ -185,7 +185,7 @@ impl Connection {
         self.transport.write(&chunk(&[]))
     }
 
-    fn identify(&self, request: &Request) -> Result<Identity, Status> {
+    fn identify(&self, request: &ServedRequest) -> Result<RequestUser, StatusObject> {
         let certificate = self.transport.client_certificate();
         let certified =
             certificate.zip(self.server.tls.as_ref()).and_then(|(certificate, tls)| tls.user_of(certificate));
@@ -195,15 +195,15 @@ impl Connection {
 
     fn describe(
         &self,
-        route: &Result<Route, Status>,
-        identity: &Result<Identity, Status>,
-        request: &Request,
+        route: &Result<RequestRoute, StatusObject>,
+        identity: &Result<RequestUser, StatusObject>,
+        request: &ServedRequest,
     ) -> RequestLog {
         let call = match route {
-            Ok(Route::Resource(call)) => Some(call),
+            Ok(RequestRoute::Resource(call)) => Some(call),
             _ => None,
         };
-        let name = |call: &Call| match call.verb {
+        let name = |call: &ResourceCall| match call.verb {
             Verb::Create => {
                 let body: serde_json::Value = serde_json::from_slice(&request.body).ok()?;
                 Some(body["metadata"]["name"].as_str()?.to_owned())

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use parking_lot::Mutex;
 
 use crate::testing::fault::rules::Rules;
-use crate::testing::server::log::Log;
+use crate::testing::server::log::ServerLog;
 use crate::testing::server::users::Users;
-use crate::testing::store::table::{Snapshot, Store};
-use crate::testing::wire::signal::Signal;
+use crate::testing::store::table::{ObjectTable, Snapshot};
+use crate::testing::wire::signal::FlagSignal;
 use crate::testing::wire::tls::Tls;
 
 /// How a watch tells that its resource version is too old.
@@ -27,28 +27,28 @@ pub enum ExpiredWatch {
 }
 
 /// What all threads of a server share.
-pub(crate) struct Server {
-    pub store: Mutex<Store>,
+pub(crate) struct ServerState {
+    pub store: Mutex<ObjectTable>,
     pub users: Users,
     pub rules: Rules,
-    pub log: Log,
+    pub log: ServerLog,
     pub tls: Option<Tls>,
     pub expired: ExpiredWatch,
     pub paused: AtomicBool,
     /// Rung when a flag changes or a fault hits.
-    pub signal: Arc<Signal>,
+    pub signal: Arc<FlagSignal>,
     /// Second handles to the open sockets, to cut them off.
     pub sockets: Mutex<HashMap<u64, TcpStream>>,
     pub connections: AtomicU64,
 }
 
-impl Server {
-    pub fn new(store: Store, users: Users, tls: Option<Tls>, expired: ExpiredWatch) -> Server {
-        Server {
+impl ServerState {
+    pub fn new(store: ObjectTable, users: Users, tls: Option<Tls>, expired: ExpiredWatch) -> ServerState {
+        ServerState {
             store: Mutex::new(store),
             users,
             rules: Rules::default(),
-            log: Log::default(),
+            log: ServerLog::default(),
             tls,
             expired,
             paused: AtomicBool::new(false),

@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use crate::testing::fault::kind::Action;
 use crate::testing::fault::rules::Hit;
 use crate::testing::object::resource::Api;
-use crate::testing::server::connection::Connection;
-use crate::testing::server::handlers::{Opening, Watch};
+use crate::testing::server::connection::ServedConnection;
+use crate::testing::server::handlers::{StreamedWatch, WatchOpening};
 use crate::testing::server::log::RequestLog;
-use crate::testing::store::history::{Change, ChangeKind, WatchMessage};
+use crate::testing::store::history::{ChangeKind, ObjectChange, WatchMessage};
 use crate::testing::wire::http::{chunk, chunked_head};
 
 use crate::testing::object::validate;
@@ -25,8 +25,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(250);
 const QUEUE_LIMIT: usize = 1000;
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 
-struct Stream<'a> {
-    connection: &'a mut Connection,
+struct WatchStream<'a> {
+    connection: &'a mut ServedConnection,
     api: &'static Api,
     facts: &'a RequestLog,
     bookmarks: bool,
@@ -52,14 +52,14 @@ struct Orders {
 
 /// Streams until the watch ends in order (`Ok`: the connection can be used again) or not.
 pub(crate) fn stream(
-    connection: &mut Connection,
-    watch: Watch,
+    connection: &mut ServedConnection,
+    watch: StreamedWatch,
     facts: &RequestLog,
     truncate: Option<usize>,
 ) -> Result<(), Disconnected> {
     let deadline = watch.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     connection.transport.write(&chunked_head(200, watch.api.deprecation))?;
-    let mut stream = Stream {
+    let mut stream = WatchStream {
         connection,
         api: watch.api,
         facts,
@@ -70,11 +70,11 @@ pub(crate) fn stream(
         budget: truncate,
     };
     match watch.opening {
-        Opening::Failed(status) => {
+        WatchOpening::Failed(status) => {
             stream.send_event("ERROR", &status.to_json())?;
             stream.finish()
         }
-        Opening::Subscribed(subscription) => {
+        WatchOpening::Subscribed(subscription) => {
             let now = Instant::now();
             let backlog = subscription.backlog.into_iter().map(WatchMessage::Change);
             stream.queue.extend(backlog.map(|message| (now, message)));
@@ -83,7 +83,7 @@ pub(crate) fn stream(
     }
 }
 
-impl Stream<'_> {
+impl WatchStream<'_> {
     fn run(mut self, id: u64, mailbox: &Receiver<WatchMessage>, deadline: Option<Instant>) -> Result<(), Disconnected> {
         let server = self.connection.server.clone();
         let mut next_bookmark = Instant::now() + BOOKMARK_INTERVAL;
@@ -157,7 +157,7 @@ impl Stream<'_> {
         }
     }
 
-    fn send_change(&mut self, change: &Change) -> Result<(), Disconnected> {
+    fn send_change(&mut self, change: &ObjectChange) -> Result<(), Disconnected> {
         let kind = match change.kind {
             ChangeKind::Added => "ADDED",
             ChangeKind::Modified => "MODIFIED",

@@ -8,7 +8,7 @@ use parking_lot::RwLock;
 use ureq_proto::http::{HeaderMap, header};
 
 use crate::testing::object::resource::{Resource, Verb};
-use crate::testing::object::status::Status;
+use crate::testing::object::status::StatusObject;
 
 /// A user of the server, with credentials and rights.
 ///
@@ -39,7 +39,7 @@ enum Rights {
 
 /// The one a request is answered to.
 #[derive(Clone, Debug)]
-pub(crate) struct Identity {
+pub(crate) struct RequestUser {
     /// Nobody in particular while the server has no users.
     pub name: Option<String>,
     rights: Rights,
@@ -120,10 +120,10 @@ impl Rights {
     }
 }
 
-impl Identity {
+impl RequestUser {
     /// Whoever comes without credentials.
-    pub fn anonymous() -> Identity {
-        Identity { name: None, rights: Rights::Only(BTreeSet::new()) }
+    pub fn anonymous() -> RequestUser {
+        RequestUser { name: None, rights: Rights::Only(BTreeSet::new()) }
     }
 
     pub fn may(&self, verb: Verb, resource: Resource) -> bool {
@@ -150,23 +150,23 @@ impl Users {
     }
 
     /// Who sends these headers; `certified` is whom the client certificate names.
-    pub fn authenticate(&self, headers: &HeaderMap, certified: Option<&str>) -> Result<Identity, Status> {
+    pub fn authenticate(&self, headers: &HeaderMap, certified: Option<&str>) -> Result<RequestUser, StatusObject> {
         let impersonated = headers.get("impersonate-user").and_then(|value| value.to_str().ok());
         if self.is_empty() {
-            return Ok(Identity { name: impersonated.map(str::to_owned), rights: Rights::All });
+            return Ok(RequestUser { name: impersonated.map(str::to_owned), rights: Rights::All });
         }
         let user = match headers.get(header::AUTHORIZATION) {
             Some(value) => value.to_str().ok().and_then(|value| self.log_in(value)),
             None => certified.and_then(|name| self.find(name)),
         }
-        .ok_or_else(Status::unauthorized)?;
+        .ok_or_else(StatusObject::unauthorized)?;
         match (impersonated, &user.rights) {
-            (None, _) => Ok(Identity { name: Some(user.name), rights: user.rights }),
-            (Some(other), Rights::All) => Ok(Identity {
+            (None, _) => Ok(RequestUser { name: Some(user.name), rights: user.rights }),
+            (Some(other), Rights::All) => Ok(RequestUser {
                 name: Some(other.to_owned()),
                 rights: self.find(other).map_or(Rights::Only(BTreeSet::new()), |other| other.rights),
             }),
-            (Some(other), Rights::Only(_)) => Err(Status::cannot_impersonate(&user.name, other)),
+            (Some(other), Rights::Only(_)) => Err(StatusObject::cannot_impersonate(&user.name, other)),
         }
     }
 

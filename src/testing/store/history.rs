@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use serde_json::Value;
 
-use crate::testing::object::key::{Filter, Key};
+use crate::testing::object::key::{Filter, ObjectKey};
 
 /// Messages that a watcher may leave unread before it is dropped, so that a stalled client costs
 /// bounded memory.
@@ -21,17 +21,17 @@ pub(crate) enum ChangeKind {
 
 /// One write, as watchers see it.
 #[derive(Debug)]
-pub(crate) struct Change {
+pub(crate) struct ObjectChange {
     pub revision: u64,
     pub kind: ChangeKind,
-    pub key: Key,
+    pub key: ObjectKey,
     pub object: Arc<Value>,
 }
 
 /// What the store sends to a watch.
 #[derive(Clone, Debug)]
 pub(crate) enum WatchMessage {
-    Change(Arc<Change>),
+    Change(Arc<ObjectChange>),
     /// Everything up to this revision has been mailed.
     Bookmark(u64),
     /// Look at the faults again.
@@ -43,7 +43,7 @@ pub(crate) enum WatchMessage {
 pub(crate) struct Subscription {
     pub id: u64,
     /// What was there before the first message.
-    pub backlog: Vec<Arc<Change>>,
+    pub backlog: Vec<Arc<ObjectChange>>,
     /// Disconnects when the watch is to end.
     pub messages: Receiver<WatchMessage>,
 }
@@ -55,7 +55,7 @@ pub(crate) struct TooOld {
     pub oldest: u64,
 }
 
-struct Watcher {
+struct Subscriber {
     id: u64,
     filter: Filter,
     /// Only later changes are of interest; may lie in the future.
@@ -65,11 +65,11 @@ struct Watcher {
 
 /// The latest changes, and the watches that are told of the next.
 pub(crate) struct History {
-    changes: VecDeque<Arc<Change>>,
+    changes: VecDeque<Arc<ObjectChange>>,
     limit: usize,
     /// Changes up to here can no longer be told one by one.
     compacted: u64,
-    watchers: Vec<Watcher>,
+    watchers: Vec<Subscriber>,
     next_watcher: u64,
 }
 
@@ -80,7 +80,7 @@ impl History {
     }
 
     /// Appends a change, and mails it to whom it concerns.
-    pub fn publish(&mut self, change: Arc<Change>) {
+    pub fn publish(&mut self, change: Arc<ObjectChange>) {
         self.watchers.retain(|watcher| {
             if watcher.after >= change.revision || !watcher.filter.matches(&change.key) {
                 return true;
@@ -96,7 +96,7 @@ impl History {
     }
 
     /// The remembered changes after a revision.
-    pub fn since(&self, revision: u64, filter: &Filter) -> Result<Vec<Arc<Change>>, TooOld> {
+    pub fn since(&self, revision: u64, filter: &Filter) -> Result<Vec<Arc<ObjectChange>>, TooOld> {
         if revision < self.compacted {
             return Err(TooOld { requested: revision, oldest: self.compacted });
         }
@@ -105,11 +105,11 @@ impl History {
     }
 
     /// Mails every change from now on that is later than `after`, which may lie in the future.
-    pub fn subscribe(&mut self, filter: Filter, after: u64, backlog: Vec<Arc<Change>>) -> Subscription {
+    pub fn subscribe(&mut self, filter: Filter, after: u64, backlog: Vec<Arc<ObjectChange>>) -> Subscription {
         let (mailbox, messages) = unbounded();
         let id = self.next_watcher;
         self.next_watcher += 1;
-        self.watchers.push(Watcher { id, filter, after, mailbox });
+        self.watchers.push(Subscriber { id, filter, after, mailbox });
         Subscription { id, backlog, messages }
     }
 

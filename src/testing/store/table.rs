@@ -9,10 +9,10 @@ use std::time::SystemTime;
 
 use serde_json::{Value, json};
 
-use crate::testing::object::key::{Filter, Key};
-use crate::testing::object::refusal::Refusal;
+use crate::testing::object::key::{Filter, ObjectKey};
+use crate::testing::object::refusal::WriteRefusal;
 use crate::testing::object::status::Cause;
-use crate::testing::store::history::{Change, ChangeKind, History, Subscription, TooOld};
+use crate::testing::store::history::{ChangeKind, History, ObjectChange, Subscription, TooOld};
 
 /// etcd's counter is past the start-up writes by the time anybody sees it.
 const FIRST_REVISION: u64 = 1000;
@@ -37,11 +37,11 @@ pub(crate) struct UpdateRules<'a> {
 #[derive(Clone)]
 pub struct Snapshot {
     revision: u64,
-    objects: BTreeMap<Key, Arc<Value>>,
+    objects: BTreeMap<ObjectKey, Arc<Value>>,
     namespaces: BTreeSet<String>,
 }
 
-pub(crate) struct Store {
+pub(crate) struct ObjectTable {
     state: Snapshot,
     history: History,
 }
@@ -62,9 +62,9 @@ impl fmt::Debug for Snapshot {
     }
 }
 
-impl Store {
-    pub fn new(namespaces: BTreeSet<String>, history_limit: usize) -> Store {
-        Store {
+impl ObjectTable {
+    pub fn new(namespaces: BTreeSet<String>, history_limit: usize) -> ObjectTable {
+        ObjectTable {
             state: Snapshot { revision: FIRST_REVISION, objects: BTreeMap::new(), namespaces },
             history: History::new(FIRST_REVISION, history_limit),
         }
@@ -78,7 +78,7 @@ impl Store {
         self.state.namespaces.insert(name.to_owned());
     }
 
-    pub fn get(&self, key: &Key) -> Option<Arc<Value>> {
+    pub fn get(&self, key: &ObjectKey) -> Option<Arc<Value>> {
         self.state.objects.get(key).cloned()
     }
 
@@ -88,18 +88,18 @@ impl Store {
 
     pub fn create(
         &mut self,
-        key: Key,
+        key: ObjectKey,
         object: Value,
         validate: &dyn Fn(&Value) -> Vec<Cause>,
-    ) -> Result<Arc<Value>, Refusal> {
+    ) -> Result<Arc<Value>, WriteRefusal> {
         self.check_namespace(&key)?;
         check_causes(validate(&object))?;
         // The real server ignores a version here that it cannot read.
         if version_of(&object).is_ok_and(|version| version != 0) {
-            return Err(Refusal::VersionOnCreate);
+            return Err(WriteRefusal::VersionOnCreate);
         }
         if self.state.objects.contains_key(&key) {
-            return Err(Refusal::AlreadyExists);
+            return Err(WriteRefusal::AlreadyExists);
         }
         Ok(self.insert(key, object))
     }
@@ -107,30 +107,30 @@ impl Store {
     /// The object, and whether it was created.
     pub fn update(
         &mut self,
-        key: Key,
+        key: ObjectKey,
         mut object: Value,
         rules: &UpdateRules<'_>,
-    ) -> Result<(Arc<Value>, bool), Refusal> {
+    ) -> Result<(Arc<Value>, bool), WriteRefusal> {
         self.check_namespace(&key)?;
         let stored = self.get(&key);
         if stored.is_none() && !rules.create {
-            return Err(Refusal::NotFound);
+            return Err(WriteRefusal::NotFound);
         }
         let found = stored.as_deref().map_or("", uid_of);
         let wanted = uid_of(&object);
         if !wanted.is_empty() && wanted != found {
-            return Err(Refusal::WrongUid { wanted: wanted.to_owned(), found: found.to_owned() });
+            return Err(WriteRefusal::WrongUid { wanted: wanted.to_owned(), found: found.to_owned() });
         }
-        let version = version_of(&object).map_err(Refusal::VersionUnreadable)?;
+        let version = version_of(&object).map_err(WriteRefusal::VersionUnreadable)?;
         let Some(stored) = stored else {
             check_causes((rules.validate)(&object))?;
             return Ok((self.insert(key, object), true));
         };
         if version == 0 && !rules.unconditional {
-            return Err(Refusal::VersionMissing);
+            return Err(WriteRefusal::VersionMissing);
         }
         if version != 0 && version_of(&stored) != Ok(version) {
-            return Err(Refusal::Stale);
+            return Err(WriteRefusal::Stale);
         }
         check_causes((rules.validate)(&object))?;
         for field in ["uid", "creationTimestamp", "resourceVersion"] {
@@ -144,8 +144,8 @@ impl Store {
     }
 
     /// The object as it was last, under the version of its deletion.
-    pub fn delete(&mut self, key: &Key, preconditions: &Preconditions) -> Result<Arc<Value>, Refusal> {
-        let mut object = Value::clone(&*self.get(key).ok_or(Refusal::NotFound)?);
+    pub fn delete(&mut self, key: &ObjectKey, preconditions: &Preconditions) -> Result<Arc<Value>, WriteRefusal> {
+        let mut object = Value::clone(&*self.get(key).ok_or(WriteRefusal::NotFound)?);
         for (what, wanted, field, hint) in [
             ("UID", &preconditions.uid, "uid", "The object might have been deleted and then recreated"),
             (
@@ -157,7 +157,7 @@ impl Store {
         ] {
             let found = object["metadata"][field].as_str().unwrap_or_default();
             if let Some(wanted) = wanted.as_ref().filter(|wanted| *wanted != found) {
-                return Err(Refusal::Precondition(format!(
+                return Err(WriteRefusal::Precondition(format!(
                     "the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). {hint}"
                 )));
             }
@@ -170,7 +170,7 @@ impl Store {
     }
 
     /// Writes without any of the rules: what the operator's hand does.
-    pub fn force(&mut self, key: Key, mut object: Value) -> Arc<Value> {
+    pub fn force(&mut self, key: ObjectKey, mut object: Value) -> Arc<Value> {
         if !object.is_object() {
             object = json!({});
         }
@@ -221,7 +221,7 @@ impl Store {
             None => self
                 .matching(&filter)
                 .map(|(key, object)| {
-                    Arc::new(Change {
+                    Arc::new(ObjectChange {
                         revision: version_of(object).unwrap_or_default(),
                         kind: ChangeKind::Added,
                         key: key.clone(),
@@ -247,29 +247,29 @@ impl Store {
         self.history.wake();
     }
 
-    fn matching<'a>(&'a self, filter: &'a Filter) -> impl Iterator<Item = (&'a Key, &'a Arc<Value>)> {
+    fn matching<'a>(&'a self, filter: &'a Filter) -> impl Iterator<Item = (&'a ObjectKey, &'a Arc<Value>)> {
         self.state.objects.iter().filter(|(key, _)| filter.matches(key))
     }
 
-    fn check_namespace(&self, key: &Key) -> Result<(), Refusal> {
+    fn check_namespace(&self, key: &ObjectKey) -> Result<(), WriteRefusal> {
         match self.state.namespaces.contains(&key.namespace) {
             true => Ok(()),
-            false => Err(Refusal::NamespaceNotFound),
+            false => Err(WriteRefusal::NamespaceNotFound),
         }
     }
 
-    fn insert(&mut self, key: Key, mut object: Value) -> Arc<Value> {
+    fn insert(&mut self, key: ObjectKey, mut object: Value) -> Arc<Value> {
         object["metadata"]["uid"] = json!(random_uid());
         object["metadata"]["creationTimestamp"] =
             json!(humantime::format_rfc3339_seconds(SystemTime::now()).to_string());
         self.commit(ChangeKind::Added, key, object)
     }
 
-    fn replace(&mut self, key: Key, object: Value) -> Arc<Value> {
+    fn replace(&mut self, key: ObjectKey, object: Value) -> Arc<Value> {
         self.commit(ChangeKind::Modified, key, object)
     }
 
-    fn commit(&mut self, kind: ChangeKind, key: Key, mut object: Value) -> Arc<Value> {
+    fn commit(&mut self, kind: ChangeKind, key: ObjectKey, mut object: Value) -> Arc<Value> {
         self.stamp(&mut object);
         let object = Arc::new(object);
         self.state.objects.insert(key.clone(), object.clone());
@@ -282,15 +282,15 @@ impl Store {
         object["metadata"]["resourceVersion"] = json!(self.state.revision.to_string());
     }
 
-    fn publish(&mut self, kind: ChangeKind, key: Key, object: Arc<Value>) {
-        self.history.publish(Arc::new(Change { revision: self.state.revision, kind, key, object }));
+    fn publish(&mut self, kind: ChangeKind, key: ObjectKey, object: Arc<Value>) {
+        self.history.publish(Arc::new(ObjectChange { revision: self.state.revision, kind, key, object }));
     }
 }
 
-fn check_causes(causes: Vec<Cause>) -> Result<(), Refusal> {
+fn check_causes(causes: Vec<Cause>) -> Result<(), WriteRefusal> {
     match causes.is_empty() {
         true => Ok(()),
-        false => Err(Refusal::Invalid(causes)),
+        false => Err(WriteRefusal::Invalid(causes)),
     }
 }
 

@@ -7,14 +7,14 @@ use serde_json::Value;
 use ureq_proto::http::{HeaderMap, Method, Request as Head, StatusCode, Uri, Version, header};
 use ureq_proto::server::{RecvRequestResult, Reply};
 
-use crate::testing::object::status::Status;
+use crate::testing::object::status::StatusObject;
 use crate::testing::wire::transport::{Disconnected, Transport};
 
 /// The limit of the real server for a request's body.
 pub(crate) const BODY_LIMIT: usize = 3 * 1024 * 1024;
 const HEAD_LIMIT: usize = 64 * 1024;
 
-pub(crate) struct Request {
+pub(crate) struct ServedRequest {
     pub method: Method,
     pub uri: Uri,
     pub headers: HeaderMap,
@@ -26,12 +26,12 @@ pub(crate) struct Request {
 pub(crate) enum ReadError {
     Disconnected,
     /// Not HTTP, or too much of it: answer this and close.
-    Bad(Status),
+    Bad(StatusObject),
 }
 
 /// An answer with a body of known length.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Response {
+pub(crate) struct ServedResponse {
     pub code: u16,
     pub content_type: String,
     pub body: Vec<u8>,
@@ -42,7 +42,7 @@ pub(crate) struct Response {
 
 /// Reads requests from a connection, one after the other.
 #[derive(Default)]
-pub(crate) struct Reader {
+pub(crate) struct RequestReader {
     /// Read, but not yet used.
     pending: Vec<u8>,
 }
@@ -53,15 +53,15 @@ impl From<Disconnected> for ReadError {
     }
 }
 
-impl Request {
+impl ServedRequest {
     pub fn header(&self, name: impl header::AsHeaderName) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 }
 
-impl Response {
-    pub fn json(code: u16, body: &Value) -> Response {
-        Response {
+impl ServedResponse {
+    pub fn json(code: u16, body: &Value) -> ServedResponse {
+        ServedResponse {
             code,
             content_type: "application/json".to_owned(),
             body: body.to_string().into_bytes(),
@@ -70,8 +70,8 @@ impl Response {
         }
     }
 
-    pub fn text(code: u16, body: &str) -> Response {
-        Response {
+    pub fn text(code: u16, body: &str) -> ServedResponse {
+        ServedResponse {
             code,
             content_type: "text/plain; charset=utf-8".to_owned(),
             body: body.as_bytes().to_vec(),
@@ -100,9 +100,12 @@ impl Response {
     }
 }
 
-impl From<&Status> for Response {
-    fn from(status: &Status) -> Response {
-        Response { retry_after: status.retry_after_seconds(), ..Response::json(status.code, &status.to_json()) }
+impl From<&StatusObject> for ServedResponse {
+    fn from(status: &StatusObject) -> ServedResponse {
+        ServedResponse {
+            retry_after: status.retry_after_seconds(),
+            ..ServedResponse::json(status.code, &status.to_json())
+        }
     }
 }
 
@@ -120,8 +123,8 @@ pub(crate) fn chunk(data: &[u8]) -> Vec<u8> {
     chunk
 }
 
-impl Reader {
-    pub fn read(&mut self, transport: &mut Transport) -> Result<Request, ReadError> {
+impl RequestReader {
+    pub fn read(&mut self, transport: &mut Transport) -> Result<ServedRequest, ReadError> {
         let mut reply = Reply::new().map_err(malformed)?;
         let head = loop {
             let (used, head) = reply.try_request(&self.pending).map_err(malformed)?;
@@ -130,12 +133,12 @@ impl Reader {
                 Some(head) => break head,
                 None if self.pending.len() >= HEAD_LIMIT => {
                     let message = "request header fields too large";
-                    return Err(ReadError::Bad(Status::new(431, "", message)));
+                    return Err(ReadError::Bad(StatusObject::new(431, "", message)));
                 }
                 None => self.fill(transport)?,
             }
         };
-        let too_large = || ReadError::Bad(Status::body_too_large(BODY_LIMIT));
+        let too_large = || ReadError::Bad(StatusObject::body_too_large(BODY_LIMIT));
         if announced_length(&head).is_some_and(|length| length > BODY_LIMIT as u64) {
             return Err(too_large());
         }
@@ -173,7 +176,7 @@ impl Reader {
             }
         }
         let (head, ()) = head.into_parts();
-        Ok(Request {
+        Ok(ServedRequest {
             last: wants_close(&head.headers, head.version),
             method: head.method,
             uri: head.uri,
@@ -195,7 +198,7 @@ impl Reader {
 }
 
 fn malformed(why: impl std::fmt::Display) -> ReadError {
-    ReadError::Bad(Status::bad_request(format!("malformed request: {why}")))
+    ReadError::Bad(StatusObject::bad_request(format!("malformed request: {why}")))
 }
 
 fn announced_length(head: &Head<()>) -> Option<u64> {

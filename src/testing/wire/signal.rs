@@ -6,12 +6,12 @@ use parking_lot::{Condvar, Mutex};
 
 /// Whoever changes a flag that others wait for notifies them afterwards.
 #[derive(Debug, Default)]
-pub(crate) struct Signal {
+pub(crate) struct FlagSignal {
     lock: Mutex<()>,
     notified: Condvar,
 }
 
-impl Signal {
+impl FlagSignal {
     pub fn notify(&self) {
         // Taking the lock keeps a waiter from missing the ring between its look and its sleep.
         drop(self.lock.lock());

@@ -16,7 +16,7 @@ use rustls::server::WebPkiClientVerifier;
 const NAMES: [&str; 4] = ["127.0.0.1", "localhost", "kubernetes.default", "kubernetes.default.svc"];
 
 /// A certificate with its private key, both as PEM.
-pub(crate) struct Pair {
+pub(crate) struct CertificatePair {
     pub certificate: String,
     pub key: String,
 }
@@ -65,13 +65,13 @@ impl Tls {
     }
 
     /// Issues a client certificate with the user as common name.
-    pub fn issue(&self, user: &str) -> io::Result<Pair> {
+    pub fn issue(&self, user: &str) -> io::Result<CertificatePair> {
         let key = KeyPair::generate().map_err(io::Error::other)?;
         let mut params = named(user)?;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         let certificate = params.signed_by(&key, &self.issuer).map_err(io::Error::other)?;
         self.clients.lock().insert(certificate.der().to_vec(), user.to_owned());
-        Ok(Pair { certificate: certificate.pem(), key: key.serialize_pem() })
+        Ok(CertificatePair { certificate: certificate.pem(), key: key.serialize_pem() })
     }
 
     /// The user that a client certificate was issued to.

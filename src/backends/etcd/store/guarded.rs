@@ -3,7 +3,7 @@
 use crate::backends::etcd::error::Error;
 use crate::backends::etcd::message::{Expected, Txn, Write};
 use crate::backends::etcd::store::{Certainty, EtcdStore, explain, parse};
-use crate::backends::etcd::terms::{Current, Term};
+use crate::backends::etcd::terms::{EtcdTerm, GuardedRecord};
 use crate::leadership::guard::LeaderGuard;
 use crate::store::{Call, Store, StoreError, StoreErrorKind};
 
@@ -81,7 +81,7 @@ impl EtcdStore {
         let rejected = |what: &str| {
             StoreError::new(StoreErrorKind::Rejected, format!("cannot write a guarded transaction: {what}"))
         };
-        let Some(Current { key, term, mut newest }) = self.terms.find(guard.fencing_token()) else {
+        let Some(GuardedRecord { key, term, mut newest }) = self.terms.find(guard.fencing_token()) else {
             return Err(rejected("the guard is not of an elector on this store"));
         };
         if operations.iter().any(|operation| operation.key() == newest.key) {
@@ -113,7 +113,7 @@ impl EtcdStore {
                 Txn::Beaten(Some(found)) => found,
             };
             match parse(newest.clone()) {
-                Ok(observed) if Term::of(&observed.record) == term => {}
+                Ok(observed) if EtcdTerm::of(&observed.record) == term => {}
                 Ok(_) => return Err(not_applied(is_certain, "the record is of another term")),
                 Err(_) => return Err(not_applied(is_certain, "what stands there is no record")),
             }

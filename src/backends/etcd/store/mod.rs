@@ -8,7 +8,7 @@ use crate::backends::etcd::config::EtcdConfig;
 use crate::backends::etcd::error::{Error, code};
 use crate::backends::etcd::message::{self, Event, Expected, KeyValue, Keys, Malformed, Refusal, Txn, Write};
 use crate::backends::etcd::record;
-use crate::backends::etcd::terms::Terms;
+use crate::backends::etcd::terms::EtcdTerms;
 use crate::store::record::{LeaderElectionRecord, Observed, Opaque};
 use crate::store::{Call, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::cancel::Cancel;
@@ -74,7 +74,7 @@ pub struct EtcdStore {
     client: Client,
     prefix: String,
     /// What guarded transactions compare with.
-    terms: Terms,
+    terms: EtcdTerms,
 }
 
 impl EtcdStore {
@@ -85,7 +85,7 @@ impl EtcdStore {
     /// [`ConfigError`] when certificates or keys cannot be used, or a password would go to another machine in clear.
     pub fn new(config: EtcdConfig) -> Result<Self, ConfigError> {
         let prefix = config.prefix.clone();
-        Ok(Self { client: Client::new(config)?, prefix, terms: Terms::default() })
+        Ok(Self { client: Client::new(config)?, prefix, terms: EtcdTerms::default() })
     }
 
     fn path(&self, key: &str) -> Vec<u8> {

@@ -11,7 +11,7 @@ use crate::backends::postgres::connection::{Rows, Statement};
 use crate::backends::postgres::error::{Error, Refusal};
 use crate::backends::postgres::table;
 use crate::backends::sql;
-use crate::backends::sql::store::{SqlStore, Table};
+use crate::backends::sql::store::{SqlStore, SqlTable};
 use crate::store::record::{LeaderElectionRecord, Observed};
 use crate::store::{Call, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope, delegate_store};
 use crate::util::cancel::Cancel;
@@ -204,7 +204,7 @@ fn request<'a>(statements: &'a [Statement<'a>], is_read: bool, call: &'a Call) -
     Request { statements, is_read, timeout: call.time_left(), cancel: call.cancel() }
 }
 
-impl Table for PostgresTable {
+impl SqlTable for PostgresTable {
     fn name(&self) -> String {
         self.client.location()
     }

@@ -7,10 +7,10 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Row as SqlRow, params};
 
 use crate::backends::sql;
-use crate::backends::sql::store::Table;
-use crate::backends::sql::{Records, Row, watch_diff};
-use crate::backends::sqlite::file::File;
-use crate::backends::sqlite::signal::{Signal, Waker, wake_others};
+use crate::backends::sql::store::SqlTable;
+use crate::backends::sql::{RecordRow, Records, watch_diff};
+use crate::backends::sqlite::file::DatabaseFile;
+use crate::backends::sqlite::signal::{CommitSignal, Waker, wake_others};
 use crate::store::record::{LeaderElectionRecord, MicroTime, Observed};
 use crate::store::{Call, Cursor, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::cancel::Cancel;
@@ -50,7 +50,7 @@ const WRONG_COLUMN: &str = include_str!("../wrong_column.sql");
 
 /// One file, and what of this process has to do with it.
 pub(super) struct Database {
-    file: File,
+    file: DatabaseFile,
     requests: Mutex<Connection>,
     /// Apart: `data_version` moves for the commits of every other connection, those of `requests` too. And it is never
     /// closed before the other.
@@ -67,7 +67,7 @@ struct Wakers {
 impl Database {
     /// Makes the file and the table if they are not there, in the time of this call.
     pub(super) fn open(path: &Path, call: &Call) -> Result<Self, StoreError> {
-        let mut file = File::prepare(path)?;
+        let mut file = DatabaseFile::prepare(path)?;
         let connections = [connect(&file, call)?, connect(&file, call)?];
         // Both have read by then, so the files beside the database are there, and stay.
         file.remember_companions()?;
@@ -107,8 +107,8 @@ impl Database {
     }
 
     /// What a watch waits at, and what it is to keep meanwhile.
-    fn signal(&self) -> (Signal, OnDrop<impl Fn()>) {
-        let signal = Signal::new(self.file.path(), self.file.wal());
+    fn signal(&self) -> (CommitSignal, OnDrop<impl Fn()>) {
+        let signal = CommitSignal::new(self.file.path(), self.file.wal());
         let mut wakers = self.wakers.lock();
         wakers.last += 1;
         let number = wakers.last;
@@ -139,7 +139,7 @@ impl Database {
     }
 }
 
-impl Table for Database {
+impl SqlTable for Database {
     fn name(&self) -> String {
         self.path().display().to_string()
     }
@@ -225,7 +225,7 @@ impl Table for Database {
     }
 }
 
-fn connect(file: &File, call: &Call) -> Result<Connection, StoreError> {
+fn connect(file: &DatabaseFile, call: &Call) -> Result<Connection, StoreError> {
     // No URI, and no file made: a path is a path, and the file is there.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(file.path(), flags).map_err(|error| failed(file, error))?;
@@ -245,7 +245,7 @@ fn connect(file: &File, call: &Call) -> Result<Connection, StoreError> {
 }
 
 /// Rejects the table. SQLite cannot change a column, so the repair creates a table whose generations begin above the old ones.
-fn wrong_column(file: &File, column: &str) -> StoreError {
+fn wrong_column(file: &DatabaseFile, column: &str) -> StoreError {
     let why = sql::wrong_column(CREATE_TABLE, column, |_| {
         format!(
             "ALTER TABLE leasehold RENAME TO leasehold_before; {}; INSERT INTO sqlite_sequence SELECT 'leasehold', max( \
@@ -297,7 +297,7 @@ fn observed(row: &SqlRow<'_>) -> rusqlite::Result<(Box<str>, Observed)> {
         renew_time: time(7)?,
         lease_transitions: row.get(8)?,
     };
-    let row = Row { generation: row.get(0)?, key: row.get::<_, String>(1)?.into(), writes: row.get(2)?, record };
+    let row = RecordRow { generation: row.get(0)?, key: row.get::<_, String>(1)?.into(), writes: row.get(2)?, record };
     let generation = row.generation;
     row.observed().ok_or(rusqlite::Error::IntegralValueOutOfRange(0, generation))
 }
@@ -308,7 +308,7 @@ fn text(time: &Option<MicroTime>) -> Option<&str> {
 
 /// Tries until others do not keep it out, but never beyond the call. `None` has waited for itself.
 fn retry<T>(
-    file: &File,
+    file: &DatabaseFile,
     call: &Call,
     mut attempt: impl FnMut() -> Option<rusqlite::Result<T>>,
 ) -> Result<T, StoreError> {
@@ -332,7 +332,7 @@ fn retry<T>(
     }
 }
 
-fn check(file: &File, call: &Call) -> Result<(), StoreError> {
+fn check(file: &DatabaseFile, call: &Call) -> Result<(), StoreError> {
     if call.cancel().is_cancelled() {
         return Err(StoreError::new(StoreErrorKind::Interrupted, "the call was cancelled"));
     }
@@ -359,7 +359,7 @@ fn code(error: &rusqlite::Error) -> Option<ErrorCode> {
     }
 }
 
-fn failed(file: &File, error: rusqlite::Error) -> StoreError {
+fn failed(file: &DatabaseFile, error: rusqlite::Error) -> StoreError {
     use ErrorCode::*;
     let no_table = error.to_string().contains("no such table");
     let (kind, what_to_do) = match code(&error) {

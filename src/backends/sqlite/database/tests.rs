@@ -132,7 +132,7 @@ fn without_inotify_changes_of_this_process_and_of_others_are_told() {
     let place = place();
     let mut database = Database::open(&place.path, &call()).unwrap();
     database.file.lose_wal();
-    assert!(matches!(database.signal().0, Signal::Polling { .. }));
+    assert!(matches!(database.signal().0, CommitSignal::Polling { .. }));
     let other = crate::backends::sqlite::store::SqliteStore::open(&place.path).unwrap();
     let record = LeaderElectionRecord { uid: Some("uid".into()), ..Default::default() };
     let (cancel, (told, tells)) = (Cancel::new(), channel::unbounded());

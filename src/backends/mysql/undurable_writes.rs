@@ -7,7 +7,7 @@ use crate::util::sync::Mutex;
 /// InnoDB shows a commit to others before it has flushed its log, unless there is a binary log. So who reads his own write
 /// before it is answered must not take it for one that stays.
 #[derive(Default)]
-pub(super) struct Unproven(Mutex<BTreeMap<Box<str>, Writes>>);
+pub(super) struct UndurableWrites(Mutex<BTreeMap<Box<str>, Writes>>);
 
 /// Those to one key.
 #[derive(Default)]
@@ -20,15 +20,15 @@ struct Writes {
 }
 
 /// What has become of a write.
-pub(super) enum End {
+pub(super) enum WriteOutcome {
     Applied(u64),
     NotApplied,
     Open,
 }
 
-impl Unproven {
+impl UndurableWrites {
     /// Carries out a write onto this version; zero for none.
-    pub(super) fn watch_over<T>(&self, key: &str, base: u64, write: impl FnOnce() -> (End, T)) -> T {
+    pub(super) fn track<T>(&self, key: &str, base: u64, write: impl FnOnce() -> (WriteOutcome, T)) -> T {
         let is_alone = {
             let mut keys = self.0.lock();
             let writes = keys.entry(key.into()).or_default();
@@ -41,10 +41,10 @@ impl Unproven {
         let mut keys = self.0.lock();
         let writes = keys.entry(key.into()).or_default();
         writes.in_flight = writes.in_flight.saturating_sub(1);
-        if let End::Applied(version) = end {
+        if let WriteOutcome::Applied(version) = end {
             writes.proven = writes.proven.max(version);
         }
-        let is_over = matches!(end, End::Applied(_)) || (matches!(end, End::NotApplied) && is_alone);
+        let is_over = matches!(end, WriteOutcome::Applied(_)) || (matches!(end, WriteOutcome::NotApplied) && is_alone);
         if is_over && writes.in_flight == 0 {
             writes.since = None;
         }
@@ -71,22 +71,22 @@ mod tests {
 
     #[test]
     fn a_write_may_be_taken_back_until_it_or_a_later_one_was_answered() {
-        let unproven = Unproven::default();
-        unproven.watch_over("a", 4, || {
-            assert!(unproven.may_be_taken_back("a", 5), "in flight");
-            assert!(!unproven.may_be_taken_back("a", 4), "what it replaces");
-            assert!(!unproven.may_be_taken_back("b", 5), "another key");
-            (End::Open, ())
+        let undurable = UndurableWrites::default();
+        undurable.track("a", 4, || {
+            assert!(undurable.may_be_taken_back("a", 5), "in flight");
+            assert!(!undurable.may_be_taken_back("a", 4), "what it replaces");
+            assert!(!undurable.may_be_taken_back("b", 5), "another key");
+            (WriteOutcome::Open, ())
         });
-        assert!(unproven.may_be_taken_back("a", 5), "it may have been applied");
-        unproven.watch_over("a", 4, || (End::NotApplied, ()));
-        assert!(unproven.may_be_taken_back("a", 5), "for the one before was");
-        unproven.is_proven("a", 5);
-        assert!(!unproven.may_be_taken_back("a", 5));
-        assert!(unproven.may_be_taken_back("a", 6));
-        unproven.watch_over("a", 6, || (End::Applied(7), ()));
-        assert!(!unproven.may_be_taken_back("a", 7) && !unproven.may_be_taken_back("a", 8));
-        unproven.watch_over("a", 7, || (End::NotApplied, ()));
-        assert!(!unproven.may_be_taken_back("a", 8), "another's");
+        assert!(undurable.may_be_taken_back("a", 5), "it may have been applied");
+        undurable.track("a", 4, || (WriteOutcome::NotApplied, ()));
+        assert!(undurable.may_be_taken_back("a", 5), "for the one before was");
+        undurable.is_proven("a", 5);
+        assert!(!undurable.may_be_taken_back("a", 5));
+        assert!(undurable.may_be_taken_back("a", 6));
+        undurable.track("a", 6, || (WriteOutcome::Applied(7), ()));
+        assert!(!undurable.may_be_taken_back("a", 7) && !undurable.may_be_taken_back("a", 8));
+        undurable.track("a", 7, || (WriteOutcome::NotApplied, ()));
+        assert!(!undurable.may_be_taken_back("a", 8), "another's");
     }
 }
