@@ -1,5 +1,6 @@
 //! Calls that end early, connections and logins, by the clients for etcd, MySQL and PostgreSQL.
 
+use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -62,6 +63,22 @@ pub(super) trait Scripted: Sync + Sized + 'static {
     fn connections(&self, step: Step) -> Vec<usize> {
         self.steps().into_iter().filter(|(_, it)| *it == step).map(|(connection, _)| connection).collect()
     }
+}
+
+/// Serves each connection on a thread of its own, with the number of the connection. Returns the port, and the number of
+/// connections so far.
+pub(super) fn listen(serve: impl Fn(usize, TcpStream) + Send + Sync + 'static) -> (u16, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (serve, count) = (Arc::new(serve), Arc::<AtomicUsize>::default());
+    let connections = Arc::clone(&count);
+    thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let (serve, connection) = (Arc::clone(&serve), count.fetch_add(1, Ordering::SeqCst));
+            thread::spawn(move || serve(connection, stream));
+        }
+    });
+    (port, connections)
 }
 
 /// Cancels the call when `count` has grown.
@@ -161,6 +178,32 @@ pub(super) fn check_connections<S: Scripted>() {
             assert_eq!(server.connections(Step::Request), expected);
         })
     });
+}
+
+/// If the server has closed an idle connection, a read is repeated on another one. A write is not: the server may have carried out
+/// the write.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(super) fn check_closed_connections<S: Scripted>() {
+    let open = || {
+        let is_last = |connection, step, number| (connection, step, number) == (0, Step::Request, 1);
+        let act = move |connection, step, number| match is_last(connection, step, number) {
+            true => Act::Close,
+            false => Act::Answer,
+        };
+        let server = S::scripted(None, Box::new(act));
+        let store = server.open(Login::Plain).unwrap();
+        (server, store)
+    };
+    let (server, store) = open();
+    let base = get(&store, &call(LONG)).unwrap().unwrap();
+    get(&store, &call(LONG)).unwrap();
+    assert_eq!(server.connections(Step::Request), [0, 0, 1]);
+    let (server, store) = open();
+    let update = || store.update("jobs", &base, &base.record, &call(LONG)).map_err(|error| error.kind());
+    update().unwrap();
+    assert_eq!(update().unwrap_err(), StoreErrorKind::ConnectionClosed);
+    assert_eq!(server.connections(Step::Request), [0, 0]);
+    update().unwrap();
 }
 
 pub(super) fn check_logins<S: Scripted>() {

@@ -1,9 +1,7 @@
 //! Against a gateway that says what a test has it say.
 
 use std::io::{BufRead, BufReader, Read, Write as _};
-use std::net::TcpListener;
 use std::sync::Arc;
-use std::thread;
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -45,23 +43,17 @@ impl Gateway {
         tls: Option<Arc<ServerConfig>>,
         script: impl Fn(&Asked) -> Option<(u16, String)> + Send + Sync + 'static,
     ) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let scheme = if tls.is_some() { "https" } else { "http" };
-        let url = format!("{scheme}://{}", listener.local_addr().unwrap());
         let asked = Arc::<Mutex<Vec<Asked>>>::default();
-        let (script, log): (Arc<Script>, _) = (Arc::new(script), Arc::clone(&asked));
-        thread::spawn(move || {
-            for (connection, stream) in listener.incoming().map_while(Result::ok).enumerate() {
-                let (script, log, tls) = (Arc::clone(&script), Arc::clone(&log), tls.clone());
-                thread::spawn(move || {
-                    let stream = match tls {
-                        Some(config) => accept(&config, Box::new(stream)),
-                        None => Box::new(stream) as Box<dyn Duplex>,
-                    };
-                    serve(connection, stream, &*script, &log)
-                });
-            }
+        let log = Arc::clone(&asked);
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let (port, _) = tests::listen(move |connection, stream| {
+            let stream = match &tls {
+                Some(config) => accept(config, Box::new(stream)),
+                None => Box::new(stream) as Box<dyn Duplex>,
+            };
+            serve(connection, stream, &script, &log);
         });
+        let url = format!("{scheme}://127.0.0.1:{port}");
         Self { url, asked }
     }
 

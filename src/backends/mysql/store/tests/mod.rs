@@ -384,20 +384,7 @@ fn an_end_in_any_phase_is_an_error() {
 
 #[test]
 fn a_read_on_a_connection_that_was_closed_is_sent_again_and_a_write_is_not() {
-    let closing = |begin: &'static str| {
-        Server::new(move |asked| (asked.what.starts_with(begin) && asked.repeats == 1).then_some(Say::Close))
-    };
-    let server = closing("SELECT @@");
-    let store = server.store();
-    get(&store, &call()).unwrap();
-    get(&store, &call()).unwrap();
-    assert_eq!(server.connections(), [0, 0, 1]);
-    let server = closing("UPDATE");
-    let store = server.store();
-    update(&store, &call()).unwrap();
-    assert_eq!(update(&store, &call()).unwrap_err(), StoreErrorKind::ConnectionClosed);
-    assert_eq!(server.statements().len(), 2, "it may have been carried out");
-    update(&store, &call()).unwrap();
+    tests::check_closed_connections::<Server>();
 }
 
 fn switch(method: &str) -> Say {

@@ -1,6 +1,5 @@
 //! A server that says what a test has it say.
 
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::thread;
 
@@ -61,16 +60,10 @@ impl Server {
         tls: Option<Arc<ServerConfig>>,
         script: impl Fn(&Asked) -> Option<Say> + Send + Sync + 'static,
     ) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
         let asked = Arc::<Mutex<Vec<Asked>>>::default();
-        let (script, log): (Arc<Script>, _) = (Arc::new(script), Arc::clone(&asked));
-        thread::spawn(move || {
-            for (connection, stream) in listener.incoming().map_while(Result::ok).enumerate() {
-                let (script, log, tls) = (Arc::clone(&script), Arc::clone(&log), tls.clone());
-                thread::spawn(move || serve(connection, Box::new(stream), tls, &*script, &log));
-            }
-        });
+        let log = Arc::clone(&asked);
+        let serve = move |connection, stream| _ = serve(connection, Box::new(stream), tls.clone(), &script, &log);
+        let (port, _) = tests::listen(serve);
         Self { port, asked }
     }
 

@@ -2,10 +2,8 @@
 
 mod sessions;
 
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 use parking_lot::Mutex;
 use rustls::ServerConfig;
@@ -56,18 +54,11 @@ impl Server {
         tls: Option<Arc<ServerConfig>>,
         script: impl Fn(&Said) -> Option<Vec<u8>> + Send + Sync + 'static,
     ) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("postgres://me:hunter2@{}/db", listener.local_addr().unwrap());
-        let connections = Arc::<AtomicUsize>::default();
         let said = Arc::<Mutex<Vec<Said>>>::default();
-        let (script, count, log): (Arc<Script>, _, _) = (Arc::new(script), Arc::clone(&connections), Arc::clone(&said));
-        thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
-                let (script, connection) = (Arc::clone(&script), count.fetch_add(1, Ordering::SeqCst));
-                let (log, tls) = (Arc::clone(&log), tls.clone());
-                thread::spawn(move || serve(connection, Box::new(stream), tls, &*script, &log));
-            }
-        });
+        let log = Arc::clone(&said);
+        let serve = move |connection, stream| _ = serve(connection, Box::new(stream), tls.clone(), &script, &log);
+        let (port, connections) = tests::listen(serve);
+        let url = format!("postgres://me:hunter2@127.0.0.1:{port}/db");
         Self { url, connections, said }
     }
 
@@ -239,18 +230,7 @@ fn kind<T>(result: Result<T, StoreError>) -> StoreErrorKind {
 
 #[test]
 fn a_connection_is_used_again_and_a_new_one_where_it_was_closed() {
-    let server = Server::new(|said| if said.number == 3 { Some(Vec::new()) } else { well(said) });
-    let store = server.store();
-    let base = store.get("jobs", &call()).unwrap().unwrap();
-    store.update("jobs", &base, &base.record, &call()).unwrap();
-    assert_eq!(server.connections(), 1);
-    // Closed under a read, which is asked again.
-    store.get("jobs", &call()).unwrap();
-    assert_eq!(server.connections(), 2);
-    store.get("jobs", &call()).unwrap();
-    // Closed under a write, which may have been carried out.
-    assert_eq!(kind(store.update("jobs", &base, &base.record, &call())), StoreErrorKind::ConnectionClosed);
-    assert_eq!(server.connections(), 2);
+    tests::check_closed_connections::<Server>();
 }
 
 #[test]
