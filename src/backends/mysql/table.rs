@@ -6,12 +6,11 @@ use crate::backends::mysql::client::{Answer, Client, READ_ONLY, Request, Row as 
 use crate::backends::mysql::config::MySqlConfig;
 use crate::backends::mysql::error::{Error, Refusal};
 use crate::backends::sql;
-use crate::backends::sql::store::SqlTable;
+use crate::backends::sql::store::{SqlTable, WatchRequest};
 use crate::backends::sql::{RecordRow, Records, watch_diff};
 use crate::net::error::{self as net, ErrorKind};
 use crate::store::record::{LeaderElectionRecord, MicroTime, Observed};
-use crate::store::{Call, Cursor, StoreError, StoreErrorKind, WatchEvent, WatchScope};
-use crate::util::cancel::Cancel;
+use crate::store::{Call, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::config_error::ConfigError;
 use crate::util::log_fields::STORE;
 use crate::util::panics::log_line;
@@ -233,17 +232,11 @@ impl SqlTable for MySqlTable {
         })
     }
 
-    fn watch(
-        &self,
-        scope: WatchScope<'_>,
-        from: Option<&Cursor>,
-        cancel: &Cancel,
-        on_event: &mut dyn FnMut(WatchEvent),
-    ) -> Result<(), StoreError> {
-        let read = || self.read("watch", scope, &Call::new(READ_TIMEOUT, cancel.clone())).map(Some);
-        let interval = self.poll_interval;
-        let wait = || watch_diff::wait(&Call::new(interval, cancel.clone()), interval);
-        watch_diff::watch_by_reading(from, cancel, on_event, read, wait, Records::new)
+    fn watch(&self, watch: WatchRequest<'_>, on_event: &mut dyn FnMut(WatchEvent)) -> Result<(), StoreError> {
+        let call = |timeout| Call::new(timeout, watch.cancel.clone());
+        let read = || self.read("watch", watch.scope, &call(READ_TIMEOUT)).map(Some);
+        let wait = || watch_diff::wait(&call(self.poll_interval), self.poll_interval);
+        watch_diff::watch_by_reading(watch, on_event, read, wait, Records::new)
     }
 }
 

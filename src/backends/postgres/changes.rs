@@ -8,6 +8,7 @@ use crate::backends::postgres::error::Error;
 use crate::backends::postgres::table;
 use crate::backends::postgres::wire::Changed;
 use crate::backends::sql::Records;
+use crate::backends::sql::store::WatchRequest;
 use crate::backends::sql::watch_diff;
 use crate::backends::sql::watch_diff::WatchDiff;
 use crate::net::interrupt::{Interrupter, interrupted};
@@ -37,9 +38,7 @@ const NOTIFY: &str = "SELECT pg_notify('leasehold', $1)";
 
 pub(super) fn watch(
     client: &Client,
-    scope: WatchScope<'_>,
-    from: Option<&Cursor>,
-    cancel: &Cancel,
+    WatchRequest { scope, from, cancel }: WatchRequest<'_>,
     on_event: &mut dyn FnMut(WatchEvent),
 ) -> Result<(), Error> {
     let (interrupter, _hook) = Interrupter::hooked(cancel);

@@ -9,6 +9,14 @@ use crate::util::config_error::ConfigError;
 /// In bytes: the longest key that a VARBINARY column or a B-tree holds in every database.
 const LONGEST_KEY: usize = 253;
 
+/// The arguments of [`Store::watch`].
+#[derive(Clone, Copy)]
+pub(crate) struct WatchRequest<'a> {
+    pub(crate) scope: WatchScope<'a>,
+    pub(crate) from: Option<&'a Cursor>,
+    pub(crate) cancel: &'a Cancel,
+}
+
 /// The statements of one kind of database about its table `leasehold`.
 pub(crate) trait SqlTable: Send + Sync + 'static {
     /// Returns the name of the table, for errors.
@@ -27,13 +35,7 @@ pub(crate) trait SqlTable: Send + Sync + 'static {
     fn update(&self, key: &str, base: &Observed, new: &LeaderElectionRecord, call: &Call) -> Result<bool, StoreError>;
 
     /// Watches as [`Store::watch`] does.
-    fn watch(
-        &self,
-        scope: WatchScope<'_>,
-        from: Option<&Cursor>,
-        cancel: &Cancel,
-        on_event: &mut dyn FnMut(WatchEvent),
-    ) -> Result<(), StoreError>;
+    fn watch(&self, watch: WatchRequest<'_>, on_event: &mut dyn FnMut(WatchEvent)) -> Result<(), StoreError>;
 
     /// Returns the name of the records in `scope`, for errors. The empty key has no record.
     fn describe(&self, scope: WatchScope<'_>) -> String {
@@ -91,7 +93,7 @@ impl<T: SqlTable> Store for SqlStore<T> {
         cancel: &Cancel,
         on_event: &mut dyn FnMut(WatchEvent),
     ) -> Result<(), StoreError> {
-        self.0.watch(scope, from, cancel, on_event)
+        self.0.watch(WatchRequest { scope, from, cancel }, on_event)
     }
 
     /// Accepts any text of at most 253 bytes without a NUL.

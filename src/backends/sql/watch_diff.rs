@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+use crate::backends::sql::store::WatchRequest;
 use crate::backends::sql::{Records, deletion_version};
 use crate::store::record::Observed;
 use crate::store::{Call, Cursor, StoreError, StoreErrorKind, WatchEvent};
@@ -52,8 +54,7 @@ impl WatchDiff {
 /// If the table is gone, all records are delivered as deleted, with those that `remains` returns: a leader must know soon.
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 pub(crate) fn watch_by_reading(
-    from: Option<&Cursor>,
-    cancel: &Cancel,
+    WatchRequest { from, cancel, .. }: WatchRequest<'_>,
     on_event: &mut dyn FnMut(WatchEvent),
     mut read: impl FnMut() -> Result<Option<Records>, StoreError>,
     wait: impl Fn(),

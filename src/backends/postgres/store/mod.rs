@@ -11,7 +11,7 @@ use crate::backends::postgres::connection::{Rows, Statement};
 use crate::backends::postgres::error::{Error, Refusal};
 use crate::backends::postgres::table;
 use crate::backends::sql;
-use crate::backends::sql::store::{SqlStore, SqlTable};
+use crate::backends::sql::store::{SqlStore, SqlTable, WatchRequest};
 use crate::store::record::{LeaderElectionRecord, Observed};
 use crate::store::{Call, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope, delegate_store};
 use crate::util::cancel::Cancel;
@@ -235,17 +235,10 @@ impl SqlTable for PostgresTable {
         self.run("update", key, statement, call, |rows| Ok(!rows.is_empty()))
     }
 
-    fn watch(
-        &self,
-        scope: WatchScope<'_>,
-        from: Option<&Cursor>,
-        cancel: &Cancel,
-        on_event: &mut dyn FnMut(WatchEvent),
-    ) -> Result<(), StoreError> {
-        let what = self.describe(scope);
-        self.check_table("watch", &what, &Call::new(SET_UP_TIMEOUT, cancel.clone()))?;
-        changes::watch(&self.client, scope, from, cancel, on_event)
-            .map_err(|error| self.explain("watch", &what, &error))
+    fn watch(&self, watch: WatchRequest<'_>, on_event: &mut dyn FnMut(WatchEvent)) -> Result<(), StoreError> {
+        let what = self.describe(watch.scope);
+        self.check_table("watch", &what, &Call::new(SET_UP_TIMEOUT, watch.cancel.clone()))?;
+        changes::watch(&self.client, watch, on_event).map_err(|error| self.explain("watch", &what, &error))
     }
 }
 

@@ -7,13 +7,12 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Row as SqlRow, params};
 
 use crate::backends::sql;
-use crate::backends::sql::store::SqlTable;
+use crate::backends::sql::store::{SqlTable, WatchRequest};
 use crate::backends::sql::{RecordRow, Records, watch_diff};
 use crate::backends::sqlite::file::DatabaseFile;
 use crate::backends::sqlite::signal::{CommitSignal, Waker, wake_others};
 use crate::store::record::{LeaderElectionRecord, MicroTime, Observed};
-use crate::store::{Call, Cursor, StoreError, StoreErrorKind, WatchEvent, WatchScope};
-use crate::util::cancel::Cancel;
+use crate::store::{Call, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::on_drop::OnDrop;
 use crate::util::sync::Mutex;
 
@@ -201,27 +200,21 @@ impl SqlTable for Database {
         })
     }
 
-    fn watch(
-        &self,
-        scope: WatchScope<'_>,
-        from: Option<&Cursor>,
-        cancel: &Cancel,
-        on_event: &mut dyn FnMut(WatchEvent),
-    ) -> Result<(), StoreError> {
+    fn watch(&self, watch: WatchRequest<'_>, on_event: &mut dyn FnMut(WatchEvent)) -> Result<(), StoreError> {
         // Before anything is read: nothing falls between.
         let (signal, _registered) = self.signal();
         let waker = signal.waker();
-        let _hook = cancel.on_cancel(move || waker.wake());
+        let _hook = watch.cancel.on_cancel(move || waker.wake());
         let mut seen = None;
         let read = || {
-            let read = self.read_if_changed(scope, seen, &Call::new(READ_TIMEOUT, cancel.clone()))?;
+            let read = self.read_if_changed(watch.scope, seen, &Call::new(READ_TIMEOUT, watch.cancel.clone()))?;
             Ok(read.map(|(number, current)| {
                 seen = Some(number);
                 current
             }))
         };
         // The watch may not have delivered a leader's first write.
-        watch_diff::watch_by_reading(from, cancel, on_event, read, || signal.wait(), || self.remains(scope))
+        watch_diff::watch_by_reading(watch, on_event, read, || signal.wait(), || self.remains(watch.scope))
     }
 }
 

@@ -2,6 +2,7 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::store::Store;
+use crate::util::cancel::Cancel;
 use crate::util::sync::channel;
 
 struct Place {
@@ -137,8 +138,11 @@ fn without_inotify_changes_of_this_process_and_of_others_are_told() {
     let record = LeaderElectionRecord { uid: Some("uid".into()), ..Default::default() };
     let (cancel, (told, tells)) = (Cancel::new(), channel::unbounded());
     std::thread::scope(|threads| {
-        let watching =
-            threads.spawn(|| database.watch(WatchScope::All, None, &cancel, &mut |event| drop(told.send(event))));
+        let watching = threads.spawn(|| {
+            database.watch(WatchRequest { scope: WatchScope::All, from: None, cancel: &cancel }, &mut |event| {
+                drop(told.send(event))
+            })
+        });
         let next = || loop {
             match tells.recv_timeout(Duration::from_secs(30)).unwrap() {
                 WatchEvent::Changed { key, .. } => return key,
@@ -164,13 +168,14 @@ fn what_was_not_told_yet_is_told_as_deleted_when_its_file_is() {
     let other = crate::backends::sqlite::store::SqliteStore::open(&place.path).unwrap();
     database.file.lose_wal();
     let (cancel, mut told) = (Cancel::new(), Vec::new());
-    let ended = database.watch(WatchScope::Key("jobs"), None, &cancel, &mut |event| {
-        if let WatchEvent::Progress(_) = event {
-            other.create("jobs", &LeaderElectionRecord::default(), &call()).unwrap();
-            std::fs::remove_file(&place.path).unwrap();
-        }
-        told.push(event);
-    });
+    let ended =
+        database.watch(WatchRequest { scope: WatchScope::Key("jobs"), from: None, cancel: &cancel }, &mut |event| {
+            if let WatchEvent::Progress(_) = event {
+                other.create("jobs", &LeaderElectionRecord::default(), &call()).unwrap();
+                std::fs::remove_file(&place.path).unwrap();
+            }
+            told.push(event);
+        });
     assert_eq!(ended.unwrap_err().kind(), StoreErrorKind::NotFound);
     let is_of_first_row = |version: u64| sql::parts(version).0 == 1;
     assert!(
