@@ -172,19 +172,13 @@ impl SqlTable for MySqlTable {
     }
 
     fn insert(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Option<i64>, StoreError> {
-        let key_text = text(Some(key));
+        let (key_text, uid, columns) = (text(Some(key)), text(record.uid.as_deref()), literals(record).join(", "));
         // The inner SELECT keeps the place of the key locked from before the number is given until the row is there: else a
         // second one could be inserted and deleted meanwhile, with a greater number.
         let insert = format!(
             "INSERT INTO {NAME} (name, uid, holder_identity, lease_duration_seconds, acquire_time, renew_time, \
-             lease_transitions) SELECT {key_text}, {}, {}, {}, {}, {}, {} FROM (SELECT 1) AS one WHERE NOT EXISTS \
-             (SELECT 1 FROM {NAME} WHERE name = {key_text} LOCK IN SHARE MODE)",
-            text(record.uid.as_deref()),
-            text(record.holder_identity.as_deref()),
-            number(record.lease_duration_seconds),
-            time(&record.acquire_time),
-            time(&record.renew_time),
-            number(record.lease_transitions),
+             lease_transitions) SELECT {key_text}, {uid}, {columns} FROM (SELECT 1) AS one WHERE NOT EXISTS \
+             (SELECT 1 FROM {NAME} WHERE name = {key_text} LOCK IN SHARE MODE)"
         );
         self.undurable.track(key, 0, || match self.write("create", key, &insert, call) {
             Ok(Answer { affected: 0, .. }) => (WriteOutcome::NotApplied, Ok(None)),
@@ -201,27 +195,19 @@ impl SqlTable for MySqlTable {
 
     fn update(&self, key: &str, base: &Observed, new: &LeaderElectionRecord, call: &Call) -> Result<bool, StoreError> {
         let (generation, writes) = sql::parts(base.version);
-        let old = &base.record;
-        let (holder, acquire_time) = (text(new.holder_identity.as_deref()), time(&new.acquire_time));
-        let transitions = number(new.lease_transitions);
+        let (key_text, uid) = (text(Some(key)), text(base.record.uid.as_deref()));
+        let [holder, duration, acquire_time, renew_time, transitions] = literals(new);
+        let [old_holder, old_duration, old_acquire_time, old_renew_time, old_transitions] = literals(&base.record);
         // From left to right, and each sees what those before it have set. It compares the whole record: after a fail-over that
         // lost writes a version may have been given again.
         let update = format!(
             "UPDATE {NAME} SET acquired = IF(holder_identity <=> {holder} AND acquire_time <=> {acquire_time} AND \
              lease_transitions <=> {transitions}, acquired, writes + 1), holder_identity = {holder}, \
-             lease_duration_seconds = {}, acquire_time = {acquire_time}, renew_time = {}, lease_transitions = {transitions}, \
-             writes = writes + 1 WHERE name = {} AND generation = {generation} AND writes = {writes} AND uid <=> {} AND \
-             holder_identity <=> {} AND lease_duration_seconds <=> {} AND acquire_time <=> {} AND renew_time <=> {} AND \
-             lease_transitions <=> {}",
-            number(new.lease_duration_seconds),
-            time(&new.renew_time),
-            text(Some(key)),
-            text(old.uid.as_deref()),
-            text(old.holder_identity.as_deref()),
-            number(old.lease_duration_seconds),
-            time(&old.acquire_time),
-            time(&old.renew_time),
-            number(old.lease_transitions),
+             lease_duration_seconds = {duration}, acquire_time = {acquire_time}, renew_time = {renew_time}, \
+             lease_transitions = {transitions}, writes = writes + 1 WHERE name = {key_text} AND \
+             generation = {generation} AND writes = {writes} AND uid <=> {uid} AND holder_identity <=> {old_holder} AND \
+             lease_duration_seconds <=> {old_duration} AND acquire_time <=> {old_acquire_time} AND \
+             renew_time <=> {old_renew_time} AND lease_transitions <=> {old_transitions}"
         );
         self.undurable.track(key, base.version, || match self.write("update", key, &update, call) {
             Ok(Answer { affected: 0, .. }) => (WriteOutcome::NotApplied, Ok(false)),
@@ -260,12 +246,17 @@ pub(super) fn text(text: Option<&str>) -> String {
     literal
 }
 
-fn time(time: &Option<MicroTime>) -> String {
-    text(time.as_ref().map(MicroTime::as_str))
-}
-
-fn number(number: Option<i32>) -> String {
-    number.map_or_else(|| "NULL".to_owned(), |number| number.to_string())
+/// Returns the columns of a record: the holder, the duration, the two times and the transitions.
+fn literals(record: &LeaderElectionRecord) -> [String; 5] {
+    let number = |number: Option<i32>| number.map_or_else(|| "NULL".to_owned(), |number| number.to_string());
+    let time = |time: &Option<MicroTime>| text(time.as_ref().map(MicroTime::as_str));
+    [
+        text(record.holder_identity.as_deref()),
+        number(record.lease_duration_seconds),
+        time(&record.acquire_time),
+        time(&record.renew_time),
+        number(record.lease_transitions),
+    ]
 }
 
 /// Reads the columns behind the first two. `Some(None)` is a row without a record.

@@ -95,31 +95,17 @@ pub(super) fn create() -> impl Iterator<Item = &'static str> {
     std::iter::once(ONE_AT_A_TIME).chain(table).chain([HAS_ITS_COLUMNS]).chain(parts)
 }
 
-/// The columns of a record that are written, as texts.
-pub(super) struct Columns<'a> {
-    record: &'a LeaderElectionRecord,
-    duration: Option<String>,
-    transitions: Option<String>,
-}
-
-impl<'a> Columns<'a> {
-    pub(super) fn of(record: &'a LeaderElectionRecord) -> Self {
-        let number = |number: Option<i32>| number.map(|number| number.to_string());
-        let (duration, transitions) = (number(record.lease_duration_seconds), number(record.lease_transitions));
-        Self { record, duration, transitions }
-    }
-
-    /// The holder, the duration, the two times, the transitions.
-    pub(super) fn parameters(&self) -> [Option<&str>; 5] {
-        let time = |time: &'a Option<MicroTime>| time.as_ref().map(MicroTime::as_str);
-        [
-            self.record.holder_identity.as_deref(),
-            self.duration.as_deref(),
-            time(&self.record.acquire_time),
-            time(&self.record.renew_time),
-            self.transitions.as_deref(),
-        ]
-    }
+/// Returns the columns of a record as texts: the holder, the duration, the two times and the transitions.
+pub(super) fn columns(record: &LeaderElectionRecord) -> [Option<String>; 5] {
+    let number = |number: Option<i32>| number.map(|number| number.to_string());
+    let time = |time: &Option<MicroTime>| time.as_ref().map(MicroTime::to_string);
+    [
+        record.holder_identity.clone(),
+        number(record.lease_duration_seconds),
+        time(&record.acquire_time),
+        time(&record.renew_time),
+        number(record.lease_transitions),
+    ]
 }
 
 /// The records that were selected.

@@ -219,8 +219,8 @@ impl SqlTable for PostgresTable {
     }
 
     fn insert(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Option<i64>, StoreError> {
-        let columns = table::Columns::of(record);
-        let parameters = [&[Some(key), record.uid.as_deref()], &columns.parameters()[..]].concat();
+        let columns = table::columns(record);
+        let parameters = [&[Some(key), record.uid.as_deref()], &columns.each_ref().map(Option::as_deref)[..]].concat();
         let statement = Statement { sql: table::INSERT, parameters: &parameters };
         self.run("create", key, statement, call, |rows| table::number(&rows))
     }
@@ -228,9 +228,10 @@ impl SqlTable for PostgresTable {
     fn update(&self, key: &str, base: &Observed, new: &LeaderElectionRecord, call: &Call) -> Result<bool, StoreError> {
         let (generation, writes) = sql::parts(base.version);
         let (generation, writes) = (generation.to_string(), writes.to_string());
-        let (new, old) = (table::Columns::of(new), table::Columns::of(&base.record));
+        let (new, old) = (table::columns(new), table::columns(&base.record));
         let at = [Some(key), Some(generation.as_str()), Some(writes.as_str()), base.record.uid.as_deref()];
-        let parameters = [&new.parameters()[..], &at, &old.parameters()].concat();
+        let parameters =
+            [&new.each_ref().map(Option::as_deref)[..], &at, &old.each_ref().map(Option::as_deref)].concat();
         let statement = Statement { sql: table::UPDATE, parameters: &parameters };
         self.run("update", key, statement, call, |rows| Ok(!rows.is_empty()))
     }
