@@ -11,10 +11,6 @@ use crate::testing::support::*;
 
 const SHORT: Duration = Duration::from_millis(50);
 
-fn server() -> ApiServer {
-    ApiServer::start().unwrap()
-}
-
 fn exists(server: &ApiServer) -> bool {
     server.get(Resource::Leases, "default", "x").is_some()
 }
@@ -30,13 +26,60 @@ fn cut(mut socket: TcpStream) -> Vec<u8> {
 }
 
 #[test]
-fn a_delay_comes_before_applying() {
+fn answer_of_a_fault_and_its_effect_on_a_create() {
+    for (fault, answer, retry_after, is_applied) in [
+        (Fault::status(429, "TooManyRequests", "later").retry_after(7), Some((429, "TooManyRequests")), Some(7), false),
+        (Fault::apply_then(504, "Timeout", "etcd"), Some((504, "Timeout")), None, true),
+        (Fault::drop_before(), None, None, false),
+        (Fault::drop_after(), None, None, true),
+    ] {
+        let server = server();
+        server.fault(fault.verb(Verb::Create));
+        let mut socket = try_create(&server);
+        if let Some((code, reason)) = answer {
+            let reply = receive(&mut socket).unwrap();
+            let body = reply.assert_status(code, reason);
+            assert_eq!(body["details"]["retryAfterSeconds"].as_u64(), retry_after);
+            assert_eq!(header(&reply.head, "retry-after").map(|text| text.parse().unwrap()), retry_after);
+        } else {
+            assert_eq!(cut(socket), b"");
+        }
+        assert_eq!(exists(&server), is_applied, "{answer:?}");
+    }
+}
+
+/// A client reads to the end what is no answer, or no whole one.
+#[test]
+fn bytes_of_a_fault_are_sent_as_they_are() {
+    let html = "HTTP/1.1 502 Bad Gateway\r\n";
+    for (fault, begins, ends) in [
+        (Fault::garbage(b"SSH-2.0-surprise\r\n"), "SSH-2.0-surprise\r\n", "SSH-2.0-surprise\r\n"),
+        (Fault::truncate(5), "HTTP/1.1 200 OK\r\n", "\r\n\r\n{\"api"),
+        (Fault::replace(200, &json!({"kind": "Lease"})), "HTTP/1.1 200 OK\r\n", "\r\n\r\n{\"kind\":\"Lease\"}"),
+        (Fault::replace_bytes(502, "text/html", "<html>"), html, "\r\n\r\n<html>"),
+    ] {
+        let server = server();
+        create_x(&server);
+        server.fault(fault);
+        let mut socket = request(&server, "GET", X, "connection: close\r\n", None);
+        let mut text = String::new();
+        socket.read_to_string(&mut text).unwrap();
+        assert!(text.starts_with(begins) && text.ends_with(ends), "{text}");
+        assert_eq!(text.contains("content-type: text/html\r\n"), begins == html, "{text}");
+    }
+}
+
+#[test]
+fn delays_come_before_applying_add_up_and_leave_room_for_one_more_fault() {
     let server = server();
-    let fault = server.fault(Fault::delay(SHORT).verb(Verb::Create));
+    let delays = [Verb::Create, Verb::Create].map(|verb| server.fault(Fault::delay(SHORT).verb(verb)));
+    server.fault(Fault::status(500, "InternalError", "first"));
+    let spare = server.fault(Fault::status(500, "InternalError", "second"));
     let begun = Instant::now();
-    create_x(&server);
-    assert!(begun.elapsed() >= SHORT);
-    assert_eq!(fault.hits(), 1);
+    let body = receive(&mut try_create(&server)).unwrap().assert_status(500, "InternalError");
+    assert!(begun.elapsed() >= 2 * SHORT);
+    assert_eq!((&body["message"], spare.hits()), (&json!("first"), 0));
+    assert_eq!(delays.map(|delay| delay.hits()), [1, 1]);
 }
 
 #[test]
@@ -46,19 +89,6 @@ fn a_delayed_answer_comes_after_applying() {
     let _socket = try_create(&server);
     eventually("the write lands", || exists(&server));
     assert_eq!(server.requests()[0].status, None);
-}
-
-#[test]
-fn delays_add_up_and_leave_room_for_one_more_fault() {
-    let server = server();
-    server.fault(Fault::delay(SHORT));
-    server.fault(Fault::delay(SHORT));
-    server.fault(Fault::status(500, "InternalError", "first"));
-    let spare = server.fault(Fault::status(500, "InternalError", "second"));
-    let begun = Instant::now();
-    let body = get(&server, X).assert_status(500, "InternalError");
-    assert!(begun.elapsed() >= 2 * SHORT);
-    assert_eq!((&body["message"], spare.hits()), (&json!("first"), 0));
 }
 
 #[test]
@@ -107,77 +137,6 @@ fn hang_after_applies_first() {
 }
 
 #[test]
-fn a_status_is_answered_without_applying() {
-    let server = server();
-    let fault = Fault::status(429, "TooManyRequests", "slow down").retry_after(7);
-    server.fault(fault);
-    let reply = post(&server, LEASES, &lease(json!({})));
-    let body = reply.assert_status(429, "TooManyRequests");
-    assert_eq!(body["details"]["retryAfterSeconds"], 7);
-    assert_eq!(header(&reply.head, "retry-after"), Some("7"));
-    assert!(!exists(&server));
-}
-
-#[test]
-fn apply_then_lies() {
-    let server = server();
-    server.fault(Fault::apply_then(504, "Timeout", "etcd").verb(Verb::Create));
-    post(&server, LEASES, &lease(json!({}))).assert_status(504, "Timeout");
-    assert!(exists(&server));
-}
-
-#[test]
-fn drop_before_applies_nothing() {
-    let server = server();
-    server.fault(Fault::drop_before().verb(Verb::Create));
-    assert_eq!(cut(try_create(&server)), b"");
-    assert!(!exists(&server));
-}
-
-#[test]
-fn drop_after_applies() {
-    let server = server();
-    server.fault(Fault::drop_after().verb(Verb::Create));
-    assert_eq!(cut(try_create(&server)), b"");
-    assert!(exists(&server));
-    let path = format!("{LEASES}?watch=true");
-    server.fault(Fault::drop_after().verb(Verb::Watch));
-    assert_eq!(cut(request(&server, "GET", &path, "", None)), b"");
-}
-
-#[test]
-fn garbage_is_sent_as_it_is() {
-    let server = server();
-    server.fault(Fault::garbage(b"SSH-2.0-surprise\r\n"));
-    let mut socket = connect(&server);
-    send(&mut socket, "GET", X, "", b"");
-    let mut bytes = Vec::new();
-    socket.read_to_end(&mut bytes).unwrap();
-    assert_eq!(bytes, b"SSH-2.0-surprise\r\n");
-}
-
-#[test]
-fn an_answer_is_truncated_in_its_body() {
-    let server = server();
-    create_x(&server);
-    server.fault(Fault::truncate(5));
-    let bytes = cut(request(&server, "GET", X, "", None));
-    let text = String::from_utf8(bytes).unwrap();
-    let (head, body) = text.split_once("\r\n\r\n").unwrap();
-    assert!(head.starts_with("HTTP/1.1 200 OK"));
-    assert_eq!(body.len(), 5);
-}
-
-#[test]
-fn a_watch_is_truncated_in_its_events() {
-    let server = server();
-    create_x(&server);
-    server.fault(Fault::truncate(10));
-    let mut watch = WatchClient::on_x(&server, "");
-    assert_eq!(watch.next(), Next::Cut);
-}
-
-#[test]
 fn an_endless_body_ends_when_released() {
     let server = server();
     let fault = server.fault(Fault::endless_body());
@@ -190,21 +149,14 @@ fn an_endless_body_ends_when_released() {
     while watch.chunk(TIMEOUT).unwrap().is_some() {}
 }
 
-#[test]
-fn an_answer_is_replaced() {
-    let server = server();
-    server.fault(Fault::replace(200, &json!({"kind": "Lease"})).first(1));
-    server.fault(Fault::replace_bytes(502, "text/html", "<html>"));
-    assert_eq!(get(&server, X).json(), json!({"kind": "Lease"}));
-    let reply = get(&server, X);
-    assert_eq!((reply.code, reply.body.as_slice()), (502, b"<html>".as_slice()));
-    assert_eq!(header(&reply.head, "content-type"), Some("text/html"));
+/// What most rules do to the requests that they hit.
+fn refuse() -> Fault {
+    Fault::status(500, "InternalError", "hit")
 }
 
 #[test]
 fn a_rule_hits_only_whom_it_means() {
     let server = server();
-    let refuse = || Fault::status(500, "InternalError", "hit");
     server.fault(refuse().verb(Verb::Create).verb(Verb::Get).resource(Resource::Leases).namespace("default").name("x"));
     let code = |method: &str, path: &str, name: &str| {
         let body = json!({"metadata": {"name": name}});
@@ -218,21 +170,15 @@ fn a_rule_hits_only_whom_it_means() {
     assert_eq!(code("PUT", X, "x"), 201);
     assert_eq!(code("GET", &X.replace("default", "kube-system"), "x"), 404);
     assert_eq!(code("GET", "/healthz", "x"), 200);
-}
 
-#[test]
-fn a_rule_may_mean_one_user() {
     let server = ApiServer::builder().user(User::admin()).user(User::candidate()).start().unwrap();
-    server.fault(Fault::status(503, "ServiceUnavailable", "you").user("candidate"));
-    let code = |token: &str| {
-        let headers = format!("authorization: Bearer {token}\r\n");
-        call_with(&server, "GET", X, &headers, None).code
-    };
-    assert_eq!((code("admin-token"), code("candidate-token")), (404, 503));
+    server.fault(refuse().user("candidate"));
+    let code = |token: &str| call_with(&server, "GET", X, &format!("authorization: Bearer {token}\r\n"), None).code;
+    assert_eq!((code("admin-token"), code("candidate-token")), (404, 500));
 }
 
 #[test]
-fn rules_count() {
+fn rules_count_and_end_when_removed_and_not_when_dropped() {
     let codes = |fault: Fault| {
         let server = server();
         let handle = server.fault(fault);
@@ -241,26 +187,43 @@ fn rules_count() {
         assert_eq!(handle.hits(), hits as u64);
         codes
     };
-    let refuse = || Fault::status(500, "InternalError", "hit");
     assert_eq!(codes(refuse().first(2)), [500, 500, 200, 200, 200, 200]);
     assert_eq!(codes(refuse().every(3)), [500, 200, 200, 500, 200, 200]);
     assert_eq!(codes(refuse().skip(1).first(1)), [200, 500, 200, 200, 200, 200]);
     assert_eq!(codes(refuse().probability(0.0)), [200; 6]);
     assert_eq!(codes(refuse().probability(1.0)), [500; 6]);
     assert_eq!(codes(refuse().every(0)), [500; 6]);
+
+    let server = server();
+    let code = || get(&server, "/healthz").code;
+    drop(server.fault(refuse()));
+    assert_eq!(code(), 500);
+    server.clear_faults();
+    assert_eq!(code(), 200);
+    server.fault(refuse()).remove();
+    assert_eq!(code(), 200);
 }
 
 #[test]
-fn a_rule_ends_when_removed_and_not_when_dropped() {
+fn a_watch_is_cut_stalled_or_truncated_where_its_fault_begins() {
+    for (fault, first, next) in [
+        (Fault::stall_watch().after_events(1), Some("ADDED"), Next::Silent),
+        (Fault::cut_watch().after_events(1).name("x"), Some("ADDED"), Next::Cut),
+        (Fault::truncate(10).verb(Verb::Watch), None, Next::Cut),
+    ] {
+        let server = server();
+        server.fault(fault);
+        let mut watch = WatchClient::on_x(&server, "");
+        create_x(&server);
+        call(&server, "DELETE", X, None);
+        if let Some(first) = first {
+            assert_eq!(watch.event().0, first);
+        }
+        assert_eq!(watch.peek_silence(), next);
+    }
     let server = server();
-    let refuse = || Fault::status(500, "InternalError", "hit");
-    drop(server.fault(refuse()));
-    assert_eq!(get(&server, "/healthz").code, 500);
-    server.clear_faults();
-    assert_eq!(get(&server, "/healthz").code, 200);
-    let handle = server.fault(refuse());
-    handle.remove();
-    assert_eq!(get(&server, "/healthz").code, 200);
+    server.fault(Fault::drop_after().verb(Verb::Watch));
+    assert_eq!(cut(request(&server, "GET", &format!("{LEASES}?watch=true"), "", None)), b"");
 }
 
 #[test]
@@ -305,17 +268,6 @@ fn a_watch_that_lags_too_far_behind_is_ended() {
 }
 
 #[test]
-fn a_watch_can_stall_in_mid_stream() {
-    let server = server();
-    server.fault(Fault::stall_watch().after_events(1));
-    let mut watch = WatchClient::on_x(&server, "");
-    create_x(&server);
-    call(&server, "DELETE", X, None);
-    assert_eq!(watch.event().0, "ADDED");
-    assert_eq!(watch.peek_silence(), Next::Silent);
-}
-
-#[test]
 fn an_open_watch_is_closed_in_order() {
     let server = server();
     let mut watch = WatchClient::on_x(&server, "");
@@ -325,16 +277,6 @@ fn an_open_watch_is_closed_in_order() {
     let mut watch = WatchClient::on_x(&server, "");
     create_x(&server);
     assert_eq!(watch.event().0, "ADDED");
-}
-
-#[test]
-fn a_watch_is_cut() {
-    let server = server();
-    create_x(&server);
-    server.fault(Fault::cut_watch().after_events(1).name("x"));
-    let mut watch = WatchClient::on_x(&server, "");
-    assert_eq!(watch.event().0, "ADDED");
-    assert_eq!(watch.next(), Next::Cut);
 }
 
 #[test]

@@ -13,10 +13,6 @@ use serde_json::json;
 
 use crate::testing::support::*;
 
-fn server() -> ApiServer {
-    ApiServer::start().unwrap()
-}
-
 #[cfg(target_os = "linux")]
 /// Sockets on a server's side that are listening or connected.
 fn sockets_on(port: u16) -> usize {

@@ -1,13 +1,9 @@
 //! Reading and writing objects: versions, conflicts, validation.
 
-use leasehold::testing::{ApiServer, Resource};
+use leasehold::testing::Resource;
 use serde_json::{Value, json};
 
 use crate::testing::support::*;
-
-fn server() -> ApiServer {
-    ApiServer::start().unwrap()
-}
 
 #[test]
 fn a_created_object_carries_the_systems_metadata() {
@@ -81,8 +77,11 @@ fn refusals_have_the_words_of_the_real_server() {
 }
 
 #[test]
-fn a_config_map_update_needs_no_version_but_respects_one() {
+fn config_maps_and_endpoints_are_updated_without_a_version() {
     let server = server();
+    let path = "/api/v1/namespaces/default/endpoints/e";
+    let object = |label: &str| json!({"metadata": {"name": "e", "labels": {"l": label}}});
+    assert_eq!(["1", "2"].map(|label| put(&server, path, &object(label)).code), [201, 200], "created by PUT");
     let path = format!("{CONFIG_MAPS}/c");
     let object = |data: &str| json!({"metadata": {"name": "c"}, "data": {"k": data}});
     put(&server, &path, &object("0")).assert_status(404, "NotFound");
@@ -92,16 +91,7 @@ fn a_config_map_update_needs_no_version_but_respects_one() {
 }
 
 #[test]
-fn endpoints_are_updated_without_a_version_and_created_by_put() {
-    let server = server();
-    let path = "/api/v1/namespaces/default/endpoints/e";
-    let object = |label: &str| json!({"metadata": {"name": "e", "labels": {"l": label}}});
-    assert_eq!(put(&server, path, &object("1")).code, 201);
-    assert_eq!(put(&server, path, &object("2")).code, 200);
-}
-
-#[test]
-fn name_and_namespace_must_agree_with_the_path() {
+fn names_are_checked_and_agree_with_the_path() {
     let server = server();
     let object = create_x(&server);
     for (field, value) in [("name", "y"), ("namespace", "kube-system"), ("name", "")] {
@@ -112,43 +102,28 @@ fn name_and_namespace_must_agree_with_the_path() {
     let mut elsewhere = lease(json!({}));
     elsewhere["metadata"]["namespace"] = json!("kube-system");
     post(&server, LEASES, &elsewhere).assert_status(400, "BadRequest");
-}
-
-#[test]
-fn names_are_checked() {
     for name in ["", "Upper", "-a", "a..b", "a/b"] {
-        let object = json!({"metadata": {"name": name}});
-        let body = post(&server(), LEASES, &object).assert_status(422, "Invalid");
+        let body = post(&server, LEASES, &json!({"metadata": {"name": name}})).assert_status(422, "Invalid");
         assert_eq!(body["details"]["causes"][0]["field"], "metadata.name");
     }
 }
 
 #[test]
-fn a_deletion_takes_a_version_of_its_own() {
+fn a_deletion_has_preconditions_and_takes_a_version_of_its_own() {
     let server = server();
     let created = create_x(&server);
-    let reply = call(&server, "DELETE", X, None);
+    let delete = |preconditions: Value| call(&server, "DELETE", X, Some(&json!({"preconditions": preconditions})));
+    for wrong in [json!({"uid": "other"}), json!({"resourceVersion": "1"})] {
+        delete(wrong).assert_status(409, "Conflict");
+    }
+    let metadata = &created["metadata"];
+    let reply = delete(json!({"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}));
     assert_eq!(reply.code, 200);
     let body = reply.json();
     assert_eq!(body["status"], "Success");
     assert_eq!(body["details"]["uid"], created["metadata"]["uid"]);
     assert_eq!(server.revision(), version(&created) + 1);
     call(&server, "DELETE", X, None).assert_status(404, "NotFound");
-}
-
-#[test]
-fn a_deletion_may_have_preconditions() {
-    let server = server();
-    let created = create_x(&server);
-    let with = |preconditions: Value| json!({"preconditions": preconditions});
-    for wrong in [json!({"uid": "other"}), json!({"resourceVersion": "1"})] {
-        call(&server, "DELETE", X, Some(&with(wrong))).assert_status(409, "Conflict");
-    }
-    let right = json!({
-        "uid": created["metadata"]["uid"],
-        "resourceVersion": created["metadata"]["resourceVersion"],
-    });
-    assert_eq!(call(&server, "DELETE", X, Some(&with(right))).code, 200);
 }
 
 #[test]

@@ -7,10 +7,6 @@ use serde_json::json;
 
 use crate::testing::support::*;
 
-fn server() -> ApiServer {
-    ApiServer::start().unwrap()
-}
-
 /// Sends raw bytes, closes the sending side, and reads what comes back.
 fn raw(server: &ApiServer, bytes: &[u8]) -> String {
     let mut socket = connect(server);
@@ -125,34 +121,17 @@ fn requests_may_come_in_any_portions() {
 }
 
 #[test]
-fn requests_may_be_pipelined() {
+fn requests_may_be_pipelined_and_have_no_body() {
     let server = server();
-    let mut socket = connect(&server);
-    socket.write_all(b"GET /healthz HTTP/1.1\r\n\r\nGET /version HTTP/1.1\r\nconnection: close\r\n\r\n").unwrap();
-    let mut answers = String::new();
-    socket.read_to_string(&mut answers).unwrap();
+    let get = "GET /healthz HTTP/1.1\r\n\r\nGET /version HTTP/1.1\r\nconnection: close\r\n\r\n";
+    let answers = raw(&server, get.as_bytes());
     assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 2);
     assert!(answers.contains("connection: close"));
-}
-
-#[test]
-fn head_is_answered_without_a_body() {
-    let server = server();
-    let mut socket = connect(&server);
-    socket.write_all(b"HEAD /healthz HTTP/1.1\r\n\r\nHEAD /x HTTP/1.1\r\nconnection: close\r\n\r\n").unwrap();
-    let mut answers = String::new();
-    socket.read_to_string(&mut answers).unwrap();
-    assert!(answers.starts_with("HTTP/1.1 200 OK\r\n"));
-    assert_eq!(answers.matches("\r\n\r\nHTTP/1.1 404").count(), 1);
-    assert!(answers.ends_with("\r\n\r\n"));
-}
-
-#[test]
-fn a_post_without_any_length_has_no_body() {
-    let server = server();
-    let mut socket = connect(&server);
-    socket.write_all(format!("POST {LEASES} HTTP/1.1\r\n\r\n").as_bytes()).unwrap();
-    receive(&mut socket).unwrap().assert_status(400, "BadRequest");
+    let answers = raw(&server, get.replace("GET", "HEAD").replace("/version", "/x").as_bytes());
+    assert!(answers.starts_with("HTTP/1.1 200 OK\r\n") && answers.ends_with("\r\n\r\n"), "{answers}");
+    assert_eq!(answers.matches("\r\n\r\nHTTP/1.1 404").count(), 1, "HEAD has a head alone");
+    let answer = raw(&server, format!("POST {LEASES} HTTP/1.1\r\n\r\n").as_bytes());
+    assert!(answer.starts_with("HTTP/1.1 400 "), "no length is no body: {answer}");
 }
 
 #[test]

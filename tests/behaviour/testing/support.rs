@@ -66,6 +66,10 @@ impl Reply {
     }
 }
 
+pub fn server() -> ApiServer {
+    ApiServer::start().unwrap()
+}
+
 pub fn address(server: &ApiServer) -> String {
     server.url().split("//").nth(1).unwrap().to_owned()
 }
