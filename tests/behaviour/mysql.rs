@@ -12,7 +12,8 @@ use leasehold::{
     Call, Cancel, LeaderElector, MySqlConfig, MySqlStore, StopReason, Store, StoreErrorKind, WatchEvent, WatchScope,
 };
 
-use crate::support::mariadb::{MariaDb, PASSWORD};
+use crate::support::mariadb::MariaDb;
+use crate::support::sql::{PASSWORD, SqlServer};
 use crate::support::stores::{builder, call, held_by};
 use crate::support::{AT_ONCE, SOON, wait_until};
 
@@ -75,7 +76,7 @@ fn a_term_outlasts_its_connections_and_the_server() {
     let standby = builder("b").start_on(store()).expect("an elector");
     let campaign = standby.campaign().expect("a campaign");
     for _ in 0..2 {
-        assert!(mariadb.kill_connections(&database) > 0);
+        assert!(mariadb.end_connections(&database) > 0);
         Place { mariadb: &mariadb, database: database.clone() }.is_renewed("it is renewed on another connection");
         mariadb.kill();
         let refused = store().get("jobs", &call()).expect_err("nobody listens");

@@ -6,8 +6,9 @@ use leasehold::{Call, EtcdStore, LeaderElector, MySqlConfig, MySqlStore, Postgre
 use parking_lot::Mutex;
 
 use crate::support::etcd::{self, Etcd};
-use crate::support::mariadb::{self, MariaDb};
-use crate::support::postgres::{self, Postgres};
+use crate::support::mariadb::MariaDb;
+use crate::support::postgres::Postgres;
+use crate::support::sql::{self, SqlServer};
 use crate::support::stores::{at_last, builder, call};
 use crate::support::{SOON, wait_until};
 
@@ -57,7 +58,7 @@ fn password_changed_in_postgresql_costs_no_term() {
     postgres.execute("CREATE ROLE rotates LOGIN PASSWORD 'password-of-later-1'");
     postgres.execute_in(&database, "GRANT CREATE ON SCHEMA public TO rotates");
     let source = Source::new("password-of-later-1");
-    let url = postgres.url("rotates", &database).replace(&format!(":{}", postgres::PASSWORD), "");
+    let url = postgres.url("rotates", &database).replace(&format!(":{}", sql::PASSWORD), "");
     let store = || {
         let from = source.clone();
         let config = PostgresConfig::new(&url).expect("a URL").with_password_from(move |call| from.ask(call));
@@ -66,7 +67,7 @@ fn password_changed_in_postgresql_costs_no_term() {
     store().create_table().expect("a table");
     term_survives_a_change(&source, store, |password| {
         postgres.execute(&format!("ALTER ROLE rotates PASSWORD '{password}'"));
-        assert!(postgres.terminate_backends(&database) > 0);
+        assert!(postgres.end_connections(&database) > 0);
     });
 }
 
@@ -75,8 +76,8 @@ fn password_changed_in_mariadb_costs_no_term() {
     let Some(mariadb) = MariaDb::shared() else { return };
     let database = mariadb.database("rotated");
     mariadb.add_user("rotates", &database);
-    let source = Source::new(mariadb::PASSWORD);
-    let url = mariadb.url("rotates", &database).replace(&format!(":{}", mariadb::PASSWORD), "");
+    let source = Source::new(sql::PASSWORD);
+    let url = mariadb.url("rotates", &database).replace(&format!(":{}", sql::PASSWORD), "");
     let store = || {
         let from = source.clone();
         let config = MySqlConfig::new(&url).expect("a URL").with_password_from(move |call| from.ask(call));
@@ -85,7 +86,7 @@ fn password_changed_in_mariadb_costs_no_term() {
     store().create_table().expect("a table");
     term_survives_a_change(&source, store, |password| {
         mariadb.execute(&format!("ALTER USER rotates@'%' IDENTIFIED BY '{password}'"));
-        assert!(mariadb.kill_connections(&database) > 0);
+        assert!(mariadb.end_connections(&database) > 0);
     });
 }
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use leasehold::{PostgresConfig, PostgresStore};
 
 use crate::support::postgres::Postgres;
+use crate::support::sql::SqlServer;
 
 fn config(postgres: &Postgres, database: &str) -> PostgresConfig {
     PostgresConfig::new(&postgres.url("postgres", database)).expect("a URL")

@@ -21,8 +21,9 @@ use leasehold::{
 };
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
-use support::mariadb::{self, MariaDb};
+use support::mariadb::MariaDb;
 use support::process::example;
+use support::sql::{self, SqlServer};
 use support::{SOON, wait_until};
 
 /// How long a candidate is given that will not be elected: enough for a few requests.
@@ -452,5 +453,5 @@ fn what_a_mariadb_is_given_is_hidden() {
         let _ = write!(shown, "{:?}", elector.block_until_leader_timeout(REFUSED));
     }
     assert!(shown.contains("LeaderGuard") && shown.contains("Access denied"), "{shown}");
-    assert_hidden("mariadb", &format!("{shown}\n{}", LOG.lock()), &[mariadb::PASSWORD, "password-of-nobody-13"]);
+    assert_hidden("mariadb", &format!("{shown}\n{}", LOG.lock()), &[sql::PASSWORD, "password-of-nobody-13"]);
 }

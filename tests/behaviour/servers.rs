@@ -6,11 +6,12 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
 
-use crate::support::mariadb::{self, MariaDb};
+use crate::support::mariadb::MariaDb;
 use crate::support::pgbouncer::PgBouncer;
 use crate::support::postgres::Postgres;
-use crate::support::server::output_of;
+use crate::support::server::{Server, output_of};
 use crate::support::session::Session;
+use crate::support::sql::{self, SqlServer};
 use crate::support::{A_WHILE, SOON, wait_until};
 
 /// That of a query of one who waits longer than a test.
@@ -24,13 +25,49 @@ fn does_not_answer_until(query: impl FnOnce() -> String + Send, resumed: impl Fn
     })
 }
 
-#[test]
-fn a_postgres_answers_and_each_test_has_a_database() {
-    let Some(postgres) = Postgres::shared() else { return };
-    let database = postgres.database("servers_answers");
-    postgres.execute_in(&database, "CREATE TABLE t (a int, b text); INSERT INTO t VALUES (1, 'x'), (2, 'y');");
-    assert_eq!(postgres.query_in(&database, "SELECT * FROM t ORDER BY a"), "1|x\n2|y");
-    assert_eq!(postgres.query("SELECT to_regclass('t') IS NULL"), "t");
+macro_rules! on_both_databases {
+    ($($test:ident),*) => {
+        mod postgres { $(#[test] fn $test() { super::$test::<super::Postgres>(); })* }
+        mod mariadb { $(#[test] fn $test() { super::$test::<super::MariaDb>(); })* }
+    };
+}
+
+on_both_databases!(
+    each_test_has_a_database,
+    killed_server_starts_again_with_its_data,
+    paused_server_does_not_answer_until_resumed
+);
+
+fn each_test_has_a_database<S: SqlServer>() {
+    let Some(server) = S::shared() else { return };
+    let database = server.database("servers_answers");
+    server.execute_in(&database, "CREATE TABLE t (a int, b text); INSERT INTO t VALUES (1, 'x'), (2, 'y');");
+    assert_eq!(server.query_in(&database, "SELECT * FROM t ORDER BY a").replace('\t', "|"), "1|x\n2|y");
+    let elsewhere = "SELECT count(*) FROM information_schema.tables WHERE table_name = 't' AND table_schema <> ";
+    assert_eq!(server.query(&format!("{elsewhere}'{database}'")), "0");
+}
+
+fn killed_server_starts_again_with_its_data<S: SqlServer>() {
+    let Some(mut server) = S::start(&[]) else { return };
+    let database = server.database("jobs");
+    for n in 0..3 {
+        server.execute_in(&database, &format!("CREATE TABLE t{n} (a int); INSERT INTO t{n} VALUES ({n});"));
+        server.kill();
+        server.start_again();
+        assert_eq!(server.query_in(&database, &format!("SELECT a FROM t{n}")), n.to_string());
+    }
+}
+
+/// Neither a new connection nor an open one is answered.
+fn paused_server_does_not_answer_until_resumed<S: SqlServer>() {
+    let Some(server) = S::start(&[]) else { return };
+    let database = server.database("jobs");
+    let mut session = server.session(&database);
+    session.execute("CREATE TEMPORARY TABLE t AS SELECT 1 AS a;");
+    server.pause();
+    assert_eq!(does_not_answer_until(|| server.query("SELECT 1"), || server.resume()), "1");
+    server.pause();
+    assert_eq!(does_not_answer_until(|| session.query("SELECT a FROM t;"), || server.resume()), "1");
 }
 
 #[test]
@@ -46,7 +83,7 @@ fn a_postgres_asks_for_a_password_over_tcp_and_ends_connections_when_told() {
 
     let mut session = postgres.session(&database);
     assert_eq!(session.query("SELECT 1; SELECT 2;"), "1\n2");
-    assert_eq!(postgres.terminate_backends(&database), 1);
+    assert_eq!(postgres.end_connections(&database), 1);
     let is_over = || postgres.query(&format!("SELECT count(*) FROM pg_stat_activity WHERE datname = '{database}'"));
     wait_until("the connection ends", || is_over() == "0");
 }
@@ -77,31 +114,8 @@ fn a_pgbouncer_shares_one_connection_among_transactions() {
     let database = postgres.database("servers_pooled");
     postgres.add_user("servers_pooled");
     let url = pgbouncer.url("servers_pooled", &database);
-    let [mut a, mut b] = [(); 2].map(|()| Session::of_psql(&mut postgres.psql(&url)));
+    let [mut a, mut b] = [(); 2].map(|()| Session::new(&mut postgres.psql(&url), Postgres::MARK));
     assert_eq!(a.query("SELECT pg_backend_pid();"), b.query("SELECT pg_backend_pid();"));
-}
-
-#[test]
-fn a_killed_postgres_starts_again_with_its_data() {
-    let Some(mut postgres) = Postgres::start(&[]) else { return };
-    for n in 0..3 {
-        postgres.execute(&format!("CREATE TABLE t{n} (a int); INSERT INTO t{n} VALUES ({n})"));
-        postgres.kill();
-        postgres.start_again();
-        assert_eq!(postgres.query(&format!("SELECT a FROM t{n}")), n.to_string());
-    }
-}
-
-#[test]
-fn a_paused_postgres_does_not_answer_and_then_does() {
-    let Some(postgres) = Postgres::start(&[]) else { return };
-    let mut session = postgres.session("postgres");
-    session.execute("CREATE TEMPORARY TABLE t AS SELECT 1 AS a;");
-    // Neither one who connects nor one who has connected is answered.
-    postgres.pause();
-    assert_eq!(does_not_answer_until(|| postgres.query("SELECT 1"), || postgres.resume()), "1");
-    postgres.pause();
-    assert_eq!(does_not_answer_until(|| session.query("SELECT a FROM t;"), || postgres.resume()), "1");
 }
 
 #[test]
@@ -119,15 +133,6 @@ fn a_promoted_postgres_standby_takes_writes() {
 }
 
 #[test]
-fn a_mariadb_answers_and_each_test_has_a_database() {
-    let Some(mariadb) = MariaDb::shared() else { return };
-    let database = mariadb.database("servers_answers");
-    mariadb.execute_in(&database, "CREATE TABLE t (a int, b text); INSERT INTO t VALUES (1, 'x'), (2, 'y');");
-    assert_eq!(mariadb.query_in(&database, "SELECT * FROM t ORDER BY a"), "1\tx\n2\ty");
-    assert_eq!(mariadb.query("SELECT count(*) FROM information_schema.tables WHERE table_name = 't'"), "1");
-}
-
-#[test]
 fn a_mariadb_asks_for_a_password_over_tcp_and_ends_connections_when_told() {
     let Some(mariadb) = MariaDb::start(&[]) else { return };
     let database = mariadb.database("jobs");
@@ -136,18 +141,18 @@ fn a_mariadb_asks_for_a_password_over_tcp_and_ends_connections_when_told() {
         let output = mariadb.client_as("jobs", password, &database).args(["-e", sql]).output().expect("a client");
         String::from_utf8([output.stdout, output.stderr].concat()).expect("text")
     };
-    assert_eq!(as_jobs(mariadb::PASSWORD, "SELECT current_user()"), "jobs@%\n");
+    assert_eq!(as_jobs(sql::PASSWORD, "SELECT current_user()"), "jobs@%\n");
     assert!(as_jobs("not-the-password", "SELECT 1").contains("Access denied"));
 
     mariadb.set_read_only(true);
-    assert!(as_jobs(mariadb::PASSWORD, "CREATE TABLE t (a int)").contains("read-only"));
+    assert!(as_jobs(sql::PASSWORD, "CREATE TABLE t (a int)").contains("read-only"));
     mariadb.set_read_only(false);
-    assert_eq!(as_jobs(mariadb::PASSWORD, "CREATE TABLE t (a int)"), "");
+    assert_eq!(as_jobs(sql::PASSWORD, "CREATE TABLE t (a int)"), "");
 
     let mut session = mariadb.session(&database);
     assert_eq!(session.query("SELECT 1; SELECT 2;"), "1\n2");
-    assert_eq!(mariadb.kill_connections(&database), 1);
-    wait_until("the connection ends", || mariadb.kill_connections(&database) == 0);
+    assert_eq!(mariadb.end_connections(&database), 1);
+    wait_until("the connection ends", || mariadb.end_connections(&database) == 0);
 }
 
 #[test]
@@ -156,35 +161,12 @@ fn a_mariadb_speaks_tls() {
     let (certificate, key) = (key.cert.pem(), key.signing_key.serialize_pem());
     let Some(mariadb) = MariaDb::start_with_tls(&certificate, &key, &["require_secure_transport=1"]) else { return };
     let client = |tls: &str| {
-        let mut client = mariadb.client_as("root", mariadb::PASSWORD, "mysql");
+        let mut client = mariadb.client_as("root", sql::PASSWORD, "mysql");
         client.args([tls, "-e", "SHOW STATUS LIKE 'Ssl_version'"]).output().expect("a client")
     };
     let encrypted = String::from_utf8(client("--ssl").stdout).expect("text");
     assert!(encrypted.starts_with("Ssl_version\tTLSv1."), "{encrypted}");
     assert!(!client("--skip-ssl").status.success());
-}
-
-#[test]
-fn a_killed_mariadb_starts_again_with_its_data() {
-    let Some(mut mariadb) = MariaDb::start(&[]) else { return };
-    let database = mariadb.database("jobs");
-    for n in 0..3 {
-        mariadb.execute_in(&database, &format!("CREATE TABLE t{n} (a int); INSERT INTO t{n} VALUES ({n});"));
-        mariadb.kill();
-        mariadb.start_again();
-        assert_eq!(mariadb.query_in(&database, &format!("SELECT a FROM t{n}")), n.to_string());
-    }
-}
-
-#[test]
-fn a_paused_mariadb_does_not_answer_and_then_does() {
-    let Some(mariadb) = MariaDb::start(&[]) else { return };
-    let mut session = mariadb.session("mysql");
-    session.execute("SET @a = 1;");
-    mariadb.pause();
-    assert_eq!(does_not_answer_until(|| mariadb.query("SELECT 1"), || mariadb.resume()), "1");
-    mariadb.pause();
-    assert_eq!(does_not_answer_until(|| session.query("SELECT @a;"), || mariadb.resume()), "1");
 }
 
 /// Set in the process that [`servers_end_when_the_test_that_started_them_is_killed`] kills.
@@ -229,16 +211,13 @@ fn is_running(process: &str) -> bool {
 }
 
 fn start_servers_and_wait() {
-    let postgres = [Postgres::start(&[]), Postgres::start(&[])];
-    let mariadb = [MariaDb::start(&[]), MariaDb::start(&[])];
-    let of_postgres = postgres.iter().flatten().map(|server| (server.process(), server.data()));
-    let of_mariadb = mariadb.iter().flatten().map(|server| (server.process(), server.data()));
-    for (process, data) in of_postgres.chain(of_mariadb) {
-        println!("\nserver {process} {}", data.display());
+    let (postgres, mariadb) = ([(); 2].map(|()| Postgres::start(&[])), [(); 2].map(|()| MariaDb::start(&[])));
+    let servers = |which: usize| -> [Option<&Server>; 2] { [postgres[which].as_deref(), mariadb[which].as_deref()] };
+    for server in [servers(0), servers(1)].iter().flatten().flatten() {
+        println!("\nserver {} {}", server.process(), server.data().display());
     }
     // One that is stopped ends as well.
-    postgres[0].iter().for_each(Postgres::pause);
-    mariadb[0].iter().for_each(MariaDb::pause);
-    println!("started {}", postgres.iter().flatten().count() + mariadb.iter().flatten().count());
+    servers(0).into_iter().flatten().for_each(Server::pause);
+    println!("started {}", [servers(0), servers(1)].iter().flatten().flatten().count());
     let _ = std::io::stdin().read(&mut [0]);
 }

@@ -20,6 +20,7 @@ use crate::support::etcd::Etcd;
 use crate::support::kind::Kind;
 use crate::support::mariadb::MariaDb;
 use crate::support::postgres::Postgres;
+use crate::support::sql::SqlServer;
 use crate::support::{SOON, scratch};
 
 fn of(cluster: &Cluster, kind: Kind) -> Table {

@@ -13,6 +13,7 @@ use tempfile::TempDir;
 use crate::support::mariadb::MariaDb;
 use crate::support::postgres::Postgres;
 use crate::support::session::Session;
+use crate::support::sql::SqlServer;
 use crate::support::stores::{builder, call, held_by};
 use crate::support::{SOON, wait_until};
 

@@ -18,6 +18,7 @@ use crate::support::cluster::Cluster;
 use crate::support::command::{Arena, Ended, Run, leasehold};
 use crate::support::postgres::Postgres;
 use crate::support::proxy::{Faults, Proxy};
+use crate::support::sql::SqlServer;
 use crate::support::{SOON, wait_until};
 
 /// In which nothing runs out during a test.

@@ -11,6 +11,7 @@ use crate::support::command::{Run, leasehold};
 use crate::support::etcd::{self, Etcd};
 use crate::support::mariadb::MariaDb;
 use crate::support::postgres::Postgres;
+use crate::support::sql::{self, SqlServer};
 use crate::support::wait_until;
 
 fn start(url: &str, arguments: &[&str]) -> Run {
@@ -97,7 +98,7 @@ fn etcd_with_certificates() {
 fn postgresql_by_its_url() {
     let Some(postgres) = Postgres::shared() else { return };
     let url = postgres.url("postgres", &postgres.database("command"));
-    commands_take_turns(&url, Some(crate::support::postgres::PASSWORD));
+    commands_take_turns(&url, Some(sql::PASSWORD));
 }
 
 #[test]
@@ -109,13 +110,13 @@ fn password_file_changes_while_a_command_runs() {
     let set = |password: &str| {
         postgres.execute(&format!("ALTER ROLE command_rotates PASSWORD '{password}'"));
         std::fs::write(&file, format!("{password}\n")).expect("a file");
-        postgres.terminate_backends(&database);
+        postgres.end_connections(&database);
     };
     postgres.execute("CREATE ROLE command_rotates LOGIN");
     postgres.execute_in(&database, "GRANT CREATE ON SCHEMA public TO command_rotates");
     set("password-of-first-1");
     let url = postgres.url("command_rotates", &database);
-    let url = url.replace(&format!(":{}", crate::support::postgres::PASSWORD), "");
+    let url = url.replace(&format!(":{}", sql::PASSWORD), "");
     let flag = format!("--password-file={}", file.display());
     let times = ["--lease-duration=60s", "--retry-period=250ms"];
     let command = ["--", "sh", "-c", "echo works; exec sleep 1000"];
@@ -138,13 +139,13 @@ fn password_file_changes_while_a_command_runs() {
 fn table_is_created_after_the_password_has_arrived() {
     let Some(postgres) = Postgres::shared() else { return };
     let url = postgres.url("postgres", &postgres.database("command_waits"));
-    let url = url.replace(&format!(":{}", crate::support::postgres::PASSWORD), "");
+    let url = url.replace(&format!(":{}", sql::PASSWORD), "");
     let scratch = tempfile::tempdir().expect("a scratch directory");
     let file = scratch.path().join("password");
     let flag = format!("--password-file={}", file.display());
     let late = start(&url, &["run", "--lease=jobs", "--retry-period=2s", &flag, "--", "echo", "works"]);
     late.wait_for_error("cannot get the password");
-    std::fs::write(&file, crate::support::postgres::PASSWORD).expect("a file");
+    std::fs::write(&file, sql::PASSWORD).expect("a file");
     let ended = late.end();
     assert_eq!((ended.code, ended.out.as_str()), (Some(0), "works\n"), "{}", ended.errors);
 }
@@ -152,7 +153,7 @@ fn table_is_created_after_the_password_has_arrived() {
 #[test]
 fn password_program_ends_with_the_command() {
     let Some(postgres) = Postgres::shared() else { return };
-    let url = postgres.url("postgres", "postgres").replace(&format!(":{}", crate::support::postgres::PASSWORD), "");
+    let url = postgres.url("postgres", "postgres").replace(&format!(":{}", sql::PASSWORD), "");
     let scratch = tempfile::tempdir().expect("a scratch directory");
     let file = scratch.path().join("stat");
     let flag = format!("--password-command=sh -c 'ln -s /proc/$$/stat {}; exec sleep 1000'", file.display());
@@ -186,7 +187,7 @@ fn mariadb_by_its_url() {
     let Some(mariadb) = MariaDb::shared() else { return };
     let database = mariadb.database("command");
     mariadb.add_user("command", &database);
-    commands_take_turns(&mariadb.url("command", &database), Some(crate::support::mariadb::PASSWORD));
+    commands_take_turns(&mariadb.url("command", &database), Some(sql::PASSWORD));
 }
 
 /// The server accepts connections and never answers.

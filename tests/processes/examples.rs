@@ -6,8 +6,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Stdio};
 
-use crate::support::postgres::{PASSWORD, Postgres};
+use crate::support::postgres::Postgres;
 use crate::support::process::example;
+use crate::support::sql::{PASSWORD, SqlServer};
 use crate::support::wait_until;
 
 fn output_of(name: &'static str) -> String {

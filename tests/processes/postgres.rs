@@ -3,8 +3,9 @@
 use rustix::process::Signal;
 
 use crate::leader_election::{LONG, SHORT, hands_over, is_followed_when_killed, knows_when_it_wakes};
-use crate::support::postgres::{PASSWORD, Postgres};
+use crate::support::postgres::Postgres;
 use crate::support::process::{Stage, run};
+use crate::support::sql::{PASSWORD, SqlServer};
 
 /// In a database of its own.
 struct Place {

@@ -19,88 +19,29 @@ use crate::support::etcd::Etcd;
 use crate::support::mariadb::MariaDb;
 use crate::support::postgres::Postgres;
 use crate::support::scratch;
+use crate::support::sql::SqlServer;
 use candidates::{Candidates, Fault, LEASE};
-use servers::Server;
+use servers::HasServer;
 
 /// What befalls a store with a server, whichever it is.
-fn faults_around_a_server<S: Server>() -> Vec<Fault<S>> {
+fn faults_around_a_server<S: HasServer>() -> Vec<Fault<S>> {
     [processes::faults(), connections::faults(), servers::faults()].concat()
-}
-
-struct OneEtcd(Etcd);
-
-impl Server for OneEtcd {
-    fn port(&self) -> u16 {
-        self.0.members[0].port()
-    }
-
-    fn url(&self, port: u16) -> String {
-        format!("etcd://127.0.0.1:{port}/stores/")
-    }
-
-    fn kill(&mut self) {
-        self.0.members[0].kill();
-    }
-
-    fn start_again(&mut self) {
-        self.0.members[0].start();
-    }
-
-    fn pause(&self) {
-        self.0.members[0].pause();
-    }
-
-    fn resume(&self) {
-        self.0.members[0].resume();
-    }
 }
 
 #[test]
 fn a_hundred_handovers_with_faults_on_an_etcd_are_one_after_another() {
-    let Some(etcd) = Etcd::start(1, &[]) else { return };
-    Candidates::by_way_of_proxies("etcd", OneEtcd(etcd)).outlast(&faults_around_a_server());
+    let Some(mut etcd) = Etcd::start(1, &[]) else { return };
+    let member = etcd.members.remove(0);
+    let url = member.url().replace("http", "etcd") + "/stores/";
+    Candidates::by_way_of_proxies("etcd", member, &url).outlast(&faults_around_a_server());
 }
-
-/// The servers of databases have the same methods. USER elects in DATABASE.
-macro_rules! is_a_server {
-    ($server:ty, $user:literal, $database:literal) => {
-        impl Server for $server {
-            fn port(&self) -> u16 {
-                <$server>::port(self)
-            }
-
-            fn url(&self, port: u16) -> String {
-                let url = <$server>::url(self, $user, $database);
-                url.replace(&format!(":{}/", Server::port(self)), &format!(":{port}/"))
-            }
-
-            fn kill(&mut self) {
-                <$server>::kill(self);
-            }
-
-            fn start_again(&mut self) {
-                <$server>::start_again(self);
-            }
-
-            fn pause(&self) {
-                <$server>::pause(self);
-            }
-
-            fn resume(&self) {
-                <$server>::resume(self);
-            }
-        }
-    };
-}
-
-is_a_server!(Postgres, "postgres", "postgres");
 
 #[test]
 fn a_hundred_handovers_with_faults_on_a_postgres_are_one_after_another() {
     let Some(postgres) = Postgres::start(&[]) else { return };
     let of_its_own: [Fault<Postgres>; 2] = [
         ("backends terminated", |candidates, leader| {
-            assert!(candidates.store.terminate_backends("postgres") > 0);
+            assert!(candidates.store.end_connections("postgres") > 0);
             candidates.pass(leader, LEASE / 40..LEASE / 2);
         }),
         ("row locked", |candidates, _| {
@@ -110,10 +51,9 @@ fn a_hundred_handovers_with_faults_on_a_postgres_are_one_after_another() {
         }),
     ];
     let faults = [faults_around_a_server(), of_its_own.into()].concat();
-    Candidates::by_way_of_proxies("postgres", postgres).outlast(&faults);
+    let url = postgres.url("postgres", "postgres");
+    Candidates::by_way_of_proxies("postgres", postgres, &url).outlast(&faults);
 }
-
-is_a_server!(MariaDb, "faults", "faults");
 
 #[test]
 fn a_hundred_handovers_with_faults_on_a_mariadb_are_one_after_another() {
@@ -122,7 +62,7 @@ fn a_hundred_handovers_with_faults_on_a_mariadb_are_one_after_another() {
     mariadb.add_user("faults", "faults");
     let of_its_own: [Fault<MariaDb>; 2] = [
         ("connections ended", |candidates, leader| {
-            assert!(candidates.store.kill_connections("faults") > 0);
+            assert!(candidates.store.end_connections("faults") > 0);
             candidates.pass(leader, LEASE / 40..LEASE / 2);
         }),
         ("row locked", |candidates, _| {
@@ -132,7 +72,8 @@ fn a_hundred_handovers_with_faults_on_a_mariadb_are_one_after_another() {
         }),
     ];
     let faults = [faults_around_a_server(), of_its_own.into()].concat();
-    Candidates::by_way_of_proxies("mariadb", mariadb).outlast(&faults);
+    let url = mariadb.url("faults", "faults");
+    Candidates::by_way_of_proxies("mariadb", mariadb, &url).outlast(&faults);
 }
 
 /// What candidates elect on without a server.

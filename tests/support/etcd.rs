@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use leasehold::{EtcdConfig, EtcdStore};
@@ -11,11 +11,12 @@ use serde_json::{Value, json};
 
 use super::server::{Scratch, Server, free_port};
 use super::{SOON, is_built};
+use crate::is_a_server;
 
 /// The members of a cluster, which end with this, and with the test process, however that ends.
 pub struct Etcd {
     pub members: Vec<Member>,
-    pub dir: Scratch,
+    pub dir: Arc<Scratch>,
 }
 
 /// A member, on ports of its own that it keeps.
@@ -23,8 +24,9 @@ pub struct Member {
     server: Server,
     pub data: PathBuf,
     scheme: &'static str,
-    port: u16,
 }
+
+is_a_server!(Member);
 
 impl Etcd {
     /// The cluster of one member that the tests of a binary share, each below a prefix of its own. If it is not built, the test
@@ -38,7 +40,7 @@ impl Etcd {
     /// A cluster of a test's own.
     pub fn start(members: usize, flags: &[&str]) -> Option<Etcd> {
         program().map(|program| {
-            let dir = Scratch::new("etcd");
+            let dir = Arc::new(Scratch::new("etcd"));
             let ports: Vec<_> = (0..members).map(|_| (free_port(), free_port())).collect();
             let scheme = if flags.iter().any(|flag| flag.starts_with("--cert-file")) { "https" } else { "http" };
             let peers = ports.iter().enumerate().map(|(n, (_, peer))| format!("m{n}=http://127.0.0.1:{peer}"));
@@ -65,13 +67,20 @@ impl Etcd {
                     "--bcrypt-cost=4".to_owned(),
                 ]);
                 arguments.extend(flags.iter().map(|&flag| flag.to_owned()));
-                let mut server = Server::new(&dir, &format!("m{number}.log"), arguments);
+                let log = format!("m{number}.log");
+                let mut server = Server::new(&dir, &log, client, arguments, move |server| match scheme {
+                    // It listens when it is ready.
+                    "https" => TcpStream::connect(("127.0.0.1", server.port())).is_ok(),
+                    // With users it says that it wants one.
+                    _ => post(server.port(), "", "/v3/kv/range", &json!({ "key": base64("nothing") }))
+                        .is_some_and(|answer| !answer["header"].is_null() || answer["code"] == 3),
+                });
                 server.launch();
-                Member { server, data, scheme, port: client }
+                Member { server, data, scheme }
             };
             let members = ports.into_iter().enumerate().map(|(number, ports)| member(number, ports)).collect();
             let etcd = Etcd { members, dir };
-            etcd.members.iter().for_each(Member::wait_until_ready);
+            etcd.members.iter().for_each(|member| member.wait_until_ready());
             etcd
         })
     }
@@ -91,7 +100,7 @@ impl Etcd {
 
     /// A request of an operator, and what was answered.
     pub fn post(&self, path: &str, body: &Value) -> Value {
-        self.members[0].post(path, body).expect("an answer")
+        post(self.members[0].port(), "", path, body).expect("an answer")
     }
 
     pub fn delete(&self, key: &str) {
@@ -118,7 +127,7 @@ impl Etcd {
     /// The number of the member that leads the others.
     pub fn leader(&self) -> usize {
         let leads = |member: &Member| {
-            let status = member.post("/v3/maintenance/status", &json!({})).expect("an answer");
+            let status = post(member.port(), "", "/v3/maintenance/status", &json!({})).expect("an answer");
             status["leader"] == status["header"]["member_id"]
         };
         self.members.iter().position(leads).expect("a leader")
@@ -150,7 +159,7 @@ impl Etcd {
         let root = json!({ "name": "root", "password": "password-of-root" });
         let token = self.post("/v3/auth/authenticate", &root)["token"].as_str().expect("a token").to_owned();
         let change = json!({ "name": "jobs", "password": password });
-        let answer = self.members[0].post_as(&token, "/v3/auth/user/changepw", &change).expect("an answer");
+        let answer = post(self.members[0].port(), &token, "/v3/auth/user/changepw", &change).expect("an answer");
         assert!(answer["code"].is_null(), "{answer}");
     }
 }
@@ -160,64 +169,20 @@ pub const PASSWORD: &str = "password-of-jobs-1";
 
 impl Member {
     pub fn url(&self) -> String {
-        format!("{}://127.0.0.1:{}", self.scheme, self.port)
+        format!("{}://127.0.0.1:{}", self.scheme, self.port())
     }
+}
 
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
-    fn wait_until_ready(&self) {
-        self.server.wait_until_ready(|| match self.scheme {
-            // It listens when it is ready.
-            "https" => TcpStream::connect(("127.0.0.1", self.port)).is_ok(),
-            // With users it says that it wants one.
-            _ => self
-                .post("/v3/kv/range", &json!({ "key": base64("nothing") }))
-                .is_some_and(|answer| !answer["header"].is_null() || answer["code"] == 3),
-        });
-    }
-
-    /// Ends it without a chance to do anything about it.
-    pub fn kill(&mut self) {
-        self.server.kill();
-    }
-
-    /// Starts one that was killed, on its data.
-    pub fn start(&mut self) {
-        self.server.launch();
-        self.wait_until_ready();
-    }
-
-    /// Starts one that was killed, of a cluster that has no quorum yet.
-    pub fn start_without_waiting(&mut self) {
-        self.server.launch();
-    }
-
-    /// Connections stay open, and nothing answers.
-    pub fn pause(&self) {
-        self.server.pause();
-    }
-
-    pub fn resume(&self) {
-        self.server.resume();
-    }
-
-    fn post(&self, path: &str, body: &Value) -> Option<Value> {
-        self.post_as("", path, body)
-    }
-
-    fn post_as(&self, token: &str, path: &str, body: &Value) -> Option<Value> {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
-        stream.set_read_timeout(Some(SOON)).ok()?;
-        let body = body.to_string();
-        let authorization = if token.is_empty() { String::new() } else { format!("Authorization: {token}\r\n") };
-        let length = body.len();
-        write!(stream, "POST {path} HTTP/1.0\r\n{authorization}Content-Length: {length}\r\n\r\n{body}").ok()?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).ok()?;
-        serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()
-    }
+fn post(port: u16, token: &str, path: &str, body: &Value) -> Option<Value> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    stream.set_read_timeout(Some(SOON)).ok()?;
+    let body = body.to_string();
+    let authorization = if token.is_empty() { String::new() } else { format!("Authorization: {token}\r\n") };
+    let length = body.len();
+    write!(stream, "POST {path} HTTP/1.0\r\n{authorization}Content-Length: {length}\r\n\r\n{body}").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()
 }
 
 fn program() -> Option<PathBuf> {

@@ -21,6 +21,7 @@ pub mod proxy;
 pub mod real;
 pub mod server;
 pub mod session;
+pub mod sql;
 pub mod stores;
 
 use std::path::Path;

@@ -2,20 +2,22 @@
 
 use std::net::TcpStream;
 use std::path::Path;
+use std::sync::Arc;
 
-use super::postgres::{PASSWORD, Postgres};
+use super::postgres::Postgres;
 use super::server::{Scratch, Server, free_port, installed};
+use super::sql::PASSWORD;
+use crate::is_a_server;
 
-/// A pooler, which ends with this, and with the test process, however that ends.
 pub struct PgBouncer {
     server: Server,
-    port: u16,
-    _scratch: Scratch,
 }
 
+is_a_server!(PgBouncer);
+
 impl PgBouncer {
-    /// Before all databases and users of that server, with settings like `pool_mode=transaction`. `None`, said aloud, where it is
-    /// not installed.
+    /// Starts a pooler before all databases and users of that server, with settings like `pool_mode=transaction`. If it is not
+    /// installed, the test is skipped.
     pub fn start(postgres: &Postgres, settings: &[&str]) -> Option<PgBouncer> {
         let program = installed("pgbouncer", &[Path::new("/usr/sbin").into()], "every test on a real PgBouncer")?;
         let scratch = Scratch::unprivileged("pgbouncer");
@@ -36,41 +38,14 @@ impl PgBouncer {
             configuration.push_str(&format!("{setting}\n"));
         }
         let arguments = vec![program.display().to_string(), scratch.write("pgbouncer.ini", &configuration)];
-        let server = Server::new(&scratch, "log", arguments);
-        let mut pgbouncer = PgBouncer { server, port, _scratch: scratch };
-        pgbouncer.start_again();
-        Some(pgbouncer)
+        let mut server = Server::new(&Arc::new(scratch), "log", port, arguments, |server| {
+            TcpStream::connect(("127.0.0.1", server.port())).is_ok()
+        });
+        server.start_again();
+        Some(PgBouncer { server })
     }
 
     pub fn url(&self, user: &str, database: &str) -> String {
-        format!("postgres://{user}:{PASSWORD}@127.0.0.1:{}/{database}", self.port)
-    }
-
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
-    pub fn log(&self) -> String {
-        self.server.log()
-    }
-
-    /// Ends it without a chance to do anything about it.
-    pub fn kill(&mut self) {
-        self.server.kill();
-    }
-
-    /// Starts one that was killed.
-    pub fn start_again(&mut self) {
-        self.server.launch();
-        self.server.wait_until_ready(|| TcpStream::connect(("127.0.0.1", self.port)).is_ok());
-    }
-
-    /// Connections stay open, and nothing answers.
-    pub fn pause(&self) {
-        self.server.pause();
-    }
-
-    pub fn resume(&self) {
-        self.server.resume();
+        format!("postgres://{user}:{PASSWORD}@127.0.0.1:{}/{database}", self.port())
     }
 }

@@ -1,5 +1,4 @@
-//! What is the same for every server that a test starts: it ends with the test process, it can be killed, stopped and started
-//! again, and who runs it is no root.
+//! Servers that a test starts: each ends with the test process, can be killed, stopped and started again, and is not run by root.
 
 use std::fs::{Permissions, set_permissions};
 use std::io::{BufRead, BufReader, Write};
@@ -8,6 +7,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -16,12 +16,13 @@ use tempfile::TempDir;
 
 use super::SOON;
 
-/// A server, which ends with this, and with the test process, however that ends.
+/// A server on a port of its own. The server ends when this value is dropped, and when the test process ends.
 pub struct Server {
+    port: u16,
+    scratch: Arc<Scratch>,
     arguments: Vec<String>,
     log: PathBuf,
-    scratch: PathBuf,
-    user: Option<User>,
+    is_ready: Box<dyn Fn(&Server) -> bool + Send + Sync>,
     running: Option<Mutex<Running>>,
 }
 
@@ -36,21 +37,47 @@ struct Running {
 const UNTIL_THE_END_OF_INPUT: &str = include_str!("server.sh");
 
 impl Server {
-    /// None yet: [`Server::launch`] starts it.
-    pub fn new(scratch: &Scratch, log: &str, arguments: Vec<String>) -> Server {
-        let log = scratch.path().join(log);
-        Server { arguments, log, scratch: scratch.path().to_owned(), user: scratch.user, running: None }
+    /// Does not start the server yet.
+    pub fn new(
+        scratch: &Arc<Scratch>,
+        log: &str,
+        port: u16,
+        arguments: Vec<String>,
+        is_ready: impl Fn(&Server) -> bool + Send + Sync + 'static,
+    ) -> Server {
+        let (scratch, log) = (Arc::clone(scratch), scratch.path().join(log));
+        Server { port, scratch, arguments, log, is_ready: Box::new(is_ready), running: None }
     }
 
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub fn scratch(&self) -> &Scratch {
+        &self.scratch
+    }
+
+    /// Returns the directory of a database's data.
+    pub fn data(&self) -> PathBuf {
+        self.scratch.path().join("data")
+    }
+
+    /// Starts the server, which may have been killed, on its data, and waits until it is ready.
+    pub fn start_again(&mut self) {
+        self.launch();
+        self.wait_until_ready();
+    }
+
+    /// Starts the server without waiting.
     pub fn launch(&mut self) {
         assert!(self.running.is_none(), "it runs already");
         // A session of its own: what a terminal or a time-out tells the test's group is not for the shell, which outlives the
         // test. A group alone would not do: a system resumes a stopped server when its group is left by the test.
         let mut command = Command::new("setsid");
         command.args(["sh", "-c", UNTIL_THE_END_OF_INPUT, "sh"]);
-        command.arg(&self.log).arg(&self.scratch).args(&self.arguments);
-        let mut shell = run_by(command, self.user)
-            .current_dir(&self.scratch)
+        command.arg(&self.log).arg(self.scratch.path()).args(&self.arguments);
+        let mut shell = run_by(command, self.scratch.user)
+            .current_dir(self.scratch.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -63,10 +90,10 @@ impl Server {
         self.running = Some(Mutex::new(Running { shell, answers, server }));
     }
 
-    /// Waits for a server that was launched; says what it logged when it ends instead.
-    pub fn wait_until_ready(&self, is_ready: impl Fn() -> bool) {
+    /// Waits for a server that was launched. If the server ends instead, panics with the server's log.
+    pub fn wait_until_ready(&self) {
         let until = Instant::now() + SOON;
-        while !is_ready() {
+        while !(self.is_ready)(self) {
             let complaint = if self.has_ended() { "it ended" } else { "it is not ready" };
             let is_hopeless = self.has_ended() || Instant::now() > until;
             assert!(!is_hopeless, "{}: {complaint}: {}", self.arguments[0], self.log());
@@ -217,6 +244,11 @@ fn run_by(mut command: Command, user: Option<User>) -> Command {
 }
 
 /// What a program prints that is to succeed.
+pub fn text_of(command: &mut Command, input: &str) -> String {
+    String::from_utf8(output_of(command, input.as_bytes())).expect("text").trim_end_matches('\n').to_owned()
+}
+
+/// The same, in bytes.
 pub fn output_of(command: &mut Command, input: &[u8]) -> Vec<u8> {
     let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut child = spawned.unwrap_or_else(|error| panic!("{command:?}: {error}"));

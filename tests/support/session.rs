@@ -16,20 +16,12 @@ const END: &str = "end of the answer";
 
 impl Session {
     /// Of a client that answers `mark` with [`END`].
-    fn new(command: &mut Command, mark: &'static str) -> Session {
+    pub fn new(command: &mut Command, mark: &'static str) -> Session {
         let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn();
         let mut client = spawned.unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let input = client.stdin.take().expect("piped");
         let output = BufReader::new(client.stdout.take().expect("piped"));
         Session { client, input, output, mark }
-    }
-
-    pub fn of_psql(command: &mut Command) -> Session {
-        Session::new(command, "\\echo 'end of the answer'")
-    }
-
-    pub fn of_mariadb(command: &mut Command) -> Session {
-        Session::new(command.arg("--unbuffered"), "SELECT 'end of the answer';")
     }
 
     pub fn execute(&mut self, sql: &str) {

@@ -55,7 +55,7 @@ fn a_term_outlasts_a_server_that_is_killed_and_restarted_on_its_data() {
     wait_until("it is renewed", || version() != before);
     etcd.members[0].kill();
     std::thread::sleep(Duration::from_millis(500));
-    etcd.members[0].start();
+    etcd.members[0].start_again();
     let before = etcd.value("killed/jobs");
     wait_until("it is renewed again", || etcd.value("killed/jobs") != before);
     assert!(guard.is_leader(), "the same term");
@@ -87,7 +87,7 @@ impl Backup {
     fn take(mut etcd: Etcd) -> Self {
         etcd.members[0].kill();
         copy(&etcd.members[0].data, &etcd.dir.path().join("backup"));
-        etcd.members[0].start();
+        etcd.members[0].start_again();
         Self { etcd, copied: true }
     }
 
@@ -97,7 +97,7 @@ impl Backup {
         self.etcd.members[0].kill();
         fs::remove_dir_all(&data).expect("it is gone");
         copy(&self.etcd.dir.path().join("backup"), &data);
-        self.etcd.members[0].start();
+        self.etcd.members[0].start_again();
     }
 }
 

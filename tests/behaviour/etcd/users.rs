@@ -66,7 +66,7 @@ fn a_term_outlasts_its_tokens_and_so_do_a_watch_and_a_standby() {
     wait_until("it is renewed with another token", || version() > before);
     // With its process go the tokens that it keeps in memory.
     etcd.members[0].kill();
-    etcd.members[0].start();
+    etcd.members[0].start_again();
     let renewed = || leads.get("jobs", &call()).ok().flatten().is_some_and(|it| it.version > before + 5);
     wait_until("it is renewed after a restart", renewed);
     assert!(guard.is_leader(), "{:?}", guard.check());

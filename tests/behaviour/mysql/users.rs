@@ -6,7 +6,8 @@ use leasehold::{Error, MySqlConfig, MySqlStore, Store, StoreErrorKind, TlsConfig
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 
 use super::Place;
-use crate::support::mariadb::{MariaDb, PASSWORD};
+use crate::support::mariadb::MariaDb;
+use crate::support::sql::{PASSWORD, SqlServer};
 use crate::support::stores::{builder, call, held_by};
 
 #[test]
@@ -69,7 +70,7 @@ fn where_there_are_too_many_connections_it_is_said() {
 #[test]
 fn a_socket_of_this_machine_is_as_good() {
     let Some(place) = Place::shared("by_socket") else { return };
-    let url = format!("mysql://by_socket@localhost/by_socket?socket={}", place.mariadb.socket().display());
+    let url = format!("mysql://by_socket@localhost/by_socket?socket={}", place.mariadb.socket());
     let config = MySqlConfig::new(&url).expect("a URL").with_password(PASSWORD);
     let store = MySqlStore::new(config).expect("a store");
     let elector = builder("a").start_on(store).expect("an elector");

@@ -10,7 +10,8 @@ use leasehold::{
 use super::{config, with_table};
 use crate::support::SOON;
 use crate::support::authority::Authority;
-use crate::support::postgres::{PASSWORD, Postgres};
+use crate::support::postgres::Postgres;
+use crate::support::sql::{PASSWORD, SqlServer};
 use crate::support::stores::{call, held_by};
 
 fn at(url: &str) -> PostgresStore {

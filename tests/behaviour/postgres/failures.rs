@@ -9,6 +9,7 @@ use leasehold::{Call, Cancel, PostgresStore, Store, StoreErrorKind, WatchScope};
 use super::watching::watching;
 use super::{store, with_table};
 use crate::support::postgres::Postgres;
+use crate::support::sql::SqlServer;
 use crate::support::stores::{at_last, builder, call, elector, held_by};
 use crate::support::{A_WHILE, SOON, wait_until};
 
@@ -24,7 +25,7 @@ fn calls_to_a_server_that_stands_still_end_in_their_time_and_when_they_are_cance
     for connects in [false, true] {
         if connects {
             // What is idle is gone then: the server has to be asked for another one, and says nothing to that.
-            postgres.terminate_backends("still");
+            postgres.end_connections("still");
         }
         postgres.pause();
         let began = Instant::now();
@@ -58,7 +59,7 @@ fn a_term_outlasts_its_connections_and_the_server() {
     let campaign = standby.campaign().expect("a campaign");
     let version = || store.get("jobs", &call()).ok().flatten().map_or(0, |it| it.version);
     for _ in 0..3 {
-        assert!(postgres.terminate_backends("restarts") > 0);
+        assert!(postgres.end_connections("restarts") > 0);
         let before = version();
         wait_until("it is renewed on another connection", || version() > before + 2);
     }
@@ -219,7 +220,7 @@ fn a_user_who_wants_to_see_no_warnings_has_them_all_the_same() {
     let store = with_table(&postgres, "quiet");
     let base = store.create("jobs", &held_by("a"), &call()).expect("a record");
     postgres.execute("ALTER DATABASE quiet SET client_min_messages = error");
-    postgres.terminate_backends("quiet");
+    postgres.end_connections("quiet");
     postgres.set("synchronous_standby_names", "elsewhere");
     let cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
     thread::scope(|scope| {

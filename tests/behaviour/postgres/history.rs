@@ -8,6 +8,7 @@ use leasehold::{StopReason, Store, StoreErrorKind};
 use super::watching::watching;
 use super::{store, with_table};
 use crate::support::postgres::Postgres;
+use crate::support::sql::SqlServer;
 use crate::support::stores::{at_last, call, elector, held_by};
 use crate::support::{SOON, wait_until};
 
@@ -122,7 +123,7 @@ fn a_commit_is_synchronous_whatever_the_user_has_set_and_a_stronger_setting_stay
         [("off", "on"), ("local", "on"), ("remote_write", "on"), ("on", "on"), ("remote_apply", "remote_apply")]
     {
         postgres.execute(&format!("ALTER DATABASE synchronous SET synchronous_commit = {own}"));
-        postgres.terminate_backends("synchronous");
+        postgres.end_connections("synchronous");
         let writes = || {
             postgres.execute_in("synchronous", "DELETE FROM seen; DELETE FROM leasehold");
             let base = at_last("a record", || store.create("jobs", &held_by("a"), &call()));

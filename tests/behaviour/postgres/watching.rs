@@ -9,6 +9,7 @@ use leasehold::{Cancel, PostgresConfig, PostgresStore, Store, StoreErrorKind, Wa
 use super::with_table;
 use crate::support::pgbouncer::PgBouncer;
 use crate::support::postgres::Postgres;
+use crate::support::sql::SqlServer;
 use crate::support::stores::{call, elector, held_by};
 use crate::support::{A_WHILE, AT_ONCE, SOON};
 
@@ -96,7 +97,7 @@ fn a_watch_ends_with_its_connection_and_says_why() {
             })
         });
         while !told.recv_timeout(SOON).expect("it begins") {}
-        postgres.terminate_backends("ends");
+        postgres.end_connections("ends");
         let error = watch.join().expect("no panic").expect_err("its connection is gone");
         assert!(error.kind() == StoreErrorKind::Unavailable && error.to_string().contains("57P01"), "{error}");
     });

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use rustix::process::Signal;
 
-use super::servers::Server;
+use super::servers::HasServer;
 use crate::support::exclusion::History;
 use crate::support::journal::Journal;
 use crate::support::late_write::{self, Suspension};
@@ -51,12 +51,13 @@ pub struct Place {
     generation: usize,
 }
 
-impl<S: Server> Candidates<S> {
-    /// Each reaches the server through a proxy of its own.
-    pub fn by_way_of_proxies(name: &'static str, server: S) -> Candidates<S> {
+impl<S: HasServer> Candidates<S> {
+    /// Each candidate reaches the server of `url` through a proxy of its own.
+    pub fn by_way_of_proxies(name: &'static str, server: S, url: &str) -> Candidates<S> {
+        let port = server.port();
         let ways = std::iter::repeat_with(|| {
-            let proxy = Proxy::to(([127, 0, 0, 1], server.port()).into());
-            (server.url(proxy.port), Some(proxy))
+            let proxy = Proxy::to(([127, 0, 0, 1], port).into());
+            (url.replace(&format!(":{port}/"), &format!(":{}/", proxy.port)), Some(proxy))
         });
         let ways = ways.take(COUNT).collect();
         Candidates::new(name, server, ways)

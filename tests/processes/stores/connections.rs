@@ -3,10 +3,10 @@
 use std::thread;
 
 use super::candidates::{Candidates, Fault, LEASE};
-use super::servers::Server;
+use super::servers::HasServer;
 use crate::support::proxy::Faults;
 
-pub fn faults<S: Server>() -> Vec<Fault<S>> {
+pub fn faults<S: HasServer>() -> Vec<Fault<S>> {
     vec![
         ("leader cut off", |it, leader| of_leader(it, leader, Faults::Cut)),
         ("leader half open", |it, leader| of_leader(it, leader, Faults::BlackHole)),
@@ -20,14 +20,14 @@ pub fn faults<S: Server>() -> Vec<Fault<S>> {
 }
 
 /// Often longer than a term lasts without a renewal.
-fn of_leader<S: Server>(candidates: &mut Candidates<S>, leader: usize, faults: Faults) {
+fn of_leader<S: HasServer>(candidates: &mut Candidates<S>, leader: usize, faults: Faults) {
     set(candidates, leader, faults);
     candidates.pass(leader, LEASE / 40..LEASE * 7 / 4);
     set(candidates, leader, Faults::Fair);
 }
 
 /// Seldom so long: while nobody reaches the server, nobody can lead beside the leader.
-fn of_all<S: Server>(candidates: &mut Candidates<S>, leader: usize, faults: Faults) {
+fn of_all<S: HasServer>(candidates: &mut Candidates<S>, leader: usize, faults: Faults) {
     (0..candidates.places.len()).for_each(|place| set(candidates, place, faults));
     candidates.pass(leader, LEASE / 40..LEASE);
     (0..candidates.places.len()).for_each(|place| set(candidates, place, Faults::Fair));
@@ -35,7 +35,7 @@ fn of_all<S: Server>(candidates: &mut Candidates<S>, leader: usize, faults: Faul
 
 /// An answer comes late, but soon enough to be waited for, and nothing after it: who counts its term from the answer, and
 /// not from the request, leads on while others count from the request.
-fn answers_late_then_no_more<S: Server>(candidates: &mut Candidates<S>, leader: usize) {
+fn answers_late_then_no_more<S: HasServer>(candidates: &mut Candidates<S>, leader: usize) {
     set(candidates, leader, Faults::AnswersHeldBack);
     thread::sleep(candidates.drawn(LEASE / 6..LEASE / 3));
     set(candidates, leader, Faults::RequestsHeldBack);
@@ -46,6 +46,6 @@ fn answers_late_then_no_more<S: Server>(candidates: &mut Candidates<S>, leader: 
     set(candidates, leader, Faults::Fair);
 }
 
-fn set<S: Server>(candidates: &Candidates<S>, place: usize, faults: Faults) {
+fn set<S: HasServer>(candidates: &Candidates<S>, place: usize, faults: Faults) {
     candidates.places[place].proxy.as_ref().expect("there is a server").set(faults);
 }
