@@ -18,6 +18,7 @@ mod metrics;
 mod mysql;
 mod passwords;
 mod postgres;
+mod real_stores;
 mod servers;
 mod sqlite;
 mod stores;

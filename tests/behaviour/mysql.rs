@@ -8,14 +8,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use leasehold::{
-    Call, Cancel, LeaderElector, MySqlConfig, MySqlStore, StopReason, Store, StoreErrorKind, WatchEvent, WatchScope,
-};
+use leasehold::{Call, Cancel, MySqlConfig, MySqlStore, StopReason, Store, StoreErrorKind, WatchEvent, WatchScope};
 
 use crate::support::mariadb::MariaDb;
 use crate::support::sql::{PASSWORD, SqlServer};
 use crate::support::stores::{builder, call, held_by};
-use crate::support::{AT_ONCE, SOON, wait_until};
+use crate::support::{SOON, wait_until};
+
+fn config(mariadb: &MariaDb, user: &str, database: &str) -> MySqlConfig {
+    MySqlConfig::new(&mariadb.url(user, database)).expect("a URL")
+}
+
+pub(super) fn store(mariadb: &MariaDb, user: &str, database: &str) -> MySqlStore {
+    MySqlStore::new(config(mariadb, user, database)).expect("a store")
+}
 
 /// A database of a test's own, with a user of the same name.
 struct Place<'a> {
@@ -37,11 +43,11 @@ impl<'a> Place<'a> {
     }
 
     fn config(&self) -> MySqlConfig {
-        MySqlConfig::new(&self.mariadb.url(&self.database, &self.database)).expect("a URL")
+        config(self.mariadb, &self.database, &self.database)
     }
 
     fn store(&self) -> MySqlStore {
-        MySqlStore::new(self.config()).expect("a store")
+        store(self.mariadb, &self.database, &self.database)
     }
 
     fn execute(&self, sql: &str) {
@@ -61,94 +67,6 @@ impl<'a> Place<'a> {
         let before = self.writes();
         wait_until(what, || self.writes() > before + 1);
     }
-}
-
-#[test]
-fn a_term_outlasts_its_connections_and_the_server() {
-    let Some(mut mariadb) = MariaDb::start(&[]) else { return };
-    let (url, database) = {
-        let place = Place::new(&mariadb, "killed");
-        (mariadb.url("killed", "killed"), place.database)
-    };
-    let store = || MySqlStore::new(MySqlConfig::new(&url).expect("a URL")).expect("a store");
-    let leader = builder("a").start_on(store()).expect("an elector");
-    let guard = leader.block_until_leader().expect("a term");
-    let standby = builder("b").start_on(store()).expect("an elector");
-    let campaign = standby.campaign().expect("a campaign");
-    for _ in 0..2 {
-        assert!(mariadb.end_connections(&database) > 0);
-        Place { mariadb: &mariadb, database: database.clone() }.is_renewed("it is renewed on another connection");
-        mariadb.kill();
-        let refused = store().get("jobs", &call()).expect_err("nobody listens");
-        assert_eq!(refused.kind(), StoreErrorKind::Unavailable, "{refused}");
-        mariadb.start_again();
-        Place { mariadb: &mariadb, database: database.clone() }.is_renewed("it is renewed again");
-    }
-    assert!(guard.is_leader(), "the same term: {:?}", guard.check());
-    let token = guard.fencing_token();
-    drop(guard);
-    let next = campaign.receiver().recv_timeout(SOON).expect("an answer").expect("a term");
-    assert!(next.fencing_token() > token);
-}
-
-/// The rows are gone, and then the server that has counted them.
-#[test]
-fn versions_never_repeat_over_deletion_of_all_and_a_restart() {
-    let Some(mut mariadb) = MariaDb::start(&[]) else { return };
-    let url = mariadb.url("again", "again");
-    drop(Place::new(&mariadb, "again"));
-    let mut last = 0;
-    for _ in 0..3 {
-        let store = MySqlStore::new(MySqlConfig::new(&url).expect("a URL")).expect("a store");
-        let mut observed = store.create("jobs", &held_by("a"), &call()).expect("a record");
-        assert!(observed.version > last, "{} after {last}", observed.version);
-        for _ in 0..3 {
-            observed = store.update("jobs", &observed, &held_by("b"), &call()).expect("an update");
-        }
-        assert_eq!(store.get("jobs", &call()).expect("an answer").expect("a record").version, observed.version);
-        last = observed.version;
-        mariadb.execute_in("again", "DELETE FROM leasehold");
-        mariadb.kill();
-        mariadb.start_again();
-    }
-}
-
-#[test]
-fn while_the_server_stands_still_nothing_is_ok_and_calls_end_in_time() {
-    let Some(mariadb) = MariaDb::start(&[]) else { return };
-    let place = Place::new(&mariadb, "still");
-    let (warm, cold) = (place.store(), place.store());
-    let base = warm.create("jobs", &held_by("a"), &call()).expect("a record");
-    let elector = LeaderElector::builder("mine")
-        .identity("a")
-        .lease_duration(Duration::from_secs(3))
-        .renew_deadline(Duration::from_secs(1))
-        .retry_period(Duration::from_millis(100))
-        .start_on(place.store())
-        .expect("an elector");
-    let guard = elector.block_until_leader().expect("a term");
-    mariadb.pause();
-    let began = Instant::now();
-    let briefly = || Call::new(Duration::from_millis(300), Cancel::new());
-    for store in [&warm, &cold] {
-        assert_eq!(store.get("jobs", &briefly()).expect_err("silence").kind(), StoreErrorKind::Timeout);
-        let written = store.update("jobs", &base, &held_by("b"), &briefly());
-        assert_eq!(written.expect_err("silence").kind(), StoreErrorKind::Timeout);
-    }
-    assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
-    let cancel = Cancel::new();
-    thread::scope(|scope| {
-        let hanging = scope.spawn(|| cold.get("jobs", &Call::new(SOON * 2, cancel.clone())));
-        thread::sleep(Duration::from_millis(100));
-        cancel.cancel();
-        let ended = hanging.join().expect("no panic").expect_err("cancelled");
-        assert_eq!(ended.kind(), StoreErrorKind::Interrupted);
-    });
-    assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
-    assert!(guard.lost().recv_timeout(SOON).is_err_and(|error| error.is_disconnected()), "the term runs out");
-    mariadb.resume();
-    drop(guard);
-    assert!(elector.block_until_leader().expect("another term").is_leader());
 }
 
 /// As before a fail-over. Root is not bound by it, so he has to ask.

@@ -210,24 +210,6 @@ fn a_writer_that_tells_nobody_is_noticed_within_a_second() {
     assert_eq!(ended.kind(), StoreErrorKind::Interrupted);
 }
 
-#[test]
-fn versions_never_repeat_over_deletion_of_all_and_closing_the_file() {
-    let place = Place::new();
-    let mut last = 0;
-    for _ in 0..5 {
-        let store = place.store();
-        let mut observed = store.create("jobs", &held_by("a"), &call()).expect("a record");
-        assert!(observed.version > last, "{} after {last}", observed.version);
-        for _ in 0..3 {
-            observed = store.update("jobs", &observed, &held_by("b"), &call()).expect("an update");
-        }
-        assert_eq!(store.get("jobs", &call()).expect("an answer").expect("a record").version, observed.version);
-        last = observed.version;
-        drop(store);
-        assert_eq!(place.foreigner().execute("DELETE FROM leasehold", []).expect("a deletion"), 1);
-    }
-}
-
 /// The first of them makes it, sets its mode and makes the table, and nobody waits for that but by trying again.
 #[test]
 fn many_that_open_a_new_file_at_once_share_it() {

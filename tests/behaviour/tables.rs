@@ -5,11 +5,10 @@ use std::thread;
 use std::time::Duration;
 
 use leasehold::{
-    Call, Cancel, MicroTime, MySqlConfig, MySqlStore, PostgresConfig, PostgresStore, SqliteStore, Store, StoreError,
-    StoreErrorKind, WatchEvent, WatchScope,
+    Call, Cancel, MicroTime, MySqlStore, PostgresStore, SqliteStore, Store, StoreErrorKind, WatchEvent, WatchScope,
 };
-use tempfile::TempDir;
 
+use super::real_stores::{File, InSql, RealStore};
 use crate::support::mariadb::MariaDb;
 use crate::support::postgres::Postgres;
 use crate::support::session::Session;
@@ -18,9 +17,7 @@ use crate::support::stores::{builder, call, held_by};
 use crate::support::{SOON, wait_until};
 
 /// A database of a test's own with the table in it.
-trait Database {
-    fn open(&self) -> Result<Box<dyn Store>, StoreError>;
-
+trait Database: RealStore {
     fn execute(&self, sql: &str);
 
     /// The only column of the only row.
@@ -41,31 +38,9 @@ trait Database {
 
     /// Statements that create tables that earlier versions or copies of the database have.
     fn accepted(&self) -> Vec<String>;
-
-    fn store(&self) -> Box<dyn Store> {
-        self.open().expect("a store")
-    }
-}
-
-struct File {
-    scratch: TempDir,
-    operator: rusqlite::Connection,
-}
-
-impl File {
-    fn new(_: &str) -> Option<Self> {
-        let scratch = tempfile::tempdir().expect("a scratch directory");
-        let path = scratch.path().join("election.db");
-        drop(SqliteStore::open(&path).expect("a store"));
-        Some(Self { scratch, operator: rusqlite::Connection::open(path).expect("a connection") })
-    }
 }
 
 impl Database for File {
-    fn open(&self) -> Result<Box<dyn Store>, StoreError> {
-        Ok(Box::new(SqliteStore::open(self.scratch.path().join("election.db"))?))
-    }
-
     fn execute(&self, sql: &str) {
         self.operator.execute_batch(sql).expect(sql);
     }
@@ -102,40 +77,17 @@ impl Database for File {
     }
 }
 
-struct InPostgres {
-    postgres: &'static Postgres,
-    database: String,
-}
-
-impl InPostgres {
-    fn new(name: &str) -> Option<Self> {
-        let postgres = Postgres::shared()?;
-        let place = Self { postgres, database: postgres.database(name) };
-        place.table().create_table().expect("a table");
-        Some(place)
-    }
-
-    fn table(&self) -> PostgresStore {
-        let config = PostgresConfig::new(&self.postgres.url("postgres", &self.database)).expect("a URL");
-        PostgresStore::new(config).expect("a store")
-    }
-}
-
-impl Database for InPostgres {
-    fn open(&self) -> Result<Box<dyn Store>, StoreError> {
-        Ok(Box::new(self.table()))
-    }
-
+impl Database for InSql<Postgres> {
     fn execute(&self, sql: &str) {
-        self.postgres.execute_in(&self.database, sql);
+        self.server().execute_in(&self.database, sql);
     }
 
     fn query(&self, sql: &str) -> String {
-        self.postgres.query_in(&self.database, sql)
+        self.server().query_in(&self.database, sql)
     }
 
     fn session(&self) -> Option<Session> {
-        Some(self.postgres.session(&self.database))
+        Some(self.server().session(&self.database))
     }
 
     fn fence(&self, token: u64) -> String {
@@ -164,7 +116,7 @@ impl Database for InPostgres {
     }
 
     fn accepted(&self) -> Vec<String> {
-        let dump = self.postgres.dump(&self.database);
+        let dump = self.server().dump(&self.database);
         let with_checks =
             [("uid", 64), ("acquire_time", 64), ("renew_time", 64), ("holder_identity", 65535), ("key", 253)]
                 .iter()
@@ -182,40 +134,17 @@ impl Database for InPostgres {
     }
 }
 
-struct InMariaDb {
-    mariadb: &'static MariaDb,
-    database: String,
-}
-
-impl InMariaDb {
-    fn new(name: &str) -> Option<Self> {
-        let mariadb = MariaDb::shared()?;
-        let place = Self { mariadb, database: mariadb.database(name) };
-        place.table().create_table().expect("a table");
-        Some(place)
-    }
-
-    fn table(&self) -> MySqlStore {
-        let config = MySqlConfig::new(&self.mariadb.url("root", &self.database)).expect("a URL");
-        MySqlStore::new(config).expect("a store")
-    }
-}
-
-impl Database for InMariaDb {
-    fn open(&self) -> Result<Box<dyn Store>, StoreError> {
-        Ok(Box::new(self.table()))
-    }
-
+impl Database for InSql<MariaDb> {
     fn execute(&self, sql: &str) {
-        self.mariadb.execute_in(&self.database, sql);
+        self.server().execute_in(&self.database, sql);
     }
 
     fn query(&self, sql: &str) -> String {
-        self.mariadb.query_in(&self.database, sql)
+        self.server().query_in(&self.database, sql)
     }
 
     fn session(&self) -> Option<Session> {
-        Some(self.mariadb.session(&self.database))
+        Some(self.server().session(&self.database))
     }
 
     fn fence(&self, token: u64) -> String {
@@ -249,13 +178,14 @@ impl Database for InMariaDb {
 macro_rules! on_every_database {
     ($($test:ident),*) => {
         on_every_database!(sqlite File; $($test),*);
-        on_every_database!(postgres InPostgres; $($test),*);
-        on_every_database!(mysql InMariaDb; $($test),*);
+        on_every_database!(postgres InSql<Postgres>; $($test),*);
+        on_every_database!(mysql InSql<MariaDb>; $($test),*);
     };
-    ($module:ident $database:ident; $($test:ident),*) => {
+    ($module:ident $database:ty; $($test:ident),*) => {
         mod $module {
+            use super::*;
             $(#[test] fn $test() {
-                let Some(database) = super::$database::new(concat!("tables_", stringify!($test))) else { return };
+                let Some(database) = <$database>::shared(concat!("tables_", stringify!($test))) else { return };
                 super::$test(&database);
             })*
         }
@@ -272,7 +202,7 @@ on_every_database! {
     a_fence_locks_the_record_until_the_commit
 }
 
-fn another_shape_is_refused_until_it_is_repaired(database: &dyn Database) {
+fn another_shape_is_refused_until_it_is_repaired(database: &impl Database) {
     let creation = database.creation();
     let key = if creation.contains("name varbinary") { "name" } else { "key" };
     for [from, to, column] in database.refused() {
@@ -296,7 +226,7 @@ fn another_shape_is_refused_until_it_is_repaired(database: &dyn Database) {
 }
 
 /// Fencing tokens do not repeat, even if only the generator of the numbers knows the deleted rows.
-fn repair_continues_above_deleted_rows(database: &dyn Database) {
+fn repair_continues_above_deleted_rows(database: &impl Database) {
     let creation = database.creation();
     let key = if creation.contains("name varbinary") { "name" } else { "key" };
     let mut refused = database.refused().iter();
@@ -311,7 +241,7 @@ fn repair_continues_above_deleted_rows(database: &dyn Database) {
     assert_eq!(created.version >> 31, 4);
 }
 
-fn tables_of_earlier_versions_and_copies_are_accepted(database: &dyn Database) {
+fn tables_of_earlier_versions_and_copies_are_accepted(database: &impl Database) {
     for creation in database.accepted() {
         database.execute(&format!("DROP TABLE leasehold; {creation}"));
         database.store().create("jobs", &held_by("a"), &call()).expect(&creation);
@@ -319,7 +249,7 @@ fn tables_of_earlier_versions_and_copies_are_accepted(database: &dyn Database) {
 }
 
 /// A restored backup, or a standby without the last commits, gives versions again.
-fn a_row_put_back_with_another_record_is_no_base(database: &dyn Database) {
+fn a_row_put_back_with_another_record_is_no_base(database: &impl Database) {
     let store = database.store();
     let base = store.create("jobs", &held_by("c"), &call()).expect("a record");
     let text = |text: &str| format!("'{text}'");
@@ -348,7 +278,7 @@ fn a_row_put_back_with_another_record_is_no_base(database: &dyn Database) {
     assert_eq!(error.kind(), StoreErrorKind::NotApplied, "{error}");
 }
 
-fn a_former_leader_does_not_get_past_the_fence(database: &dyn Database) {
+fn a_former_leader_does_not_get_past_the_fence(database: &impl Database) {
     database.execute("CREATE TABLE runs (token BIGINT)");
     let write = |token: u64| {
         let before = database.query("SELECT count(*) FROM runs");
@@ -375,7 +305,7 @@ fn a_former_leader_does_not_get_past_the_fence(database: &dyn Database) {
 }
 
 /// A late writer, which is past its check and commits at last.
-fn a_fence_locks_the_record_until_the_commit(database: &dyn Database) {
+fn a_fence_locks_the_record_until_the_commit(database: &impl Database) {
     let Some(mut session) = database.session() else { return };
     let store = database.store();
     let base = store.create("jobs", &held_by("a"), &call()).expect("a record");
@@ -391,7 +321,7 @@ fn a_fence_locks_the_record_until_the_commit(database: &dyn Database) {
     assert_eq!(session.query(&format!("BEGIN; {fence};")), "", "another one leads");
 }
 
-fn a_watch_reports_what_an_operator_writes(database: &dyn Database) {
+fn a_watch_reports_what_an_operator_writes(database: &impl Database) {
     let store = database.store();
     store.create("jobs", &held_by("a"), &call()).expect("a record");
     let (cancel, (report, reports)) = (Cancel::new(), mpsc::channel());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use leasehold::{Call, Cancel, PostgresStore, Store, StoreErrorKind, WatchScope};
 
@@ -10,67 +10,11 @@ use super::watching::watching;
 use super::{store, with_table};
 use crate::support::postgres::Postgres;
 use crate::support::sql::SqlServer;
-use crate::support::stores::{at_last, builder, call, elector, held_by};
+use crate::support::stores::{at_last, call, elector, held_by};
 use crate::support::{A_WHILE, SOON, wait_until};
 
 fn brief() -> Call {
     Call::new(Duration::from_millis(300), Cancel::new())
-}
-
-#[test]
-fn calls_to_a_server_that_stands_still_end_in_their_time_and_when_they_are_cancelled() {
-    let Some(postgres) = Postgres::start(&[]) else { return };
-    let store = with_table(&postgres, "still");
-    let base = store.create("jobs", &held_by("a"), &call()).expect("a record");
-    for connects in [false, true] {
-        if connects {
-            // What is idle is gone then: the server has to be asked for another one, and says nothing to that.
-            postgres.end_connections("still");
-        }
-        postgres.pause();
-        let began = Instant::now();
-        let error = store.update("jobs", &base, &held_by("b"), &brief()).expect_err("no answer");
-        assert_eq!(error.kind(), StoreErrorKind::Timeout, "{error}");
-        let cancel = Cancel::new();
-        thread::scope(|scope| {
-            let call = Call::new(Duration::from_secs(600), cancel.clone());
-            let store = &store;
-            let reads = scope.spawn(move || store.get("jobs", &call).expect_err("no answer").kind());
-            thread::sleep(Duration::from_millis(50));
-            cancel.cancel();
-            assert_eq!(reads.join().expect("no panic"), StoreErrorKind::Interrupted);
-        });
-        assert!(began.elapsed() < SOON);
-        postgres.resume();
-        let now = at_last("an answer", || store.get("jobs", &call())).expect("a record");
-        // It was open: it may have been applied when the server went on.
-        assert!([Some("a"), Some("b")].contains(&now.record.holder()));
-        postgres.execute_in("still", "UPDATE leasehold SET writes = 0, holder_identity = 'a'");
-    }
-}
-
-#[test]
-fn a_term_outlasts_its_connections_and_the_server() {
-    let Some(mut postgres) = Postgres::start(&[]) else { return };
-    let store = with_table(&postgres, "restarts");
-    let leader = elector(&store, "a");
-    let guard = leader.block_until_leader().expect("a term");
-    let standby = builder("b").start_on(super::store(&postgres, "restarts")).expect("an elector");
-    let campaign = standby.campaign().expect("a campaign");
-    let version = || store.get("jobs", &call()).ok().flatten().map_or(0, |it| it.version);
-    for _ in 0..3 {
-        assert!(postgres.end_connections("restarts") > 0);
-        let before = version();
-        wait_until("it is renewed on another connection", || version() > before + 2);
-    }
-    let before = version();
-    postgres.kill();
-    postgres.start_again();
-    wait_until("it is renewed after a restart", || version() > before + 2);
-    assert!(guard.is_leader(), "{:?}", guard.check());
-    drop(guard);
-    let next = campaign.receiver().recv_timeout(SOON).expect("an answer").expect("a term");
-    assert!(next.is_leader());
 }
 
 /// A session that waits for a lock is one that the server keeps for somebody who has gone.
