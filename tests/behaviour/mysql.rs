@@ -19,7 +19,7 @@ fn config(mariadb: &MariaDb, user: &str, database: &str) -> MySqlConfig {
     MySqlConfig::new(&mariadb.url(user, database)).expect("a URL")
 }
 
-pub(super) fn store(mariadb: &MariaDb, user: &str, database: &str) -> MySqlStore {
+fn store(mariadb: &MariaDb, user: &str, database: &str) -> MySqlStore {
     MySqlStore::new(config(mariadb, user, database)).expect("a store")
 }
 

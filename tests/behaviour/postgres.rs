@@ -17,7 +17,7 @@ fn config(postgres: &Postgres, database: &str) -> PostgresConfig {
     PostgresConfig::new(&postgres.url("postgres", database)).expect("a URL")
 }
 
-pub(super) fn store(postgres: &Postgres, database: &str) -> Arc<PostgresStore> {
+fn store(postgres: &Postgres, database: &str) -> Arc<PostgresStore> {
     Arc::new(PostgresStore::new(config(postgres, database)).expect("a store"))
 }
 

@@ -1,218 +1,15 @@
-//! Tests that every real server, or a file, has to pass, each in a place of its own.
+//! Rules that hold on every real server, and in a file.
 
-use std::ops::Deref;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use leasehold::{Call, Cancel, LeaderElector, SqliteStore, Store, StoreError, StoreErrorKind};
-use rusqlite::Connection;
-use tempfile::TempDir;
+use leasehold::{Call, Cancel, LeaderElector, Store, StoreErrorKind};
 
-use crate::support::etcd::Etcd;
 use crate::support::mariadb::MariaDb;
 use crate::support::postgres::Postgres;
-use crate::support::server::Server;
-use crate::support::sql::SqlServer;
+use crate::support::real_store::{File, InEtcd, InSql, OnServer, RealStore};
 use crate::support::stores::{at_last, builder, call, held_by};
-use crate::support::{AT_ONCE, SOON, scratch, wait_until};
-
-/// Records of one test.
-pub trait RealStore: Sized {
-    /// On a server that tests share. `None` if it is not installed.
-    fn shared(name: &str) -> Option<Self>;
-
-    /// On a server of the test's own.
-    fn alone(name: &str) -> Option<Self>;
-
-    fn open(&self) -> Result<Box<dyn Store>, StoreError>;
-
-    fn delete_all(&self);
-
-    /// Kills the server and starts it again on its data.
-    fn restart(&mut self);
-
-    fn store(&self) -> Box<dyn Store> {
-        self.open().expect("a store")
-    }
-}
-
-/// Records on a server that a test disturbs.
-pub trait OnServer: RealStore {
-    fn server(&mut self) -> &mut Server;
-
-    /// Ends the connections of all candidates.
-    fn end_connections(&self) {}
-}
-
-enum Held<S: 'static> {
-    Shared(&'static S),
-    Own(S),
-}
-
-impl<S> Held<S> {
-    fn own(&mut self) -> &mut S {
-        match self {
-            Held::Shared(_) => panic!("others use this server"),
-            Held::Own(server) => server,
-        }
-    }
-}
-
-impl<S> Deref for Held<S> {
-    type Target = S;
-
-    fn deref(&self) -> &S {
-        match self {
-            Held::Shared(server) => server,
-            Held::Own(server) => server,
-        }
-    }
-}
-
-/// The table in a file.
-pub struct File {
-    pub scratch: TempDir,
-    pub operator: Connection,
-}
-
-impl RealStore for File {
-    fn shared(_: &str) -> Option<Self> {
-        let scratch = scratch();
-        let path = scratch.path().join("election.db");
-        drop(SqliteStore::open(&path).expect("a store"));
-        Some(Self { scratch, operator: Connection::open(path).expect("a connection") })
-    }
-
-    fn alone(name: &str) -> Option<Self> {
-        Self::shared(name)
-    }
-
-    fn open(&self) -> Result<Box<dyn Store>, StoreError> {
-        Ok(Box::new(SqliteStore::open(self.scratch.path().join("election.db"))?))
-    }
-
-    fn delete_all(&self) {
-        self.operator.execute("DELETE FROM leasehold", []).expect("a deletion");
-    }
-
-    /// The file is closed, except by an operator in memory.
-    fn restart(&mut self) {
-        self.operator = Connection::open_in_memory().expect("a connection");
-        self.operator = Connection::open(self.scratch.path().join("election.db")).expect("a connection");
-    }
-}
-
-/// The table in a database of the test's own.
-pub struct InSql<S: SqlServer> {
-    server: Held<S>,
-    pub database: String,
-}
-
-pub trait Elects: SqlServer {
-    fn table(&self, database: &str) -> Box<dyn Store>;
-
-    fn create_table(&self, database: &str);
-}
-
-impl Elects for Postgres {
-    fn table(&self, database: &str) -> Box<dyn Store> {
-        Box::new(super::postgres::store(self, database))
-    }
-
-    fn create_table(&self, database: &str) {
-        super::postgres::store(self, database).create_table().expect("a table");
-    }
-}
-
-impl Elects for MariaDb {
-    fn table(&self, database: &str) -> Box<dyn Store> {
-        Box::new(super::mysql::store(self, "root", database))
-    }
-
-    fn create_table(&self, database: &str) {
-        super::mysql::store(self, "root", database).create_table().expect("a table");
-    }
-}
-
-impl<S: Elects> InSql<S> {
-    fn on(server: Held<S>, name: &str) -> Self {
-        let database = server.database(name);
-        server.create_table(&database);
-        Self { server, database }
-    }
-
-    pub fn server(&self) -> &S {
-        &self.server
-    }
-}
-
-impl<S: Elects> RealStore for InSql<S> {
-    fn shared(name: &str) -> Option<Self> {
-        S::shared().map(|server| Self::on(Held::Shared(server), name))
-    }
-
-    fn alone(name: &str) -> Option<Self> {
-        S::start(&[]).map(|server| Self::on(Held::Own(server), name))
-    }
-
-    fn open(&self) -> Result<Box<dyn Store>, StoreError> {
-        Ok(self.server.table(&self.database))
-    }
-
-    fn delete_all(&self) {
-        self.server.execute_in(&self.database, "DELETE FROM leasehold");
-    }
-
-    fn restart(&mut self) {
-        self.server.own().kill();
-        self.server.own().start_again();
-    }
-}
-
-impl<S: Elects> OnServer for InSql<S> {
-    fn server(&mut self) -> &mut Server {
-        self.server.own()
-    }
-
-    fn end_connections(&self) {
-        assert!(self.server.end_connections(&self.database) > 0);
-    }
-}
-
-/// Records in an etcd of one member, below a prefix.
-struct InEtcd {
-    etcd: Held<Etcd>,
-    prefix: String,
-}
-
-impl RealStore for InEtcd {
-    fn shared(name: &str) -> Option<Self> {
-        Etcd::shared().map(|etcd| Self { etcd: Held::Shared(etcd), prefix: format!("{name}/") })
-    }
-
-    fn alone(name: &str) -> Option<Self> {
-        Etcd::start(1, &[]).map(|etcd| Self { etcd: Held::Own(etcd), prefix: format!("{name}/") })
-    }
-
-    fn open(&self) -> Result<Box<dyn Store>, StoreError> {
-        Ok(Box::new(self.etcd.store(&self.prefix)))
-    }
-
-    fn delete_all(&self) {
-        self.etcd.delete(&format!("{}jobs", self.prefix));
-    }
-
-    fn restart(&mut self) {
-        self.server().kill();
-        self.server().start_again();
-    }
-}
-
-impl OnServer for InEtcd {
-    fn server(&mut self) -> &mut Server {
-        &mut self.etcd.own().members[0]
-    }
-}
+use crate::support::{AT_ONCE, SOON, wait_until};
 
 macro_rules! on {
     ($($module:ident $place:ty: $($test:ident),*;)*) => {
@@ -249,7 +46,7 @@ fn versions_never_repeat_over_deletion_and_a_restart(mut place: impl RealStore) 
         assert_eq!(store.get("jobs", &call()).expect("an answer").expect("a record").version, observed.version);
         last = observed.version;
         drop(store);
-        place.delete_all();
+        place.delete("jobs");
         place.restart();
     }
 }

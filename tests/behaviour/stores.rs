@@ -7,21 +7,17 @@ use std::time::Duration;
 
 use leasehold::kube::{Method, Request};
 use leasehold::testing::conformance::{self, CHECKS, Table};
-use leasehold::{
-    Call, Cancel, LeaderElector, LeaderGuard, LeaseStore, MemoryStore, MySqlConfig, MySqlStore, PostgresConfig,
-    PostgresStore, SqliteStore, Store,
-};
+use leasehold::{Call, Cancel, LeaderElector, LeaderGuard, LeaseStore, MemoryStore, Store, StoreError};
 use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::on_both_servers;
+use crate::support::SOON;
 use crate::support::cluster::{Cluster, NAMESPACE, request};
-use crate::support::etcd::Etcd;
 use crate::support::kind::Kind;
 use crate::support::mariadb::MariaDb;
 use crate::support::postgres::Postgres;
-use crate::support::sql::SqlServer;
-use crate::support::{SOON, scratch};
+use crate::support::real_store::{File, InEtcd, InSql, RealStore};
 
 fn of(cluster: &Cluster, kind: Kind) -> Table {
     let admin = cluster.client("admin");
@@ -32,59 +28,38 @@ fn of(cluster: &Cluster, kind: Kind) -> Table {
     Table::new(kind.store(cluster.client("admin")), &cluster.lease, delete).tells_every_change()
 }
 
-/// A file of its own, which goes with the table.
-fn in_sqlite() -> Table {
-    let scratch = scratch();
-    let path = scratch.path().join("election.db");
-    let store = SqliteStore::open(&path).expect("a store");
-    let operator = Mutex::new(rusqlite::Connection::open(&path).expect("a connection"));
-    Table::new(store, "jobs", move |key| {
-        let _ = &scratch;
-        let deleted = operator.lock().execute("DELETE FROM leasehold WHERE key = ?1", [key]).expect("a deletion");
-        assert_eq!(deleted, 1, "a row to delete");
-    })
+struct InMemory(Arc<MemoryStore>);
+
+impl RealStore for InMemory {
+    fn shared(_: &str) -> Option<Self> {
+        Some(Self(Arc::new(MemoryStore::new())))
+    }
+
+    fn alone(name: &str) -> Option<Self> {
+        Self::shared(name)
+    }
+
+    fn open(&self) -> Result<Box<dyn Store>, StoreError> {
+        Ok(Box::new(Arc::clone(&self.0)))
+    }
+
+    fn delete(&self, key: &str) {
+        assert!(self.0.delete(key), "a record to delete");
+    }
+
+    fn url(&self) -> String {
+        unreachable!("only this process reaches it")
+    }
+
+    fn restart(&mut self) {}
 }
 
-fn in_memory() -> Table {
-    let store = Arc::new(MemoryStore::new());
-    let same = Arc::clone(&store);
-    Table::new(Box::new(store), "jobs", move |key| assert!(same.delete(key), "a record to delete")).tells_every_change()
-}
-
-/// `None` where no MariaDB is installed.
-fn in_mysql(name: &str) -> Option<Table> {
-    let mariadb = MariaDb::shared()?;
-    // Names of databases have 64 characters at most.
-    let database = mariadb.database(&format!("conformance_{}", &name[..name.len().min(50)]));
-    let user = format!("u{}", CHECKS.iter().position(|it| *it == name).expect("a check"));
-    mariadb.add_user(&user, &database);
-    let config = MySqlConfig::new(&mariadb.url(&user, &database)).expect("a URL");
-    let store = MySqlStore::new(config.with_poll_interval(Duration::from_millis(10))).expect("a store");
-    store.create_table().expect("a table");
-    Some(Table::new(store, "jobs", move |key| {
-        let delete = format!("DELETE FROM leasehold WHERE name = '{key}'; SELECT ROW_COUNT()");
-        assert_eq!(mariadb.query_in(&database, &delete).trim(), "1", "a row to delete");
-    }))
-}
-
-/// `None` where no etcd is built.
-fn in_etcd(key: &str) -> Option<Table> {
-    let etcd = Etcd::shared()?;
-    let prefix = format!("{key}/");
-    let below = prefix.clone();
-    let delete = move |key: &str| etcd.delete(&format!("{below}{key}"));
-    Some(Table::new(etcd.store(&prefix), "jobs", delete).tells_every_change())
-}
-
-/// A database of a test's own; `None` where no PostgreSQL is installed.
-fn in_postgres(database: &str) -> Option<Table> {
-    let postgres = Postgres::shared()?;
-    let database = postgres.database(database);
-    let config = PostgresConfig::new(&postgres.url("postgres", &database)).expect("a URL");
-    let store = PostgresStore::new(config).expect("a store");
-    store.create_table().expect("a table");
-    let delete = move |key: &str| postgres.execute_in(&database, &format!("DELETE FROM leasehold WHERE key = '{key}'"));
-    Some(Table::new(store, "jobs", delete))
+fn conforms<P: RealStore + Send + 'static>(check: &str, tells_every_change: bool) {
+    let Some(place) = P::shared(&format!("conformance_{check}")) else { return };
+    let (store, place) = (place.store(), Mutex::new(place));
+    let table = Table::new(store, "jobs", move |key| place.lock().delete(key));
+    let table = if tells_every_change { table.tells_every_change() } else { table };
+    conformance::check_one(check, &table);
 }
 
 macro_rules! on_every_kind {
@@ -101,38 +76,23 @@ macro_rules! on_every_kind {
     };
 }
 
+macro_rules! in_every_place {
+    ($module:ident $tells_every_change:literal $place:ty; $($test:ident),*) => {
+        mod $module {
+            use super::*;
+            $(#[test] fn $test() { conforms::<$place>(stringify!($test), $tells_every_change); })*
+        }
+    };
+}
+
 macro_rules! on_every_store {
     ($($test:ident),* $(,)?) => {
         on_every_kind!(leases Kind::Lease, config_maps Kind::ConfigMap, endpoints Kind::Endpoints; $($test),*);
-        mod memory {
-            use super::*;
-            $(#[test] fn $test() { conformance::check_one(stringify!($test), &in_memory()); })*
-        }
-        mod sqlite {
-            use super::*;
-            $(#[test] fn $test() { conformance::check_one(stringify!($test), &in_sqlite()); })*
-        }
-        mod mysql {
-            use super::*;
-            $(#[test] fn $test() {
-                let Some(table) = in_mysql(stringify!($test)) else { return };
-                conformance::check_one(stringify!($test), &table);
-            })*
-        }
-        mod etcd {
-            use super::*;
-            $(#[test] fn $test() {
-                let Some(table) = in_etcd(stringify!($test)) else { return };
-                conformance::check_one(stringify!($test), &table);
-            })*
-        }
-        mod postgres {
-            use super::*;
-            $(#[test] fn $test() {
-                let Some(table) = in_postgres(stringify!($test)) else { return };
-                conformance::check_one(stringify!($test), &table);
-            })*
-        }
+        in_every_place!(memory true InMemory; $($test),*);
+        in_every_place!(sqlite false File; $($test),*);
+        in_every_place!(mysql false InSql<MariaDb>; $($test),*);
+        in_every_place!(etcd true InEtcd; $($test),*);
+        in_every_place!(postgres false InSql<Postgres>; $($test),*);
         #[test]
         fn every_check_is_a_test() {
             assert_eq!(CHECKS, [$(stringify!($test)),*]);

@@ -8,9 +8,9 @@ use leasehold::{
     Call, Cancel, MicroTime, MySqlStore, PostgresStore, SqliteStore, Store, StoreErrorKind, WatchEvent, WatchScope,
 };
 
-use super::real_stores::{File, InSql, RealStore};
 use crate::support::mariadb::MariaDb;
 use crate::support::postgres::Postgres;
+use crate::support::real_store::{File, InSql, RealStore};
 use crate::support::session::Session;
 use crate::support::sql::SqlServer;
 use crate::support::stores::{builder, call, held_by};

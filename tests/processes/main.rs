@@ -4,15 +4,12 @@
 mod alternation;
 mod client_go_interop;
 mod deploy;
-mod etcd;
 mod examples;
-mod handovers;
 mod leader_election;
 mod observe;
-mod postgres;
 mod programs;
 mod python_interop;
-mod sqlite;
+mod real_stores;
 mod stores;
 #[path = "../support/mod.rs"]
 mod support;

@@ -19,6 +19,7 @@ pub mod postgres;
 pub mod process;
 pub mod proxy;
 pub mod real;
+pub mod real_store;
 pub mod server;
 pub mod session;
 pub mod sql;

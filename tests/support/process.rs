@@ -98,11 +98,6 @@ impl Stage {
         self.candidate_of(command, id)
     }
 
-    /// What a candidate in this process has to say.
-    pub fn say(&self, line: Line) {
-        self.said.say(line);
-    }
-
     /// A candidate of another program, which prints the same lines.
     pub fn candidate_of(&self, program: Command, id: &str) -> Candidate {
         Candidate::spawn(id, program, &self.said)
