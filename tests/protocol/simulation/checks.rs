@@ -17,7 +17,7 @@ const STEPS_PER_SECOND: u32 = 300;
 #[derive(Default)]
 pub struct Checks {
     /// Tokens of all terms, with the acquisition each stands for.
-    tokens: BTreeMap<u64, String>,
+    pub tokens: BTreeMap<u64, String>,
     /// Terms whose record a third party has changed: who, which, and until when it may still count as valid.
     undermined: Vec<(usize, u64, Nanos)>,
 }
@@ -25,6 +25,26 @@ pub struct Checks {
 impl Checks {
     /// After every step.
     pub fn all(&mut self, truth: Nanos, plan: &Plan, nodes: &mut [Node], store: &Store) -> Result<(), Violation> {
+        self.terms(truth, plan, nodes)?;
+        for (index, serial, until) in &self.undermined {
+            let node = &nodes[*index];
+            if truth > *until && node.valid(truth) && node.term.as_ref().is_some_and(|term| term.serial == *serial) {
+                return Err(format!("node {index} still leads without a record, later than is documented").into());
+            }
+        }
+        self.undermined.retain(|(_, _, until)| truth <= *until);
+        if plan.suite == Suite::Restored {
+            astray(truth, nodes, store)?;
+        }
+        if !plan.suite.meddles() && nodes.iter().filter(|node| node.valid(truth)).count() > 1 {
+            let leaders: Vec<_> = (0..nodes.len()).filter(|index| nodes[*index].valid(truth)).collect();
+            return Err(Violation { what: format!("nodes {leaders:?} lead at a time"), overlap: true });
+        }
+        Ok(())
+    }
+
+    /// A term that was over stays over.
+    pub fn terms(&self, truth: Nanos, plan: &Plan, nodes: &mut [Node]) -> Result<(), Violation> {
         for (index, node) in nodes.iter_mut().enumerate() {
             let valid = node.valid(truth);
             let (alive, paused, held_up) = (node.alive, node.paused_until.is_some(), node.reading.is_some());
@@ -41,20 +61,6 @@ impl Checks {
             if plan.asking && alive && !paused && term.deadline.is_valid(now) != valid {
                 return Err(format!("node {index}: its own clock says {}", !valid).into());
             }
-        }
-        for (index, serial, until) in &self.undermined {
-            let node = &nodes[*index];
-            if truth > *until && node.valid(truth) && node.term.as_ref().is_some_and(|term| term.serial == *serial) {
-                return Err(format!("node {index} still leads without a record, later than is documented").into());
-            }
-        }
-        self.undermined.retain(|(_, _, until)| truth <= *until);
-        if plan.suite == Suite::Restored {
-            astray(truth, nodes, store)?;
-        }
-        if !plan.suite.meddles() && nodes.iter().filter(|node| node.valid(truth)).count() > 1 {
-            let leaders: Vec<_> = (0..nodes.len()).filter(|index| nodes[*index].valid(truth)).collect();
-            return Err(Violation { what: format!("nodes {leaders:?} lead at a time"), overlap: true });
         }
         Ok(())
     }
@@ -131,7 +137,7 @@ impl Checks {
         for (index, node) in nodes.iter().enumerate().filter(|(_, node)| node.valid(truth) && stands(node)) {
             let Some(term) = &node.term else { continue };
             let steady = plan.steady_network && node.paused_until.is_none();
-            let known_after = match (steady, node.hears_promptly(truth, store.version())) {
+            let known_after = match (steady, node.records[0].hears_promptly(truth, store.version())) {
                 // The event, which may find a request under way.
                 (true, true) => Duration::from_millis(150),
                 // One renewal and the look that explains its failure.
@@ -167,12 +173,17 @@ impl Checks {
             Call::Create(record) => record,
             Call::Update(base, record) => {
                 // An answer to a write that is closed is ignored, and only where somebody deletes does it say anything new.
-                let ignored = plan.suite.meddles() && base.version < node.known.0;
+                let ignored = plan.suite.meddles() && base.version < node.records[0].known.0;
                 // Not the records: where a store was restored, two of them may have had one version.
-                if !ignored && (base.version, base.record.uid.as_ref()) != (node.known.0, node.known_uid()) {
-                    return Err(
-                        format!("{} writes over {} and knows {:?}", node.identity, base.version, node.known).into()
-                    );
+                if !ignored
+                    && (base.version, base.record.uid.as_ref())
+                        != (node.records[0].known.0, node.records[0].known_uid())
+                {
+                    return Err(format!(
+                        "{} writes over {} and knows {:?}",
+                        node.identity, base.version, node.records[0].known
+                    )
+                    .into());
                 }
                 if record.uid != base.record.uid {
                     return Err(format!("{} writes another uid", node.identity).into());

@@ -34,6 +34,18 @@ const FAULTS: [&str; 24] = [
     "watches stalled",
 ];
 
+/// What happens in every suite on two objects. On a MultiLock, the terms on one are of client-go.
+const FAULTS_ON_TWO: [&str; 8] = [
+    "crashes",
+    "losses",
+    "pauses",
+    "step-downs",
+    "terms of the unfit",
+    "terms on both",
+    "terms without progress",
+    "withdrawals",
+];
+
 #[derive(Debug, Clone)]
 pub struct Count {
     /// Events that were carried out, without the timers that had been overtaken.
@@ -72,6 +84,11 @@ impl Count {
 
     /// What must have happened in many seeds of the suite and has not: then it shows less than it says.
     pub fn missing(&self, suite: Suite) -> Vec<&'static str> {
+        if suite.is_on_two() {
+            let on_one = if suite == Suite::WithMultiLock { "terms of client-go" } else { "terms on one" };
+            let all = FAULTS_ON_TWO.into_iter().chain([on_one]);
+            return all.filter(|kind| !self.faults.contains_key(kind)).collect();
+        }
         let of_the_suite: &[&str] = match suite {
             Suite::Operator => &["deletions", "edits of the record"],
             Suite::Restored => &["restored stores", "servers of a former life"],

@@ -2,37 +2,54 @@
 
 use leasehold::election::candidate::fitness::FitnessSource;
 use leasehold::election::candidate::session::{Effect, Input};
+use leasehold::election::candidate::side::Side;
 use leasehold::election::wind_down::WindDown;
 use leasehold::election::{Operation, Request, Response, Step};
 use leasehold::{StopReason, StoreError, StoreErrorKind};
 
 use crate::clock::{MILLI, Nanos, SECOND};
 use crate::network::Fate;
-use crate::node::{Command, Term, Wants};
-use crate::plan::{Suite, Violation};
+use crate::node::{Command, Record, Term, Wants};
+use crate::plan::{Kind, Suite, Violation};
 use crate::queue::{Sent, To, What};
 use crate::store::Call;
 use crate::trace::{self, trace};
+use crate::two_objects::checks::may_claim;
 use crate::world::World;
 
 impl World {
-    /// What the driver does until it has to wait for something.
+    /// What all threads of a candidacy do until they have to wait for something.
     pub fn drive(&mut self, index: usize) -> Result<(), Violation> {
+        self.nodes[index].sides().into_iter().try_for_each(|side| self.drive_side(index, side))
+    }
+
+    pub fn drive_side(&mut self, index: usize, side: Side) -> Result<(), Violation> {
+        self.drive_until_it_waits(index, side)?;
+        match self.nodes[index].candidacy().touched() {
+            Some(side) => self.drive_side(index, side),
+            None => Ok(()),
+        }
+    }
+
+    fn drive_until_it_waits(&mut self, index: usize, side: Side) -> Result<(), Violation> {
         let mut waits = 0;
         loop {
             self.obey_all(index)?;
-            if self.nodes[index].in_flight.is_some() || self.nodes[index].finished {
+            let record = &self.nodes[index].records[side as usize];
+            if record.in_flight.is_some() || record.finished {
                 return Ok(());
             }
             let node = &mut self.nodes[index];
-            self.checks.stepped(node, self.truth)?;
+            if !self.plan.suite.is_on_two() {
+                self.checks.stepped(node, self.truth)?;
+            }
             let now = node.clock.now(self.truth);
             let was_valid = node.valid(self.truth);
-            let step = node.session.next(now);
+            let step = node.candidacy().next(now, side);
             let told = self.listen(index, was_valid)?;
             let node = &mut self.nodes[index];
             match step {
-                Step::Send(request) => return self.send(index, request),
+                Step::Send(request) => return self.send(index, side, request),
                 Step::Wait(_) if told => {}
                 Step::Wait(until) if until <= now.local => {
                     waits += 1;
@@ -41,15 +58,16 @@ impl World {
                     }
                 }
                 Step::Wait(until) => {
-                    node.wake += 1;
-                    let (at, wake, to) = (node.clock.when(until), node.wake, (index, node.incarnation));
-                    self.queue.push(at, Some(to), What::Wake(wake));
+                    let (at, to, record) =
+                        (node.clock.when(until), (index, node.incarnation), &mut node.records[side as usize]);
+                    record.wake += 1;
+                    self.queue.push(at, Some(to), What::Wake(side, record.wake));
                     return Ok(());
                 }
                 Step::Finished => {
                     trace!(self, "{} has finished", node.identity);
-                    node.finished = true;
-                    node.watcher = None;
+                    node.records[side as usize].finished = true;
+                    node.records[side as usize].watcher = None;
                     if node.holds_guard() {
                         return Err(format!("{} finished beside a guard", node.identity).into());
                     }
@@ -62,7 +80,8 @@ impl World {
         }
     }
 
-    pub fn send(&mut self, index: usize, request: Request) -> Result<(), Violation> {
+    pub fn send(&mut self, index: usize, side: Side, request: Request) -> Result<(), Violation> {
+        let is_on_two = self.plan.suite.is_on_two();
         let held_up = self.held_up();
         let call = match &request.operation {
             Operation::Get(look) => Call::Get(*look),
@@ -72,23 +91,33 @@ impl World {
         let node = &mut self.nodes[index];
         node.refresh();
         if let Call::Update(base, _) = &call {
-            node.acts_by(base.version);
+            node.records[side as usize].acts_by(base.version);
         }
-        self.checks.sent(node, &request, &call, self.truth, &self.plan)?;
-        if !node.requests.allow(self.truth) {
-            return Err(format!("{} sends too many requests", node.identity).into());
+        if is_on_two {
+            may_claim(node, &call, self.truth)?;
+        } else {
+            self.checks.sent(node, &request, &call, self.truth, &self.plan)?;
+            if !node.requests.allow(self.truth) {
+                return Err(format!("{} sends too many requests", node.identity).into());
+            }
         }
-        node.in_flight = Some(request.id);
+        let record = &mut node.records[side as usize];
+        record.in_flight = Some(request.id);
+        let (knowing, object) = ((record.known.0, record.known.1.is_none()), record.object);
         let to = Some((index, node.incarnation));
         let local = node.clock.local(self.truth);
         let times_out = node.clock.when(local + request.timeout).max(self.truth + 1);
         let cut = node.cut(self.truth);
-        let fate = Fate::draw(&mut self.random, &self.plan.odds, cut, times_out - self.truth);
-        trace!(self, "{} sends {}: {}, {fate:?}", node.identity, request.id, trace::call(&call));
+        let is_read = matches!(call, Call::Get(_));
+        let fate = match self.plan.fate_of(index, object, is_read, self.truth) {
+            Some(fate) => fate,
+            None => Fate::draw(&mut self.random, &self.plan.odds, cut, times_out - self.truth),
+        };
+        trace!(self, "{} {side:?} sends {}: {}, {fate:?}", node.identity, request.id, trace::call(&call));
         self.count.requests += 1;
         fate.faults.iter().for_each(|kind| self.count.fault(kind));
-        let sent = Sent { id: request.id, knowing: node.known.0, absent: node.known.1.is_none(), at: self.truth };
-        self.queue.push(times_out + held_up, to, What::TimesOut(request.id));
+        let sent = Sent { id: request.id, side, object, knowing: knowing.0, absent: knowing.1, at: self.truth };
+        self.queue.push(times_out + held_up, to, What::TimesOut(side, request.id));
         // What is under way when the faults end lands soon after.
         let last = self.plan.heal_at + SECOND;
         for arrival in fate.arrivals {
@@ -102,8 +131,9 @@ impl World {
     }
 
     pub fn arrives(&mut self, to: Option<To>, sent: Sent, call: Call, answers: Vec<Nanos>) -> Result<(), Violation> {
-        let result = self.store.apply(&call)?;
-        trace!(self, "the store answers {} of {to:?} with {}", sent.id, trace::result(&result));
+        let result = self.stores[sent.object].apply(&call)?;
+        self.one_counter();
+        trace!(self, "store {} answers {} of {to:?} with {}", sent.object, sent.id, trace::result(&result));
         for delay in answers {
             let answer = match (&call, &result) {
                 (_, Err(_)) if self.plan.certain => {
@@ -120,8 +150,8 @@ impl World {
     }
 
     pub fn answer(&mut self, index: usize, sent: Sent, answer: Response) -> Result<(), Violation> {
-        let id = sent.id;
-        let under_way = self.nodes[index].in_flight == Some(id);
+        let (id, side) = (sent.id, sent.side);
+        let under_way = self.nodes[index].records[side as usize].in_flight == Some(id);
         if !under_way && !self.plan.late_answers {
             return Ok(());
         }
@@ -147,18 +177,19 @@ impl World {
             }
             _ => None,
         };
-        let closed = matches!(answer, Response::Written(_)) && node.known.0 > sent.knowing;
+        let record = &mut node.records[side as usize];
+        let closed = matches!(answer, Response::Written(_)) && record.known.0 > sent.knowing;
         let mut went_back = false;
         match &answer {
-            Response::Read(_, Some(observed)) => went_back = node.note_read(sent, observed.version, &observed.record),
-            Response::Read(_, None) if sent.knowing == node.known.0 => node.note_absence(),
-            Response::Written(observed) => node.note_written(sent, observed.version, &observed.record),
+            Response::Read(_, Some(observed)) => went_back = record.note_read(sent, observed.version, &observed.record),
+            Response::Read(_, None) if sent.knowing == record.known.0 => record.note_absence(),
+            Response::Written(observed) => record.note_written(sent, observed.version, &observed.record),
             _ => {}
         }
-        trace!(self, "{} hears of {id}: {}", node.identity, trace::answer(&answer));
+        trace!(self, "{} {side:?} hears of {id}: {}", node.identity, trace::answer(&answer));
         let was_valid = node.valid(self.truth);
         let now = reading.unwrap_or(node.clock.local(self.truth));
-        node.session.handle(now, Input::Response(id, answer));
+        node.candidacy().handle(now, side, Input::Response(id, answer));
         self.listen(index, was_valid)?;
         let node = &mut self.nodes[index];
         node.reading = None;
@@ -166,69 +197,72 @@ impl World {
             return Err(format!("{} leads on although the store went back", node.identity).into());
         }
         // An answer to a closed write is ignored, and so may a late one be: the next renewal finds out.
-        if let Some((version, record)) = shown.filter(|_| under_way && !closed) {
+        if let Some((version, record)) = shown.filter(|_| under_way && !closed && !self.plan.suite.is_on_two()) {
             self.checks.one_object(node, version, &record.uid, self.truth)?;
         }
         if under_way {
-            node.in_flight = None;
+            node.records[side as usize].in_flight = None;
         }
         self.drive(index)
     }
 
-    pub fn give_up(&mut self, index: usize, id: u64, kind: StoreErrorKind) -> Result<(), Violation> {
-        self.answer(
-            index,
-            Sent { id, knowing: 0, absent: false, at: 0 },
-            Response::Failed(StoreError::new(kind, "no answer")),
-        )
+    pub fn give_up(&mut self, index: usize, side: Side, id: u64, kind: StoreErrorKind) -> Result<(), Violation> {
+        let sent = Sent { id, side, object: 0, knowing: 0, absent: false, at: 0 };
+        self.answer(index, sent, Response::Failed(StoreError::new(kind, "no answer")))
     }
 
     /// A command from another thread, obeyed also while a request is under way.
     pub fn tell(&mut self, index: usize, command: Command) -> Result<(), Violation> {
-        self.nodes[index].commands.push_back(command);
+        self.tell_side(index, Side::Primary, command)
+    }
+
+    /// A command from the watch of one of its records.
+    pub fn tell_side(&mut self, index: usize, side: Side, command: Command) -> Result<(), Violation> {
+        self.nodes[index].commands.push_back((side, command));
         self.drive(index)
     }
 
     pub fn obey_all(&mut self, index: usize) -> Result<(), Violation> {
-        while let Some(command) = self.nodes[index].commands.pop_front() {
+        while let Some((side, command)) = self.nodes[index].commands.pop_front() {
             let node = &mut self.nodes[index];
-            trace!(self, "{} obeys {command:?}", node.identity);
+            trace!(self, "{} {side:?} obeys {command:?}", node.identity);
             node.requests.told();
             let was_valid = node.valid(self.truth);
             let now = node.clock.local(self.truth);
             let mut shown = None;
-            match command {
-                Command::Campaign(id, wants) => {
-                    node.session.handle(now, Input::Campaign { id, once: wants == Wants::Round });
-                }
-                Command::Withdraw(id) => node.session.handle(now, Input::Withdraw(id)),
-                Command::StepDown => node.session.handle(now, Input::StepDown(WindDown::AsSet)),
+            let input = match command {
+                Command::Campaign(id, wants) => Input::Campaign { id, once: wants == Wants::Round },
+                Command::Withdraw(id) => Input::Withdraw(id),
+                Command::StepDown => Input::StepDown(WindDown::AsSet),
                 Command::Fitness(is_fit) => {
                     node.is_fit = is_fit;
-                    node.session.handle(now, Input::Fitness(FitnessSource::Program, is_fit));
+                    Input::Fitness(FitnessSource::Program, is_fit)
                 }
                 Command::GuardGone { at } => {
                     node.release_by = self
                         .plan
                         .steady_network
                         .then(|| self.truth + node.settings.release_timeout.as_nanos() as Nanos + SECOND / 2);
-                    node.session.handle(now, Input::GuardGone { at });
+                    Input::GuardGone { at }
                 }
-                Command::Close => node.session.handle(now, Input::Close),
-                Command::WatchOpened { from_scratch } => node.session.handle(now, Input::WatchOpened { from_scratch }),
-                Command::WatchLost => node.session.handle(now, Input::WatchEnded),
+                Command::Close => Input::Close,
+                Command::WatchOpened { from_scratch } => Input::WatchOpened { from_scratch },
+                Command::WatchLost => Input::WatchEnded,
                 Command::Heard { received_at, change, former_since } => {
                     node.heard_in_second();
+                    let record = &mut node.records[side as usize];
                     // Of a restore that it has not found out about it cannot know.
-                    let knows_since = node.doubts_since;
-                    node.hears_of_former = former_since.is_some_and(|since| knows_since.is_some_and(|at| at >= since));
-                    shown = node.note_event(&change);
-                    node.session.handle(now, Input::Watched { received_at, change });
+                    let knows_since = record.doubts_since;
+                    record.hears_of_former =
+                        former_since.is_some_and(|since| knows_since.is_some_and(|at| at >= since));
+                    shown = record.note_event(&change);
+                    Input::Watched { received_at, change }
                 }
-            }
+            };
+            node.candidacy().handle(now, side, input);
             self.listen(index, was_valid)?;
-            self.nodes[index].hears_of_former = false;
-            if let Some((version, uid)) = shown {
+            self.nodes[index].records[side as usize].hears_of_former = false;
+            if let Some((version, uid)) = shown.filter(|_| !self.plan.suite.is_on_two()) {
                 self.checks.one_object(&self.nodes[index], version, &uid, self.truth)?;
             }
         }
@@ -238,34 +272,43 @@ impl World {
     /// Whether nobody else can have written a record with the node's identity.
     fn knows_its_writes(&self, index: usize) -> bool {
         match self.plan.suite {
-            Suite::Promise | Suite::Fitness | Suite::RunawayClocks => true,
             // Also those that land again, or late, when what stood there was deleted.
-            Suite::Operator => !self.plan.uid_blind && !self.store.is_forged(&self.nodes[index].identity),
+            Suite::Operator => !self.plan.uid_blind && !self.stores[0].is_forged(&self.nodes[index].identity),
             Suite::SharedIdentity | Suite::Restored => false,
+            _ => true,
         }
     }
 
-    /// Does what the session wants done. True if there was anything.
+    /// Does what the candidacy wants done. True if there was anything.
     pub fn listen(&mut self, index: usize, was_valid: bool) -> Result<bool, Violation> {
         let mut told = false;
         let knows_its_writes = self.knows_its_writes(index);
-        while let Some(effect) = self.nodes[index].session.effect() {
+        while let Some((side, effect)) = self.nodes[index].candidacy().effect() {
             told = true;
             let node = &mut self.nodes[index];
-            trace!(self, "{} wants {effect:?}", node.identity);
+            trace!(self, "{} {side:?} wants {effect:?}", node.identity);
             match effect {
-                Effect::TermEnded(_) | Effect::Leader(_) if node.hears_of_former => {
+                Effect::TermEnded(_) | Effect::Leader(_) if node.records[side as usize].hears_of_former => {
                     return Err(format!("{} believes a server of a former life: {effect:?}", node.identity).into());
                 }
                 Effect::Offer { campaign, deadline, fencing_token } => {
                     if node.term.as_ref().is_some_and(|term| term.guard_held || term.lost.is_none()) {
                         return Err(format!("{} elected during a term", node.identity).into());
                     }
-                    self.checks.elected(node, fencing_token, &self.plan, &self.store)?;
+                    match self.plan.suite.is_on_two() {
+                        true => self.checks.elected_on_two(node, fencing_token, &self.stores)?,
+                        false => self.checks.elected(node, fencing_token, &self.plan, &self.stores[0])?,
+                    }
                     self.count.terms += 1;
+                    if self.plan.suite.is_on_two() {
+                        self.count.fault(if node.kind == Kind::Both { "terms on both" } else { "terms on one" });
+                    }
                     self.note_handover();
                     let node = &mut self.nodes[index];
-                    node.acts_by(fencing_token);
+                    // The token is a version of the record that was taken last.
+                    if let Some(record) = node.records.last_mut() {
+                        record.acts_by(fencing_token);
+                    }
                     let waits = node.wants.take_if(|_| campaign == Some(node.campaigns)).is_some();
                     // Whoever waited may be gone without a word.
                     let wanted = waits && (self.truth >= self.plan.heal_at || self.random.u8(..16) > 0);
@@ -273,7 +316,7 @@ impl World {
                         serial: self.count.terms,
                         deadline,
                         token: fencing_token,
-                        uid: node.known_uid().cloned(),
+                        uid: node.records.last().and_then(Record::known_uid).cloned(),
                         valid_until: 0,
                         over: false,
                         lost: None,
@@ -288,7 +331,9 @@ impl World {
                     }
                     if !wanted {
                         let now = node.clock.local(self.truth);
-                        node.session.handle(now, Input::NotTaken);
+                        node.candidacy().handle(now, Side::Primary, Input::NotTaken);
+                    } else if self.plan.suite.is_on_two() {
+                        self.begin_work(index);
                     }
                 }
                 Effect::TermEnded(reason) => {
@@ -297,7 +342,13 @@ impl World {
                         StopReason::NoProgress => self.count.fault("terms without progress"),
                         _ => {}
                     }
-                    self.checks.lost(node, &reason, was_valid, &self.plan, &self.store)?;
+                    match self.plan.suite.is_on_two() {
+                        true => self.checks.lost_on_two(node, &reason, &self.plan)?,
+                        false => self.checks.lost(node, &reason, was_valid, &self.plan, &self.stores[0])?,
+                    }
+                    if !matches!(reason, StopReason::Released | StopReason::SteppedDown) {
+                        self.count.fault("losses");
+                    }
                     if let Some(term) = &mut node.term {
                         term.lost = Some(reason);
                     }
@@ -308,9 +359,9 @@ impl World {
                 Effect::Released => node.release_by = None,
                 Effect::CancelAt(id, at, _) => {
                     let to = (index, node.incarnation);
-                    self.queue.push(node.clock.when(at).max(self.truth), Some(to), What::Interrupt(id));
+                    self.queue.push(node.clock.when(at).max(self.truth), Some(to), What::Interrupt(side, id));
                 }
-                Effect::RestartWatch => self.restart_watch(index),
+                Effect::RestartWatch => self.restart_watch(index, side),
                 Effect::IdentityConflict(_) if knows_its_writes => {
                     return Err(format!("{} does not know its own writes", node.identity).into());
                 }

@@ -1,6 +1,7 @@
 //! What goes wrong, and how that ends.
 
 use leasehold::StoreErrorKind;
+use leasehold::election::candidate::side::Side;
 
 use crate::clock::{MILLI, Nanos, SECOND};
 use crate::network::Cut;
@@ -17,6 +18,9 @@ impl World {
         }
         let next = self.truth + self.random.u64(MILLI..2 * self.plan.chaos_every);
         self.queue.push(next, None, What::Chaos);
+        if self.plan.suite.is_on_two() {
+            return self.chaos_on_two();
+        }
         let index = self.random.usize(..self.nodes.len());
         let scale = self.nodes[index].settings.lease_duration.as_nanos() as Nanos;
         let until = (self.truth + self.random.u64(..2 * scale)).min(self.plan.heal_at);
@@ -24,7 +28,7 @@ impl World {
         match self.random.u8(..if self.plan.watches { 18 } else { 12 }) {
             0..=2 if !calm => {
                 // Often a leader that waits for an answer, for about as long as its term lasts.
-                let leads = |node: &Node| node.valid(self.truth) && node.in_flight.is_some();
+                let leads = |node: &Node| node.valid(self.truth) && node.records[0].in_flight.is_some();
                 let leader = self.nodes.iter().position(leads).filter(|_| self.random.u8(..4) > 0);
                 let (index, until) = match leader {
                     Some(leader) => {
@@ -40,24 +44,13 @@ impl World {
                     self.count.fault("pauses");
                     node.paused_until = Some(until);
                     // So that it goes on even if nobody calls.
-                    let to = (index, node.incarnation);
-                    node.wake += 1;
-                    let wake = node.wake;
-                    self.queue.push(until, Some(to), What::Wake(wake));
+                    self.wake(index, until);
                 }
             }
             3 => {
-                let node = &mut self.nodes[index];
-                if node.alive && !node.finished {
-                    trace!(self, "{} crashes", node.identity);
-                    self.count.fault("crashes");
-                    node.alive = false;
-                    node.term = None;
-                    node.paused_until = None;
-                    node.incarnation += 1;
-                    let to = (index, node.incarnation);
+                if self.nodes[index].alive && !self.nodes[index].finished() {
                     let at = if self.random.bool() { self.truth + MILLI } else { until };
-                    self.queue.push(at, Some(to), What::Restart);
+                    self.crash(index, at);
                 }
             }
             4..=6 if !calm => {
@@ -69,17 +62,17 @@ impl World {
                     trace!(self, "{} is cut off: {cut:?}", self.nodes[other].identity);
                     self.nodes[other].cut = Some((cut, until));
                     if cut == Cut::Refused {
-                        self.end_watch(other, Some(StoreErrorKind::Unavailable));
+                        self.end_watch(other, Side::Primary, Some(StoreErrorKind::Unavailable));
                     }
                 }
             }
             7 | 8 => {
                 trace!(self, "a label is edited");
-                self.store.label();
+                self.stores[0].label();
                 self.count.fault("edits of metadata");
             }
             9 => {
-                self.store.unrelated(1 + self.random.u64(..100));
+                self.stores[0].unrelated(1 + self.random.u64(..100));
                 self.bookmark();
             }
             10 if self.random.bool() => (0..self.nodes.len()).for_each(|index| self.jump(index)),
@@ -91,11 +84,11 @@ impl World {
                 }
             }
             11 => {
-                self.store.compact();
+                self.stores[0].compact();
                 self.count.fault("compactions");
             }
             12 | 13 if !calm => self.fall_behind(),
-            _ => self.disturb_watch(index),
+            _ => self.disturb_watch(index, Side::Primary),
         }
         Ok(())
     }
@@ -123,9 +116,17 @@ impl World {
     fn clock_was_set(&mut self, index: usize) {
         let node = &mut self.nodes[index];
         node.refresh();
-        node.wake += 1;
-        let (wake, to) = (node.wake, (index, node.incarnation));
-        self.queue.push(self.truth, Some(to), What::Wake(wake));
+        self.wake(index, self.truth);
+    }
+
+    /// Wakes the threads of a node at this time, instead of when they wanted to.
+    fn wake(&mut self, index: usize, at: Nanos) {
+        let node = &mut self.nodes[index];
+        let to = (index, node.incarnation);
+        for record in &mut node.records {
+            record.wake += 1;
+            self.queue.push(at, Some(to), What::Wake(record.side, record.wake));
+        }
     }
 
     /// For how long a thread is held up between reading its clock and acting by that.
@@ -143,15 +144,15 @@ impl World {
         let Some(every) = self.plan.operator_every.filter(|_| self.truth < self.plan.heal_at) else { return };
         let next = self.truth + self.random.u64(MILLI..2 * every);
         self.queue.push(next, None, What::Operator);
-        self.checks.undermine(self.truth, &self.plan, &self.nodes, &self.store);
+        self.checks.undermine(self.truth, &self.plan, &self.nodes, &self.stores[0]);
         let what = self.random.u8(..6);
         trace!(self, "the operator does {what}");
         self.count.fault(if what < 3 { "deletions" } else { "edits of the record" });
         match what {
-            0..=2 => self.store.delete(),
-            3 => self.store.edit(|record| record.holder_identity = Some("operator".into())),
-            4 => self.store.edit(|record| record.holder_identity = None),
-            _ => self.store.edit(|record| record.lease_duration_seconds = Some(1)),
+            0..=2 => self.stores[0].delete(),
+            3 => self.stores[0].edit(|record| record.holder_identity = Some("operator".into())),
+            4 => self.stores[0].edit(|record| record.holder_identity = None),
+            _ => self.stores[0].edit(|record| record.lease_duration_seconds = Some(1)),
         }
     }
 
@@ -161,15 +162,15 @@ impl World {
         let next = self.truth + self.random.u64(MILLI..2 * every);
         self.queue.push(next, None, What::Restore);
         if self.random.bool() {
-            return self.store.back_up();
+            return self.stores[0].back_up();
         }
-        let former = self.store.former();
-        self.store.restore(&mut self.random);
+        let former = self.stores[0].former();
+        self.stores[0].restore(&mut self.random);
         self.freeze_servers(&former);
-        trace!(self, "the store goes back to {}", self.store.version());
+        trace!(self, "the store goes back to {}", self.stores[0].version());
         self.count.fault("restored stores");
         for index in 0..self.nodes.len() {
-            self.end_watch(index, Some(StoreErrorKind::Unavailable));
+            self.end_watch(index, Side::Primary, Some(StoreErrorKind::Unavailable));
         }
     }
 

@@ -16,7 +16,7 @@ impl World {
     /// Who was closed among faults has finished by the time that somebody leads again.
     fn must_have_finished(&self) -> Result<(), Violation> {
         let is_late =
-            |node: &&Node| node.alive && !node.finished && node.closed_at.is_some_and(|at| at < self.plan.heal_at);
+            |node: &&Node| node.alive && !node.finished() && node.closed_at.is_some_and(|at| at < self.plan.heal_at);
         match self.nodes.iter().find(is_late).filter(|_| self.truth >= self.plan.lead_by) {
             Some(node) => Err(format!("{} was closed and does not finish", node.identity).into()),
             None => Ok(()),
@@ -25,11 +25,15 @@ impl World {
 
     /// Somebody leads by the time that is stated, and goes on leading.
     pub fn must_lead(&mut self) -> Result<(), Violation> {
+        if self.plan.suite.is_on_two() {
+            return self.must_lead_in_turn();
+        }
         self.must_have_finished()?;
         if self.handing_over.is_some() {
             return Ok(());
         }
-        let stands = |node: &Node| self.store.record().is_some_and(|record| record.holder() == Some(&node.identity));
+        let stands =
+            |node: &Node| self.stores[0].record().is_some_and(|record| record.holder() == Some(&node.identity));
         let leader = self.nodes.iter().find(|node| node.valid(self.truth) && stands(node));
         // Who has not found out about a restore may lose a term to a server of a former life, once.
         let forgotten = if self.plan.forgotten_servers { self.plan.nodes as u64 } else { 0 };
@@ -65,10 +69,11 @@ impl World {
 
     /// The leader releases, if anybody stands by who hears of it.
     pub fn hand_over(&mut self) -> Result<(), Violation> {
-        let (truth, version) = (self.truth, self.store.version());
+        let (truth, version) = (self.truth, self.stores[0].version());
         let Some(leader) = self.nodes.iter().position(|node| node.valid(truth)) else { return self.must_lead() };
-        let stands_by =
-            |node: &Node| node.alive && node.wants == Some(Wants::Term) && node.hears_promptly(truth, version);
+        let stands_by = |node: &Node| {
+            node.alive && node.wants == Some(Wants::Term) && node.records[0].hears_promptly(truth, version)
+        };
         if !self.nodes.iter().any(stands_by) {
             self.queue.push(truth, None, What::End);
             return Ok(());

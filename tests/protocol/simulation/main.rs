@@ -70,22 +70,22 @@ fn clocks_beyond_the_promise_are_caught() {
 
 #[test]
 fn candidates_on_both_exclude_those_on_the_primary() {
-    two_objects::run(two_objects::Of::WithPrimary, "candidates_on_both_exclude_those_on_the_primary", 2_000);
+    suite::run(Suite::WithPrimary, "candidates_on_both_exclude_those_on_the_primary", 2_000);
 }
 
 #[test]
 fn candidates_on_both_exclude_those_on_the_secondary() {
-    two_objects::run(two_objects::Of::WithSecondary, "candidates_on_both_exclude_those_on_the_secondary", 2_000);
+    suite::run(Suite::WithSecondary, "candidates_on_both_exclude_those_on_the_secondary", 2_000);
 }
 
 /// As long as nothing of client-go's takes longer than its durations leave.
 #[test]
 fn candidates_on_both_exclude_those_on_a_multi_lock() {
-    two_objects::run(two_objects::Of::WithMultiLock, "candidates_on_both_exclude_those_on_a_multi_lock", 2_000);
+    suite::run(Suite::WithMultiLock, "candidates_on_both_exclude_those_on_a_multi_lock", 2_000);
 }
 
 /// The checks can fail: without anybody on both, those on the one and on the other lead at a time.
 #[test]
 fn candidates_on_two_objects_apart_are_caught() {
-    two_objects::expect_overlap(two_objects::Of::Apart, "candidates_on_two_objects_apart_are_caught", 100);
+    suite::expect_overlap(Suite::Apart, "candidates_on_two_objects_apart_are_caught", 100);
 }

@@ -4,37 +4,38 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use leasehold::election::Change;
-use leasehold::election::candidate::session::Session;
+use leasehold::election::candidate::candidacy::Candidacy;
+use leasehold::election::candidate::side::Side;
 use leasehold::election::deadline::Deadline;
 use leasehold::util::clock::Moment;
 use leasehold::{LeaderElectionRecord, Settings, StopReason};
 
 use crate::clock::{Nanos, NodeClock};
 use crate::network::Cut;
+use crate::plan::Kind;
 use crate::queue::Sent;
 use crate::stream::Watcher;
+use crate::two_objects::multi_lock::MultiLock;
 
 pub struct Node {
     pub identity: String,
     pub settings: Arc<Settings>,
     pub clock: NodeClock,
-    pub session: Session,
+    pub kind: Kind,
+    pub mind: Mind,
+    /// What its threads do about each of its records.
+    pub records: Vec<Record>,
     /// Counts the processes that this node has been.
     pub incarnation: u32,
     pub alive: bool,
-    pub finished: bool,
     /// When it was closed.
     pub closed_at: Option<Nanos>,
     pub paused_until: Option<Nanos>,
     /// What the clock said when the thread was held up before it acted by that.
     pub reading: Option<Moment>,
     pub cut: Option<(Cut, Nanos)>,
-    pub in_flight: Option<u64>,
     /// What the user said, and what the watch told, while a request was under way, in order.
-    pub commands: VecDeque<Command>,
-    pub wake: u64,
-    /// The driver's second thread; `None` where the lock cannot watch.
-    pub watcher: Option<Watcher>,
+    pub commands: VecDeque<(Side, Command)>,
     /// What the user waits for, and how many campaigns that makes.
     pub wants: Option<Wants>,
     pub campaigns: u64,
@@ -42,6 +43,29 @@ pub struct Node {
     /// Whether it has heard that it is fit, and whether its work makes progress.
     pub is_fit: bool,
     pub works: bool,
+    pub steps_in_second: (Nanos, u32),
+    pub requests: Requests,
+    /// By when, on a network without faults, the record of a term that is over must not be ours any more.
+    pub release_by: Option<Nanos>,
+    /// On two objects: it has led when each was to lead once.
+    pub had_turn: bool,
+}
+
+pub enum Mind {
+    Ours(Candidacy),
+    ClientGo(Box<MultiLock>),
+}
+
+/// A record of a candidacy of ours.
+pub struct Record {
+    pub side: Side,
+    /// Which of the objects it is.
+    pub object: usize,
+    pub in_flight: Option<u64>,
+    pub wake: u64,
+    pub finished: bool,
+    /// The driver's second thread; `None` where the lock cannot watch.
+    pub watcher: Option<Watcher>,
     /// The newest version that an answer or an event brought, and the record at it.
     pub known: (u64, Option<LeaderElectionRecord>),
     /// What events brought that a read may have to bear out: the election knows it, or does not believe it.
@@ -54,10 +78,6 @@ pub struct Node {
     pub restored: Option<LeaderElectionRecord>,
     /// It hears of what was before that, from a server that was not restarted.
     pub hears_of_former: bool,
-    pub steps_in_second: (Nanos, u32),
-    pub requests: Requests,
-    /// By when, on a network without faults, the record of a term that is over must not be ours any more.
-    pub release_by: Option<Nanos>,
 }
 
 /// How many requests a node may send: a few at once, one more for each quarter of its shortest pause, and for what it is told.
@@ -130,8 +150,39 @@ pub struct Term {
 }
 
 impl Node {
+    /// Whether it leads, by all-knowing eyes.
     pub fn valid(&self, truth: Nanos) -> bool {
-        self.alive && self.term.as_ref().is_some_and(|term| truth < term.valid_until)
+        let leads = match &self.mind {
+            Mind::ClientGo(candidate) => candidate.leads(self.clock.local(truth)),
+            Mind::Ours(_) => self.term.as_ref().is_some_and(|term| truth < term.valid_until),
+        };
+        self.alive && leads
+    }
+
+    pub fn candidacy(&mut self) -> &mut Candidacy {
+        match &mut self.mind {
+            Mind::Ours(candidacy) => candidacy,
+            Mind::ClientGo(_) => unreachable!("it is of client-go"),
+        }
+    }
+
+    pub fn client_go(&mut self) -> &mut MultiLock {
+        match &mut self.mind {
+            Mind::ClientGo(candidate) => candidate,
+            Mind::Ours(_) => unreachable!("it is ours"),
+        }
+    }
+
+    pub fn is_ours(&self) -> bool {
+        matches!(self.mind, Mind::Ours(_))
+    }
+
+    pub fn sides(&self) -> Vec<Side> {
+        self.records.iter().map(|record| record.side).collect()
+    }
+
+    pub fn finished(&self) -> bool {
+        !self.records.is_empty() && self.records.iter().all(|record| record.finished)
     }
 
     /// Whether its work has made no progress for too long.
@@ -147,6 +198,11 @@ impl Node {
         Command::Campaign(self.campaigns, wants)
     }
 
+    /// The user tells the candidacy.
+    pub fn order(&mut self, command: Command) {
+        self.commands.push_back((Side::Primary, command));
+    }
+
     pub fn holds_guard(&self) -> bool {
         self.term.as_ref().is_some_and(|term| term.guard_held)
     }
@@ -160,6 +216,17 @@ impl Node {
         }
     }
 
+    /// What is heard costs a step, however much is.
+    pub fn heard_in_second(&mut self) {
+        self.steps_in_second.1 = self.steps_in_second.1.saturating_sub(1);
+    }
+
+    pub fn cut(&self, truth: Nanos) -> Option<Cut> {
+        self.cut.filter(|(_, until)| truth < *until).map(|(cut, _)| cut)
+    }
+}
+
+impl Record {
     /// The object that is known to be there.
     pub fn known_uid(&self) -> Option<&String> {
         self.known.1.as_ref()?.uid.as_ref()
@@ -259,14 +326,5 @@ impl Node {
             return None;
         }
         self.note(version, record).then(|| (version, self.known_uid().cloned()))
-    }
-
-    /// What is heard costs a step, however much is.
-    pub fn heard_in_second(&mut self) {
-        self.steps_in_second.1 = self.steps_in_second.1.saturating_sub(1);
-    }
-
-    pub fn cut(&self, truth: Nanos) -> Option<Cut> {
-        self.cut.filter(|(_, until)| truth < *until).map(|(cut, _)| cut)
     }
 }

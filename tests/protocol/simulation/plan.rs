@@ -1,5 +1,6 @@
 //! What a seed makes of a world before it begins.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use leasehold::{Fitness, LeaderElector, LeaderElectorBuilder, Settings};
@@ -21,12 +22,34 @@ pub enum Suite {
     Fitness,
     /// Clock rates that differ by more than is promised.
     RunawayClocks,
+    /// Candidates on two objects at once, beside others of ours on the primary alone.
+    WithPrimary,
+    /// Beside others of ours on the secondary alone.
+    WithSecondary,
+    /// Beside others on client-go's MultiLock, while no request and no process of theirs takes longer than what a lease leaves.
+    WithMultiLock,
+    /// Candidates on either of two objects and none on both: they exclude nobody.
+    Apart,
+}
+
+/// Which records a candidate is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Both,
+    Primary,
+    Secondary,
+    MultiLock,
 }
 
 impl Suite {
     /// Whether something happens to records in force that the promise excludes.
     pub fn meddles(self) -> bool {
         matches!(self, Suite::Operator | Suite::Restored)
+    }
+
+    /// Returns `true` if there are two objects.
+    pub fn is_on_two(self) -> bool {
+        matches!(self, Suite::WithPrimary | Suite::WithSecondary | Suite::WithMultiLock | Suite::Apart)
     }
 }
 
@@ -67,6 +90,7 @@ pub struct Odds {
 pub struct Plan {
     pub suite: Suite,
     pub nodes: usize,
+    pub kinds: Vec<Kind>,
     pub settings: Vec<(Duration, Duration, Duration)>,
     /// Where they are not those that follow from the settings: the renew interval, and the release timeout.
     pub others: Vec<(Option<Duration>, Option<Duration>)>,
@@ -111,10 +135,24 @@ pub struct Plan {
     pub servers: usize,
     /// Servers that were not restarted with their store are never restarted.
     pub forgotten_servers: bool,
+    /// Whether candidates of ours may be unfit.
+    pub asked: bool,
+    /// How long their work may go without progress, of each candidate.
+    pub progress: Vec<Option<Duration>>,
+    /// When the store of an object does not answer, and whether its requests hang.
+    pub outages: Vec<(usize, Range<Nanos>, bool)>,
+    /// Nodes that may not read an object until the faults end.
+    pub forbidden: Vec<(usize, usize)>,
+    /// On two objects, each node must have led in turn by then.
+    pub turns_by: Nanos,
 }
 
 impl Plan {
     pub fn new(suite: Suite, random: &mut fastrand::Rng) -> Self {
+        if suite.is_on_two() { Self::on_two(suite, random) } else { Self::on_one(suite, random) }
+    }
+
+    fn on_one(suite: Suite, random: &mut fastrand::Rng) -> Self {
         let nodes = if random.bool() { random.usize(2..=3) } else { random.usize(4..=9) };
         // Lease duration, renew deadline, retry period, in milliseconds.
         let choices = [
@@ -168,11 +206,15 @@ impl Plan {
         // What is under way is given up; a look; the lease of whoever is gone; users notice; and seconds for the rest.
         let lead_by = heal_at + longest + 2 * longest_deadline + 10 * SECOND;
         // Who was unfit at last has to wait, too, after users have found out that the faults are over.
-        let pauses = if suite == Suite::Fitness { 4 * longest + 10 * SECOND } else { 0 };
+        let asked = suite == Suite::Fitness;
+        let pauses = if asked { 4 * longest + 10 * SECOND } else { 0 };
+        let progress = |(_, _, retry): &(_, _, Duration)| asked.then(|| (*retry).max(Duration::from_secs(3)));
         let lead_by = lead_by + pauses;
         Self {
             suite,
             nodes,
+            kinds: vec![Kind::Primary; nodes],
+            progress: settings.iter().map(progress).collect(),
             settings,
             others,
             fastest,
@@ -204,19 +246,22 @@ impl Plan {
             longest,
             servers: random.usize(1..=3),
             forgotten_servers: suite == Suite::Restored && random.u8(..4) == 0,
+            asked,
+            outages: Vec::new(),
+            forbidden: Vec::new(),
+            turns_by: 0,
         }
     }
 
     pub fn settings(&self, node: usize, identity: &str) -> Settings {
         let (lease, deadline, retry) = self.settings[node];
+        let progress = self.progress[node];
         let builder = LeaderElector::builder("simulated");
         let (renew_interval, release_timeout) = self.others[node];
         let builder = renew_interval.into_iter().fold(builder, LeaderElectorBuilder::renew_interval);
         let builder = release_timeout.into_iter().fold(builder, LeaderElectorBuilder::release_timeout);
-        let builder = match self.suite {
-            Suite::Fitness => builder.fitness(&Fitness::new()).progress_within(retry.max(Duration::from_secs(3))),
-            _ => builder,
-        };
+        let builder = progress.into_iter().fold(builder, LeaderElectorBuilder::progress_within);
+        let builder = if self.asked { builder.fitness(&Fitness::new()) } else { builder };
         builder
             .identity(identity)
             .lease_duration(lease)

@@ -2,14 +2,18 @@
 
 use std::sync::Arc;
 
+use leasehold::election::candidate::candidacy::Candidacy;
+use leasehold::election::candidate::pair::Pair;
 use leasehold::election::candidate::session::Session;
+use leasehold::election::candidate::side::Side;
 
-use crate::clock::NodeClock;
-use crate::node::{Node, Requests};
-use crate::plan::{Suite, Violation};
+use crate::clock::{Nanos, NodeClock, SECOND};
+use crate::node::{Mind, Node, Record, Requests};
+use crate::plan::{Kind, Suite, Violation};
 use crate::queue::{To, What};
 use crate::stream::{Turn, Watcher};
 use crate::trace::trace;
+use crate::two_objects::multi_lock::MultiLock;
 use crate::world::World;
 
 impl World {
@@ -22,48 +26,84 @@ impl World {
         };
         let settings = Arc::new(self.plan.settings(index, &identity));
         let rate = self.plan.rate(&mut self.random);
-        let watches = self.plan.watches && self.random.u8(..8) > 0;
-        let has_right = self.random.u8(..8) > 0;
-        let watcher = watches.then(|| Watcher::new(has_right, settings.retry_period, self.random.u64(..)));
+        let kind = self.plan.kinds[index];
+        let objects = match kind {
+            Kind::Both => vec![0, 1],
+            Kind::Primary => vec![0],
+            Kind::Secondary => vec![1],
+            Kind::MultiLock => Vec::new(),
+        };
+        let mut record = |(object, side)| {
+            let watches = self.plan.watches && self.random.u8(..8) > 0;
+            let has_right = self.random.u8(..8) > 0;
+            let watcher = watches.then(|| Watcher::new(has_right, settings.retry_period, self.random.u64(..)));
+            Record {
+                side,
+                object,
+                in_flight: None,
+                wake: 0,
+                finished: false,
+                watcher,
+                known: (0, None),
+                hinted: Vec::new(),
+                gone: None,
+                doubts_since: None,
+                restored: None,
+                hears_of_former: false,
+            }
+        };
+        let records = objects.into_iter().zip(Side::BOTH).map(&mut record).collect();
         self.count.candidates += 1;
+        let mind = match kind {
+            Kind::MultiLock => Mind::ClientGo(Box::new(MultiLock::new(&identity, self.plan.settings[index]))),
+            Kind::Both => {
+                let seeds = [self.random.u64(..), self.random.u64(..)];
+                Mind::Ours(Candidacy::Both(Box::new(Pair::new(Arc::clone(&settings), seeds))))
+            }
+            _ => {
+                let session = Session::new(Arc::clone(&settings), self.random.u64(..));
+                Mind::Ours(Candidacy::One(Box::new(session)))
+            }
+        };
         Node {
-            session: Session::new(Arc::clone(&settings), self.random.u64(..)),
+            kind,
+            mind,
+            records,
             requests: Requests::new(&settings),
             clock: NodeClock::new(&mut self.random, rate),
             identity,
             settings,
             incarnation,
             alive: true,
-            finished: false,
             closed_at: None,
             paused_until: None,
             reading: None,
             cut: None,
-            in_flight: None,
             commands: Default::default(),
-            wake: 0,
-            watcher,
             wants: None,
             campaigns: 0,
             term: None,
-            is_fit: self.plan.suite != Suite::Fitness,
+            is_fit: !self.plan.asked,
             works: true,
-            known: (0, None),
-            hinted: Vec::new(),
-            gone: None,
-            doubts_since: None,
-            restored: None,
-            hears_of_former: false,
             steps_in_second: (0, 0),
             release_by: None,
+            had_turn: false,
         }
     }
 
     /// What a process does first.
     pub fn begin(&mut self, to: To) {
         self.queue.push(self.truth, Some(to), What::User);
-        if let Some(watcher) = &self.nodes[to.0].watcher {
-            self.queue.push(self.truth, Some(to), What::Watch(watcher.serial(), Turn::Begin));
+        for record in &self.nodes[to.0].records {
+            if let Some(watcher) = &record.watcher {
+                self.queue.push(self.truth, Some(to), What::Watch(record.side, watcher.serial(), Turn::Begin));
+            }
+        }
+        if !self.nodes[to.0].is_ours() {
+            self.queue.push(self.truth, Some(to), What::ClientGoWakes);
+        } else if self.plan.suite.is_on_two() && self.plan.asked {
+            let after = self.random.u64(..2 * SECOND);
+            self.queue.push(self.truth + after, Some(to), What::SetFit(true));
         }
     }
 
@@ -75,6 +115,18 @@ impl World {
         self.nodes.insert(index, node);
         self.begin(to);
         self.drive(index)
+    }
+
+    pub fn crash(&mut self, index: usize, restart_at: Nanos) {
+        let node = &mut self.nodes[index];
+        trace!(self, "{} crashes", node.identity);
+        self.count.fault("crashes");
+        node.alive = false;
+        node.term = None;
+        node.paused_until = None;
+        node.incarnation += 1;
+        let to = (index, node.incarnation);
+        self.queue.push(restart_at, Some(to), What::Restart);
     }
 
     pub fn resume(&mut self, index: usize) -> Result<(), Violation> {

@@ -4,23 +4,34 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use leasehold::election::Response;
+use leasehold::election::candidate::side::Side;
 
 use crate::clock::Nanos;
 use crate::store::Call;
 use crate::stream::Turn;
+use crate::two_objects::multi_lock::{Ask, Told};
 
 /// To whom something happens: a node, and which of the processes that it has been.
 pub type To = (usize, u32);
 
 pub enum What {
-    Wake(u64),
+    Wake(Side, u64),
     /// A request reaches the store, and its answers are sent.
     Arrives(Sent, Call, Vec<Nanos>),
     Answer(Sent, Response),
-    TimesOut(u64),
-    Interrupt(u64),
-    /// Something becomes of the node's watch: of the stream with this number.
-    Watch(u64, Turn),
+    TimesOut(Side, u64),
+    Interrupt(Side, u64),
+    /// Something becomes of a watch of the node: of the stream with this number.
+    Watch(Side, u64, Turn),
+    ClientGoWakes,
+    /// A request of client-go's reaches its store, and is answered so much later.
+    ClientGoAsks(Ask, Nanos),
+    ClientGoHears(Told),
+    /// The work of the term that this campaign won makes progress, or hangs.
+    Work(u64),
+    SetFit(bool),
+    /// The store of this object does not answer from now on.
+    Outage(usize),
     /// The user's thread tells of a step-down of the term.
     StepDown(u64),
     User,
@@ -43,6 +54,9 @@ pub enum What {
 #[derive(Debug, Clone, Copy)]
 pub struct Sent {
     pub id: u64,
+    pub side: Side,
+    /// Of which object.
+    pub object: usize,
     /// The newest version.
     pub knowing: u64,
     /// Whether nothing was there.

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use leasehold::election::Change;
+use leasehold::election::candidate::side::Side;
 use leasehold::election::candidate::watch_plan::WatchPlan;
 use leasehold::{Cursor, StoreError, StoreErrorKind};
 
 use crate::clock::{MILLI, Nanos, SECOND};
 use crate::network::Cut;
-use crate::node::{Command, Node};
+use crate::node::{Command, Node, Record};
 use crate::plan::{Odds, Violation};
 use crate::queue::What;
 use crate::server::Server;
@@ -149,7 +150,7 @@ impl Watcher {
     }
 }
 
-impl Node {
+impl Record {
     /// Whether every change is told soon.
     pub fn hears_promptly(&self, truth: Nanos, version: u64) -> bool {
         match self.watcher.as_ref().map(|watcher| &watcher.state) {
@@ -163,17 +164,20 @@ impl Node {
 }
 
 impl World {
-    pub fn watch(&mut self, index: usize, serial: u64, turn: Turn) -> Result<(), Violation> {
+    pub fn watch(&mut self, index: usize, side: Side, serial: u64, turn: Turn) -> Result<(), Violation> {
         let truth = self.truth;
         let node = &mut self.nodes[index];
-        let Some(watcher) = node.watcher.as_mut().filter(|watcher| watcher.hears(serial, &turn)) else { return Ok(()) };
+        let record = &mut node.records[side as usize];
+        let Some(watcher) = record.watcher.as_mut().filter(|watcher| watcher.hears(serial, &turn)) else {
+            return Ok(());
+        };
         match turn {
-            Turn::Begin => self.begin_watch(index),
+            Turn::Begin => self.begin_watch(index, side),
             Turn::Opened { from_scratch } => {
                 if let State::Streaming(stream) = &mut watcher.state {
                     stream.opened = true;
                 }
-                self.tell(index, Command::WatchOpened { from_scratch })
+                self.tell_side(index, side, Command::WatchOpened { from_scratch })
             }
             Turn::Bookmark(version) => {
                 watcher.tells(version);
@@ -187,13 +191,13 @@ impl World {
                 watcher.tells(version);
                 self.count.events += 1;
                 let received_at = node.clock.local(truth);
-                let Node { watcher, restored, .. } = &mut self.nodes[index];
+                let Record { watcher, restored, object, .. } = record;
                 let former_since = match watcher {
                     Some(Watcher { state: State::Streaming(stream), .. }) if stream.of_former => {
                         let since = self.servers[stream.server].former.as_ref().map(|former| former.since);
                         stream.agrees |= match &change {
                             Change::Written(observed) if restored.as_ref() != Some(&observed.record) => {
-                                since.is_some_and(|since| self.store.has_had(observed, since))
+                                since.is_some_and(|since| self.stores[*object].has_had(observed, since))
                             }
                             _ => false,
                         };
@@ -201,7 +205,7 @@ impl World {
                     }
                     _ => None,
                 };
-                self.tell(index, Command::Heard { received_at, change, former_since })
+                self.tell_side(index, side, Command::Heard { received_at, change, former_since })
             }
             Turn::Ended(kind) => {
                 watcher.serial += 1;
@@ -217,15 +221,16 @@ impl World {
                 let serial = watcher.serial;
                 let to = (index, node.incarnation);
                 trace!(self, "{}'s watch ends: {kind:?}, pause {pause:?}", node.identity);
-                self.queue.push(truth + pause.as_nanos() as Nanos, Some(to), What::Watch(serial, Turn::Begin));
-                self.tell(index, Command::WatchLost)
+                self.queue.push(truth + pause.as_nanos() as Nanos, Some(to), What::Watch(side, serial, Turn::Begin));
+                self.tell_side(index, side, Command::WatchLost)
             }
         }
     }
 
     /// Asks for a stream. What becomes of it is decided here: the thread learns of it turn by turn.
-    fn begin_watch(&mut self, index: usize) -> Result<(), Violation> {
+    fn begin_watch(&mut self, index: usize, side: Side) -> Result<(), Violation> {
         let truth = self.truth;
+        let object = self.nodes[index].records[side as usize].object;
         let odds = self.plan.odds.clone();
         let random = &mut self.random;
         let mut happens = |odds: u32| odds > 0 && random.u32(..1000) < odds;
@@ -239,10 +244,10 @@ impl World {
         let back = if stale { random.usize(1..8) } else { 0 };
         let of = random.usize(..self.servers.len());
         let server = &self.servers[of];
-        let seen = self.store.changes_seen(server.lag);
+        let seen = self.stores[object].changes_seen(server.lag);
         let node = &mut self.nodes[index];
         let (to, cut) = ((index, node.incarnation), node.cut(truth));
-        let Some(watcher) = &mut node.watcher else { return Ok(()) };
+        let Some(watcher) = &mut node.records[side as usize].watcher else { return Ok(()) };
         watcher.after = watcher.plan.begin(node.clock.local(truth)).and_then(|cursor| cursor.get::<u64>().copied());
         if !watcher.openings.allow(truth, node.settings.retry_period.as_nanos() as Nanos) {
             return Err(format!("{} asks for its watch {} too soon", node.identity, watcher.openings.count).into());
@@ -255,13 +260,14 @@ impl World {
         // It cannot begin with what the server has not come to yet.
         let begins = match (watcher.after, &server.former) {
             (Some(after), Some(former)) => former.changes_until(after),
-            (Some(after), None) => self.store.changes_until(after).map(|changes| changes.min(seen)),
+            (Some(after), None) => self.stores[object].changes_until(after).map(|changes| changes.min(seen)),
             (None, Some(former)) => Some(former.changes.len()),
             (None, None) => Some(seen),
         };
         let failure = match (cut, begins) {
             (Some(Cut::Refused), _) => Some((0, StoreErrorKind::Unavailable)),
             (Some(_), _) => Some((OPENING, StoreErrorKind::Timeout)),
+            _ if self.plan.outage(object, truth).is_some() => Some((delay, StoreErrorKind::Unavailable)),
             _ if !watcher.right => Some((delay, StoreErrorKind::Forbidden)),
             _ if refused => Some((delay, StoreErrorKind::Unavailable)),
             (_, None) => Some((delay, StoreErrorKind::Expired)),
@@ -269,7 +275,7 @@ impl World {
         };
         if let Some((delay, kind)) = failure {
             self.count.fault("watches refused");
-            self.queue.push(truth + delay, Some(to), What::Watch(serial, Turn::Ended(Some(kind))));
+            self.queue.push(truth + delay, Some(to), What::Watch(side, serial, Turn::Ended(Some(kind))));
             return Ok(());
         }
         let from_scratch = watcher.after.is_none();
@@ -290,15 +296,15 @@ impl World {
         let last = truth + delay;
         watcher.state =
             State::Streaming(Stream { server: of, changes, from, mood, of_former, agrees: false, opened: false, last });
-        self.queue.push(truth + delay, Some(to), What::Watch(serial, Turn::Opened { from_scratch }));
+        self.queue.push(truth + delay, Some(to), What::Watch(side, serial, Turn::Opened { from_scratch }));
         let standing = match &self.servers[of].former {
             Some(former) => former.object(),
-            None => self.store.object_after(changes),
+            None => self.stores[object].object_after(changes),
         };
         if from_scratch && let Some(standing) = standing {
             // What is there, as an event of its own.
             let event = Change::Written(standing.clone());
-            self.stream(index, truth, Turn::Tell(event));
+            self.stream(index, side, truth, Turn::Tell(event));
         }
         match &self.servers[of].former {
             // All that it will ever tell.
@@ -308,20 +314,20 @@ impl World {
                     .filter(|change| change.version > from)
                     .map(|change| change.event())
                     .collect();
-                events.into_iter().for_each(|event| self.stream(index, truth, Turn::Tell(event)));
+                events.into_iter().for_each(|event| self.stream(index, side, truth, Turn::Tell(event)));
             }
             Some(_) => {}
-            None => self.pump(index),
+            None => self.pump(index, side),
         }
         Ok(())
     }
 
     /// Gives up the present stream for one that begins from scratch.
-    pub fn restart_watch(&mut self, index: usize) {
+    pub fn restart_watch(&mut self, index: usize, side: Side) {
         let after = self.random.u64(..5 * MILLI);
         let node = &mut self.nodes[index];
         let to = (index, node.incarnation);
-        let Some(watcher) = &mut node.watcher else { return };
+        let Some(watcher) = &mut node.records[side as usize].watcher else { return };
         watcher.is_given_up = true;
         if let State::Pausing = watcher.state {
             return watcher.plan.restart();
@@ -330,40 +336,52 @@ impl World {
         watcher.serial += 1;
         watcher.state = State::Asking;
         let turn = Turn::Ended(Some(StoreErrorKind::Interrupted));
-        self.queue.push(self.truth + after, Some(to), What::Watch(watcher.serial, turn));
+        self.queue.push(self.truth + after, Some(to), What::Watch(side, watcher.serial, turn));
     }
 
-    /// Sends on every stream what has changed in the store.
+    /// Sends on every stream what has changed in its store.
     pub fn pump_all(&mut self) {
-        if self.pumped != (self.store.version(), self.store.changes.len()) {
-            self.pumped = (self.store.version(), self.store.changes.len());
-            for index in 0..self.nodes.len() {
-                self.pump(index);
+        for object in 0..self.stores.len() {
+            let state = (self.stores[object].version(), self.stores[object].changes.len());
+            if std::mem::replace(&mut self.pumped[object], state) != state {
+                self.streams_of(object).into_iter().for_each(|(index, side)| self.pump(index, side));
             }
         }
     }
 
-    fn pump(&mut self, index: usize) {
-        let Some(Watcher { state: State::Streaming(stream), .. }) = &mut self.nodes[index].watcher else { return };
+    /// The nodes with a record of this object, and the side that is it.
+    fn streams_of(&self, object: usize) -> Vec<(usize, Side)> {
+        let of = |(index, node): (usize, &Node)| {
+            let record = node.records.iter().find(|record| record.object == object)?;
+            Some((index, record.side))
+        };
+        self.nodes.iter().enumerate().filter_map(of).collect()
+    }
+
+    fn pump(&mut self, index: usize, side: Side) {
+        let Record { watcher, object, .. } = &mut self.nodes[index].records[side as usize];
+        let Some(Watcher { state: State::Streaming(stream), .. }) = watcher else { return };
         let Server { lag, former: None } = self.servers[stream.server] else { return };
-        let (told, from) = (stream.changes.min(self.store.changes.len()), stream.from);
-        stream.changes = self.store.changes.len();
-        for change in told..self.store.changes.len() {
-            let change = &self.store.changes[change];
+        let (object, from) = (*object, stream.from);
+        let changes = self.stores[object].changes.len();
+        let told = std::mem::replace(&mut stream.changes, changes).min(changes);
+        for change in told..changes {
+            let change = &self.stores[object].changes[change];
             if change.version > from {
                 let (seen_at, event) = (change.at + lag, change.event());
-                self.stream(index, seen_at, Turn::Tell(event));
+                self.stream(index, side, seen_at, Turn::Tell(event));
             }
         }
     }
 
     /// Puts something that its server comes to know at `seen_at` on the node's stream, behind what is on it.
-    fn stream(&mut self, index: usize, seen_at: Nanos, turn: Turn) {
+    fn stream(&mut self, index: usize, side: Side, seen_at: Nanos, turn: Turn) {
         let node = &mut self.nodes[index];
         let to = (index, node.incarnation);
         let cut = node.cut(self.truth);
         let lease = node.settings.lease_duration.as_nanos() as Nanos;
-        let Some(Watcher { state: State::Streaming(stream), serial, .. }) = &mut node.watcher else { return };
+        let watcher = &mut node.records[side as usize].watcher;
+        let Some(Watcher { state: State::Streaming(stream), serial, .. }) = watcher else { return };
         match cut {
             Some(Cut::Requests | Cut::Answers) => stream.mood = Mood::Stalled,
             _ if !node.alive => return,
@@ -377,16 +395,17 @@ impl World {
         // What is under way when the faults end arrives soon after.
         let last = (self.plan.heal_at + SECOND).max(self.truth + 30 * MILLI);
         stream.last = (self.truth.max(seen_at) + delay).min(last).max(stream.last);
-        self.queue.push(stream.last, Some(to), What::Watch(*serial, turn));
+        self.queue.push(stream.last, Some(to), What::Watch(side, *serial, turn));
     }
 
     // ---- what goes wrong with streams ----
 
     /// Something happens to a node's stream.
-    pub fn disturb_watch(&mut self, index: usize) {
+    pub fn disturb_watch(&mut self, index: usize, side: Side) {
         let roll = self.random.u8(..8);
         let node = &mut self.nodes[index];
-        let Some(Watcher { state: State::Streaming(stream), .. }) = &mut node.watcher else { return };
+        let Some(Record { watcher, .. }) = node.records.get_mut(side as usize) else { return };
+        let Some(Watcher { state: State::Streaming(stream), .. }) = watcher else { return };
         trace!(self, "{}'s watch is disturbed: {roll}", node.identity);
         let (kind, end) = match roll {
             0 | 1 => {
@@ -402,36 +421,45 @@ impl World {
             _ => ("watches expired", Some(StoreErrorKind::Expired)),
         };
         self.count.fault(kind);
-        self.end_watch(index, end);
+        self.end_watch(index, side, end);
     }
 
     /// The server ends the stream.
-    pub fn end_watch(&mut self, index: usize, kind: Option<StoreErrorKind>) {
-        self.stream(index, self.truth, Turn::Ended(kind));
-        if let Some(Watcher { state: State::Streaming(stream), .. }) = &mut self.nodes[index].watcher {
+    pub fn end_watch(&mut self, index: usize, side: Side, kind: Option<StoreErrorKind>) {
+        self.stream(index, side, self.truth, Turn::Ended(kind));
+        let watcher = &mut self.nodes[index].records[side as usize].watcher;
+        if let Some(Watcher { state: State::Streaming(stream), .. }) = watcher {
             // Nothing comes after the end.
             stream.mood = Mood::Stalled;
         }
     }
 
+    /// Ends each watch of an object.
+    pub fn cut_watches(&mut self, object: usize) {
+        for (index, side) in self.streams_of(object) {
+            self.end_watch(index, side, Some(StoreErrorKind::Unavailable));
+        }
+    }
+
     pub fn bookmark(&mut self) {
         self.pump_all();
-        let version = self.store.version();
-        for index in 0..self.nodes.len() {
-            let behind = match self.nodes[index].watcher.as_ref().map(|watcher| &watcher.state) {
+        let version = self.stores[0].version();
+        for (index, side) in self.streams_of(0) {
+            let watcher = self.nodes[index].records[side as usize].watcher.as_ref();
+            let behind = match watcher.map(|watcher| &watcher.state) {
                 Some(State::Streaming(stream)) => stream.from >= version || stream.of_former,
                 _ => true,
             };
             if !behind {
-                self.stream(index, self.truth, Turn::Bookmark(version));
+                self.stream(index, side, self.truth, Turn::Bookmark(version));
             }
         }
     }
 
     /// What was late is prompt again. What is dead stays so, until its node notices.
     pub fn heal_watches(&mut self) {
-        for node in &mut self.nodes {
-            if let Some(Watcher { state: State::Streaming(stream), .. }) = &mut node.watcher
+        for record in self.nodes.iter_mut().flat_map(|node| &mut node.records) {
+            if let Some(Watcher { state: State::Streaming(stream), .. }) = &mut record.watcher
                 && stream.mood == Mood::Late
             {
                 stream.mood = Mood::Prompt;

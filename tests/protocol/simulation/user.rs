@@ -11,6 +11,9 @@ use crate::world::World;
 
 impl World {
     pub fn user(&mut self, index: usize) -> Result<(), Violation> {
+        if self.plan.suite.is_on_two() {
+            return self.user_on_two(index);
+        }
         // Whoever released does not come back before another has taken over.
         if self.handing_over.is_some() {
             return Ok(());
@@ -28,23 +31,14 @@ impl World {
         let truth = self.truth;
         let node = &mut self.nodes[index];
         let valid = node.valid(truth);
-        let now = node.clock.local(truth);
-        if let Some(term) = node.term.as_mut().filter(|term| term.guard_held) {
+        if let Some(term) = node.term.as_ref().filter(|term| term.guard_held) {
             if (calm && !valid) || (!calm && roll < if valid { 20 } else { 50 }) {
                 let again = self.random.bool();
                 return self.drop_guard(index, again);
             }
             // A second time is none.
             if !calm && roll < 30 && (!term.stepped_down || roll < 25) {
-                term.deadline.end(now, StopReason::SteppedDown);
-                term.stepped_down = true;
-                let serial = term.serial;
-                node.refresh();
-                trace!(self, "{} steps down", node.identity);
-                // The user's thread may be held up between the two.
-                let after = if roll < 24 { self.random.u64(..15 * SECOND) } else { 0 };
-                self.queue.push(truth + after, Some(to), What::StepDown(serial));
-                return Ok(());
+                self.begin_to_step_down(index, roll);
             }
             return Ok(());
         }
@@ -55,11 +49,11 @@ impl World {
         }
         match node.wants {
             Some(Wants::Term) if !calm && roll < 15 => {
-                node.commands.push_back(Command::Withdraw(node.campaigns));
+                node.order(Command::Withdraw(node.campaigns));
                 node.wants = None;
                 if roll < 8 {
                     let command = node.campaign(Wants::Term);
-                    node.commands.push_back(command);
+                    node.order(command);
                 }
                 self.drive(index)
             }
@@ -91,6 +85,21 @@ impl World {
         Ok(())
     }
 
+    /// The term is over at once, and its candidacy is told of it: the user's thread may be held up between the two.
+    pub fn begin_to_step_down(&mut self, index: usize, roll: u32) {
+        let node = &mut self.nodes[index];
+        let (now, to) = (node.clock.local(self.truth), (index, node.incarnation));
+        let Some(term) = &mut node.term else { return };
+        term.deadline.end(now, StopReason::SteppedDown);
+        term.stepped_down = true;
+        let serial = term.serial;
+        node.refresh();
+        trace!(self, "{} steps down", node.identity);
+        self.count.fault("step-downs");
+        let after = if roll < 24 { self.random.u64(..15 * SECOND) } else { 0 };
+        self.queue.push(self.truth + after, Some(to), What::StepDown(serial));
+    }
+
     pub fn step_down(&mut self, index: usize, serial: u64) -> Result<(), Violation> {
         match &self.nodes[index].term {
             Some(term) if term.serial == serial && term.guard_held => self.tell(index, Command::StepDown),
@@ -108,10 +117,10 @@ impl World {
             term.guard_held = false;
         }
         node.refresh();
-        node.commands.push_back(Command::GuardGone { at: now });
+        node.order(Command::GuardGone { at: now });
         if again && node.closed_at.is_none() {
             let command = node.campaign(Wants::Term);
-            node.commands.push_back(command);
+            node.order(command);
         }
         self.drive(index)
     }

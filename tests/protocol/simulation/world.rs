@@ -1,6 +1,7 @@
 //! Everything that happens, one event at a time.
 
 use leasehold::StoreErrorKind;
+use leasehold::election::candidate::side::Side;
 
 use crate::checks::Checks;
 use crate::clock::{Nanos, SECOND};
@@ -18,11 +19,12 @@ pub struct World {
     pub traced: bool,
     pub truth: Nanos,
     pub queue: Queue,
-    pub store: Store,
+    /// One for each object.
+    pub stores: Vec<Store>,
     /// The API servers that watches are of, each with a cache of its own.
     pub servers: Vec<Server>,
     /// What of the store the streams have.
-    pub pumped: (u64, usize),
+    pub pumped: Vec<(u64, usize)>,
     pub nodes: Vec<Node>,
     pub checks: Checks,
     pub names: u32,
@@ -30,6 +32,8 @@ pub struct World {
     pub led_since: Option<u64>,
     pub recovered: bool,
     pub handing_over: Option<Nanos>,
+    /// On two objects, each leader releases in the end, and does not campaign again.
+    pub turns: bool,
     pub count: Count,
 }
 
@@ -37,20 +41,22 @@ impl World {
     pub fn new(suite: Suite, seed: u64, traced: bool) -> Self {
         let mut random = fastrand::Rng::with_seed(seed);
         let plan = Plan::new(suite, &mut random);
+        let objects = if suite.is_on_two() { 2 } else { 1 };
         let mut world = Self {
             random,
             traced,
             truth: SECOND,
             queue: Queue::default(),
-            store: Store::new(plan.uid_blind),
+            stores: (0..objects).map(|_| Store::new(plan.uid_blind)).collect(),
             servers: (0..plan.servers).map(|_| Server::default()).collect(),
-            pumped: (0, 0),
+            pumped: vec![(0, 0); objects],
             nodes: Vec::new(),
             checks: Checks::default(),
             names: 0,
             led_since: None,
             recovered: false,
             handing_over: None,
+            turns: false,
             count: Count::NOTHING,
             plan,
         };
@@ -64,6 +70,9 @@ impl World {
             [(world.plan.heal_at, What::Heal), (world.plan.settled_at, What::Check), (2 * SECOND, What::Chaos)]
         {
             world.queue.push(at, None, what);
+        }
+        for (object, time, _) in world.plan.outages.clone() {
+            world.queue.push(time.start.max(world.truth), None, What::Outage(object));
         }
         if let Some(every) = world.plan.operator_every {
             world.queue.push(every, None, What::Operator);
@@ -79,12 +88,14 @@ impl World {
         while let Some(Queued { at, to, what, .. }) = self.queue.pop() {
             debug_assert!(at >= self.truth);
             self.truth = at.max(self.truth);
-            self.store.now = self.truth;
+            self.stores.iter_mut().for_each(|store| store.now = self.truth);
             let what = *what;
             if let What::End = what {
                 break;
             }
-            if let (Some((index, incarnation)), false) = (to, matches!(what, What::Arrives(..))) {
+            // What is on its way to a store arrives even if its process is gone.
+            let is_under_way = matches!(what, What::Arrives(..) | What::ClientGoAsks(..));
+            if let (Some((index, incarnation)), false) = (to, is_under_way) {
                 if self.is_overtaken(index, &what) {
                     continue;
                 }
@@ -105,7 +116,10 @@ impl World {
             self.carry_out(to, what)?;
             self.pump_all();
             self.note_recovery();
-            self.checks.all(self.truth, &self.plan, &mut self.nodes, &self.store)?;
+            match self.plan.suite.is_on_two() {
+                true => self.check_two()?,
+                false => self.checks.all(self.truth, &self.plan, &mut self.nodes, &self.stores[0])?,
+            }
         }
         self.count.truth = self.truth;
         Ok(())
@@ -114,10 +128,13 @@ impl World {
     /// Whether it is a timer of something that is over.
     fn is_overtaken(&self, index: usize, what: &What) -> bool {
         let node = &self.nodes[index];
+        let record = |side: &Side| &node.records[*side as usize];
         match what {
-            What::Wake(wake) => node.wake != *wake,
-            What::TimesOut(id) | What::Interrupt(id) => node.in_flight != Some(*id),
-            What::Watch(serial, turn) => node.watcher.as_ref().is_none_or(|watcher| !watcher.hears(*serial, turn)),
+            What::Wake(side, wake) => record(side).wake != *wake,
+            What::TimesOut(side, id) | What::Interrupt(side, id) => record(side).in_flight != Some(*id),
+            What::Watch(side, serial, turn) => {
+                record(side).watcher.as_ref().is_none_or(|watcher| !watcher.hears(*serial, turn))
+            }
             _ => false,
         }
     }
@@ -125,12 +142,16 @@ impl World {
     fn carry_out(&mut self, to: Option<To>, what: What) -> Result<(), Violation> {
         let index = to.map_or(0, |(index, _)| index);
         match what {
-            What::Wake(_) => self.drive(index)?,
+            What::Wake(side, _) => self.drive_side(index, side)?,
             What::Arrives(sent, call, answers) => self.arrives(to, sent, call, answers)?,
             What::Answer(sent, answer) => self.answer(index, sent, answer)?,
-            What::TimesOut(id) => self.give_up(index, id, StoreErrorKind::Timeout)?,
-            What::Interrupt(id) => self.give_up(index, id, StoreErrorKind::Interrupted)?,
-            What::Watch(serial, turn) => self.watch(index, serial, turn)?,
+            What::TimesOut(side, id) => self.give_up(index, side, id, StoreErrorKind::Timeout)?,
+            What::Interrupt(side, id) => self.give_up(index, side, id, StoreErrorKind::Interrupted)?,
+            What::Watch(side, serial, turn) => self.watch(index, side, serial, turn)?,
+            What::ClientGoWakes | What::ClientGoAsks(..) | What::ClientGoHears(_) => self.client_go(to, what),
+            What::Work(campaign) => self.work(index, campaign),
+            What::SetFit(is_fit) => self.set_fit(index, is_fit)?,
+            What::Outage(object) => self.cut_watches(object),
             What::StepDown(serial) => self.step_down(index, serial)?,
             What::User => self.user(index)?,
             What::Restart => self.restart(index)?,
@@ -139,7 +160,7 @@ impl World {
             What::Restore => self.restore(),
             What::Lag(server) => self.catch_up(server),
             What::Label => {
-                self.store.label();
+                self.stores[0].label();
                 self.queue.push(self.truth + self.plan.label_every, None, What::Label);
             }
             What::Heal => self.heal(),

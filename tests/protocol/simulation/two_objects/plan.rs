@@ -1,76 +1,24 @@
-//! What a seed makes of a world before it begins.
+//! What a seed makes of a world of two objects.
 
-use std::ops::Range;
 use std::time::Duration;
 
-use leasehold::{Fitness, LeaderElector, Settings};
+use leasehold::{StoreError, StoreErrorKind};
 
-use crate::clock::{Nanos, SECOND};
-use crate::plan::Odds;
-
-/// Who campaigns beside candidates on both.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fleet {
-    /// Others of ours on the primary alone.
-    WithPrimary,
-    /// Others of ours on the secondary alone.
-    WithSecondary,
-    /// Others on client-go's MultiLock, while no request and no process of theirs takes longer than what a lease leaves.
-    WithMultiLock,
-    /// Nobody on both, and others on either: they exclude nobody.
-    Apart,
-}
-
-/// Who a node is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    Both,
-    Primary,
-    Secondary,
-    MultiLock,
-}
-
-#[derive(Debug, Clone)]
-pub struct Plan {
-    pub kinds: Vec<Kind>,
-    pub lease: Duration,
-    pub deadline: Duration,
-    pub retry: Duration,
-    pub release_timeout: Option<Duration>,
-    /// The fastest clock's local nanoseconds in a true second.
-    pub fastest: u64,
-    pub odds: Odds,
-    /// Faults end here.
-    pub heal_at: Nanos,
-    /// From here on there must be a leader.
-    pub lead_by: Nanos,
-    pub user_every: Nanos,
-    pub chaos_every: Nanos,
-    pub watches: bool,
-    /// Whether candidates of ours may be unfit.
-    pub asked: bool,
-    /// How long their work may go without progress.
-    pub progress: Option<Duration>,
-    /// When the store of an object does not answer, and whether its requests hang.
-    pub outages: Vec<(usize, Range<Nanos>, bool)>,
-    /// Nodes that may not read an object until the faults end.
-    pub forbidden: Vec<(usize, usize)>,
-    /// By then each node must have led in turn.
-    pub turns_by: Nanos,
-}
+use crate::clock::{MILLI, Nanos, SECOND};
+use crate::network::Fate;
+use crate::plan::{Kind, Odds, Plan, Suite};
 
 impl Plan {
-    pub fn new(fleet: Fleet, random: &mut fastrand::Rng) -> Self {
-        let beside = match fleet {
-            Fleet::WithPrimary => Kind::Primary,
-            Fleet::WithSecondary => Kind::Secondary,
-            Fleet::WithMultiLock => Kind::MultiLock,
-            Fleet::Apart => Kind::Secondary,
+    pub fn on_two(suite: Suite, random: &mut fastrand::Rng) -> Self {
+        let beside = match suite {
+            Suite::WithPrimary => Kind::Primary,
+            Suite::WithMultiLock => Kind::MultiLock,
+            _ => Kind::Secondary,
         };
-        let many = random.usize(2..6);
-        let kinds = (0..many).map(|index| match (fleet, index) {
-            (Fleet::Apart, 0) => Kind::Primary,
-            (Fleet::Apart, _) => Kind::Secondary,
+        let nodes = random.usize(2..6);
+        let kinds = (0..nodes).map(|index| match (suite, index) {
+            (Suite::Apart, 0) => Kind::Primary,
+            (Suite::Apart, _) => Kind::Secondary,
             // Both kinds there are, mostly.
             (_, 0) => Kind::Both,
             (_, 1) => beside,
@@ -90,29 +38,49 @@ impl Plan {
             (object, from..heal_at.min(from + random.u64(..longest)), hangs)
         });
         let outages = outages.collect();
-        let forbidden = (0..random.usize(..3)).map(|_| (random.usize(..many), random.usize(..2))).collect();
+        let forbidden = (0..random.usize(..3)).map(|_| (random.usize(..nodes), random.usize(..2))).collect();
+        // A lease for each of those who take one after the other, and who does not lead gives up what it holds.
         let lead_by = heal_at + if asked { 8 } else { 4 } * longest + 20 * SECOND;
-        let with_client_go = fleet == Fleet::WithMultiLock;
+        let release_timeout = random.bool().then(|| Duration::from_millis([100, 1_000, 30_000][random.usize(..3)]));
+        // client-go goes on for a retry period after its renew deadline.
+        let is_steady = suite == Suite::WithMultiLock || random.bool();
+        let odds = if random.u8(..4) == 0 { Odds::default() } else { Odds::new(random) };
+        let progress = random.bool().then(|| Duration::from_millis(retry * random.u64(2..8)));
         Self {
+            suite,
+            nodes,
             kinds,
-            lease,
-            deadline: Duration::from_millis(deadline),
-            retry: Duration::from_millis(retry),
-            release_timeout: random.bool().then(|| Duration::from_millis([100, 1_000, 30_000][random.usize(..3)])),
-            // client-go goes on for a retry period after its renew deadline.
-            fastest: if with_client_go || random.bool() { SECOND + SECOND / 1_000 } else { ratio - ratio / 1_000_000 },
-            odds: if random.u8(..4) == 0 { Odds::default() } else { Odds::new(random) },
+            settings: vec![(lease, Duration::from_millis(deadline), Duration::from_millis(retry)); nodes],
+            others: vec![(None, release_timeout); nodes],
+            fastest: if is_steady { SECOND + SECOND / 1_000 } else { ratio - ratio / 1_000_000 },
+            odds: Odds { watch_stalled: 125, ..odds },
             heal_at,
-            // A lease for each of those who take one after the other, and who does not lead gives up what it holds.
+            settled_at: lead_by,
             lead_by,
-            turns_by: lead_by + many as u64 * (3 * longest + 20 * SECOND),
+            calm: longest,
+            chaos_every: [2, 5, 15][random.usize(..3)] * SECOND,
+            user_every: [3, 10, 40][random.usize(..3)] * SECOND,
+            operator_every: None,
+            restore_every: None,
+            watches: random.u8(..4) > 0,
+            label_every: 1_000 * longest,
+            late_answers: false,
+            asking: false,
+            uid_blind: false,
+            certain: false,
+            reclaim: false,
+            duplicates: false,
+            steady_network: false,
+            held_up: false,
+            longest_jump: 0,
+            longest,
+            servers: 1,
+            forgotten_servers: false,
+            asked,
+            progress: vec![progress; nodes],
             outages,
             forbidden,
-            user_every: [3, 10, 40][random.usize(..3)] * SECOND,
-            chaos_every: [2, 5, 15][random.usize(..3)] * SECOND,
-            watches: random.u8(..4) > 0,
-            asked,
-            progress: random.bool().then(|| Duration::from_millis(retry * random.u64(2..8))),
+            turns_by: lead_by + nodes as u64 * (3 * longest + 20 * SECOND),
         }
     }
 
@@ -122,18 +90,14 @@ impl Plan {
         outage.map(|(_, time, hangs)| (time.end, *hangs))
     }
 
-    pub fn settings(&self, identity: &str) -> Settings {
-        let builder = LeaderElector::builder("simulated").identity(identity).only_leasehold(true);
-        let builder = builder.lease_duration(self.lease).renew_deadline(self.deadline).retry_period(self.retry);
-        let builder = match self.release_timeout {
-            Some(timeout) => builder.release_timeout(timeout),
-            None => builder,
-        };
-        let builder = if self.asked { builder.fitness(&Fitness::new()) } else { builder };
-        let builder = match self.progress {
-            Some(within) => builder.progress_within(within),
-            None => builder,
-        };
-        builder.settings().expect("valid settings")
+    /// What becomes of a request in an outage, or of a read that is forbidden.
+    pub fn fate_of(&self, node: usize, object: usize, is_read: bool, now: Nanos) -> Option<Fate> {
+        let refused = |kind| Fate { error: Some((StoreError::new(kind, "made up"), 10 * MILLI)), ..Fate::default() };
+        let is_forbidden = is_read && now < self.heal_at && self.forbidden.contains(&(node, object));
+        match self.outage(object, now) {
+            Some((_, true)) => Some(Fate::default()),
+            Some((_, false)) => Some(refused(StoreErrorKind::Unavailable)),
+            None => is_forbidden.then(|| refused(StoreErrorKind::Forbidden)),
+        }
     }
 }

@@ -1,0 +1,105 @@
+//! What must hold on two objects, whatever happens.
+
+use leasehold::StopReason;
+
+use crate::checks::Checks;
+use crate::clock::{Nanos, SECOND};
+use crate::node::{Mind, Node};
+use crate::plan::{Kind, Plan, Violation};
+use crate::queue::What;
+use crate::store::{Call, Store};
+use crate::world::World;
+use leasehold::election::candidate::candidacy::Candidacy;
+
+/// Nobody needs more steps in all.
+pub const MOST_STEPS: u64 = 300_000;
+
+/// Nobody acquires who is unfit, or renews for work that makes no progress.
+pub fn may_claim(node: &Node, call: &Call, truth: Nanos) -> Result<(), Violation> {
+    let (Call::Create(record) | Call::Update(_, record)) = call else { return Ok(()) };
+    let what = match &node.mind {
+        _ if record.holder().is_none() => return Ok(()),
+        _ if node.holds_guard() && node.hangs_at(truth) => "renews for work that makes no progress",
+        _ if node.holds_guard() => return Ok(()),
+        // The primary is kept until the secondary is released.
+        Mind::Ours(Candidacy::Both(pair)) if pair.is_giving_back() => return Ok(()),
+        _ if !node.is_fit => "acquires while it is unfit",
+        _ => return Ok(()),
+    };
+    Err(format!("{} {what}", node.identity).into())
+}
+
+impl Checks {
+    pub fn elected_on_two(&mut self, node: &Node, token: u64, stores: &[Store]) -> Result<(), Violation> {
+        let name = &node.identity;
+        if !node.is_fit {
+            return Err(format!("{name} elected while it is unfit").into());
+        }
+        if let Some((highest, _)) = self.tokens.last_key_value().filter(|(highest, _)| token <= **highest) {
+            return Err(format!("{name}: token {token} after {highest}").into());
+        }
+        let object = if node.kind == Kind::Primary { 0 } else { 1 };
+        let holding = stores[object].holding_at(token);
+        self.tokens.insert(token, format!("{holding:?}"));
+        match holding.and_then(|it| it.holder.as_deref()) {
+            Some(holder) if holder == name => Ok(()),
+            holder => Err(format!("{name} elected by the record of {holder:?}").into()),
+        }
+    }
+
+    pub fn lost_on_two(&self, node: &Node, reason: &StopReason, plan: &Plan) -> Result<(), Violation> {
+        let Some(term) = &node.term else { return Err(format!("{reason:?} without a term").into()) };
+        if term.lost.is_some() {
+            return Err(format!("{} lost its term twice", node.identity).into());
+        }
+        let asked_for = match reason {
+            StopReason::Released => !term.guard_held,
+            StopReason::SteppedDown => term.stepped_down,
+            StopReason::Unfit => !node.is_fit,
+            StopReason::NoProgress => plan.progress.iter().any(Option::is_some),
+            _ => true,
+        };
+        if asked_for { Ok(()) } else { Err(format!("{}: {reason:?}, which nobody asked for", node.identity).into()) }
+    }
+}
+
+impl World {
+    /// After every step.
+    pub fn check_two(&mut self) -> Result<(), Violation> {
+        let valid = self.nodes.iter().filter(|node| node.valid(self.truth));
+        let leaders: Vec<_> = valid.map(|node| (node.kind, &node.identity)).collect();
+        // What client-go's do to each other is not ours to promise.
+        if leaders.len() > 1 && leaders.iter().any(|(kind, _)| *kind != Kind::MultiLock) {
+            return Err(Violation { what: format!("{leaders:?} lead at a time"), overlap: true });
+        }
+        if self.count.steps > MOST_STEPS {
+            return Err("it spins".to_owned().into());
+        }
+        self.checks.terms(self.truth, &self.plan, &mut self.nodes)
+    }
+
+    /// Somebody led since the last fault, and leads now or will soon. Where all candidates are ours, each then leads in turn.
+    pub fn must_lead_in_turn(&mut self) -> Result<(), Violation> {
+        let truth = self.truth;
+        if self.turns {
+            let waits: Vec<_> = self.nodes.iter().filter(|node| !node.had_turn).map(|node| &node.identity).collect();
+            if !waits.is_empty() && truth >= self.plan.turns_by {
+                return Err(format!("{waits:?} did not lead in turn").into());
+            }
+            match waits.is_empty() {
+                true => self.queue.push(truth, None, What::End),
+                false => self.queue.push(truth + 10 * SECOND, None, What::Check),
+            }
+            return Ok(());
+        }
+        if !self.recovered {
+            return Err("nobody leads although nothing keeps anybody from it".to_owned().into());
+        }
+        if !self.nodes.iter().any(|node| node.valid(truth)) {
+            return Err("nobody leads any more although nothing happened".to_owned().into());
+        }
+        self.turns = !self.plan.kinds.contains(&Kind::MultiLock);
+        self.queue.push(truth, None, if self.turns { What::Check } else { What::End });
+        Ok(())
+    }
+}
