@@ -6,7 +6,7 @@ use std::time::Duration;
 use leasehold::kube::Method;
 use leasehold::{
     Call, Cancel, ConfigMapStore, EndpointsStore, LeaderElectionRecord, LeaderElector, LeaderElectorBuilder,
-    OwnerReference, StopReason, Store, StoreErrorKind,
+    OwnerReference, Store, StoreErrorKind,
 };
 use serde_json::{Value, json};
 
@@ -25,7 +25,6 @@ on_both_servers! {
     an_object_that_nobody_holds_is_updated,
     a_record_of_python_is_waited_out,
     what_is_no_record_is_never_overwritten,
-    a_deletion_ends_the_term,
     a_candidate_without_rights_is_told_what_to_grant,
     labels_annotations_and_owners_are_put_on_every_kind,
 }
@@ -195,20 +194,6 @@ fn what_is_no_record_is_never_overwritten(cluster: &Cluster) {
             let created = store.create(&object.name, &LeaderElectionRecord::default(), &call);
             assert_eq!(created.expect_err("it exists").kind(), StoreErrorKind::AlreadyExists);
         }
-    }
-}
-
-fn a_deletion_ends_the_term(cluster: &Cluster) {
-    for object in Object::of_each_kind(cluster) {
-        let elector = object.elector("a");
-        let guard = elector.block_until_leader().expect("a term");
-        let token = guard.fencing_token();
-        object.request(Method::Delete, None);
-        guard.lost().recv_timeout(SOON).expect_err("it never yields");
-        assert_eq!(guard.check().expect_err("it is over").reason, StopReason::Deleted);
-        drop(guard);
-        let again = elector.block_until_leader().expect("a term");
-        assert!(again.fencing_token() > token);
     }
 }
 

@@ -7,32 +7,25 @@ use std::time::Duration;
 use crate::on_both_servers;
 use crate::support::cluster::{Cluster, NAMESPACE, version};
 use crate::support::{SOON, wait_until};
-use leasehold::{Error, Fitness, LeaderElector, OwnerReference, StopReason, StoreErrorKind, Transition};
+use leasehold::{Error, LeaderElector, OwnerReference, StopReason, StoreErrorKind, Transition};
 use serde_json::{Value, json};
 
 on_both_servers! {
     a_first_election_creates_the_lease,
     a_leader_renews,
-    a_handover_goes_to_the_standby_with_a_greater_token,
     a_drop_a_release_and_a_panic_each_release,
-    a_leader_that_is_gone_is_succeeded_after_its_lease,
     a_lease_of_another_holder_is_waited_out,
     a_released_lease_is_taken_at_once,
     rule_5_transitions_at_the_limit_of_32_bits_are_still_taken,
     an_edit_of_labels_costs_no_term_and_labels_survive,
     labels_annotations_and_owners_are_put_there_and_again_when_they_are_removed,
     a_deletion_ends_the_term_and_the_token_grows_all_the_same,
-    a_holder_written_by_hand_ends_the_term,
     our_identity_written_by_hand_ends_the_term,
     an_emptied_spec_ends_the_term_and_is_taken_again,
     a_candidate_without_rights_is_told_verb_resource_and_namespace,
-    a_candidate_without_watch_is_elected_all_the_same,
     a_namespace_that_is_missing_is_an_error_that_names_it,
     a_name_that_the_server_would_not_take_is_refused_at_the_start,
-    try_acquire_goes_through_the_server,
     transitions_tell_of_other_leaders,
-    a_leader_whose_work_hangs_is_replaced_after_its_lease,
-    an_unfit_leader_hands_over_and_leads_again_when_it_is_fit,
 }
 
 fn a_first_election_creates_the_lease(cluster: &Cluster) {
@@ -59,19 +52,6 @@ fn a_leader_renews(cluster: &Cluster) {
     assert!(last["spec"]["renewTime"].as_str() > first["spec"]["renewTime"].as_str());
 }
 
-fn a_handover_goes_to_the_standby_with_a_greater_token(cluster: &Cluster) {
-    let (a, b) = (cluster.elector("a"), cluster.elector("b"));
-    let first = a.block_until_leader().unwrap();
-    let campaign = b.campaign().unwrap();
-    let token = first.fencing_token();
-    drop(first);
-    let second = campaign.receiver().recv_timeout(SOON).expect("an answer").expect("a term");
-    assert!(second.fencing_token() > token);
-    let lease = cluster.lease().unwrap();
-    assert_eq!(lease["spec"]["holderIdentity"], "b");
-    assert_eq!(lease["spec"]["leaseTransitions"], 1);
-}
-
 fn a_drop_a_release_and_a_panic_each_release(cluster: &Cluster) {
     let elector = cluster.elector("a");
     drop(elector.block_until_leader().unwrap());
@@ -87,50 +67,6 @@ fn a_drop_a_release_and_a_panic_each_release(cluster: &Cluster) {
     }));
     assert!(panic.is_err());
     assert_eq!(cluster.holder(), None);
-}
-
-fn a_leader_that_is_gone_is_succeeded_after_its_lease(cluster: &Cluster) {
-    // By hand: a holder that never renews is one that was killed.
-    cluster.create(json!({ "holderIdentity": "gone", "leaseDurationSeconds": 3 }));
-    let began = std::time::Instant::now();
-    let guard = cluster.elector("a").block_until_leader_timeout(SOON).unwrap().expect("a term");
-    assert!(began.elapsed() >= Duration::from_secs(3));
-    assert!(guard.is_leader());
-    assert_eq!(cluster.lease().unwrap()["spec"]["leaseTransitions"], 1);
-}
-
-fn a_leader_whose_work_hangs_is_replaced_after_its_lease(cluster: &Cluster) {
-    let hangs =
-        cluster.builder("a").progress_within(Duration::from_secs(2)).start_with(cluster.client("candidate")).unwrap();
-    let guard = hangs.block_until_leader().unwrap();
-    let began = std::time::Instant::now();
-    let other = cluster.elector("b").block_until_leader_timeout(SOON).unwrap().expect("a term");
-    assert!(began.elapsed() >= Duration::from_secs(4), "{:?}", began.elapsed());
-    assert_eq!(guard.check().unwrap_err().reason, StopReason::NoProgress);
-    drop(guard);
-    assert_eq!(cluster.holder().as_deref(), Some("b"));
-    assert!(other.is_leader());
-}
-
-fn an_unfit_leader_hands_over_and_leads_again_when_it_is_fit(cluster: &Cluster) {
-    let fitness = Fitness::new();
-    fitness.set(true);
-    let (a, b) = (cluster.builder("a").fitness(&fitness), cluster.elector("b"));
-    let a = a.start_with(cluster.client("candidate")).unwrap();
-    let guard = a.block_until_leader().unwrap();
-    let campaign = b.campaign().unwrap();
-    fitness.set(false);
-    assert!(guard.lost().recv_timeout(SOON).is_err_and(|e| !e.is_timeout()));
-    assert_eq!(cluster.holder().as_deref(), Some("a"), "its work may be winding down");
-    drop(guard);
-    let other = campaign.receiver().recv_timeout(SOON).expect("an answer").expect("a term");
-    let campaign = a.campaign().unwrap();
-    drop(other);
-    wait_until("it is released", || cluster.holder().is_none());
-    std::thread::sleep(Duration::from_secs(1));
-    assert_eq!(cluster.holder(), None, "if nobody is fit, nobody leads");
-    fitness.set(true);
-    assert!(campaign.receiver().recv_timeout(SOON).expect("an answer").is_ok());
 }
 
 fn a_lease_of_another_holder_is_waited_out(cluster: &Cluster) {
@@ -226,16 +162,6 @@ fn a_deletion_ends_the_term_and_the_token_grows_all_the_same(cluster: &Cluster) 
     assert_eq!(cluster.lease().unwrap()["spec"]["leaseTransitions"], 0, "the transitions began anew");
 }
 
-fn a_holder_written_by_hand_ends_the_term(cluster: &Cluster) {
-    let reason = lost_after(cluster, |cluster| {
-        cluster.edit(|lease| {
-            lease["spec"]["holderIdentity"] = json!("somebody");
-            lease["spec"]["leaseDurationSeconds"] = json!(2);
-        });
-    });
-    assert_eq!(reason, StopReason::Superseded { by: Some("somebody".into()) });
-}
-
 fn our_identity_written_by_hand_ends_the_term(cluster: &Cluster) {
     let reason = lost_after(cluster, |cluster| {
         cluster.edit(|lease| {
@@ -260,11 +186,6 @@ fn a_candidate_without_rights_is_told_verb_resource_and_namespace(cluster: &Clus
     }
 }
 
-fn a_candidate_without_watch_is_elected_all_the_same(cluster: &Cluster) {
-    let elector = cluster.builder("a").start_with(cluster.client("no-watch")).unwrap();
-    assert!(elector.block_until_leader().unwrap().is_leader());
-}
-
 fn a_namespace_that_is_missing_is_an_error_that_names_it(cluster: &Cluster) {
     // Only an administrator may ask for leases in a namespace that is not there.
     let elector = cluster.builder("a").namespace("no-such-place").start_with(cluster.client("admin")).unwrap();
@@ -278,14 +199,6 @@ fn a_name_that_the_server_would_not_take_is_refused_at_the_start(cluster: &Clust
     assert!(matches!(&error, Error::Config(error) if error.field() == "name"), "{error}");
     let error = cluster.builder("a").namespace("a.b").start_with(cluster.client("candidate")).unwrap_err();
     assert!(matches!(&error, Error::Config(error) if error.field() == "namespace"), "{error}");
-}
-
-fn try_acquire_goes_through_the_server(cluster: &Cluster) {
-    let (a, b) = (cluster.elector("a"), cluster.elector("b"));
-    let guard = a.try_acquire().unwrap().expect("nobody holds it");
-    assert!(b.try_acquire().unwrap().is_none());
-    drop(guard);
-    assert!(b.try_acquire().unwrap().is_some());
 }
 
 fn transitions_tell_of_other_leaders(cluster: &Cluster) {

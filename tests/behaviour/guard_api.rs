@@ -90,19 +90,6 @@ fn views_are_false_before_the_release_is_sent() {
 }
 
 #[test]
-fn a_release_that_is_not_confirmed_says_so_and_lets_the_caller_go() {
-    let store = Memory::default();
-    let elector = builder("a").release_timeout(A_WHILE).start_on(Connection::new(&store)).unwrap();
-    let guard = elector.block_until_leader().unwrap();
-    store.on_update(|_| Err(StoreError::new(StoreErrorKind::Unavailable, "made up")));
-    let error = guard.release().unwrap_err();
-    assert!(matches!(error, Error::ReleaseTimeout { .. }), "{error}");
-    // And it is repeated for as long as the record is ours.
-    store.on_update(|_| Ok(()));
-    wait_until("it is released later", || store.holder().is_none());
-}
-
-#[test]
 fn a_leaked_guard_leads_on() {
     let store = Memory::default();
     let elector = elector(&store, "a");
@@ -157,23 +144,6 @@ fn a_new_term_has_a_greater_token_and_does_not_revive_old_views() {
 }
 
 #[test]
-fn a_standby_takes_over_from_a_leader_that_is_cut_off_and_only_after_it_knows() {
-    let store = Memory::default();
-    let cut_off = Connection::new(&store);
-    let cord = cut_off.cord();
-    let a = builder("a").start_on(cut_off).unwrap();
-    let b = elector(&store, "b");
-    let first = a.block_until_leader().unwrap();
-    let campaign = b.campaign().unwrap();
-    cord.cut();
-    let second = campaign.receiver().recv_timeout(SOON).expect("an answer").expect("a term");
-    assert!(!first.is_leader());
-    assert_eq!(first.lost().recv_timeout(SOON), Err(RecvTimeoutError::Disconnected));
-    assert_eq!(first.check().unwrap_err().reason, StopReason::Expired);
-    assert!(second.is_leader());
-}
-
-#[test]
 fn lost_wakes_every_waiter() {
     let store = Memory::default();
     let elector = elector(&store, "a");
@@ -217,17 +187,6 @@ fn health_turns_when_winding_down_takes_longer_than_a_lease() {
     );
     drop(guard);
     assert!(health.check().is_ok());
-}
-
-#[test]
-fn an_undelivered_campaign_is_withdrawn_by_its_drop() {
-    let store = Memory::default();
-    let (a, b) = (elector(&store, "a"), elector(&store, "b"));
-    let guard = a.block_until_leader().unwrap();
-    drop(b.campaign().unwrap());
-    drop(guard);
-    thread::sleep(A_WHILE);
-    assert_eq!(store.holder(), None);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::support::real_store::{File, InEtcd, InSql, OnServer, RealStore};
 use crate::support::stores::{at_last, builder, call, held_by};
 use crate::support::{AT_ONCE, SOON, wait_until};
 
-macro_rules! on {
+macro_rules! on_real_stores {
     ($($module:ident $place:ty: $($test:ident),*;)*) => {
         $(mod $module {
             use super::*;
@@ -24,7 +24,7 @@ macro_rules! on {
     };
 }
 
-on! {
+on_real_stores! {
     sqlite File: versions_never_repeat_over_deletion_and_a_restart;
     postgres InSql<Postgres>: versions_never_repeat_over_deletion_and_a_restart, term_outlasts_connections_and_server,
         paused_server_ends_calls_in_time_and_the_term;

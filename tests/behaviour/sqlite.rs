@@ -42,10 +42,6 @@ fn elector(store: SqliteStore, identity: &str) -> LeaderElector {
     builder.retry_period(Duration::from_millis(100)).start_on(store).expect("an elector")
 }
 
-fn renewals(elector: &LeaderElector) -> u64 {
-    elector.status().counters.renewals.counts.iter().sum()
-}
-
 /// What a watch from scratch tells, as long as `see` looks.
 fn watching<T>(store: &SqliteStore, see: impl FnOnce(&Receiver<WatchEvent>) -> T) -> (T, StoreError) {
     let cancel = Cancel::new();
@@ -104,20 +100,6 @@ fn who_writes_for_longer_than_a_call_lasts_makes_it_a_timeout() {
         foreigner.execute_batch("COMMIT").expect("a commit");
         assert_eq!(update.join().expect("no panic").expect("an update").version, base.version + 1);
     });
-}
-
-#[test]
-fn an_election_outlasts_a_long_transaction_of_others() {
-    let place = Place::new();
-    let elector = elector(place.store(), "a");
-    let guard = elector.block_until_leader().expect("a term");
-    let foreigner = place.foreigner();
-    foreigner.execute_batch("BEGIN IMMEDIATE").expect("a transaction");
-    thread::sleep(Duration::from_millis(500));
-    foreigner.execute_batch("COMMIT").expect("a commit");
-    let before = renewals(&elector);
-    wait_until("it is renewed again", || renewals(&elector) > before);
-    assert!(guard.is_leader());
 }
 
 fn delete(path: &Path) {

@@ -20,7 +20,6 @@ on_both_servers! {
     a_lease_that_is_made_is_heard_of,
     a_deletion_is_heard_of_by_the_leader_and_by_the_standby,
     a_take_over_by_hand_is_heard_of,
-    edits_of_labels_are_heard_of_and_cost_nothing,
     without_the_right_to_watch_the_lease_is_polled,
     a_lease_that_ran_out_is_taken_over_at_its_expiry,
 }
@@ -80,20 +79,6 @@ fn a_take_over_by_hand_is_heard_of(cluster: &Cluster) {
     cluster.edit(|lease| lease["spec"]["holderIdentity"] = json!("somebody"));
     assert!(guard.lost().recv_timeout(AT_ONCE) == Err(RecvTimeoutError::Disconnected));
     assert_eq!(guard.check().unwrap_err().reason, StopReason::Superseded { by: Some("somebody".into()) });
-}
-
-fn edits_of_labels_are_heard_of_and_cost_nothing(cluster: &Cluster) {
-    let (a, b) = (start(cluster, patient(cluster, "a")), start(cluster, patient(cluster, "b")));
-    let guard = a.block_until_leader().unwrap();
-    let campaign = b.campaign().unwrap();
-    for edit in 0..10 {
-        cluster.edit(|lease| lease["metadata"]["labels"] = json!({ "edit": edit.to_string() }));
-    }
-    assert!(guard.is_leader());
-    drop(guard);
-    let guard = campaign.receiver().recv_timeout(SOON).expect("soon").expect("a term");
-    assert_eq!(cluster.lease().unwrap()["metadata"]["labels"]["edit"], "9");
-    drop(guard);
 }
 
 fn without_the_right_to_watch_the_lease_is_polled(cluster: &Cluster) {

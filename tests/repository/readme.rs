@@ -95,7 +95,7 @@ fn collect_module(name: &str, directory: &Path, tests: &mut HashSet<String>) {
 
 /// What is made a test of by being listed.
 fn tests_of(text: &str) -> impl Iterator<Item = &str> {
-    let lists = ["\non_both_servers! {", "\non_every_database! {"];
+    let lists = ["\non_both_servers! {", "\non_every_database! {", "\non_real_stores! {"];
     let list = lists.iter().find_map(|list| text.split_once(list)?.1.split_once('}'));
-    list.map_or("", |(list, _)| list).split(',').map(str::trim).filter(|name| !name.is_empty())
+    list.map_or("", |(list, _)| list).split([',', ':', ';']).map(str::trim).filter(|name| !name.is_empty())
 }

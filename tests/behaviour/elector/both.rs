@@ -191,21 +191,3 @@ fn who_cannot_reach_the_secondary_leaves_the_primary_to_others() {
     let contact = elector.health_check().check_contact(A_WHILE / 2);
     assert!(contact.is_err(), "it has not heard of one of them");
 }
-
-/// A campaign that is dropped with a term in it, for instance.
-#[test]
-fn a_term_on_both_that_nobody_took_is_released_although_a_renewal_of_the_primary_hangs() {
-    let two = Two::default();
-    let elector = two.elector("a");
-    let campaign = elector.campaign().unwrap();
-    wait_until("it is won", || two.secondary.holder().is_some() && !campaign.receiver().is_empty());
-    let (hanging, hangs) = bounded(1);
-    two.primary.hang_next_update(hanging);
-    hangs.recv_timeout(SOON).expect("a renewal hangs");
-    drop(campaign);
-    let until = Instant::now() + AT_ONCE;
-    while two.holders() != [None, None] {
-        assert!(Instant::now() < until, "{:?}", two.holders());
-        thread::sleep(Duration::from_millis(5));
-    }
-}

@@ -81,20 +81,6 @@ fn campaign_dropped_after_its_elector_waits_for_the_release() {
     assert_eq!(store.holder(), None);
 }
 
-#[test]
-fn an_elector_that_is_dropped_does_not_wait_for_an_acquisition_that_hangs() {
-    let store = Memory::default();
-    store.give_to("", 1);
-    let (hanging, hangs) = bounded(1);
-    store.hang_next_update(hanging);
-    let elector = builder("a").release_timeout(Duration::from_secs(60)).start_on(Connection::new(&store)).unwrap();
-    let _campaign = elector.campaign().unwrap();
-    hangs.recv_timeout(SOON).expect("an acquisition hangs");
-    let began = Instant::now();
-    drop(elector);
-    assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
-}
-
 /// Where a test keeps a guard that is to be dropped elsewhere.
 type Slot = Arc<Mutex<Option<LeaderGuard>>>;
 

@@ -10,45 +10,6 @@ use crate::support::cluster::NAMESPACE;
 use crate::support::wait_until;
 
 #[test]
-fn what_others_put_on_the_lease_survives() {
-    let server = server();
-    let place = Place::new(&server, "edited");
-    let elector = place.start(place.long("me"));
-    let guard = place.lead(&elector, "edited");
-    for round in 0..10 {
-        place.edit(|lease| {
-            lease["metadata"]["labels"] = json!({ "team": "blue", "round": round.to_string() });
-            lease["metadata"]["annotations"] = json!({ "note": "Grüße\n", "round": round.to_string() });
-        });
-        place.wait_for_renewals(2, "renewed after an edit");
-        let lease = place.get().expect("a lease");
-        assert_eq!(lease["metadata"]["labels"], json!({ "team": "blue", "round": round.to_string() }));
-        assert_eq!(lease["metadata"]["annotations"], json!({ "note": "Grüße\n", "round": round.to_string() }));
-    }
-    assert!(guard.is_leader(), "{:?}", guard.check());
-    let transitions = place.get().expect("a lease")["spec"]["leaseTransitions"].clone();
-    assert_eq!(transitions, 0, "it was one term");
-    guard.release().expect("released");
-    let lease = place.get().expect("a lease");
-    assert_eq!(lease["metadata"]["labels"]["team"], "blue");
-    assert_eq!(lease["spec"]["holderIdentity"], "");
-}
-
-#[test]
-fn a_deleted_lease_ends_the_term_and_the_next_has_a_greater_token() {
-    let server = server();
-    let place = Place::new(&server, "deleted");
-    let elector = place.start(place.long("me"));
-    let guard = place.lead(&elector, "deleted");
-    server.delete(Resource::Leases, NAMESPACE, &place.lease).expect("a lease to delete");
-    assert_eq!(lost(&guard, "deleted"), StopReason::Deleted);
-    assert_eq!(place.get(), None, "no late renewal makes it anew");
-    let token = guard.fencing_token();
-    drop(guard);
-    assert!(place.lead(&elector, "deleted").fencing_token() > token);
-}
-
-#[test]
 fn a_lease_that_was_deleted_and_made_anew_ends_the_term() {
     let server = server();
     let place = Place::new(&server, "anew");
