@@ -75,20 +75,14 @@ fn etcd_with_users() {
 fn etcd_with_certificates() {
     let scratch = tempfile::tempdir().expect("a scratch directory");
     let authority = Authority::new();
-    let (server, client) = (authority.issue("127.0.0.1"), authority.issue("client"));
+    let client = authority.issue("client");
+    let Some(etcd) = Etcd::start_with_certificates(&authority, scratch.path()) else { return };
     let file = |name: &str, text: &str| {
         let path = scratch.path().join(name);
         std::fs::write(&path, text).expect("a file");
         path.display().to_string()
     };
-    let ca = file("ca.crt", &authority.pem);
-    let flags = [
-        format!("--cert-file={}", file("server.crt", &server.certificate)),
-        format!("--key-file={}", file("server.key", &server.key)),
-        format!("--trusted-ca-file={ca}"),
-        "--client-cert-auth=true".to_owned(),
-    ];
-    let Some(etcd) = Etcd::start(1, &flags.each_ref().map(String::as_str)) else { return };
+    let ca = scratch.path().join("ca.crt").display().to_string();
     let member = etcd.urls().remove(0).replace("https://", "");
     let (cert, key) = (file("client.crt", &client.certificate), file("client.key", &client.key));
     commands_take_turns(&format!("etcds://{member}?cacert={ca}&cert={cert}&key={key}"), None);

@@ -9,6 +9,7 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use leasehold::{EtcdConfig, EtcdStore};
 use serde_json::{Value, json};
 
+use super::authority::Authority;
 use super::server::{Scratch, Server, free_port};
 use super::{SOON, is_built};
 use crate::is_a_server;
@@ -83,6 +84,23 @@ impl Etcd {
             etcd.members.iter().for_each(|member| member.wait_until_ready());
             etcd
         })
+    }
+
+    /// A cluster of one member that wants certificates of `authority`. Writes its own into `directory`, beside `ca.crt`.
+    pub fn start_with_certificates(authority: &Authority, directory: &Path) -> Option<Etcd> {
+        let server = authority.issue("127.0.0.1");
+        let file = |name: &str, text: &str| {
+            let path = directory.join(name);
+            std::fs::write(&path, text).expect("a file");
+            path.display().to_string()
+        };
+        let flags = [
+            format!("--cert-file={}", file("server.crt", &server.certificate)),
+            format!("--key-file={}", file("server.key", &server.key)),
+            format!("--trusted-ca-file={}", file("ca.crt", &authority.pem)),
+            "--client-cert-auth=true".to_owned(),
+        ];
+        Etcd::start(1, &flags.each_ref().map(String::as_str))
     }
 
     /// The client URLs.

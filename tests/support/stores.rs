@@ -4,10 +4,87 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leasehold::{
-    Call, Cancel, LeaderElectionRecord, LeaderElector, LeaderElectorBuilder, MicroTime, Store, StoreError,
+    Call, Cancel, ConfigError, Cursor, LeaderElectionRecord, LeaderElector, LeaderElectorBuilder, MicroTime, Observed,
+    Store, StoreError, StoreErrorKind, WatchEvent, WatchScope,
 };
 
 use super::SOON;
+
+/// A store that answers late, or whose watches do what a test wants.
+pub struct Wrapped<S> {
+    store: S,
+    answer: Box<dyn Fn(&str) + Send + Sync>,
+    watch: Option<Box<WatchScript>>,
+}
+
+type WatchScript = dyn Fn(Option<&Cursor>, &Cancel, &mut dyn FnMut(WatchEvent)) -> Result<(), StoreError> + Send + Sync;
+
+impl<S: Store> Wrapped<S> {
+    /// Runs `answer` with the name of a method after the method was applied.
+    pub fn answering(store: S, answer: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self { store, answer: Box::new(answer), watch: None }
+    }
+
+    pub fn watching(
+        store: S,
+        watch: impl Fn(Option<&Cursor>, &Cancel, &mut dyn FnMut(WatchEvent)) -> Result<(), StoreError>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        Self { store, answer: Box::new(|_| {}), watch: Some(Box::new(watch)) }
+    }
+
+    pub fn without_watch(store: S) -> Self {
+        Self::watching(store, |_, _, _| Err(StoreError::new(StoreErrorKind::Unsupported, "no watch")))
+    }
+
+    fn answered<T>(&self, method: &str, answer: T) -> T {
+        (self.answer)(method);
+        answer
+    }
+}
+
+impl<S: Store> Store for Wrapped<S> {
+    fn get(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
+        self.answered("get", self.store.get(key, call))
+    }
+
+    fn create(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {
+        self.answered("create", self.store.create(key, record, call))
+    }
+
+    fn update(
+        &self,
+        key: &str,
+        base: &Observed,
+        record: &LeaderElectionRecord,
+        call: &Call,
+    ) -> Result<Observed, StoreError> {
+        self.answered("update", self.store.update(key, base, record, call))
+    }
+
+    fn watch(
+        &self,
+        scope: WatchScope<'_>,
+        from: Option<&Cursor>,
+        cancel: &Cancel,
+        on_event: &mut dyn FnMut(WatchEvent),
+    ) -> Result<(), StoreError> {
+        match &self.watch {
+            Some(watch) => watch(from, cancel, on_event),
+            None => self.store.watch(scope, from, cancel, on_event),
+        }
+    }
+
+    fn check_key(&self, key: &str) -> Result<(), ConfigError> {
+        self.store.check_key(key)
+    }
+
+    fn describe(&self, key: &str) -> String {
+        self.store.describe(key)
+    }
+}
 
 pub fn call() -> Call {
     Call::new(SOON, Cancel::new())

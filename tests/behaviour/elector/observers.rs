@@ -12,7 +12,7 @@ use leasehold::{
 };
 
 use crate::elector::panics::panic_quietly;
-use crate::elector::watched::{Watched, changed, silence};
+use crate::elector::watched::{changed, silence, watched};
 use crate::elector::{builder, elector};
 use crate::support::memory::{Connection, Memory};
 use crate::support::{A_WHILE, SOON, wait_until};
@@ -338,15 +338,15 @@ fn an_error_is_no_longer_the_last_when_the_watch_has_told_something_since() {
     let store = Memory::default();
     store.give_to("b", 300);
     let (tell, tells) = unbounded::<()>();
-    let watched = store.clone();
-    let elector = builder("a").start_on(Watched::new(&store, move |_, cancel, on_event| {
+    let same = store.clone();
+    let (watched, _) = watched(&store, move |_, cancel, on_event| {
         on_event(WatchEvent::Opened);
         for () in &tells {
-            on_event(changed(&watched));
+            on_event(changed(&same));
         }
         silence(cancel)
-    }));
-    let elector = elector.unwrap();
+    });
+    let elector = builder("a").start_on(watched).unwrap();
     tell.send(()).unwrap();
     wait_until("it is seen", || elector.current_leader().as_deref() == Some("b"));
     let campaign = elector.campaign().unwrap();

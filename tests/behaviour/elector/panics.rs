@@ -12,7 +12,7 @@ use leasehold::{
 };
 
 use crate::elector::listener::{listen, on_line};
-use crate::elector::watched::{Watched, changed};
+use crate::elector::watched::{changed, watched};
 use crate::elector::{builder, elector, time_on_processor};
 use crate::support::memory::{Connection, Memory};
 use crate::support::{A_WHILE, AT_ONCE, SOON, wait_until};
@@ -170,7 +170,7 @@ fn panicking_logger_does_not_end_the_elector() {
 #[test]
 fn a_watch_that_panics_is_replaced_by_polling() {
     let store = Memory::default();
-    let watched = Watched::new(&store, {
+    let (watched, calls) = watched(&store, {
         let store = store.clone();
         move |_, _, tell| {
             tell(WatchEvent::Opened);
@@ -179,7 +179,6 @@ fn a_watch_that_panics_is_replaced_by_polling() {
             panic_quietly()
         }
     });
-    let calls = watched.calls();
     let leader = builder("a").renew_interval(Duration::from_secs(100)).start_on(Connection::new(&store)).unwrap();
     let guard = leader.block_until_leader().unwrap();
     let standby = builder("b").start_on(watched).unwrap();

@@ -5,15 +5,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
-use leasehold::{
-    Call, Cancel, ConfigError, Cursor, LeaderElectionRecord, LeaderGuard, MemoryStore, Observed, StopReason, Store,
-    StoreError, StoreErrorKind, WatchEvent, WatchScope,
-};
+use leasehold::{LeaderGuard, MemoryStore, StopReason, StoreError, StoreErrorKind};
 use parking_lot::Mutex;
 
 use crate::elector::builder;
 use crate::elector::listener::{listen, on_line};
 use crate::support::memory::{Connection, Memory};
+use crate::support::stores::Wrapped;
 use crate::support::{A_WHILE, AT_ONCE, SOON, wait_until};
 
 /// A server that answers at once is not given a part of the release timeout to come back.
@@ -210,54 +208,19 @@ fn failed_release_is_logged_on_another_thread() {
     assert_ne!(is_logged.recv_timeout(SOON).expect("a line"), thread::current().id());
 }
 
-/// Applies writes at once, and answers them late: a release later than others.
-struct LateAnswers {
-    store: MemoryStore,
-    released_at: Arc<Mutex<Option<Instant>>>,
-}
-
-impl Store for LateAnswers {
-    fn get(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
-        self.store.get(key, call)
-    }
-    fn create(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {
-        let written = self.store.create(key, record, call);
-        thread::sleep(Duration::from_secs(2));
-        written
-    }
-    fn update(
-        &self,
-        key: &str,
-        base: &Observed,
-        record: &LeaderElectionRecord,
-        call: &Call,
-    ) -> Result<Observed, StoreError> {
-        let written = self.store.update(key, base, record, call);
-        *self.released_at.lock() = Some(Instant::now());
-        thread::sleep(Duration::from_secs(10));
-        written
-    }
-    fn watch(
-        &self,
-        scope: WatchScope<'_>,
-        from: Option<&Cursor>,
-        cancel: &Cancel,
-        on_event: &mut dyn FnMut(WatchEvent),
-    ) -> Result<(), StoreError> {
-        self.store.watch(scope, from, cancel, on_event)
-    }
-    fn check_key(&self, key: &str) -> Result<(), ConfigError> {
-        self.store.check_key(key)
-    }
-    fn describe(&self, key: &str) -> String {
-        self.store.describe(key)
-    }
-}
-
+/// The store applies writes at once, and answers them late: a release later than others.
 #[test]
 fn a_release_that_the_watch_tells_of_is_not_waited_for_any_longer() {
-    let released_at = Arc::default();
-    let store = LateAnswers { store: MemoryStore::new(), released_at: Arc::clone(&released_at) };
+    let released_at: Arc<Mutex<Option<Instant>>> = Arc::default();
+    let noted = Arc::clone(&released_at);
+    let store = Wrapped::answering(MemoryStore::new(), move |method| match method {
+        "create" => thread::sleep(Duration::from_secs(2)),
+        "update" => {
+            *noted.lock() = Some(Instant::now());
+            thread::sleep(Duration::from_secs(10));
+        }
+        _ => {}
+    });
     let elector = builder("a").renew_interval(Duration::from_secs(60)).start_on(store).unwrap();
     wait_until("it watches", || elector.status().is_watching);
     // Won by the watch, too; its answer says how long they take.

@@ -1,25 +1,14 @@
-//! A store whose watches do what a test says, and that notes when they are asked for.
+//! A store whose watches follow a script of the test, and that notes when they are asked for.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
-use leasehold::{
-    Cancel, ConfigError, Cursor, LeaderElectionRecord, Observed, Store, StoreError, StoreErrorKind, WatchEvent,
-    WatchScope,
-};
+use leasehold::{Cancel, Cursor, StoreError, StoreErrorKind, WatchEvent};
 use parking_lot::Mutex;
 
 use crate::support::memory::{Connection, Memory};
-
-/// What the watch of this number, counted from zero, does.
-type Script = dyn Fn(usize, &Cancel, &mut dyn FnMut(WatchEvent)) -> Result<(), StoreError> + Send + Sync;
-
-pub struct Watched {
-    store: Connection,
-    script: Box<Script>,
-    calls: Calls,
-}
+use crate::support::stores::Wrapped;
 
 /// The watches that were asked for.
 #[derive(Clone, Default)]
@@ -32,17 +21,25 @@ pub struct Call {
     pub ended: Option<Instant>,
 }
 
-impl Watched {
-    pub fn new(
-        store: &Memory,
-        script: impl Fn(usize, &Cancel, &mut dyn FnMut(WatchEvent)) -> Result<(), StoreError> + Send + Sync + 'static,
-    ) -> Self {
-        Self { store: Connection::new(store), script: Box::new(script), calls: Calls::default() }
-    }
-
-    pub fn calls(&self) -> Calls {
-        self.calls.clone()
-    }
+/// The script is told the number of the watch, counted from zero.
+pub fn watched(
+    store: &Memory,
+    script: impl Fn(usize, &Cancel, &mut dyn FnMut(WatchEvent)) -> Result<(), StoreError> + Send + Sync + 'static,
+) -> (Wrapped<Connection>, Calls) {
+    let calls = Calls::default();
+    let noted = Arc::clone(&calls.0);
+    let watched = Wrapped::watching(Connection::new(store), move |from, cancel, tell| {
+        let after = from.and_then(Cursor::get).copied();
+        let number = {
+            let mut calls = noted.lock();
+            calls.push(Call { after, began: Instant::now(), ended: None });
+            calls.len() - 1
+        };
+        let ended = script(number, cancel, tell);
+        noted.lock()[number].ended = Some(Instant::now());
+        ended
+    });
+    (watched, calls)
 }
 
 impl Calls {
@@ -72,50 +69,4 @@ pub fn silence(cancel: &Cancel) -> Result<(), StoreError> {
     let _hook = cancel.on_cancel(move || drop(end));
     let _ = ended.recv();
     Err(StoreError::new(StoreErrorKind::Interrupted, "stopped"))
-}
-
-impl Store for Watched {
-    fn get(&self, key: &str, call: &leasehold::Call) -> Result<Option<Observed>, StoreError> {
-        self.store.get(key, call)
-    }
-
-    fn create(&self, key: &str, record: &LeaderElectionRecord, call: &leasehold::Call) -> Result<Observed, StoreError> {
-        self.store.create(key, record, call)
-    }
-
-    fn update(
-        &self,
-        key: &str,
-        base: &Observed,
-        record: &LeaderElectionRecord,
-        call: &leasehold::Call,
-    ) -> Result<Observed, StoreError> {
-        self.store.update(key, base, record, call)
-    }
-
-    fn watch(
-        &self,
-        _: WatchScope<'_>,
-        from: Option<&Cursor>,
-        cancel: &Cancel,
-        tell: &mut dyn FnMut(WatchEvent),
-    ) -> Result<(), StoreError> {
-        let after = from.and_then(Cursor::get).copied();
-        let number = {
-            let mut calls = self.calls.0.lock();
-            calls.push(Call { after, began: Instant::now(), ended: None });
-            calls.len() - 1
-        };
-        let ended = (self.script)(number, cancel, tell);
-        self.calls.0.lock()[number].ended = Some(Instant::now());
-        ended
-    }
-
-    fn check_key(&self, _: &str) -> Result<(), ConfigError> {
-        Ok(())
-    }
-
-    fn describe(&self, key: &str) -> String {
-        self.store.describe(key)
-    }
 }

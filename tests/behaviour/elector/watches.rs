@@ -7,7 +7,7 @@ use leasehold::{
     Cursor, LeaderElector, LeaderElectorBuilder, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope,
 };
 
-use crate::elector::watched::{Watched, changed, silence};
+use crate::elector::watched::{changed, silence, watched};
 use crate::support::memory::{Connection, Memory};
 use crate::support::{SOON, wait_until};
 
@@ -33,7 +33,7 @@ fn watches_that_end_soon_come_at_longer_and_longer_intervals_and_are_polled_besi
     let leader = builder("a").renew_interval(Duration::from_secs(100)).start_on(Connection::new(&store)).unwrap();
     let guard = leader.block_until_leader().unwrap();
     // Each tells all that there is, and would be relied upon if it stood.
-    let watched = Watched::new(&store, {
+    let (watched, calls) = watched(&store, {
         let store = store.clone();
         move |_, _, tell| {
             tell(WatchEvent::Opened);
@@ -41,7 +41,6 @@ fn watches_that_end_soon_come_at_longer_and_longer_intervals_and_are_polled_besi
             Ok(())
         }
     });
-    let calls = watched.calls();
     let standby = builder("b").retry_period(RETRY).start_on(watched).unwrap();
     let campaign = standby.campaign().unwrap();
     wait_until("five watches", || calls.count() >= 5);
@@ -58,12 +57,11 @@ fn watches_that_end_soon_come_at_longer_and_longer_intervals_and_are_polled_besi
 #[test]
 fn a_watch_that_lasted_and_ended_in_good_order_is_followed_by_another_at_once() {
     let store = Memory::default();
-    let watched = Watched::new(&store, |_, _, tell| {
+    let (watched, calls) = watched(&store, |_, _, tell| {
         tell(WatchEvent::Opened);
         std::thread::sleep(3 * RETRY);
         Ok(())
     });
-    let calls = watched.calls();
     let elector = builder("a").start_on(watched).unwrap();
     wait_until("ten watches", || calls.count() == 10);
     let pauses = calls.pauses();
@@ -76,9 +74,8 @@ fn a_server_that_asks_to_be_left_alone_is_not_asked_for_a_watch_before() {
     for kind in [StoreErrorKind::Unavailable, StoreErrorKind::Expired] {
         let asked = Duration::from_secs(1);
         let store = Memory::default();
-        let watched =
-            Watched::new(&store, move |_, _, _| Err(StoreError::new(kind, "made up").with_retry_after(Some(asked))));
-        let calls = watched.calls();
+        let (watched, calls) =
+            watched(&store, move |_, _, _| Err(StoreError::new(kind, "made up").with_retry_after(Some(asked))));
         let _elector = builder("a").retry_period(Duration::from_millis(20)).start_on(watched).unwrap();
         wait_until("it is asked again", || calls.count() >= 3);
         let pauses = calls.pauses();
@@ -89,7 +86,7 @@ fn a_server_that_asks_to_be_left_alone_is_not_asked_for_a_watch_before() {
 #[test]
 fn a_watch_goes_on_where_the_last_one_ended_and_begins_anew_after_an_expiry() {
     let store = Memory::default();
-    let watched = Watched::new(&store, |number, stop, tell| {
+    let (watched, calls) = watched(&store, |number, stop, tell| {
         if number < 4 {
             tell(WatchEvent::Opened);
             tell(WatchEvent::Progress(Cursor::new(70 + number as u64)));
@@ -102,7 +99,6 @@ fn a_watch_goes_on_where_the_last_one_ended_and_begins_anew_after_an_expiry() {
             _ => silence(stop),
         }
     });
-    let calls = watched.calls();
     let _elector = builder("a").retry_period(Duration::from_millis(20)).start_on(watched).unwrap();
     wait_until("six watches", || calls.count() == 6);
     let after: Vec<_> = calls.all().iter().map(|call| call.after).collect();
@@ -115,7 +111,7 @@ fn a_watch_that_falls_silent_is_given_up_for_one_that_begins_from_scratch_and_no
     let store = Memory::default();
     let leader = busy_leader(&store);
     let guard = leader.block_until_leader().unwrap();
-    let watched = Watched::new(&store, {
+    let (watched, calls) = watched(&store, {
         let store = store.clone();
         move |_, stop, tell| {
             tell(WatchEvent::Opened);
@@ -124,7 +120,6 @@ fn a_watch_that_falls_silent_is_given_up_for_one_that_begins_from_scratch_and_no
             silence(stop)
         }
     });
-    let calls = watched.calls();
     let standby = builder("b").start_on(watched).unwrap();
     let campaign = standby.campaign().unwrap();
     wait_until("it is given up again and again", || calls.count() >= 5);
@@ -144,7 +139,7 @@ fn a_watch_is_given_up_also_where_its_hook_waits_until_what_it_told_is_taken() {
     let leader = busy_leader(&store);
     let _guard = leader.block_until_leader().unwrap();
     let (taken, hooks) = unbounded();
-    let watched = Watched::new(&store, {
+    let (watched, _) = watched(&store, {
         let store = store.clone();
         move |_, stop, tell| {
             tell(WatchEvent::Opened);
@@ -170,10 +165,8 @@ fn a_watch_is_given_up_also_where_its_hook_waits_until_what_it_told_is_taken() {
 #[test]
 fn a_store_that_cannot_watch_is_asked_once() {
     let store = Memory::default();
-    let watched = Watched::new(&store, |_, stop, tell| {
-        Connection::new(&Memory::default()).watch(WatchScope::All, None, stop, tell)
-    });
-    let calls = watched.calls();
+    let (watched, calls) =
+        watched(&store, |_, stop, tell| Connection::new(&Memory::default()).watch(WatchScope::All, None, stop, tell));
     let elector = builder("a").retry_period(Duration::from_millis(20)).start_on(watched).unwrap();
     let guard = elector.block_until_leader().unwrap();
     wait_until("renewals", || store.version() > guard.fencing_token() + 5);

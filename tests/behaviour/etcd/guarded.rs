@@ -3,13 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{
-    Call, ConfigError, EtcdOperation, EtcdStore, LeaderElectionRecord, LeaderElector, MemoryStore, Observed, Store,
-    StoreError, StoreErrorKind,
-};
+use leasehold::{EtcdOperation, EtcdStore, LeaderElector, MemoryStore, Store, StoreErrorKind};
 
 use crate::support::etcd::Etcd;
-use crate::support::stores::{builder, call, elector, held_by};
+use crate::support::stores::{Wrapped, builder, call, elector, held_by};
 
 fn put(key: &str, value: &str) -> EtcdOperation {
     EtcdOperation::Put { key: key.into(), value: value.into() }
@@ -43,7 +40,7 @@ fn a_leader_writes_between_its_renewals_as_long_as_it_leads() {
 fn whoever_was_taken_over_from_writes_nothing_even_if_its_guard_does_not_know() {
     let Some((etcd, [store, other])) = stores("guarded-takeover/") else { return };
     let slow = builder("a").renew_interval(Duration::from_secs(20)).retry_period(Duration::from_secs(10));
-    let elector = slow.start_on(Silent(Arc::clone(&store))).expect("an elector");
+    let elector = slow.start_on(Wrapped::without_watch(Arc::clone(&store))).expect("an elector");
     let guard = elector.block_until_leader().expect("a term");
     store.guarded_txn(&guard, &[put("guarded-takeover-data", "a")], &call()).expect("a write");
     let base = other.get("jobs", &call()).expect("an answer").expect("a record");
@@ -84,35 +81,4 @@ fn what_cannot_be_guarded_is_refused() {
     let refused = store.guarded_txn(&guard, &[put("guarded-refusals-data", "x")], &call()).expect_err("it is over");
     assert_eq!(refused.kind(), StoreErrorKind::NotApplied, "{refused}");
     assert_eq!(etcd.value("guarded-refusals-data"), None);
-}
-
-/// A store whose watch is never opened.
-struct Silent(Arc<EtcdStore>);
-
-impl Store for Silent {
-    fn get(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
-        self.0.get(key, call)
-    }
-
-    fn create(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {
-        self.0.create(key, record, call)
-    }
-
-    fn update(
-        &self,
-        key: &str,
-        base: &Observed,
-        record: &LeaderElectionRecord,
-        call: &Call,
-    ) -> Result<Observed, StoreError> {
-        self.0.update(key, base, record, call)
-    }
-
-    fn check_key(&self, key: &str) -> Result<(), ConfigError> {
-        self.0.check_key(key)
-    }
-
-    fn describe(&self, key: &str) -> String {
-        self.0.describe(key)
-    }
 }

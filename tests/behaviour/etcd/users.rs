@@ -89,21 +89,9 @@ fn a_term_outlasts_its_tokens_and_so_do_a_watch_and_a_standby() {
 fn a_server_that_wants_a_certificate_gets_it_and_one_that_is_not_known_gets_nothing() {
     let scratch = tempfile::tempdir().expect("a scratch directory");
     let authority = Authority::new();
-    let (server, client) = (authority.issue("127.0.0.1"), authority.issue("client"));
-    let file = |name: &str, text: &str| {
-        let path = scratch.path().join(name);
-        std::fs::write(&path, text).expect("a file");
-        path.display().to_string()
-    };
-    let (cert, key) = (file("server.crt", &server.certificate), file("server.key", &server.key));
-    let ca = file("ca.crt", &authority.pem);
-    let flags = [
-        format!("--cert-file={cert}"),
-        format!("--key-file={key}"),
-        format!("--trusted-ca-file={ca}"),
-        "--client-cert-auth=true".to_owned(),
-    ];
-    let Some(etcd) = Etcd::start(1, &flags.each_ref().map(String::as_str)) else { return };
+    let client = authority.issue("client");
+    let Some(etcd) = Etcd::start_with_certificates(&authority, scratch.path()) else { return };
+    let ca = scratch.path().join("ca.crt");
     let tls = || TlsConfig::new().with_ca_file(&ca).expect("an authority");
     let config = |tls| EtcdConfig::new(etcd.urls()).expect("URLs").with_tls(tls);
     let pair = (client.certificate.clone(), client.key.clone());

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use leasehold::{Error, MySqlConfig, MySqlStore, Store, StoreErrorKind, TlsConfig};
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 
 use super::Place;
+use crate::support::authority::Authority;
 use crate::support::mariadb::MariaDb;
 use crate::support::sql::{PASSWORD, SqlServer};
 use crate::support::stores::{builder, call, held_by};
@@ -81,34 +81,17 @@ fn a_socket_of_this_machine_is_as_good() {
     assert!(error.kind() == StoreErrorKind::Unavailable && error.to_string().contains("/nowhere/socket"), "{error}");
 }
 
-struct Pair {
-    certificate: String,
-    key: String,
-}
-
-fn pair(issuer: &Issuer<'_, KeyPair>, name: &str) -> Pair {
-    let key = KeyPair::generate().expect("a key");
-    let params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
-    let certificate = params.signed_by(&key, issuer).expect("a certificate").pem();
-    Pair { certificate, key: key.serialize_pem() }
-}
-
 #[test]
 fn in_tls_the_server_is_who_it_should_be_unless_nobody_asks() {
-    let key = KeyPair::generate().expect("a key");
-    let mut params = CertificateParams::new(Vec::new()).expect("no names");
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-    let authority = params.self_signed(&key).expect("a certificate").pem();
-    let issuer = Issuer::new(params, key);
-    let server = pair(&issuer, "db.test");
+    let authority = Authority::new();
+    let server = authority.issue("db.test");
     let Some(mariadb) = MariaDb::start_with_tls(&server.certificate, &server.key, &[]) else { return };
     let place = Place::new(&mariadb, "in_tls");
     // From now on this user is let in by TLS alone.
     place.execute("ALTER USER in_tls@'%' REQUIRE SSL");
     let refused = place.store().get("jobs", &call()).expect_err("no TLS");
     assert_eq!(refused.kind(), StoreErrorKind::Unauthorized, "{refused}");
-    let tls = || TlsConfig::new().with_ca_pem(authority.clone()).expect("an authority");
+    let tls = || TlsConfig::new().with_ca_pem(authority.pem.clone()).expect("an authority");
     let store = |config: MySqlConfig| MySqlStore::new(config).expect("a store");
     let of_that_name = store(place.config().with_tls(tls().with_server_name("db.test")));
     let base = of_that_name.create("jobs", &held_by("a"), &call()).expect("a record");
@@ -127,12 +110,13 @@ fn in_tls_the_server_is_who_it_should_be_unless_nobody_asks() {
 /// A certificate of our own, which the server wants, and a connection in TLS that carries many statements.
 #[test]
 fn a_term_in_tls_is_renewed_and_given_up() {
-    let key = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
-    let (certificate, key) = (key.cert.pem(), key.signing_key.serialize_pem());
-    let Some(mariadb) = MariaDb::start_with_tls(&certificate, &key, &[]) else { return };
+    let authority = Authority::new();
+    let server = authority.issue("127.0.0.1");
+    let Some(mariadb) = MariaDb::start_with_tls(&server.certificate, &server.key, &[]) else { return };
     let place = Place::new(&mariadb, "tls_terms");
     place.execute("ALTER USER tls_terms@'%' REQUIRE SSL");
-    let config = || place.config().with_tls(TlsConfig::new().with_ca_pem(certificate.clone()).expect("an authority"));
+    let tls = || TlsConfig::new().with_ca_pem(authority.pem.clone()).expect("an authority");
+    let config = || place.config().with_tls(tls());
     let electors = ["a", "b"].map(|identity| {
         let store = MySqlStore::new(config()).expect("a store");
         builder(identity).start_on(store).expect("an elector")
