@@ -7,8 +7,9 @@ use leasehold::kube::Method;
 use rustix::process::Signal;
 
 use crate::support::cluster::{Cluster, request};
-use crate::support::command::{Run, leasehold};
+use crate::support::command::leasehold;
 use crate::support::manifests::{Manifests, apply, kubeconfig_of};
+use crate::support::run::Run;
 
 #[test]
 fn what_its_deployment_runs_works_with_its_rights() {

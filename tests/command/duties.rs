@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::command::{Arena, Run};
+use crate::support::command::Arena;
+use crate::support::run::Run;
 use crate::support::wait_until;
 
 /// In which nothing runs out during a test.

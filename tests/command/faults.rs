@@ -14,11 +14,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::support::cluster::request;
-use crate::support::command::{Arena, Run, children, is_guardian, is_prepared};
+use crate::support::command::{Arena, children, is_guardian, is_prepared};
 use crate::support::journal::Journal;
 use crate::support::process::mono;
 use crate::support::proxy::{Faults, Proxy};
 use crate::support::real::Real;
+use crate::support::run::Run;
 use crate::support::{say_aloud, wait_until, wait_within};
 
 /// How many leases, and how many candidates for each.

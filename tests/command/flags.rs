@@ -15,9 +15,10 @@ use serde_json::json;
 
 use crate::duties::{address, get};
 use crate::support::cluster::Cluster;
-use crate::support::command::{Arena, Ended, Run, leasehold};
+use crate::support::command::{Arena, leasehold};
 use crate::support::postgres::Postgres;
 use crate::support::proxy::{Faults, Proxy};
+use crate::support::run::{Ended, Run};
 use crate::support::sql::SqlServer;
 use crate::support::{SOON, wait_until};
 

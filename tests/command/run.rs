@@ -11,7 +11,8 @@ use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socke
 use rustix::process::{Signal, kill_process};
 use serde_json::json;
 
-use crate::support::command::{Arena, Ended, Run, children, is_guardian, leasehold};
+use crate::support::command::{Arena, children, is_guardian, leasehold};
+use crate::support::run::{Ended, Run};
 use crate::support::{A_WHILE, wait_until};
 
 /// In which nothing runs out during a test.

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
-use crate::support::command::{Arena, Run, children};
+use crate::support::command::{Arena, children};
+use crate::support::run::Run;
 use crate::support::{SOON, skip, wait_or_explain, wait_until};
 
 /// In which nothing runs out during a test.

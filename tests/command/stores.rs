@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::support::authority::Authority;
-use crate::support::command::{Run, leasehold};
+use crate::support::command::leasehold;
 use crate::support::etcd::{self, Etcd};
 use crate::support::mariadb::MariaDb;
 use crate::support::postgres::Postgres;
+use crate::support::run::Run;
 use crate::support::sql::{self, SqlServer};
 use crate::support::wait_until;
 

@@ -10,9 +10,10 @@ use rustix::process::{Signal, geteuid, kill_process};
 
 use crate::on_both_servers;
 use crate::support::cluster::Cluster;
-use crate::support::command::{Arena, Run, children};
+use crate::support::command::{Arena, children};
 use crate::support::process::mono;
 use crate::support::proxy::{Faults, Proxy};
+use crate::support::run::Run;
 use crate::support::{SOON, skip, wait_until};
 
 on_both_servers! {

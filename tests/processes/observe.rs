@@ -2,99 +2,64 @@
 
 #![cfg(unix)]
 
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use leasehold::testing::{Fault, Resource};
 use leasehold::{LeaderElector, SqliteStore, Store};
-use parking_lot::{Condvar, Mutex};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::on_both_servers;
 use crate::support::cluster::{Cluster, NAMESPACE};
+use crate::support::command::leasehold;
+use crate::support::run::Run;
 use crate::support::server::installed;
 use crate::support::stores::{call, elector, held_by};
-use crate::support::{A_WHILE, SOON, scratch, wait_until};
+use crate::support::{A_WHILE, SOON, scratch, wait_or_explain, wait_until};
 
-/// The command, untouched by what the environment says of clusters, stores and logs.
-fn leasehold(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
-    for variable in
-        ["HOME", "KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "LEASEHOLD_STORE", "LEASEHOLD_LOG"]
-    {
-        command.env_remove(variable);
-    }
+fn of(arguments: &[&str]) -> Command {
+    let mut command = leasehold();
     command.args(arguments);
     command
 }
 
 /// One that runs, and ends with this.
 struct Running {
-    child: Child,
-    stdout: Arc<Lines>,
-    stderr: Arc<Lines>,
-    readers: Vec<JoinHandle<()>>,
+    run: Run,
     /// How many lines of stdout were looked at.
     seen: usize,
 }
 
-#[derive(Default)]
-struct Lines {
-    lines: Mutex<Vec<String>>,
-    more: Condvar,
-}
-
-impl Lines {
-    fn read(self: &Arc<Self>, from: impl Read + Send + 'static) -> JoinHandle<()> {
-        let lines = Arc::clone(self);
-        thread::spawn(move || {
-            for line in BufReader::new(from).lines().map_while(Result::ok) {
-                lines.lines.lock().push(line);
-                lines.more.notify_all();
-            }
-        })
-    }
-
-    fn text(&self) -> String {
-        self.lines.lock().join("\n")
-    }
-
-    /// Waits for a line at `from` or later, and says where it stands.
-    fn wait_for(&self, from: usize, is_wanted: impl Fn(&str) -> bool) -> Option<usize> {
-        let until = Instant::now() + SOON;
-        let mut lines = self.lines.lock();
-        loop {
-            if let Some(found) = (from..lines.len()).find(|index| is_wanted(&lines[*index])) {
-                return Some(found);
-            }
-            if self.more.wait_until(&mut lines, until).timed_out() {
-                return None;
-            }
-        }
-    }
-}
-
 impl Running {
     fn start(mut command: Command) -> Running {
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        let (stdout, stderr) = (Arc::<Lines>::default(), Arc::<Lines>::default());
-        let readers =
-            vec![stdout.read(child.stdout.take().expect("piped")), stderr.read(child.stderr.take().expect("piped"))];
-        Running { child, stdout, stderr, readers, seen: 0 }
+        Running { run: Run::of(command.stdin(Stdio::null())), seen: 0 }
     }
 
     /// The next line of stdout that is wanted.
     fn line(&mut self, what: &str, is_wanted: impl Fn(&str) -> bool) -> String {
-        let found = self.stdout.wait_for(self.seen, is_wanted);
-        let found = found.unwrap_or_else(|| panic!("{what}: not in {}\n{}", self.stdout.text(), self.stderr.text()));
-        self.seen = found + 1;
-        self.stdout.lines.lock()[found].clone()
+        let (run, seen, mut found) = (&self.run, self.seen, None);
+        wait_or_explain(
+            SOON,
+            || format!("{what}: not in {}\n{}", run.out(), run.errors()),
+            || {
+                let out = run.out();
+                found = out
+                    .lines()
+                    .enumerate()
+                    .skip(seen)
+                    .find(|(_, line)| is_wanted(line))
+                    .map(|(at, it)| (at, it.to_owned()));
+                found.is_some()
+            },
+        );
+        let (at, line) = found.expect("it was waited for");
+        self.seen = at + 1;
+        line
     }
 
     /// The next event of this kind of a lease.
@@ -109,38 +74,20 @@ impl Running {
 
     /// All kinds of events of a lease so far that are no renewals.
     fn events(&self, lease: &str) -> Vec<String> {
-        let lines = self.stdout.lines.lock();
-        let lines = lines.iter().map(|line| serde_json::from_str::<Value>(line).expect("a line of JSON"));
+        let out = self.run.out();
+        let lines = out.lines().map(|line| serde_json::from_str::<Value>(line).expect("a line of JSON"));
         let events = lines.filter(|line| line["lease"] == lease && line["event"] != "renewed");
         events.map(|line| line["event"].as_str().expect("an event").to_owned()).collect()
     }
 
     fn complaint(&self, what: &str) {
-        let found = self.stderr.wait_for(0, |line| line.contains(what));
-        assert!(found.is_some(), "{what}: not in {}", self.stderr.text());
+        self.run.wait_for_error(what);
     }
 
     /// How it ended by itself, with all that it said on stdout and on stderr.
-    fn end(mut self) -> (Option<i32>, String, String) {
-        let status = ended(&mut self.child);
-        self.readers.drain(..).for_each(|reader| reader.join().expect("a reader"));
-        (status.code(), self.stdout.text(), self.stderr.text())
-    }
-}
-
-fn ended(child: &mut Child) -> ExitStatus {
-    let mut status = None;
-    wait_until("it ends", || {
-        status = child.try_wait().expect("a child of ours");
-        status.is_some()
-    });
-    status.expect("it has ended")
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+    fn end(self) -> (Option<i32>, String, String) {
+        let ended = self.run.end();
+        (ended.code, ended.out.trim_end_matches('\n').to_owned(), ended.errors.trim_end_matches('\n').to_owned())
     }
 }
 
@@ -161,7 +108,7 @@ impl File {
     }
 
     fn run(&self, arguments: &[&str]) -> Running {
-        let mut command = leasehold(arguments);
+        let mut command = of(arguments);
         command.args(["--store", &self.url()]);
         Running::start(command)
     }
@@ -174,7 +121,7 @@ impl File {
 }
 
 fn observe_in(cluster: &Cluster, user: &str, arguments: &[&str]) -> Running {
-    let mut command = leasehold(&["observe", "--namespace", NAMESPACE]);
+    let mut command = of(&["observe", "--namespace", NAMESPACE]);
     command.arg("--kubeconfig").arg(cluster.kubeconfig(user)).args(arguments);
     Running::start(command)
 }
@@ -207,7 +154,7 @@ fn observe_tells_of_terms_by_a_file_in_json() {
     assert_eq!((&deleted["holder"], &deleted["previous_holder"]), (&Value::Null, &json!("ben")), "{deleted}");
     drop(guard);
     assert_eq!(observing.events("jobs"), ["unheld", "new_leader", "released", "new_leader", "deleted"]);
-    assert_eq!(observing.stderr.text(), "");
+    assert_eq!(observing.run.errors(), "");
 }
 
 #[test]
@@ -240,7 +187,7 @@ fn observe_tells_of_all_leases_of_a_namespace_of_any_program_and_comes_back_to_t
     let deleted = observing.event(&cluster.lease, "deleted");
     assert_eq!(deleted["previous_holder"], "ben", "{deleted}");
     assert_eq!(observing.events(&cluster.lease), ["new_leader", "new_leader", "deleted"]);
-    let complaints = observing.stderr.text();
+    let complaints = observing.run.errors();
     assert_eq!(complaints.matches("is followed again").count(), 1, "{complaints}");
 }
 
@@ -291,7 +238,7 @@ fn of_config_maps_those_with_a_record_are_leases() {
     assert_eq!(observing.event("jobs", "new_leader")["holder"], "anna");
     put("jobs", json!({}));
     observing.event("jobs", "deleted");
-    assert_eq!(observing.stdout.lines.lock().len(), 2);
+    assert_eq!(observing.run.out().lines().count(), 2);
 }
 
 #[test]
@@ -308,15 +255,15 @@ fn what_does_not_mend_is_an_error_that_says_what_to_do_and_no_secret() {
     let server = cluster.in_memory_server().expect("it is");
     let kubeconfig = cluster.kubeconfig("candidate");
     server.set_token("candidate", "another");
-    let mut waiting = leasehold(&["wait", "jobs", "--kubeconfig"]);
+    let mut waiting = of(&["wait", "jobs", "--kubeconfig"]);
     waiting.arg(kubeconfig);
     refused(Running::start(waiting), "401");
     // A server that is away may come back.
     let nowhere = ["wait", "jobs", "--timeout", "1s", "--store", "postgres://jobs:sesame@127.0.0.1:1/jobs"];
-    let (code, _, stderr) = Running::start(leasehold(&nowhere)).end();
+    let (code, _, stderr) = Running::start(of(&nowhere)).end();
     assert!(code == Some(124) && stderr.contains("127.0.0.1:1") && !stderr.contains("sesame"), "{stderr}");
-    refused(Running::start(leasehold(&["observe", "--store", "paper://wall:sesame"])), "no such store");
-    let (code, _, stderr) = Running::start(leasehold(&["observe", "--lock-type", "endpointsleases"])).end();
+    refused(Running::start(of(&["observe", "--store", "paper://wall:sesame"])), "no such store");
+    let (code, _, stderr) = Running::start(of(&["observe", "--lock-type", "endpointsleases"])).end();
     assert!(code == Some(125) && stderr.contains("leases, configmaps and endpoints"), "{stderr}");
 }
 
@@ -324,20 +271,15 @@ fn what_does_not_mend_is_an_error_that_says_what_to_do_and_no_secret() {
 fn a_reader_that_has_seen_enough_ends_it_quietly() {
     let file = File::new();
     for (arguments, lines) in [(&["observe", "jobs"][..], 1), (&["observe", "--json"], 0)] {
-        let mut command = leasehold(arguments);
+        let mut command = of(arguments);
         command.args(["--store", &file.url()]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut observing = Running {
-            child: command.spawn().expect("it runs"),
-            stdout: Arc::default(),
-            stderr: Arc::default(),
-            readers: Vec::new(),
-            seen: 0,
-        };
-        observing.readers.push(observing.stderr.read(observing.child.stderr.take().expect("piped")));
-        let reader = BufReader::new(observing.child.stdout.take().expect("piped"));
+        let mut observing = command.spawn().expect("it runs");
+        let reader = BufReader::new(observing.stdout.take().expect("piped"));
         // It reads so many, and goes. Nothing happens any more that there would be a line of.
         assert_eq!(reader.lines().take(lines).filter_map(Result::ok).count(), lines);
-        let (code, _, stderr) = observing.end();
+        wait_until("it ends", || observing.try_wait().expect("a child of ours").is_some());
+        let ended = observing.wait_with_output().expect("it has ended");
+        let (code, stderr) = (ended.status.code(), String::from_utf8_lossy(&ended.stderr));
         assert_eq!((code, &*stderr), (Some(0), ""), "{arguments:?}");
     }
 }
@@ -347,7 +289,7 @@ fn wait_ends_when_somebody_leads_and_says_who() {
     let file = File::new();
     let mut waiting = file.run(&["wait", "jobs"]);
     thread::sleep(A_WHILE);
-    assert!(waiting.child.try_wait().expect("a child of ours").is_none(), "{}", waiting.stdout.text());
+    assert!(waiting.run.is_running(), "{}", waiting.run.out());
     // Another client accepts this identity.
     let strange = file.store.create("jobs", &held_by("anna\n\u{1b}[2J"), &call()).expect("a record");
     let said = (Some(0), r"anna\n\u{1b}[2J".to_owned(), String::new());
@@ -355,7 +297,7 @@ fn wait_ends_when_somebody_leads_and_says_who() {
     assert_eq!(file.run(&["wait", "jobs", "--timeout", "30s"]).end(), said, "also who led already");
     let mut for_ben = file.run(&["wait", "--holder", "ben", "jobs"]);
     thread::sleep(A_WHILE);
-    assert!(for_ben.child.try_wait().expect("a child of ours").is_none(), "{}", for_ben.stdout.text());
+    assert!(for_ben.run.is_running(), "{}", for_ben.run.out());
     file.store.update("jobs", &strange, &held_by("ben"), &call()).expect("an update");
     assert_eq!(for_ben.end(), (Some(0), "ben".to_owned(), String::new()));
 }

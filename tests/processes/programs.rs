@@ -2,18 +2,16 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::process::{Command, ExitStatus, Stdio};
+use std::thread;
 
-use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::examples::{Ended, get};
 use crate::on_both_servers;
 use crate::support::cluster::Cluster;
-use crate::support::command::read;
 use crate::support::process::{cargo, example};
+use crate::support::run::Run;
 use crate::support::{skip, wait_until};
 
 on_both_servers! {
@@ -25,21 +23,12 @@ on_both_servers! {
 
 /// A process, and what it has printed so far.
 struct Program {
-    process: Child,
-    printed: Arc<Mutex<String>>,
-    readers: Vec<JoinHandle<()>>,
+    run: Run,
 }
 
 impl Program {
     fn start(mut command: Command, cluster: &Cluster) -> Self {
-        command.env("KUBECONFIG", cluster.kubeconfig("admin")).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut process = command.spawn().expect("the program runs");
-        let printed = Arc::default();
-        let readers = vec![
-            read(process.stdout.take().expect("piped"), Arc::clone(&printed)),
-            read(process.stderr.take().expect("piped"), Arc::clone(&printed)),
-        ];
-        Self { process, printed, readers }
+        Self { run: Run::of(command.env("KUBECONFIG", cluster.kubeconfig("admin"))) }
     }
 
     fn of(name: &'static str, arguments: &[&str], cluster: &Cluster) -> Self {
@@ -48,39 +37,35 @@ impl Program {
         Self::start(command, cluster)
     }
 
-    fn says(&self, text: &str) -> bool {
-        self.printed.lock().contains(text)
+    fn printed(&self) -> String {
+        self.run.out() + &self.run.errors()
     }
 
-    /// What stands behind this text in the line that it was printed in.
+    fn says(&self, text: &str) -> bool {
+        self.printed().contains(text)
+    }
+
+    /// Returns the rest of the line after this text.
     fn after(&self, text: &str) -> String {
-        wait_until(text, || self.printed.lock().split_once(text).is_some_and(|(_, rest)| rest.contains('\n')));
-        let printed = self.printed.lock();
+        wait_until(text, || self.says(text));
+        let printed = self.printed();
         printed.split_once(text).and_then(|(_, rest)| rest.lines().next()).expect("it was there").to_owned()
     }
 
     fn terminate(&self) {
-        kill_process(Pid::from_child(&self.process), Signal::TERM).expect("it runs");
+        self.run.signal(Signal::TERM);
     }
 
     /// Waits until the process has ended and all of its output is read.
     fn end(&mut self) -> ExitStatus {
-        let mut ended = None;
-        wait_until("the program ends", || {
-            ended = self.process.try_wait().expect("a child of ours");
-            ended.is_some()
-        });
-        wait_until("its output ends", || self.readers.iter().all(JoinHandle::is_finished));
-        ended.expect("it has ended")
+        self.run.status()
     }
 }
 
 impl Drop for Program {
     fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
         if thread::panicking() {
-            eprintln!("---- a program had printed\n{}", self.printed.lock());
+            eprintln!("---- a program had printed\n{}", self.printed());
         }
     }
 }
@@ -118,7 +103,7 @@ fn shards_are_shared_out_equally_among_those_who_live(cluster: &Cluster) {
     let mut programs = [Program::of("shards", &["4", "2"], cluster), Program::of("shards", &["4", "2"], cluster)];
     // How many each has now: what it has taken less what it has given up.
     let share = |program: &Program| {
-        let printed = program.printed.lock();
+        let printed = program.printed();
         printed.matches("leads shard").count() - printed.matches("gives up shard").count()
     };
     wait_until("each has its half", || programs.each_ref().map(share) == [2, 2]);

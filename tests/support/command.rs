@@ -3,20 +3,18 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::process::{Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use rustix::process::Pid;
 use tempfile::TempDir;
 
 use super::cluster::{Cluster, NAMESPACE};
-use super::process::mono;
-use super::{SOON, marked, scratch, wait_or_explain, wait_until};
+use super::run::Run;
+use super::{SOON, marked, scratch, wait_until};
 
 /// Where several `leasehold run` compete for one lease, and what their commands write.
 pub struct Arena {
@@ -244,56 +242,7 @@ fn line(pid: Pid) -> String {
     String::from_utf8_lossy(&line).into_owned()
 }
 
-/// A `leasehold run` in a process of its own, which ends with this at the latest.
-pub struct Run {
-    pub pid: Pid,
-    child: Child,
-    out: Arc<Mutex<String>>,
-    errors: Arc<Mutex<String>>,
-    readers: Vec<JoinHandle<()>>,
-}
-
-/// How it ended.
-#[derive(Debug)]
-pub struct Ended {
-    /// `None` when a signal ended it.
-    pub code: Option<i32>,
-    pub out: String,
-    pub errors: String,
-}
-
 impl Run {
-    pub fn of(command: &mut Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
-        let (out, errors) = (Arc::default(), Arc::default());
-        let readers = vec![
-            read(child.stdout.take().expect("piped"), Arc::clone(&out)),
-            read(child.stderr.take().expect("piped"), Arc::clone(&errors)),
-        ];
-        Self { pid: Pid::from_child(&child), child, out, errors, readers }
-    }
-
-    pub fn out(&self) -> String {
-        self.out.lock().clone()
-    }
-
-    pub fn errors(&self) -> String {
-        self.errors.lock().clone()
-    }
-
-    pub fn wait_for_out(&self, text: &str) {
-        self.wait_for("stdout", &self.out, text);
-    }
-
-    pub fn wait_for_error(&self, text: &str) {
-        self.wait_for("stderr", &self.errors, text);
-    }
-
-    fn wait_for(&self, stream: &str, output: &Mutex<String>, text: &str) {
-        let explain = || format!("{text:?} is not on {stream}; on stderr is: {}", self.errors());
-        wait_or_explain(SOON, explain, || output.lock().contains(text));
-    }
-
     /// The guardian, which is the only one that the supervisor starts.
     pub fn guardian(&self) -> Pid {
         let mut found = None;
@@ -314,68 +263,4 @@ impl Run {
         });
         found.expect("it was waited for")
     }
-
-    pub fn signal(&self, signal: Signal) {
-        kill_process(self.pid, signal).expect("it was not waited for yet");
-    }
-
-    /// Stops it, and returns when it has stopped.
-    pub fn suspend(&self) -> f64 {
-        self.signal(Signal::STOP);
-        wait_until("it stops", || {
-            let changed = waitpid(Some(self.pid), WaitOptions::UNTRACED | WaitOptions::NOHANG);
-            changed.expect("a child of ours").is_some_and(|(_, status)| status.stopped())
-        });
-        mono()
-    }
-
-    pub fn is_running(&mut self) -> bool {
-        matches!(self.child.try_wait(), Ok(None))
-    }
-
-    /// Waits for it to end by itself, whatever it leaves behind. `None` when a signal ended it.
-    pub fn code(mut self) -> Option<i32> {
-        self.wait()
-    }
-
-    fn wait(&mut self) -> Option<i32> {
-        let until = Instant::now() + SOON;
-        while self.is_running() {
-            assert!(Instant::now() < until, "it does not end; on stderr {}", self.errors());
-            thread::sleep(Duration::from_millis(2));
-        }
-        self.child.wait().expect("a child of ours").code()
-    }
-
-    /// Waits for it to end by itself, with all that it has started.
-    pub fn end(mut self) -> Ended {
-        let code = self.wait();
-        // What it leaves behind may hold these.
-        let until = Instant::now() + SOON;
-        while !self.readers.iter().all(JoinHandle::is_finished) {
-            assert!(Instant::now() < until, "something of it is left: {}", self.errors());
-            thread::sleep(Duration::from_millis(2));
-        }
-        Ended { code, out: self.out(), errors: self.errors() }
-    }
-}
-
-impl Drop for Run {
-    fn drop(&mut self) {
-        if self.is_running() {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-        }
-    }
-}
-
-/// Collects the lines of a stream, on a thread that ends with the stream.
-pub fn read(stream: impl std::io::Read + Send + 'static, text: Arc<Mutex<String>>) -> JoinHandle<()> {
-    thread::spawn(move || {
-        for line in BufReader::new(stream).lines().map_while(Result::ok) {
-            let mut text = text.lock();
-            text.push_str(&line);
-            text.push('\n');
-        }
-    })
 }

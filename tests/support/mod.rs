@@ -20,6 +20,7 @@ pub mod process;
 pub mod proxy;
 pub mod real;
 pub mod real_store;
+pub mod run;
 pub mod server;
 pub mod session;
 pub mod sql;

@@ -3,21 +3,20 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 use std::time::{Instant, SystemTime};
 
 use parking_lot::{Condvar, Mutex};
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
 
+use super::SOON;
 use super::cluster::NAMESPACE;
 use super::exclusion::History;
-use super::{SOON, wait_until};
+use super::run::Run;
 
 /// One line that a candidate printed.
 #[derive(Clone, Debug, Deserialize)]
@@ -178,15 +177,12 @@ fn without_heartbeats(lines: Vec<Line>) -> Vec<Line> {
 /// A candidate in a process of its own, which ends with this at the latest.
 pub struct Candidate {
     pub id: String,
-    pub pid: Pid,
-    child: Child,
+    run: Run,
     said: Arc<Said>,
     /// How much had been said when it began.
     born: usize,
     /// Where in all that was said this candidate's next line is looked for.
     heard: Cell<usize>,
-    complaints: Arc<Mutex<String>>,
-    readers: Vec<JoinHandle<()>>,
 }
 
 /// How a candidate ended.
@@ -196,50 +192,25 @@ pub struct End {
     pub complaints: String,
 }
 
+impl Deref for Candidate {
+    type Target = Run;
+
+    fn deref(&self) -> &Run {
+        &self.run
+    }
+}
+
 impl Candidate {
     fn spawn(id: &str, mut command: Command, said: &Arc<Said>) -> Candidate {
         let born = said.lines.lock().len();
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        let complaints = Arc::<Mutex<String>>::default();
-        let stdout = BufReader::new(child.stdout.take().expect("piped"));
-        let stderr = BufReader::new(child.stderr.take().expect("piped"));
-        let readers = vec![
-            thread::spawn({
-                let said = Arc::clone(said);
-                move || {
-                    // Who is killed may leave half a line behind.
-                    for line in stdout.lines().map_while(Result::ok) {
-                        let Ok(line) = serde_json::from_str(&line) else { continue };
-                        said.say(line);
-                    }
-                }
-            }),
-            thread::spawn({
-                let complaints = Arc::clone(&complaints);
-                move || {
-                    for line in stderr.lines().map_while(Result::ok) {
-                        let mut complaints = complaints.lock();
-                        complaints.push_str(&line);
-                        complaints.push('\n');
-                    }
-                }
-            }),
-        ];
-        Candidate {
-            id: id.to_owned(),
-            born,
-            pid: Pid::from_child(&child),
-            child,
-            said: Arc::clone(said),
-            heard: Cell::new(born),
-            complaints,
-            readers,
-        }
+        let tells = Arc::clone(said);
+        let run = Run::telling(command.stdin(Stdio::null()), move |line| {
+            // Who is killed may leave half a line behind.
+            if let Ok(line) = serde_json::from_str(line) {
+                tells.say(line);
+            }
+        });
+        Candidate { id: id.to_owned(), run, said: Arc::clone(said), born, heard: Cell::new(born) }
     }
 
     /// The next line of this event from this candidate, after the last one that was waited for.
@@ -254,74 +225,35 @@ impl Candidate {
                 "{} did not print {event}, but {:#?}\nand on stderr {}",
                 self.id,
                 without_heartbeats(self.said.lines.lock().clone()),
-                self.complaints.lock()
+                self.errors()
             ),
         }
     }
 
     /// What this candidate said so far.
     pub fn lines(&self) -> Vec<Line> {
-        self.said.lines.lock()[self.born..].iter().filter(|line| line.identity == self.id).cloned().collect()
-    }
-
-    pub fn signal(&self, signal: Signal) {
-        kill_process(self.pid, signal).expect("it can be signalled: it was not waited for yet");
+        lines_of(&self.said, self.born, &self.id)
     }
 
     pub fn assert_running(&mut self) {
-        let end = self.child.try_wait().expect("a child of ours");
-        assert!(end.is_none(), "{} ended by itself: {end:?}: {}", self.id, self.complaints.lock());
-    }
-
-    /// Stops it like a machine that hangs, and returns when it has stopped, with the time.
-    pub fn suspend(&self) -> f64 {
-        self.signal(Signal::STOP);
-        wait_until("it stops", || {
-            let changed = waitpid(Some(self.pid), WaitOptions::UNTRACED | WaitOptions::NOHANG);
-            changed.expect("a child of ours").is_some_and(|(_, status)| status.stopped())
-        });
-        mono()
+        assert!(self.run.is_running(), "{} ended by itself: {}", self.id, self.errors());
     }
 
     /// Ends it without a chance to do anything about it, and hears the last that it had said.
-    pub fn kill(mut self) -> Vec<Line> {
-        self.child.kill().expect("it can be killed");
-        self.wait();
-        self.lines()
+    pub fn kill(self) -> Vec<Line> {
+        self.run.kill();
+        lines_of(&self.said, self.born, &self.id)
     }
 
     /// Waits for it to end by itself.
-    pub fn end(mut self) -> End {
-        let until = Instant::now() + SOON;
-        let status = loop {
-            if let Some(status) = self.child.try_wait().expect("a child of ours") {
-                break status;
-            }
-            assert!(Instant::now() < until, "{} does not end; on stderr {}", self.id, self.complaints.lock());
-            thread::sleep(std::time::Duration::from_millis(5));
-        };
-        self.wait();
-        End { code: status.code(), complaints: self.complaints.lock().clone() }
-    }
-
-    /// After this all that it said has been read.
-    fn wait(&mut self) {
-        let _ = self.child.wait();
-        for reader in self.readers.drain(..) {
-            let _ = reader.join();
-        }
+    pub fn end(self) -> End {
+        let ended = self.run.end();
+        End { code: ended.code, complaints: ended.errors }
     }
 }
 
-impl Drop for Candidate {
-    fn drop(&mut self) {
-        // A test that fails must leave nothing behind. After `wait` the number may be another's, but not before.
-        if matches!(self.child.try_wait(), Ok(None)) {
-            let _ = kill_process(self.pid, Signal::CONT);
-            let _ = self.child.kill();
-        }
-        self.wait();
-    }
+fn lines_of(said: &Said, born: usize, id: &str) -> Vec<Line> {
+    said.lines.lock()[born..].iter().filter(|line| line.identity == id).cloned().collect()
 }
 
 /// Runs the example with these flags alone, until it ends.
