@@ -26,6 +26,27 @@ pub(crate) enum ErrorKind {
     Config,
 }
 
+#[cfg(feature = "kube")]
+impl ErrorKind {
+    pub(crate) const ALL: [Self; 12] = {
+        use ErrorKind::*;
+        [
+            Timeout,
+            Interrupted,
+            Dns,
+            Connect,
+            Io,
+            ConnectionClosed,
+            Tls,
+            TlsVerification,
+            BodyTooLarge,
+            Malformed,
+            Credentials,
+            Config,
+        ]
+    };
+}
+
 #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
 impl From<ErrorKind> for StoreErrorKind {
     fn from(kind: ErrorKind) -> Self {
@@ -91,12 +112,6 @@ impl<K> Report<K> {
 }
 
 impl Error {
-    /// Whether the call ended before its answer.
-    #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
-    pub(crate) fn is_of_the_end(&self) -> bool {
-        matches!(self.kind, ErrorKind::Timeout | ErrorKind::Interrupted)
-    }
-
     pub(crate) fn config(place: impl Into<String>, rule: impl Into<String>) -> Self {
         Error::new(ErrorKind::Config, rule).at(place)
     }

@@ -85,21 +85,6 @@ impl Interrupter {
         }
     }
 
-    /// Applies the rule for the end of a call in docs/STORES.md to a `result` whose request was sent or not.
-    #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
-    pub(crate) fn end<T, E: From<Error>>(
-        &self,
-        result: Result<T, E>,
-        deadline: std::time::Instant,
-        sent: bool,
-    ) -> Result<T, E> {
-        match result {
-            _ if self.is_interrupted() => Err(interrupted().sent(sent).into()),
-            Ok(_) if std::time::Instant::now() >= deadline => Err(late().sent(true).into()),
-            other => other,
-        }
-    }
-
     /// Has it shut down on the interrupt. An error if that has come already.
     pub(crate) fn register<T: Shutdown>(&self, connection: &Arc<T>) -> Result<(), Error> {
         let mut state = self.inner.state.lock();
@@ -117,11 +102,6 @@ pub(crate) fn interrupted() -> Error {
     Error::new(ErrorKind::Interrupted, "interrupted by this program")
 }
 
-#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
-pub(crate) fn late() -> Error {
-    Error::new(ErrorKind::Timeout, "the time of the call is over")
-}
-
 impl Default for Interrupter {
     fn default() -> Self {
         Interrupter::new()
@@ -131,30 +111,5 @@ impl Default for Interrupter {
 impl fmt::Debug for Interrupter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Interrupter").field("interrupted", &self.is_interrupted()).finish()
-    }
-}
-
-#[cfg(test)]
-#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
-mod tests {
-    use std::time::{Duration, Instant};
-
-    use super::*;
-
-    #[test]
-    fn late_success_is_a_timeout_and_a_late_refusal_stays() {
-        let (interrupter, now) = (Interrupter::new(), Instant::now());
-        let end = |result: Result<(), Error>, deadline: Instant, sent: bool| {
-            interrupter.end(result, deadline, sent).map_err(|error| (error.kind, error.maybe_sent))
-        };
-        let refusal = || Err(Error::new(ErrorKind::Config, "a refusal"));
-        assert_eq!(end(Ok(()), now + Duration::from_secs(60), true), Ok(()));
-        assert_eq!(end(Ok(()), now, true), Err((ErrorKind::Timeout, true)));
-        assert_eq!(end(refusal(), now, true), Err((ErrorKind::Config, false)));
-        interrupter.interrupt();
-        for sent in [true, false] {
-            assert_eq!(end(refusal(), now, sent), Err((ErrorKind::Interrupted, sent)));
-            assert_eq!(end(Ok(()), now, sent), Err((ErrorKind::Interrupted, sent)));
-        }
     }
 }

@@ -3,6 +3,7 @@
 
 #[cfg(feature = "_http")]
 pub(crate) mod agent;
+pub(crate) mod calls;
 #[cfg(feature = "etcd")]
 pub(crate) mod confidential;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
@@ -21,7 +22,6 @@ pub(crate) mod lines;
 #[cfg(feature = "_http")]
 pub(crate) mod outgoing;
 pub(crate) mod percent;
-pub(crate) mod pool;
 #[cfg(feature = "_http")]
 pub(crate) mod proxy;
 #[cfg(feature = "_http")]

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::error::Error;
+use super::calls::CallError;
+use super::error::{Error, ErrorKind};
 
 /// Why a request to a store's server failed.
 #[derive(Debug)]
@@ -13,13 +14,36 @@ pub(crate) enum RequestError<R> {
     Refused(R),
 }
 
-#[cfg(any(feature = "etcd", feature = "mysql"))]
+/// A server's refusal.
+pub(crate) trait ServerRefusal: fmt::Display {
+    /// Returns `true` if the session is as before the request.
+    fn leaves_session_unchanged(&self) -> bool;
+}
+
 impl<R> RequestError<R> {
-    pub(crate) fn net_kind(&self) -> Option<super::error::ErrorKind> {
+    /// Marks a failure on the way as one of a request that the server may have received.
+    pub(crate) fn sent(self) -> Self {
+        match self {
+            Self::Net(error) => Self::Net(error.sent(true)),
+            refused => refused,
+        }
+    }
+}
+
+impl<R: ServerRefusal> CallError for RequestError<R> {
+    fn net_kind(&self) -> Option<ErrorKind> {
         match self {
             Self::Net(error) => Some(error.kind),
             Self::Refused(_) => None,
         }
+    }
+
+    fn maybe_sent(&self) -> bool {
+        !matches!(self, Self::Net(error) if !error.maybe_sent)
+    }
+
+    fn leaves_session_unchanged(&self) -> bool {
+        matches!(self, Self::Refused(refusal) if refusal.leaves_session_unchanged())
     }
 }
 

@@ -12,11 +12,11 @@ use super::config::EtcdConfig;
 use super::error::Error;
 use super::login::{At, Login, Token, refusal};
 use crate::net::agent::{AgentHandle, new_agent};
+use crate::net::calls::{ActiveCall, CallConnection, CallError, Exchange, MAX_IDLE_DIRECT, Pool, Versions, late};
 use crate::net::dial::{Dialer, System};
 use crate::net::endpoint::Endpoint;
 use crate::net::error::{self as net, ErrorKind};
-use crate::net::interrupt::{Interrupter, interrupted, late};
-use crate::net::pool::{MAX_IDLE_DIRECT, Pool};
+use crate::net::interrupt::{Interrupter, interrupted};
 use crate::net::redact::Redacted;
 use crate::net::response::{from_ureq, is_framed, read_body};
 use crate::net::tls::config::refuse;
@@ -128,29 +128,18 @@ impl Client {
     /// A write that a member may have received is not sent to another: the second copy would be judged against what the first
     /// one did.
     pub(crate) fn request(&self, request: Request<'_>) -> Result<Answer, Error> {
-        let began = Instant::now();
-        let deadline = began + request.timeout.min(MAX_WAIT);
+        let call = ActiveCall::begin(request.timeout, request.cancel);
         let body = request.body.to_string().into_bytes();
-        let (interrupter, hook) = Interrupter::hooked(request.cancel);
-        let mut used = None;
-        let answer = self.on_some_member(&interrupter, deadline, request.is_read, |number, connected_by, deadline| {
-            let attempt = Attempt { request, body: &body, connected_by, deadline, interrupter: &interrupter };
-            let (answer, agent) = self.attempt(&self.members[number], attempt)?;
-            used = Some((number, agent));
-            Ok(answer)
-        });
-        // Before the agent may be used for another call.
-        drop(hook);
-        let is_sent = answer.as_ref().err().is_none_or(Error::maybe_sent);
-        let answer = interrupter.end(answer, deadline, is_sent);
-        match (&answer, used) {
-            (Err(Error::Net(error)), _) if error.is_of_the_end() => {
-                self.members.iter().for_each(|member| member.idle.forget_idle_since(began));
-            }
-            (Ok(_), Some((number, agent))) => self.members[number].idle.put_back(agent),
-            _ => {}
-        }
-        answer
+        let (interrupter, mut used) = (&call.interrupter, None);
+        let ask = |number: usize, connected_by, deadline| {
+            let (member, mut agent): (&Member, _) = (&self.members[number], None);
+            let attempt = Attempt { request, body: &body, connected_by, deadline, interrupter };
+            let answer = self.attempt(member, &call, attempt, &mut agent);
+            used = agent.map(|agent| (&member.idle, agent));
+            answer
+        };
+        let answer = self.on_some_member(interrupter, call.deadline, request.is_read, ask);
+        call.end(answer, self.members.iter().map(|member| &member.idle), used)
     }
 
     /// Opens a stream: everything up to the head of a 2xx answer.
@@ -228,10 +217,16 @@ impl Client {
     }
 
     /// One member's answer, with another token if that is what it wants.
-    fn attempt(&self, member: &Member, attempt: Attempt<'_>) -> Result<(Answer, Pooled), Error> {
+    fn attempt(
+        &self,
+        member: &Member,
+        call: &ActiveCall,
+        attempt: Attempt<'_>,
+        used: &mut Option<Pooled>,
+    ) -> Result<Answer, Error> {
         let token = self.token(member, attempt)?;
-        let error = match self.exchange(member, attempt, token.as_ref()) {
-            Ok((body, agent)) => return Ok((Answer { body, is_second: false }, agent)),
+        let error = match self.exchange(member, call, attempt, used, token.as_ref()) {
+            Ok(body) => return Ok(Answer { body, is_second: false }),
             Err(error) => error,
         };
         // A member may wait for ever for the state that it needs to understand a token.
@@ -243,13 +238,9 @@ impl Client {
         }
         log_line!(debug, target: CLIENT, "etcd: {}: {error}; logging in again", member.endpoint.url());
         // Whatever becomes of this one, the first may have been sent: so it is an error of a request that was.
-        let sent = |error| match error {
-            Error::Net(error) => Error::Net(error.sent(true)),
-            other => other,
-        };
-        let token = self.token(member, attempt).map_err(sent)?;
-        let (body, agent) = self.exchange(member, attempt, token.as_ref()).map_err(sent)?;
-        Ok((Answer { body, is_second: true }, agent))
+        let token = self.token(member, attempt).map_err(Error::sent)?;
+        let body = self.exchange(member, call, attempt, used, token.as_ref()).map_err(Error::sent)?;
+        Ok(Answer { body, is_second: true })
     }
 
     fn token(&self, member: &Member, attempt: Attempt<'_>) -> Result<Option<Token>, Error> {
@@ -270,24 +261,23 @@ impl Client {
     fn exchange(
         &self,
         member: &Member,
+        call: &ActiveCall,
         attempt: Attempt<'_>,
+        used: &mut Option<Pooled>,
         token: Option<&Token>,
-    ) -> Result<(Vec<u8>, Pooled), Error> {
-        let mut agent = self.agent(member, attempt)?;
-        let mut answer = self.exchange_on(&agent.handle, &member.endpoint, attempt, token);
-        let may_repeat = |error: &Error| match error.net_kind() {
-            // A server may close a connection just when a request goes out on it. A read may go out again.
-            Some(ErrorKind::ConnectionClosed) => attempt.request.is_read && !attempt.interrupter.is_interrupted(),
-            // Nothing was sent, and certificates rotate.
-            kind => {
-                !error.maybe_sent() && member.tls.as_ref().is_some_and(|tls| tls.has_newer_after(kind, agent.files))
-            }
-        };
-        if answer.as_ref().is_err_and(may_repeat) {
-            agent = self.new_agent(member, attempt)?;
-            answer = self.exchange_on(&agent.handle, &member.endpoint, attempt, token);
-        }
-        answer.map(|body| (body, agent))
+    ) -> Result<Vec<u8>, Error> {
+        let versions = [0, member.tls.as_ref().map_or(0, ClientTls::refresh)];
+        call.exchange(
+            Exchange { pool: &member.idle, versions, is_read: attempt.request.is_read },
+            used,
+            || self.new_agent(member, attempt),
+            |agent| self.exchange_on(&agent.handle, &member.endpoint, attempt, token),
+            // Certificates rotate.
+            |agent, error| {
+                let tls = member.tls.as_ref().filter(|_| !error.maybe_sent());
+                tls.is_some_and(|tls| tls.has_newer_after(error.net_kind(), agent.files))
+            },
+        )
     }
 
     fn exchange_on(
@@ -340,20 +330,6 @@ impl Client {
         Err(refusal(status, &body))
     }
 
-    /// An agent that no other call has.
-    fn agent(&self, member: &Member, attempt: Attempt<'_>) -> Result<Pooled, Error> {
-        attempt.interrupter.check()?;
-        let files = member.tls.as_ref().map_or(0, ClientTls::refresh);
-        // What was opened with an older certificate is not used again.
-        match member.idle.take(|agent| agent.files >= files) {
-            Some(agent) => {
-                agent.handle.use_for(attempt.interrupter)?;
-                Ok(agent)
-            }
-            None => self.new_agent(member, attempt),
-        }
-    }
-
     fn new_agent(&self, member: &Member, attempt: Attempt<'_>) -> Result<Pooled, Error> {
         let files = member.tls.as_ref().map_or(0, ClientTls::version);
         let handle = self.new_handle(member, attempt, Opening::default())?;
@@ -373,6 +349,21 @@ impl Client {
         let handle = Arc::new(new_agent(connector, USER_AGENT, MAX_IDLE_DIRECT));
         handle.use_for(attempt.interrupter)?;
         Ok(handle)
+    }
+}
+
+impl CallConnection for Pooled {
+    fn versions(&self) -> Versions {
+        [0, self.files]
+    }
+
+    /// ureq tests the connection itself.
+    fn is_quiet(&self) -> bool {
+        true
+    }
+
+    fn use_for(&mut self, interrupter: &Interrupter) -> Result<(), net::Error> {
+        self.handle.use_for(interrupter)
     }
 }
 

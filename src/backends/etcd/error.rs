@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::backends::etcd::message::Refusal;
 use crate::net::error as net;
-use crate::net::request_error::RequestError;
+use crate::net::request_error::{RequestError, ServerRefusal};
 use crate::net::text::clean;
 
 /// Why a request failed.
@@ -38,11 +38,6 @@ impl Error {
             net::Error::new(net::ErrorKind::Malformed, format!("the answer is not what etcd answers: {what}"))
                 .sent(true),
         )
-    }
-
-    /// Whether etcd may have received the request.
-    pub(crate) fn maybe_sent(&self) -> bool {
-        !matches!(self, Self::Net(error) if !error.maybe_sent)
     }
 
     /// Whether another member may accept the request.
@@ -79,6 +74,13 @@ fn is_of_the_token(code: u32, message: &str) -> bool {
 /// The same of the reason for which a watch was cancelled, which is a text alone.
 pub(crate) fn is_reason_of_the_token(reason: &str) -> bool {
     is_of_the_token(code::INVALID_ARGUMENT, reason) || reason.contains("code = Unauthenticated")
+}
+
+impl ServerRefusal for Refusal {
+    /// An HTTP answer is complete, and HTTP has no session.
+    fn leaves_session_unchanged(&self) -> bool {
+        true
+    }
 }
 
 impl fmt::Display for Refusal {

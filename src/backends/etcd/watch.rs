@@ -9,6 +9,7 @@ use super::client::{Client, Opened, Request};
 use super::error::{Error, is_reason_of_the_token};
 use super::login::Token;
 use super::message::{self, Line};
+use crate::net::calls::CallError;
 use crate::net::error::ErrorKind;
 use crate::net::interrupt::Interrupter;
 use crate::net::stream::LineStream;

@@ -13,12 +13,11 @@ use super::handshake::{Login, shake_hands};
 use super::packet::malformed;
 use super::session::{self, Session};
 use crate::backends::password::Password;
-use crate::net::MAX_WAIT;
+use crate::net::calls::{ActiveCall, CallConnection, CallError, Exchange, MAX_IDLE_DIRECT, Pool, Versions};
 use crate::net::database_url::Address;
 use crate::net::dial::{Dialer, System};
-use crate::net::error::{self as net, ErrorKind};
-use crate::net::interrupt::{Interrupter, late};
-use crate::net::pool::{MAX_IDLE_DIRECT, Pool};
+use crate::net::error as net;
+use crate::net::interrupt::Interrupter;
 use crate::net::secret::Secret;
 use crate::net::tls::ClientTls;
 use crate::net::tls::config::refuse;
@@ -27,9 +26,6 @@ use crate::util::config_error::ConfigError;
 
 /// More connections than this are not kept open for the calls to come.
 const MAX_IDLE_CONNECTIONS: usize = 4;
-
-/// Refusals that leave the session unchanged: the row exists, a lock wait timed out, a deadlock.
-const TO_KEEP_AFTER: [u16; 4] = [1062, 1205, 1213, 1467];
 
 /// A blocking client for one server.
 pub(crate) struct Client {
@@ -104,48 +100,13 @@ impl Client {
 
     /// Sends a statement, and answers what it has done.
     pub(crate) fn query(&self, request: Request<'_>) -> Result<Answer, Error> {
-        let began = Instant::now();
-        let deadline = began + request.timeout.min(MAX_WAIT);
-        let (interrupter, hook) = Interrupter::hooked(request.cancel);
-        let attempt = self.attempt(Attempt { request, deadline, interrupter: &interrupter });
-        // Before the connection may be used for another call.
-        drop(hook);
-        let is_sent = attempt.as_ref().err().is_none_or(|error| matches!(error, Error::Net(it) if it.maybe_sent));
-        let (answer, pooled) = attempt.map_or_else(|error| (Err(error), None), |(answer, it)| (answer, Some(it)));
-        let answer = interrupter.end(answer, deadline, is_sent);
-        match &answer {
-            Err(Error::Net(error)) if error.is_of_the_end() => self.idle.forget_idle_since(began),
-            Err(error) if !error.code().is_some_and(|code| TO_KEEP_AFTER.contains(&code)) => {}
-            _ => pooled.into_iter().for_each(|pooled| self.idle.put_back(pooled)),
-        }
-        answer
-    }
-
-    /// What the server answers, and the connection that it came by.
-    fn attempt(&self, attempt: Attempt<'_>) -> Result<(Result<Answer, Error>, Pooled), Error> {
-        attempt.interrupter.check()?;
-        if attempt.deadline <= Instant::now() {
-            return Err(late().into());
-        }
-        let files = self.tls.as_ref().map_or(0, ClientTls::refresh);
-        // What was opened with an older certificate is not used again.
-        if let Some(mut pooled) = self.idle.take(|it| it.files >= files && it.connection.is_quiet()) {
-            pooled.connection.use_for(attempt.interrupter)?;
-            let answer = pooled.carry_out(attempt);
-            match answer {
-                // A server may close a connection just when a statement goes out on it.
-                Err(error) if pooled.connection.is_closed_unanswered(&error) => {
-                    if !attempt.request.is_read || attempt.interrupter.is_interrupted() {
-                        let closed = "the connection was closed before it had answered";
-                        return Err(net::Error::new(ErrorKind::ConnectionClosed, closed).sent(true).into());
-                    }
-                }
-                answer => return Ok((answer, pooled)),
-            }
-        }
-        let mut pooled = self.open(attempt)?;
-        let answer = pooled.carry_out(attempt);
-        Ok((answer, pooled))
+        let call = ActiveCall::begin(request.timeout, request.cancel);
+        let (attempt, mut used) = (Attempt { request, deadline: call.deadline, interrupter: &call.interrupter }, None);
+        let versions = [0, self.tls.as_ref().map_or(0, ClientTls::refresh)];
+        let exchange = Exchange { pool: &self.idle, versions, is_read: request.is_read };
+        let carry_out = |pooled: &mut Pooled| pooled.carry_out(attempt);
+        let answer = call.exchange(exchange, &mut used, || self.open(attempt), carry_out, |_, _| false);
+        call.end(answer, [&self.idle], used.map(|pooled| (&self.idle, pooled)))
     }
 
     /// A new session, for this call.
@@ -186,6 +147,20 @@ impl Client {
     }
 }
 
+impl CallConnection for Pooled {
+    fn versions(&self) -> Versions {
+        [0, self.files]
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.connection.is_quiet()
+    }
+
+    fn use_for(&mut self, interrupter: &Interrupter) -> Result<(), net::Error> {
+        self.connection.use_again_for(interrupter)
+    }
+}
+
 impl Pooled {
     fn carry_out(&mut self, attempt: Attempt<'_>) -> Result<Answer, Error> {
         let Attempt { request, deadline, .. } = attempt;
@@ -196,8 +171,7 @@ impl Pooled {
         match self.connection.query(request.sql, deadline) {
             // The rows belong to another statement, and do not prove that this statement has changed nothing.
             Ok(answer) if !request.is_read && answer.is_rows => Err(malformed("a write has rows").sent(true).into()),
-            Err(Error::Net(error)) => Err(error.sent(true).into()),
-            other => other,
+            other => other.map_err(Error::sent),
         }
     }
 }

@@ -27,6 +27,8 @@ pub(super) struct Connection {
     received: Vec<u8>,
     /// Of the next packet, whoever sends it.
     sequence: u8,
+    /// Whether an earlier call has used it.
+    is_reused: bool,
     /// Whether a byte has come since the last statement was begun.
     has_answered: bool,
 }
@@ -66,10 +68,11 @@ impl Row {
 
 impl Connection {
     pub(super) fn new(socket: Socket) -> Self {
-        Self { socket, received: Vec::new(), sequence: 0, has_answered: false }
+        Self { socket, received: Vec::new(), sequence: 0, is_reused: false, has_answered: false }
     }
 
-    pub(super) fn use_for(&self, interrupter: &Interrupter) -> Result<(), net::Error> {
+    pub(super) fn use_again_for(&mut self, interrupter: &Interrupter) -> Result<(), net::Error> {
+        self.is_reused = true;
         self.socket.use_for(interrupter)
     }
 
@@ -88,11 +91,6 @@ impl Connection {
             return Err(malformed("something came before TLS"));
         }
         self.socket.start_tls(parts, deadline)
-    }
-
-    /// Whether it broke before a single byte of an answer.
-    pub(super) fn is_closed_unanswered(&self, error: &Error) -> bool {
-        error.net_kind() == Some(ErrorKind::Io) && !self.has_answered
     }
 
     pub(super) fn send(&mut self, payload: &[u8], deadline: Instant) -> Result<(), net::Error> {
@@ -129,6 +127,17 @@ impl Connection {
 
     /// Sends a statement, and reads the whole answer.
     pub(super) fn query(&mut self, sql: &str, deadline: Instant) -> Result<Answer, Error> {
+        self.exchange(sql, deadline).map_err(|error| match error {
+            // A server may close a connection just when a statement goes out on it.
+            Error::Net(error) if error.kind == ErrorKind::Io && self.is_reused && !self.has_answered => {
+                let closed = "the connection was closed before it had answered";
+                net::Error::new(ErrorKind::ConnectionClosed, closed).into()
+            }
+            other => other,
+        })
+    }
+
+    fn exchange(&mut self, sql: &str, deadline: Instant) -> Result<Answer, Error> {
         // It would be taken for the answer to this statement.
         if !self.received.is_empty() {
             return Err(malformed("more follows than was asked for").into());

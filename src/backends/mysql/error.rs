@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::net::request_error::RequestError;
+use crate::net::request_error::{RequestError, ServerRefusal};
 
 /// Why a statement failed.
 pub(crate) type Error = RequestError<Refusal>;
@@ -23,6 +23,15 @@ impl Error {
             Self::Refused(Refusal::Error { code, .. }) => Some(*code),
             Self::Refused(Refusal::ReadOnly) | Self::Net(_) => None,
         }
+    }
+}
+
+/// Refusals that leave the session unchanged: the row exists, a lock wait timed out, a deadlock.
+const UNCHANGED: [u16; 4] = [1062, 1205, 1213, 1467];
+
+impl ServerRefusal for Refusal {
+    fn leaves_session_unchanged(&self) -> bool {
+        matches!(self, Self::Error { code, .. } if UNCHANGED.contains(code))
     }
 }
 

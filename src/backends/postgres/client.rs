@@ -12,10 +12,10 @@ use super::error::Error;
 use super::settings::{self, SETTINGS};
 use crate::backends::password::Password;
 use crate::net::MAX_WAIT;
+use crate::net::calls::{ActiveCall, Exchange, MAX_IDLE_DIRECT, Pool};
 use crate::net::dial::{Dialer, System};
 use crate::net::error::{self as net, ErrorKind};
 use crate::net::interrupt::Interrupter;
-use crate::net::pool::{MAX_IDLE_DIRECT, Pool};
 use crate::net::tls::config::refuse;
 use crate::net::tls::{ClientTls, TlsSettings};
 use crate::util::cancel::Cancel;
@@ -94,21 +94,18 @@ impl Client {
 
     /// Runs statements, and answers what `read` makes of its rows; a connection whose rows it does not take is not used again.
     pub(crate) fn run<T>(&self, request: Request<'_>, read: impl FnOnce(Rows) -> Result<T, Error>) -> Result<T, Error> {
-        let began = Instant::now();
-        let deadline = began + request.timeout.min(MAX_WAIT);
-        let (interrupter, hook) = Interrupter::hooked(request.cancel);
-        let attempt = self.attempt(&request, deadline, &interrupter);
-        // Before the connection may be used for another call.
-        drop(hook);
-        let is_sent = attempt.as_ref().err().is_none_or(|error| matches!(error, Error::Net(it) if it.maybe_sent));
-        let (connection, answer) = attempt.map_or_else(|error| (None, Err(error)), |(it, answer)| (Some(it), answer));
-        let answer = interrupter.end(answer, deadline, is_sent).and_then(read);
-        match &answer {
-            Err(Error::Net(error)) if error.is_of_the_end() => self.idle.forget_idle_since(began),
-            Err(error) if !error.leaves_it_clean() => {}
-            _ => connection.into_iter().for_each(|connection| self.idle.put_back(connection)),
-        }
-        answer
+        let call = ActiveCall::begin(request.timeout, request.cancel);
+        let (deadline, mut used) = (call.deadline, None);
+        let versions = [0, self.tls.as_ref().map_or(0, ClientTls::refresh)];
+        let answer = call.exchange(
+            Exchange { pool: &self.idle, versions, is_read: request.is_read },
+            &mut used,
+            || self.connect(deadline, request.cancel, &call.interrupter),
+            |connection| self.ask(connection, &request, deadline),
+            |connection, error| self.keeps_nothing(connection, error),
+        );
+        let answer = answer.and_then(|rows| read(rows).map_err(Error::sent));
+        call.end(answer, [&self.idle], used.map(|connection| (&self.idle, connection)))
     }
 
     /// As [`run`](Self::run), on a connection of the caller's own, which is shut down when the request is cancelled.
@@ -120,7 +117,7 @@ impl Client {
     ) -> Result<T, Error> {
         let deadline = Instant::now() + request.timeout.min(MAX_WAIT);
         let mut answer = self.ask(connection, request, deadline);
-        if self.keeps_nothing(connection, &answer) {
+        if answer.as_ref().is_err_and(|error| self.keeps_nothing(connection, error)) {
             answer = self.ask(connection, request, deadline);
         }
         answer.and_then(read)
@@ -168,27 +165,9 @@ impl Client {
         self.config.password.log_in(deadline, cancel, log_in, is_refused)
     }
 
-    fn attempt(
-        &self,
-        request: &Request<'_>,
-        deadline: Instant,
-        interrupter: &Interrupter,
-    ) -> Result<(Connection, Result<Rows, Error>), Error> {
-        let mut connection = self.idle_or_new(deadline, request.cancel, interrupter)?;
-        let mut answer = self.ask(&mut connection, request, deadline);
-        let is_closed = |answer: &Result<Rows, Error>| matches!(answer, Err(Error::Net(error)) if error.kind == ErrorKind::ConnectionClosed);
-        let again = self.keeps_nothing(&connection, &answer) || (request.is_read && is_closed(&answer));
-        if again && !interrupter.is_interrupted() {
-            connection = self.connect(deadline, request.cancel, interrupter)?;
-            answer = self.ask(&mut connection, request, deadline);
-        }
-        Ok((connection, answer))
-    }
-
     /// Whether this failed for a statement that was to be kept: then certainly nothing was done. From then on nothing is.
-    fn keeps_nothing(&self, connection: &Connection, answer: &Result<Rows, Error>) -> bool {
-        let is_so =
-            connection.has_kept && matches!(answer, Err(Error::Refused(refusal)) if refusal.is_of_what_is_kept());
+    fn keeps_nothing(&self, connection: &Connection, error: &Error) -> bool {
+        let is_so = connection.has_kept && matches!(error, Error::Refused(refusal) if refusal.is_of_what_is_kept());
         if is_so {
             self.set_has_sessions(false);
             self.idle.forget_idle_since(Instant::now());
@@ -237,18 +216,6 @@ impl Client {
             connection.settings = Some(time);
         }
         Ok(rows)
-    }
-
-    fn idle_or_new(&self, deadline: Instant, cancel: &Cancel, interrupter: &Interrupter) -> Result<Connection, Error> {
-        let files = self.tls.as_ref().map_or(0, ClientTls::refresh);
-        // What was opened with an older certificate is not used again.
-        match self.idle.take(|connection| connection.files >= files && connection.is_quiet()) {
-            Some(connection) => {
-                connection.use_for(interrupter)?;
-                Ok(connection)
-            }
-            None => self.connect(deadline, cancel, interrupter),
-        }
     }
 }
 

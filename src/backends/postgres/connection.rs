@@ -16,6 +16,7 @@ use super::config::PostgresConfig;
 use super::error::{Error, Refusal};
 use super::login;
 use super::wire::{Changed, Key, Wire};
+use crate::net::calls::{CallConnection, Versions};
 use crate::net::dial::Route;
 use crate::net::error::{self as net, ErrorKind};
 use crate::net::interrupt::Interrupter;
@@ -34,7 +35,7 @@ pub(crate) struct Connection {
     /// It has answered before.
     is_reused: bool,
     /// Of the certificate files that it was opened with.
-    pub(super) files: u64,
+    files: u64,
     place: Place,
     key: Option<Key>,
     /// Whether the server may still be at a statement.
@@ -92,16 +93,6 @@ impl Connection {
             route.answered();
         }
         Ok(connection)
-    }
-
-    /// Uses it for this call: it is shut down on the interrupt. An error if that has come already.
-    pub(super) fn use_for(&self, interrupter: &Interrupter) -> Result<(), net::Error> {
-        self.wire.socket.use_for(interrupter)
-    }
-
-    /// Whether nothing has come since the last answer: no end, and no last word.
-    pub(super) fn is_quiet(&self) -> bool {
-        self.wire.is_quiet()
     }
 
     /// Runs the statements in one transaction: all of them are applied, or none. Answers the rows of the last one.
@@ -222,6 +213,20 @@ impl Connection {
             }
             _ => error,
         }
+    }
+}
+
+impl CallConnection for Connection {
+    fn versions(&self) -> Versions {
+        [0, self.files]
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.wire.is_quiet()
+    }
+
+    fn use_for(&mut self, interrupter: &Interrupter) -> Result<(), net::Error> {
+        self.wire.socket.use_for(interrupter)
     }
 }
 

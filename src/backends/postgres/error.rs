@@ -6,7 +6,7 @@ use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::ErrorFields;
 
 use crate::net::error as net;
-use crate::net::request_error::RequestError;
+use crate::net::request_error::{RequestError, ServerRefusal};
 use crate::net::text::clean;
 
 /// Why a statement failed.
@@ -31,11 +31,6 @@ impl Error {
         let what = clean(&what.to_string(), MAX_MESSAGE);
         let text = format!("the answer is not what PostgreSQL answers: {what}");
         Self::Net(net::Error::new(net::ErrorKind::Malformed, text))
-    }
-
-    /// Returns `true` if the connection can be used again. A session that began read-only (25006) stays read-only.
-    pub(crate) fn leaves_it_clean(&self) -> bool {
-        matches!(self, Self::Refused(refusal) if !refusal.is_fatal && refusal.sqlstate != "25006")
     }
 
     #[cfg(test)]
@@ -71,6 +66,13 @@ impl Refusal {
         }
         let (is_fatal, is_warning) = (matches!(severity.as_str(), "FATAL" | "PANIC"), severity == "WARNING");
         Self { sqlstate, message, is_fatal, is_warning }
+    }
+}
+
+impl ServerRefusal for Refusal {
+    /// A session that began read-only (25006) stays read-only.
+    fn leaves_session_unchanged(&self) -> bool {
+        !self.is_fatal && self.sqlstate != "25006"
     }
 }
 

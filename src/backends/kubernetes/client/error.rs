@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 
 use super::status::Status;
+use crate::net::calls::CallError;
 use crate::net::error::{self as net, Report};
 
 /// Why a request, or the set-up of a client, failed.
@@ -118,7 +119,13 @@ impl Error {
 
 impl From<net::Error> for Error {
     fn from(error: net::Error) -> Self {
-        Error(Box::new(error.map_kind(|kind| match kind {
+        Error(Box::new(error.map_kind(ErrorKind::from)))
+    }
+}
+
+impl From<net::ErrorKind> for ErrorKind {
+    fn from(kind: net::ErrorKind) -> Self {
+        match kind {
             net::ErrorKind::Timeout => ErrorKind::Timeout,
             net::ErrorKind::Interrupted => ErrorKind::Interrupted,
             net::ErrorKind::Dns => ErrorKind::Dns,
@@ -131,7 +138,24 @@ impl From<net::Error> for Error {
             net::ErrorKind::Malformed => ErrorKind::Malformed,
             net::ErrorKind::Credentials => ErrorKind::Credentials,
             net::ErrorKind::Config => ErrorKind::Config,
-        })))
+        }
+    }
+}
+
+impl CallError for Error {
+    const ANSWER_OUTLIVES_CANCEL: bool = true;
+
+    fn net_kind(&self) -> Option<net::ErrorKind> {
+        net::ErrorKind::ALL.into_iter().find(|kind| ErrorKind::from(*kind) == self.0.kind)
+    }
+
+    fn maybe_sent(&self) -> bool {
+        self.0.maybe_sent
+    }
+
+    /// An HTTP answer is complete, and HTTP has no session.
+    fn leaves_session_unchanged(&self) -> bool {
+        self.status().is_some()
     }
 }
 

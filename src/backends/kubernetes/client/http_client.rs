@@ -15,18 +15,17 @@ use super::request_log::RequestLog;
 use super::response::{Response, accept};
 use crate::net::MAX_WAIT;
 use crate::net::agent::{AgentHandle, new_agent};
+use crate::net::calls::{ActiveCall, CallConnection, Exchange, MAX_IDLE, Pool, Versions};
 use crate::net::dial::{Dialer, Network, System};
 use crate::net::endpoint::Endpoint;
+use crate::net::error as net;
 use crate::net::interrupt::{Interrupter, interrupted};
-use crate::net::pool::{MAX_IDLE, Pool};
 use crate::net::proxy::Proxy;
 use crate::net::redact::Redacted;
 use crate::net::response::{from_ureq, is_framed, read_body};
 use crate::net::tls::ClientTls;
 use crate::net::transport::{CurrentCall, HttpConnector, Opening};
 use crate::util::cancel::Cancel;
-use crate::util::log_fields::CLIENT;
-use crate::util::panics::log_line;
 
 /// A blocking client for one cluster. Clones share connections and credentials and are cheap.
 ///
@@ -78,13 +77,6 @@ struct Pooled {
 
 /// More connections than this are not kept open for the calls to come.
 const MAX_IDLE_AGENTS: usize = 8;
-
-/// What connections were opened with: the client certificate of the credentials, and the certificates in files.
-#[derive(Clone, Copy)]
-struct Versions {
-    credentials: u64,
-    files: u64,
-}
 
 /// An answer whose body is still to be read.
 pub(super) struct Opened {
@@ -222,40 +214,20 @@ impl Client {
     /// # Ok::<(), leasehold::kube::Error>(())
     /// ```
     pub fn request_until(&self, request: Request<'_>, cancel: &Cancel) -> Result<Response, Error> {
-        let (interrupter, hook) = Interrupter::hooked(cancel);
         let attempt = Attempt::new(&request)?;
-        let began = Instant::now();
-        let mut used = None;
-        let result = self.shared.repeat_when_rejected(&attempt, &interrupter, |credentials| {
-            let agent = self.shared.agent(credentials, &interrupter, used.take())?;
-            let handle = Arc::clone(&agent.handle);
-            used = Some(agent);
-            let first = self.shared.exchange(&attempt, credentials, &handle, false);
-            match first {
-                // ureq probes a pooled connection before it uses it, but a server may close it right after. A GET
-                // changes nothing, so it may go out again. A PUT or POST may not, even when the connection was old:
-                // the server can have carried it out and closed before the answer came through, and a second copy
-                // would be judged against the first one's result. The caller has to look at what is there.
-                Err(e)
-                    if request.method == Method::Get
-                        && matches!(e.kind(), ErrorKind::Io | ErrorKind::ConnectionClosed)
-                        && !interrupter.is_interrupted() =>
-                {
-                    log_line!(debug, target: CLIENT, "kube: {e}; trying once more on a new connection");
-                    self.shared.exchange(&attempt, credentials, &handle, true)
-                }
-                other => other,
-            }
+        let (shared, call, mut used) = (&*self.shared, ActiveCall::begin(request.timeout, cancel), None);
+        let result = shared.repeat_when_rejected(&attempt, &call.interrupter, |credentials| {
+            let versions = shared.versions(credentials);
+            let exchange = Exchange { pool: &shared.idle, versions, is_read: request.method == Method::Get };
+            let open = || {
+                let handle = shared.new_handle(credentials, &call.interrupter, Opening::default())?;
+                Ok(Pooled { versions: shared.versions(credentials), handle })
+            };
+            let run = |agent: &mut Pooled| shared.exchange(&attempt, credentials, &agent.handle);
+            call.exchange(exchange, &mut used, open, run, |_, _| false)
         });
-        // Before the agent may be used for another call.
-        drop(hook);
-        let is_late = result.as_ref().is_err_and(|error| error.kind() == &ErrorKind::Timeout);
-        match used {
-            Some(_) if interrupter.is_interrupted() || is_late => self.shared.idle.forget_idle_since(began),
-            Some(agent) => self.shared.idle.put_back(agent),
-            None => {}
-        }
-        result.map_err(|e| attempt.explain(e, &interrupter))
+        let result = call.end(result, [&shared.idle], used.map(|agent| (&shared.idle, agent)));
+        result.map_err(|e| e.during(&attempt.place))
     }
 
     /// Opens a stream: everything up to the head of a 2xx answer.
@@ -279,6 +251,21 @@ impl Client {
         });
         opening.finish();
         result.map_err(|e| attempt.explain(e, interrupter))
+    }
+}
+
+impl CallConnection for Pooled {
+    fn versions(&self) -> Versions {
+        self.versions
+    }
+
+    /// ureq tests the connection itself.
+    fn is_quiet(&self) -> bool {
+        true
+    }
+
+    fn use_for(&mut self, interrupter: &Interrupter) -> Result<(), net::Error> {
+        self.handle.use_for(interrupter)
     }
 }
 
@@ -339,32 +326,8 @@ impl Shared {
         server || proxy
     }
 
-    /// An agent for these credentials that no other call has, if it may be the one that this call had `before`.
-    fn agent(
-        &self,
-        credentials: &Credentials,
-        interrupter: &Interrupter,
-        before: Option<Pooled>,
-    ) -> Result<Pooled, Error> {
-        let wanted =
-            Versions { credentials: credentials.identity_version, files: self.files(ClientTls::version).iter().sum() };
-        // What was opened with an older certificate is not used again.
-        let is_new_enough =
-            |agent: &Pooled| agent.versions.credentials >= wanted.credentials && agent.versions.files >= wanted.files;
-        if let Some(agent) = before.filter(is_new_enough) {
-            return Ok(agent);
-        }
-        interrupter.check()?;
-        match self.idle.take(is_new_enough) {
-            Some(agent) => {
-                agent.handle.use_for(interrupter)?;
-                Ok(agent)
-            }
-            None => {
-                let handle = self.new_handle(credentials, interrupter, Opening::default())?;
-                Ok(Pooled { versions: wanted, handle })
-            }
-        }
+    fn versions(&self, credentials: &Credentials) -> Versions {
+        [credentials.identity_version, self.files(ClientTls::version).iter().sum()]
     }
 
     fn new_handle(
@@ -418,7 +381,6 @@ impl Shared {
         attempt: &Attempt<'_>,
         credentials: &Credentials,
         handle: &AgentHandle,
-        fresh: bool,
     ) -> Result<Response, Error> {
         let left = attempt.deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -426,9 +388,7 @@ impl Shared {
         }
         let (call, _masked) = self.http_request(attempt, credentials)?;
         let empty = attempt.body.is_none();
-        // No pooled connection is ever that young.
-        let max_idle = if fresh { Duration::ZERO } else { MAX_IDLE };
-        let call = handle.agent.configure_request(call).timeout_global(Some(left)).max_idle_age(max_idle).build();
+        let call = handle.agent.configure_request(call).timeout_global(Some(left)).build();
         let began = Instant::now();
         let answer = match empty {
             true => handle.agent.run(call.map(|_| ())),

@@ -1,0 +1,418 @@
+//! The call of every client: one request and one answer, on a connection that no other call has.
+//!
+//! The rules, each with a test. `U` stands for `net::calls::tests`, `B` for the tests of the clients for etcd, MySQL and PostgreSQL.
+//!
+//! | question | rule | test |
+//! | --- | --- | --- |
+//! | What is late? | A success that is complete only at the deadline is a `Timeout`. A late refusal stays a refusal. | `U::late_success_is_a_timeout_and_a_late_refusal_stays` |
+//! | What is cancelled? | A cancelled call is `Interrupted`, even if its answer is complete. The Kubernetes client returns a complete answer. | `U::cancelled_call_keeps_its_answer_only_for_kubernetes` |
+//! | When is a read repeated? | Once, on a new connection, if the connection broke under the request. | `U::broken_read_is_repeated_once_on_a_new_connection` |
+//! | When is a write repeated? | Once, if the client proves that the server has not applied the first copy. | `U::write_is_repeated_only_if_the_first_copy_is_undone` |
+//! | When is a connection used again? | After a success, or a refusal that leaves the session unchanged, if its certificate files are still the latest. | `U::connection_is_reused_after_a_success_or_a_clean_refusal`, `U::connection_with_an_older_certificate_is_not_used` |
+//! | What is closed with a call? | After a timeout or a cancellation, every connection that was idle when the call began, unless the call was over before it began. | `U::end_of_a_call_closes_connections_idle_at_its_begin` |
+//! | What is `maybe_sent`? | `false` if no byte of the request was written. A refusal and a late success count as sent. | `U::refused_or_late_call_counts_as_sent`, `B::error_reports_if_the_request_may_have_been_sent` |
+
+use std::cell::Cell;
+use std::fmt::Display;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::MAX_WAIT;
+use super::error::{Error, ErrorKind};
+use super::interrupt::{Interrupter, interrupted};
+use crate::util::cancel::{Cancel, Hook};
+use crate::util::log_fields::CLIENT;
+use crate::util::panics::log_line;
+
+/// Servers close idle connections after 90 s and load balancers after 60 s or more. Staying well below makes it rare that a
+/// write goes out on a connection that is just being closed.
+pub(crate) const MAX_IDLE: Duration = Duration::from_secs(30);
+
+/// The same for a server that is reached directly: it keeps its connections. The system finds out by itself where one leads to
+/// nowhere by now, and its probes are traffic to what forgets connections that have none: see [`super::dial`].
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(crate) const MAX_IDLE_DIRECT: Duration = Duration::MAX;
+
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(crate) const MAX_IDLE_DIRECT: Duration = MAX_IDLE;
+
+/// The versions of the client certificate and of the certificate files that a connection was opened with.
+pub(crate) type Versions = [u64; 2];
+
+/// A connection that one call has at a time.
+pub(crate) trait CallConnection {
+    fn versions(&self) -> Versions;
+
+    /// Returns `true` if no byte has arrived since the last answer and the connection is not closed.
+    fn is_quiet(&self) -> bool;
+
+    /// Shuts the connection down when the call is interrupted. Returns an error if the call is interrupted already.
+    fn use_for(&mut self, interrupter: &Interrupter) -> Result<(), Error>;
+}
+
+/// The error of a client, as the rules for a call need it.
+pub(crate) trait CallError: From<Error> + Display {
+    /// Whether a cancelled call still returns an answer that is complete.
+    const ANSWER_OUTLIVES_CANCEL: bool = false;
+
+    /// Returns the kind if the request or its answer was not transferred, or `None` if the server refused the request.
+    fn net_kind(&self) -> Option<ErrorKind>;
+
+    /// Returns `true` if the server may have received the request.
+    fn maybe_sent(&self) -> bool;
+
+    /// Returns `true` if the server refused the request and the session is unchanged.
+    fn leaves_session_unchanged(&self) -> bool;
+}
+
+/// One call from its start to its end.
+pub(crate) struct ActiveCall {
+    began: Instant,
+    pub(crate) deadline: Instant,
+    pub(crate) interrupter: Interrupter,
+    hook: Hook,
+    /// Whether the call was to use a connection.
+    has_exchanged: Cell<bool>,
+}
+
+/// How a request may use connections.
+pub(crate) struct Exchange<'a, C> {
+    pub(crate) pool: &'a Pool<C>,
+    /// Connections with older versions are not used.
+    pub(crate) versions: Versions,
+    /// A read changes nothing, so the client may send it again.
+    pub(crate) is_read: bool,
+}
+
+impl ActiveCall {
+    pub(crate) fn begin(timeout: Duration, cancel: &Cancel) -> Self {
+        let began = Instant::now();
+        let (interrupter, hook) = Interrupter::hooked(cancel);
+        Self { began, deadline: began + timeout.min(MAX_WAIT), interrupter, hook, has_exchanged: Cell::new(false) }
+    }
+
+    /// Runs a request on the connection that this call has `used`, an idle one or a new one, and repeats it once by the rules.
+    ///
+    /// `is_undone` returns `true` if an error proves that the server has not applied the request and a repetition may succeed.
+    pub(crate) fn exchange<C: CallConnection, T, E: CallError>(
+        &self,
+        Exchange { pool, versions, is_read }: Exchange<'_, C>,
+        used: &mut Option<C>,
+        open: impl Fn() -> Result<C, E>,
+        mut run: impl FnMut(&mut C) -> Result<T, E>,
+        is_undone: impl FnOnce(&C, &E) -> bool,
+    ) -> Result<T, E> {
+        self.interrupter.check()?;
+        if self.deadline <= Instant::now() {
+            return Err(late().into());
+        }
+        self.has_exchanged.set(true);
+        let is_new_enough = |connection: &C| connection.versions().iter().zip(versions).all(|(of, least)| *of >= least);
+        let mut connection = match used.take().filter(is_new_enough) {
+            Some(connection) => connection,
+            None => match pool.take(|it| is_new_enough(it) && it.is_quiet()) {
+                Some(mut connection) => {
+                    connection.use_for(&self.interrupter)?;
+                    connection
+                }
+                None => open()?,
+            },
+        };
+        let mut answer = run(&mut connection);
+        if let Err(error) = &answer {
+            let is_broken = matches!(error.net_kind(), Some(ErrorKind::Io | ErrorKind::ConnectionClosed));
+            let is_repeated = (is_read && is_broken) || is_undone(&connection, error);
+            if is_repeated && !self.interrupter.is_interrupted() {
+                log_line!(debug, target: CLIENT, "{error}; trying once more on a new connection");
+                connection = open()?;
+                answer = run(&mut connection);
+            }
+        }
+        *used = Some(connection);
+        answer
+    }
+
+    /// Ends the call, and keeps or closes connections by the rules.
+    pub(crate) fn end<'a, C: 'a, T, E: CallError>(
+        self,
+        answer: Result<T, E>,
+        pools: impl IntoIterator<Item = &'a Pool<C>>,
+        used: Option<(&'a Pool<C>, C)>,
+    ) -> Result<T, E> {
+        // Before another call may use the connection.
+        drop(self.hook);
+        let is_interrupted = self.interrupter.is_interrupted();
+        let error = answer.as_ref().err();
+        let is_kept = E::ANSWER_OUTLIVES_CANCEL && error.is_none_or(|error| error.net_kind().is_none());
+        let sent = error.is_none_or(E::maybe_sent);
+        let answer = match answer {
+            _ if is_interrupted && !is_kept => Err(interrupted().sent(sent).into()),
+            Ok(_) if Instant::now() >= self.deadline => Err(late().sent(true).into()),
+            other => other,
+        };
+        let kind = answer.as_ref().err().and_then(E::net_kind);
+        if is_interrupted || matches!(kind, Some(ErrorKind::Timeout | ErrorKind::Interrupted)) {
+            let pools = pools.into_iter().filter(|_| self.has_exchanged.get());
+            pools.for_each(|pool| pool.forget_idle_since(self.began));
+        } else if answer.as_ref().err().is_none_or(E::leaves_session_unchanged) {
+            used.into_iter().for_each(|(pool, connection)| pool.put_back(connection));
+        }
+        answer
+    }
+}
+
+pub(crate) fn late() -> Error {
+    Error::new(ErrorKind::Timeout, "the time of the call is over")
+}
+
+/// Connections that no call has, and how many are kept for the calls to come.
+pub(crate) struct Pool<T> {
+    most: usize,
+    max_idle: Duration,
+    idle: Mutex<Vec<Idle<T>>>,
+}
+
+struct Idle<T> {
+    connection: T,
+    since: Instant,
+}
+
+impl<T> Pool<T> {
+    pub(crate) fn new(most: usize, max_idle: Duration) -> Self {
+        Self { most, max_idle, idle: Mutex::default() }
+    }
+
+    /// The connection that was used last: the others are the likelier to be closed by the server. Those that are too old, or of
+    /// no use any more, are closed.
+    pub(crate) fn take(&self, is_of_use: impl Fn(&T) -> bool) -> Option<T> {
+        let mut idle = self.idle.lock();
+        idle.retain(|it| is_of_use(&it.connection) && it.since.elapsed() < self.max_idle);
+        idle.pop().map(|it| it.connection)
+    }
+
+    /// After a clean answer.
+    pub(crate) fn put_back(&self, connection: T) {
+        let mut idle = self.idle.lock();
+        if idle.len() < self.most {
+            idle.push(Idle { connection, since: Instant::now() });
+        }
+    }
+
+    /// What a call that began then was cancelled for waiting for may have befallen all that were open: whoever comes next has a
+    /// new connection, or one that has answered meanwhile.
+    pub(crate) fn forget_idle_since(&self, began: Instant) {
+        self.idle.lock().retain(|it| it.since > began);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_one_is_taken_first_and_what_is_of_no_use_is_closed() {
+        let pool = Pool::new(3, MAX_IDLE);
+        for connection in 1..=4 {
+            pool.put_back(connection);
+        }
+        assert_eq!(pool.take(|it| *it != 2), Some(3), "the fourth was one too many");
+        assert_eq!(pool.take(|_| true), Some(1), "the second was closed");
+        assert_eq!(pool.take(|_| true), None);
+    }
+
+    #[test]
+    fn what_was_idle_when_a_call_began_is_forgotten() {
+        let pool = Pool::new(3, MAX_IDLE);
+        pool.put_back(1);
+        let began = Instant::now();
+        while Instant::now() == began {}
+        pool.put_back(2);
+        pool.forget_idle_since(began);
+        assert_eq!((pool.take(|_| true), pool.take(|_| true)), (Some(2), None));
+    }
+
+    /// A connection with its number.
+    struct Numbered(usize, Versions);
+
+    impl CallConnection for Numbered {
+        fn versions(&self) -> Versions {
+            self.1
+        }
+
+        fn is_quiet(&self) -> bool {
+            true
+        }
+
+        fn use_for(&mut self, interrupter: &Interrupter) -> Result<(), Error> {
+            interrupter.check()
+        }
+    }
+
+    /// `Refused` holds whether the session is unchanged.
+    #[derive(Debug, PartialEq)]
+    enum Failure<const OUTLIVES: bool> {
+        Net(ErrorKind, bool),
+        Refused(bool),
+    }
+
+    use Failure::{Net, Refused};
+
+    impl<const OUTLIVES: bool> From<Error> for Failure<OUTLIVES> {
+        fn from(error: Error) -> Self {
+            Net(error.kind, error.maybe_sent)
+        }
+    }
+
+    impl<const OUTLIVES: bool> Display for Failure<OUTLIVES> {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            write!(f, "{self:?}")
+        }
+    }
+
+    impl<const OUTLIVES: bool> CallError for Failure<OUTLIVES> {
+        const ANSWER_OUTLIVES_CANCEL: bool = OUTLIVES;
+
+        fn net_kind(&self) -> Option<ErrorKind> {
+            if let Net(kind, _) = self { Some(*kind) } else { None }
+        }
+
+        fn maybe_sent(&self) -> bool {
+            !matches!(self, Net(_, false))
+        }
+
+        fn leaves_session_unchanged(&self) -> bool {
+            *self == Refused(true)
+        }
+    }
+
+    type Outcome = Result<(), Failure<false>>;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// Runs a call that used a connection, cancelled before its end or not, and returns its outcome and the number of connections in the pool.
+    fn end<const O: bool>(
+        answer: Result<(), Failure<O>>,
+        timeout: Duration,
+        cancels: bool,
+    ) -> (Result<(), Failure<O>>, usize) {
+        let (pool, cancel) = (Pool::new(9, MAX_IDLE), Cancel::new());
+        pool.put_back(Numbered(0, [0, 0]));
+        let call = ActiveCall::begin(timeout, &cancel);
+        call.has_exchanged.set(true);
+        if cancels {
+            cancel.cancel();
+        }
+        let ended = call.end(answer, [&pool], Some((&pool, Numbered(1, [0, 0]))));
+        let count = pool.idle.lock().len();
+        (ended, count)
+    }
+
+    #[test]
+    fn late_success_is_a_timeout_and_a_late_refusal_stays() {
+        assert_eq!(end::<false>(Ok(()), LONG, false), (Ok(()), 2));
+        assert_eq!(end::<false>(Ok(()), Duration::ZERO, false).0, Err(Net(ErrorKind::Timeout, true)));
+        assert_eq!(end::<false>(Err(Refused(true)), Duration::ZERO, false).0, Err(Refused(true)));
+    }
+
+    #[test]
+    fn cancelled_call_keeps_its_answer_only_for_kubernetes() {
+        for sent in [true, false] {
+            let broken = Err(Net(ErrorKind::Io, sent));
+            assert_eq!(end::<false>(broken, LONG, true).0, Err(Net(ErrorKind::Interrupted, sent)));
+            let broken = Err(Net(ErrorKind::Io, sent));
+            assert_eq!(end::<true>(broken, LONG, true).0, Err(Net(ErrorKind::Interrupted, sent)));
+        }
+        assert_eq!(end::<false>(Ok(()), LONG, true).0, Err(Net(ErrorKind::Interrupted, true)));
+        assert_eq!(end::<true>(Ok(()), LONG, true).0, Ok(()));
+        assert_eq!(end::<true>(Err(Refused(true)), LONG, true).0, Err(Refused(true)));
+    }
+
+    #[test]
+    fn refused_or_late_call_counts_as_sent() {
+        assert_eq!(end::<false>(Err(Refused(false)), LONG, true).0, Err(Net(ErrorKind::Interrupted, true)));
+        assert_eq!(end::<false>(Ok(()), Duration::ZERO, false).0, Err(Net(ErrorKind::Timeout, true)));
+    }
+
+    #[test]
+    fn connection_is_reused_after_a_success_or_a_clean_refusal() {
+        for (answer, count) in [
+            (Ok(()), 2),
+            (Err(Refused(true)), 2),
+            (Err(Refused(false)), 1),
+            (Err(Net(ErrorKind::Io, true)), 1),
+            (Err(Net(ErrorKind::Malformed, true)), 1),
+        ] {
+            assert_eq!(end::<false>(answer, LONG, false).1, count);
+        }
+    }
+
+    #[test]
+    fn end_of_a_call_closes_connections_idle_at_its_begin() {
+        assert_eq!(end::<false>(Err(Net(ErrorKind::Timeout, true)), LONG, false).1, 0);
+        assert_eq!(end::<false>(Ok(()), LONG, true).1, 0);
+        assert_eq!(end::<true>(Ok(()), LONG, true).1, 0);
+        let (pool, cancel) = (Pool::new(9, MAX_IDLE), Cancel::new());
+        pool.put_back(Numbered(0, [0, 0]));
+        cancel.cancel();
+        let call = ActiveCall::begin(LONG, &cancel);
+        let answer = call.end(Err::<(), _>(Failure::<false>::from(interrupted())), [&pool], None);
+        assert_eq!(answer, Err(Net(ErrorKind::Interrupted, false)));
+        assert_eq!(pool.idle.lock().len(), 1, "the call was over before it began");
+    }
+
+    /// Runs one exchange, and returns the numbers of the connections that it used. Idle connections are 0 and 1; 0 is the newer one.
+    fn exchange(
+        is_read: bool,
+        versions: Versions,
+        is_undone: bool,
+        mut run: impl FnMut(usize) -> Outcome,
+    ) -> Vec<usize> {
+        let pool = Pool::new(9, MAX_IDLE);
+        for connection in [Numbered(1, [1, 1]), Numbered(0, [0, 1])] {
+            pool.put_back(connection);
+        }
+        let (call, used) = (ActiveCall::begin(LONG, &Cancel::new()), std::cell::RefCell::new(Vec::new()));
+        let mut kept = None;
+        let answer: Outcome = call.exchange(
+            Exchange { pool: &pool, versions, is_read },
+            &mut kept,
+            || Ok(Numbered(2 + used.borrow().len(), versions)),
+            |connection| {
+                used.borrow_mut().push(connection.0);
+                run(connection.0)
+            },
+            |_, _| is_undone,
+        );
+        drop(answer);
+        used.into_inner()
+    }
+
+    #[test]
+    fn broken_read_is_repeated_once_on_a_new_connection() {
+        for kind in [ErrorKind::Io, ErrorKind::ConnectionClosed] {
+            assert_eq!(exchange(true, [0, 0], false, |_| Err(Net(kind, true))), [0, 3], "once");
+            assert_eq!(exchange(false, [0, 0], false, |_| Err(Net(kind, true))), [0]);
+        }
+        for kind in [ErrorKind::Timeout, ErrorKind::Malformed, ErrorKind::Connect] {
+            assert_eq!(exchange(true, [0, 0], false, |_| Err(Net(kind, true))), [0], "{kind:?}");
+        }
+        assert_eq!(exchange(true, [0, 0], false, |_| Err(Refused(true))), [0]);
+    }
+
+    #[test]
+    fn write_is_repeated_only_if_the_first_copy_is_undone() {
+        assert_eq!(exchange(false, [0, 0], true, |_| Err(Refused(true))), [0, 3]);
+        assert_eq!(exchange(false, [0, 0], false, |_| Err(Refused(true))), [0]);
+        assert_eq!(exchange(false, [0, 0], true, |_| Ok(())), [0]);
+    }
+
+    #[test]
+    fn connection_with_an_older_certificate_is_not_used() {
+        assert_eq!(exchange(true, [1, 0], false, |_| Ok(())), [1]);
+        assert_eq!(exchange(true, [1, 1], false, |_| Ok(())), [1]);
+        assert_eq!(exchange(true, [0, 2], false, |_| Ok(())), [2]);
+    }
+}
