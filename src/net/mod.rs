@@ -1,8 +1,6 @@
 //! How bytes travel: names, addresses, proxies, TLS, and the connections that the HTTP library is given. It knows neither
 //! Kubernetes nor elections.
 
-#[cfg(feature = "_http")]
-pub(crate) mod agent;
 pub(crate) mod calls;
 #[cfg(feature = "etcd")]
 pub(crate) mod confidential;
@@ -14,13 +12,13 @@ pub(crate) mod echo;
 pub(crate) mod endpoint;
 pub(crate) mod error;
 pub(crate) mod file;
+#[cfg(feature = "_http")]
+pub(crate) mod http;
 pub(crate) mod interrupt;
 #[cfg(feature = "_http")]
 pub(crate) mod json;
 #[cfg(feature = "_http")]
 pub(crate) mod lines;
-#[cfg(feature = "_http")]
-pub(crate) mod outgoing;
 pub(crate) mod percent;
 #[cfg(feature = "_http")]
 pub(crate) mod proxy;
@@ -28,19 +26,16 @@ pub(crate) mod proxy;
 pub(crate) mod redact;
 #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
 pub(crate) mod request_error;
-#[cfg(feature = "_http")]
-pub(crate) mod response;
-#[cfg(feature = "_http")]
-mod reused;
 pub(crate) mod secret;
-#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
+#[cfg_attr(
+    not(any(feature = "mysql", feature = "postgres")),
+    expect(dead_code, reason = "databases have more uses for it")
+)]
 pub(crate) mod socket;
 #[cfg(feature = "_http")]
 pub(crate) mod stream;
 pub(crate) mod text;
 pub(crate) mod tls;
-#[cfg(feature = "_http")]
-pub(crate) mod transport;
 
 #[cfg(test)]
 pub(crate) mod tests;

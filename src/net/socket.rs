@@ -6,11 +6,15 @@ use std::net::{Shutdown as How, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
+#[cfg(feature = "_http")]
+use std::sync::Weak;
 use std::time::{Duration, Instant};
 
 #[cfg(unix)]
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustls::ClientConnection;
+#[cfg(feature = "_http")]
+use ureq::unversioned::transport::ShutdownHandle;
 
 use super::error::{Error, ErrorKind};
 use super::interrupt::{Interrupter, Shutdown};
@@ -19,7 +23,8 @@ use super::tls::{TlsParts, tls_error};
 /// A connection that one call has at a time.
 pub(crate) struct Socket {
     stream: Arc<Stream>,
-    tls: Option<Box<ClientConnection>>,
+    /// The TLS sessions, from the outermost one: with a proxy, and within it with the server.
+    sessions: Vec<ClientConnection>,
 }
 
 /// What an interrupt shuts down.
@@ -30,14 +35,21 @@ enum Stream {
 }
 
 /// A stream that keeps to a deadline, however its bytes trickle.
+#[derive(Clone, Copy)]
 struct Timed<'a> {
     stream: &'a Stream,
     deadline: Instant,
 }
 
+/// A socket as a stream of bytes until a deadline.
+pub(crate) struct TimedSocket<'a> {
+    sessions: &'a mut [ClientConnection],
+    below: Timed<'a>,
+}
+
 impl Socket {
     pub(crate) fn tcp(stream: TcpStream) -> Self {
-        Self { stream: Arc::new(Stream::Tcp(stream)), tls: None }
+        Self { stream: Arc::new(Stream::Tcp(stream)), sessions: Vec::new() }
     }
 
     /// A connection to a socket of this machine's file system. It never waits: a server whose queue is full is one that cannot
@@ -47,7 +59,7 @@ impl Socket {
         let stream = connect_unix(path).map_err(|e| {
             Error::new(ErrorKind::Connect, format!("no connection to the socket {}", path.display())).caused_by(e)
         })?;
-        Ok(Self { stream: Arc::new(Stream::Unix(stream)), tls: None })
+        Ok(Self { stream: Arc::new(Stream::Unix(stream)), sessions: Vec::new() })
     }
 
     #[cfg(not(unix))]
@@ -61,41 +73,60 @@ impl Socket {
         interrupter.register(&self.stream)
     }
 
-    /// From now on all goes in TLS.
+    /// Shuts the socket down from another thread.
+    #[cfg(feature = "_http")]
+    pub(crate) fn shutdown_handle(&self) -> Weak<dyn ShutdownHandle> {
+        let weak: Weak<Stream> = Arc::downgrade(&self.stream);
+        weak
+    }
+
+    /// Encrypts everything from now on.
     pub(crate) fn start_tls(&mut self, parts: &TlsParts, deadline: Instant) -> Result<(), Error> {
-        let mut session =
-            ClientConnection::new(Arc::clone(&parts.config), parts.name.clone()).map_err(|e| tls_error(&e))?;
-        let mut timed = Timed { stream: &self.stream, deadline };
+        self.handshake(parts, deadline).map_err(explain)
+    }
+
+    /// As [`start_tls`](Self::start_tls). An error of TLS is within the returned one.
+    pub(crate) fn handshake(&mut self, parts: &TlsParts, deadline: Instant) -> io::Result<()> {
+        let session = ClientConnection::new(Arc::clone(&parts.config), parts.name.clone());
+        let mut session = session.map_err(io::Error::other)?;
         while session.is_handshaking() {
-            session.complete_io(&mut timed).map_err(explain)?;
+            session.complete_io(&mut self.until(deadline))?;
         }
-        self.tls = Some(Box::new(session));
+        self.sessions.reserve_exact(1);
+        self.sessions.push(session);
         Ok(())
     }
 
     pub(crate) fn is_tls(&self) -> bool {
-        self.tls.is_some()
+        !self.sessions.is_empty()
+    }
+
+    pub(crate) fn until(&mut self, deadline: Instant) -> TimedSocket<'_> {
+        TimedSocket { sessions: &mut self.sessions, below: Timed { stream: &self.stream, deadline } }
     }
 
     pub(crate) fn write_all(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<()> {
-        let mut timed = Timed { stream: &self.stream, deadline };
-        match &mut self.tls {
-            None => timed.write_all(bytes),
-            Some(session) => {
-                let mut stream = rustls::Stream::new(&mut **session, &mut timed);
-                stream.write_all(bytes)?;
-                stream.flush()
-            }
-        }
+        let mut stream = self.until(deadline);
+        stream.write_all(bytes)?;
+        stream.flush()
     }
 
     /// Reads what has come, and waits if that is nothing. Zero is the end.
     pub(crate) fn read(&mut self, buffer: &mut [u8], deadline: Instant) -> io::Result<usize> {
-        let mut timed = Timed { stream: &self.stream, deadline };
-        match &mut self.tls {
-            None => timed.read(buffer),
-            Some(session) => rustls::Stream::new(&mut **session, &mut timed).read(buffer),
-        }
+        self.until(deadline).read(buffer)
+    }
+
+    /// Returns `true` if nothing has come, not even within a TLS session.
+    #[cfg(feature = "_http")]
+    pub(crate) fn has_nothing_to_read(&mut self) -> bool {
+        // Bytes that the server sent beyond its answer may also wait in a session; read later, they would pass for the answer to
+        // the next request.
+        let is_empty = |session: &mut ClientConnection| {
+            session
+                .process_new_packets()
+                .is_ok_and(|state| state.plaintext_bytes_to_read() == 0 && !state.peer_has_closed())
+        };
+        self.sessions.iter_mut().all(is_empty) && self.is_quiet()
     }
 
     /// Whether nothing has come. Between two calls the end of the connection and unasked-for bytes both are a reason not to
@@ -120,6 +151,13 @@ impl Socket {
             Ok(quiet)
         };
         probe().unwrap_or(false)
+    }
+}
+
+#[cfg(feature = "_http")]
+impl ShutdownHandle for Stream {
+    fn shutdown(&self) {
+        Shutdown::shutdown(self);
     }
 }
 
@@ -148,6 +186,40 @@ fn connect_unix(path: &Path) -> io::Result<UnixStream> {
 #[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
 fn connect_unix(path: &Path) -> io::Result<UnixStream> {
     UnixStream::connect(path)
+}
+
+impl Read for TimedSocket<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let Self { sessions, below } = self;
+        match sessions.split_last_mut() {
+            None => below.read(buffer),
+            Some((session, sessions)) => {
+                rustls::Stream::new(session, &mut TimedSocket { sessions, below: *below }).read(buffer)
+            }
+        }
+    }
+}
+
+impl Write for TimedSocket<'_> {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        let Self { sessions, below } = self;
+        match sessions.split_last_mut() {
+            None => below.write(buffer),
+            Some((session, sessions)) => {
+                rustls::Stream::new(session, &mut TimedSocket { sessions, below: *below }).write(buffer)
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let Self { sessions, below } = self;
+        match sessions.split_last_mut() {
+            None => below.flush(),
+            Some((session, sessions)) => {
+                rustls::Stream::new(session, &mut TimedSocket { sessions, below: *below }).flush()
+            }
+        }
+    }
 }
 
 impl Timed<'_> {

@@ -3,11 +3,10 @@
 use std::io::BufReader;
 use std::sync::Arc;
 
-use super::agent::AgentHandle;
 use super::error::{Error, ErrorKind};
+use super::http::{AgentHandle, from_ureq};
 use super::interrupt::{Interrupter, interrupted};
 use super::lines::{ReadLine, read_line};
-use super::response::from_ureq;
 use crate::util::cancel::Hook;
 
 /// An object larger than this cannot be in etcd.

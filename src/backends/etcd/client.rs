@@ -11,17 +11,17 @@ use ureq::http::{self, HeaderName, HeaderValue, header};
 use super::config::EtcdConfig;
 use super::error::Error;
 use super::login::{At, Login, Token, refusal};
-use crate::net::agent::{AgentHandle, new_agent};
 use crate::net::calls::{ActiveCall, CallConnection, CallError, Exchange, MAX_IDLE_DIRECT, Pool, Versions, late};
 use crate::net::dial::{Dialer, System};
 use crate::net::endpoint::Endpoint;
 use crate::net::error::{self as net, ErrorKind};
+use crate::net::http::{
+    AgentHandle, CurrentCall, HttpConnector, Opening, from_ureq, is_compressed, is_framed, new_agent, read_body,
+};
 use crate::net::interrupt::{Interrupter, interrupted};
 use crate::net::redact::Redacted;
-use crate::net::response::{from_ureq, is_framed, read_body};
 use crate::net::tls::config::refuse;
 use crate::net::tls::{ClientTls, TlsParts};
-use crate::net::transport::{CurrentCall, HttpConnector, Opening};
 use crate::net::{MAX_WAIT, USER_AGENT};
 use crate::util::cancel::Cancel;
 use crate::util::config_error::ConfigError;
@@ -314,9 +314,10 @@ impl Client {
         token: Option<&Token>,
     ) -> Result<http::Response<ureq::Body>, Error> {
         if answer.status().is_success() {
-            return match answer.headers().get(header::CONTENT_ENCODING) {
-                Some(encoding) if encoding.as_bytes() != b"identity" => Err(Error::malformed("it is compressed")),
-                _ => Ok(answer),
+            return if is_compressed(answer.headers()) {
+                Err(Error::malformed("it is compressed"))
+            } else {
+                Ok(answer)
             };
         }
         let status = answer.status().as_u16();

@@ -11,9 +11,9 @@ use super::login::Token;
 use super::message::{self, Line};
 use crate::net::calls::CallError;
 use crate::net::error::ErrorKind;
+use crate::net::http::Opening;
 use crate::net::interrupt::Interrupter;
 use crate::net::stream::LineStream;
-use crate::net::transport::Opening;
 use crate::util::cancel::Cancel;
 
 /// A watch that stands. Dropping it closes the connection.

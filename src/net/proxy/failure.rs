@@ -10,10 +10,9 @@ pub(crate) fn broken(e: io::Error) -> Error {
     if let Some(tls) = e.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>()) {
         return tls_error(tls);
     }
-    match ureq::Error::from(e) {
-        ureq::Error::Timeout(_) => Error::new(ErrorKind::Timeout, "the proxy did not answer in time"),
-        ureq::Error::Io(e) => Error::new(ErrorKind::Connect, "the proxy broke off").caused_by(e),
-        _ => Error::new(ErrorKind::Connect, "the proxy broke off"),
+    match e.kind() {
+        io::ErrorKind::TimedOut => Error::new(ErrorKind::Timeout, "the proxy did not answer in time"),
+        _ => Error::new(ErrorKind::Connect, "the proxy broke off").caused_by(e),
     }
 }
 

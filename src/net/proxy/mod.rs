@@ -3,11 +3,11 @@
 //! A URL means what it means to Go's `net/http`, for what is written for client-go is to mean the same here.
 
 use std::fmt;
-
-use ureq::unversioned::transport::{Transport, TransportAdapter};
+use std::time::Instant;
 
 use super::endpoint::Endpoint;
 use super::error::Error;
+use super::socket::Socket;
 
 mod connect;
 mod failure;
@@ -72,16 +72,13 @@ impl Proxy {
     }
 
     /// Has the proxy connect to `target`, on a fresh connection to it.
-    pub(crate) fn open_tunnel(
-        &self,
-        connection: &mut TransportAdapter<impl Transport>,
-        target: &Endpoint,
-    ) -> Result<(), Error> {
+    pub(crate) fn open_tunnel(&self, socket: &mut Socket, target: &Endpoint, deadline: Instant) -> Result<(), Error> {
+        let mut connection = socket.until(deadline);
         let opened = match self.protocol {
-            Protocol::Http => connect::connect(connection, &target.host_and_port(), self.login.as_ref()),
-            Protocol::Socks5 => socks::connect(connection, target, self.login.as_ref()),
+            Protocol::Http => connect::connect(&mut connection, &target.host_and_port(), self.login.as_ref()),
+            Protocol::Socks5 => socks::connect(&mut connection, target, self.login.as_ref()),
         };
-        let opened = opened.and_then(|()| match connection.get_mut().buffers().input().is_empty() {
+        let opened = opened.and_then(|()| match socket.has_nothing_to_read() {
             true => Ok(()),
             false => Err(failure::early_bytes()),
         });

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustls::{AlertDescription, CertificateError, InvalidMessage, OtherError};
 
 use crate::net::error::ErrorKind;
-use crate::net::response::from_ureq;
+use crate::net::http::from_ureq;
 use crate::net::tls::tls_error;
 
 #[test]
@@ -23,30 +23,21 @@ fn each_failure_of_tls_has_its_kind_and_its_advice() {
     ] {
         let explained = tls_error(&error);
         assert!(explained.kind == kind && explained.to_string().contains(text), "{explained:?}");
-        let wrapped = from_ureq(io::Error::other(error.clone()).into());
+        let wrapped = from_ureq(io::Error::other(error).into());
         assert_eq!((wrapped.kind, wrapped.detail), (kind, explained.detail));
-        #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
-        assert_eq!(crate::net::socket::explain(io::Error::other(error)).kind, kind);
     }
 }
 
 #[test]
 fn each_failure_of_a_connection_has_its_kind() {
-    use io::ErrorKind::{ConnectionReset, TimedOut, UnexpectedEof};
+    use io::ErrorKind::{ConnectionReset, UnexpectedEof};
     for (kind, text) in
         [(UnexpectedEof, "closed the connection before it had answered"), (ConnectionReset, "the connection broke")]
     {
         let explained = from_ureq(ureq::Error::Io(kind.into()));
         assert_eq!((explained.kind, explained.maybe_sent), (ErrorKind::Io, true));
         assert!(explained.to_string().contains(text), "{explained}");
-        #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
-        {
-            let explained = crate::net::socket::explain(kind.into());
-            assert!(explained.kind == ErrorKind::Io && explained.to_string().contains(text), "{explained}");
-        }
     }
-    #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
-    assert_eq!(crate::net::socket::explain(TimedOut.into()).kind, ErrorKind::Timeout);
     for (error, kind) in [
         (ureq::Error::Timeout(ureq::Timeout::Global), ErrorKind::Timeout),
         (ureq::Error::Rustls(rustls::Error::DecryptError), ErrorKind::Tls),

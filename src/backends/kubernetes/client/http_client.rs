@@ -14,17 +14,15 @@ use super::request::{Method, Request};
 use super::request_log::RequestLog;
 use super::response::{Response, accept};
 use crate::net::MAX_WAIT;
-use crate::net::agent::{AgentHandle, new_agent};
 use crate::net::calls::{ActiveCall, CallConnection, Exchange, MAX_IDLE, Pool, Versions};
 use crate::net::dial::{Dialer, Network, System};
 use crate::net::endpoint::Endpoint;
 use crate::net::error as net;
+use crate::net::http::{AgentHandle, CurrentCall, HttpConnector, Opening, from_ureq, is_framed, new_agent, read_body};
 use crate::net::interrupt::{Interrupter, interrupted};
 use crate::net::proxy::Proxy;
 use crate::net::redact::Redacted;
-use crate::net::response::{from_ureq, is_framed, read_body};
 use crate::net::tls::ClientTls;
-use crate::net::transport::{CurrentCall, HttpConnector, Opening};
 use crate::util::cancel::Cancel;
 
 /// A blocking client for one cluster. Clones share connections and credentials and are cheap.

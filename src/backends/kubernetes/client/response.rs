@@ -8,8 +8,8 @@ use ureq::http::{self, header};
 use super::auth::Credentials;
 use super::error::{Error, ErrorKind};
 use super::status::Status;
+use crate::net::http::{is_compressed, read_body};
 use crate::net::json::{self, Unreadable};
-use crate::net::response::read_body;
 
 /// What the values in an answer may take in memory. With the longest body it stays below 16 MiB.
 const MAX_VALUES: usize = 11 * 1024 * 1024;
@@ -89,9 +89,7 @@ pub(super) fn accept(
         };
         return Err(Error::new(ErrorKind::Status(status), hint).sent(true));
     }
-    if let Some(encoding) = answer.headers().get(header::CONTENT_ENCODING)
-        && encoding.as_bytes() != b"identity"
-    {
+    if is_compressed(answer.headers()) {
         return Err(Error::new(ErrorKind::Malformed, "the answer is compressed, which was not asked for").sent(true));
     }
     Ok(answer)

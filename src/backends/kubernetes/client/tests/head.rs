@@ -1,61 +1,46 @@
 //! Heads of any length: credentials and impersonated groups arrive whole, or nothing goes out.
 
+use std::io::{self, Read};
 use std::sync::Arc;
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use ureq::Agent;
 use ureq::http::{self, HeaderName, HeaderValue};
-use ureq::unversioned::transport::{Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, Transport};
+use ureq::unversioned::transport::{ConnectionDetails, Connector, Transport};
 
 use super::certificates::{config as tls_config, tls_server};
 use super::server::{Script, Server, ok, raw, serve};
 use super::{LONG, get};
 use crate::backends::kubernetes::client::auth::Impersonation;
 use crate::backends::kubernetes::client::{Client, ClientConfig, Error, ErrorKind, Method, Request};
-use crate::net::outgoing::{Channel, Outgoing};
+use crate::net::http::{HttpSocket, HttpTransport, NoResolver, Opening, from_ureq};
 use crate::net::redact::{MAX_HEAD, Redacted};
-use crate::net::response::from_ureq;
 use crate::net::tests::Scratch;
 use crate::net::tests::certificates::authority;
-use crate::net::transport::NoResolver;
 
-/// A connection that keeps what goes out, and answers each head.
-#[derive(Debug)]
-struct Recorder {
-    received: LazyBuffers,
-    sent: Arc<Mutex<Vec<u8>>>,
-}
+/// A connection that keeps the bytes that are sent, and answers each head.
+struct Recorder(Arc<Mutex<Vec<u8>>>);
 
 #[derive(Debug)]
 struct Recording(Arc<Mutex<Vec<u8>>>);
 
-impl Channel for Recorder {
-    fn is_tls(&self) -> bool {
-        false
-    }
-
-    fn received(&self) -> &LazyBuffers {
-        &self.received
-    }
-
-    fn received_mut(&mut self) -> &mut LazyBuffers {
-        &mut self.received
-    }
-
-    fn send(&mut self, bytes: &[u8], _: NextTimeout) -> Result<(), ureq::Error> {
-        self.sent.lock().extend_from_slice(bytes);
+impl HttpSocket for Recorder {
+    fn send(&mut self, bytes: &[u8], _: Instant) -> io::Result<()> {
+        self.0.lock().extend_from_slice(bytes);
         Ok(())
     }
 
-    fn receive(&mut self, _: NextTimeout) -> Result<bool, ureq::Error> {
-        let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
-        self.received.input_append_buf()[..answer.len()].copy_from_slice(answer);
-        self.received.input_appended(answer.len());
-        Ok(true)
+    fn receive(&mut self, buffer: &mut [u8], _: Instant) -> io::Result<usize> {
+        b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".as_slice().read(buffer)
     }
 
-    fn is_quiet(&mut self) -> bool {
+    fn is_idle(&mut self) -> bool {
         true
+    }
+
+    fn is_tls(&self) -> bool {
+        false
     }
 }
 
@@ -63,8 +48,8 @@ impl Connector<()> for Recording {
     type Out = Box<dyn Transport>;
 
     fn connect(&self, _: &ConnectionDetails, _: Option<()>) -> Result<Option<Self::Out>, ureq::Error> {
-        let received = LazyBuffers::new(4096, 1);
-        Ok(Some(Box::new(Outgoing::new(Recorder { received, sent: Arc::clone(&self.0) }))))
+        let recorder = Recorder(Arc::clone(&self.0));
+        Ok(Some(Box::new(HttpTransport::new(recorder, 4096, None, Opening::default()))))
     }
 }
 

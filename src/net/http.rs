@@ -1,0 +1,393 @@
+//! The HTTP library's agent as every client here uses it: one connection, which is a [`Socket`], and nothing from the environment.
+
+use std::fmt;
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use ureq::Agent;
+use ureq::http::{self, Uri, header};
+use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::transport::{Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, Transport};
+
+use super::MAX_WAIT;
+use super::dial::{Dialer, Route};
+use super::endpoint::Endpoint;
+use super::error::{Error, ErrorKind};
+use super::interrupt::{Interrupter, Shutdown};
+use super::proxy::Proxy;
+use super::redact::{room, unmask};
+use super::socket::{Socket, explain};
+use super::text::clean;
+use super::tls::{TlsParts, tls_error};
+
+/// A larger body is an error, even if the server announces another length.
+pub(crate) const MAX_BODY: u64 = 4 * 1024 * 1024;
+
+/// The characters of a message of the HTTP library that go into an error.
+const MAX_TEXT: usize = 300;
+
+/// An HTTP agent and its one connection, which are shut down together. One call has it at a time.
+pub(crate) struct AgentHandle {
+    pub(crate) agent: Agent,
+    pub(crate) call: CurrentCall,
+}
+
+/// The call that an agent is used for, as its connector has to know it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CurrentCall(Arc<Mutex<Interrupter>>);
+
+/// Opens the connections of one agent.
+#[derive(Debug)]
+pub(crate) struct HttpConnector {
+    pub(crate) target: Endpoint,
+    pub(crate) proxy: Option<Proxy>,
+    /// For a proxy that is reached by TLS.
+    pub(crate) proxy_tls: Option<TlsParts>,
+    pub(crate) tls: Option<TlsParts>,
+    pub(crate) dialer: Dialer,
+    pub(crate) call: CurrentCall,
+    pub(crate) opening: Opening,
+}
+
+/// The moment by which a stream must have answered.
+///
+/// The overall timeout of ureq includes the body, and the body of a watch has no end. The transport therefore enforces the time to
+/// open a stream until the answer has begun.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Opening(Arc<Mutex<Option<Instant>>>);
+
+/// A resolver that does not resolve.
+///
+/// ureq asks for addresses before every request, even if it then uses a pooled connection. The connector looks up names
+/// itself, only when it dials, and an interrupt ends the look-up.
+#[derive(Debug)]
+pub(crate) struct NoResolver;
+
+/// The connection below HTTP.
+pub(crate) trait HttpSocket: Send + Sync + 'static {
+    fn send(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<()>;
+
+    /// Waits for bytes. Zero is the end.
+    fn receive(&mut self, buffer: &mut [u8], deadline: Instant) -> io::Result<usize>;
+
+    /// Returns `true` if the connection can carry another request.
+    fn is_idle(&mut self) -> bool;
+
+    fn is_tls(&self) -> bool;
+}
+
+/// A connection as ureq uses it: credentials are inserted here, just before the bytes are sent.
+///
+/// A load balancer or an API server may close an idle connection at any time, even while a request is being sent. The client
+/// then cannot know if the request arrived, but such a failure is no sign of trouble.
+pub(crate) struct HttpTransport<S> {
+    socket: S,
+    input: LazyBuffers,
+    output: Vec<u8>,
+    route: Option<Route>,
+    opening: Opening,
+    has_answered: bool,
+    /// No byte has arrived since a request was sent.
+    awaits_answer: bool,
+}
+
+/// Creates an agent that opens connections with `connector` and reuses them for at most `max_idle`.
+pub(crate) fn new_agent(connector: HttpConnector, user_agent: &str, max_idle: Duration) -> AgentHandle {
+    let config = Agent::config_builder()
+        .http_status_as_error(false)
+        // None of the servers redirects. The target of a redirect must not receive the credentials.
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        // The connector handles proxies; ureq would read one from the environment by other rules than Go's.
+        .proxy(None)
+        .user_agent(user_agent)
+        .accept("application/json")
+        .accept_encoding("identity")
+        .max_idle_age(max_idle)
+        .max_idle_connections(1)
+        .max_response_header_size(31 * 1024)
+        .input_buffer_size(32 * 1024)
+        .build();
+    let call = connector.call.clone();
+    AgentHandle { agent: Agent::with_parts(config, connector, NoResolver), call }
+}
+
+impl AgentHandle {
+    /// Uses the agent for this call and shuts it down on the interrupt. Returns an error if the call is interrupted already.
+    pub(crate) fn use_for(self: &Arc<Self>, interrupter: &Interrupter) -> Result<(), Error> {
+        *self.call.0.lock() = interrupter.clone();
+        interrupter.register(self)
+    }
+}
+
+impl Shutdown for AgentHandle {
+    fn shutdown(&self) {
+        self.agent.clone().shutdown();
+    }
+}
+
+impl CurrentCall {
+    pub(crate) fn interrupter(&self) -> Interrupter {
+        self.0.lock().clone()
+    }
+}
+
+impl Opening {
+    pub(crate) fn until(deadline: Instant) -> Self {
+        Opening(Arc::new(Mutex::new(Some(deadline))))
+    }
+
+    pub(crate) fn finish(&self) {
+        *self.0.lock() = None;
+    }
+
+    /// Returns the deadline of one operation.
+    fn deadline(&self, timeout: NextTimeout) -> Instant {
+        let deadline = Instant::now() + (*timeout.after).min(MAX_WAIT);
+        self.0.lock().map_or(deadline, |opening| deadline.min(opening))
+    }
+}
+
+impl Resolver for NoResolver {
+    fn resolve(&self, _: &Uri, _: &ureq::config::Config, _: NextTimeout) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        // The trait requires at least one address. The connector does not use it.
+        let mut addresses = self.empty();
+        addresses.push(([0, 0, 0, 0], 0).into());
+        Ok(addresses)
+    }
+}
+
+impl Connector<()> for HttpConnector {
+    type Out = Box<dyn Transport>;
+
+    fn connect(&self, details: &ConnectionDetails, _: Option<()>) -> Result<Option<Self::Out>, ureq::Error> {
+        let deadline = self.opening.deadline(details.timeout);
+        let first_hop = self.proxy.as_ref().map_or(&self.target, Proxy::endpoint);
+        let dialed = self.dialer.dial(&first_hop.host_in_zone(), first_hop.port(), deadline, &self.call.interrupter());
+        let (stream, route) = dialed.map_err(|e| wrap(self.at_proxy(e)))?;
+        let mut socket = Socket::tcp(stream);
+        // Before a single byte is exchanged, so that an interrupt also ends a tunnel and a handshake.
+        (details.register_shutdown)(socket.shutdown_handle())?;
+        if let Some(proxy) = &self.proxy {
+            if let Some(parts) = &self.proxy_tls {
+                set_up_tls(&mut socket, parts, deadline).map_err(|e| wrap(self.at_proxy(e)))?;
+            }
+            proxy.open_tunnel(&mut socket, &self.target, deadline).map_err(wrap)?;
+        }
+        if let Some(parts) = &self.tls {
+            set_up_tls(&mut socket, parts, deadline).map_err(wrap)?;
+        }
+        let buffer = details.config.input_buffer_size();
+        Ok(Some(Box::new(HttpTransport::new(socket, buffer, Some(route), self.opening.clone()))))
+    }
+}
+
+impl HttpConnector {
+    /// Until the tunnel stands, the proxy is the place of a failure.
+    fn at_proxy(&self, error: Error) -> Error {
+        match &self.proxy {
+            Some(proxy) => error.at(proxy.place()),
+            None => error,
+        }
+    }
+}
+
+/// Sets up TLS. A handshake that fails has sent nothing of the request, unlike a connection that breaks later.
+fn set_up_tls(socket: &mut Socket, parts: &TlsParts, deadline: Instant) -> Result<(), Error> {
+    socket.handshake(parts, deadline).map_err(|e| match e.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>()) {
+        Some(tls) => tls_error(tls),
+        None if e.kind() == io::ErrorKind::TimedOut => {
+            Error::new(ErrorKind::Timeout, "TLS could not be set up in the given time")
+        }
+        None => Error::new(ErrorKind::Connect, "the connection broke while TLS was being set up").caused_by(e),
+    })
+}
+
+impl HttpSocket for Socket {
+    fn send(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<()> {
+        self.write_all(bytes, deadline)
+    }
+
+    fn receive(&mut self, buffer: &mut [u8], deadline: Instant) -> io::Result<usize> {
+        self.read(buffer, deadline).map_err(|e| match e.kind() {
+            // rustls returns this error if the peer vanishes without a close_notify. ureq would take it for the end of a body
+            // without a length, so an attacker on the way could cut a body short.
+            io::ErrorKind::UnexpectedEof => io::Error::new(
+                io::ErrorKind::BrokenPipe,
+                "the peer closed the connection without ending the TLS session",
+            ),
+            _ => e,
+        })
+    }
+
+    fn is_idle(&mut self) -> bool {
+        self.has_nothing_to_read()
+    }
+
+    fn is_tls(&self) -> bool {
+        Socket::is_tls(self)
+    }
+}
+
+impl<S: HttpSocket> HttpTransport<S> {
+    pub(crate) fn new(socket: S, buffer: usize, route: Option<Route>, opening: Opening) -> Self {
+        // ureq writes into `output`, but `LazyBuffers` requires an output of its own.
+        let input = LazyBuffers::new(buffer, 1);
+        Self { socket, input, output: Vec::new(), route, opening, has_answered: false, awaits_answer: false }
+    }
+
+    /// The mask of a head can only be replaced in one piece, so the head must fit.
+    fn make_room(&mut self) {
+        let room = room();
+        if self.output.len() < room {
+            self.output.resize(room, 0);
+        }
+    }
+
+    fn explain(&self, error: io::Error, timeout: NextTimeout) -> ureq::Error {
+        use io::ErrorKind::{
+            BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected, TimedOut, UnexpectedEof, WriteZero,
+        };
+        match error.kind() {
+            TimedOut => ureq::Error::Timeout(timeout.reason),
+            BrokenPipe | ConnectionAborted | ConnectionReset | NotConnected | UnexpectedEof | WriteZero
+                if self.has_answered && self.awaits_answer =>
+            {
+                closed()
+            }
+            _ => error.into(),
+        }
+    }
+}
+
+impl<S: HttpSocket> Transport for HttpTransport<S> {
+    fn buffers(&mut self) -> &mut dyn Buffers {
+        self
+    }
+
+    fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), ureq::Error> {
+        self.awaits_answer = true;
+        let bytes = unmask(&self.output[..amount]).map_err(wrap)?;
+        let timeout = timeout.for_write();
+        let sent = self.socket.send(&bytes, self.opening.deadline(timeout));
+        sent.map_err(|error| self.explain(error, timeout))
+    }
+
+    fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
+        let timeout = timeout.for_read();
+        let deadline = self.opening.deadline(timeout);
+        match self.socket.receive(self.input.input_append_buf(), deadline) {
+            Ok(0) if self.has_answered && self.awaits_answer => Err(closed()),
+            Ok(0) => Ok(false),
+            Ok(amount) => {
+                self.input.input_appended(amount);
+                (self.has_answered, self.awaits_answer) = (true, false);
+                if let Some(route) = &mut self.route {
+                    route.answered();
+                }
+                Ok(true)
+            }
+            Err(error) => Err(self.explain(error, timeout)),
+        }
+    }
+
+    fn is_open(&mut self) -> bool {
+        self.socket.is_idle()
+    }
+
+    fn is_tls(&self) -> bool {
+        self.socket.is_tls()
+    }
+}
+
+impl<S: HttpSocket> Buffers for HttpTransport<S> {
+    fn output(&mut self) -> &mut [u8] {
+        self.make_room();
+        &mut self.output
+    }
+
+    fn input(&self) -> &[u8] {
+        self.input.input()
+    }
+
+    fn input_append_buf(&mut self) -> &mut [u8] {
+        self.input.input_append_buf()
+    }
+
+    fn input_appended(&mut self, amount: usize) {
+        self.input.input_appended(amount);
+    }
+
+    fn input_consume(&mut self, amount: usize) {
+        self.input.input_consume(amount);
+    }
+
+    fn tmp_and_output(&mut self) -> (&mut [u8], &mut [u8]) {
+        self.make_room();
+        let (tmp, _) = self.input.tmp_and_output();
+        (tmp, &mut self.output)
+    }
+
+    fn can_use_input(&self) -> bool {
+        self.input.can_use_input()
+    }
+}
+
+impl<S> fmt::Debug for HttpTransport<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpTransport").finish_non_exhaustive()
+    }
+}
+
+/// Errors of this crate pass through ureq unchanged.
+fn wrap(error: Error) -> ureq::Error {
+    ureq::Error::Other(Box::new(error))
+}
+
+fn closed() -> ureq::Error {
+    let what = "the connection, which had been used before, was closed before a byte of the answer had come";
+    wrap(Error::new(ErrorKind::ConnectionClosed, what).sent(true))
+}
+
+pub(crate) fn is_framed(headers: &http::HeaderMap) -> bool {
+    headers.contains_key(header::CONTENT_LENGTH) || headers.contains_key(header::TRANSFER_ENCODING)
+}
+
+/// Returns `true` if the body is compressed although the request forbids compression.
+pub(crate) fn is_compressed(headers: &http::HeaderMap) -> bool {
+    headers.get(header::CONTENT_ENCODING).is_some_and(|encoding| encoding.as_bytes() != b"identity")
+}
+
+pub(crate) fn read_body(body: ureq::Body) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    let mut reader = body.into_reader().take(MAX_BODY + 1);
+    reader.read_to_end(&mut bytes).map_err(|e| from_ureq(e.into()))?;
+    match bytes.len() as u64 > MAX_BODY {
+        true => Err(Error::new(ErrorKind::BodyTooLarge, "the answer is larger than 4 MiB")),
+        false => {
+            // The vector has grown by doubling.
+            bytes.shrink_to_fit();
+            Ok(bytes)
+        }
+    }
+}
+
+/// Every error that is not the connector's own happened after the request had started to go out.
+pub(crate) fn from_ureq(error: ureq::Error) -> Error {
+    let error = match error {
+        ureq::Error::Other(other) => match other.downcast::<Error>() {
+            Ok(ours) => return *ours,
+            Err(other) => Error::new(ErrorKind::Io, clean(&other.to_string(), MAX_TEXT)),
+        },
+        ureq::Error::Timeout(_) => explain(io::ErrorKind::TimedOut.into()),
+        ureq::Error::Rustls(e) => tls_error(&e),
+        ureq::Error::Io(e) => explain(e),
+        other => Error::new(
+            ErrorKind::Malformed,
+            format!("what came back is not HTTP as expected: {}", clean(&other.to_string(), MAX_TEXT)),
+        ),
+    };
+    error.sent(true)
+}
