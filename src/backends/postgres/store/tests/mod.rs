@@ -472,7 +472,7 @@ fn what_a_server_sends_back_of_the_password_is_hidden() {
         _ => {
             // Where it is cut off, too.
             let padding = "x".repeat(LONGEST_MESSAGE - 120);
-            let said = format!("SERROR\0C42601\0Mno: hunter2, hunter%32 {padding} hunter2\0\0");
+            let said = format!("SERROR\0C42601\0Mno: hunter2, hunter2 {padding} hunter2\0\0");
             Some([message(b'E', said.as_bytes()), ready()].concat())
         }
     });
