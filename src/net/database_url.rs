@@ -1,16 +1,17 @@
 //! Where a database is, and as whom, as in `postgres://user:password@host:5432/database?name=value`.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::Ipv6Addr;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use super::dial::{Dialer, Route};
 use super::error::Error;
 use super::interrupt::Interrupter;
-use super::percent;
+use super::is_loopback;
 use super::secret::Secret;
 use super::socket::Socket;
+use super::url::{UrlParts, decode};
 
 /// A URL that was taken apart. `Debug` does not show the password.
 #[derive(Clone, Debug)]
@@ -38,36 +39,9 @@ pub(crate) enum Address {
 impl DatabaseUrl {
     /// Takes a URL with one of these schemes apart. The error is a rule without the URL, for there may be a password in it.
     pub(crate) fn parse(url: &str, schemes: &[&str]) -> Result<Self, &'static str> {
-        let (scheme, rest) = url.trim().split_once("://").ok_or("is no URL")?;
-        if !schemes.contains(&scheme) {
-            return Err("has another scheme");
-        }
-        if rest.contains('#') {
-            return Err("must have each # of a name or a password written as %23");
-        }
-        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
-        let (account, place) = match authority.rsplit_once('@') {
-            Some((account, place)) => (Some(account), place),
-            None => (None, authority),
-        };
-        let (user, password) = match account.map(|account| account.split_once(':').unwrap_or((account, ""))) {
-            Some((user, password)) => (decode(user)?, decode(password)?),
-            None => (None, None),
-        };
+        let UrlParts { user, password, place, path, parameters, .. } = UrlParts::parse(url, schemes)?;
         let (host, port) = split_port(place)?;
-        let parameters = query.split('&').filter(|it| !it.is_empty()).map(|parameter| {
-            let (name, value) = parameter.split_once('=').ok_or("has a parameter without a value")?;
-            Ok((decode(name)?.unwrap_or_default(), decode(value)?.unwrap_or_default()))
-        });
-        Ok(Self {
-            user,
-            password: password.map(Secret::new),
-            host: decode(host)?.unwrap_or_default(),
-            port,
-            database: decode(database)?,
-            parameters: parameters.collect::<Result<_, &'static str>>()?,
-        })
+        Ok(Self { user, password, host: decode(host)?.unwrap_or_default(), port, database: path, parameters })
     }
 }
 
@@ -76,10 +50,7 @@ impl Address {
     pub(crate) fn is_local(&self) -> bool {
         match self {
             Self::Unix(_) => true,
-            Self::Tcp { host, .. } => {
-                let is_loopback = |address: IpAddr| address.to_canonical().is_loopback();
-                host.eq_ignore_ascii_case("localhost") || host.parse().is_ok_and(is_loopback)
-            }
+            Self::Tcp { host, .. } => is_loopback(host),
         }
     }
 
@@ -142,17 +113,6 @@ fn split_port(place: &str) -> Result<(&str, Option<u16>), &'static str> {
         None if place.contains(',') => Err("must name one host; a list of them is not supported"),
         None => Ok((place, None)),
     }
-}
-
-/// `None` for nothing.
-fn decode(text: &str) -> Result<Option<String>, &'static str> {
-    let text = percent::decode(text).and_then(|bytes| String::from_utf8(bytes).ok());
-    let text = text.ok_or("has a % that is not followed by two digits, or that makes no UTF-8")?;
-    // These servers end a text there.
-    if text.contains('\0') {
-        return Err("must not hold a NUL character");
-    }
-    Ok(Some(text).filter(|text| !text.is_empty()))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Where the server is: scheme, host, port and the path in front of every request.
 
 use std::borrow::Cow;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::Ipv6Addr;
 
 use ureq::http::Uri;
 use ureq::http::uri::{Authority, PathAndQuery, Scheme};
@@ -71,8 +71,7 @@ impl Endpoint {
 
     /// Whether it is this very machine.
     pub(crate) fn is_loopback(&self) -> bool {
-        let is_loopback = |address: IpAddr| address.to_canonical().is_loopback();
-        self.host.eq_ignore_ascii_case("localhost") || self.host.parse().is_ok_and(is_loopback)
+        super::is_loopback(&self.host)
     }
 
     pub(crate) fn is_https(&self) -> bool {

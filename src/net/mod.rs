@@ -36,12 +36,20 @@ pub(crate) mod socket;
 pub(crate) mod stream;
 pub(crate) mod text;
 pub(crate) mod tls;
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
+pub(crate) mod url;
 
 #[cfg(test)]
 pub(crate) mod tests;
 
 /// Long enough for any request, short enough to be added to an `Instant`.
 pub(crate) const MAX_WAIT: std::time::Duration = std::time::Duration::from_secs(24 * 60 * 60);
+
+/// Returns `true` if the host is this machine.
+pub(crate) fn is_loopback(host: &str) -> bool {
+    let is_loopback = |address: std::net::IpAddr| address.to_canonical().is_loopback();
+    host.eq_ignore_ascii_case("localhost") || host.parse().is_ok_and(is_loopback)
+}
 
 /// How this library names itself.
 #[cfg(feature = "_http")]

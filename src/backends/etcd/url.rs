@@ -1,9 +1,8 @@
 //! etcd in one line, as in `etcds://user:password@a:2379,b:2379/prefix?cacert=/etc/etcd/ca.pem`.
 
 use crate::backends::etcd::config::{EtcdConfig, User};
-use crate::net::percent;
-use crate::net::secret::Secret;
-use crate::net::tls::config::TlsConfig;
+use crate::net::tls::config::UrlFiles;
+use crate::net::url::UrlParts;
 use crate::util::config_error::ConfigError;
 
 /// The port that etcd's members serve clients on by default.
@@ -28,65 +27,39 @@ impl EtcdConfig {
     /// # Ok::<(), leasehold::ConfigError>(())
     /// ```
     pub fn from_url(url: &str) -> Result<Self, ConfigError> {
-        let refuse = |rule: &str| ConfigError::new("url", "unusable", rule);
-        let (scheme, rest) = url.trim().split_once("://").ok_or_else(|| refuse("it is no URL"))?;
-        let protocol = match scheme {
-            "etcd" => "http",
-            "etcds" => "https",
-            _ => return Err(refuse("it begins with etcd://, or with etcds:// for TLS")),
+        let refuse = |rule: &str| {
+            let rule =
+                format!("it {rule}; write it as etcd://user:password@host:2379/prefix, or with etcds:// for TLS");
+            ConfigError::new("url", "unusable", rule)
         };
-        if rest.contains('#') {
-            return Err(refuse("each # of a name or a password is written as %23"));
-        }
-        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (authority, prefix) = rest.split_once('/').unwrap_or((rest, ""));
-        let (account, members) = match authority.rsplit_once('@') {
-            Some((account, members)) => (Some(account), members),
-            None => (None, authority),
-        };
+        let url = UrlParts::parse(url, &["etcd", "etcds"]).map_err(refuse)?;
+        let is_tls = url.scheme == "etcds";
+        let protocol = if is_tls { "https" } else { "http" };
         let endpoint = |member: &str| match has_port(member) {
             true => format!("{protocol}://{member}"),
             false => format!("{protocol}://{member}:{PORT}"),
         };
-        let mut config = Self::new(members.split(',').map(endpoint))?;
-        if !prefix.is_empty() {
-            let prefix = decode(prefix)?;
+        let mut config = Self::new(url.place.split(',').map(endpoint))?;
+        if let Some(prefix) = url.path {
             config = config.with_prefix(if prefix.ends_with('/') { prefix } else { prefix + "/" });
         }
-        if let Some(account) = account {
-            let (name, password) = account.split_once(':').map_or((account, None), |(name, it)| (name, Some(it)));
-            let password = password.map(decode).transpose()?.map(Secret::new).into();
-            config.user = Some(User { name: decode(name)?, password });
+        if url.user.is_some() || url.password.is_some() {
+            config.user = Some(User { name: url.user.unwrap_or_default(), password: url.password.into() });
         }
-        config.tls_by(query, protocol == "https")
-    }
-
-    fn tls_by(self, query: &str, is_tls: bool) -> Result<Self, ConfigError> {
-        let refuse = |rule: &str| ConfigError::new("url", "unusable", rule);
-        let (mut ca, mut certificate, mut key) = (None, None, None);
-        for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
-            let (name, value) = parameter.split_once('=').ok_or_else(|| refuse("a parameter has no value"))?;
-            let place = match name {
-                "cacert" => &mut ca,
-                "cert" => &mut certificate,
-                "key" => &mut key,
-                _ => return Err(refuse("its parameters are cacert, cert and key")),
+        let mut files = UrlFiles::default();
+        for (name, value) in url.parameters {
+            let file = match name.as_str() {
+                "cacert" => &mut files.ca,
+                "cert" => &mut files.certificate,
+                "key" => &mut files.key,
+                _ => return Err(refuse("has a parameter other than cacert, cert and key")),
             };
-            *place = Some(decode(value)?);
+            if !is_tls {
+                return Err(refuse("must begin with etcds:// to have cacert, cert or key"));
+            }
+            *file = Some(value);
         }
-        if !is_tls && (ca.is_some() || certificate.is_some() || key.is_some()) {
-            return Err(refuse("cacert, cert and key are for TLS: begin it with etcds://"));
-        }
-        let mut tls = TlsConfig::new();
-        if let Some(ca) = ca {
-            tls = tls.with_ca_file(ca)?;
-        }
-        tls = match (certificate, key) {
-            (Some(certificate), Some(key)) => tls.with_client_certificate_files(certificate, key)?,
-            (None, None) => tls,
-            _ => return Err(refuse("cert and key come together")),
-        };
-        Ok(self.with_tls(tls))
+        Ok(config.with_tls(files.read(|| refuse("must have both cert and key, or neither"))?))
     }
 }
 
@@ -95,14 +68,10 @@ fn has_port(member: &str) -> bool {
     member.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'))
 }
 
-fn decode(text: &str) -> Result<String, ConfigError> {
-    let text = percent::decode(text).and_then(|bytes| String::from_utf8(bytes).ok());
-    text.ok_or_else(|| ConfigError::new("url", "unusable", "a % is not followed by two digits, or makes no UTF-8"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::net::secret::Secret;
 
     fn config(url: &str) -> EtcdConfig {
         EtcdConfig::from_url(url).expect(url)
@@ -136,10 +105,10 @@ mod tests {
             ("etcd://a:port", "endpoints"),
             ("etcd://jobs:hunter2#@a", "%23"),
             ("etcd://jobs:hunter2%@a", "two digits"),
-            ("etcd://a?cacert", "no value"),
-            ("etcd://a?cacert=/x", "begin it with etcds://"),
+            ("etcd://a?cacert", "without a value"),
+            ("etcd://a?cacert=/x", "begin with etcds://"),
             ("etcds://a?ca=/x", "cacert, cert and key"),
-            ("etcds://a?cert=/x", "come together"),
+            ("etcds://a?cert=/x", "both cert and key"),
             ("etcds://jobs:hunter2@a?cacert=/there/is/no/such.pem", "/there/is/no/such.pem"),
         ] {
             let error = EtcdConfig::from_url(url).expect_err(url).to_string();

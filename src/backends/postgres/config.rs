@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::backends::password::Password;
 use crate::net::database_url::{Address, DatabaseUrl};
-use crate::net::tls::config::TlsConfig;
+use crate::net::tls::config::{TlsConfig, UrlFiles};
 use crate::store::Call;
 use crate::util::config_error::ConfigError;
 
@@ -69,7 +69,7 @@ impl PostgresConfig {
             ConfigError::new("url", "unusable", format!("it {rule}; such as postgres://user@host:5432/database"))
         })?;
         let (mut host, mut application_name, mut sslmode) = (url.host, "leasehold".to_owned(), None);
-        let (mut tls, mut pair) = (TlsConfig::new(), (None, None));
+        let mut files = UrlFiles::default();
         for (name, value) in url.parameters {
             match name.as_str() {
                 "host" => host = value,
@@ -85,20 +85,16 @@ impl PostgresConfig {
                         _ => return Err(refuse("has an sslmode that is not disable, require or verify-full")),
                     });
                 }
-                "sslrootcert" => tls = tls.with_ca_file(value)?,
-                "sslcert" => pair.0 = Some(value),
-                "sslkey" => pair.1 = Some(value),
+                "sslrootcert" => files.ca = Some(value),
+                "sslcert" => files.certificate = Some(value),
+                "sslkey" => files.key = Some(value),
                 _ => {
                     let known = "host, application_name, sslmode, sslrootcert, sslcert, sslkey";
                     return Err(refuse(&format!("has the parameter {name:?}, which is none of {known}")));
                 }
             }
         }
-        tls = match pair {
-            (Some(chain), Some(key)) => tls.with_client_certificate_files(chain, key)?,
-            (None, None) => tls,
-            _ => return Err(refuse("must have both sslcert and sslkey, or neither")),
-        };
+        let tls = files.read(|| refuse("must have both sslcert and sslkey, or neither"))?;
         let port = url.port.unwrap_or(DEFAULT_PORT);
         let address = match host.as_str() {
             "" => Address::Tcp { host: "localhost".to_owned(), port },

@@ -99,6 +99,31 @@ impl TlsConfig {
 }
 
 /// What cannot be used, without its value, which may hold a secret.
+/// The files of a URL's parameters for TLS.
+#[cfg(any(feature = "etcd", feature = "postgres"))]
+#[derive(Default)]
+pub(crate) struct UrlFiles {
+    pub(crate) ca: Option<String>,
+    pub(crate) certificate: Option<String>,
+    pub(crate) key: Option<String>,
+}
+
+#[cfg(any(feature = "etcd", feature = "postgres"))]
+impl UrlFiles {
+    /// Reads the files. Returns the `incomplete` error if there is a certificate without a key, or the reverse.
+    pub(crate) fn read(self, incomplete: impl FnOnce() -> ConfigError) -> Result<TlsConfig, ConfigError> {
+        let mut tls = TlsConfig::new();
+        if let Some(ca) = self.ca {
+            tls = tls.with_ca_file(ca)?;
+        }
+        match (self.certificate, self.key) {
+            (Some(certificate), Some(key)) => tls.with_client_certificate_files(certificate, key),
+            (None, None) => Ok(tls),
+            _ => Err(incomplete()),
+        }
+    }
+}
+
 pub(crate) fn refuse(field: &'static str, error: &net::Error) -> ConfigError {
     ConfigError::new(field, "unusable", error)
 }

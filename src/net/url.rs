@@ -1,0 +1,61 @@
+//! The parts of a store's URL, as in `scheme://user:password@place/path?name=value`.
+
+use super::percent;
+use super::secret::Secret;
+
+/// A URL that is split at its delimiters and decoded, except for the place. `Debug` does not show the password.
+#[derive(Clone, Debug)]
+pub(crate) struct UrlParts<'a> {
+    pub(crate) scheme: &'a str,
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<Secret>,
+    pub(crate) place: &'a str,
+    pub(crate) path: Option<String>,
+    pub(crate) parameters: Vec<(String, String)>,
+}
+
+impl<'a> UrlParts<'a> {
+    /// Splits a URL with one of these schemes. The error is a rule without the URL, because the URL may contain a password.
+    pub(crate) fn parse(url: &'a str, schemes: &[&str]) -> Result<Self, &'static str> {
+        let (scheme, rest) = url.trim().split_once("://").ok_or("is no URL")?;
+        if !schemes.contains(&scheme) {
+            return Err("has another scheme");
+        }
+        if rest.contains('#') {
+            return Err("must have each # of a name or a password written as %23");
+        }
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (account, place) = match authority.rsplit_once('@') {
+            Some((account, place)) => (Some(account), place),
+            None => (None, authority),
+        };
+        let (user, password) = match account.map(|account| account.split_once(':').unwrap_or((account, ""))) {
+            Some((user, password)) => (decode(user)?, decode(password)?),
+            None => (None, None),
+        };
+        let parameters = query.split('&').filter(|it| !it.is_empty()).map(|parameter| {
+            let (name, value) = parameter.split_once('=').ok_or("has a parameter without a value")?;
+            Ok((decode(name)?.unwrap_or_default(), decode(value)?.unwrap_or_default()))
+        });
+        Ok(Self {
+            scheme,
+            user,
+            password: password.map(Secret::new),
+            place,
+            path: decode(path)?,
+            parameters: parameters.collect::<Result<_, &'static str>>()?,
+        })
+    }
+}
+
+/// Decodes a text, and returns `None` if the text is empty.
+pub(crate) fn decode(text: &str) -> Result<Option<String>, &'static str> {
+    let text = percent::decode(text).and_then(|bytes| String::from_utf8(bytes).ok());
+    let text = text.ok_or("has a % that is not followed by two digits, or that makes no UTF-8")?;
+    // These servers end a text there.
+    if text.contains('\0') {
+        return Err("must not hold a NUL character");
+    }
+    Ok(Some(text).filter(|text| !text.is_empty()))
+}
