@@ -253,26 +253,26 @@ mod tests {
 
     /// `Refused` holds whether the session is unchanged.
     #[derive(Debug, PartialEq)]
-    enum Failure<const OUTLIVES: bool> {
+    enum TestFailure<const OUTLIVES: bool> {
         Net(ErrorKind, bool),
         Refused(bool),
     }
 
-    use Failure::{Net, Refused};
+    use TestFailure::{Net, Refused};
 
-    impl<const OUTLIVES: bool> From<Error> for Failure<OUTLIVES> {
+    impl<const OUTLIVES: bool> From<Error> for TestFailure<OUTLIVES> {
         fn from(error: Error) -> Self {
             Net(error.kind, error.maybe_sent)
         }
     }
 
-    impl<const OUTLIVES: bool> Display for Failure<OUTLIVES> {
+    impl<const OUTLIVES: bool> Display for TestFailure<OUTLIVES> {
         fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
             write!(f, "{self:?}")
         }
     }
 
-    impl<const OUTLIVES: bool> CallError for Failure<OUTLIVES> {
+    impl<const OUTLIVES: bool> CallError for TestFailure<OUTLIVES> {
         const ANSWER_OUTLIVES_CANCEL: bool = OUTLIVES;
 
         fn net_kind(&self) -> Option<ErrorKind> {
@@ -288,16 +288,16 @@ mod tests {
         }
     }
 
-    type Outcome = Result<(), Failure<false>>;
+    type TestOutcome = Result<(), TestFailure<false>>;
 
     const LONG: Duration = Duration::from_secs(60);
 
     /// Runs a call that used a connection, cancelled before its end or not, and returns its outcome and the number of connections in the pool.
     fn end<const O: bool>(
-        answer: Result<(), Failure<O>>,
+        answer: Result<(), TestFailure<O>>,
         timeout: Duration,
         cancels: bool,
-    ) -> (Result<(), Failure<O>>, usize) {
+    ) -> (Result<(), TestFailure<O>>, usize) {
         let (pool, cancel) = (Pool::new(9, MAX_IDLE), Cancel::new());
         pool.put_back(Numbered(0, [0, 0]));
         let call = ActiveCall::begin(timeout, &cancel);
@@ -358,7 +358,7 @@ mod tests {
         pool.put_back(Numbered(0, [0, 0]));
         cancel.cancel();
         let call = ActiveCall::begin(LONG, &cancel);
-        let answer = call.end(Err::<(), _>(Failure::<false>::from(interrupted())), [&pool], None);
+        let answer = call.end(Err::<(), _>(TestFailure::<false>::from(interrupted())), [&pool], None);
         assert_eq!(answer, Err(Net(ErrorKind::Interrupted, false)));
         assert_eq!(pool.idle.lock().len(), 1, "the call was over before it began");
     }
@@ -368,7 +368,7 @@ mod tests {
         is_read: bool,
         versions: Versions,
         is_undone: bool,
-        mut run: impl FnMut(usize) -> Outcome,
+        mut run: impl FnMut(usize) -> TestOutcome,
     ) -> Vec<usize> {
         let pool = Pool::new(9, MAX_IDLE);
         for connection in [Numbered(1, [1, 1]), Numbered(0, [0, 1])] {
@@ -376,7 +376,7 @@ mod tests {
         }
         let (call, used) = (ActiveCall::begin(LONG, &Cancel::new()), std::cell::RefCell::new(Vec::new()));
         let mut kept = None;
-        let answer: Outcome = call.exchange(
+        let answer: TestOutcome = call.exchange(
             Exchange { pool: &pool, versions, is_read },
             &mut kept,
             || Ok(Numbered(2 + used.borrow().len(), versions)),

@@ -19,10 +19,10 @@ pub(crate) struct Interrupter {
 struct Inner {
     /// Disconnects when the trigger goes, which wakes every `select!` there is on it.
     signal: Receiver<Infallible>,
-    state: Mutex<State>,
+    state: Mutex<InterruptState>,
 }
 
-struct State {
+struct InterruptState {
     trigger: Option<Sender<Infallible>>,
     connections: Vec<Weak<dyn Shutdown>>,
 }
@@ -40,7 +40,7 @@ impl Interrupter {
         Interrupter {
             inner: Arc::new(Inner {
                 signal,
-                state: Mutex::new(State { trigger: Some(trigger), connections: Vec::new() }),
+                state: Mutex::new(InterruptState { trigger: Some(trigger), connections: Vec::new() }),
             }),
         }
     }

@@ -22,13 +22,13 @@ use super::tls::{TlsParts, tls_error};
 
 /// A connection that one call has at a time.
 pub(crate) struct Socket {
-    stream: Arc<Stream>,
+    stream: Arc<SocketStream>,
     /// The TLS sessions, from the outermost one: with a proxy, and within it with the server.
     sessions: Vec<ClientConnection>,
 }
 
 /// What an interrupt shuts down.
-enum Stream {
+enum SocketStream {
     Tcp(TcpStream),
     #[cfg(unix)]
     Unix(UnixStream),
@@ -37,7 +37,7 @@ enum Stream {
 /// A stream that keeps to a deadline, however its bytes trickle.
 #[derive(Clone, Copy)]
 struct Timed<'a> {
-    stream: &'a Stream,
+    stream: &'a SocketStream,
     deadline: Instant,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct TimedSocket<'a> {
 
 impl Socket {
     pub(crate) fn tcp(stream: TcpStream) -> Self {
-        Self { stream: Arc::new(Stream::Tcp(stream)), sessions: Vec::new() }
+        Self { stream: Arc::new(SocketStream::Tcp(stream)), sessions: Vec::new() }
     }
 
     /// A connection to a socket of this machine's file system. It never waits: a server whose queue is full is one that cannot
@@ -59,7 +59,7 @@ impl Socket {
         let stream = connect_unix(path).map_err(|e| {
             Error::new(ErrorKind::Connect, format!("no connection to the socket {}", path.display())).caused_by(e)
         })?;
-        Ok(Self { stream: Arc::new(Stream::Unix(stream)), sessions: Vec::new() })
+        Ok(Self { stream: Arc::new(SocketStream::Unix(stream)), sessions: Vec::new() })
     }
 
     #[cfg(not(unix))]
@@ -76,7 +76,7 @@ impl Socket {
     /// Shuts the socket down from another thread.
     #[cfg(feature = "_http")]
     pub(crate) fn shutdown_handle(&self) -> Weak<dyn ShutdownHandle> {
-        let weak: Weak<Stream> = Arc::downgrade(&self.stream);
+        let weak: Weak<SocketStream> = Arc::downgrade(&self.stream);
         weak
     }
 
@@ -135,15 +135,15 @@ impl Socket {
     pub(crate) fn is_quiet(&self) -> bool {
         let at_once = Timespec::default();
         let quiet = match &*self.stream {
-            Stream::Tcp(stream) => poll(&mut [PollFd::new(stream, PollFlags::IN)], Some(&at_once)),
-            Stream::Unix(stream) => poll(&mut [PollFd::new(stream, PollFlags::IN)], Some(&at_once)),
+            SocketStream::Tcp(stream) => poll(&mut [PollFd::new(stream, PollFlags::IN)], Some(&at_once)),
+            SocketStream::Unix(stream) => poll(&mut [PollFd::new(stream, PollFlags::IN)], Some(&at_once)),
         };
         quiet == Ok(0)
     }
 
     #[cfg(not(unix))]
     pub(crate) fn is_quiet(&self) -> bool {
-        let Stream::Tcp(stream) = &*self.stream;
+        let SocketStream::Tcp(stream) = &*self.stream;
         let probe = || -> io::Result<bool> {
             stream.set_nonblocking(true)?;
             let quiet = matches!(stream.peek(&mut [0]), Err(e) if e.kind() == io::ErrorKind::WouldBlock);
@@ -155,18 +155,18 @@ impl Socket {
 }
 
 #[cfg(feature = "_http")]
-impl ShutdownHandle for Stream {
+impl ShutdownHandle for SocketStream {
     fn shutdown(&self) {
         Shutdown::shutdown(self);
     }
 }
 
-impl Shutdown for Stream {
+impl Shutdown for SocketStream {
     fn shutdown(&self) {
         let _ = match self {
-            Stream::Tcp(stream) => stream.shutdown(How::Both),
+            SocketStream::Tcp(stream) => stream.shutdown(How::Both),
             #[cfg(unix)]
-            Stream::Unix(stream) => stream.shutdown(How::Both),
+            SocketStream::Unix(stream) => stream.shutdown(How::Both),
         };
     }
 }
@@ -241,9 +241,9 @@ impl Read for Timed<'_> {
         loop {
             let left = self.left()?;
             let read = match self.stream {
-                Stream::Tcp(stream) => stream.set_read_timeout(left).and_then(|()| (&mut &*stream).read(buffer)),
+                SocketStream::Tcp(stream) => stream.set_read_timeout(left).and_then(|()| (&mut &*stream).read(buffer)),
                 #[cfg(unix)]
-                Stream::Unix(stream) => stream.set_read_timeout(left).and_then(|()| (&mut &*stream).read(buffer)),
+                SocketStream::Unix(stream) => stream.set_read_timeout(left).and_then(|()| (&mut &*stream).read(buffer)),
             };
             match read {
                 Err(e) if is_unfinished(&e) => {}
@@ -258,9 +258,13 @@ impl Write for Timed<'_> {
         loop {
             let left = self.left()?;
             let written = match self.stream {
-                Stream::Tcp(stream) => stream.set_write_timeout(left).and_then(|()| (&mut &*stream).write(buffer)),
+                SocketStream::Tcp(stream) => {
+                    stream.set_write_timeout(left).and_then(|()| (&mut &*stream).write(buffer))
+                }
                 #[cfg(unix)]
-                Stream::Unix(stream) => stream.set_write_timeout(left).and_then(|()| (&mut &*stream).write(buffer)),
+                SocketStream::Unix(stream) => {
+                    stream.set_write_timeout(left).and_then(|()| (&mut &*stream).write(buffer))
+                }
             };
             match written {
                 Err(e) if is_unfinished(&e) => {}

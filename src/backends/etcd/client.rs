@@ -10,7 +10,7 @@ use ureq::http::{self, HeaderName, HeaderValue, header};
 
 use super::config::EtcdConfig;
 use super::error::Error;
-use super::login::{At, Login, Token, refusal};
+use super::login::{At, EtcdLogin, Token, refusal};
 use crate::net::calls::{ActiveCall, CallConnection, CallError, Exchange, MAX_IDLE_DIRECT, Pool, Versions, late};
 use crate::net::dial::{Dialer, System};
 use crate::net::endpoint::Endpoint;
@@ -39,7 +39,7 @@ pub(crate) struct Client {
     members: Vec<Member>,
     /// Whom to ask first: the one that answered last.
     current: AtomicUsize,
-    login: Option<Login>,
+    login: Option<EtcdLogin>,
     dialer: Dialer,
 }
 
@@ -47,11 +47,11 @@ struct Member {
     endpoint: Endpoint,
     /// `None` for plain HTTP.
     tls: Option<ClientTls>,
-    idle: Pool<Pooled>,
+    idle: Pool<MemberAgent>,
 }
 
 /// An agent that one call has, or none.
-struct Pooled {
+struct MemberAgent {
     handle: Arc<AgentHandle>,
     /// Of the certificate files that its connection was opened with.
     files: u64,
@@ -77,7 +77,7 @@ pub(crate) struct Answer {
 
 /// How a request goes to one member.
 #[derive(Clone, Copy)]
-struct Attempt<'a> {
+struct MemberAttempt<'a> {
     request: Request<'a>,
     body: &'a [u8],
     /// Until a connection stands: another member is tried after that.
@@ -87,7 +87,7 @@ struct Attempt<'a> {
 }
 
 /// The answer to a stream's request, up to its head.
-pub(super) struct Opened {
+pub(super) struct OpenedWatch {
     pub(super) body: ureq::Body,
     pub(super) handle: Arc<AgentHandle>,
     pub(super) opening: Opening,
@@ -112,7 +112,7 @@ impl Client {
         Ok(Self {
             members: endpoints.into_iter().map(member).collect::<Result<_, ConfigError>>()?,
             current: AtomicUsize::new(0),
-            login: user.map(Login::new),
+            login: user.map(EtcdLogin::new),
             dialer: Dialer::new(System),
         })
     }
@@ -133,7 +133,7 @@ impl Client {
         let (interrupter, mut used) = (&call.interrupter, None);
         let ask = |number: usize, connected_by, deadline| {
             let (member, mut agent): (&Member, _) = (&self.members[number], None);
-            let attempt = Attempt { request, body: &body, connected_by, deadline, interrupter };
+            let attempt = MemberAttempt { request, body: &body, connected_by, deadline, interrupter };
             let answer = self.attempt(member, &call, attempt, &mut agent);
             used = agent.map(|agent| (&member.idle, agent));
             answer
@@ -148,11 +148,11 @@ impl Client {
         request: Request<'_>,
         silence: Duration,
         interrupter: &Interrupter,
-    ) -> Result<Opened, Error> {
+    ) -> Result<OpenedWatch, Error> {
         let deadline = Instant::now() + request.timeout.min(MAX_WAIT);
         let body = request.body.to_string().into_bytes();
         self.on_some_member(interrupter, deadline, true, |number, connected_by, deadline| {
-            let attempt = Attempt { request, body: &body, connected_by, deadline, interrupter };
+            let attempt = MemberAttempt { request, body: &body, connected_by, deadline, interrupter };
             let member = &self.members[number];
             let opening = Opening::until(deadline);
             let handle = self.new_handle(member, attempt, opening.clone())?;
@@ -161,7 +161,7 @@ impl Client {
             let call = handle.agent.configure_request(call).timeout_per_read(Some(silence)).build();
             let answer = handle.agent.run(call).map_err(from_ureq)?;
             let answer = self.accept(answer, token.as_ref())?;
-            Ok(Opened { body: answer.into_body(), handle: Arc::clone(&handle), opening, token })
+            Ok(OpenedWatch { body: answer.into_body(), handle: Arc::clone(&handle), opening, token })
         })
     }
 
@@ -221,8 +221,8 @@ impl Client {
         &self,
         member: &Member,
         call: &ActiveCall,
-        attempt: Attempt<'_>,
-        used: &mut Option<Pooled>,
+        attempt: MemberAttempt<'_>,
+        used: &mut Option<MemberAgent>,
     ) -> Result<Answer, Error> {
         let token = self.token(member, attempt)?;
         let error = match self.exchange(member, call, attempt, used, token.as_ref()) {
@@ -243,11 +243,11 @@ impl Client {
         Ok(Answer { body, is_second: true })
     }
 
-    fn token(&self, member: &Member, attempt: Attempt<'_>) -> Result<Option<Token>, Error> {
+    fn token(&self, member: &Member, attempt: MemberAttempt<'_>) -> Result<Option<Token>, Error> {
         let Some(login) = &self.login else { return Ok(None) };
         let tls = member.parts()?;
         // Nothing is sent yet, so another member may do as well.
-        let Attempt { request: Request { cancel, .. }, connected_by: deadline, interrupter, .. } = attempt;
+        let MemberAttempt { request: Request { cancel, .. }, connected_by: deadline, interrupter, .. } = attempt;
         let (endpoint, dialer) = (&member.endpoint, &self.dialer);
         let at = At { endpoint, tls: tls.as_ref(), dialer, deadline, cancel, interrupter };
         login.token(at).map(Some).map_err(|error| match error {
@@ -262,8 +262,8 @@ impl Client {
         &self,
         member: &Member,
         call: &ActiveCall,
-        attempt: Attempt<'_>,
-        used: &mut Option<Pooled>,
+        attempt: MemberAttempt<'_>,
+        used: &mut Option<MemberAgent>,
         token: Option<&Token>,
     ) -> Result<Vec<u8>, Error> {
         let versions = [0, member.tls.as_ref().map_or(0, ClientTls::refresh)];
@@ -284,7 +284,7 @@ impl Client {
         &self,
         handle: &AgentHandle,
         endpoint: &Endpoint,
-        attempt: Attempt<'_>,
+        attempt: MemberAttempt<'_>,
         token: Option<&Token>,
     ) -> Result<Vec<u8>, Error> {
         let now = Instant::now();
@@ -331,13 +331,18 @@ impl Client {
         Err(refusal(status, &body))
     }
 
-    fn new_agent(&self, member: &Member, attempt: Attempt<'_>) -> Result<Pooled, Error> {
+    fn new_agent(&self, member: &Member, attempt: MemberAttempt<'_>) -> Result<MemberAgent, Error> {
         let files = member.tls.as_ref().map_or(0, ClientTls::version);
         let handle = self.new_handle(member, attempt, Opening::default())?;
-        Ok(Pooled { handle, files })
+        Ok(MemberAgent { handle, files })
     }
 
-    fn new_handle(&self, member: &Member, attempt: Attempt<'_>, opening: Opening) -> Result<Arc<AgentHandle>, Error> {
+    fn new_handle(
+        &self,
+        member: &Member,
+        attempt: MemberAttempt<'_>,
+        opening: Opening,
+    ) -> Result<Arc<AgentHandle>, Error> {
         let connector = HttpConnector {
             target: member.endpoint.clone(),
             proxy: None,
@@ -353,7 +358,7 @@ impl Client {
     }
 }
 
-impl CallConnection for Pooled {
+impl CallConnection for MemberAgent {
     fn versions(&self) -> Versions {
         [0, self.files]
     }
@@ -376,7 +381,7 @@ impl Member {
 
 fn http_request(
     endpoint: &Endpoint,
-    attempt: Attempt<'_>,
+    attempt: MemberAttempt<'_>,
     token: Option<&Token>,
 ) -> Result<(http::Request<Vec<u8>>, Redacted), Error> {
     let uri = endpoint.uri(attempt.request.path, &[])?;

@@ -26,12 +26,12 @@ pub struct EtcdConfig {
     pub(crate) endpoints: Vec<Endpoint>,
     pub(crate) prefix: String,
     pub(crate) tls: TlsConfig,
-    pub(crate) user: Option<User>,
+    pub(crate) user: Option<EtcdUser>,
 }
 
 /// Who we are to etcd.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct User {
+pub(crate) struct EtcdUser {
     pub(crate) name: String,
     pub(crate) password: Password,
 }

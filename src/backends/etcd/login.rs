@@ -5,7 +5,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use ureq::http::HeaderValue;
 
-use super::config::User;
+use super::config::EtcdUser;
 use super::error::{Error, code};
 use super::message::{self, Refusal};
 use crate::net::confidential::Post;
@@ -20,8 +20,8 @@ use crate::util::cancel::Cancel;
 const SHORTEST: usize = 4;
 
 /// A user, and the token that is in use.
-pub(crate) struct Login {
-    user: User,
+pub(crate) struct EtcdLogin {
+    user: EtcdUser,
     token: Mutex<Option<Token>>,
 }
 
@@ -40,8 +40,8 @@ pub(crate) struct At<'a> {
     pub(crate) interrupter: &'a Interrupter,
 }
 
-impl Login {
-    pub(crate) fn new(user: User) -> Self {
+impl EtcdLogin {
+    pub(crate) fn new(user: EtcdUser) -> Self {
         Self { user, token: Mutex::default() }
     }
 

@@ -1,6 +1,6 @@
 //! etcd in one line, as in `etcds://user:password@a:2379,b:2379/prefix?cacert=/etc/etcd/ca.pem`.
 
-use crate::backends::etcd::config::{EtcdConfig, User};
+use crate::backends::etcd::config::{EtcdConfig, EtcdUser};
 use crate::net::tls::config::UrlFiles;
 use crate::net::url::UrlParts;
 use crate::util::config_error::ConfigError;
@@ -44,7 +44,7 @@ impl EtcdConfig {
             config = config.with_prefix(if prefix.ends_with('/') { prefix } else { prefix + "/" });
         }
         if url.user.is_some() || url.password.is_some() {
-            config.user = Some(User { name: url.user.unwrap_or_default(), password: url.password.into() });
+            config.user = Some(EtcdUser { name: url.user.unwrap_or_default(), password: url.password.into() });
         }
         let mut files = UrlFiles::default();
         for (name, value) in url.parameters {

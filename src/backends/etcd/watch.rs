@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::client::{Client, Opened, Request};
+use super::client::{Client, OpenedWatch, Request};
 use super::error::{Error, is_reason_of_the_token};
 use super::login::Token;
-use super::message::{self, Line};
+use super::message::{self, WatchLine};
 use crate::net::calls::CallError;
 use crate::net::error::ErrorKind;
 use crate::net::http::Opening;
@@ -17,7 +17,7 @@ use crate::net::stream::LineStream;
 use crate::util::cancel::Cancel;
 
 /// A watch that stands. Dropping it closes the connection.
-pub(crate) struct Watch {
+pub(crate) struct EtcdWatch {
     lines: LineStream,
     /// That of the member, when the watch was made.
     revision: u64,
@@ -38,15 +38,15 @@ impl Client {
         timeout: Duration,
         silence: Duration,
         cancel: &Cancel,
-    ) -> Result<Watch, Error> {
+    ) -> Result<EtcdWatch, Error> {
         let request = Request { path: "/v3/watch", body, is_read: true, timeout, cancel };
         for is_last in [false, true] {
             let (interrupter, hook) = Interrupter::hooked(cancel);
-            let Opened { body, handle, opening, token } = self.open(request, silence, &interrupter)?;
+            let OpenedWatch { body, handle, opening, token } = self.open(request, silence, &interrupter)?;
             // The gateway of 3.4 writes no line end after its last word.
             let mut lines = LineStream::new(body, Arc::clone(&handle), interrupter, hook).with_rest();
             match self.first(&mut lines, &opening, token.as_ref())? {
-                First::Created(revision) => return Ok(Watch { lines, revision }),
+                First::Created(revision) => return Ok(EtcdWatch { lines, revision }),
                 First::OtherToken if is_last => break,
                 First::OtherToken => {}
             }
@@ -64,19 +64,19 @@ impl Client {
         }
         opening.finish();
         match line? {
-            Some(Line::Created(revision)) => Ok(First::Created(revision)),
-            Some(Line::Canceled { reason, .. }) if is_reason_of_the_token(&reason) && self.forget(token) => {
+            Some(WatchLine::Created(revision)) => Ok(First::Created(revision)),
+            Some(WatchLine::Canceled { reason, .. }) if is_reason_of_the_token(&reason) && self.forget(token) => {
                 Ok(First::OtherToken)
             }
-            Some(Line::Canceled { is_compacted, reason }) => Err(canceled(is_compacted, &reason)),
-            Some(Line::Failed(refusal)) => Err(Error::refused(refusal)),
-            Some(Line::Events(_)) => Err(Error::malformed("a watch begins with an event")),
+            Some(WatchLine::Canceled { is_compacted, reason }) => Err(canceled(is_compacted, &reason)),
+            Some(WatchLine::Failed(refusal)) => Err(Error::refused(refusal)),
+            Some(WatchLine::Events(_)) => Err(Error::malformed("a watch begins with an event")),
             None => Err(Error::malformed("a watch ended before it began")),
         }
     }
 }
 
-impl Watch {
+impl EtcdWatch {
     pub(crate) fn revision(&self) -> u64 {
         self.revision
     }
@@ -84,10 +84,10 @@ impl Watch {
     /// Waits for the next events; `None` when the watch has come to an end in good order, also by a silence.
     pub(crate) fn next(&mut self) -> Result<Option<Vec<message::Event>>, Error> {
         match next(&mut self.lines) {
-            Ok(Some(Line::Events(events))) => Ok(Some(events)),
-            Ok(Some(Line::Created(_))) => Err(Error::malformed("a watch was made twice")),
-            Ok(Some(Line::Canceled { is_compacted, reason })) => Err(canceled(is_compacted, &reason)),
-            Ok(Some(Line::Failed(refusal))) => Err(Error::refused(refusal)),
+            Ok(Some(WatchLine::Events(events))) => Ok(Some(events)),
+            Ok(Some(WatchLine::Created(_))) => Err(Error::malformed("a watch was made twice")),
+            Ok(Some(WatchLine::Canceled { is_compacted, reason })) => Err(canceled(is_compacted, &reason)),
+            Ok(Some(WatchLine::Failed(refusal))) => Err(Error::refused(refusal)),
             Ok(None) => Ok(None),
             // A connection that is gone without a word is found by this, and one that stands costs a request.
             Err(error) if error.net_kind() == Some(ErrorKind::Timeout) => Ok(None),
@@ -96,7 +96,7 @@ impl Watch {
     }
 }
 
-fn next(lines: &mut LineStream) -> Result<Option<Line>, Error> {
+fn next(lines: &mut LineStream) -> Result<Option<WatchLine>, Error> {
     let Some(line) = lines.next_line()? else { return Ok(None) };
     message::read_line(&line).map(Some).map_err(|malformed| Error::malformed(malformed.0))
 }

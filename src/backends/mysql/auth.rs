@@ -14,14 +14,14 @@ const MAX_NAME: usize = 40;
 
 /// How a user's password is shown to be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Method {
+pub(super) enum AuthMethod {
     Native,
     CachingSha2,
     /// The password as it is.
     Clear,
 }
 
-impl Method {
+impl AuthMethod {
     pub(super) fn of(name: &[u8]) -> Option<Self> {
         match name {
             b"mysql_native_password" => Some(Self::Native),
@@ -55,7 +55,7 @@ impl Method {
 pub(super) fn full(password: &str, is_confidential: bool) -> Result<Vec<u8>, Error> {
     match is_confidential {
         true => Ok(clear(password)),
-        false => Err(in_clear(Method::CachingSha2)),
+        false => Err(in_clear(AuthMethod::CachingSha2)),
     }
 }
 
@@ -69,7 +69,7 @@ pub(super) fn unknown(name: &[u8]) -> Error {
     Error::new(ErrorKind::Credentials, rule)
 }
 
-fn in_clear(method: Method) -> Error {
+fn in_clear(method: AuthMethod) -> Error {
     let rule = format!(
         "the server wants the password itself (by {}), which is not sent without TLS; use ssl-mode=VERIFY_IDENTITY or \
          REQUIRED, or a socket of this machine",
@@ -112,10 +112,10 @@ mod tests {
     #[test]
     fn what_is_sent_is_what_the_documentation_says() {
         let scramble = b"abcdefghijklmnopqrst";
-        let sent = |method: Method| hex(&method.answer("sesame", scramble, false).unwrap());
-        assert_eq!(sent(Method::Native), "613e55086a4cff7ee5e72155de2dc8f9a411472c");
+        let sent = |method: AuthMethod| hex(&method.answer("sesame", scramble, false).unwrap());
+        assert_eq!(sent(AuthMethod::Native), "613e55086a4cff7ee5e72155de2dc8f9a411472c");
         let expected = "1ec72bde06563fbbd3b7ca9429446f15fe7322aa5823c6f9ca21771ce4206c1e";
-        assert_eq!(sent(Method::CachingSha2), expected);
+        assert_eq!(sent(AuthMethod::CachingSha2), expected);
     }
 
     /// As the server checks it, who has SHA1(SHA1(password)) alone.
@@ -123,27 +123,27 @@ mod tests {
     fn a_server_that_has_only_the_hash_of_a_hash_finds_the_hash() {
         let scramble = *b"0123456789abcdefghij";
         let stored = Sha1::digest(Sha1::digest("secret"));
-        let answer = Method::Native.answer("secret", &scramble, false).unwrap();
+        let answer = AuthMethod::Native.answer("secret", &scramble, false).unwrap();
         let mask = Sha1::new().chain_update(scramble).chain_update(stored).finalize();
         assert_eq!(Sha1::digest(xor(&answer, &mask)), stored);
         let stored = Sha256::digest(Sha256::digest("secret"));
-        let answer = Method::CachingSha2.answer("secret", &scramble, false).unwrap();
+        let answer = AuthMethod::CachingSha2.answer("secret", &scramble, false).unwrap();
         let mask = Sha256::new().chain_update(stored).chain_update(scramble).finalize();
         assert_eq!(Sha256::digest(xor(&answer, &mask)), stored);
     }
 
     #[test]
     fn an_empty_password_is_an_empty_answer() {
-        for method in [Method::Native, Method::CachingSha2] {
+        for method in [AuthMethod::Native, AuthMethod::CachingSha2] {
             assert_eq!(method.answer("", &[7; SCRAMBLE], false).unwrap(), b"");
         }
     }
 
     #[test]
     fn the_password_itself_is_sent_only_where_nobody_else_reads_it() {
-        assert_eq!(Method::Clear.answer("hunter2", &[], true).unwrap(), b"hunter2\0");
+        assert_eq!(AuthMethod::Clear.answer("hunter2", &[], true).unwrap(), b"hunter2\0");
         assert_eq!(full("hunter2", true).unwrap(), b"hunter2\0");
-        for refused in [Method::Clear.answer("hunter2", &[], false), full("hunter2", false)] {
+        for refused in [AuthMethod::Clear.answer("hunter2", &[], false), full("hunter2", false)] {
             let error = refused.unwrap_err();
             assert_eq!(*error.kind(), ErrorKind::Credentials);
             assert!(error.to_string().contains("TLS") && !error.to_string().contains("hunter2"), "{error}");
@@ -152,10 +152,10 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_named() {
-        for method in [Method::Native, Method::CachingSha2, Method::Clear] {
-            assert_eq!(Method::of(method.name().as_bytes()), Some(method));
+        for method in [AuthMethod::Native, AuthMethod::CachingSha2, AuthMethod::Clear] {
+            assert_eq!(AuthMethod::of(method.name().as_bytes()), Some(method));
         }
-        assert_eq!(Method::of(b"client_ed25519"), None);
+        assert_eq!(AuthMethod::of(b"client_ed25519"), None);
         assert!(unknown(b"client_ed25519").to_string().contains("\"client_ed25519\""));
         assert!(unknown(&[b'x'; 1000]).to_string().len() < 300);
     }

@@ -7,11 +7,11 @@ pub(crate) use super::connection::{Answer, Row};
 pub(crate) use super::session::{READ_ONLY, Shape, check_writable};
 
 use super::config::MySqlConfig;
-use super::connection::Connection;
+use super::connection::MySqlConnection;
 use super::error::Error;
-use super::handshake::{Login, shake_hands};
+use super::handshake::{MySqlLogin, shake_hands};
 use super::packet::malformed;
-use super::session::{self, Session};
+use super::session::{self, MySqlSession};
 use crate::backends::password::Password;
 use crate::net::calls::{ActiveCall, CallConnection, CallError, Exchange, MAX_IDLE_DIRECT, Pool, Versions};
 use crate::net::database_url::Address;
@@ -38,13 +38,13 @@ pub(crate) struct Client {
     /// `None` for plain text.
     tls: Option<ClientTls>,
     dialer: Dialer,
-    idle: Pool<Pooled>,
+    idle: Pool<PooledSession>,
 }
 
 /// A session that one call has, or none.
-struct Pooled {
-    connection: Connection,
-    session: Session,
+struct PooledSession {
+    connection: MySqlConnection,
+    session: MySqlSession,
     /// Of the certificate files that it was opened with.
     files: u64,
 }
@@ -61,7 +61,7 @@ pub(crate) struct Request<'a> {
 
 /// How one request goes on its way.
 #[derive(Clone, Copy)]
-struct Attempt<'a> {
+struct StatementAttempt<'a> {
     request: Request<'a>,
     deadline: Instant,
     interrupter: &'a Interrupter,
@@ -101,16 +101,17 @@ impl Client {
     /// Sends a statement, and answers what it has done.
     pub(crate) fn query(&self, request: Request<'_>) -> Result<Answer, Error> {
         let call = ActiveCall::begin(request.timeout, request.cancel);
-        let (attempt, mut used) = (Attempt { request, deadline: call.deadline, interrupter: &call.interrupter }, None);
+        let (attempt, mut used) =
+            (StatementAttempt { request, deadline: call.deadline, interrupter: &call.interrupter }, None);
         let versions = [0, self.tls.as_ref().map_or(0, ClientTls::refresh)];
         let exchange = Exchange { pool: &self.idle, versions, is_read: request.is_read };
-        let carry_out = |pooled: &mut Pooled| pooled.carry_out(attempt);
+        let carry_out = |pooled: &mut PooledSession| pooled.carry_out(attempt);
         let answer = call.exchange(exchange, &mut used, || self.open(attempt), carry_out, |_, _| false);
         call.end(answer, [&self.idle], used.map(|pooled| (&self.idle, pooled)))
     }
 
     /// A new session, for this call.
-    fn open(&self, attempt: Attempt<'_>) -> Result<Pooled, Error> {
+    fn open(&self, attempt: StatementAttempt<'_>) -> Result<PooledSession, Error> {
         let open = |password: Option<&str>| {
             let files = self.tls.as_ref().map_or(0, ClientTls::version);
             match self.open_with_present_files(attempt, password) {
@@ -126,13 +127,17 @@ impl Client {
         self.password.log_in(attempt.deadline, attempt.request.cancel, open, is_refused)
     }
 
-    fn open_with_present_files(&self, attempt: Attempt<'_>, password: Option<&str>) -> Result<Pooled, Error> {
-        let Attempt { deadline, interrupter, .. } = attempt;
+    fn open_with_present_files(
+        &self,
+        attempt: StatementAttempt<'_>,
+        password: Option<&str>,
+    ) -> Result<PooledSession, Error> {
+        let StatementAttempt { deadline, interrupter, .. } = attempt;
         let files = self.tls.as_ref().map_or(0, ClientTls::version);
         let parts = self.tls.as_ref().map(|tls| tls.parts(None)).transpose()?;
         let (socket, mut route) = self.address.open(&self.dialer, deadline, interrupter)?;
-        let mut connection = Connection::new(socket);
-        let login = Login {
+        let mut connection = MySqlConnection::new(socket);
+        let login = MySqlLogin {
             user: &self.user,
             password: password.unwrap_or_default(),
             database: &self.database,
@@ -143,11 +148,11 @@ impl Client {
             route.answered();
         }
         let session = session::set_up(&mut connection, &self.table, deadline)?;
-        Ok(Pooled { connection, session, files })
+        Ok(PooledSession { connection, session, files })
     }
 }
 
-impl CallConnection for Pooled {
+impl CallConnection for PooledSession {
     fn versions(&self) -> Versions {
         [0, self.files]
     }
@@ -161,9 +166,9 @@ impl CallConnection for Pooled {
     }
 }
 
-impl Pooled {
-    fn carry_out(&mut self, attempt: Attempt<'_>) -> Result<Answer, Error> {
-        let Attempt { request, deadline, .. } = attempt;
+impl PooledSession {
+    fn carry_out(&mut self, attempt: StatementAttempt<'_>) -> Result<Answer, Error> {
+        let StatementAttempt { request, deadline, .. } = attempt;
         // The server itself would not refuse it.
         if !request.is_read && self.session.writes_on_read_only {
             session::check_writable_by(&mut self.connection, deadline)?;

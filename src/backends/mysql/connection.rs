@@ -4,7 +4,7 @@ use std::io;
 use std::time::Instant;
 
 use super::error::Error;
-use super::packet::{self, Done, EOF, ERR, HEADER, LOCAL_FILE, OK, Reader, malformed, status};
+use super::packet::{self, Done, EOF, ERR, HEADER, LOCAL_FILE, OK, PacketReader, malformed, status};
 use crate::net::error::{self as net, ErrorKind};
 use crate::net::interrupt::Interrupter;
 use crate::net::socket::{Socket, explain};
@@ -21,7 +21,7 @@ const LONGEST_ROWS: usize = 16 * 1024 * 1024;
 const ROW_OVERHEAD: usize = 64;
 
 /// A connection that one call has at a time.
-pub(super) struct Connection {
+pub(super) struct MySqlConnection {
     socket: Socket,
     /// What has come and is not taken yet.
     received: Vec<u8>,
@@ -49,7 +49,7 @@ pub(crate) struct Row(Vec<u8>);
 
 impl Row {
     fn new(packet: Vec<u8>, columns: u64) -> Result<Self, net::Error> {
-        let mut reader = Reader::new(&packet);
+        let mut reader = PacketReader::new(&packet);
         for _ in 0..columns {
             reader.column()?;
         }
@@ -61,12 +61,12 @@ impl Row {
 
     /// Each as a text; `None` is NULL.
     pub(crate) fn columns(&self) -> impl Iterator<Item = Option<&[u8]>> {
-        let mut reader = Reader::new(&self.0);
+        let mut reader = PacketReader::new(&self.0);
         std::iter::from_fn(move || if reader.is_empty() { None } else { reader.column().ok() })
     }
 }
 
-impl Connection {
+impl MySqlConnection {
     pub(super) fn new(socket: Socket) -> Self {
         Self { socket, received: Vec::new(), sequence: 0, is_reused: false, has_answered: false }
     }
@@ -167,7 +167,7 @@ impl Connection {
     }
 
     fn rows(&mut self, first: &[u8], deadline: Instant) -> Result<(Vec<Row>, u16), Error> {
-        let mut reader = Reader::new(first);
+        let mut reader = PacketReader::new(first);
         let columns = reader.length_encoded()?;
         if columns > MOST_COLUMNS || !reader.is_empty() {
             return Err(malformed("it has too many columns").into());

@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use super::auth::{self, Method, SCRAMBLE};
-use super::connection::Connection;
+use super::auth::{self, AuthMethod, SCRAMBLE};
+use super::connection::MySqlConnection;
 use super::error::Error;
-use super::packet::{self, EOF, ERR, MORE_AUTH, OK, Reader, capability, malformed};
+use super::packet::{self, EOF, ERR, MORE_AUTH, OK, PacketReader, capability, malformed};
 use crate::net::error::{self as net, ErrorKind};
 use crate::net::tls::TlsParts;
 
@@ -35,7 +35,7 @@ const NEEDED: u32 = capability::PROTOCOL_41 | capability::SECURE_CONNECTION | ca
 
 /// As whom, and for what.
 #[derive(Clone, Copy)]
-pub(super) struct Login<'a> {
+pub(super) struct MySqlLogin<'a> {
     pub(super) user: &'a str,
     pub(super) password: &'a str,
     pub(super) database: &'a str,
@@ -53,7 +53,7 @@ struct Greeting {
 
 impl Greeting {
     fn parse(packet: &[u8]) -> Result<Self, Error> {
-        let mut reader = Reader::new(packet);
+        let mut reader = PacketReader::new(packet);
         match reader.u8()? {
             PROTOCOL => {}
             // Too many connections, or this host is not let in.
@@ -84,8 +84,8 @@ impl Greeting {
 
 /// Makes a session of a connection, in TLS if there are parts for it.
 pub(super) fn shake_hands(
-    connection: &mut Connection,
-    login: Login<'_>,
+    connection: &mut MySqlConnection,
+    login: MySqlLogin<'_>,
     tls: Option<&TlsParts>,
     deadline: Instant,
 ) -> Result<(), Error> {
@@ -103,7 +103,8 @@ pub(super) fn shake_hands(
     }
     let is_confidential = connection.is_tls() || login.is_unix;
     // The default of a server may be one that this user does not have: then it asks for another.
-    let method = Method::of(&greeting.method).filter(|method| *method != Method::Clear).unwrap_or(Method::Native);
+    let method =
+        AuthMethod::of(&greeting.method).filter(|method| *method != AuthMethod::Clear).unwrap_or(AuthMethod::Native);
     let answer = method.answer(login.password, &greeting.scramble, is_confidential)?;
     connection.send(&response(capabilities, login, &answer, method)?, deadline)?;
     convince(connection, login, method, is_confidential, deadline)
@@ -111,15 +112,15 @@ pub(super) fn shake_hands(
 
 /// Answers what the server asks for until it is content.
 fn convince(
-    connection: &mut Connection,
-    login: Login<'_>,
-    mut method: Method,
+    connection: &mut MySqlConnection,
+    login: MySqlLogin<'_>,
+    mut method: AuthMethod,
     is_confidential: bool,
     deadline: Instant,
 ) -> Result<(), Error> {
     for _ in 0..MOST_QUESTIONS {
         let packet = connection.receive(deadline)?;
-        let mut reader = Reader::new(&packet);
+        let mut reader = PacketReader::new(&packet);
         match reader.u8()? {
             OK => return Ok(()),
             ERR => return Err(Error::Refused(packet::refusal(&packet)?)),
@@ -128,12 +129,12 @@ fn convince(
                     true => &b"mysql_old_password"[..],
                     false => reader.until_zero()?,
                 };
-                method = Method::of(name).ok_or_else(|| auth::unknown(name))?;
+                method = AuthMethod::of(name).ok_or_else(|| auth::unknown(name))?;
                 let scramble = reader.rest();
                 let scramble = scramble.strip_suffix(&[0]).unwrap_or(scramble);
                 connection.send(&method.answer(login.password, scramble, is_confidential)?, deadline)?;
             }
-            MORE_AUTH if method == Method::CachingSha2 => match reader.rest() {
+            MORE_AUTH if method == AuthMethod::CachingSha2 => match reader.rest() {
                 [IS_KNOWN] => {}
                 [IS_NOT_KNOWN] => connection.send(&auth::full(login.password, is_confidential)?, deadline)?,
                 _ => return Err(malformed("it asks for what caching_sha2_password does not have").into()),
@@ -153,7 +154,7 @@ fn head(capabilities: u32) -> Vec<u8> {
     head
 }
 
-fn response(capabilities: u32, login: Login<'_>, answer: &[u8], method: Method) -> Result<Vec<u8>, Error> {
+fn response(capabilities: u32, login: MySqlLogin<'_>, answer: &[u8], method: AuthMethod) -> Result<Vec<u8>, Error> {
     let too_long = || net::Error::new(ErrorKind::Config, "the password is too long for this server's method");
     let mut response = head(capabilities);
     response.extend(login.user.as_bytes());
@@ -210,9 +211,9 @@ mod tests {
 
     #[test]
     fn a_response_names_user_database_and_method() {
-        let login = Login { user: "jobs", password: "hunter2", database: "app", is_unix: false };
-        let response = response(WANTED, login, &[7; SCRAMBLE], Method::Native).unwrap();
-        let mut rest = Reader::new(&response);
+        let login = MySqlLogin { user: "jobs", password: "hunter2", database: "app", is_unix: false };
+        let response = response(WANTED, login, &[7; SCRAMBLE], AuthMethod::Native).unwrap();
+        let mut rest = PacketReader::new(&response);
         assert_eq!(rest.take(32).unwrap(), head(WANTED));
         assert_eq!(rest.until_zero().unwrap(), b"jobs");
         assert_eq!(rest.text().unwrap(), [7; SCRAMBLE]);

@@ -62,9 +62,9 @@ pub(super) fn malformed(what: &str) -> Error {
 }
 
 /// Takes a packet apart from its front.
-pub(super) struct Reader<'a>(&'a [u8]);
+pub(super) struct PacketReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> PacketReader<'a> {
     pub(super) fn new(packet: &'a [u8]) -> Self {
         Self(packet)
     }
@@ -142,7 +142,7 @@ pub(super) struct Done {
 impl Done {
     /// From a packet that begins with [`OK`].
     pub(super) fn parse(packet: &[u8]) -> Result<Self, Error> {
-        let mut reader = Reader::new(packet);
+        let mut reader = PacketReader::new(packet);
         reader.take(1)?;
         let (affected, last_insert_id) = (reader.length_encoded()?, reader.length_encoded()?);
         let status = reader.u16()?;
@@ -158,14 +158,14 @@ pub(super) fn is_eof(packet: &[u8]) -> bool {
 
 /// The state of the session after the last row.
 pub(super) fn eof_status(packet: &[u8]) -> Result<u16, Error> {
-    let mut reader = Reader::new(packet);
+    let mut reader = PacketReader::new(packet);
     reader.take(3)?;
     reader.u16()
 }
 
 /// Reads the error of a packet that begins with [`ERR`].
 pub(super) fn refusal(packet: &[u8]) -> Result<Refusal, Error> {
-    let mut reader = Reader::new(packet);
+    let mut reader = PacketReader::new(packet);
     reader.take(1)?;
     let code = reader.u16()?;
     let rest = reader.rest();
@@ -197,19 +197,19 @@ mod tests {
             (&[0xfe, 1, 2, 3, 4, 5, 6, 7], None),
             (&[], None),
         ] {
-            assert_eq!(Reader::new(bytes).length_encoded().ok(), expected, "{bytes:?}");
+            assert_eq!(PacketReader::new(bytes).length_encoded().ok(), expected, "{bytes:?}");
         }
     }
 
     #[test]
     fn a_text_is_never_longer_than_its_packet() {
-        assert_eq!(Reader::new(b"\x02ab").text().unwrap(), b"ab");
+        assert_eq!(PacketReader::new(b"\x02ab").text().unwrap(), b"ab");
         for bytes in [&b"\x03ab"[..], b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff", b""] {
-            assert!(Reader::new(bytes).text().is_err(), "{bytes:?}");
+            assert!(PacketReader::new(bytes).text().is_err(), "{bytes:?}");
         }
-        assert_eq!(Reader::new(b"\xfb").column().unwrap(), None);
-        assert_eq!(Reader::new(b"\x00").column().unwrap(), Some(&b""[..]));
-        assert!(Reader::new(b"abc").until_zero().is_err());
+        assert_eq!(PacketReader::new(b"\xfb").column().unwrap(), None);
+        assert_eq!(PacketReader::new(b"\x00").column().unwrap(), Some(&b""[..]));
+        assert!(PacketReader::new(b"abc").until_zero().is_err());
     }
 
     /// The examples of the protocol's documentation.

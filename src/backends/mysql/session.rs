@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use super::connection::{Answer, Connection, Row};
+use super::connection::{Answer, MySqlConnection, Row};
 use super::error::{Error, Refusal};
 use crate::net::error::{self as net, ErrorKind};
 
@@ -46,13 +46,13 @@ impl Shape {
 
 /// What is known of a session.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Session {
+pub(super) struct MySqlSession {
     /// Whether this user's writes are carried out on a server that is read-only.
     pub(super) writes_on_read_only: bool,
 }
 
 /// Sets a session up that is to work on this table.
-pub(super) fn set_up(connection: &mut Connection, shape: &Shape, deadline: Instant) -> Result<Session, Error> {
+pub(super) fn set_up(connection: &mut MySqlConnection, shape: &Shape, deadline: Instant) -> Result<MySqlSession, Error> {
     connection.query(SETTINGS, deadline)?;
     connection.query(ISOLATION, deadline)?;
     let variables = connection.query(VARIABLES, deadline)?;
@@ -83,7 +83,7 @@ pub(super) fn set_up(connection: &mut Connection, shape: &Shape, deadline: Insta
         }
         shape.is_checked.store(true, Ordering::Release);
     }
-    Ok(Session { writes_on_read_only: find(&about, "privilege").next().is_some() })
+    Ok(MySqlSession { writes_on_read_only: find(&about, "privilege").next().is_some() })
 }
 
 fn refuse(rule: String) -> Error {
@@ -134,7 +134,7 @@ pub(crate) fn check_writable<'a>(columns: &mut impl Iterator<Item = Option<&'a [
 }
 
 /// The same of an answer that is nothing else.
-pub(super) fn check_writable_by(connection: &mut Connection, deadline: Instant) -> Result<(), Error> {
+pub(super) fn check_writable_by(connection: &mut MySqlConnection, deadline: Instant) -> Result<(), Error> {
     let answer = connection.query(&format!("SELECT {READ_ONLY}"), deadline)?;
     let mut columns = answer.rows.first().into_iter().flat_map(Row::columns);
     check_writable(&mut columns)

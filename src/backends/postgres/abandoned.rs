@@ -30,14 +30,14 @@ const MOST: usize = 8;
 
 /// Where a connection leads.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct CancelTarget {
     pub(super) address: Address,
     pub(super) tls: Option<TlsParts>,
     pub(super) dialer: Dialer,
     pub(super) under_way: Arc<AtomicUsize>,
 }
 
-impl Place {
+impl CancelTarget {
     /// Asks the server to end what the session does. It is asked on another connection and on a thread of its own, and nobody
     /// learns what becomes of it: its own connection is not used again, so it is no later statement's.
     pub(super) fn end(&self, key: Key) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::abandoned::Place;
+use super::abandoned::CancelTarget;
 use super::config::{Encryption, PostgresConfig};
 use super::connection::{Connection, Rows, Statement};
 use super::error::Error;
@@ -139,7 +139,7 @@ impl Client {
         interrupter.check()?;
         let open = |password: Option<&str>| {
             let files = self.tls.as_ref().map_or(0, ClientTls::version);
-            let place = Place {
+            let place = CancelTarget {
                 address: self.config.address.clone(),
                 tls: self.tls.as_ref().map(|tls| tls.parts(None)).transpose()?,
                 dialer: self.dialer.clone(),

@@ -11,7 +11,7 @@ use postgres_protocol::IsNull;
 use postgres_protocol::message::backend::{DataRowBody, Message};
 use postgres_protocol::message::frontend;
 
-use super::abandoned::Place;
+use super::abandoned::CancelTarget;
 use super::config::PostgresConfig;
 use super::error::{Error, Refusal};
 use super::login;
@@ -36,7 +36,7 @@ pub(crate) struct Connection {
     is_reused: bool,
     /// Of the certificate files that it was opened with.
     files: u64,
-    place: Place,
+    place: CancelTarget,
     key: Option<Key>,
     /// Whether the server may still be at a statement.
     is_busy: bool,
@@ -66,7 +66,7 @@ impl Connection {
     pub(super) fn open(
         config: &PostgresConfig,
         password: Option<&str>,
-        place: Place,
+        place: CancelTarget,
         files: u64,
         deadline: Instant,
         interrupter: &Interrupter,

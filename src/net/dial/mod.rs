@@ -44,7 +44,7 @@ pub(crate) struct Dialer {
 }
 
 /// Where to, and until when.
-struct Call<'a> {
+struct DialCall<'a> {
     host: &'a str,
     port: u16,
     deadline: Instant,
@@ -84,7 +84,7 @@ impl Dialer {
         interrupter: &Interrupter,
     ) -> Result<(TcpStream, Route), Error> {
         interrupter.check()?;
-        let call = Call { host, port, deadline, interrupter };
+        let call = DialCall { host, port, deadline, interrupter };
         // An address is none to be looked up, unless it has a zone.
         let addresses = match host.parse() {
             Ok(address) => vec![SocketAddr::new(address, port)],
@@ -97,7 +97,7 @@ impl Dialer {
         Ok((stream, self.remembered.route(address, interrupter)))
     }
 
-    fn look_up(&self, call: &Call<'_>) -> Result<Vec<SocketAddr>, Error> {
+    fn look_up(&self, call: &DialCall<'_>) -> Result<Vec<SocketAddr>, Error> {
         let left = call.left().ok_or_else(|| call.late(0, None))?;
         let (done, result) = bounded(1);
         let (name, port) = (call.host.to_owned(), call.port);
@@ -121,7 +121,7 @@ impl Dialer {
 
     /// On this thread: to begin another one takes longer than a connection in the same building, and it is on the way of each
     /// take-over by whoever has waited for long.
-    fn connect_here(&self, call: &Call<'_>, address: SocketAddr) -> Result<TcpStream, Error> {
+    fn connect_here(&self, call: &DialCall<'_>, address: SocketAddr) -> Result<TcpStream, Error> {
         let left = call.left().ok_or_else(|| call.late(0, None))?;
         let wanted = Arc::new(Cancelled::default());
         call.interrupter.register(&wanted)?;
@@ -130,7 +130,7 @@ impl Dialer {
         stream.map_err(|e| call.failed(1, Some(e)))
     }
 
-    fn connect(&self, call: &Call<'_>, addresses: &[SocketAddr]) -> Result<(SocketAddr, TcpStream), Error> {
+    fn connect(&self, call: &DialCall<'_>, addresses: &[SocketAddr]) -> Result<(SocketAddr, TcpStream), Error> {
         // With room for all, so that no thread ever waits for us to take its result.
         let (done, results) = bounded(addresses.len());
         let attempts = Attempts::default();
@@ -213,7 +213,7 @@ impl Dialer {
     }
 }
 
-impl Call<'_> {
+impl DialCall<'_> {
     /// The time left, `None` when there is none.
     fn left(&self) -> Option<Duration> {
         Some(self.deadline.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())

@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
 use super::failure::{broken, early_bytes};
-use super::login::Login;
+use super::login::ProxyLogin;
 use crate::net::error::{Error, ErrorKind};
 
 /// No proxy says more than this before it lets us through.
@@ -15,7 +15,7 @@ const MAX_ANSWER: usize = 16 * 1024;
 const END: &[u8] = b"\r\n\r\n";
 
 /// Asks for a tunnel to `target`, a host with its port.
-pub(crate) fn connect(proxy: &mut (impl Read + Write), target: &str, login: Option<&Login>) -> Result<(), Error> {
+pub(crate) fn connect(proxy: &mut (impl Read + Write), target: &str, login: Option<&ProxyLogin>) -> Result<(), Error> {
     let agent = crate::net::USER_AGENT;
     let mut head = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\nUser-Agent: {agent}\r\n");
     if let Some(login) = login {

@@ -6,17 +6,17 @@ use crate::net::percent;
 
 /// A user name and a password as they go out, decoded.
 #[derive(Clone)]
-pub(crate) struct Login {
+pub(crate) struct ProxyLogin {
     pub(crate) name: Vec<u8>,
     pub(crate) password: Vec<u8>,
 }
 
-impl Login {
+impl ProxyLogin {
     pub(crate) fn parse(user: &str) -> Result<Self, &'static str> {
         let (name, password) = user.split_once(':').unwrap_or((user, ""));
         let decoded = percent::decode(name).zip(percent::decode(password));
         let (name, password) = decoded.ok_or("has a user or password that is not valid percent-encoding")?;
-        Ok(Login { name, password })
+        Ok(ProxyLogin { name, password })
     }
 
     /// Whether there is a name, and neither it nor the password is longer than this.
@@ -25,7 +25,7 @@ impl Login {
     }
 }
 
-impl fmt::Debug for Login {
+impl fmt::Debug for ProxyLogin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[redacted]")
     }

@@ -16,14 +16,14 @@ mod socks;
 #[cfg(test)]
 mod stand_in;
 
-use login::Login;
+use login::ProxyLogin;
 
 /// A proxy, and who we are to it.
 #[derive(Clone)]
 pub(crate) struct Proxy {
     protocol: Protocol,
     endpoint: Endpoint,
-    login: Option<Login>,
+    login: Option<ProxyLogin>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl Proxy {
             }
         };
         let endpoint = Endpoint::parse(&base, place)?;
-        let login = user.map(Login::parse).transpose().map_err(|rule| Error::config(place, rule))?;
+        let login = user.map(ProxyLogin::parse).transpose().map_err(|rule| Error::config(place, rule))?;
         if protocol == Protocol::Socks5 && login.as_ref().is_some_and(|login| !login.fits(socks::MAX_TEXT)) {
             let rule = "has a user or password of a length that SOCKS 5 has no room for (RFC 1929)";
             return Err(Error::config(place, rule));

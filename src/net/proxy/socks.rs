@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::IpAddr;
 
 use super::failure::broken;
-use super::login::Login;
+use super::login::ProxyLogin;
 use crate::net::endpoint::Endpoint;
 use crate::net::error::{Error, ErrorKind};
 
@@ -25,7 +25,7 @@ pub(crate) const MAX_TEXT: usize = 255;
 
 /// Has the proxy connect to `target`. Names are looked up by the proxy, as in Go's `net/http` with `socks5` and `socks5h`
 /// alike.
-pub(crate) fn connect(proxy: &mut (impl Read + Write), target: &Endpoint, login: Option<&Login>) -> Result<(), Error> {
+pub(crate) fn connect(proxy: &mut (impl Read + Write), target: &Endpoint, login: Option<&ProxyLogin>) -> Result<(), Error> {
     let methods: &[u8] = if login.is_some() { &[NO_LOGIN, LOGIN] } else { &[NO_LOGIN] };
     let mut greeting = vec![VERSION];
     push(&mut greeting, methods)?;
@@ -83,7 +83,7 @@ pub(crate) fn connect(proxy: &mut (impl Read + Write), target: &Endpoint, login:
     receive::<2>(proxy).map(drop)
 }
 
-fn log_in(proxy: &mut (impl Read + Write), login: &Login) -> Result<(), Error> {
+fn log_in(proxy: &mut (impl Read + Write), login: &ProxyLogin) -> Result<(), Error> {
     let mut request = vec![LOGIN_VERSION];
     push(&mut request, &login.name)?;
     push(&mut request, &login.password)?;
@@ -139,12 +139,12 @@ mod tests {
     use super::super::stand_in::StandIn;
     use super::*;
 
-    fn login() -> Login {
-        Login { name: b"me".to_vec(), password: b"hunter2".to_vec() }
+    fn login() -> ProxyLogin {
+        ProxyLogin { name: b"me".to_vec(), password: b"hunter2".to_vec() }
     }
 
     /// What was written, and how much of the answer was left.
-    fn run(target: &str, login: Option<&Login>, answer: &[u8]) -> (Result<(), Error>, Vec<u8>, usize) {
+    fn run(target: &str, login: Option<&ProxyLogin>, answer: &[u8]) -> (Result<(), Error>, Vec<u8>, usize) {
         // As slowly as a proxy can be.
         let mut stand = StandIn::new(answer, 1);
         let target = Endpoint::parse(target, "server").unwrap();

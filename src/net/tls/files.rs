@@ -33,7 +33,7 @@ type Reading = Result<Vec<PemSource>, String>;
 
 /// What has come of reading files again.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Outcome {
+pub(crate) enum ReadOutcome {
     Unchanged,
     Changed,
     /// What is there now is not usable, and why; the old value stays.
@@ -97,15 +97,19 @@ impl<T> FromFiles<T> {
     }
 
     /// Reads the files, and makes another value if they have changed.
-    pub(crate) fn read_again(&mut self, now: Moment, make: impl FnOnce(&[PemSource]) -> Result<T, Error>) -> Outcome {
+    pub(crate) fn read_again(
+        &mut self,
+        now: Moment,
+        make: impl FnOnce(&[PemSource]) -> Result<T, Error>,
+    ) -> ReadOutcome {
         self.read_at = now;
         let reading: Reading = self.sources.iter().map(PemSource::read_again).collect();
         if reading.as_ref() == Ok(&self.sources) {
             self.refused = None;
-            return Outcome::Unchanged;
+            return ReadOutcome::Unchanged;
         }
         if self.refused.as_ref() == Some(&reading) {
-            return Outcome::StillRefused;
+            return ReadOutcome::StillRefused;
         }
         let made = match &reading {
             Ok(sources) => make(sources).map(|value| (value, sources.clone())).map_err(|e| e.to_string()),
@@ -114,11 +118,11 @@ impl<T> FromFiles<T> {
         match made {
             Ok((value, sources)) => {
                 *self = FromFiles::new(sources, value, now);
-                Outcome::Changed
+                ReadOutcome::Changed
             }
             Err(why) => {
                 self.refused = Some(reading);
-                Outcome::Refused(why)
+                ReadOutcome::Refused(why)
             }
         }
     }
@@ -151,7 +155,7 @@ mod tests {
     fn what_is_a_minute_old_is_due() {
         let mut files = FromFiles::new(vec![PemSource::inline("a")], "a".to_owned(), at(100));
         assert!(!files.is_due(at(159)) && files.is_due(at(160)));
-        assert_eq!(files.read_again(at(170), text), Outcome::Unchanged);
+        assert_eq!(files.read_again(at(170), text), ReadOutcome::Unchanged);
         assert!(!files.is_due(at(229)) && files.is_due(at(230)));
     }
 
@@ -167,21 +171,21 @@ mod tests {
                 Some(content) => std::fs::write(&file, content).unwrap(),
                 None => std::fs::remove_file(&file).unwrap(),
             }
-            let Outcome::Refused(why) = files.read_again(at(60), text) else { panic!("{unusable:?}") };
+            let ReadOutcome::Refused(why) = files.read_again(at(60), text) else { panic!("{unusable:?}") };
             assert!(why.contains("a.pem"), "{why}");
-            assert_eq!(files.read_again(at(120), text), Outcome::StillRefused);
+            assert_eq!(files.read_again(at(120), text), ReadOutcome::StillRefused);
             assert_eq!(files.value(), "one+");
             assert!(!files.is_due(at(179)));
         }
         // As it was, it is no change; and what is wrong after that is told again.
         std::fs::write(&file, "one").unwrap();
-        assert_eq!(files.read_again(at(180), text), Outcome::Unchanged);
+        assert_eq!(files.read_again(at(180), text), ReadOutcome::Unchanged);
         std::fs::remove_file(&file).unwrap();
-        assert!(matches!(files.read_again(at(240), text), Outcome::Refused(_)));
+        assert!(matches!(files.read_again(at(240), text), ReadOutcome::Refused(_)));
         std::fs::write(&file, "two").unwrap();
-        assert_eq!(files.read_again(at(300), text), Outcome::Changed);
+        assert_eq!(files.read_again(at(300), text), ReadOutcome::Changed);
         assert_eq!(files.value(), "two+");
-        assert_eq!(files.read_again(at(360), text), Outcome::Unchanged);
+        assert_eq!(files.read_again(at(360), text), ReadOutcome::Unchanged);
     }
 
     #[test]

@@ -67,7 +67,7 @@ pub(crate) enum Keys<'a> {
 
 /// What a line of a watch says.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Line {
+pub(crate) enum WatchLine {
     /// It stands, on a member that has come to this revision.
     Created(u64),
     Events(Vec<Event>),
@@ -356,18 +356,18 @@ pub(crate) fn read_txn(text: &[u8], key: &[u8]) -> Result<Txn, Malformed> {
 }
 
 /// Reads a line of a watch.
-pub(crate) fn read_line(text: &[u8]) -> Result<Line, Malformed> {
+pub(crate) fn read_line(text: &[u8]) -> Result<WatchLine, Malformed> {
     let RawLine { result, error } = read(text)?;
     if let Some(refusal) = error {
-        return Ok(Line::Failed(Refusal { code: refusal.code, message: refusal.message }));
+        return Ok(WatchLine::Failed(Refusal { code: refusal.code, message: refusal.message }));
     }
     let raw = result.ok_or_else(|| Malformed("it has no result".to_owned()))?;
     // One that was refused is both created and cancelled.
     if raw.canceled {
-        return Ok(Line::Canceled { is_compacted: raw.compact_revision.0 > 0, reason: raw.cancel_reason });
+        return Ok(WatchLine::Canceled { is_compacted: raw.compact_revision.0 > 0, reason: raw.cancel_reason });
     }
     if raw.created {
-        return revision(&raw.header).map(Line::Created);
+        return revision(&raw.header).map(WatchLine::Created);
     }
     let event = |RawEvent { kind, kv }: RawEvent| match kind.as_str() {
         "" | "PUT" => Ok(Event { kv: kv.existing()?, is_deletion: false }),
@@ -377,7 +377,7 @@ pub(crate) fn read_line(text: &[u8]) -> Result<Line, Malformed> {
         }
         _ => Err(Malformed("the type of an event is unknown".to_owned())),
     };
-    raw.events.into_iter().map(event).collect::<Result<_, _>>().map(Line::Events)
+    raw.events.into_iter().map(event).collect::<Result<_, _>>().map(WatchLine::Events)
 }
 
 /// Reads what an answer that is none of success says; `None` where it is not etcd's.

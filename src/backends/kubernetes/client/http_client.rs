@@ -48,10 +48,10 @@ use crate::util::cancel::Cancel;
 /// ```
 #[derive(Clone)]
 pub struct Client {
-    shared: Arc<Shared>,
+    shared: Arc<ClientShared>,
 }
 
-struct Shared {
+struct ClientShared {
     source: String,
     endpoint: Endpoint,
     user_agent: String,
@@ -64,11 +64,11 @@ struct Shared {
     impersonation: Vec<(HeaderName, HeaderValue)>,
     dialer: Dialer,
     log: RequestLog,
-    idle: Pool<Pooled>,
+    idle: Pool<ApiAgent>,
 }
 
 /// An agent that one call has, or none, and what its connection was opened with.
-struct Pooled {
+struct ApiAgent {
     versions: Versions,
     handle: Arc<AgentHandle>,
 }
@@ -77,17 +77,17 @@ struct Pooled {
 const MAX_IDLE_AGENTS: usize = 8;
 
 /// An answer whose body is still to be read.
-pub(super) struct Opened {
+pub(super) struct OpenedStream {
     pub(super) answer: http::Response<ureq::Body>,
     /// Holds the agent: its connection must stay registered for the interrupt until the body has been read.
     pub(super) handle: Arc<AgentHandle>,
 }
 
 /// Versions of certificate files: those for the server, and those for the proxy.
-type Files = [u64; 2];
+type FileVersions = [u64; 2];
 
 /// How one request goes out; what does not change when it is repeated.
-struct Attempt<'a> {
+struct ApiAttempt<'a> {
     request: &'a Request<'a>,
     body: Option<Vec<u8>>,
     deadline: Instant,
@@ -127,7 +127,7 @@ impl Client {
             Some(proxy) => format!("{}, through {}", config.source, proxy.place()),
             None => config.source,
         };
-        let shared = Shared {
+        let shared = ClientShared {
             auth: Auth::new(auth)?,
             impersonation: config.impersonation.headers()?,
             source,
@@ -156,7 +156,7 @@ impl Client {
 
     /// How often its credentials and certificates were renewed. It waits for no request, plugin or file.
     pub fn counters(&self) -> ClientCounters {
-        let Shared { auth, tls, proxy_tls, .. } = &*self.shared;
+        let ClientShared { auth, tls, proxy_tls, .. } = &*self.shared;
         let mut counters = ClientCounters { server: self.server(), ..ClientCounters::default() };
         auth.count(&mut counters);
         // What proves a proxy is what proves the server, from the same file.
@@ -212,16 +212,16 @@ impl Client {
     /// # Ok::<(), leasehold::kube::Error>(())
     /// ```
     pub fn request_until(&self, request: Request<'_>, cancel: &Cancel) -> Result<Response, Error> {
-        let attempt = Attempt::new(&request)?;
+        let attempt = ApiAttempt::new(&request)?;
         let (shared, call, mut used) = (&*self.shared, ActiveCall::begin(request.timeout, cancel), None);
         let result = shared.repeat_when_rejected(&attempt, &call.interrupter, |credentials| {
             let versions = shared.versions(credentials);
             let exchange = Exchange { pool: &shared.idle, versions, is_read: request.method == Method::Get };
             let open = || {
                 let handle = shared.new_handle(credentials, &call.interrupter, Opening::default())?;
-                Ok(Pooled { versions: shared.versions(credentials), handle })
+                Ok(ApiAgent { versions: shared.versions(credentials), handle })
             };
-            let run = |agent: &mut Pooled| shared.exchange(&attempt, credentials, &agent.handle);
+            let run = |agent: &mut ApiAgent| shared.exchange(&attempt, credentials, &agent.handle);
             call.exchange(exchange, &mut used, open, run, |_, _| false)
         });
         let result = call.end(result, [&shared.idle], used.map(|agent| (&shared.idle, agent)));
@@ -234,8 +234,8 @@ impl Client {
         request: &Request<'_>,
         silence: Duration,
         interrupter: &Interrupter,
-    ) -> Result<Opened, Error> {
-        let attempt = Attempt::new(request)?;
+    ) -> Result<OpenedStream, Error> {
+        let attempt = ApiAttempt::new(request)?;
         let opening = Opening::until(attempt.deadline);
         let result = self.shared.repeat_when_rejected(&attempt, interrupter, |credentials| {
             let handle = self.shared.new_handle(credentials, interrupter, opening.clone())?;
@@ -245,14 +245,14 @@ impl Client {
             let began = Instant::now();
             let answer = agent.run(call).map_err(|e| Error::from(from_ureq(e)));
             self.shared.log.note(&attempt.place, began, &answer, credentials);
-            accept(answer?, credentials).map(|answer| Opened { answer, handle })
+            accept(answer?, credentials).map(|answer| OpenedStream { answer, handle })
         });
         opening.finish();
         result.map_err(|e| attempt.explain(e, interrupter))
     }
 }
 
-impl CallConnection for Pooled {
+impl CallConnection for ApiAgent {
     fn versions(&self) -> Versions {
         self.versions
     }
@@ -267,11 +267,11 @@ impl CallConnection for Pooled {
     }
 }
 
-impl Shared {
+impl ClientShared {
     /// Runs it, and once more if the server rejects the credentials and there are others.
     fn repeat_when_rejected<T>(
         &self,
-        attempt: &Attempt<'_>,
+        attempt: &ApiAttempt<'_>,
         interrupter: &Interrupter,
         mut run: impl FnMut(&Credentials) -> Result<T, Error>,
     ) -> Result<T, Error> {
@@ -298,7 +298,11 @@ impl Shared {
     }
 
     /// Runs it, and once more if TLS could not be set up and a file holds other certificates by now: nothing was sent.
-    fn repeat_when_untrusted<T>(&self, files: Files, mut run: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+    fn repeat_when_untrusted<T>(
+        &self,
+        files: FileVersions,
+        mut run: impl FnMut() -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let result = run();
         let Err(e) = &result else { return result };
         let has_newer_file = match e.kind() {
@@ -314,11 +318,11 @@ impl Shared {
     }
 
     /// What `of` says of the certificate files that the server and the proxy are met with.
-    fn files(&self, of: impl Fn(&ClientTls) -> u64) -> Files {
+    fn files(&self, of: impl Fn(&ClientTls) -> u64) -> FileVersions {
         [&self.tls, &self.proxy_tls].map(|tls| tls.as_ref().map_or(0, &of))
     }
 
-    fn has_newer_file(&self, files: Files, is_newer: impl Fn(&ClientTls, u64) -> bool) -> bool {
+    fn has_newer_file(&self, files: FileVersions, is_newer: impl Fn(&ClientTls, u64) -> bool) -> bool {
         let [server, proxy] = [(&self.tls, files[0]), (&self.proxy_tls, files[1])]
             .map(|(tls, files)| tls.as_ref().is_some_and(|tls| is_newer(tls, files)));
         server || proxy
@@ -351,7 +355,7 @@ impl Shared {
 
     fn http_request(
         &self,
-        attempt: &Attempt<'_>,
+        attempt: &ApiAttempt<'_>,
         credentials: &Credentials,
     ) -> Result<(http::Request<Vec<u8>>, Redacted), Error> {
         let method = match attempt.request.method {
@@ -376,7 +380,7 @@ impl Shared {
 
     fn exchange(
         &self,
-        attempt: &Attempt<'_>,
+        attempt: &ApiAttempt<'_>,
         credentials: &Credentials,
         handle: &AgentHandle,
     ) -> Result<Response, Error> {
@@ -406,7 +410,7 @@ impl Shared {
     }
 }
 
-impl<'a> Attempt<'a> {
+impl<'a> ApiAttempt<'a> {
     fn new(request: &'a Request<'a>) -> Result<Self, Error> {
         let place = format!("{} {}", request.method, request.path);
         let body = match request.body {
@@ -416,7 +420,7 @@ impl<'a> Attempt<'a> {
             ),
             None => None,
         };
-        Ok(Attempt { request, body, deadline: Instant::now() + request.timeout.min(MAX_WAIT), place })
+        Ok(ApiAttempt { request, body, deadline: Instant::now() + request.timeout.min(MAX_WAIT), place })
     }
 
     /// Puts the request into the error, and tells our own interrupt from the broken connections that it leaves.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::error::Error;
 use super::request::Request;
-use crate::backends::kubernetes::client::http_client::{Client, Opened};
+use crate::backends::kubernetes::client::http_client::{Client, OpenedStream};
 use crate::net::MAX_WAIT;
 use crate::net::interrupt::Interrupter;
 use crate::net::stream::LineStream;
@@ -56,7 +56,7 @@ impl Client {
     pub fn stream(&self, request: Request<'_>, silence: Duration, cancel: &Cancel) -> Result<Stream, Error> {
         let (interrupter, hook) = Interrupter::hooked(cancel);
         let silence = silence.clamp(Duration::from_millis(1), MAX_WAIT);
-        let Opened { answer, handle } = self.open(&request, silence, &interrupter)?;
+        let OpenedStream { answer, handle } = self.open(&request, silence, &interrupter)?;
         Ok(Stream {
             lines: LineStream::new(answer.into_body(), handle, interrupter, hook),
             place: format!("{} {} (stream)", request.method, request.path),

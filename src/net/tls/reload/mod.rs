@@ -12,7 +12,7 @@ use rustls::ClientConfig;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::pki_types::ServerName;
 
-use super::files::{FromFiles, Outcome, PemSource};
+use super::files::{FromFiles, PemSource, ReadOutcome};
 use super::{Identity, TlsParts, TlsSettings};
 use crate::net::error::Error;
 use crate::util::log_fields::TLS;
@@ -23,20 +23,20 @@ pub(crate) struct ClientTls {
     settings: TlsSettings,
     name: ServerName<'static>,
     /// Locked while files are read, which can last.
-    files: Mutex<Files>,
+    files: Mutex<WatchedFiles>,
     /// Never locked for longer than it takes to look: an interrupt waits for nothing else.
-    current: Mutex<Current>,
+    current: Mutex<CurrentTls>,
     /// Counts the changes that could not be put to use.
     refusals: AtomicU64,
 }
 
-struct Files {
+struct WatchedFiles {
     authorities: FromFiles<Arc<dyn ServerCertVerifier>>,
     identity: FromFiles<Option<Identity>>,
 }
 
 #[derive(Clone)]
-struct Current {
+struct CurrentTls {
     authorities: Arc<dyn ServerCertVerifier>,
     config: Arc<ClientConfig>,
     /// Counts the changes.
@@ -58,11 +58,13 @@ impl ClientTls {
         let authorities = settings.verifier()?;
         let identity = settings.identity.as_ref().map(Identity::of).transpose()?;
         let config = settings.client_config(&authorities, identity.as_ref())?;
-        let current = Current { authorities: Arc::clone(&authorities), config, version: 0 };
+        let current = CurrentTls { authorities: Arc::clone(&authorities), config, version: 0 };
         let ca = settings.ca.iter().cloned().collect();
         let pair = settings.identity.iter().flat_map(|pair| [pair.chain.clone(), pair.key.clone()]).collect();
-        let files =
-            Files { authorities: FromFiles::new(ca, authorities, now), identity: FromFiles::new(pair, identity, now) };
+        let files = WatchedFiles {
+            authorities: FromFiles::new(ca, authorities, now),
+            identity: FromFiles::new(pair, identity, now),
+        };
         let (files, current) = (Mutex::new(files), Mutex::new(current));
         Ok(ClientTls { settings, name, files, current, refusals: AtomicU64::new(0) })
     }
@@ -130,7 +132,7 @@ impl ClientTls {
         self.version() > used
     }
 
-    fn read_again(&self, files: &mut Files, part: Part) {
+    fn read_again(&self, files: &mut WatchedFiles, part: Part) {
         let now = self.settings.clock.now();
         let (what, outcome) = match part {
             Part::Authorities => {
@@ -152,18 +154,18 @@ impl ClientTls {
             }
         };
         match outcome {
-            Outcome::Unchanged | Outcome::StillRefused => {}
-            Outcome::Refused(why) => {
+            ReadOutcome::Unchanged | ReadOutcome::StillRefused => {}
+            ReadOutcome::Refused(why) => {
                 self.refusals.fetch_add(1, Ordering::Relaxed);
                 log_line!(warn, target: TLS, "tls: keeping the {what} that was read before: {why}");
             }
-            Outcome::Changed => {
+            ReadOutcome::Changed => {
                 match self.settings.client_config(files.authorities.value(), files.identity.value().as_ref()) {
                     Ok(config) => {
                         log_line!(info, target: TLS, "tls: using another {what}: its file has changed");
                         let authorities = Arc::clone(files.authorities.value());
                         let mut current = self.current.lock();
-                        *current = Current { authorities, config, version: current.version + 1 };
+                        *current = CurrentTls { authorities, config, version: current.version + 1 };
                     }
                     // Each part has been tried before.
                     Err(e) => log_line!(warn, target: TLS, "tls: keeping the {what} that was used before: {e}"),

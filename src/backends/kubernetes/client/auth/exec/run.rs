@@ -24,10 +24,10 @@ const STARTING: Duration = Duration::from_secs(1);
 
 /// The process of the run that goes on, so that not only its own thread can end it.
 #[derive(Default)]
-pub(super) struct Process(Mutex<Slot>);
+pub(super) struct Process(Mutex<ProcessSlot>);
 
 #[derive(Default)]
-enum Slot {
+enum ProcessSlot {
     #[default]
     Empty,
     /// Not waited for yet, so its number is its own, and its group's.
@@ -39,24 +39,24 @@ impl Process {
     /// `None` when nothing may begin any more.
     fn start(&self, command: &mut Command) -> io::Result<Option<Option<ChildStdout>>> {
         let mut slot = self.0.lock();
-        if matches!(*slot, Slot::Closed) {
+        if matches!(*slot, ProcessSlot::Closed) {
             return Ok(None);
         }
         let mut child = command.spawn()?;
         let stdout = child.stdout.take();
-        *slot = Slot::Running(child);
+        *slot = ProcessSlot::Running(child);
         Ok(Some(stdout))
     }
 
     fn try_wait(&self) -> Result<Option<ExitStatus>, Error> {
         let mut slot = self.0.lock();
-        let Slot::Running(child) = &mut *slot else {
+        let ProcessSlot::Running(child) = &mut *slot else {
             return Err(interrupted().into());
         };
         let failed = |e| Error::new(ErrorKind::Credentials, "cannot be waited for").caused_by(e);
         let status = child.try_wait().map_err(failed)?;
         if status.is_some() {
-            *slot = Slot::Empty;
+            *slot = ProcessSlot::Empty;
         }
         Ok(status)
     }
@@ -64,7 +64,7 @@ impl Process {
     /// Ends it with all its children, unless it has ended already.
     fn end(&self) {
         let mut slot = self.0.lock();
-        if matches!(*slot, Slot::Running(_)) {
+        if matches!(*slot, ProcessSlot::Running(_)) {
             kill_and_reap(std::mem::take(&mut *slot));
         }
     }
@@ -73,14 +73,14 @@ impl Process {
     pub(super) fn close(&self) {
         // A start that takes longer is seen to by the thread that it happens on.
         if let Some(mut slot) = self.0.try_lock_for(STARTING) {
-            kill_and_reap(std::mem::replace(&mut *slot, Slot::Closed));
+            kill_and_reap(std::mem::replace(&mut *slot, ProcessSlot::Closed));
         }
     }
 }
 
 /// Kills it and leaves the waiting to a thread: a process stuck in the kernel would hold up the caller.
-fn kill_and_reap(slot: Slot) {
-    if let Slot::Running(mut child) = slot {
+fn kill_and_reap(slot: ProcessSlot) {
+    if let ProcessSlot::Running(mut child) = slot {
         kill(&mut child);
         if !matches!(child.try_wait(), Ok(Some(_))) {
             let _ = thread::Builder::new().name("leasehold-reap".to_owned()).spawn(move || child.wait());

@@ -23,22 +23,22 @@ use crate::util::panics::log_line;
 
 /// What the requests of a client share.
 pub(crate) struct ExecSource {
-    shared: Arc<Shared>,
+    shared: Arc<SourceShared>,
     /// Goes with the client, which ends the thread.
     _owner: Sender<Infallible>,
 }
 
 /// What the thread shares with them. It does not keep the client alive.
-struct Shared {
+struct SourceShared {
     plugin: ExecPlugin,
     process: Process,
     /// Disconnects when nobody needs credentials any more.
     abandoned: Receiver<Infallible>,
-    state: Mutex<State>,
+    state: Mutex<SourceState>,
 }
 
 #[derive(Default)]
-struct State {
+struct SourceState {
     issued: Option<Issued>,
     schedule: Schedule,
     /// The last run, whether it goes on or not.
@@ -75,7 +75,7 @@ enum Wait {
 impl ExecSource {
     pub(crate) fn new(plugin: ExecPlugin) -> Self {
         let (owner, abandoned) = bounded(0);
-        let shared = Shared { plugin, process: Process::default(), abandoned, state: Mutex::default() };
+        let shared = SourceShared { plugin, process: Process::default(), abandoned, state: Mutex::default() };
         ExecSource { shared: Arc::new(shared), _owner: owner }
     }
 
@@ -165,7 +165,7 @@ impl ExecSource {
     }
 
     /// Why there are no credentials while a pause lasts.
-    fn failed_before(&self, state: &State) -> Error {
+    fn failed_before(&self, state: &SourceState) -> Error {
         match state.run.as_ref().and_then(|run| run.outcome.get()) {
             Some(Err(e)) => again(e),
             _ => Error::new(ErrorKind::Credentials, "has failed").at(self.shared.plugin.place()),
@@ -180,7 +180,7 @@ impl Drop for ExecSource {
     }
 }
 
-impl State {
+impl SourceState {
     fn valid(&self, now: Now) -> Option<Credentials> {
         self.issued.as_ref().filter(|_| self.schedule.is_valid(now)).map(|issued| issued.credentials.clone())
     }
@@ -215,9 +215,9 @@ impl State {
     }
 }
 
-impl Shared {
+impl SourceShared {
     /// Begins a run on a thread of its own.
-    fn start(self: &Arc<Self>, state: &mut State) -> Arc<Run> {
+    fn start(self: &Arc<Self>, state: &mut SourceState) -> Arc<Run> {
         let job = state.begin();
         let run = Arc::clone(&job.run);
         let shared = Arc::clone(self);
