@@ -52,7 +52,11 @@ pub(super) struct MySqlSession {
 }
 
 /// Sets a session up that is to work on this table.
-pub(super) fn set_up(connection: &mut MySqlConnection, shape: &Shape, deadline: Instant) -> Result<MySqlSession, Error> {
+pub(super) fn set_up(
+    connection: &mut MySqlConnection,
+    shape: &Shape,
+    deadline: Instant,
+) -> Result<MySqlSession, Error> {
     connection.query(SETTINGS, deadline)?;
     connection.query(ISOLATION, deadline)?;
     let variables = connection.query(VARIABLES, deadline)?;

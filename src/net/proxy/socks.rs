@@ -25,7 +25,11 @@ pub(crate) const MAX_TEXT: usize = 255;
 
 /// Has the proxy connect to `target`. Names are looked up by the proxy, as in Go's `net/http` with `socks5` and `socks5h`
 /// alike.
-pub(crate) fn connect(proxy: &mut (impl Read + Write), target: &Endpoint, login: Option<&ProxyLogin>) -> Result<(), Error> {
+pub(crate) fn connect(
+    proxy: &mut (impl Read + Write),
+    target: &Endpoint,
+    login: Option<&ProxyLogin>,
+) -> Result<(), Error> {
     let methods: &[u8] = if login.is_some() { &[NO_LOGIN, LOGIN] } else { &[NO_LOGIN] };
     let mut greeting = vec![VERSION];
     push(&mut greeting, methods)?;
