@@ -7,10 +7,6 @@
 //!
 //! One JSON object a line on stdout, logs on stderr. SIGTERM or SIGINT stops work, releases the lease and exits with 0.
 
-#[cfg_attr(feature = "sqlite", path = "../src/cli/store.rs")]
-#[cfg_attr(not(feature = "sqlite"), path = "shared/no_store.rs")]
-mod store;
-
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
@@ -169,7 +165,7 @@ fn print(elector: &LeaderElector, event: &str, stamp: Stamp, more: Value) -> io:
 fn start(options: Options) -> Result<LeaderElector, Box<dyn std::error::Error>> {
     options.builder.settings()?;
     if let Some(url) = options.store {
-        return Ok(options.builder.start_on(store::open(&url, None, true)?)?);
+        return Ok(options.builder.start_on(leasehold::open_store(&url)?)?);
     }
     let config = match options.kubeconfig {
         Some(path) => Kubeconfig::from_path(path)?.client_config(None)?,

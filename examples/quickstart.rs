@@ -8,9 +8,6 @@
 //!
 //! On a cluster it uses the Lease `leasehold-quickstart` in the namespace of the context.
 
-#[path = "../src/cli/store.rs"]
-mod store;
-
 use std::error::Error;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -56,7 +53,7 @@ fn run() -> Result<(), Box<dyn Error>> {
         }
         Some("--store") => {
             let url = std::env::args().nth(2).ok_or("--store needs a URL")?;
-            let stores = NAMES.iter().map(|_| store::open(&url, None, true)).collect::<Result<Vec<_>, _>>()?;
+            let stores = NAMES.iter().map(|_| leasehold::open_store(&url)).collect::<Result<Vec<_>, _>>()?;
             // Not the URL, which may have a password in it.
             if let Some(location) = stores.iter().find_map(|store| store.location()) {
                 timeline.tell("", &format!("records in {location}"));

@@ -141,6 +141,10 @@ pub use elector::callbacks::{Callbacks, RunEnd};
 #[cfg(feature = "kube")]
 pub use elector::leader_election_config::{Flag, LeaderElectionConfig};
 pub use elector::leader_elector::LeaderElector;
+pub use elector::open_store::open_store;
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub use elector::open_store::{PasswordSource, open_store_with};
 pub use leadership::campaign::Campaign;
 pub use leadership::error::Error;
 pub use leadership::fitness::Fitness;

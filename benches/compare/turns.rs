@@ -3,9 +3,6 @@
 //! `turns --store URL --lease NAME`: for each line on standard input the one that leads drops its guard, and the other takes
 //! over. Each has a store of its own. In the store `memory` they share one, and what it takes is what their threads take.
 
-#[path = "../../src/cli/store.rs"]
-mod store;
-
 use std::error::Error;
 use std::io::{self, BufRead};
 use std::mem;
@@ -32,7 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let builder = builder.renew_deadline(Duration::from_secs(10)).retry_period(Duration::from_secs(2));
         Ok(match url.as_str() {
             "memory" => builder.start_on(Arc::clone(&memory))?,
-            url => builder.start_on(store::open(url, None, true)?)?,
+            url => builder.start_on(leasehold::open_store(url)?)?,
         })
     };
     let (mut leader, mut standby) = (candidate("a")?, candidate("b")?);

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use clap::Args;
 use leasehold::kube::{Client, ClientConfig, Kubeconfig};
-use leasehold::{ConfigError, LeaderElector, LeaderElectorBuilder, ResourceLock, Store};
+use leasehold::{ConfigError, LeaderElector, LeaderElectorBuilder, ResourceLock, Store, open_store_with};
 
 use super::password::{self, STORE_VARIABLE};
-use super::store;
 
 /// Where the records are.
 #[derive(Debug, Args)]
@@ -122,7 +121,9 @@ impl PlaceArgs {
         let from_command = self.password_command.as_deref().map(password::from_command).transpose()?;
         let password = self.password_file.clone().map(password::from_file).or(from_command);
         Ok(match self.url(lock_type)? {
-            Some(url) => Place::Store(store::open(&url, password, may_create)?),
+            Some(url) => {
+                Place::Store(open_store_with(&url, password, may_create).map_err(|error| format!("--store: {error}"))?)
+            }
             None if password.is_some() => return Err("--password-file and --password-command need --store".into()),
             None => Place::Cluster(Box::new(self.client().map_err(|error| self.advise(&error))?)),
         })

@@ -11,7 +11,6 @@ mod password;
 #[cfg(target_os = "linux")]
 mod run;
 mod say;
-mod store;
 mod wait;
 
 use std::process::ExitCode;

@@ -9,12 +9,10 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{bounded, select};
-use leasehold::Call;
+use leasehold::{Call, PasswordSource};
 use parking_lot::Mutex;
 #[cfg(unix)]
 use rustix::process::{Pid, Signal, kill_process_group};
-
-use super::store::PasswordSource;
 
 /// Environment variable that replaces `--store`. Its value may contain a password.
 pub const STORE_VARIABLE: &str = "LEASEHOLD_STORE";

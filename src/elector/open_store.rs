@@ -1,0 +1,150 @@
+//! Opens the store that a URL names.
+
+use std::fmt;
+#[cfg(feature = "sqlite")]
+use std::path::Path;
+use std::sync::Arc;
+
+#[cfg(feature = "etcd")]
+use crate::backends::etcd::{config::EtcdConfig, store::EtcdStore};
+#[cfg(feature = "mysql")]
+use crate::backends::mysql::{config::MySqlConfig, store::MySqlStore};
+#[cfg(feature = "postgres")]
+use crate::backends::postgres::{config::PostgresConfig, store::PostgresStore};
+#[cfg(feature = "sqlite")]
+use crate::backends::sqlite::store::SqliteStore;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+use crate::elector::with_table::WithTable;
+use crate::store::{Call, Store};
+use crate::util::config_error::ConfigError;
+
+const KINDS: &str = "etcd://HOST:PORT,…/PREFIX, sqlite:///DIRECTORY/FILE, postgres://USER:PASSWORD@HOST:PORT/DATABASE and \
+                     mysql://USER:PASSWORD@HOST:PORT/DATABASE";
+
+/// Returns the password of a store before each login.
+pub type PasswordSource = Arc<dyn Fn(&Call) -> Result<String, String> + Send + Sync>;
+
+/// Opens the store that a URL names, such as `sqlite:///var/lib/app/election.db`.
+///
+/// | URL | store | feature |
+/// |---|---|---|
+/// | `etcd://HOST:PORT,…/PREFIX`, `etcds://…` | [`EtcdStore`](crate::EtcdStore) | `etcd` |
+/// | `sqlite:///DIRECTORY/FILE`, `sqlite://RELATIVE/FILE` | [`SqliteStore`](crate::SqliteStore) | `sqlite` |
+/// | `postgres://USER:PASSWORD@HOST:PORT/DATABASE` | [`PostgresStore`](crate::PostgresStore) | `postgres` |
+/// | `mysql://USER:PASSWORD@HOST:PORT/DATABASE` | [`MySqlStore`](crate::MySqlStore) | `mysql` |
+///
+/// SQLite's file is opened now and created if necessary. Servers are contacted by the first request, which creates a missing table.
+///
+/// # Examples
+///
+/// ```no_run
+/// use leasehold::LeaderElector;
+///
+/// let url = std::env::var("ELECTION_STORE")?;
+/// let elector = LeaderElector::builder("jobs").start_on(leasehold::open_store(&url)?)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// Returns [`ConfigError`] if the URL is invalid, if the feature of the store is missing, or if SQLite's file cannot be opened. The
+/// error does not contain the URL, which may contain a password.
+pub fn open_store(url: &str) -> Result<Box<dyn Store>, ConfigError> {
+    open_store_with(url, None, true)
+}
+
+/// Opens a store as [`open_store`] does, with a source of its password. Creates files and tables only if `may_create`.
+///
+/// # Errors
+///
+/// Returns the errors of [`open_store`], and a [`ConfigError`] if a password does not apply to the URL.
+#[allow(clippy::needless_pass_by_value, unused_variables, reason = "each store uses some of the arguments")]
+pub fn open_store_with(
+    url: &str,
+    password: Option<PasswordSource>,
+    may_create: bool,
+) -> Result<Box<dyn Store>, ConfigError> {
+    let (scheme, rest) = url.split_once("://").ok_or_else(|| refuse(format!("this is no URL; there are {KINDS}")))?;
+    match scheme {
+        #[cfg(feature = "etcd")]
+        "etcd" | "etcds" => {
+            let mut config = EtcdConfig::from_url(url)?;
+            if let Some(source) = password {
+                let name = config.user_name().ok_or_else(|| refuse("the URL names no user"))?.to_owned();
+                config = config.with_user_from(name, move |call| source(call));
+            }
+            Ok(Box::new(EtcdStore::new(config)?))
+        }
+        #[cfg(feature = "sqlite")]
+        "sqlite" if password.is_some() => Err(refuse("sqlite:// has no password")),
+        // A path after three slashes is absolute, a path after two is relative.
+        #[cfg(feature = "sqlite")]
+        "sqlite" => {
+            if !may_create && !Path::new(rest).exists() {
+                return Err(refuse(format!("there is no file {rest}")));
+            }
+            let is_found = rest.starts_with('/') || Path::new(rest).exists();
+            let relative = if is_found { "" } else { "; an absolute path has three slashes before it" };
+            Ok(Box::new(SqliteStore::open(rest).map_err(|error| refuse(format!("{error}{relative}")))?))
+        }
+        #[cfg(feature = "postgres")]
+        "postgres" | "postgresql" => {
+            let mut config = PostgresConfig::new(url)?;
+            if let Some(source) = password {
+                config = config.with_password_from(move |call| source(call));
+            }
+            Ok(Box::new(WithTable::new(PostgresStore::new(config)?, PostgresStore::create_table_within, may_create)))
+        }
+        #[cfg(feature = "mysql")]
+        "mysql" => {
+            let mut config = MySqlConfig::new(url)?;
+            if let Some(source) = password {
+                config = config.with_password_from(move |call| source(call));
+            }
+            Ok(Box::new(WithTable::new(MySqlStore::new(config)?, MySqlStore::create_table_within, may_create)))
+        }
+        #[allow(unreachable_patterns, reason = "the arms above match the stores of this build")]
+        "etcd" | "etcds" | "sqlite" | "postgres" | "postgresql" | "mysql" => Err(refuse(format!(
+            "there is no such store as {scheme}:// in this program; it is built without that feature"
+        ))),
+        _ if scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
+            Err(refuse(format!("there is no such store as {scheme}://; there are {KINDS}")))
+        }
+        _ => Err(refuse(format!("this is no URL; there are {KINDS}"))),
+    }
+}
+
+/// The URL may contain a password, so the error does not show it.
+fn refuse(rule: impl fmt::Display) -> ConfigError {
+    ConfigError::new("store URL", "invalid", rule)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn url_of_no_store_is_refused_and_not_shown() {
+        for (url, rule) in [
+            ("paper://wall:sesame", "no such store as paper://"),
+            ("postgres:u:sesame@h://x", "this is no URL"),
+            ("/sesame", "this is no URL"),
+            #[cfg(not(feature = "mysql"))]
+            ("mysql://u:sesame@h/d", "built without that feature"),
+        ] {
+            let error = open_store(url).err().expect("refused").to_string();
+            assert!(error.contains(rule) && !error.contains("sesame"), "{error}");
+        }
+    }
+
+    #[cfg(feature = "sqlite")]
+    #[test]
+    fn sqlite_file_is_created_only_if_that_is_allowed() {
+        let scratch = tempfile::tempdir().expect("a scratch directory");
+        let path = scratch.path().join("election.db");
+        let url = format!("sqlite://{}", path.display());
+        assert!(open_store_with(&url, None, false).is_err() && !path.exists());
+        assert!(open_store_with(&url, Some(Arc::new(|_| Ok(String::new()))), true).is_err() && !path.exists());
+        assert!(open_store(&url).is_ok() && path.exists());
+    }
+}
