@@ -4,6 +4,8 @@
 //! leader.
 #![forbid(unsafe_code)]
 
+#[path = "../util/backoff.rs"]
+mod backoff;
 #[path = "mod.rs"]
 mod cli;
 #[allow(dead_code, reason = "the library's clock, and the command only reads the time")]

@@ -1,5 +1,6 @@
 //! Helpers that know nothing of elections, stores or networks: clock, locks, cancellation, panics, and text for logs.
 
+pub(crate) mod backoff;
 pub(crate) mod cancel;
 pub mod clock;
 pub(crate) mod config_error;

@@ -33,8 +33,10 @@ use guardian::{Guarded, Guardian};
 use http::Listen;
 use probe::{Judge, Probe};
 use progress::Source;
-use supervisor::{Backoff, OnLoss, Plan, Supervisor};
+use supervisor::{OnLoss, Plan, Supervisor};
 use times::Times;
+
+use crate::backoff::Backoff;
 
 /// Run a command while the lease is held
 ///
@@ -166,8 +168,9 @@ fn run(arguments: RunArgs) -> Result<u8, Failure> {
     let judge = judge.map(|(probe, fitness)| Judge::start(probe, settings.retry_period, fitness)).transpose();
     let judge = judge.map_err(failed)?;
     let plan = Plan { guarded, times, restart, on_loss, progress, wait: arguments.wait };
-    let backoff = Backoff::default();
-    Supervisor { plan, elector, guardian, signals, renewals, judge, work, backoff }.run().map_err(failed)
+    Supervisor { plan, elector, guardian, signals, renewals, judge, work, backoff: Backoff::default() }
+        .run()
+        .map_err(failed)
 }
 
 /// Tells the supervisor that its term goes on.

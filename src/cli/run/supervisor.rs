@@ -17,6 +17,7 @@ use super::progress::{Source, Watchdog};
 use super::signals::{self, Caught};
 use super::term::{self, Means, Outcome, TICKS, Why, between_ticks};
 use super::times::Times;
+use crate::backoff::Backoff;
 
 /// What to do after a term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -87,7 +88,7 @@ impl Supervisor {
             // Who has lost the lease need not wait: others have it, or it is to be held again as soon as that can be.
             if matches!(outcome.why, None | Some(Why::NoProgress(_) | Why::GuardianLost(_))) {
                 let is_crash = outcome.end.is_none_or(|end| end.exit_code() != 0);
-                let pause = self.backoff.after(began.elapsed(), is_crash);
+                let pause = restart_pause(&mut self.backoff, began.elapsed(), is_crash);
                 if let Some(code) = self.pause(pause) {
                     return Ok(code);
                 }
@@ -116,7 +117,12 @@ impl Supervisor {
                     }
                     Ok(None)
                 }
-                recv(given_up) -> _ => return self.not_acquired().map(Err),
+                recv(given_up) -> _ => {
+                    return match won_before_the_wait_ended(campaign.receiver()) {
+                        Some(won) => Ok(Ok(won?)),
+                        None => self.not_acquired().map(Err),
+                    };
+                }
                 recv(self.signals) -> caught => Ok(self.told(caught?)),
                 recv(ticks) -> _ => self.guardian.order(What::Ping).and_then(|()| self.guardian.tick(TICKS)).map(|()| None),
                 recv(guardian) -> report => match report {
@@ -274,23 +280,22 @@ impl Supervisor {
     }
 }
 
-/// How long to wait before the command is run again.
-#[derive(Default)]
-pub struct Backoff(u32);
+/// Returns the result of a campaign that ended at the same moment as its wait. `select!` chooses between the two at random, and a
+/// term that was won counts.
+fn won_before_the_wait_ended<R>(results: &Receiver<R>) -> Option<R> {
+    results.try_recv().ok()
+}
 
 /// The first pause; each is twice the one before it, up to the longest, until a run has lasted for longer than that.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-impl Backoff {
-    fn after(&mut self, ran: Duration, is_crash: bool) -> Duration {
-        if ran > LONGEST_PAUSE || !is_crash {
-            self.0 = 0;
-        }
-        let pause = FIRST_PAUSE.saturating_mul(1 << self.0.min(16)).min(LONGEST_PAUSE);
-        self.0 = self.0.saturating_add(1);
-        pause
+/// Returns the time to wait before the command is run again.
+fn restart_pause(backoff: &mut Backoff, ran: Duration, is_crash: bool) -> Duration {
+    if ran > LONGEST_PAUSE || !is_crash {
+        backoff.reset();
     }
+    backoff.pause(FIRST_PAUSE, LONGEST_PAUSE)
 }
 
 #[cfg(test)]
@@ -298,9 +303,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn campaign_won_as_its_wait_ends_is_won() {
+        let (sender, results) = crossbeam_channel::bounded(1);
+        assert_eq!(won_before_the_wait_ended(&results), None);
+        sender.send("term").expect("a receiver");
+        let given_up = after(Duration::ZERO);
+        given_up.recv().expect("the end of the wait");
+        assert_eq!(won_before_the_wait_ended(&results), Some("term"));
+    }
+
+    #[test]
     fn pause_doubles_until_a_run_is_long_or_succeeds() {
         let mut backoff = Backoff::default();
-        let mut after = |ran, is_crash| backoff.after(Duration::from_secs(ran), is_crash).as_secs();
+        let mut after = |ran, is_crash| restart_pause(&mut backoff, Duration::from_secs(ran), is_crash).as_secs();
         assert_eq!([0, 60, 1, 1, 1, 1, 1, 1].map(|ran| after(ran, true)), [1, 2, 4, 8, 16, 32, 60, 60]);
         assert_eq!([(61, true), (0, true), (0, false), (0, true)].map(|(ran, crash)| after(ran, crash)), [1, 2, 1, 2]);
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::election::settings::Settings;
+use crate::util::backoff::Backoff;
 use crate::util::clock::Moment;
 
 /// Who says whether a candidate is fit.
@@ -35,8 +36,8 @@ pub struct FitnessPolicy {
     judged_since: Option<Moment>,
     /// Whether it was told why it is not fit.
     is_explained: bool,
-    /// How often it has become fit again since it was fit for as long as that had it wait.
-    recoveries: u32,
+    /// Of recoveries. It begins again after a fit time of twice the last pause.
+    recoveries: Backoff,
     pause: Duration,
     /// Until when it waits, having become fit again.
     waits_until: Option<Moment>,
@@ -70,7 +71,7 @@ impl FitnessPolicy {
             was_fit: false,
             judged_since: None,
             is_explained: false,
-            recoveries: 0,
+            recoveries: Backoff::default(),
             pause: Duration::ZERO,
             waits_until: None,
         }
@@ -95,7 +96,7 @@ impl FitnessPolicy {
             (true, false) => {
                 (self.is_fit, self.waits_until, self.is_explained) = (false, None, true);
                 if now.since(self.fit_since) >= self.pause.saturating_mul(2) {
-                    self.recoveries = 0;
+                    self.recoveries.reset();
                 }
                 Some(FitnessChange::Unfit(match self.probe {
                     _ if self.program == Some(false) => "the program says so",
@@ -106,8 +107,10 @@ impl FitnessPolicy {
             (false, true) => {
                 (self.is_fit, self.fit_since) = (true, now);
                 // What has never been fit has not failed either.
-                self.pause =
-                    if std::mem::replace(&mut self.was_fit, true) { self.next_pause() } else { Duration::ZERO };
+                self.pause = match std::mem::replace(&mut self.was_fit, true) {
+                    true => self.recoveries.pause(self.retry_period, self.longest_pause),
+                    false => Duration::ZERO,
+                };
                 self.waits_until = (!self.pause.is_zero()).then_some(now + self.pause);
                 Some(FitnessChange::Fit(self.pause))
             }
@@ -135,12 +138,6 @@ impl FitnessPolicy {
 
     pub(crate) fn may_acquire(&self) -> bool {
         self.is_fit && self.waits_until.is_none()
-    }
-
-    fn next_pause(&mut self) -> Duration {
-        let pause = self.retry_period.saturating_mul(1_u32.checked_shl(self.recoveries).unwrap_or(u32::MAX));
-        self.recoveries = self.recoveries.saturating_add(1).min(31);
-        pause.min(self.longest_pause)
     }
 
     /// When the silence of a probe is a no; now, if it has said so.

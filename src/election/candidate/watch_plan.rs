@@ -7,6 +7,7 @@ use log::Level;
 use crate::election::candidate::failure_log::FailureLog;
 use crate::election::candidate::notice::Notice;
 use crate::store::{Cursor, StoreError, StoreErrorKind};
+use crate::util::backoff::Backoff;
 use crate::util::clock::Moment;
 
 /// A watch that is refused is asked for again now and then: rights can be granted later.
@@ -25,8 +26,8 @@ pub struct WatchPlan {
     began: Moment,
     /// Whether it has told anything.
     told: bool,
-    /// How many watches have failed, or were given up without having told anything.
-    failures: u32,
+    /// Of watches that have failed, or were given up without having told anything.
+    backoff: Backoff,
     log: FailureLog,
 }
 
@@ -47,7 +48,7 @@ impl WatchPlan {
             from: None,
             began: Moment::from_nanos(0),
             told: false,
-            failures: 0,
+            backoff: Backoff::default(),
             log: FailureLog::default(),
         }
     }
@@ -89,7 +90,7 @@ impl WatchPlan {
     /// The next one goes on where it ended, at once unless it was brief.
     fn ended_in_good_order(&mut self, now: Moment, lasted: Duration) -> Ended {
         if lasted > self.retry_period {
-            self.failures = 0;
+            self.backoff.reset();
             return Ended { pause: Some(Duration::ZERO), notice: None };
         }
         let notice = self.log.failed(now, StoreErrorKind::ConnectionClosed).map(|level| {
@@ -104,9 +105,9 @@ impl WatchPlan {
         // did not tell all that it should would do so the next time, unless it has been good for long.
         let is_given_up = error.kind() == Interrupted;
         if self.told && lasted > if is_given_up { LONGEST_PAUSE } else { self.retry_period } {
-            self.failures = 0;
+            self.backoff.reset();
         }
-        let is_first = self.failures == 0;
+        let is_first = self.backoff.is_reset();
         let notice = match error.kind() {
             Expired => Some(Notice::of_error(Level::Debug, "watch begins anew", error)),
             // Given up once, a watch may just have been cut; given up again and again it tells nothing.
@@ -123,7 +124,10 @@ impl WatchPlan {
             self.from = None;
         }
         let pause = match error.kind() {
-            Expired | Interrupted if is_first => self.count(Duration::ZERO),
+            Expired | Interrupted if is_first => {
+                self.backoff.pause(self.retry_period, LONGEST_PAUSE);
+                Duration::ZERO
+            }
             Forbidden | Unauthorized => self.jittered(REFUSED),
             _ => self.back_off(),
         };
@@ -131,14 +135,8 @@ impl WatchPlan {
     }
 
     fn back_off(&mut self) -> Duration {
-        let pause = self.retry_period.saturating_mul(1 << self.failures.min(10)).min(LONGEST_PAUSE);
-        let pause = self.jittered(pause.max(self.retry_period));
-        self.count(pause)
-    }
-
-    fn count(&mut self, pause: Duration) -> Duration {
-        self.failures = self.failures.saturating_add(1);
-        pause
+        let pause = self.backoff.pause(self.retry_period, LONGEST_PAUSE.max(self.retry_period));
+        self.jittered(pause)
     }
 
     /// Up to a fifth longer, at random.

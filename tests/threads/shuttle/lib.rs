@@ -29,6 +29,7 @@ mod leasehold {
     pub(crate) mod runtime;
     pub(crate) mod store;
     pub(crate) mod util {
+        pub(crate) mod backoff;
         pub(crate) mod cancel;
         pub(crate) mod clock;
         pub(crate) mod config_error;
@@ -43,7 +44,7 @@ mod leasehold {
 
 mod util {
     pub(crate) use crate::leasehold::util::{
-        cancel, config_error, log_fields, names, on_drop, one_line, panics, prometheus,
+        backoff, cancel, config_error, log_fields, names, on_drop, one_line, panics, prometheus,
     };
     pub(crate) use crate::{clock, sync};
 }

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use super::super::clock::Moment;
 use super::leases::Update;
+use crate::backoff::Backoff;
 
 /// How often a store that cannot watch is read, and how long a watch lasts that works.
 const RETRY_PERIOD: Duration = Duration::from_secs(2);
@@ -89,7 +90,7 @@ pub struct Watching {
     has_told: bool,
     /// What kept it from working, and was told.
     trouble: Option<String>,
-    failures: u32,
+    backoff: Backoff,
 }
 
 impl Watching {
@@ -103,7 +104,7 @@ impl Watching {
             has_worked: false,
             has_told: false,
             trouble: None,
-            failures: 0,
+            backoff: Backoff::default(),
         }
     }
 
@@ -117,7 +118,7 @@ impl Watching {
             let began = Instant::now();
             let ended = self.watch()?;
             if self.has_told && began.elapsed() > RETRY_PERIOD {
-                self.failures = 0;
+                self.backoff.reset();
             }
             let pause = match ended {
                 Ended::ForAnother => Duration::ZERO,
@@ -195,7 +196,7 @@ impl Watching {
             let pause = match self.store.get(key, &call) {
                 Ok(found) => {
                     self.has_worked = true;
-                    self.failures = 0;
+                    self.backoff.reset();
                     self.tell(Update::Read { key: key.into(), found: found.map(parts) })?;
                     RETRY_PERIOD
                 }
@@ -246,8 +247,7 @@ impl Watching {
 
     /// Longer each time, up to half a minute.
     fn back_off(&mut self) -> Duration {
-        let pause = Duration::from_secs(1).saturating_mul(1 << self.failures.min(10)).min(LONGEST_PAUSE);
-        self.failures = self.failures.saturating_add(1);
+        let pause = self.backoff.pause(Duration::from_secs(1), LONGEST_PAUSE);
         // Those who lost one server must not come back together.
         pause.mul_f64(0.5 + 0.5 * fastrand::f64())
     }

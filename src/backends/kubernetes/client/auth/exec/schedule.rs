@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::util::backoff::Backoff;
+
 /// What lives for a minute or more is renewed so long before its end, also where that is before 80 % of its life.
 const MARGIN: Duration = Duration::from_secs(30);
 
@@ -29,7 +31,7 @@ impl Now {
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     credential: Option<Life>,
-    failures: u32,
+    backoff: Backoff,
     paused_until: Option<Instant>,
 }
 
@@ -49,8 +51,7 @@ impl Schedule {
 
     /// A run has brought none.
     pub(super) fn failed(&mut self, now: Now) {
-        let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(8)).min(LONGEST_PAUSE);
-        self.failures = self.failures.saturating_add(1);
+        let pause = self.backoff.pause(FIRST_PAUSE, LONGEST_PAUSE);
         self.paused_until = Some(now.steady + pause);
     }
 
