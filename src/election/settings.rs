@@ -213,6 +213,11 @@ fn published(lease_duration: Duration) -> Duration {
 }
 
 impl Settings {
+    /// Returns `true` if a probe or the program reports whether the candidate is fit.
+    pub(crate) fn is_judged(&self) -> bool {
+        self.is_probed || self.has_fitness
+    }
+
     /// What goes into `leaseDurationSeconds`.
     pub(crate) fn published_seconds(&self) -> i32 {
         i32::try_from(self.lease_duration.as_secs()).unwrap_or(i32::MAX)

@@ -3,8 +3,6 @@
 use std::time::Duration;
 
 use crate::election::candidate::candidacy::Candidacy;
-use crate::election::candidate::pair::Pair;
-use crate::election::candidate::session::Session;
 use crate::election::candidate::side::Side;
 use crate::election::settings::Settings;
 use crate::leadership::campaign::Campaign;
@@ -87,10 +85,8 @@ impl LeaderElector {
     ) -> Result<Self, Error> {
         let (sender, commands) = channel::unbounded();
         let settings = Arc::new(settings);
-        let candidacy = match secondary {
-            None => Candidacy::One(Box::new(Session::new(Arc::clone(&settings), random_seed()))),
-            Some(_) => Candidacy::Both(Box::new(Pair::new(Arc::clone(&settings), [random_seed(), random_seed()]))),
-        };
+        let second = secondary.as_ref().map(|_| random_seed());
+        let candidacy = Candidacy::new(Arc::clone(&settings), random_seed(), second);
         let (name, namespace) = (primary.key().to_owned(), primary.namespace());
         let fields = LogFields::new(primary.describe(), &settings.identity);
         let fields = secondary.iter().fold(fields, |fields, entry| fields.and(&entry.describe()));

@@ -216,8 +216,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::election::candidate::pair::Pair;
-    use crate::election::candidate::session::Session;
     use crate::election::deadline::Deadline;
     use crate::election::progress::ProgressLimit;
     use crate::election::settings::{Config, Settings};
@@ -235,8 +233,7 @@ mod tests {
 
     /// One whose thread is this test.
     fn driver() -> Driver {
-        let session = Session::new(settings(), 1);
-        drivers_of(Candidacy::One(Box::new(session)), &[Side::Primary]).pop().unwrap()
+        drivers_of(Candidacy::new(settings(), 1, None), &[Side::Primary]).pop().unwrap()
     }
 
     fn drivers_of(candidacy: Candidacy, sides: &[Side]) -> Vec<Driver> {
@@ -262,8 +259,7 @@ mod tests {
     /// By itself it would look again in a retry period.
     #[test]
     fn whoever_gives_the_other_thread_something_to_do_wakes_it() {
-        let pair = Pair::new(settings(), [1, 2]);
-        let drivers = drivers_of(Candidacy::Both(Box::new(pair)), &Side::BOTH);
+        let drivers = drivers_of(Candidacy::new(settings(), 1, Some(2)), &Side::BOTH);
         drivers.iter().for_each(|it| _ = it.woken.try_recv());
         drivers[0].core.work(|state| state.handle(Side::Primary, Input::SetFit(true)));
         assert!(drivers.iter().all(|it| it.woken.try_recv().is_ok()));

@@ -1,77 +1,204 @@
-//! A candidacy on one record, or on two at once: what a runtime drives.
+//! A candidacy: its elections on one record, or on two at once, and the decisions above both kinds of election.
+
+use std::time::Duration;
+
+use log::Level;
 
 use crate::election::Step;
+use crate::election::candidate::failure_log::FailureLog;
+use crate::election::candidate::fitness::{FitnessChange, FitnessPolicy};
+use crate::election::candidate::notice::Notice;
 use crate::election::candidate::pair::Pair;
 use crate::election::candidate::session::{Effect, Input, Session};
 use crate::election::candidate::side::Side;
+use crate::election::settings::Settings;
+use crate::store::StoreErrorKind;
 use crate::util::clock::{Moment, Now};
+use crate::util::sync::Arc;
 
-/// What a runtime drives: see [`Session`], whose methods these are, and [`Pair`].
+/// A candidacy without I/O, threads or channels. A runtime drives it as it drives a [`Session`].
+///
+/// The candidacy judges whether the candidate is fit, and limits the log lines about fitness and about late acquisitions.
 #[derive(Debug)]
-pub enum Candidacy {
-    /// On one record, whose side is the primary.
+pub struct Candidacy {
+    records: Records,
+    fitness: FitnessPolicy,
+    /// Repeated changes of fitness.
+    flaps: FailureLog,
+    /// Repeated acquisitions that come too late for their first progress.
+    late: FailureLog,
+    /// The time of the last event or step.
+    now: Moment,
+}
+
+#[derive(Debug)]
+enum Records {
+    /// The side of the record is the primary.
     One(Box<Session>),
-    /// On two.
     Both(Box<Pair>),
 }
 
 impl Candidacy {
-    /// What has happened, to this side where it is of one.
+    /// Creates a candidacy on one record, or on two if there is a second seed. The seeds feed the sessions.
+    pub fn new(settings: impl Into<Arc<Settings>>, seed: u64, second: Option<u64>) -> Self {
+        let settings = settings.into();
+        let fitness = FitnessPolicy::new(&settings);
+        let mut records = match second {
+            None => Records::One(Box::new(Session::new(settings, seed))),
+            Some(second) => Records::Both(Box::new(Pair::new(settings, [seed, second]))),
+        };
+        if !fitness.may_acquire() {
+            let line = "not known to be fit to lead: nothing is acquired until who is asked has said so";
+            records.push(Effect::Log(Notice::new(Level::Debug, line)));
+            records.push(Effect::Fitness { is_fit: false, pause: Duration::ZERO });
+        }
+        let (flaps, late) = <(FailureLog, FailureLog)>::default();
+        Self { records, fitness, flaps, late, now: Moment::from_nanos(0) }
+    }
+
+    /// Handles an event at any time, even while a request is under way. `side` counts for an event of one record.
     pub fn handle(&mut self, now: Moment, side: Side, input: Input) {
+        self.now = now;
+        // What is answered now may come too late for a probe that has been silent.
+        self.judge_fitness(now);
+        match input {
+            Input::Fitness(source, is_fit) => {
+                self.fitness.said(now, source, is_fit);
+                self.judge_fitness(now);
+            }
+            Input::Campaign { id, once: true } if !self.fitness.may_acquire() => {
+                self.records.push(Effect::NotFit { campaign: id });
+            }
+            input => self.records.handle(now, side, input),
+        }
+    }
+
+    /// Returns the next effect, and its side.
+    pub fn effect(&mut self) -> Option<(Side, Effect)> {
+        let (side, mut effect) = self.records.effect()?;
+        if let Effect::Log(notice) = &mut effect
+            && notice.is_about_lateness
+        {
+            notice.level = self.late.happened(self.now);
+        }
+        Some((side, effect))
+    }
+
+    /// Returns the next step of a side. Called when no request of the side is under way.
+    pub fn next(&mut self, now: Now, side: Side) -> Step {
+        self.now = now.local;
+        self.judge_fitness(now.local);
+        let step = match &mut self.records {
+            Records::One(session) => session.next(now),
+            Records::Both(pair) => pair.next(now, side),
+        };
+        match step {
+            Step::Wait(until) => Step::Wait(self.fitness.changes_at().map_or(until, |at| until.min(at))),
+            step => step,
+        }
+    }
+
+    /// Returns a side whose last step no longer holds.
+    pub fn touched(&mut self) -> Option<Side> {
+        match &mut self.records {
+            Records::One(_) => None,
+            Records::Both(pair) => pair.touched(),
+        }
+    }
+
+    /// Returns the time when the lease of the leader expires, unless a renewal is observed before.
+    pub fn leader_until(&self) -> Option<Moment> {
+        self.ask(Session::leader_until, Pair::leader_until)
+    }
+
+    /// Returns `true` if a record without a guard has, or may just have got, the identity of this candidate.
+    pub fn may_hold(&self) -> bool {
+        self.ask(Session::may_hold, Pair::may_hold)
+    }
+
+    /// Returns `true` if a record that is to be released is not released yet.
+    pub fn is_giving_back(&self) -> bool {
+        self.ask(|_| false, Pair::is_giving_back)
+    }
+
+    /// Returns `true` if the record has this candidate's identity, and another process wrote the record.
+    pub fn has_twin(&self) -> bool {
+        self.ask(Session::has_twin, Pair::has_twin)
+    }
+
+    /// Returns the identity of this candidate.
+    pub fn identity(&self) -> &str {
+        self.ask(Session::identity, Pair::identity)
+    }
+
+    fn ask<'a, T>(&'a self, one: fn(&'a Session) -> T, both: fn(&'a Pair) -> T) -> T {
+        match &self.records {
+            Records::One(session) => one(session),
+            Records::Both(pair) => both(pair),
+        }
+    }
+
+    /// Returns the session of a candidacy on one record.
+    #[cfg(test)]
+    pub(super) fn session(&self) -> &Session {
+        let Records::One(session) = &self.records else { panic!("two records") };
+        session
+    }
+
+    /// Acts on each change of fitness.
+    fn judge_fitness(&mut self, now: Moment) {
+        while let Some(change) = self.fitness.change(now) {
+            let round = self.ask(Session::round, Pair::round).filter(|_| matches!(change, FitnessChange::Unfit(_)));
+            round.into_iter().for_each(|campaign| self.records.push(Effect::NotFit { campaign }));
+            fitness_effects(change, &mut self.flaps, now).for_each(|effect| self.records.push(effect));
+            self.records.handle(now, Side::Primary, Input::SetFit(self.fitness.may_acquire()));
+            round.into_iter().for_each(|campaign| self.records.handle(now, Side::Primary, Input::Withdraw(campaign)));
+        }
+    }
+}
+
+impl Records {
+    fn handle(&mut self, now: Moment, side: Side, input: Input) {
         match self {
             Self::One(session) => session.handle(now, input),
             Self::Both(pair) => pair.handle(now, side, input),
         }
     }
 
-    /// The next thing to do or to tell, and of which side it is.
-    pub fn effect(&mut self) -> Option<(Side, Effect)> {
+    /// Adds an effect that is about both sides.
+    fn push(&mut self, effect: Effect) {
+        match self {
+            Self::One(session) => session.push(effect),
+            Self::Both(pair) => pair.push(effect),
+        }
+    }
+
+    fn effect(&mut self) -> Option<(Side, Effect)> {
         match self {
             Self::One(session) => session.effect().map(|effect| (Side::Primary, effect)),
             Self::Both(pair) => pair.effect(),
         }
     }
+}
 
-    /// What a side is to do now, when no request of it is under way.
-    pub fn next(&mut self, now: Now, side: Side) -> Step {
-        match self {
-            Self::One(session) => session.next(now),
-            Self::Both(pair) => pair.next(now, side),
+/// Returns the effects of a change of fitness. Repeated changes are logged at `warn` at most once a minute.
+fn fitness_effects(change: FitnessChange, log: &mut FailureLog, now: Moment) -> impl Iterator<Item = Effect> + use<> {
+    let (fitness, level, line) = match change {
+        FitnessChange::Unfit(why) => {
+            let level = log.failed(now, StoreErrorKind::Timeout).unwrap_or(Level::Debug);
+            (Some((false, Duration::ZERO)), level, format!("not fit to lead: {why}"))
         }
-    }
-
-    /// A side that has something else to do than it last said.
-    pub fn touched(&mut self) -> Option<Side> {
-        match self {
-            Self::One(_) => None,
-            Self::Both(pair) => pair.touched(),
+        FitnessChange::NotYet(why) => {
+            (None, Level::Warn, format!("not fit to lead since the start: {why}; nothing is acquired until then"))
         }
-    }
-
-    fn ask<'a, T>(&'a self, one: fn(&'a Session) -> T, both: fn(&'a Pair) -> T) -> T {
-        match self {
-            Self::One(session) => one(session),
-            Self::Both(pair) => both(pair),
+        FitnessChange::Fit(pause) if pause.is_zero() => (Some((true, pause)), Level::Info, "fit to lead".to_owned()),
+        FitnessChange::Fit(pause) => {
+            let level = log.works(now).map_or(Level::Info, |works| works.level);
+            let line = format!("fit to lead again, and may do so in {}", humantime::format_duration(pause));
+            (Some((true, pause)), level, line)
         }
-    }
-
-    /// When the lease of whoever leads runs out, unless something is heard of it before.
-    pub fn leader_until(&self) -> Option<Moment> {
-        self.ask(Session::leader_until, Pair::leader_until)
-    }
-
-    /// Whether a record is ours, or may just have become so, that nobody has a guard for.
-    pub fn may_hold(&self) -> bool {
-        self.ask(Session::may_hold, Pair::may_hold)
-    }
-
-    /// Whether the record has this candidate's identity, and another process wrote the record.
-    pub fn has_twin(&self) -> bool {
-        self.ask(Session::has_twin, Pair::has_twin)
-    }
-
-    /// Who this candidate is in the record.
-    pub fn identity(&self) -> &str {
-        self.ask(Session::identity, Pair::identity)
-    }
+        FitnessChange::MayAcquire => (None, Level::Debug, "may lead again".to_owned()),
+    };
+    let fitness = fitness.map(|(is_fit, pause)| Effect::Fitness { is_fit, pause });
+    std::iter::once(Effect::Log(Notice::new(level, line))).chain(fitness)
 }

@@ -59,6 +59,12 @@ impl FailureLog {
         Some(level)
     }
 
+    /// Returns the level of an event that stands alone. At most one event a minute is a warning.
+    pub(crate) fn happened(&mut self, now: Moment) -> Level {
+        self.works(now);
+        self.failed(now, StoreErrorKind::Conflict).unwrap_or(Level::Debug)
+    }
+
     /// That it works again; `None` if it has not failed.
     pub(crate) fn works(&mut self, now: Moment) -> Option<Works> {
         let (failed, _) = self.fails.take()?;

@@ -66,7 +66,7 @@ impl FitnessPolicy {
             probe: settings.is_probed.then_some(None),
             program: settings.has_fitness.then_some(false),
             said_no: false,
-            is_fit: !(settings.is_probed || settings.has_fitness),
+            is_fit: !settings.is_judged(),
             fit_since: Moment::from_nanos(0),
             was_fit: false,
             judged_since: None,

@@ -19,16 +19,38 @@ pub struct Notice {
     pub(crate) level: Level,
     text: String,
     reason: Option<String>,
+    /// A candidacy limits how often such a line is a warning.
+    pub(crate) is_about_lateness: bool,
 }
 
 impl Notice {
     pub(crate) fn new(level: Level, text: impl Into<String>) -> Self {
-        Self { level, text: text.into(), reason: None }
+        Self { level, text: text.into(), reason: None, is_about_lateness: false }
     }
 
     /// `text`, a colon, and the error, which is a field of the line as well.
     pub(crate) fn of_error(level: Level, text: impl std::fmt::Display, error: &StoreError) -> Self {
-        Self { level, text: format!("{text}: {error}"), reason: Some(error.to_string()) }
+        Self { reason: Some(error.to_string()), ..Self::new(level, format!("{text}: {error}")) }
+    }
+
+    /// The line beside the end of a term, if the term ended because its work made no progress.
+    pub(crate) fn of_stall(reason: &StopReason, within: Option<Duration>) -> Option<Self> {
+        let within = humantime::format_duration(within.filter(|_| *reason == StopReason::NoProgress)?);
+        let text = format!(
+            "no progress for {within}: if the work hangs, the end of the process alone ends it; if it is slow, progress_within is too short"
+        );
+        Some(Self::new(Level::Warn, text))
+    }
+
+    /// The line about an acquisition whose work would have had to make progress already.
+    pub(crate) fn too_late(took: Duration, within: Duration) -> Self {
+        let within = humantime::format_duration(within);
+        let millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        let took = humantime::format_duration(Duration::from_millis(millis));
+        let text = format!(
+            "won, and given back: that took {took}, and the work has to make progress within {within}: raise progress_within"
+        );
+        Self { is_about_lateness: true, ..Self::new(Level::Warn, text) }
     }
 
     /// That `what` works again, which had failed, perhaps long ago: who only watches asks for nothing.

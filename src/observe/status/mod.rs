@@ -199,7 +199,7 @@ impl Observations {
     /// Of a candidate that is not known to be fit, if somebody is asked.
     pub(crate) fn new(settings: &Settings) -> Self {
         let observations = Self::default();
-        observations.fitness(!(settings.is_probed || settings.has_fitness), Duration::ZERO);
+        observations.fitness(!settings.is_judged(), Duration::ZERO);
         observations
     }
 

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use leasehold::election::candidate::session::{Effect, Input, Session};
+use leasehold::election::candidate::candidacy::Candidacy;
+use leasehold::election::candidate::session::{Effect, Input};
+use leasehold::election::candidate::side::Side;
 use leasehold::election::deadline::Deadline;
 use leasehold::election::{Operation, Request, Response, Step};
 use leasehold::util::clock::{Moment, Now};
@@ -16,22 +18,22 @@ const CANDIDACIES: usize = 10_000;
 const MOST_OF_EACH: usize = 4096;
 
 /// A candidacy for a key of its own, and what its runtime knows of it.
-struct Candidacy {
+struct Tenant {
     key: String,
-    session: Session,
+    candidacy: Candidacy,
     term: Option<Arc<Deadline>>,
 }
 
-impl Candidacy {
+impl Tenant {
     fn new(number: usize, settings: &Arc<Settings>) -> Self {
-        let session = Session::new(Arc::clone(settings), number as u64);
-        Self { key: format!("tenant-{number:05}"), session, term: None }
+        let candidacy = Candidacy::new(Arc::clone(settings), number as u64, None);
+        Self { key: format!("tenant-{number:05}"), candidacy, term: None }
     }
 
     /// Carries out what is due by then.
     fn run(&mut self, store: &MemoryStore, now: Moment) {
         loop {
-            let step = self.session.next(Now { local: now, wall: SystemTime::UNIX_EPOCH });
+            let step = self.candidacy.next(Now { local: now, wall: SystemTime::UNIX_EPOCH }, Side::Primary);
             self.take_note();
             let Step::Send(Request { id, operation, timeout }) = step else { return };
             let call = Call::new(timeout, Cancel::new());
@@ -42,13 +44,13 @@ impl Candidacy {
                     store.update(&self.key, &base, &record, &call).map(Response::Written)
                 }
             };
-            self.session.handle(now, Input::Response(id, response.unwrap_or_else(Response::Failed)));
+            self.candidacy.handle(now, Side::Primary, Input::Response(id, response.unwrap_or_else(Response::Failed)));
             self.take_note();
         }
     }
 
     fn take_note(&mut self) {
-        while let Some(effect) = self.session.effect() {
+        while let Some((_, effect)) = self.candidacy.effect() {
             if let Effect::Offer { deadline, .. } = effect {
                 self.term = Some(deadline);
             }
@@ -57,13 +59,13 @@ impl Candidacy {
 }
 
 /// All of them campaign, and go on for a while.
-fn run_all(identity: &str, store: &MemoryStore) -> Vec<Candidacy> {
+fn run_all(identity: &str, store: &MemoryStore) -> Vec<Tenant> {
     let settings = LeaderElector::builder("tenants").identity(identity).settings().expect("the defaults are good");
     let settings = Arc::new(settings);
-    let mut all: Vec<_> = (0..CANDIDACIES).map(|number| Candidacy::new(number, &settings)).collect();
+    let mut all: Vec<_> = (0..CANDIDACIES).map(|number| Tenant::new(number, &settings)).collect();
     let mut now = Moment::from_nanos(1_000_000_000);
     for (id, candidacy) in (1..).zip(&mut all) {
-        candidacy.session.handle(now, Input::Campaign { id, once: false });
+        candidacy.candidacy.handle(now, Side::Primary, Input::Campaign { id, once: false });
     }
     for _ in 0..4 {
         all.iter_mut().for_each(|candidacy| candidacy.run(store, now));

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use leasehold::election::candidate::candidacy::Candidacy;
 use leasehold::election::candidate::fitness::FitnessSource;
-use leasehold::election::candidate::session::{Effect, Input, Session};
+use leasehold::election::candidate::session::{Effect, Input};
+use leasehold::election::candidate::side::Side;
 use leasehold::election::deadline::Deadline;
 use leasehold::election::{Change, Operation, Request, Response, Step};
 use leasehold::util::clock::{Moment, Now};
@@ -17,7 +19,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const ENDING: Duration = Duration::from_millis(10);
 
 struct Candidate {
-    session: Session,
+    session: Candidacy,
     wakes_at: Moment,
     is_fit: bool,
     term: Option<Arc<Deadline>>,
@@ -48,7 +50,7 @@ impl Crowd {
         };
         let now = Moment::from_nanos(1_000_000_000_000);
         let candidate = |index: usize| Candidate {
-            session: Session::new(settings(index), seed + index as u64),
+            session: Candidacy::new(settings(index), seed + index as u64, None),
             wakes_at: now,
             is_fit: false,
             term: None,
@@ -76,7 +78,7 @@ impl Crowd {
 
     fn tell(&mut self, index: usize, input: Input) {
         let candidate = &mut self.candidates[index];
-        candidate.session.handle(self.now, input);
+        candidate.session.handle(self.now, Side::Primary, input);
         candidate.wakes_at = self.now;
         self.listen(index);
     }
@@ -96,7 +98,7 @@ impl Crowd {
 
     fn listen(&mut self, index: usize) {
         let candidate = &mut self.candidates[index];
-        while let Some(effect) = candidate.session.effect() {
+        while let Some((_, effect)) = candidate.session.effect() {
             match effect {
                 Effect::Offer { deadline, .. } => {
                     assert!(candidate.is_fit, "who is unfit leads");
@@ -139,7 +141,9 @@ impl Crowd {
             self.campaign(index);
         }
         while self.candidates[index].wakes_at <= self.now {
-            let step = self.candidates[index].session.next(Now { local: self.now, wall: SystemTime::UNIX_EPOCH });
+            let step = self.candidates[index]
+                .session
+                .next(Now { local: self.now, wall: SystemTime::UNIX_EPOCH }, Side::Primary);
             self.listen(index);
             match step {
                 Step::Send(request) => self.answer(index, request),

@@ -52,7 +52,7 @@ pub struct Node {
 }
 
 pub enum Mind {
-    Ours(Candidacy),
+    Ours(Box<Candidacy>),
     ClientGo(Box<MultiLock>),
 }
 

@@ -3,8 +3,6 @@
 use std::sync::Arc;
 
 use leasehold::election::candidate::candidacy::Candidacy;
-use leasehold::election::candidate::pair::Pair;
-use leasehold::election::candidate::session::Session;
 use leasehold::election::candidate::side::Side;
 
 use crate::clock::{Nanos, NodeClock, SECOND};
@@ -56,13 +54,10 @@ impl World {
         self.count.candidates += 1;
         let mind = match kind {
             Kind::MultiLock => Mind::ClientGo(Box::new(MultiLock::new(&identity, self.plan.settings[index]))),
-            Kind::Both => {
-                let seeds = [self.random.u64(..), self.random.u64(..)];
-                Mind::Ours(Candidacy::Both(Box::new(Pair::new(Arc::clone(&settings), seeds))))
-            }
             _ => {
-                let session = Session::new(Arc::clone(&settings), self.random.u64(..));
-                Mind::Ours(Candidacy::One(Box::new(session)))
+                let seed = self.random.u64(..);
+                let second = (kind == Kind::Both).then(|| self.random.u64(..));
+                Mind::Ours(Box::new(Candidacy::new(Arc::clone(&settings), seed, second)))
             }
         };
         Node {

@@ -10,10 +10,8 @@ use std::time::Duration;
 use log::Level;
 
 use crate::election::Step;
-use crate::election::candidate::failure_log::FailureLog;
-use crate::election::candidate::fitness::{FitnessChange, FitnessPolicy};
 use crate::election::candidate::notice::Notice;
-use crate::election::candidate::session::{Effect, Input, Session, stalled, told, too_late, unless_fit};
+use crate::election::candidate::session::{Effect, Input, Session};
 use crate::election::candidate::side::Side;
 use crate::election::deadline::Deadline;
 use crate::election::progress::ProgressLimit;
@@ -33,10 +31,7 @@ pub struct Pair {
     secondary: Session,
     /// How long the work may go without progress.
     progress_within: Option<Duration>,
-    fitness: FitnessPolicy,
-    /// Of its fitness, and of acquisitions that come too late for their first progress.
-    flaps: FailureLog,
-    late: FailureLog,
+    may_acquire: bool,
     stage: Stage,
     release: Option<Release>,
     /// The holder that each record names, and whether its lease has expired.
@@ -99,26 +94,15 @@ impl Pair {
         let settings = settings.into();
         // client-go's MultiLock waits for as long as the primary says, whatever the secondary does: one that was released with
         // a second is overwritten while another may lead by the secondary.
-        // Its work is that of both, and begins when both are held; so is its fitness.
-        let of_secondary =
-            Settings { progress_within: None, is_probed: false, has_fitness: false, ..Settings::clone(&settings) };
+        // Its work is that of both, and begins when both are held.
+        let of_secondary = Settings { progress_within: None, ..Settings::clone(&settings) };
         let of_primary = Settings { release_keeps_duration: true, ..of_secondary.clone() };
-        let fitness = FitnessPolicy::new(&settings);
-        let session = |settings, seed| {
-            let mut session = Session::new(settings, seed);
-            session.handle(Moment::from_nanos(0), Input::SetFit(fitness.may_acquire()));
-            session
-        };
-        let [primary, secondary] = [session(of_primary, seeds[0]), session(of_secondary, seeds[1])];
-        let told = unless_fit(&fitness).into_iter().flatten();
         Self {
-            primary,
-            secondary,
+            primary: Session::new(of_primary, seeds[0]),
+            secondary: Session::new(of_secondary, seeds[1]),
             progress_within: settings.progress_within,
-            effects: told.map(|effect| (Side::Primary, effect)).collect(),
-            fitness,
-            flaps: FailureLog::default(),
-            late: FailureLog::default(),
+            may_acquire: !settings.is_judged(),
+            effects: VecDeque::new(),
             stage: Stage::Observing,
             release: None,
             leaders: [None, None],
@@ -130,12 +114,8 @@ impl Pair {
 
     /// What has happened, at any time. What a store or a watch said is of this side; what a user says is of both.
     pub fn handle(&mut self, now: Moment, side: Side, input: Input) {
-        // What is answered now may come too late for a probe that has been silent.
-        self.judge_fitness(now);
+        self.hear(now);
         match input {
-            Input::Campaign { id, once: true } if !self.fitness.may_acquire() => {
-                self.effects.push_back((Side::Primary, Effect::NotFit { campaign: id }));
-            }
             Input::Campaign { id, once } => {
                 self.end_release(now);
                 self.stage = Stage::Waiting(Wanted { id, once, since: now }, now);
@@ -150,11 +130,11 @@ impl Pair {
                 self.tell_both(now, || Input::Close);
             }
             Input::StepDown(wind_down) => self.tell_both(now, || Input::StepDown(wind_down)),
-            Input::Fitness(source, is_fit) => {
-                self.fitness.said(now, source, is_fit);
-                self.judge_fitness(now);
+            Input::Fitness(..) => {}
+            Input::SetFit(may_acquire) => {
+                self.may_acquire = may_acquire;
+                self.tell_both(now, || Input::SetFit(may_acquire));
             }
-            Input::SetFit(may_acquire) => self.tell_both(now, || Input::SetFit(may_acquire)),
             Input::LimitProgress(limit) => self.tell_both(now, || Input::LimitProgress(Arc::clone(&limit))),
             Input::Lost(reason) => self.tell_both(now, || Input::Lost(reason.clone())),
             Input::NotTaken => self.guard_gone(now, now),
@@ -172,13 +152,22 @@ impl Pair {
         self.effects.pop_front()
     }
 
+    pub(super) fn push(&mut self, effect: Effect) {
+        self.effects.push_back((Side::Primary, effect));
+    }
+
+    /// Returns the campaign for one round, if one waits.
+    pub(super) fn round(&self) -> Option<u64> {
+        self.wanted().filter(|wanted| wanted.once).map(|wanted| wanted.id)
+    }
+
     /// What a side is to do now, when no request of it is under way.
     pub fn next(&mut self, now: Now, side: Side) -> Step {
         let release_at = |pair: &Self| pair.release.as_ref().and_then(|release| release.primary_at);
         if release_at(self).is_some_and(|at| now.local >= at) {
             self.release_primary(now.local);
         }
-        self.judge_fitness(now.local);
+        self.hear(now.local);
         loop {
             self.touched[side as usize] = false;
             let step = self.session_mut(side).next(now);
@@ -195,31 +184,11 @@ impl Pair {
                     };
                     // What its holder has ended is told by that one.
                     let noticed_at = noticed_at.filter(|at| now.local < *at);
-                    Step::Wait(
-                        [release_at(self), noticed_at, self.fitness.changes_at()]
-                            .into_iter()
-                            .flatten()
-                            .fold(until, Moment::min),
-                    )
+                    Step::Wait([release_at(self), noticed_at].into_iter().flatten().fold(until, Moment::min))
                 }
                 step => step,
             };
         }
-    }
-
-    /// Acts on what has become of its fitness, and hears what comes of that.
-    fn judge_fitness(&mut self, now: Moment) {
-        while let Some(change) = self.fitness.change(now) {
-            let may_acquire = self.fitness.may_acquire();
-            self.tell_both(now, || Input::SetFit(may_acquire));
-            let is_unfit = matches!(change, FitnessChange::Unfit(_));
-            if let Some(Wanted { id, .. }) = self.wanted().filter(|wanted| is_unfit && wanted.once) {
-                self.give_up_campaign(now);
-                self.effects.push_back((Side::Primary, Effect::NotFit { campaign: id }));
-            }
-            self.effects.extend(told(change, &mut self.flaps, now).map(|effect| (Side::Primary, effect)));
-        }
-        self.hear(now);
     }
 
     /// A side that has something else to do than it last said, if there is one.
@@ -309,7 +278,7 @@ impl Pair {
                     self.effects.push_back((Side::Secondary, over));
                     true
                 }
-                None if now >= *at && self.secondary.has_observed() && self.fitness.may_acquire() => {
+                None if now >= *at && self.secondary.has_observed() && self.may_acquire => {
                     self.stage = Stage::First(*wanted);
                     self.tell(now, Side::Primary, Input::Campaign { id, once });
                     true
@@ -411,7 +380,7 @@ impl Pair {
                     self.expired[side as usize] = true;
                     self.judge_leader(side);
                 }
-                Effect::Refuse { campaign, .. } | Effect::RoundOver { campaign, .. } | Effect::NotFit { campaign } => {
+                Effect::Refuse { campaign, .. } | Effect::RoundOver { campaign, .. } => {
                     if self.wanted().is_some_and(|wanted| wanted.id == campaign) {
                         self.give_up_campaign(now);
                         self.effects.push_back((side, effect));
@@ -420,6 +389,7 @@ impl Pair {
                 Effect::CoverLost(reason) => self.cover_lost(now, side, reason),
                 Effect::CancelAt(..)
                 | Effect::Fitness { .. }
+                | Effect::NotFit { .. }
                 | Effect::WritesRefused(_)
                 | Effect::RestartWatch
                 | Effect::IdentityConflict(_)
@@ -480,7 +450,8 @@ impl Pair {
     /// What was won of both would have had to make progress already. Acquired again at once it would be so again, for ever.
     fn too_late(&mut self, now: Moment, wanted: Wanted, took: Duration) {
         let retry_period = self.secondary.settings().retry_period;
-        self.effects.push_back((Side::Secondary, too_late(&mut self.late, now, took, self.progress_within)));
+        let line = Notice::too_late(took, self.progress_within.unwrap_or_default());
+        self.effects.push_back((Side::Secondary, Effect::Log(line)));
         self.give_both_back(now);
         if wanted.once {
             self.effects.push_back((Side::Secondary, Effect::RoundOver { campaign: wanted.id, error: None }));
@@ -506,7 +477,8 @@ impl Pair {
                 term.over = true;
                 let own = reason;
                 let reason = term.both.end(now, own.clone());
-                self.effects.extend(stalled(&reason, self.progress_within).map(|effect| (side, effect)));
+                let stall = Notice::of_stall(&reason, self.progress_within);
+                self.effects.extend(stall.map(|notice| (side, Effect::Log(notice))));
                 self.effects.push_back((side, Effect::TermEnded(reason.clone())));
                 // One whose work winds down is renewed on both.
                 let is_loss = |reason: &StopReason| !reason.was_asked_for() && !reason.winds_down();

@@ -8,7 +8,7 @@ use log::Level;
 
 use crate::election::candidate::failure_log::FailureLog;
 use crate::election::candidate::failures::{Failed, Failures};
-use crate::election::candidate::fitness::{FitnessChange, FitnessPolicy, FitnessSource};
+use crate::election::candidate::fitness::FitnessSource;
 use crate::election::candidate::notice::Notice;
 use crate::election::deadline::Deadline;
 use crate::election::progress::ProgressLimit;
@@ -16,7 +16,7 @@ use crate::election::settings::Settings;
 use crate::election::stop_reason::StopReason;
 use crate::election::wind_down::WindDown;
 use crate::election::{Change, Election, Event, Response, Step};
-use crate::store::{StoreError, StoreErrorKind, StoreOperation};
+use crate::store::{StoreError, StoreOperation};
 use crate::util::clock::{Moment, Now};
 use crate::util::sync::Arc;
 
@@ -41,10 +41,7 @@ pub struct Session {
     has_run_out: bool,
     /// Whether it was told that it is waited for.
     is_awaited: bool,
-    fitness: FitnessPolicy,
-    /// Of its fitness, and of acquisitions that come too late for their first progress.
-    flaps: FailureLog,
-    late: FailureLog,
+    may_acquire: bool,
     effects: VecDeque<Effect>,
 }
 
@@ -64,9 +61,9 @@ pub enum Input {
     NotTaken,
     /// The holder ended the validity of its term, and it is renewed as this says while the work winds down.
     StepDown(WindDown),
-    /// Somebody who is asked has said whether this candidate is fit.
+    /// A source of fitness reports whether this candidate is fit. Only a candidacy judges that.
     Fitness(FitnessSource, bool),
-    /// Whether it may acquire, as whoever has two of them judges.
+    /// A candidacy has judged whether this candidate may acquire.
     SetFit(bool),
     /// The term's work has to make progress, as this says.
     LimitProgress(Arc<ProgressLimit>),
@@ -175,9 +172,8 @@ impl Session {
     /// `acquireTime`.
     pub fn new(settings: impl Into<Arc<Settings>>, seed: u64) -> Self {
         let settings = settings.into();
-        let (mut election, fitness) = (Election::new(Arc::clone(&settings), seed), FitnessPolicy::new(&settings));
-        election.set_fit(Moment::from_nanos(0), fitness.may_acquire());
-        let effects = unless_fit(&fitness).into_iter().flatten().collect();
+        let (mut election, may_acquire) = (Election::new(Arc::clone(&settings), seed), !settings.is_judged());
+        election.set_fit(Moment::from_nanos(0), may_acquire);
         Self {
             election,
             failures: Failures::new(settings.renew_deadline),
@@ -189,22 +185,15 @@ impl Session {
             leader: None,
             has_run_out: false,
             is_awaited: false,
-            fitness,
-            flaps: FailureLog::default(),
-            late: FailureLog::default(),
-            effects,
+            may_acquire,
+            effects: VecDeque::new(),
         }
     }
 
     /// What has happened, at any time: also while a request is under way.
     pub fn handle(&mut self, now: Moment, input: Input) {
-        // What is answered now may come too late for a probe that has been silent.
-        self.judge_fitness(now);
         self.hear(now);
         match input {
-            Input::Campaign { id, once: true } if !self.fitness.may_acquire() => {
-                self.effects.push_back(Effect::NotFit { campaign: id });
-            }
             Input::Campaign { id, once } => {
                 self.campaign = Some(id);
                 self.is_round = once;
@@ -217,11 +206,11 @@ impl Session {
             }
             Input::NotTaken => self.election.guard_gone(now, now),
             Input::StepDown(wind_down) => self.election.step_down(now, wind_down.limit(&self.settings)),
-            Input::Fitness(source, is_fit) => {
-                self.fitness.said(now, source, is_fit);
-                self.judge_fitness(now);
+            Input::Fitness(..) => {}
+            Input::SetFit(may_acquire) => {
+                self.may_acquire = may_acquire;
+                self.election.set_fit(now, may_acquire);
             }
-            Input::SetFit(may_acquire) => self.election.set_fit(now, may_acquire),
             Input::LimitProgress(limit) => self.election.limit_progress(limit),
             Input::Lost(reason) => self.election.end_term(now, reason),
             Input::GuardGone { at } => {
@@ -255,19 +244,27 @@ impl Session {
 
     /// What to do now, when no request is under way.
     pub fn next(&mut self, now: Now) -> Step {
-        self.judge_fitness(now.local);
         self.election.set_read_failed(self.failures.of(StoreOperation::Get).is_some());
         let mut step = self.election.next(now);
         match &mut step {
             Step::Send(request) => self.in_flight = Some((request.id, request.operation.kind())),
             Step::Wait(until) => {
                 let runs_out = self.leader_until().filter(|_| !self.has_run_out).map(|at| at.max(now.local));
-                *until = [runs_out, self.fitness.changes_at()].into_iter().flatten().fold(*until, Moment::min);
+                *until = runs_out.map_or(*until, |at| at.min(*until));
             }
             Step::Finished => {}
         }
         self.hear(now.local);
         step
+    }
+
+    pub(super) fn push(&mut self, effect: Effect) {
+        self.effects.push_back(effect);
+    }
+
+    /// Returns the campaign for one round, if one waits.
+    pub(super) fn round(&self) -> Option<u64> {
+        self.campaign.filter(|_| self.is_round)
     }
 
     /// When the lease of whoever leads runs out, unless something is heard of it before.
@@ -347,19 +344,6 @@ impl Session {
         self.election.on_response(now, id, response);
     }
 
-    /// Acts on what has become of its fitness.
-    fn judge_fitness(&mut self, now: Moment) {
-        while let Some(change) = self.fitness.change(now) {
-            self.election.set_fit(now, self.fitness.may_acquire());
-            let is_unfit = matches!(change, FitnessChange::Unfit(_));
-            if let Some(campaign) = self.campaign.take_if(|_| is_unfit && self.is_round) {
-                self.election.withdraw();
-                self.effects.push_back(Effect::NotFit { campaign });
-            }
-            self.effects.extend(told(change, &mut self.flaps, now));
-        }
-    }
-
     /// Hears what the election has to tell.
     fn hear(&mut self, now: Moment) {
         while let Some(event) = self.election.event() {
@@ -379,11 +363,14 @@ impl Session {
                         let notice = Notice::of_error(Level::Warn, "the last attempt failed", error);
                         self.effects.push_back(Effect::Log(notice));
                     }
-                    self.effects.extend(stalled(&reason, self.settings.progress_within));
+                    let stall = Notice::of_stall(&reason, self.settings.progress_within);
+                    self.effects.extend(stall.map(Effect::Log));
                     Effect::TermEnded(reason)
                 }
                 Event::CoverLost(reason) => Effect::CoverLost(reason),
-                Event::TooLateForProgress(took) => too_late(&mut self.late, now, took, self.settings.progress_within),
+                Event::TooLateForProgress(took) => {
+                    Effect::Log(Notice::too_late(took, self.settings.progress_within.unwrap_or_default()))
+                }
                 Event::Released => Effect::Released,
                 Event::RoundOver => {
                     let error = self.failures.take_last();
@@ -396,9 +383,8 @@ impl Session {
                     Effect::RestartWatch
                 }
                 Event::IdentityConflict => {
-                    self.conflicts.works(now);
-                    let told = self.conflicts.failed(now, StoreErrorKind::Conflict);
-                    let level = if told == Some(Level::Warn) { Level::Error } else { Level::Debug };
+                    let is_seldom = self.conflicts.happened(now) == Level::Warn;
+                    let level = if is_seldom { Level::Error } else { Level::Debug };
                     let line = "another process uses our identity: every candidate needs its own";
                     Effect::IdentityConflict(Notice::new(level, line))
                 }
@@ -424,8 +410,8 @@ impl Session {
             });
         }
         let leader = self.leader.as_ref().filter(|leader| !has_run_out && **leader != self.settings.identity);
-        if let Some(leader) = leader
-            .filter(|_| self.campaign.is_some() && !self.is_round && !self.is_awaited && self.fitness.may_acquire())
+        if let Some(leader) =
+            leader.filter(|_| self.campaign.is_some() && !self.is_round && !self.is_awaited && self.may_acquire)
         {
             self.is_awaited = true;
             let left = self.leader_until().map_or(Duration::ZERO, |until| until.since(now));
@@ -435,58 +421,6 @@ impl Session {
             self.effects.push_back(Effect::Log(Notice::new(Level::Info, line)));
         }
     }
-}
-
-/// What is told of a candidate's fitness at the beginning.
-pub(super) fn unless_fit(fitness: &FitnessPolicy) -> Option<[Effect; 2]> {
-    let line = "not known to be fit to lead: nothing is acquired until who is asked has said so";
-    let unfit = Effect::Fitness { is_fit: false, pause: Duration::ZERO };
-    (!fitness.may_acquire()).then(|| [Effect::Log(Notice::new(Level::Debug, line)), unfit])
-}
-
-/// What is told of a change of its fitness: of one that comes again and again at `warn` at most once a minute.
-pub(super) fn told(change: FitnessChange, log: &mut FailureLog, now: Moment) -> impl Iterator<Item = Effect> + use<> {
-    let (fitness, level, line) = match change {
-        FitnessChange::Unfit(why) => {
-            let level = log.failed(now, StoreErrorKind::Timeout).unwrap_or(Level::Debug);
-            (Some((false, Duration::ZERO)), level, format!("not fit to lead: {why}"))
-        }
-        FitnessChange::NotYet(why) => {
-            (None, Level::Warn, format!("not fit to lead since the start: {why}; nothing is acquired until then"))
-        }
-        FitnessChange::Fit(pause) if pause.is_zero() => (Some((true, pause)), Level::Info, "fit to lead".to_owned()),
-        FitnessChange::Fit(pause) => {
-            let level = log.works(now).map_or(Level::Info, |works| works.level);
-            let line = format!("fit to lead again, and may do so in {}", humantime::format_duration(pause));
-            (Some((true, pause)), level, line)
-        }
-        FitnessChange::MayAcquire => (None, Level::Debug, "may lead again".to_owned()),
-    };
-    let fitness = fitness.map(|(is_fit, pause)| Effect::Fitness { is_fit, pause });
-    std::iter::once(Effect::Log(Notice::new(level, line))).chain(fitness)
-}
-
-/// What is told besides of a term that has ended because its work made no progress.
-pub(super) fn stalled(reason: &StopReason, within: Option<Duration>) -> Option<Effect> {
-    let within = humantime::format_duration(within.filter(|_| *reason == StopReason::NoProgress)?);
-    let line = format!(
-        "no progress for {within}: if the work hangs, the end of the process alone ends it; if it is slow, progress_within is too short"
-    );
-    Some(Effect::Log(Notice::new(Level::Warn, line)))
-}
-
-/// What is told of an acquisition that came too late for its first progress.
-pub(super) fn too_late(log: &mut FailureLog, now: Moment, took: Duration, within: Option<Duration>) -> Effect {
-    // At most once a minute, also while nothing else happens.
-    log.works(now);
-    let level = log.failed(now, StoreErrorKind::Timeout).unwrap_or(Level::Debug);
-    let within = humantime::format_duration(within.unwrap_or_default());
-    let millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-    let took = humantime::format_duration(Duration::from_millis(millis));
-    let line = format!(
-        "won, and given back: that took {took}, and the work has to make progress within {within}: raise progress_within"
-    );
-    Effect::Log(Notice::new(level, line))
 }
 
 #[cfg(test)]

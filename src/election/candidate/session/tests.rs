@@ -1,13 +1,16 @@
 use std::time::SystemTime;
 
 use super::*;
+use crate::election::candidate::candidacy::Candidacy;
+use crate::election::candidate::side::Side;
 use crate::election::settings::Config;
 use crate::election::{Operation, Request};
+use crate::store::StoreErrorKind;
 use crate::store::record::{LeaderElectionRecord, Observed, Opaque};
 
-/// A session, and its clock.
+/// A candidacy on one record, and its clock.
 struct Scenario {
-    session: Session,
+    candidacy: Candidacy,
     now: Moment,
 }
 
@@ -18,7 +21,7 @@ impl Scenario {
 
     fn with(config: Config) -> Self {
         let settings = config.validate().unwrap();
-        Self { session: Session::new(settings, 1), now: Moment::from_nanos(1_000_000_000) }
+        Self { candidacy: Candidacy::new(settings, 1, None), now: Moment::from_nanos(1_000_000_000) }
     }
 
     fn campaigning(id: u64, once: bool) -> Self {
@@ -28,13 +31,21 @@ impl Scenario {
     }
 
     fn handle(&mut self, input: Input) {
-        self.session.handle(self.now, input);
+        self.candidacy.handle(self.now, Side::Primary, input);
+    }
+
+    fn effect(&mut self) -> Option<Effect> {
+        self.candidacy.effect().map(|(_, effect)| effect)
+    }
+
+    fn step(&mut self) -> Step {
+        self.candidacy.next(Now { local: self.now, wall: SystemTime::UNIX_EPOCH }, Side::Primary)
     }
 
     /// The next request, whenever it comes.
     fn request(&mut self) -> Request {
         loop {
-            match self.session.next(Now { local: self.now, wall: SystemTime::UNIX_EPOCH }) {
+            match self.step() {
                 Step::Send(request) => return request,
                 Step::Wait(until) => self.now = until,
                 Step::Finished => panic!("nobody closed it"),
@@ -72,7 +83,7 @@ impl Scenario {
 
     /// What is wanted, but for lines in the log.
     fn wants(&mut self) -> Vec<Effect> {
-        let effects = std::iter::from_fn(|| self.session.effect());
+        let effects = std::iter::from_fn(|| self.effect());
         effects.filter(|effect| !matches!(effect, Effect::Log(_))).collect()
     }
 }
@@ -89,33 +100,33 @@ fn a_renewal_takes_as_long_as_since_it_was_sent() {
     scenario.now = scenario.now + Duration::from_millis(30);
     scenario.handle(Input::Response(renewal.id, Response::Written(observed)));
     assert!(matches!(scenario.wants()[..], [Effect::Renewed(took)] if took == Duration::from_millis(30)));
-    assert!(scenario.session.leader_until().is_some_and(|until| until == scenario.now + Duration::from_secs(15)));
+    assert!(scenario.candidacy.leader_until().is_some_and(|until| until == scenario.now + Duration::from_secs(15)));
 }
 
 #[test]
 fn who_closes_it_in_the_middle_of_an_acquisition_waits_for_what_becomes_of_that() {
     let mut scenario = Scenario::campaigning(1, false);
-    assert!(!scenario.session.may_hold());
+    assert!(!scenario.candidacy.may_hold());
     let won = scenario.creates();
     scenario.wants();
     scenario.handle(Input::Close);
-    assert!(scenario.session.may_hold());
+    assert!(scenario.candidacy.may_hold());
     assert!(matches!(scenario.wants()[..], [Effect::CancelAt(2, _, Behind::Release)]));
     scenario.handle(won);
-    assert!(scenario.session.may_hold(), "it is ours");
+    assert!(scenario.candidacy.may_hold(), "it is ours");
     let release = scenario.request();
     let Operation::Update(base, record) = release.operation else { panic!("{release:?}") };
     assert_eq!(record.holder(), None);
     let observed = Observed::new(record, base.version + 1, Opaque::none());
     scenario.handle(Input::Response(release.id, Response::Written(observed)));
-    assert!(!scenario.session.may_hold());
+    assert!(!scenario.candidacy.may_hold());
 
     let mut scenario = Scenario::campaigning(1, false);
     let _ = scenario.creates();
     scenario.handle(Input::Close);
     let beaten = StoreError::new(StoreErrorKind::NotApplied, "made up");
     scenario.handle(Input::Response(2, Response::Failed(beaten)));
-    assert!(!scenario.session.may_hold(), "it was another's");
+    assert!(!scenario.candidacy.may_hold(), "it was another's");
 }
 
 #[test]
@@ -124,13 +135,13 @@ fn who_closes_it_while_an_acquisition_hangs_waits_until_it_was_looked_for_once()
     let _ = scenario.creates();
     scenario.handle(Input::Close);
     scenario.handle(Input::Response(2, Response::Failed(StoreError::new(StoreErrorKind::Interrupted, "made up"))));
-    assert!(scenario.session.may_hold(), "it may be ours");
+    assert!(scenario.candidacy.may_hold(), "it may be ours");
     let since = scenario.now;
     let read = scenario.request();
     let Operation::Get(context) = read.operation else { panic!("{read:?}") };
     assert_eq!(scenario.now, since, "at once");
     scenario.handle(Input::Response(read.id, Response::Read(context, None)));
-    assert!(!scenario.session.may_hold(), "it may land at any time, or never");
+    assert!(!scenario.candidacy.may_hold(), "it may land at any time, or never");
 }
 
 #[test]
@@ -142,7 +153,7 @@ fn who_closes_it_as_a_leader_waits_for_nothing() {
     assert!(matches!(renewal.operation, Operation::Update(..)));
     scenario.wants();
     scenario.handle(Input::Close);
-    assert!(!scenario.session.may_hold(), "the guard is somebody's");
+    assert!(!scenario.candidacy.may_hold(), "the guard is somebody's");
     assert!(scenario.wants().is_empty());
 }
 
@@ -157,7 +168,7 @@ fn that_a_lease_has_run_out_is_told_at_that_moment_and_that_it_is_renewed_as_wel
         let runs_out = scenario.now + Duration::from_secs(15);
         while !scenario.wants().iter().any(|effect| matches!(effect, Effect::LeaderHasRunOut)) {
             assert!(scenario.now <= runs_out, "it is not told");
-            match scenario.session.next(Now { local: scenario.now, wall: SystemTime::UNIX_EPOCH }) {
+            match scenario.step() {
                 Step::Wait(until) => scenario.now = until,
                 Step::Send(request) => {
                     let error = StoreError::new(StoreErrorKind::Unavailable, "made up");
@@ -175,7 +186,7 @@ fn whom_a_campaign_waits_for_is_told_once_and_again_when_that_one_is_back() {
     for (once, lines) in [(false, [1, 0, 0, 1, 0, 1]), (true, [0; 6])] {
         let mut scenario = Scenario::campaigning(5, once);
         let told = |scenario: &mut Scenario| {
-            let lines = std::iter::from_fn(|| scenario.session.effect());
+            let lines = std::iter::from_fn(|| scenario.effect());
             lines.filter(|effect| format!("{effect:?}").contains("waiting until other releases")).count()
         };
         scenario.handle(Input::WatchOpened { from_scratch: true });
@@ -254,7 +265,7 @@ fn a_request_is_cancelled_for_a_release_and_for_news_of_others() {
     assert!(scenario.wants().iter().any(|effect| matches!(effect, Effect::Offer { campaign: Some(5), .. })));
     let (renewal, sent_at) = (scenario.request().id, scenario.now);
     let by = |holder: &str| LeaderElectionRecord { holder_identity: Some(holder.into()), ..Default::default() };
-    let ours = by(scenario.session.identity());
+    let ours = by(scenario.candidacy.identity());
     let watched = |change| Input::Watched { received_at: sent_at, change };
     let written = |record| watched(Change::Written(Observed::new(record, 6, Opaque::none())));
     let news = Some((Behind::News, 250));
@@ -274,19 +285,21 @@ fn a_request_is_cancelled_for_a_release_and_for_news_of_others() {
     // An answer to another request is not one to this.
     let late = StoreError::new(StoreErrorKind::Unavailable, "made up");
     scenario.handle(Input::Response(renewal + 1, Response::Failed(late)));
-    assert!(scenario.session.failures().last().is_none() && scenario.session.in_flight.is_some());
+    assert!(
+        scenario.candidacy.session().failures().last().is_none() && scenario.candidacy.session().in_flight.is_some()
+    );
 }
 
 #[test]
 fn each_event_has_its_line_and_its_level() {
     fn logs(scenario: &mut Scenario, level: &str, text: &str) {
-        let effects: Vec<_> = std::iter::from_fn(|| scenario.session.effect()).map(|it| format!("{it:?}")).collect();
+        let effects: Vec<_> = std::iter::from_fn(|| scenario.effect()).map(|it| format!("{it:?}")).collect();
         let is_there = effects.iter().any(|it| it.contains(&format!("level: {level}")) && it.contains(text));
         assert!(is_there, "{level} {text}: {effects:?}");
     }
     for (reclaims, text) in [(true, "it is reclaimed"), (false, "it has to run out, unless")] {
         let mut scenario = Scenario::with(Config { reclaim_own_identity: reclaims, ..Config::default() });
-        let ours = scenario.session.identity().to_owned();
+        let ours = scenario.candidacy.identity().to_owned();
         let hears = |scenario: &mut Scenario, version, holder: &str| {
             let record = LeaderElectionRecord {
                 holder_identity: Some(holder.to_owned()),
@@ -312,7 +325,7 @@ fn each_event_has_its_line_and_its_level() {
     let won = scenario.creates();
     scenario.handle(won);
     scenario.now = scenario.now + Duration::from_secs(5);
-    scenario.session.next(Now { local: scenario.now, wall: SystemTime::UNIX_EPOCH });
+    scenario.step();
     logs(&mut scenario, "Warn", "no progress for 5s");
     let mut scenario = probed();
     scenario.handle(says(true));
@@ -332,7 +345,7 @@ fn a_term_that_runs_out_says_what_the_last_attempt_failed_of() {
     let mut effects = Vec::new();
     while !effects.iter().any(|effect| matches!(effect, Effect::TermEnded(_))) {
         scenario.fails(StoreErrorKind::Unavailable);
-        effects.extend(std::iter::from_fn(|| scenario.session.effect()));
+        effects.extend(std::iter::from_fn(|| scenario.effect()));
     }
     let last = Notice::of_error(
         Level::Warn,
@@ -409,9 +422,9 @@ fn the_silence_of_a_probe_ends_a_term_at_its_moment() {
     let silent_at = scenario.now + timeout;
     scenario.wants();
     while scenario.now < silent_at {
-        let Step::Wait(until) = scenario.session.next(Now { local: scenario.now, wall: SystemTime::UNIX_EPOCH }) else {
+        let Step::Wait(until) = scenario.step() else {
             // A renewal, which is answered.
-            let id = scenario.session.in_flight.unwrap().0;
+            let id = scenario.candidacy.session().in_flight.unwrap().0;
             let error = StoreError::new(StoreErrorKind::Timeout, "made up");
             scenario.handle(Input::Response(id, Response::Failed(error)));
             continue;
@@ -419,7 +432,7 @@ fn the_silence_of_a_probe_ends_a_term_at_its_moment() {
         assert!(until <= silent_at);
         scenario.now = until.max(scenario.now + Duration::from_millis(1)).min(silent_at);
     }
-    scenario.session.next(Now { local: scenario.now, wall: SystemTime::UNIX_EPOCH });
+    scenario.step();
     let wants = scenario.wants();
     assert!(wants.iter().any(|effect| matches!(effect, Effect::TermEnded(StopReason::Unfit))), "{wants:?}");
 }
@@ -462,10 +475,10 @@ fn who_is_not_fit_waits_for_nobody_and_why_it_is_not_is_told() {
     scenario.handle(says(false));
     scenario.handle(says(false));
     let told = |scenario: &mut Scenario, text: &str| {
-        let lines = std::iter::from_fn(|| scenario.session.effect()).map(|effect| format!("{effect:?}"));
+        let lines = std::iter::from_fn(|| scenario.effect()).map(|effect| format!("{effect:?}"));
         lines.filter(|line| line.contains(text)).count()
     };
-    let lines: Vec<_> = std::iter::from_fn(|| scenario.session.effect()).map(|effect| format!("{effect:?}")).collect();
+    let lines: Vec<_> = std::iter::from_fn(|| scenario.effect()).map(|effect| format!("{effect:?}")).collect();
     let count = |text: &str| lines.iter().filter(|line| line.contains(text)).count();
     assert_eq!((count("waiting until"), count("since the start: its probe says so")), (0, 1), "{lines:?}");
     scenario.handle(says(true));
@@ -492,7 +505,7 @@ fn an_acquisition_that_is_given_back_says_why_once_a_minute() {
             }
         };
         scenario.handle(Input::Response(request.id, response));
-        lines.extend(std::iter::from_fn(|| scenario.session.effect()).filter_map(|effect| match effect {
+        lines.extend(std::iter::from_fn(|| scenario.effect()).filter_map(|effect| match effect {
             Effect::Log(notice) => Some(format!("{notice:?}")),
             _ => None,
         }));
@@ -509,7 +522,7 @@ fn a_probe_that_flaps_is_told_of_at_warn_once_a_minute() {
     for second in 0..110 {
         scenario.now = scenario.now + Duration::from_secs(1);
         scenario.handle(says(second % 2 == 0));
-        let lines = std::iter::from_fn(|| scenario.session.effect()).map(|effect| format!("{effect:?}"));
+        let lines = std::iter::from_fn(|| scenario.effect()).map(|effect| format!("{effect:?}"));
         warned += lines.filter(|line| line.contains("Warn")).count();
     }
     assert_eq!(warned, 2);

@@ -9,7 +9,6 @@ use crate::plan::{Kind, Plan, Violation};
 use crate::queue::What;
 use crate::store::{Call, Store};
 use crate::world::World;
-use leasehold::election::candidate::candidacy::Candidacy;
 
 /// Nobody needs more steps in all.
 pub const MOST_STEPS: u64 = 300_000;
@@ -22,7 +21,7 @@ pub fn may_claim(node: &Node, call: &Call, truth: Nanos) -> Result<(), Violation
         _ if node.holds_guard() && node.hangs_at(truth) => "renews for work that makes no progress",
         _ if node.holds_guard() => return Ok(()),
         // The primary is kept until the secondary is released.
-        Mind::Ours(Candidacy::Both(pair)) if pair.is_giving_back() => return Ok(()),
+        Mind::Ours(candidacy) if candidacy.is_giving_back() => return Ok(()),
         _ if !node.is_fit => "acquires while it is unfit",
         _ => return Ok(()),
     };

@@ -67,17 +67,6 @@ fn who_becomes_unfit_while_it_waits_for_the_secondary_gives_the_primary_back_and
 }
 
 #[test]
-fn one_round_of_who_is_unfit_is_over_at_once() {
-    let mut scenario = Scenario::with(Config { has_fitness: true, ..Config::default() });
-    // It does not wait for a look at the secondary.
-    scenario.user(Input::Campaign { id: 1, once: true });
-    assert_eq!(scenario.count(|effect| matches!(effect, Effect::NotFit { campaign: 1 })), 1);
-    scenario.user(says(true));
-    scenario.pass(60 * SECOND);
-    assert_eq!(scenario.written, [], "nobody waits for it any more");
-}
-
-#[test]
 fn a_term_ends_on_both_without_progress_and_the_time_before_it_does_not_count() {
     let mut scenario = Scenario::with(Config { progress_within: Some(5 * SECOND), ..Config::default() });
     scenario.give_to(Secondary, "other");
@@ -129,24 +118,6 @@ fn one_round_of_who_becomes_unfit_ends_and_what_it_holds_is_given_back() {
     scenario.pass(60 * SECOND);
     assert_ne!(scenario.holder(Primary), Some("me"));
     assert_eq!(scenario.count(|effect| matches!(effect, Effect::RoundOver { .. })), 0, "told once");
-}
-
-/// Judged for each record it would be longer for the one that is held for longer, and be reset by it.
-#[test]
-fn the_pause_of_who_becomes_fit_again_is_that_of_the_terms_on_both() {
-    let mut scenario = leading_while_fit();
-    for pause in [2, 4, 8] {
-        scenario.user(says(false));
-        scenario.drop_guard();
-        scenario.pass(SECOND);
-        scenario.user(Input::Campaign { id: 2, once: false });
-        scenario.user(says(true));
-        scenario.pass((pause - 1) * SECOND);
-        assert!(!scenario.is_valid(), "{pause} s");
-        assert_eq!(scenario.holder(Primary), None, "{pause} s");
-        scenario.pass(2 * SECOND);
-        assert!(scenario.is_valid(), "{pause} s");
-    }
 }
 
 #[test]

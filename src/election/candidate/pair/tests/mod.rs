@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use super::*;
+use crate::election::candidate::candidacy::Candidacy;
 use crate::election::settings::Config;
 use crate::election::wind_down::WindDown;
 use crate::election::{Change, Operation, Request, Response};
@@ -28,7 +29,7 @@ struct Table {
 
 /// A pair on two records whose versions are of one store.
 struct Scenario {
-    pair: Pair,
+    pair: Candidacy,
     now: Moment,
     version: u64,
     tables: [Table; 2],
@@ -46,7 +47,7 @@ impl Scenario {
     fn with(config: Config) -> Self {
         let settings = Config { identity: Some("me".to_owned()), ..config }.validate().unwrap();
         Self {
-            pair: Pair::new(settings, [1, 2]),
+            pair: Candidacy::new(settings, 1, Some(2)),
             now: Moment::from_nanos(1_000_000_000),
             version: 0,
             tables: Default::default(),
