@@ -4,14 +4,14 @@ use std::time::{Duration, SystemTime};
 
 /// A moment, by both clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Moment {
+pub struct EventTime {
     /// By the local clock, which counts suspend as leases do: it alone decides.
     pub local: Duration,
     /// By the wall clock, which is only shown.
     pub wall: SystemTime,
 }
 
-impl Moment {
+impl EventTime {
     pub fn now() -> Self {
         Self { local: local(), wall: SystemTime::now() }
     }
@@ -34,10 +34,10 @@ mod tests {
 
     #[test]
     fn an_earlier_moment_is_earlier_by_both_clocks() {
-        let now = Moment { local: Duration::from_secs(9), wall: SystemTime::UNIX_EPOCH + Duration::from_secs(90) };
+        let now = EventTime { local: Duration::from_secs(9), wall: SystemTime::UNIX_EPOCH + Duration::from_secs(90) };
         let then = now.back_to(Duration::from_secs(7));
         assert_eq!(then.local, Duration::from_secs(7));
         assert_eq!(then.wall, SystemTime::UNIX_EPOCH + Duration::from_secs(88));
-        assert!(Moment::now().local > Duration::ZERO);
+        assert!(EventTime::now().local > Duration::ZERO);
     }
 }

@@ -35,7 +35,7 @@ pub struct PlaceArgs {
 }
 
 /// What was opened: where an election, or who looks at one, finds its record.
-pub enum Place {
+pub enum RecordPlace {
     Cluster(Box<Client>),
     Store(Box<dyn Store>),
 }
@@ -104,7 +104,7 @@ impl ElectionArgs {
     }
 }
 
-impl Place {
+impl RecordPlace {
     pub fn start(self, builder: LeaderElectorBuilder) -> Result<LeaderElector, leasehold::Error> {
         match self {
             Self::Cluster(client) => builder.start_with(*client),
@@ -117,15 +117,15 @@ impl PlaceArgs {
     /// # Errors
     ///
     /// A [`StoreError`](leasehold::StoreError) that is transient may not come again.
-    pub fn open(&self, lock_type: Option<ResourceLock>, may_create: bool) -> Result<Place, Error> {
+    pub fn open(&self, lock_type: Option<ResourceLock>, may_create: bool) -> Result<RecordPlace, Error> {
         let from_command = self.password_command.as_deref().map(password::from_command).transpose()?;
         let password = self.password_file.clone().map(password::from_file).or(from_command);
         Ok(match self.url(lock_type)? {
-            Some(url) => {
-                Place::Store(open_store_with(&url, password, may_create).map_err(|error| format!("--store: {error}"))?)
-            }
+            Some(url) => RecordPlace::Store(
+                open_store_with(&url, password, may_create).map_err(|error| format!("--store: {error}"))?,
+            ),
             None if password.is_some() => return Err("--password-file and --password-command need --store".into()),
-            None => Place::Cluster(Box::new(self.client().map_err(|error| self.advise(&error))?)),
+            None => RecordPlace::Cluster(Box::new(self.client().map_err(|error| self.advise(&error))?)),
         })
     }
 

@@ -12,15 +12,15 @@ use crate::one_line::OneLine;
 /// So many lines may wait. Those beyond are dropped.
 const BEHIND: usize = 1024;
 
-enum Message {
+enum LogMessage {
     Line(Vec<u8>),
     Flush(Sender<()>),
 }
 
 /// What writes lines, on a thread of its own.
-pub struct Log(Sender<Message>);
+pub struct StderrLog(Sender<LogMessage>);
 
-impl Log {
+impl StderrLog {
     /// Has the `log` crate write to stderr, as LEASEHOLD_LOG says: RUST_LOG may be meant for the command.
     pub fn start(is_quiet: bool) -> io::Result<Self> {
         let (sender, messages) = bounded(BEHIND);
@@ -30,27 +30,27 @@ impl Log {
             .format(|out, record| {
                 writeln!(out, "{} {:5} leasehold: {}", out.timestamp(), record.level(), OneLine(record.args()))
             })
-            .target(Target::Pipe(Box::new(Lines(sender.clone()))))
+            .target(Target::Pipe(Box::new(LogWriter(sender.clone()))))
             .init();
         Ok(Self(sender))
     }
 }
 
-impl Drop for Log {
+impl Drop for StderrLog {
     fn drop(&mut self) {
         let (written, is_written) = bounded(1);
-        if self.0.send_timeout(Message::Flush(written), PATIENCE).is_ok() {
+        if self.0.send_timeout(LogMessage::Flush(written), PATIENCE).is_ok() {
             let _ = is_written.recv_timeout(PATIENCE);
         }
     }
 }
 
 /// Takes whole lines, as they come from `env_logger`.
-struct Lines(Sender<Message>);
+struct LogWriter(Sender<LogMessage>);
 
-impl Write for Lines {
+impl Write for LogWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let _ = self.0.try_send(Message::Line(line.to_owned()));
+        let _ = self.0.try_send(LogMessage::Line(line.to_owned()));
         Ok(line.len())
     }
 
@@ -59,11 +59,11 @@ impl Write for Lines {
     }
 }
 
-fn write(messages: &Receiver<Message>) {
+fn write(messages: &Receiver<LogMessage>) {
     for message in messages {
         match message {
-            Message::Line(line) => _ = io::stderr().write_all(&line),
-            Message::Flush(written) => _ = written.try_send(()),
+            LogMessage::Line(line) => _ = io::stderr().write_all(&line),
+            LogMessage::Flush(written) => _ = written.try_send(()),
         }
     }
 }

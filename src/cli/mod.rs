@@ -23,11 +23,11 @@ use exit::FAILED;
 #[command(name = "leasehold", version, args_override_self = true)]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum CliCommand {
     #[cfg(target_os = "linux")]
     Run(Box<run::RunArgs>),
     /// Run a command while the lease is held: on Linux alone
@@ -58,24 +58,24 @@ pub fn main() -> ExitCode {
         }
     };
     #[cfg(target_os = "linux")]
-    let is_quiet = matches!(&command, Command::Run(run) if run.quiet);
+    let is_quiet = matches!(&command, CliCommand::Run(run) if run.quiet);
     #[cfg(not(target_os = "linux"))]
     let is_quiet = false;
-    let _log = match log::Log::start(is_quiet) {
+    let _log = match log::StderrLog::start(is_quiet) {
         Ok(log) => log,
         Err(error) => return exit_by(Err(format!("a thread for the log was not started: {error}"))),
     };
     let code = match command {
         #[cfg(target_os = "linux")]
-        Command::Run(arguments) => run::main(*arguments),
+        CliCommand::Run(arguments) => run::main(*arguments),
         #[cfg(not(target_os = "linux"))]
-        Command::Run { .. } => exit_by(Err(
+        CliCommand::Run { .. } => exit_by(Err(
             "leasehold run is for Linux, where nothing that a command has started can outlive its term; observe and wait are for \
              every system"
                 .to_owned(),
         )),
-        Command::Observe(arguments) => exit_by(observe::run(&arguments)),
-        Command::Wait(arguments) => exit_by(wait::run(&arguments)),
+        CliCommand::Observe(arguments) => exit_by(observe::run(&arguments)),
+        CliCommand::Wait(arguments) => exit_by(wait::run(&arguments)),
     };
     password::end_programs();
     code

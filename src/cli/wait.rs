@@ -7,7 +7,7 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 
 use super::election::duration;
-use super::follow::leases::{Event, What};
+use super::follow::leases::{LeaseEvent, LeaseEventKind};
 use super::follow::{FollowArgs, Follower, Heard};
 use super::say::say;
 use crate::one_line::OneLine;
@@ -70,8 +70,9 @@ pub fn run(arguments: &WaitArgs) -> Result<u8, String> {
 }
 
 /// Who leads now, if it is who is waited for.
-fn leader<'a>(event: &'a Event, awaited: Option<&str>) -> Option<&'a str> {
-    let holder = event.lease.holder().filter(|_| matches!(event.what, What::NewLeader | What::Renewed))?;
+fn leader<'a>(event: &'a LeaseEvent, awaited: Option<&str>) -> Option<&'a str> {
+    let holder =
+        event.lease.holder().filter(|_| matches!(event.what, LeaseEventKind::NewLeader | LeaseEventKind::Renewed))?;
     awaited.is_none_or(|awaited| awaited == holder).then_some(holder)
 }
 

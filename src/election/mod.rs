@@ -35,10 +35,10 @@ pub mod wind_down;
 #[cfg(any(test, feature = "_internals"))]
 pub use messages::ReadContext;
 pub use messages::{Change, Event, Operation, Request, Response, Step};
-use open_writes::{OpenWrite, Progress};
+use open_writes::{OpenWrite, WriteProgress};
 pub use round_trip::InterruptAfter;
 use round_trip::RoundTrip;
-use watch::Watch;
+use watch::WatchState;
 
 /// One candidate's part in an election.
 #[derive(Debug)]
@@ -50,8 +50,8 @@ pub struct Election {
     observed: ObservedState,
     open: Vec<OpenWrite>,
     phase: Phase,
-    schedule: Schedule,
-    watch: Watch,
+    schedule: RequestSchedule,
+    watch: WatchState,
     last_stamp: Option<(u64, Moment)>,
     last_request: u64,
     /// The latest request, and when it was sent, until it is answered.
@@ -106,12 +106,12 @@ enum Holder {
 #[derive(Debug)]
 enum Phase {
     Observing,
-    Campaigning(Candidacy),
+    Campaigning(CampaignPhase),
     Leading(CurrentTerm),
 }
 
 #[derive(Debug, Default)]
-struct Candidacy {
+struct CampaignPhase {
     /// The attempt on the current record: its number and its `acquireTime`.
     attempt: Option<(u64, MicroTime)>,
     round: Option<Round>,
@@ -152,7 +152,7 @@ enum TermPhase {
 
 /// When the next request of a kind may be sent.
 #[derive(Debug)]
-struct Schedule {
+struct RequestSchedule {
     read_at: Moment,
     write_at: Moment,
     /// A write failed in a way that says the record moved: look before writing again.
@@ -180,7 +180,7 @@ impl Election {
             observed: ObservedState::Nothing,
             open: Vec::new(),
             phase: Phase::Observing,
-            schedule: Schedule {
+            schedule: RequestSchedule {
                 read_at: start,
                 write_at: start,
                 must_read: false,
@@ -190,7 +190,7 @@ impl Election {
                 repeated: false,
                 read_failed: false,
             },
-            watch: Watch::default(),
+            watch: WatchState::default(),
             last_stamp: None,
             last_request: 0,
             in_flight: None,
@@ -216,7 +216,7 @@ impl Election {
     pub fn campaign(&mut self, once: bool) {
         // Whoever asks has no other campaign: one that still runs is one that nobody waits for any more.
         if let Phase::Observing | Phase::Campaigning(_) = self.phase {
-            self.phase = Phase::Campaigning(Candidacy { attempt: None, round: once.then(Round::default) });
+            self.phase = Phase::Campaigning(CampaignPhase { attempt: None, round: once.then(Round::default) });
             // What was shortened for a term or a release is not for a candidate.
             self.schedule.paused_until = self.schedule.asked_until;
             // What was to be released is to be taken over instead.
@@ -264,7 +264,7 @@ impl Election {
     pub fn may_hold(&self, under_way: Option<u64>) -> bool {
         let may_land = |write: &OpenWrite| {
             let is_unread = self.schedule.must_read || Some(write.id) == under_way;
-            is_unread && write.acquisition != 0 && write.progress == Progress::Open
+            is_unread && write.acquisition != 0 && write.progress == WriteProgress::Open
         };
         !matches!(self.phase, Phase::Leading(_)) && (self.owes_release() || self.open.iter().any(may_land))
     }
@@ -308,7 +308,7 @@ impl Election {
                 }
             }
             Phase::Campaigning(_) if !self.stands_aside() => self.drive_campaign(now),
-            Phase::Campaigning(Candidacy { round: Some(_), .. }) => self.end_round(now),
+            Phase::Campaigning(CampaignPhase { round: Some(_), .. }) => self.end_round(now),
             Phase::Observing | Phase::Campaigning(_) if self.owes_release() => self.release(now),
             Phase::Observing if self.closing => self.finish(now.local),
             Phase::Observing | Phase::Campaigning(_) => self.observe(now.local),
@@ -333,9 +333,11 @@ impl Election {
                 }
                 // A create has no base that could be outdated: it may land at any time. But a closed election does not wait
                 // for one that has not landed in as long as a term lasts.
-                for write in self.open.iter_mut().filter(|write| write.base == 0 && write.progress == Progress::Open) {
+                for write in
+                    self.open.iter_mut().filter(|write| write.base == 0 && write.progress == WriteProgress::Open)
+                {
                     if context.sent_at >= write.sent_at + self.settings.renew_deadline {
-                        write.progress = Progress::Overdue;
+                        write.progress = WriteProgress::Overdue;
                     }
                 }
                 self.schedule.must_read = false;
@@ -350,7 +352,7 @@ impl Election {
                 let progress = self.open.iter().find(|write| write.id == id).map(|write| write.progress);
                 if let Some(progress) = progress
                     && !self.learn_answer(now, id, observed)
-                    && progress == Progress::Open
+                    && progress == WriteProgress::Open
                 {
                     self.write_failed(now, false);
                 }
@@ -361,7 +363,7 @@ impl Election {
             }
             Response::Failed(error) => {
                 let moved = error.kind().is_beaten();
-                let write = self.open.iter().find(|write| write.id == id && write.progress == Progress::Open);
+                let write = self.open.iter().find(|write| write.id == id && write.progress == WriteProgress::Open);
                 // A renewal that was given up for a release does not hold it up: the release resolves both.
                 let given_up = |write: &OpenWrite| !moved && write.acquisition != 0 && self.owes_release();
                 // What beat a create may have been told of before its refusal: then nothing more will be.
@@ -376,7 +378,7 @@ impl Election {
                 self.pause(now, error.retry_after().unwrap_or_default());
                 match (&mut self.phase, error.kind()) {
                     // It was the news of a watch that put an end to the look: with that it is to be looked again, once.
-                    (Phase::Campaigning(Candidacy { round: Some(round), .. }), StoreErrorKind::Interrupted)
+                    (Phase::Campaigning(CampaignPhase { round: Some(round), .. }), StoreErrorKind::Interrupted)
                         if !round.wrote && !round.interrupted =>
                     {
                         (round.has_read, round.interrupted) = (false, true);
@@ -393,7 +395,7 @@ impl Election {
 
     /// A campaign's next step.
     fn drive_campaign(&mut self, now: Now) -> Step {
-        if let Phase::Campaigning(Candidacy { round: Some(round), .. }) = &mut self.phase {
+        if let Phase::Campaigning(CampaignPhase { round: Some(round), .. }) = &mut self.phase {
             if round.wrote || now.local < self.schedule.paused_until {
                 return self.end_round(now);
             }
@@ -414,7 +416,7 @@ impl Election {
                 Holder::Predecessor | Holder::DuplicateIdentity | Holder::Other => known.runs_out_at(&self.settings),
             }),
         };
-        let is_round = matches!(&self.phase, Phase::Campaigning(Candidacy { round: Some(_), .. }));
+        let is_round = matches!(&self.phase, Phase::Campaigning(CampaignPhase { round: Some(_), .. }));
         // A round has one write only: whoever asks for it sets the pace, but for what the store asked for.
         let not_before = self.schedule.write_at.max(self.schedule.paused_until);
         let takeover_at = takeover_at.map(|at| if is_round { at } else { at.max(not_before) });
@@ -502,7 +504,7 @@ impl Election {
 
     /// Closed, with nothing left to release: waits for the last open writes, but not for long.
     fn finish(&mut self, now: Moment) -> Step {
-        if self.open.iter().all(|write| write.progress != Progress::Open) || self.close_deadline_passed(now) {
+        if self.open.iter().all(|write| write.progress != WriteProgress::Open) || self.close_deadline_passed(now) {
             return Step::Finished;
         }
         self.observe(now)
@@ -513,7 +515,7 @@ impl Election {
     fn read_when_due(&mut self, now: Moment, until: Moment) -> Step {
         let repeats = self.schedule.read_failed && matches!(self.phase, Phase::Observing);
         // A watch does not resolve a create.
-        let is_open_create = |write: &OpenWrite| write.base == 0 && write.progress == Progress::Open;
+        let is_open_create = |write: &OpenWrite| write.base == 0 && write.progress == WriteProgress::Open;
         let untold = !self.watch_tells(now) || self.closing && self.open.iter().any(is_open_create);
         let wanted = self.schedule.must_read || repeats || untold;
         let due = self.schedule.read_at.max(self.schedule.paused_until);
@@ -561,7 +563,7 @@ impl Election {
         self.schedule.read_at = now;
         match &mut self.phase {
             Phase::Leading(term) if term.phase != TermPhase::Lost => term.renew_at = now,
-            Phase::Campaigning(Candidacy { round: Some(round), .. }) => {
+            Phase::Campaigning(CampaignPhase { round: Some(round), .. }) => {
                 (round.has_read, round.wrote) = (round.wrote, false);
             }
             _ => {}
@@ -582,7 +584,7 @@ impl Election {
     }
 
     fn end_round_if(&mut self, over: impl FnOnce(&Round) -> bool) {
-        if let Phase::Campaigning(Candidacy { round: Some(round), .. }) = &self.phase
+        if let Phase::Campaigning(CampaignPhase { round: Some(round), .. }) = &self.phase
             && over(round)
         {
             self.phase = Phase::Observing;

@@ -12,13 +12,13 @@ pub(super) struct OpenWrite {
     pub(super) record: LeaderElectionRecord,
     pub(super) sent_at: Moment,
     pub(super) acquisition: u64,
-    pub(super) progress: Progress,
+    pub(super) progress: WriteProgress,
 }
 
 /// How far a write has come. An update that is resolved is forgotten. A create is not: as nothing that it is based on can
 /// change, a copy of it may land at any time at which the lease is not there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(super) enum WriteProgress {
     Open,
     /// A read did not find what it creates, although it had as long to land as a term lasts.
     Overdue,
@@ -31,7 +31,7 @@ pub(super) enum Progress {
 impl OpenWrite {
     /// Whether `record` is what this write leaves behind; a create cannot know its object's uid before it has landed.
     pub(super) fn is(&self, record: &LeaderElectionRecord) -> bool {
-        let may_be_any_object = self.base == 0 && self.progress != Progress::Landed;
+        let may_be_any_object = self.base == 0 && self.progress != WriteProgress::Landed;
         (may_be_any_object || self.record.uid == record.uid) && self.record.same_fields(record)
     }
 }

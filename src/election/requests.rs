@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::messages::{Operation, ReadContext, Request, Step};
-use super::open_writes::{OpenWrite, Progress};
+use super::open_writes::{OpenWrite, WriteProgress};
 use super::{Election, ObservedState, Phase, TermPhase};
 use crate::election::settings::JITTER_FACTOR;
 use crate::store::record::{LeaderElectionRecord, MicroTime, Observed, unix_micros};
@@ -51,7 +51,7 @@ impl Election {
             record: record.clone(),
             sent_at: now,
             acquisition,
-            progress: Progress::Open,
+            progress: WriteProgress::Open,
         });
         self.send(
             now,

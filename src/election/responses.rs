@@ -1,9 +1,9 @@
 //! What an answer or an event means: the rules 'Open writes' and 'Order'.
 
 use super::messages::{Event, ReadContext, Response};
-use super::open_writes::{OpenWrite, Progress};
+use super::open_writes::{OpenWrite, WriteProgress};
 use super::watching::{MENTIONED_WITHIN, TOLD_WITHIN};
-use super::{Candidacy, CurrentTerm, Election, Holder, ObservedRecord, ObservedState, Phase, TermPhase};
+use super::{CampaignPhase, CurrentTerm, Election, Holder, ObservedRecord, ObservedState, Phase, TermPhase};
 use crate::election::deadline::Deadline;
 use crate::election::progress::ProgressLimit;
 use crate::election::settings::Settings;
@@ -55,8 +55,8 @@ impl Election {
         let is_news = self.learn(now, now, observed);
         // Where an object was found, no create landed that was sent before and is not told of by it.
         for create in self.open.iter_mut().filter(|write| write.base == 0 && write.id < id) {
-            if create.progress != Progress::Landed {
-                create.progress = Progress::Overtaken;
+            if create.progress != WriteProgress::Landed {
+                create.progress = WriteProgress::Overtaken;
             }
         }
         is_news
@@ -99,7 +99,7 @@ impl Election {
         // Should a copy of a create land again, when what it made was deleted, that is another object.
         for create in self.open.iter_mut().filter(|write| write.base == 0 && write.is(record)) {
             create.record.uid.clone_from(&record.uid);
-            create.progress = Progress::Landed;
+            create.progress = WriteProgress::Landed;
         }
 
         let was_unsettled = std::mem::take(&mut self.schedule.must_read);
@@ -309,10 +309,12 @@ impl Election {
 
     /// Whether it is an acquisition whose term would be over as it begins: the work had to make progress by now.
     fn is_too_late_for_progress(&self, write: &OpenWrite, now: Moment) -> bool {
-        let Phase::Campaigning(Candidacy { attempt: Some((acquisition, _)), .. }) = &self.phase else { return false };
+        let Phase::Campaigning(CampaignPhase { attempt: Some((acquisition, _)), .. }) = &self.phase else {
+            return false;
+        };
         let is_late = self.settings.progress_within.is_some_and(|within| now >= write.sent_at + within);
         let would_win = now < write.sent_at + self.settings.renew_deadline;
-        is_late && would_win && *acquisition == write.acquisition && write.progress != Progress::Landed
+        is_late && would_win && *acquisition == write.acquisition && write.progress != WriteProgress::Landed
     }
 
     /// Whether a write would still win or keep a term if it turned out to stand in the store.
@@ -326,6 +328,6 @@ impl Election {
             }
             Phase::Leading(term) => ((term.phase != TermPhase::Lost).then_some(term.acquisition), renew_deadline),
         };
-        current == Some(write.acquisition) && write.progress != Progress::Landed && now < write.sent_at + validity
+        current == Some(write.acquisition) && write.progress != WriteProgress::Landed && now < write.sent_at + validity
     }
 }

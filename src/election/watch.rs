@@ -8,7 +8,7 @@ use crate::util::clock::Moment;
 
 /// What is known of the watch.
 #[derive(Debug, Default)]
-pub(super) struct Watch {
+pub(super) struct WatchState {
     pub(super) open: Option<Open>,
     /// When a watch last told anything that was not known to be past, or a read found that there was nothing to tell. One that
     /// goes on where another ended begins with the silence of that.
@@ -41,7 +41,7 @@ pub(super) struct Open {
 
 /// What to make of what a watch tells.
 #[derive(PartialEq)]
-pub(super) enum Told {
+pub(super) enum WatchTrust {
     Believed,
     /// Not before a read has found it.
     Unconfirmed,
@@ -49,7 +49,7 @@ pub(super) enum Told {
     Contradicted,
 }
 
-impl Watch {
+impl WatchState {
     pub(super) fn is_open(&self) -> bool {
         self.open.is_some()
     }
@@ -71,10 +71,10 @@ impl Watch {
         at: Moment,
         (version, record): (u64, Option<&LeaderElectionRecord>),
         (newest, known): (u64, Option<&LeaderElectionRecord>),
-    ) -> Told {
+    ) -> WatchTrust {
         // What is left of a stream that was given up.
         let Some(open) = &mut self.open else {
-            return if self.restored.is_some() { Told::Unconfirmed } else { Told::Believed };
+            return if self.restored.is_some() { WatchTrust::Unconfirmed } else { WatchTrust::Believed };
         };
         if version > open.told {
             open.told = version;
@@ -91,12 +91,12 @@ impl Watch {
             open.to_confirm = Some((version, record.cloned(), at));
         } else if version == newest && known.is_some() && record.is_some() && !open.verified {
             if record != known {
-                return Told::Contradicted;
+                return WatchTrust::Contradicted;
             }
             open.verified = record != self.restored.as_ref();
         }
         self.synced |= record.is_some() && version >= newest && open.to_confirm.is_none();
-        if open.to_confirm.is_none() { Told::Believed } else { Told::Unconfirmed }
+        if open.to_confirm.is_none() { WatchTrust::Believed } else { WatchTrust::Unconfirmed }
     }
 
     /// A read that was answered found `version`, or nothing. False if what the watch has told is not of this store.

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::messages::{Change, Event};
-use super::watch::{Open, Told};
+use super::watch::{Open, WatchTrust};
 use super::{Election, Holder, ObservedState, Phase};
 use crate::util::clock::Moment;
 
@@ -28,10 +28,10 @@ impl Election {
             _ => None,
         };
         match (self.watch.tells(received_at, told, (self.newest, known)), change) {
-            (Told::Believed, Change::Written(observed)) => self.learn_told(now, received_at, observed),
-            (Told::Believed, Change::Deleted { version }) => self.learn_deletion(now, version),
-            (Told::Unconfirmed, _) => self.confirm(now),
-            (Told::Contradicted, _) => self.give_up_watch(now),
+            (WatchTrust::Believed, Change::Written(observed)) => self.learn_told(now, received_at, observed),
+            (WatchTrust::Believed, Change::Deleted { version }) => self.learn_deletion(now, version),
+            (WatchTrust::Unconfirmed, _) => self.confirm(now),
+            (WatchTrust::Contradicted, _) => self.give_up_watch(now),
         }
         self.confirm_release();
     }

@@ -196,7 +196,7 @@ impl LeaderElector {
     pub fn run_until<T>(&self, stop: &Receiver<T>, work: impl Fn(&LeaderGuard) + Sync) -> Result<(), Error> {
         let retry_period = self.settings().retry_period;
         let began = Mutex::new(None);
-        let work = Work(|guard: &LeaderGuard| {
+        let work = WorkCallbacks(|guard: &LeaderGuard| {
             *began.lock() = Some(Instant::now());
             work(guard);
         });
@@ -214,9 +214,9 @@ impl LeaderElector {
 }
 
 /// Callbacks of which one is of interest.
-struct Work<F>(F);
+struct WorkCallbacks<F>(F);
 
-impl<F: Fn(&LeaderGuard) + Sync> Callbacks for Work<F> {
+impl<F: Fn(&LeaderGuard) + Sync> Callbacks for WorkCallbacks<F> {
     fn on_started_leading(&self, guard: &LeaderGuard) {
         (self.0)(guard);
     }

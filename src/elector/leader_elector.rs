@@ -19,7 +19,7 @@ use crate::observe::transition::{Subscriptions, Transitions};
 use crate::runtime::dedicated::{self, Watched};
 use crate::runtime::observing::Observing;
 use crate::runtime::probing::{Probe, Probing};
-use crate::runtime::state::{Asked, Shared};
+use crate::runtime::state::{Asked, SharedParts};
 use crate::runtime::watcher::Watcher;
 use crate::store::entry::Entry;
 use crate::util::config_error::random_seed;
@@ -64,7 +64,7 @@ pub struct LeaderElector {
     namespace: Option<String>,
     description: String,
     settings: Arc<Settings>,
-    shared: Shared,
+    shared: SharedParts,
 }
 
 /// Who is told what the elector does, and who says whether the candidate is fit.
@@ -100,7 +100,7 @@ impl LeaderElector {
         };
         let entries = std::iter::once(primary).chain(secondary).zip(Side::BOTH);
         let records = entries.map(watched).collect::<Result<_, _>>().map_err(Error::Thread)?;
-        let shared = Shared {
+        let shared = SharedParts {
             link: Arc::clone(&link),
             pending: Arc::new(CampaignSlot::default()),
             subscriptions: Arc::new(Subscriptions::default()),
@@ -379,7 +379,7 @@ impl LeaderElector {
 
     /// What it is about and how it fares, at this moment; without I/O.
     pub fn status(&self) -> Status {
-        let Shared { observations, health, .. } = &self.shared;
+        let SharedParts { observations, health, .. } = &self.shared;
         let names = (self.name.as_str(), self.description.as_str());
         observations.status(names, &self.settings, health)
     }

@@ -26,10 +26,10 @@ use crate::util::sync::{Arc, AtomicU64, Mutex, Ordering, Weak};
 /// # Ok::<(), leasehold::Error>(())
 /// ```
 #[derive(Clone, Default)]
-pub struct Fitness(Arc<State>);
+pub struct Fitness(Arc<FlagState>);
 
 #[derive(Default)]
-struct State {
+struct FlagState {
     /// How often it has changed: it is fit where that is odd.
     changes: AtomicU64,
     electors: Mutex<Vec<Weak<Link>>>,
@@ -63,10 +63,10 @@ impl Fitness {
     }
 
     /// What it says by now, and whether it has said no since it was asked before, with how often it had changed by then.
-    pub(crate) fn ask(&self, before: &mut u64) -> Said {
+    pub(crate) fn ask(&self, before: &mut u64) -> FlagReading {
         let changes = self.0.changes.load(Ordering::SeqCst);
         let since = changes.wrapping_sub(std::mem::replace(before, changes));
-        Said { is_fit: is_odd(changes), said_no: since > 1 || !is_odd(changes) }
+        FlagReading { is_fit: is_odd(changes), said_no: since > 1 || !is_odd(changes) }
     }
 
     /// From now on this elector is told when it is set.
@@ -78,7 +78,7 @@ impl Fitness {
 }
 
 /// What a program has said.
-pub(crate) struct Said {
+pub(crate) struct FlagReading {
     pub(crate) is_fit: bool,
     /// Also if it has taken that back meanwhile.
     pub(crate) said_no: bool,
@@ -106,7 +106,7 @@ mod tests {
     fn a_no_that_is_taken_back_at_once_is_a_no() {
         let (fitness, mut before) = (Fitness::new(), 0);
         let mut ask = |fitness: &Fitness| {
-            let Said { is_fit, said_no } = fitness.ask(&mut before);
+            let FlagReading { is_fit, said_no } = fitness.ask(&mut before);
             (is_fit, said_no)
         };
         assert_eq!(ask(&fitness), (false, true), "not known");

@@ -42,7 +42,7 @@ use crate::util::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
 /// ```
 #[must_use = "a handle that is dropped does not count"]
 pub struct Progress {
-    work: Arc<Work>,
+    work: Arc<TermWork>,
     stamp: Arc<Stamp>,
 }
 
@@ -54,12 +54,12 @@ struct Stamp {
 }
 
 /// The work of a term, and the stamps of its handles.
-pub(crate) struct Work {
+pub(crate) struct TermWork {
     deadline: Arc<Deadline>,
     stamps: Mutex<Vec<Arc<Stamp>>>,
 }
 
-impl Work {
+impl TermWork {
     pub(crate) fn new(deadline: Arc<Deadline>) -> Self {
         Self { deadline, stamps: Mutex::default() }
     }
@@ -90,7 +90,7 @@ impl Work {
 }
 
 impl Progress {
-    pub(crate) fn new(work: Arc<Work>) -> Self {
+    pub(crate) fn new(work: Arc<TermWork>) -> Self {
         let now = clock::now();
         let stamp = Arc::new(Stamp { at: AtomicU64::new(now.as_nanos()), is_abandoned: AtomicBool::new(false) });
         work.stamps.lock().push(Arc::clone(&stamp));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::election::deadline::Deadline;
 use crate::election::stop_reason::StopReason;
 use crate::election::wind_down::WindDown;
-use crate::leadership::progress::{Progress, Work};
+use crate::leadership::progress::{Progress, TermWork};
 use crate::util::clock;
 use crate::util::clock::Moment;
 use crate::util::sync::channel;
@@ -41,13 +41,13 @@ pub(crate) struct Term {
     lost: Receiver<Infallible>,
     /// Dropped at the end of the term, which is what disconnects `lost`.
     end: Mutex<Option<Sender<Infallible>>>,
-    told: Mutex<Told>,
-    work: Arc<Work>,
+    told: Mutex<StepDownNotice>,
+    work: Arc<TermWork>,
 }
 
 /// What the elector has been told of a step-down.
 #[derive(PartialEq, Eq)]
-enum Told {
+enum StepDownNotice {
     Nothing,
     SteppedDown,
     /// It is not to be told of one any more: it would take it for the end of the next term.
@@ -57,8 +57,8 @@ enum Told {
 impl Term {
     pub(crate) fn new(deadline: Arc<Deadline>, fencing_token: u64) -> Self {
         let (sender, lost) = channel::bounded(0);
-        let work = Arc::new(Work::new(Arc::clone(&deadline)));
-        let (end, told) = (Mutex::new(Some(sender)), Mutex::new(Told::Nothing));
+        let work = Arc::new(TermWork::new(Arc::clone(&deadline)));
+        let (end, told) = (Mutex::new(Some(sender)), Mutex::new(StepDownNotice::Nothing));
         Self { deadline, fencing_token, lost, end, told, work }
     }
 
@@ -76,15 +76,15 @@ impl Term {
         self.end(StopReason::SteppedDown);
         let mut told = self.told.lock();
         // Said again it says nothing new, but for a limit.
-        if *told == Told::Nothing || (*told == Told::SteppedDown && wind_down != WindDown::AsSet) {
-            *told = Told::SteppedDown;
+        if *told == StepDownNotice::Nothing || (*told == StepDownNotice::SteppedDown && wind_down != WindDown::AsSet) {
+            *told = StepDownNotice::SteppedDown;
             leave_word();
         }
     }
 
     /// Before the guard goes.
     pub(crate) fn close(&self) {
-        *self.told.lock() = Told::Closed;
+        *self.told.lock() = StepDownNotice::Closed;
     }
 
     /// The work makes progress. Whether the term is valid.

@@ -32,7 +32,7 @@ use crate::util::sync::{Arc, Mutex};
 /// ```
 #[derive(Debug, Clone)]
 pub struct HealthCheck {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<HealthState>>,
     lease_duration: Duration,
     /// How long a term may be over before its guard goes.
     winds_down: Duration,
@@ -41,7 +41,7 @@ pub struct HealthCheck {
 }
 
 #[derive(Debug)]
-struct State {
+struct HealthState {
     /// Of the guard that there is.
     deadline: Option<Arc<Deadline>>,
     /// Since when a term is over whose guard is not dropped, if anybody has noticed.
@@ -99,7 +99,7 @@ pub enum Unhealthy {
 impl HealthCheck {
     /// `winds_down`: how long work may take to end. `records`: how many the elector is about.
     pub(crate) fn new(lease_duration: Duration, winds_down: Duration, records: usize) -> Self {
-        let state = State {
+        let state = HealthState {
             deadline: None,
             ended: None,
             cover_lost: None,
@@ -317,7 +317,7 @@ impl HealthCheck {
     }
 }
 
-impl State {
+impl HealthState {
     /// `None` if there is a record of which nothing was heard yet.
     fn oldest_contact(&self) -> Option<Moment> {
         self.contact.iter().copied().min().flatten()

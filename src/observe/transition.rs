@@ -100,10 +100,10 @@ impl Iterator for Transitions {
 
 /// The present state, and everyone who wants to hear of changes.
 #[derive(Default)]
-pub(crate) struct Subscriptions(Mutex<State>);
+pub(crate) struct Subscriptions(Mutex<SubscriptionsState>);
 
 #[derive(Default)]
-struct State {
+struct SubscriptionsState {
     /// Whom the record names.
     leader: Option<String>,
     has_run_out: bool,
@@ -178,7 +178,7 @@ impl Subscriptions {
     }
 }
 
-impl State {
+impl SubscriptionsState {
     fn publish(&mut self, transition: Transition) {
         self.forget_dropped();
         for (_, subscriber) in &self.subscribers {

@@ -10,7 +10,7 @@ use crate::election::{Operation, Request, Response, Step};
 use crate::leadership::handle::{AsRuntime, Command, Inbox};
 use crate::runtime::lines::Lines;
 use crate::runtime::observing::Observing;
-use crate::runtime::state::{Asked, Deferred, InFlight, Shared, State};
+use crate::runtime::state::{Asked, Deferred, ElectorState, InFlight, SharedParts};
 use crate::runtime::watcher::Watcher;
 use crate::store::Call;
 use crate::store::entry::Entry;
@@ -45,7 +45,7 @@ pub(crate) struct Driver {
 /// An elector, whoever works off what it is told: its threads, or the one that tells it while they send requests.
 struct Core {
     commands: Receiver<Command>,
-    state: Mutex<State>,
+    state: Mutex<ElectorState>,
     /// Not in the state, because a thread that logs them must not wait for that lock.
     lines: Arc<Lines>,
     /// In the order of their sides.
@@ -75,12 +75,12 @@ pub(crate) fn drivers(
     commands: Receiver<Command>,
     observers: Vec<Observing>,
     asked: Asked,
-    shared: Shared,
+    shared: SharedParts,
     fields: LogFields,
 ) -> Vec<Driver> {
     let link = Arc::clone(&shared.link);
     let lines = Arc::new(Lines::new(fields, records.iter().map(|record| record.fields.clone()).collect()));
-    let state = Mutex::new(State::new(candidacy, observers, asked, shared, records.len(), Arc::clone(&lines)));
+    let state = Mutex::new(ElectorState::new(candidacy, observers, asked, shared, records.len(), Arc::clone(&lines)));
     let (mut of_records, mut threads) = (Vec::new(), Vec::new());
     for Watched { entry, watcher, .. } in records {
         let (wake, woken) = channel::bounded(1);
@@ -141,7 +141,7 @@ impl Driver {
 
 impl Core {
     /// `None` after a panic.
-    fn work<T>(&self, work: impl FnOnce(&mut State) -> T) -> Option<T> {
+    fn work<T>(&self, work: impl FnOnce(&mut ElectorState) -> T) -> Option<T> {
         let mut state = self.state.lock();
         let done = state.work(work);
         let deferred = state.take_deferred();
@@ -246,7 +246,7 @@ mod tests {
             Watched { entry, watcher, fields: fields() }
         };
         let records = sides.iter().map(record).collect();
-        let shared = Shared {
+        let shared = SharedParts {
             link: Arc::clone(&link),
             pending: Arc::default(),
             subscriptions: Arc::default(),

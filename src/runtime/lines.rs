@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use log::LevelFilter;
 
-use crate::election::candidate::notice::Line;
+use crate::election::candidate::notice::LogRecord;
 use crate::leadership::handle::{AsRuntime, ReleaseAck};
 use crate::util::log_fields::LogFields;
 use crate::util::sync::channel::Sender;
@@ -29,7 +29,7 @@ struct Queue {
 }
 
 pub(crate) enum Item {
-    Line(Line),
+    LogRecord(LogRecord),
     /// Wakes the caller of a finished release when all earlier lines are logged.
     Released(Sender<ReleaseAck>),
 }
@@ -62,7 +62,9 @@ impl Lines {
         let _as_runtime = AsRuntime::begin();
         while let Some(item) = self.next() {
             match item {
-                Item::Line(line) => line.log(line.about.map_or(&self.fields, |side| &self.of_records[side as usize])),
+                Item::LogRecord(line) => {
+                    line.log(line.about.map_or(&self.fields, |side| &self.of_records[side as usize]))
+                }
                 Item::Released(ack) => drop(ack),
             }
         }

@@ -20,7 +20,7 @@ pub(crate) struct Observing {
     missed: Arc<AtomicU64>,
 }
 
-struct Told {
+struct ObserverThread {
     observer: Arc<dyn Observer>,
     facts: Receiver<Fact>,
     missed: Arc<AtomicU64>,
@@ -31,7 +31,7 @@ impl Observing {
     pub(crate) fn spawn(observer: Arc<dyn Observer>, fields: LogFields) -> io::Result<Self> {
         let (sender, facts) = channel::bounded(MAX_BEHIND);
         let missed = Arc::new(AtomicU64::new(0));
-        let told = Told { observer, facts, missed: Arc::clone(&missed), fields };
+        let told = ObserverThread { observer, facts, missed: Arc::clone(&missed), fields };
         thread::Builder::new().name("leasehold-observer".into()).spawn(move || told.run())?;
         Ok(Self { facts: sender, missed })
     }
@@ -43,7 +43,7 @@ impl Observing {
     }
 }
 
-impl Told {
+impl ObserverThread {
     fn run(self) {
         while let Ok(fact) = self.facts.recv() {
             if caught(|| fact.tell(&*self.observer)).is_none() {

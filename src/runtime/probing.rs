@@ -18,24 +18,24 @@ pub(crate) type Probe = Arc<SharedProbe>;
 
 /// A probe that several electors may ask: one run answers all who have waited for it. (A lock alone would let one elector run it again
 /// and again while others wait.)
-pub(crate) struct SharedProbe(Mutex<Shared>);
+pub(crate) struct SharedProbe(Mutex<SharedProbeState>);
 
-struct Shared {
+struct SharedProbeState {
     /// Not there while it is run.
     ask: Option<Box<dyn FnMut() -> bool + Send>>,
     /// Who has asked since the run under way began: to each what the next one says, or that it is to run it.
-    waiting: Vec<Sender<Answer>>,
+    waiting: Vec<Sender<ProbeAnswer>>,
     has_panicked: bool,
 }
 
-enum Answer {
-    Said(Said),
+enum ProbeAnswer {
+    Answered(ProbeResult),
     Run,
 }
 
 /// What a run of a probe has come to.
 #[derive(Clone, Copy)]
-struct Said {
+struct ProbeResult {
     is_fit: bool,
     /// The first time in a row; told to the one who ran it.
     panics_anew: bool,
@@ -43,11 +43,11 @@ struct Said {
 
 impl SharedProbe {
     pub(crate) fn new(ask: Box<dyn FnMut() -> bool + Send>) -> Self {
-        Self(Mutex::new(Shared { ask: Some(ask), waiting: Vec::new(), has_panicked: false }))
+        Self(Mutex::new(SharedProbeState { ask: Some(ask), waiting: Vec::new(), has_panicked: false }))
     }
 
     /// What it says in a run that begins after this.
-    fn ask(&self) -> Said {
+    fn ask(&self) -> ProbeResult {
         let mut answer = None;
         loop {
             let mut shared = self.0.lock();
@@ -62,25 +62,25 @@ impl SharedProbe {
                 receiver
             });
             drop(shared);
-            if let Ok(Answer::Said(said)) = answer.recv() {
+            if let Ok(ProbeAnswer::Answered(said)) = answer.recv() {
                 return said;
             }
         }
     }
 
-    fn run(&self, mut ask: Box<dyn FnMut() -> bool + Send>, waiting: Vec<Sender<Answer>>) -> Said {
+    fn run(&self, mut ask: Box<dyn FnMut() -> bool + Send>, waiting: Vec<Sender<ProbeAnswer>>) -> ProbeResult {
         // Of a closure that has panicked nothing is known but that it did.
         let answer = caught(&mut ask);
         let mut shared = self.0.lock();
         shared.ask = Some(ask);
         let panicked_before = std::mem::replace(&mut shared.has_panicked, answer.is_none());
         if let Some(next) = shared.waiting.first() {
-            let _ = next.try_send(Answer::Run);
+            let _ = next.try_send(ProbeAnswer::Run);
         }
         drop(shared);
-        let said = Said { is_fit: answer.unwrap_or(false), panics_anew: answer.is_none() && !panicked_before };
+        let said = ProbeResult { is_fit: answer.unwrap_or(false), panics_anew: answer.is_none() && !panicked_before };
         for waits in waiting {
-            let _ = waits.try_send(Answer::Said(Said { panics_anew: false, ..said }));
+            let _ = waits.try_send(ProbeAnswer::Answered(ProbeResult { panics_anew: false, ..said }));
         }
         said
     }

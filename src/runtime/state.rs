@@ -9,12 +9,12 @@ use log::Level;
 use crate::election::Step;
 use crate::election::candidate::candidacy::Candidacy;
 use crate::election::candidate::fitness::FitnessSource;
-use crate::election::candidate::notice::{Line, Notice, What};
+use crate::election::candidate::notice::{LogEvent, LogRecord, Notice};
 use crate::election::candidate::session::{Behind, Effect, Input};
 use crate::election::candidate::side::Side;
 use crate::election::deadline::Deadline;
 use crate::election::stop_reason::StopReason;
-use crate::leadership::campaign::slot::{CampaignSlot, Key, Unsent};
+use crate::leadership::campaign::slot::{CampaignKey, CampaignSlot, Unsent};
 use crate::leadership::error::Error;
 use crate::leadership::fitness::Fitness;
 use crate::leadership::guard::LeaderGuard;
@@ -36,7 +36,7 @@ use crate::util::sync::channel::{Receiver, Sender};
 
 /// What the elector's threads share with the elector.
 #[derive(Clone)]
-pub(crate) struct Shared {
+pub(crate) struct SharedParts {
     pub(crate) link: Arc<Link>,
     pub(crate) pending: Arc<CampaignSlot>,
     pub(crate) subscriptions: Arc<Subscriptions>,
@@ -44,9 +44,9 @@ pub(crate) struct Shared {
     pub(crate) observations: Arc<Observations>,
 }
 
-pub(crate) struct State {
+pub(crate) struct ElectorState {
     candidacy: Candidacy,
-    pub(crate) shared: Shared,
+    pub(crate) shared: SharedParts,
     observers: Vec<Observing>,
     asked: Asked,
     term: Option<Arc<Term>>,
@@ -91,7 +91,7 @@ pub(crate) struct Deferred {
     /// Their threads look again what to do.
     pub(crate) wake: Vec<Side>,
     /// Of answers that nobody took: to be dropped.
-    pub(crate) keys: Vec<Key>,
+    pub(crate) keys: Vec<CampaignKey>,
 }
 
 /// The request that a thread is sending.
@@ -109,12 +109,12 @@ impl InFlight {
     }
 }
 
-impl State {
+impl ElectorState {
     pub(crate) fn new(
         candidacy: Candidacy,
         observers: Vec<Observing>,
         asked: Asked,
-        shared: Shared,
+        shared: SharedParts,
         records: usize,
         lines: Arc<Lines>,
     ) -> Self {
@@ -281,7 +281,7 @@ impl State {
                     let line = format!(
                         "not renewed any more, for its term has ended: {why}; others lead when the lease has run out"
                     );
-                    self.log(None, What::Notice(Notice::new(Level::Warn, line)));
+                    self.log(None, LogEvent::Notice(Notice::new(Level::Warn, line)));
                 }
                 Effect::Released => {
                     self.term = None;
@@ -298,19 +298,21 @@ impl State {
                     self.shared.health.holder_changed();
                     self.shared.observations.leader(leader.clone(), self.candidacy.leader_until());
                     let has_twin = self.candidacy.has_twin();
-                    self.log(None, What::Leader { leader: leader.clone(), has_twin });
+                    self.log(None, LogEvent::Leader { leader: leader.clone(), has_twin });
                     self.observe(&Fact::new_leader(leader.as_deref()));
                     self.shared.subscriptions.new_leader(leader);
                 }
                 Effect::LeaderHasRunOut => {
                     // Of our own, too: what is unhealthy about that stays so.
                     self.shared.subscriptions.leader_has_run_out();
-                    self.log(None, What::LeaderHasRunOut);
+                    self.log(None, LogEvent::LeaderHasRunOut);
                     self.observe(&Fact::new_leader(None));
                 }
                 Effect::WritesRefused(error) => self.shared.health.write_failed(side, &error),
                 Effect::RestartWatch => self.deferred.restart_watch.push(side),
-                Effect::Log(notice) | Effect::IdentityConflict(notice) => self.log(Some(side), What::Notice(notice)),
+                Effect::Log(notice) | Effect::IdentityConflict(notice) => {
+                    self.log(Some(side), LogEvent::Notice(notice))
+                }
             }
         }
         if self.is_awaited_to_close && !self.candidacy.may_hold() {
@@ -356,8 +358,8 @@ impl State {
     }
 
     /// About one record, or all.
-    fn log(&mut self, about: Option<Side>, what: What) {
-        self.lines.push(Item::Line(Line { about, token: self.token, what }));
+    fn log(&mut self, about: Option<Side>, what: LogEvent) {
+        self.lines.push(Item::LogRecord(LogRecord { about, token: self.token, what }));
     }
 
     pub(super) fn offer(&mut self, campaign: Option<u64>, deadline: Arc<Deadline>, fencing_token: u64) {
@@ -365,7 +367,7 @@ impl State {
             return self.candidacy.handle(clock::now(), Side::Primary, Input::NotTaken);
         };
         self.token = Some(fencing_token);
-        self.log(None, What::Started);
+        self.log(None, LogEvent::Started);
         self.shared.health.guard_made(&deadline);
         let term = Arc::new(Term::new(deadline, fencing_token));
         self.term = Some(Arc::clone(&term));
@@ -380,7 +382,7 @@ impl State {
             guard.into_iter().for_each(LeaderGuard::forget);
             if key.is_some() {
                 let text = "the term is released: the channel that it was to be sent to is full, or has no receiver";
-                self.log(None, What::Notice(Notice::new(Level::Warn, text)));
+                self.log(None, LogEvent::Notice(Notice::new(Level::Warn, text)));
             }
             self.deferred.keys.extend(key);
             self.candidacy.handle(clock::now(), Side::Primary, Input::NotTaken);
@@ -391,7 +393,7 @@ impl State {
         let Some(term) = &self.term else { return };
         // Whoever ended the term first has said why.
         let reason = term.end(reason);
-        self.log(None, What::Stopped(reason.clone()));
+        self.log(None, LogEvent::Stopped(reason.clone()));
         self.token = None;
         if reason != StopReason::Released {
             self.shared.health.term_ended(&reason);

@@ -29,7 +29,7 @@ pub(crate) struct Watcher {
     current: Arc<Mutex<Cancel>>,
 }
 
-struct Watching {
+struct WatchThread {
     entry: Entry,
     link: Arc<Link>,
     side: Side,
@@ -57,7 +57,7 @@ impl Watcher {
         let (wake, woken) = channel::bounded(1);
         let fields = LogFields::new(entry.describe(), &settings.identity);
         let current = Arc::new(Mutex::new(Cancel::new()));
-        let watching = Watching {
+        let watching = WatchThread {
             entry,
             link,
             side,
@@ -86,7 +86,7 @@ impl Watcher {
     }
 }
 
-impl Drop for Watching {
+impl Drop for WatchThread {
     /// A panic in a store ends the watch too.
     fn drop(&mut self) {
         if std::thread::panicking() {
@@ -103,7 +103,7 @@ impl Drop for Watcher {
     }
 }
 
-impl Watching {
+impl WatchThread {
     fn run(mut self) {
         let _as_runtime = AsRuntime::begin();
         let mut pause = Duration::ZERO;
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn a_restart_changes_where_the_next_watch_begins_and_not_when() {
         let (wake, woken) = channel::bounded(1);
-        let mut watching = Watching {
+        let mut watching = WatchThread {
             entry: entry(),
             link: link().0,
             side: Side::Primary,

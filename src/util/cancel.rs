@@ -25,10 +25,10 @@ use crate::util::sync::{Arc, Mutex};
 /// drop(hook);
 /// ```
 #[derive(Clone, Default)]
-pub struct Cancel(Arc<Mutex<State>>);
+pub struct Cancel(Arc<Mutex<CancelState>>);
 
 #[derive(Default)]
-struct State {
+struct CancelState {
     is_cancelled: bool,
     hooks: VecDeque<Slot>,
 }

@@ -12,10 +12,10 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use leasehold::Store;
 
-use super::clock::Moment;
+use super::clock::EventTime;
 use crate::one_line::OneLine;
-use leases::{Event, Leases, Which};
-use watching::{Current, Message, Watching};
+use leases::{LeaseEvent, Leases, Which};
+use watching::{CurrentWatch, FollowMessage, FollowThread};
 
 pub use place::FollowArgs;
 pub use watching::Trouble;
@@ -25,16 +25,16 @@ const BEHIND: usize = 64;
 
 /// What is known of the leases that are followed, and what is yet to be heard.
 pub struct Follower {
-    updates: Receiver<Message>,
+    updates: Receiver<FollowMessage>,
     leases: Leases,
     /// By the leases that are followed: `None` of all.
-    watches: BTreeMap<Option<Box<str>>, Current>,
+    watches: BTreeMap<Option<Box<str>>, CurrentWatch>,
     location: String,
 }
 
 /// What there is to tell.
 pub enum Heard {
-    Events(Vec<Event>),
+    Events(Vec<LeaseEvent>),
     Trouble(Trouble),
     Nothing,
 }
@@ -55,10 +55,10 @@ impl Follower {
             false => names.iter().map(|name| Some(Box::from(&**name))).collect(),
         };
         // One that is named twice is followed once.
-        let watches: BTreeMap<_, _> = keys.into_iter().map(|key| (key, Current::default())).collect();
+        let watches: BTreeMap<_, _> = keys.into_iter().map(|key| (key, CurrentWatch::default())).collect();
         let (tell, updates) = bounded(BEHIND);
         for (key, current) in &watches {
-            let watching = Watching::new(Arc::clone(&store), key.as_deref(), current.clone(), tell.clone());
+            let watching = FollowThread::new(Arc::clone(&store), key.as_deref(), current.clone(), tell.clone());
             let thread = thread::Builder::new().name("leasehold-watch".into());
             thread.spawn(move || watching.run()).map_err(|error| format!("cannot start a thread: {error}"))?;
         }
@@ -81,12 +81,12 @@ impl Follower {
     ///
     /// What cannot mend by itself.
     pub fn next(&mut self, patience: Duration) -> Result<Heard, String> {
-        let now = Moment::now().local;
+        let now = EventTime::now().local;
         let expiry = self.leases.next_expiry().map_or(Duration::MAX, |expiry| expiry.saturating_sub(now));
         let events = match self.updates.recv_timeout(patience.min(expiry)) {
-            Ok(Message::Update(update, at)) => self.leases.apply(update, at),
-            Ok(Message::Trouble(trouble)) => return Ok(Heard::Trouble(trouble)),
-            Ok(Message::Failed(why)) => return Err(OneLine(&why).to_string()),
+            Ok(FollowMessage::Update(update, at)) => self.leases.apply(update, at),
+            Ok(FollowMessage::Trouble(trouble)) => return Ok(Heard::Trouble(trouble)),
+            Ok(FollowMessage::Failed(why)) => return Err(OneLine(&why).to_string()),
             // Only now: an update that waits was received in time.
             Err(RecvTimeoutError::Timeout) => self.expire(),
             Err(RecvTimeoutError::Disconnected) => {
@@ -96,11 +96,11 @@ impl Follower {
         Ok(if events.is_empty() { Heard::Nothing } else { Heard::Events(events) })
     }
 
-    fn expire(&mut self) -> Vec<Event> {
-        let events = self.leases.expire(Moment::now());
+    fn expire(&mut self) -> Vec<LeaseEvent> {
+        let events = self.leases.expire(EventTime::now());
         for event in &events {
             let watch = self.watches.get(&Some(event.key.clone())).or_else(|| self.watches.get(&None));
-            watch.into_iter().for_each(Current::restart);
+            watch.into_iter().for_each(CurrentWatch::restart);
         }
         events
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use clap::Args;
 use leasehold::{ConfigMapStore, EndpointsStore, LeaseStore, ResourceLock, Store};
 
-use super::super::election::{Place, PlaceArgs};
+use super::super::election::{PlaceArgs, RecordPlace};
 use super::leases::Which;
 
 #[derive(Debug, Args)]
@@ -27,8 +27,8 @@ impl FollowArgs {
     /// The store, and which of its records are leases where none is named.
     pub fn open(&self) -> Result<(Arc<dyn Store>, Which), Box<dyn std::error::Error>> {
         let client = match self.place.open(self.lock_type, false)? {
-            Place::Store(store) => return Ok((Arc::from(store), Which::All)),
-            Place::Cluster(client) => *client,
+            RecordPlace::Store(store) => return Ok((Arc::from(store), Which::All)),
+            RecordPlace::Cluster(client) => *client,
         };
         let namespace = self.place.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
         Ok(match self.lock_type {

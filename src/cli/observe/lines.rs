@@ -6,11 +6,11 @@ use std::time::Duration;
 use leasehold::{LeaderElectionRecord, MicroTime};
 use serde::Serialize;
 
-use super::super::follow::leases::{Event, What};
+use super::super::follow::leases::{LeaseEvent, LeaseEventKind};
 use crate::one_line::{OneLine, is_seen};
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct EventLine<'a> {
     time: &'a str,
     lease: &'a str,
     event: &'static str,
@@ -25,12 +25,12 @@ struct Line<'a> {
     seconds_left: Option<f64>,
 }
 
-pub fn json(event: &Event) -> String {
-    let Event { at, key, what, previous_holder, lease } = event;
+pub fn json(event: &LeaseEvent) -> String {
+    let LeaseEvent { at, key, what, previous_holder, lease } = event;
     let nothing = LeaderElectionRecord::default();
     let record = lease.record.as_ref().unwrap_or(&nothing);
     let time = MicroTime::from(at.wall);
-    let line = Line {
+    let line = EventLine {
         time: time.as_str(),
         lease: key,
         event: what.name(),
@@ -60,19 +60,19 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-pub fn plain(event: &Event) -> String {
-    let Event { at, key, what, previous_holder, lease } = event;
+pub fn plain(event: &LeaseEvent) -> String {
+    let LeaseEvent { at, key, what, previous_holder, lease } = event;
     let mut line = format!("{} {}: ", MicroTime::from(at.wall), OneLine(key));
     let holder = OneLine(lease.holder().unwrap_or_default());
     let by = previous_holder.as_deref().map_or_else(String::new, |holder| format!(" by {}", OneLine(holder)));
     // Writing to a string cannot fail.
     let _ = match what {
-        What::NewLeader => write!(line, "{holder} leads"),
-        What::Renewed => write!(line, "renewed by {holder}"),
-        What::Released => write!(line, "released{by}"),
-        What::Expired => write!(line, "expired, held by {holder}"),
-        What::Deleted => write!(line, "deleted"),
-        What::Unheld => write!(line, "held by nobody"),
+        LeaseEventKind::NewLeader => write!(line, "{holder} leads"),
+        LeaseEventKind::Renewed => write!(line, "renewed by {holder}"),
+        LeaseEventKind::Released => write!(line, "released{by}"),
+        LeaseEventKind::Expired => write!(line, "expired, held by {holder}"),
+        LeaseEventKind::Deleted => write!(line, "deleted"),
+        LeaseEventKind::Unheld => write!(line, "held by nobody"),
     };
     let Some(record) = lease.record.as_ref().filter(|_| lease.holder().is_some()) else { return line + "\n" };
     if let Some(time) = &record.acquire_time {
@@ -92,15 +92,15 @@ pub fn plain(event: &Event) -> String {
 mod tests {
     use std::time::SystemTime;
 
-    use super::super::super::clock::Moment;
+    use super::super::super::clock::EventTime;
     use super::super::super::follow::leases::{Leases, Update, Which};
     use super::*;
 
-    fn events(record: LeaderElectionRecord) -> Vec<Event> {
+    fn events(record: LeaderElectionRecord) -> Vec<LeaseEvent> {
         let mut leases = Leases::new(Which::All);
         let at = |seconds| {
             let local = Duration::from_secs(seconds);
-            Moment { local, wall: SystemTime::UNIX_EPOCH + local }
+            EventTime { local, wall: SystemTime::UNIX_EPOCH + local }
         };
         let key = Box::from("jo\nbs");
         let mut events = leases.apply(Update::Changed { key, record, version: 7 }, at(1));

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::clock::Moment;
+use super::clock::EventTime;
 use super::follow::{FollowArgs, Follower, Heard};
-use table::Table;
+use table::LeaseTable;
 
 /// Show who leads, live
 ///
@@ -59,7 +59,7 @@ const TICK: Duration = Duration::from_secs(1);
 pub fn run(arguments: &ObserveArgs) -> Result<u8, String> {
     let (store, which) = arguments.follow.open().map_err(|error| error.to_string())?;
     let mut follower = Follower::start(store, &arguments.leases, which)?;
-    let mut output = match Table::in_terminal().filter(|_| !arguments.json) {
+    let mut output = match LeaseTable::in_terminal().filter(|_| !arguments.json) {
         Some(table) => Output::Table(table),
         None => Output::Lines { json: arguments.json },
     };
@@ -75,7 +75,7 @@ pub fn run(arguments: &ObserveArgs) -> Result<u8, String> {
 }
 
 enum Output {
-    Table(Table),
+    Table(LeaseTable),
     Lines { json: bool },
 }
 
@@ -92,9 +92,9 @@ impl Output {
             (Self::Table(table), Heard::Trouble(trouble)) => {
                 table.clear()?;
                 trouble.log();
-                table.draw(follower, Moment::now())
+                table.draw(follower, EventTime::now())
             }
-            (Self::Table(table), heard) => table.update(matches!(heard, Heard::Nothing), follower, Moment::now()),
+            (Self::Table(table), heard) => table.update(matches!(heard, Heard::Nothing), follower, EventTime::now()),
             (Self::Lines { json }, Heard::Events(events)) => {
                 let mut stdout = io::stdout().lock();
                 for event in events {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 pub use super::super::exit::FAILED;
-use super::messages::End;
+use super::messages::CommandEnd;
 
 /// How `leasehold run` exits, where it is not as the command did: as env(1) and timeout(1), and by `EX_TEMPFAIL` of sysexits.h.
 pub const NOT_ACQUIRED: u8 = 75;
@@ -22,11 +22,11 @@ pub fn not_started(error: &io::Error) -> u8 {
     if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE }
 }
 
-impl End {
+impl CommandEnd {
     pub fn exit_code(self) -> u8 {
         match self {
-            End::Code(code) => code,
-            End::Signal(signal) => by_signal(signal.into()),
+            CommandEnd::Code(code) => code,
+            CommandEnd::Signal(signal) => by_signal(signal.into()),
         }
     }
 }

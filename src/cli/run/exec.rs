@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::say::say;
 use super::command;
-use super::messages::{Environment, Link, Received};
+use super::messages::{Environment, GuardianLink, Received};
 use super::times::boot_time;
 
 /// What the guardian starts it by, with its own number.
@@ -34,13 +34,13 @@ pub struct Begin {
 /// A process that waits to become a command. To be started by a guardian's main thread: it is killed when that ends.
 pub struct Prepared {
     pid: Pid,
-    link: Link,
+    link: GuardianLink,
 }
 
 impl Prepared {
     /// Starting it takes longer than all else between the acquisition and the command.
     pub fn start(arguments: &[OsString]) -> io::Result<Self> {
-        let (link, theirs) = Link::pair()?;
+        let (link, theirs) = GuardianLink::pair()?;
         let mut command = Command::new("/proc/self/exe");
         command.arg0("leasehold").args([NAME, &getpid().as_raw_nonzero().to_string()]).args(arguments);
         // It is reaped with all others.
@@ -110,7 +110,7 @@ fn wait(parent: Pid) -> io::Result<Option<(Begin, Option<OwnedFd>)>> {
     if getppid() != Some(parent) {
         return Ok(None);
     }
-    let link = Link::new(fcntl_dupfd_cloexec(io::stdin(), 3)?);
+    let link = GuardianLink::new(fcntl_dupfd_cloexec(io::stdin(), 3)?);
     loop {
         link.wait()?;
         match link.receive::<Begin>()? {

@@ -13,11 +13,11 @@ use leasehold::LeaderElector;
 use parking_lot::Mutex;
 use serde_json::json;
 
-use super::messages::End;
+use super::messages::CommandEnd;
 
 /// What there is to tell of the command.
 #[derive(Debug, Default)]
-pub struct Work(Mutex<Counted>);
+pub struct CommandWork(Mutex<Counted>);
 
 #[derive(Debug, Default, Clone, Copy)]
 struct Counted {
@@ -28,7 +28,7 @@ struct Counted {
     last: Option<u8>,
 }
 
-impl Work {
+impl CommandWork {
     pub fn begins(&self) {
         let mut counted = self.0.lock();
         counted.since = Some(SystemTime::now());
@@ -36,10 +36,10 @@ impl Work {
     }
 
     /// With how it ended, if that was by itself.
-    pub fn ended(&self, end: Option<End>) {
+    pub fn ended(&self, end: Option<CommandEnd>) {
         let mut counted = self.0.lock();
         counted.since = None;
-        if let Some(code) = end.map(End::exit_code) {
+        if let Some(code) = end.map(CommandEnd::exit_code) {
             counted.failures += u64::from(code != 0);
             counted.last = Some(code);
         }
@@ -101,10 +101,10 @@ const LONGEST_REQUEST: usize = 8 * 1024;
 /// How long one may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-struct Server {
+struct StatusServer {
     /// It ends with the supervisor, which waits for that.
     elector: Weak<LeaderElector>,
-    work: Arc<Work>,
+    work: Arc<CommandWork>,
     connections: AtomicUsize,
 }
 
@@ -113,10 +113,10 @@ struct Server {
 /// # Errors
 ///
 /// When the address cannot be listened on.
-pub fn serve(listen: &Listen, elector: &Arc<LeaderElector>, work: Arc<Work>) -> io::Result<SocketAddr> {
+pub fn serve(listen: &Listen, elector: &Arc<LeaderElector>, work: Arc<CommandWork>) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind(&*listen.addresses)?;
     let address = listener.local_addr()?;
-    let server = Arc::new(Server { elector: Arc::downgrade(elector), work, connections: AtomicUsize::new(0) });
+    let server = Arc::new(StatusServer { elector: Arc::downgrade(elector), work, connections: AtomicUsize::new(0) });
     thread::Builder::new().name("http".into()).spawn(move || {
         for connection in listener.incoming() {
             let Ok(connection) = connection else {
@@ -141,7 +141,7 @@ pub fn serve(listen: &Listen, elector: &Arc<LeaderElector>, work: Arc<Work>) -> 
     Ok(address)
 }
 
-struct Answer {
+struct HttpAnswer {
     status: &'static str,
     content_type: &'static str,
     body: String,
@@ -151,7 +151,7 @@ const OK: &str = "200 OK";
 const UNAVAILABLE: &str = "503 Service Unavailable";
 const TEXT: &str = "text/plain; charset=utf-8";
 
-impl Server {
+impl StatusServer {
     fn answer(&self, mut connection: TcpStream) -> io::Result<()> {
         let until = Instant::now() + PATIENCE;
         let (mut request, mut length) = ([0; LONGEST_REQUEST], 0);
@@ -175,7 +175,7 @@ impl Server {
             }
         };
         connection.set_write_timeout(Some(PATIENCE))?;
-        let Answer { status, content_type, body } = answer;
+        let HttpAnswer { status, content_type, body } = answer;
         let mut head = format!(
             "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
             body.len()
@@ -186,7 +186,7 @@ impl Server {
         connection.write_all(head.as_bytes())
     }
 
-    fn about(&self, path: &str) -> Answer {
+    fn about(&self, path: &str) -> HttpAnswer {
         let Some(elector) = self.elector.upgrade() else { return text(UNAVAILABLE, "the election has ended\n") };
         match path.split('?').next().unwrap_or_default() {
             "/leader" => self.leader(&elector),
@@ -209,13 +209,13 @@ impl Server {
                 let mut body = String::new();
                 let _ = elector.status().write_prometheus(&mut body);
                 self.work.write_prometheus(&mut body);
-                Answer { status: OK, content_type: "text/plain; version=0.0.4; charset=utf-8", body }
+                HttpAnswer { status: OK, content_type: "text/plain; version=0.0.4; charset=utf-8", body }
             }
             _ => text("404 Not Found", "there are /leader, /healthz, /readyz and /metrics\n"),
         }
     }
 
-    fn leader(&self, elector: &LeaderElector) -> Answer {
+    fn leader(&self, elector: &LeaderElector) -> HttpAnswer {
         let status = elector.status();
         let since = self.work.0.lock().since;
         // Between a term and the start of its command, or after its end, nobody works here.
@@ -229,12 +229,12 @@ impl Server {
         }
         let mut text = body.to_string();
         let _ = writeln!(text);
-        Answer { status: if is_leader { OK } else { UNAVAILABLE }, content_type: "application/json", body: text }
+        HttpAnswer { status: if is_leader { OK } else { UNAVAILABLE }, content_type: "application/json", body: text }
     }
 }
 
-fn text(status: &'static str, body: &str) -> Answer {
-    Answer { status, content_type: TEXT, body: body.to_owned() }
+fn text(status: &'static str, body: &str) -> HttpAnswer {
+    HttpAnswer { status, content_type: TEXT, body: body.to_owned() }
 }
 
 /// Whether a request is one that only asks, and for what; `None` while it is not all there.

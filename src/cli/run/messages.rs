@@ -22,11 +22,11 @@ use super::times::Times;
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Order {
     pub number: u64,
-    pub what: What,
+    pub what: OrderKind,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub enum What {
+pub enum OrderKind {
     /// To have all ready for a start.
     Prepare,
     /// To start the command, whose stdin comes along.
@@ -48,7 +48,7 @@ pub type Environment = Vec<(String, Option<String>)>;
 
 /// From the guardian.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Report {
+pub enum GuardianReport {
     /// It can be told to start a command.
     Ready,
     Acknowledged(u64),
@@ -67,7 +67,7 @@ pub enum Report {
         processes: usize,
     },
     /// The command has ended; what it started may be there still.
-    Ended(End),
+    Ended(CommandEnd),
     /// Nothing of it is left.
     Gone,
     /// Somebody has told the guardian to end.
@@ -76,12 +76,12 @@ pub enum Report {
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum End {
+pub enum CommandEnd {
     Code(u8),
     Signal(u8),
 }
 
-impl std::fmt::Display for End {
+impl std::fmt::Display for CommandEnd {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Code(code) => write!(f, "with exit code {code}"),
@@ -100,7 +100,7 @@ const LONGEST: usize = 16 * 1024;
 
 /// One end of what the two talk by: whole messages, without waiting.
 #[derive(Debug)]
-pub struct Link(OwnedFd);
+pub struct GuardianLink(OwnedFd);
 
 /// What came over a link.
 #[derive(Debug)]
@@ -111,7 +111,7 @@ pub enum Received<T> {
     Closed,
 }
 
-impl Link {
+impl GuardianLink {
     pub fn new(end: OwnedFd) -> Self {
         Self(end)
     }
@@ -164,7 +164,7 @@ impl Link {
     }
 }
 
-impl AsFd for Link {
+impl AsFd for GuardianLink {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
@@ -187,14 +187,14 @@ mod tests {
 
     #[test]
     fn a_message_arrives_whole_with_what_is_attached_and_the_end_is_noticed() {
-        let (one, other) = Link::pair().expect("a pair");
-        let other = Link::new(other);
+        let (one, other) = GuardianLink::pair().expect("a pair");
+        let other = GuardianLink::new(other);
         assert!(matches!(other.receive::<Order>(), Ok(Received::Nothing)));
         let (mut reader, writer) = std::io::pipe().expect("a pipe");
-        one.send(&Order { number: 1, what: What::Kill }, Some(writer.as_fd())).expect("it fits");
-        one.send(&Order { number: 2, what: What::Stop { is_told: true } }, None).expect("it fits");
+        one.send(&Order { number: 1, what: OrderKind::Kill }, Some(writer.as_fd())).expect("it fits");
+        one.send(&Order { number: 2, what: OrderKind::Stop { is_told: true } }, None).expect("it fits");
         drop(writer);
-        let Ok(Received::Message(Order { number: 1, what: What::Kill }, Some(attached))) = other.receive() else {
+        let Ok(Received::Message(Order { number: 1, what: OrderKind::Kill }, Some(attached))) = other.receive() else {
             panic!("the first one")
         };
         std::fs::File::from(attached).write_all(b"through").expect("written");
@@ -206,17 +206,18 @@ mod tests {
         // Another test may start a process, which has a copy of the closed end for a moment.
         other.wait().expect("the end");
         assert!(matches!(other.receive::<Order>(), Ok(Received::Closed)));
-        let (one, other) = Link::pair().expect("a pair");
-        one.send(&Report::Gone, None).expect("it fits");
+        let (one, other) = GuardianLink::pair().expect("a pair");
+        one.send(&GuardianReport::Gone, None).expect("it fits");
         drop(other);
         one.wait().expect("the end");
-        assert!(matches!(one.receive::<Report>(), Ok(Received::Closed)), "it has not read all");
+        assert!(matches!(one.receive::<GuardianReport>(), Ok(Received::Closed)), "it has not read all");
     }
 
     #[test]
     fn who_does_not_read_is_noticed() {
-        let (one, _other) = Link::pair().expect("a pair");
-        let full = (0..1_000_000).find_map(|_| one.send(&Report::Gone, None).err()).expect("it does not fit for ever");
+        let (one, _other) = GuardianLink::pair().expect("a pair");
+        let full =
+            (0..1_000_000).find_map(|_| one.send(&GuardianReport::Gone, None).err()).expect("it does not fit for ever");
         assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
     }
 }

@@ -32,7 +32,7 @@ use super::say::say;
 use guardian::{Guarded, Guardian};
 use http::Listen;
 use probe::{Judge, Probe};
-use progress::Source;
+use progress::ProgressSource;
 use supervisor::{OnLoss, Plan, Supervisor};
 use times::Times;
 
@@ -79,7 +79,7 @@ pub struct RunArgs {
     /// What shows that the command makes progress: a file that it changes, or `notify` for what it says as a service of systemd with
     /// a watchdog. Without progress it is stopped
     #[arg(long, value_name = "FILE|notify", requires = "progress_within", help_heading = "Fitness")]
-    progress: Option<Source>,
+    progress: Option<ProgressSource>,
     /// How long the command may go without progress
     #[arg(long, value_name = "DURATION", value_parser = positive_duration, requires = "progress", help_heading = "Fitness")]
     progress_within: Option<Duration>,
@@ -159,7 +159,7 @@ fn run(arguments: RunArgs) -> Result<u8, Failure> {
         log::info!("answers on http://{address}");
     }
     let progress = arguments.progress.zip(arguments.progress_within);
-    if let Some((Source::File(path), _)) = &progress {
+    if let Some((ProgressSource::File(path), _)) = &progress {
         let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
         if directory.is_some_and(|directory| !directory.is_dir()) {
             log::warn!("--progress {}: its directory is not there yet", path.display());

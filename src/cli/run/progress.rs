@@ -17,14 +17,14 @@ use super::messages::Environment;
 
 /// What says that a command makes progress.
 #[derive(Debug, Clone)]
-pub enum Source {
+pub enum ProgressSource {
     /// A file: each change of it that is observed, by its time, number or size. What the time is does not count.
     File(PathBuf),
     /// The protocol of sd_notify(3): `WATCHDOG=1`, and `READY=1`.
     Notify,
 }
 
-impl From<String> for Source {
+impl From<String> for ProgressSource {
     fn from(text: String) -> Self {
         if text == "notify" { Self::Notify } else { Self::File(text.into()) }
     }
@@ -46,7 +46,7 @@ pub struct Watchdog {
 
 impl Watchdog {
     /// From now on the command has to make progress `within` each such time.
-    pub fn start(source: &Source, within: Duration) -> io::Result<Self> {
+    pub fn start(source: &ProgressSource, within: Duration) -> io::Result<Self> {
         let last = Arc::new(Mutex::new(Some(Instant::now())));
         let (stop, stopped) = bounded(0);
         let mut environment = Vec::new();
@@ -55,16 +55,16 @@ impl Watchdog {
             move |is_made: bool| *last.lock() = is_made.then(Instant::now)
         };
         let missing = match source {
-            Source::File(path) => format!("{} has not changed", path.display()),
-            Source::Notify => "no WATCHDOG=1 has come".to_owned(),
+            ProgressSource::File(path) => format!("{} has not changed", path.display()),
+            ProgressSource::Notify => "no WATCHDOG=1 has come".to_owned(),
         };
         let watcher = thread::Builder::new().name("progress".into());
         match source {
-            Source::File(path) => {
+            ProgressSource::File(path) => {
                 let path = path.clone();
                 watcher.spawn(move || watch_file(&path, pause(within), &stopped, progress))?;
             }
-            Source::Notify => {
+            ProgressSource::Notify => {
                 // In no directory: there may be none that can be written, and nothing is left behind.
                 let name = format!("leasehold-{:016x}", fastrand::u64(..));
                 let socket = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
@@ -150,7 +150,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().expect("a file");
         let in_a_year = SystemTime::now() + Duration::from_secs(31_536_000);
         file.as_file().set_modified(in_a_year).expect("its time");
-        let mut watchdog = Watchdog::start(&Source::File(file.path().to_owned()), WITHIN).expect("a thread");
+        let mut watchdog = Watchdog::start(&ProgressSource::File(file.path().to_owned()), WITHIN).expect("a thread");
         let looks = overdue_after(&mut watchdog, |look| {
             if look < 30 {
                 fs::write(file.path(), format!("{look:>look$}")).expect("written");
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn what_is_said_as_to_systemd_is_progress() {
-        let mut watchdog = Watchdog::start(&Source::Notify, WITHIN).expect("a socket");
+        let mut watchdog = Watchdog::start(&ProgressSource::Notify, WITHIN).expect("a socket");
         let [(_, Some(name)), (_, Some(micros)), (_, None)] = &watchdog.environment[..] else {
             panic!("{:?}", watchdog.environment)
         };
@@ -185,11 +185,11 @@ mod tests {
             socket.send_to_addr(said.as_bytes(), &there).expect("sent");
         });
         assert!(looks > 30, "{looks}");
-        let mut watchdog = Watchdog::start(&Source::Notify, Duration::MAX).expect("a socket");
+        let mut watchdog = Watchdog::start(&ProgressSource::Notify, Duration::MAX).expect("a socket");
         let name = watchdog.environment[0].1.clone().expect("a name");
         let there = SocketAddr::from_abstract_name(name.strip_prefix('@').expect("abstract")).expect("a name");
         assert_eq!(watchdog.missed(), None);
-        let mut late = Watchdog::start(&Source::Notify, Duration::ZERO).expect("a socket");
+        let mut late = Watchdog::start(&ProgressSource::Notify, Duration::ZERO).expect("a socket");
         assert!(late.missed().is_none() && late.missed().is_some(), "at two looks");
         socket.send_to_addr(b"WATCHDOG=trigger", &there).expect("sent");
         overdue_after(&mut watchdog, |_| ());

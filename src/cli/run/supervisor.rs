@@ -10,12 +10,12 @@ use signal_hook::consts::{SIGCHLD, SIGTERM};
 
 use super::command::{self, TERM_ENDED, by_signal};
 use super::guardian::{Guarded, Guardian, Lost};
-use super::http::Work;
-use super::messages::{Report, What, signal_name};
+use super::http::CommandWork;
+use super::messages::{GuardianReport, OrderKind, signal_name};
 use super::probe::Judge;
-use super::progress::{Source, Watchdog};
+use super::progress::{ProgressSource, Watchdog};
 use super::signals::{self, Caught};
-use super::term::{self, Means, Outcome, TICKS, Why, between_ticks};
+use super::term::{self, Means, TICKS, TermOutcome, Why, between_ticks};
 use super::times::Times;
 use crate::backoff::Backoff;
 
@@ -34,7 +34,7 @@ pub struct Plan {
     pub times: Times,
     pub restart: bool,
     pub on_loss: OnLoss,
-    pub progress: Option<(Source, Duration)>,
+    pub progress: Option<(ProgressSource, Duration)>,
     /// How long to campaign.
     pub wait: Option<Duration>,
 }
@@ -46,7 +46,7 @@ pub struct Supervisor {
     pub signals: Receiver<Caught>,
     pub renewals: Receiver<()>,
     pub judge: Option<Judge>,
-    pub work: Arc<Work>,
+    pub work: Arc<CommandWork>,
     pub backoff: Backoff,
 }
 
@@ -124,13 +124,13 @@ impl Supervisor {
                     };
                 }
                 recv(self.signals) -> caught => Ok(self.told(caught?)),
-                recv(ticks) -> _ => self.guardian.order(What::Ping).and_then(|()| self.guardian.tick(TICKS)).map(|()| None),
+                recv(ticks) -> _ => self.guardian.order(OrderKind::Ping).and_then(|()| self.guardian.tick(TICKS)).map(|()| None),
                 recv(guardian) -> report => match report {
-                    Ok(Report::Acknowledged(number)) => {
+                    Ok(GuardianReport::Acknowledged(number)) => {
                         self.guardian.acknowledged(number);
                         Ok(None)
                     }
-                    Ok(Report::AskedToStop) => Ok(Some(SIGTERM)),
+                    Ok(GuardianReport::AskedToStop) => Ok(Some(SIGTERM)),
                     Ok(_) => Ok(None),
                     Err(_) => Err(Lost("it has ended".to_owned())),
                 },
@@ -201,7 +201,7 @@ impl Supervisor {
         ends_us.then_some(caught.signal)
     }
 
-    fn lead(&mut self, guard: &LeaderGuard) -> Result<Outcome, Error> {
+    fn lead(&mut self, guard: &LeaderGuard) -> Result<TermOutcome, Error> {
         let watchdog =
             self.plan.progress.as_ref().map(|(source, within)| Watchdog::start(source, *within)).transpose()?;
         let environment = watchdog.as_ref().map(|watchdog| watchdog.environment.clone()).unwrap_or_default();
@@ -235,7 +235,7 @@ impl Supervisor {
     }
 
     /// The code to exit with, unless there is to be another campaign.
-    fn is_last(&self, Outcome { why, told, end, .. }: &Outcome) -> Option<u8> {
+    fn is_last(&self, TermOutcome { why, told, end, .. }: &TermOutcome) -> Option<u8> {
         let end = end.map(|end| end.exit_code());
         if let Some(signal) = told {
             return Some(end.unwrap_or_else(|| by_signal(*signal)));

@@ -13,7 +13,7 @@ use rustix::termios::{isatty, tcgetpgrp};
 use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
 
 use super::guardian::{Guardian, Lost};
-use super::messages::{End, Environment, Report, What, signal_name};
+use super::messages::{CommandEnd, Environment, GuardianReport, OrderKind, signal_name};
 use super::probe::Judge;
 use super::progress::Watchdog;
 use super::signals::Caught;
@@ -68,13 +68,13 @@ impl fmt::Display for Why {
 }
 
 /// How a term went.
-pub struct Outcome {
+pub struct TermOutcome {
     /// `None`: the command ended by itself.
     pub why: Option<Why>,
     /// The signal that we were told to end by, also when the command was being ended already.
     pub told: Option<i32>,
     /// `None`: that is not known, because it was ended with its guardian, or never began.
-    pub end: Option<End>,
+    pub end: Option<CommandEnd>,
     /// Whether nothing of the command is left. Else the lease must not be released.
     pub is_gone: bool,
 }
@@ -98,20 +98,21 @@ fn group_of_terminal() -> Option<i32> {
     is_ours.then(|| getpgrp().as_raw_nonzero().get())
 }
 
-struct Term<'a> {
+struct CommandTerm<'a> {
     means: Means<'a>,
     guard: &'a LeaderGuard,
     /// Whether the command gets what the terminal sends to our process group.
     is_of_group: bool,
-    outcome: Outcome,
+    outcome: TermOutcome,
     killing_since: Option<Instant>,
     kill_ordered_at: Option<Instant>,
 }
 
 /// Runs the command for as long as the term goes on. When this returns with nothing of it left, the guard may be dropped.
-pub fn lead(guard: &LeaderGuard, means: Means<'_>) -> Outcome {
-    let outcome = Outcome { why: None, told: None, end: None, is_gone: false };
-    let mut term = Term { means, guard, is_of_group: false, outcome, killing_since: None, kill_ordered_at: None };
+pub fn lead(guard: &LeaderGuard, means: Means<'_>) -> TermOutcome {
+    let outcome = TermOutcome { why: None, told: None, end: None, is_gone: false };
+    let mut term =
+        CommandTerm { means, guard, is_of_group: false, outcome, killing_since: None, kill_ordered_at: None };
     if let Err(Lost(why)) = term.run() {
         log::error!("the guardian is lost, and is ended with all that it guards: {why}");
         // The guardian is not there to end it in time: nothing prolongs the term any more.
@@ -126,7 +127,7 @@ pub fn lead(guard: &LeaderGuard, means: Means<'_>) -> Outcome {
     term.outcome
 }
 
-impl Term<'_> {
+impl CommandTerm<'_> {
     fn run(&mut self) -> Result<(), Lost> {
         self.start()?;
         let ticks = tick(between_ticks(self.means.retry_period));
@@ -180,7 +181,7 @@ impl Term<'_> {
         let valid_until = self.valid_until();
         let (times, mut environment) = (self.means.times, std::mem::take(&mut self.means.environment));
         environment.push(("LEASEHOLD_FENCING_TOKEN".to_owned(), Some(self.guard.fencing_token().to_string())));
-        let what = What::Start { times, valid_until, group, environment };
+        let what = OrderKind::Start { times, valid_until, group, environment };
         let stdin = io::stdin();
         self.means.guardian.order_with(what, Some(stdin.as_fd()))
     }
@@ -194,24 +195,24 @@ impl Term<'_> {
     fn extend(&mut self) -> Result<(), Lost> {
         let until = self.valid_until();
         // Of a term that is over there is nothing to say, but an answer is wanted.
-        self.means.guardian.order(if self.guard.is_leader() { What::Valid { until } } else { What::Ping })
+        self.means.guardian.order(if self.guard.is_leader() { OrderKind::Valid { until } } else { OrderKind::Ping })
     }
 
     /// True when nothing of the command is left.
-    fn hear(&mut self, report: Report) -> Result<bool, Lost> {
+    fn hear(&mut self, report: GuardianReport) -> Result<bool, Lost> {
         match report {
-            Report::Acknowledged(number) => self.means.guardian.acknowledged(number),
-            Report::Started { pid } => log::info!("the command runs, as process {pid}"),
-            Report::NotStarted { code, error } => {
+            GuardianReport::Acknowledged(number) => self.means.guardian.acknowledged(number),
+            GuardianReport::Started { pid } => log::info!("the command runs, as process {pid}"),
+            GuardianReport::NotStarted { code, error } => {
                 self.outcome.why = Some(Why::NotStarted { code, error });
                 self.outcome.is_gone = true;
                 return Ok(true);
             }
-            Report::Terminated => {
+            GuardianReport::Terminated => {
                 log::warn!("the lease is not renewed: the command was told to end");
                 self.outcome.why.get_or_insert(Why::NotRenewed);
             }
-            Report::Killing { processes } => {
+            GuardianReport::Killing { processes } => {
                 self.killing_since = Some(Instant::now());
                 if self.outcome.end.is_none() {
                     // It had no time to be told first.
@@ -224,13 +225,13 @@ impl Term<'_> {
                     Some(_) => log::warn!("killed what has not ended in its time: processes: {processes}"),
                 }
             }
-            Report::Ended(end) => self.outcome.end = Some(end),
-            Report::Gone => {
+            GuardianReport::Ended(end) => self.outcome.end = Some(end),
+            GuardianReport::Gone => {
                 self.outcome.is_gone = true;
                 return Ok(true);
             }
-            Report::AskedToStop => self.end(SIGTERM, false)?,
-            Report::Ready => {}
+            GuardianReport::AskedToStop => self.end(SIGTERM, false)?,
+            GuardianReport::Ready => {}
         }
         Ok(false)
     }
@@ -252,7 +253,7 @@ impl Term<'_> {
             let level = if matches!(why, Why::Told(_)) { Level::Info } else { Level::Warn };
             log::log!(level, "the command is told to end, and has {stop_timeout} for that: {why}");
             self.outcome.why = Some(why);
-            return self.means.guardian.order(What::Stop { is_told });
+            return self.means.guardian.order(OrderKind::Stop { is_told });
         }
         Ok(())
     }
@@ -261,7 +262,7 @@ impl Term<'_> {
         log::warn!("the command is ended: {why}");
         self.outcome.why.get_or_insert(why);
         self.kill_ordered_at = Some(Instant::now());
-        self.means.guardian.order(What::Kill)
+        self.means.guardian.order(OrderKind::Kill)
     }
 
     fn take(&mut self, Caught { signal, is_of_terminal }: Caught) -> Result<(), Lost> {
@@ -271,7 +272,7 @@ impl Term<'_> {
             SIGTERM | SIGINT => return self.end(signal, is_told),
             _ if is_told => {}
             // There may be more of them than the guardian takes: whether it is lost is for others to tell.
-            _ => _ = self.means.guardian.order(What::Signal(signal)),
+            _ => _ = self.means.guardian.order(OrderKind::Signal(signal)),
         }
         Ok(())
     }

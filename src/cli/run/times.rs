@@ -50,21 +50,21 @@ impl Times {
 
 /// What is to be done to a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum KillStep {
     Terminate,
     Kill,
 }
 
 /// When a command that runs is told to end, and when it is ended: by how long its term is valid. Times are those of [`boot_time`].
 #[derive(Debug)]
-pub struct Schedule {
+pub struct KillSchedule {
     times: Times,
     valid_until: Duration,
     terminated_at: Option<Duration>,
     is_killed: bool,
 }
 
-impl Schedule {
+impl KillSchedule {
     pub fn new(times: Times, valid_until: Duration) -> Self {
         Self { times, valid_until, terminated_at: None, is_killed: false }
     }
@@ -99,18 +99,18 @@ impl Schedule {
     }
 
     /// What comes next, and when; a time that has passed is now.
-    pub fn next(&self) -> (Duration, Step) {
+    pub fn next(&self) -> (Duration, KillStep) {
         if self.is_terminated() {
-            return (self.kill_at(), Step::Kill);
+            return (self.kill_at(), KillStep::Kill);
         }
-        (self.kill_at().saturating_sub(self.times.loss_grace), Step::Terminate)
+        (self.kill_at().saturating_sub(self.times.loss_grace), KillStep::Terminate)
     }
 
     /// What is due.
-    pub fn due(&self, now: Duration) -> Option<Step> {
+    pub fn due(&self, now: Duration) -> Option<KillStep> {
         // Who hears of it so late is not told first.
         if self.kill_at() <= now {
-            return Some(Step::Kill);
+            return Some(KillStep::Kill);
         }
         let (at, step) = self.next();
         (at <= now).then_some(step)
@@ -131,47 +131,47 @@ mod tests {
 
     #[test]
     fn a_command_whose_term_is_not_renewed_is_told_to_end_and_then_ended_before_the_term_is_over() {
-        let mut schedule = Schedule::new(TIMES, ms(10_000));
+        let mut schedule = KillSchedule::new(TIMES, ms(10_000));
         assert_eq!(schedule.due(ms(7_499)), None);
-        assert_eq!(schedule.next(), (ms(7_500), Step::Terminate));
-        assert_eq!(schedule.due(ms(7_500)), Some(Step::Terminate));
+        assert_eq!(schedule.next(), (ms(7_500), KillStep::Terminate));
+        assert_eq!(schedule.due(ms(7_500)), Some(KillStep::Terminate));
         schedule.terminated(ms(7_501));
         assert_eq!(schedule.due(ms(9_499)), None);
-        assert_eq!(schedule.due(ms(9_500)), Some(Step::Kill));
+        assert_eq!(schedule.due(ms(9_500)), Some(KillStep::Kill));
     }
 
     #[test]
     fn a_renewal_moves_both_and_one_that_comes_late_neither() {
-        let mut schedule = Schedule::new(TIMES, ms(10_000));
+        let mut schedule = KillSchedule::new(TIMES, ms(10_000));
         schedule.extend(ms(12_000));
-        assert_eq!(schedule.next(), (ms(9_500), Step::Terminate));
+        assert_eq!(schedule.next(), (ms(9_500), KillStep::Terminate));
         schedule.extend(ms(11_000));
-        assert_eq!(schedule.next(), (ms(9_500), Step::Terminate));
+        assert_eq!(schedule.next(), (ms(9_500), KillStep::Terminate));
     }
 
     #[test]
     fn to_be_told_to_end_is_final_and_a_renewal_only_moves_the_end() {
-        let mut schedule = Schedule::new(TIMES, ms(10_000));
+        let mut schedule = KillSchedule::new(TIMES, ms(10_000));
         schedule.terminated(ms(7_500));
         schedule.extend(ms(12_000));
-        assert_eq!(schedule.next(), (ms(11_500), Step::Kill));
+        assert_eq!(schedule.next(), (ms(11_500), KillStep::Kill));
         schedule.extend(ms(60_000));
-        assert_eq!(schedule.next(), (ms(17_500), Step::Kill), "the stop timeout");
+        assert_eq!(schedule.next(), (ms(17_500), KillStep::Kill), "the stop timeout");
         schedule.terminated(ms(9_000));
-        assert_eq!(schedule.next(), (ms(17_500), Step::Kill), "since it was first told");
+        assert_eq!(schedule.next(), (ms(17_500), KillStep::Kill), "since it was first told");
     }
 
     #[test]
     fn who_has_slept_past_the_end_of_the_term_tells_nobody_but_ends_it() {
-        assert_eq!(Schedule::new(TIMES, ms(10_000)).due(ms(9_500)), Some(Step::Kill));
+        assert_eq!(KillSchedule::new(TIMES, ms(10_000)).due(ms(9_500)), Some(KillStep::Kill));
         assert_eq!(
-            Schedule::new(TIMES, ms(100)).due(ms(0)),
-            Some(Step::Kill),
+            KillSchedule::new(TIMES, ms(100)).due(ms(0)),
+            Some(KillStep::Kill),
             "a time before the start of time is now"
         );
-        let mut schedule = Schedule::new(TIMES, ms(10_000));
+        let mut schedule = KillSchedule::new(TIMES, ms(10_000));
         schedule.kill();
-        assert_eq!(schedule.due(ms(0)), Some(Step::Kill));
+        assert_eq!(schedule.due(ms(0)), Some(KillStep::Kill));
     }
 
     #[test]

@@ -68,14 +68,14 @@ impl Notice {
 }
 
 /// A line about an election, with the record and the token of the term that it is about.
-pub(crate) struct Line {
+pub(crate) struct LogRecord {
     /// `None` where it is about all of them.
     pub(crate) about: Option<Side>,
     pub(crate) token: Option<u64>,
-    pub(crate) what: What,
+    pub(crate) what: LogEvent,
 }
 
-pub(crate) enum What {
+pub(crate) enum LogEvent {
     Leader { leader: Option<String>, has_twin: bool },
     LeaderHasRunOut,
     Started,
@@ -83,11 +83,11 @@ pub(crate) enum What {
     Notice(Notice),
 }
 
-impl Line {
+impl LogRecord {
     pub(crate) fn log(&self, fields: &LogFields) {
         let fields = LogFields { token: self.token, ..fields.clone() };
         match &self.what {
-            What::Leader { leader: Some(leader), has_twin } => {
+            LogEvent::Leader { leader: Some(leader), has_twin } => {
                 let which = match *leader == fields.identity {
                     true if *has_twin => TWIN,
                     true => ", which is this candidate",
@@ -95,17 +95,17 @@ impl Line {
                 };
                 log_with!(Level::Info, fields, leader = leader.as_str(); "{leader} leads{which}");
             }
-            What::LeaderHasRunOut => log_with!(Level::Info, fields; "nobody leads: the lease has run out"),
-            What::Leader { leader: None, .. } => log_with!(Level::Info, fields; "nobody leads"),
-            What::Started => {
+            LogEvent::LeaderHasRunOut => log_with!(Level::Info, fields; "nobody leads: the lease has run out"),
+            LogEvent::Leader { leader: None, .. } => log_with!(Level::Info, fields; "nobody leads"),
+            LogEvent::Started => {
                 let token = self.token.unwrap_or_default();
                 log_with!(Level::Info, fields; "started leading, fencing token {token}");
             }
-            What::Stopped(reason) => {
+            LogEvent::Stopped(reason) => {
                 let level = if reason.was_asked_for() { Level::Info } else { Level::Warn };
                 log_with!(level, fields, reason = reason.to_string().as_str(); "stopped leading: {reason}");
             }
-            What::Notice(notice) => notice.log(&fields),
+            LogEvent::Notice(notice) => notice.log(&fields),
         }
     }
 }

@@ -20,10 +20,10 @@ const MAX_KEPT: usize = 16;
 
 /// The one campaign of an elector that waits for an answer, if there is one. Whoever takes it out answers it.
 #[derive(Default)]
-pub(crate) struct CampaignSlot(Mutex<State>);
+pub(crate) struct CampaignSlot(Mutex<SlotState>);
 
 #[derive(Default)]
-struct State {
+struct SlotState {
     last_id: u64,
     stopped: bool,
     waiting: Option<Waiting>,
@@ -55,7 +55,7 @@ impl Delivery {
         Self::To(Box::new(move |won| {
             sender.try_send((key, won)).map_err(|unsent| {
                 let (key, won) = unsent.into_inner();
-                Unsent { guard: won.ok(), key: Some(Key(Some(Box::new(key)))) }
+                Unsent { guard: won.ok(), key: Some(CampaignKey(Some(Box::new(key)))) }
             })
         }))
     }
@@ -64,13 +64,13 @@ impl Delivery {
 /// What nobody takes. It is dropped where no lock is held: of a guard and of a caller's key the drop may do anything.
 pub(crate) struct Unsent {
     pub(crate) guard: Option<LeaderGuard>,
-    pub(crate) key: Option<Key>,
+    pub(crate) key: Option<CampaignKey>,
 }
 
 /// What a caller named its campaign by.
-pub(crate) struct Key(Option<Box<dyn Any + Send>>);
+pub(crate) struct CampaignKey(Option<Box<dyn Any + Send>>);
 
-impl Drop for Key {
+impl Drop for CampaignKey {
     /// On a thread of its own: it may wait for the elector's, and fail.
     fn drop(&mut self) {
         let key = self.0.take();
@@ -166,7 +166,7 @@ impl CampaignSlot {
     }
 
     /// Answers the campaign with `error`, if there is one.
-    fn end(&self, link: &Link, error: Error, before: impl FnOnce(&mut State)) -> bool {
+    fn end(&self, link: &Link, error: Error, before: impl FnOnce(&mut SlotState)) -> bool {
         if link.is_forked() {
             return false;
         }
@@ -189,7 +189,7 @@ impl CampaignSlot {
     }
 }
 
-impl State {
+impl SlotState {
     fn take(&mut self, id: u64) -> Option<Waiting> {
         self.waiting.take_if(|waiting| waiting.id == id)
     }

@@ -165,10 +165,10 @@ impl Counters {
 
 /// What an elector's threads note for its status.
 #[derive(Default)]
-pub(crate) struct Observations(Mutex<State>);
+pub(crate) struct Observations(Mutex<StatusState>);
 
 #[derive(Default)]
-struct State {
+struct StatusState {
     counters: Counters,
     term: Option<Arc<Term>>,
     has_twin: bool,
@@ -185,7 +185,7 @@ struct State {
     is_released: bool,
 }
 
-impl State {
+impl StatusState {
     fn leader_has_run_out(&self, now: Moment) -> bool {
         self.leader_until.is_some_and(|until| until <= now)
     }

@@ -177,7 +177,7 @@ impl Candidate {
         // How long answers take decides when a request is interrupted, which here may be at any time.
         text = without(&text, "in_flight: ", "last_acquisition: ");
         if !self.scope.watches {
-            text = without(&text, "watch: Watch {", "last_");
+            text = without(&text, "watch: WatchState {", "last_");
         }
         let operation = self.pending.as_ref().map(|request| &request.operation);
         text.push_str(&format!("{operation:?}{:?}{:?}{:?}", self.facts(), self.deadline, self.replaces));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold::LeaderElectionRecord;
 
-use super::super::clock::Moment;
+use super::super::clock::EventTime;
 
 /// What a store has told of the leases that are followed.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub enum Update {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
+pub enum LeaseEventKind {
     NewLeader,
     Renewed,
     Released,
@@ -45,7 +45,7 @@ pub enum What {
     Unheld,
 }
 
-impl What {
+impl LeaseEventKind {
     pub fn name(self) -> &'static str {
         match self {
             Self::NewLeader => "new_leader",
@@ -59,19 +59,19 @@ impl What {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event {
-    pub at: Moment,
+pub struct LeaseEvent {
+    pub at: EventTime,
     pub key: Box<str>,
-    pub what: What,
+    pub what: LeaseEventKind,
     /// Who was in the record before, where that is another.
     pub previous_holder: Option<String>,
     /// As it is after the event.
-    pub lease: Lease,
+    pub lease: FollowedLease,
 }
 
 /// What is known of a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lease {
+pub struct FollowedLease {
     /// `None`: there is none.
     pub record: Option<LeaderElectionRecord>,
     pub version: Option<u64>,
@@ -87,7 +87,7 @@ pub struct Lease {
     is_told: bool,
 }
 
-impl Lease {
+impl FollowedLease {
     pub fn holder(&self) -> Option<&str> {
         self.record.as_ref()?.holder()
     }
@@ -108,7 +108,7 @@ impl Lease {
 /// The leases that are followed.
 #[derive(Debug)]
 pub struct Leases {
-    leases: BTreeMap<Box<str>, Lease>,
+    leases: BTreeMap<Box<str>, FollowedLease>,
     of: Which,
 }
 
@@ -128,12 +128,12 @@ impl Leases {
         Self { leases: BTreeMap::new(), of }
     }
 
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Lease)> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &FollowedLease)> {
         self.leases.iter().map(|(key, lease)| (&**key, lease))
     }
 
     /// What follows from an update that was received at `at`.
-    pub fn apply(&mut self, update: Update, at: Moment) -> Vec<Event> {
+    pub fn apply(&mut self, update: Update, at: EventTime) -> Vec<LeaseEvent> {
         match update {
             Update::Opened { key, from_scratch } => {
                 for lease in self.of_watch(key.as_deref()) {
@@ -162,27 +162,27 @@ impl Leases {
     }
 
     /// The leases that have run out by the local clock, each once.
-    pub fn expire(&mut self, now: Moment) -> Vec<Event> {
+    pub fn expire(&mut self, now: EventTime) -> Vec<LeaseEvent> {
         self.leases.iter_mut().filter_map(|(key, lease)| expire(key, lease, now)).collect()
     }
 
     /// When the next one runs out, by the local clock.
     pub fn next_expiry(&self) -> Option<Duration> {
-        self.leases.values().filter(|lease| !lease.has_expired).filter_map(Lease::expiry).min()
+        self.leases.values().filter(|lease| !lease.has_expired).filter_map(FollowedLease::expiry).min()
     }
 
     /// What follows from a change of one lease; before it, that the lease had run out.
     fn of_one(
         &mut self,
         key: Box<str>,
-        at: Moment,
-        change: impl FnOnce(&mut Self, Box<str>) -> Option<Event>,
-    ) -> Vec<Event> {
+        at: EventTime,
+        change: impl FnOnce(&mut Self, Box<str>) -> Option<LeaseEvent>,
+    ) -> Vec<LeaseEvent> {
         let expired = self.leases.get_mut(&key).and_then(|lease| expire(&key, lease, at));
         expired.into_iter().chain(change(self, key)).collect()
     }
 
-    fn of_watch(&mut self, of: Option<&str>) -> impl Iterator<Item = &mut Lease> {
+    fn of_watch(&mut self, of: Option<&str>) -> impl Iterator<Item = &mut FollowedLease> {
         self.leases.iter_mut().filter(move |(key, _)| of.is_none_or(|of| of == &***key)).map(|(_, lease)| lease)
     }
 
@@ -194,7 +194,13 @@ impl Leases {
         })
     }
 
-    fn stands(&mut self, key: Box<str>, record: LeaderElectionRecord, version: u64, at: Moment) -> Option<Event> {
+    fn stands(
+        &mut self,
+        key: Box<str>,
+        record: LeaderElectionRecord,
+        version: u64,
+        at: EventTime,
+    ) -> Option<LeaseEvent> {
         let has_fields = record != LeaderElectionRecord { uid: record.uid.clone(), ..LeaderElectionRecord::default() };
         if self.of == Which::AllRecords && !has_fields {
             return self.is_gone(key, Some(version), at);
@@ -204,51 +210,59 @@ impl Leases {
         let previous_holder = was.and_then(LeaderElectionRecord::holder).filter(|was| Some(*was) != record.holder());
         let previous_holder = previous_holder.map(str::to_owned);
         let what = match (was, record.holder()) {
-            (Some(was), Some(_)) if is_same_term(was, &record) => Some(What::Renewed),
-            (_, Some(_)) => Some(What::NewLeader),
-            (Some(was), None) => was.holder().is_some().then_some(What::Released),
-            (None, None) => previous.is_none().then_some(What::Unheld),
+            (Some(was), Some(_)) if is_same_term(was, &record) => Some(LeaseEventKind::Renewed),
+            (_, Some(_)) => Some(LeaseEventKind::NewLeader),
+            (Some(was), None) => was.holder().is_some().then_some(LeaseEventKind::Released),
+            (None, None) => previous.is_none().then_some(LeaseEventKind::Unheld),
         };
         let is_changed = was != Some(&record);
         let renewals =
-            previous.map_or(0, |lease| lease.renewals) + u64::from(is_changed && what == Some(What::Renewed));
+            previous.map_or(0, |lease| lease.renewals) + u64::from(is_changed && what == Some(LeaseEventKind::Renewed));
         let received = previous.filter(|_| !is_changed).map_or(at.local, |lease| lease.received);
         let has_expired = previous.is_some_and(|lease| !is_changed && lease.has_expired);
         let (record, known) = (Some(record), version);
-        let lease = Lease { record, version: Some(version), renewals, has_expired, received, known, is_told: true };
+        let lease =
+            FollowedLease { record, version: Some(version), renewals, has_expired, received, known, is_told: true };
         self.leases.insert(key.clone(), lease.clone());
         let what = what.filter(|_| is_changed)?;
-        Some(Event { at, key, what, previous_holder, lease })
+        Some(LeaseEvent { at, key, what, previous_holder, lease })
     }
 
     /// There is no such record. `None` where it is not known with which version that came.
-    fn is_gone(&mut self, key: Box<str>, version: Option<u64>, at: Moment) -> Option<Event> {
+    fn is_gone(&mut self, key: Box<str>, version: Option<u64>, at: EventTime) -> Option<LeaseEvent> {
         let previous = self.leases.get(&key);
         let was = previous.and_then(|lease| lease.record.as_ref());
         let what = match (previous, was) {
-            (_, Some(_)) => Some(What::Deleted),
+            (_, Some(_)) => Some(LeaseEventKind::Deleted),
             // Of many one hears only when they go.
-            (None, None) => (self.of == Which::Named).then_some(What::Unheld),
+            (None, None) => (self.of == Which::Named).then_some(LeaseEventKind::Unheld),
             (Some(_), None) => None,
         };
         let previous_holder = was.and_then(LeaderElectionRecord::holder).map(str::to_owned);
         let renewals = previous.map_or(0, |lease| lease.renewals);
         let known = version.unwrap_or_else(|| previous.map_or(0, |lease| lease.known));
-        let lease =
-            Lease { record: None, version, renewals, has_expired: false, received: at.local, known, is_told: true };
+        let lease = FollowedLease {
+            record: None,
+            version,
+            renewals,
+            has_expired: false,
+            received: at.local,
+            known,
+            is_told: true,
+        };
         match self.of {
             Which::Named => drop(self.leases.insert(key.clone(), lease.clone())),
             Which::All | Which::AllRecords => drop(self.leases.remove(&key)),
         }
-        Some(Event { at, key, what: what?, previous_holder, lease })
+        Some(LeaseEvent { at, key, what: what?, previous_holder, lease })
     }
 }
 
-fn expire(key: &str, lease: &mut Lease, now: Moment) -> Option<Event> {
+fn expire(key: &str, lease: &mut FollowedLease, now: EventTime) -> Option<LeaseEvent> {
     let expiry = lease.expiry().filter(|expiry| !lease.has_expired && *expiry <= now.local)?;
     lease.has_expired = true;
     let at = now.back_to(expiry);
-    Some(Event { at, key: key.into(), what: What::Expired, previous_holder: None, lease: lease.clone() })
+    Some(LeaseEvent { at, key: key.into(), what: LeaseEventKind::Expired, previous_holder: None, lease: lease.clone() })
 }
 
 /// Programs that count no terms tell them by the holder alone.

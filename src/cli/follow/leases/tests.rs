@@ -7,9 +7,9 @@ use leasehold::MicroTime;
 use super::*;
 
 /// The wall clock is a minute ahead of the local one.
-fn at(seconds: u64) -> Moment {
+fn at(seconds: u64) -> EventTime {
     let local = Duration::from_secs(seconds);
-    Moment { local, wall: SystemTime::UNIX_EPOCH + local + Duration::from_secs(60) }
+    EventTime { local, wall: SystemTime::UNIX_EPOCH + local + Duration::from_secs(60) }
 }
 
 /// A record as client-go writes it.
@@ -41,7 +41,7 @@ fn opened(from_scratch: bool) -> Update {
 }
 
 /// What it says, to whom it was, and to whom it is.
-fn said(events: &[Event]) -> Vec<(&'static str, Option<&str>, Option<&str>)> {
+fn said(events: &[LeaseEvent]) -> Vec<(&'static str, Option<&str>, Option<&str>)> {
     events.iter().map(|event| (event.what.name(), event.previous_holder.as_deref(), event.lease.holder())).collect()
 }
 

@@ -10,7 +10,7 @@ use leasehold::{
 };
 use parking_lot::Mutex;
 
-use super::super::clock::Moment;
+use super::super::clock::EventTime;
 use super::leases::Update;
 use crate::backoff::Backoff;
 
@@ -25,8 +25,8 @@ const SHORTEST_LEASE: Duration = Duration::from_secs(1);
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What the thread tells.
-pub enum Message {
-    Update(Update, Moment),
+pub enum FollowMessage {
+    Update(Update, EventTime),
     Trouble(Trouble),
     /// What cannot mend by itself.
     Failed(String),
@@ -41,9 +41,9 @@ pub enum Trouble {
 
 /// The watch that stands, and when it began.
 #[derive(Clone, Default)]
-pub struct Current(Arc<Mutex<Option<(Cancel, Instant)>>>);
+pub struct CurrentWatch(Arc<Mutex<Option<(Cancel, Instant)>>>);
 
-impl Current {
+impl CurrentWatch {
     /// Has another take its place, which begins with a read: one whose connection was cut in silence tells nothing for long.
     pub fn restart(&self) {
         let current = self.0.lock().clone();
@@ -64,7 +64,7 @@ enum Stop {
 }
 
 /// How a watch has ended.
-enum Ended {
+enum WatchEnd {
     InOrder,
     ForAnother,
     Failed(StoreError),
@@ -76,12 +76,12 @@ impl From<Gone> for Stop {
     }
 }
 
-pub struct Watching {
+pub struct FollowThread {
     store: Arc<dyn Store>,
     /// `None`: all.
     key: Option<Box<str>>,
-    tell: Sender<Message>,
-    current: Current,
+    tell: Sender<FollowMessage>,
+    current: CurrentWatch,
     /// Where the next watch begins.
     from: Option<Cursor>,
     /// It has worked once: what does not later may do so again.
@@ -93,8 +93,8 @@ pub struct Watching {
     backoff: Backoff,
 }
 
-impl Watching {
-    pub fn new(store: Arc<dyn Store>, key: Option<&str>, current: Current, tell: Sender<Message>) -> Self {
+impl FollowThread {
+    pub fn new(store: Arc<dyn Store>, key: Option<&str>, current: CurrentWatch, tell: Sender<FollowMessage>) -> Self {
         Self {
             store,
             key: key.map(Box::from),
@@ -121,23 +121,23 @@ impl Watching {
                 self.backoff.reset();
             }
             let pause = match ended {
-                Ended::ForAnother => Duration::ZERO,
-                Ended::InOrder if began.elapsed() > RETRY_PERIOD => Duration::ZERO,
-                Ended::InOrder => self.back_off(),
-                Ended::Failed(error) if error.kind() == StoreErrorKind::Unsupported => {
+                WatchEnd::ForAnother => Duration::ZERO,
+                WatchEnd::InOrder if began.elapsed() > RETRY_PERIOD => Duration::ZERO,
+                WatchEnd::InOrder => self.back_off(),
+                WatchEnd::Failed(error) if error.kind() == StoreErrorKind::Unsupported => {
                     return match self.key.clone() {
                         Some(key) => self.poll(&key),
-                        None => self.send(Message::Failed(cannot_watch(&*self.store, &error))),
+                        None => self.send(FollowMessage::Failed(cannot_watch(&*self.store, &error))),
                     };
                 }
-                Ended::Failed(error) => self.failed(&error)?,
+                WatchEnd::Failed(error) => self.failed(&error)?,
             };
             sleep(pause);
         }
     }
 
     /// One watch, until it ends.
-    fn watch(&mut self) -> Result<Ended, Gone> {
+    fn watch(&mut self) -> Result<WatchEnd, Gone> {
         let (store, key, from) = (Arc::clone(&self.store), self.key.clone(), self.from.clone());
         let scope = key.as_deref().map_or(WatchScope::All, WatchScope::Key);
         let cancel = Cancel::new();
@@ -154,10 +154,12 @@ impl Watching {
         });
         match (stop, ended) {
             (Some(Stop::Gone), _) => Err(Gone),
-            (Some(Stop::Unread(error)), _) if error.kind() != StoreErrorKind::Interrupted => Ok(Ended::Failed(error)),
-            _ if cancel.is_cancelled() => Ok(Ended::ForAnother),
-            (_, Ok(())) => Ok(Ended::InOrder),
-            (_, Err(error)) => Ok(Ended::Failed(error)),
+            (Some(Stop::Unread(error)), _) if error.kind() != StoreErrorKind::Interrupted => {
+                Ok(WatchEnd::Failed(error))
+            }
+            _ if cancel.is_cancelled() => Ok(WatchEnd::ForAnother),
+            (_, Ok(())) => Ok(WatchEnd::InOrder),
+            (_, Err(error)) => Ok(WatchEnd::Failed(error)),
         }
     }
 
@@ -214,16 +216,16 @@ impl Watching {
                 Some(key) => self.store.describe(key),
                 None => self.store.location().unwrap_or_else(|| "the store".to_owned()),
             };
-            self.send(Message::Trouble(Trouble::Ends(format!("{what} is followed again"))))?;
+            self.send(FollowMessage::Trouble(Trouble::Ends(format!("{what} is followed again"))))?;
         }
         self.update(update)
     }
 
     fn update(&self, update: Update) -> Result<(), Gone> {
-        self.send(Message::Update(update, Moment::now()))
+        self.send(FollowMessage::Update(update, EventTime::now()))
     }
 
-    fn send(&self, message: Message) -> Result<(), Gone> {
+    fn send(&self, message: FollowMessage) -> Result<(), Gone> {
         self.tell.send(message).map_err(|_| Gone)
     }
 
@@ -235,12 +237,12 @@ impl Watching {
         }
         let why = error.to_string();
         if !self.has_worked && !error.is_transient() {
-            self.send(Message::Failed(why))?;
+            self.send(FollowMessage::Failed(why))?;
             return Err(Gone);
         }
         if self.trouble.as_ref() != Some(&why) {
             self.trouble = Some(why.clone());
-            self.send(Message::Trouble(Trouble::Begins(format!("{why}; trying again until it works"))))?;
+            self.send(FollowMessage::Trouble(Trouble::Begins(format!("{why}; trying again until it works"))))?;
         }
         Ok(self.back_off().max(error.retry_after().unwrap_or_default()))
     }

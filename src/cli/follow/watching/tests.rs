@@ -79,14 +79,14 @@ impl Failing {
 }
 
 struct Followed {
-    told: Receiver<Message>,
-    current: Current,
+    told: Receiver<FollowMessage>,
+    current: CurrentWatch,
 }
 
 fn follow(store: &Arc<Failing>, key: Option<&str>) -> Followed {
     let (tell, told) = unbounded();
-    let current = Current::default();
-    let watching = Watching::new(Arc::<Failing>::clone(store), key, current.clone(), tell);
+    let current = CurrentWatch::default();
+    let watching = FollowThread::new(Arc::<Failing>::clone(store), key, current.clone(), tell);
     std::thread::spawn(move || watching.run());
     Followed { told, current }
 }
@@ -103,10 +103,10 @@ impl Followed {
     fn record(&self) -> (Box<str>, Option<String>) {
         loop {
             match self.told.recv_timeout(SOON).expect("it tells") {
-                Message::Update(Update::Read { key, found }, _) => {
+                FollowMessage::Update(Update::Read { key, found }, _) => {
                     return (key, found.and_then(|(record, _)| record.holder_identity));
                 }
-                Message::Update(Update::Changed { key, record, .. }, _) => return (key, record.holder_identity),
+                FollowMessage::Update(Update::Changed { key, record, .. }, _) => return (key, record.holder_identity),
                 _ => {}
             }
         }
@@ -116,9 +116,9 @@ impl Followed {
     fn trouble(&self) -> Result<Trouble, String> {
         loop {
             match self.told.recv_timeout(SOON).expect("it tells") {
-                Message::Trouble(trouble) => return Ok(trouble),
-                Message::Failed(why) => return Err(why),
-                Message::Update(..) => {}
+                FollowMessage::Trouble(trouble) => return Ok(trouble),
+                FollowMessage::Failed(why) => return Err(why),
+                FollowMessage::Update(..) => {}
             }
         }
     }
@@ -170,7 +170,9 @@ fn a_watch_goes_on_where_one_has_ended_unless_that_is_forgotten() {
     assert_eq!(followed.record(), ("one".into(), Some("a".into())));
     // Only then does the next watch not tell it again.
     loop {
-        if let Message::Update(Update::ToldAll { key: None }, _) = followed.told.recv_timeout(SOON).expect("it tells") {
+        if let FollowMessage::Update(Update::ToldAll { key: None }, _) =
+            followed.told.recv_timeout(SOON).expect("it tells")
+        {
             break;
         }
     }
@@ -201,7 +203,7 @@ fn a_store_that_cannot_watch_is_read_again_and_again_for_a_lease_that_is_named()
 
 #[test]
 fn pauses_grow_up_to_half_a_minute() {
-    let mut watching = Watching::new(Failing::new(&[], &[]), None, Current::default(), unbounded().0);
+    let mut watching = FollowThread::new(Failing::new(&[], &[]), None, CurrentWatch::default(), unbounded().0);
     let mut longest = Duration::ZERO;
     for failures in 0..100 {
         let pause = watching.back_off();

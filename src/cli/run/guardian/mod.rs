@@ -17,7 +17,7 @@ use rustix::process::Pid;
 
 use super::super::password::STORE_VARIABLE;
 use super::descendants;
-use super::messages::{Link, Order, Received, Report, What};
+use super::messages::{GuardianLink, GuardianReport, Order, OrderKind, Received};
 
 /// How long a process of ours may take to begin, or to end.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -35,9 +35,9 @@ pub struct Guarded {
 /// A guardian, which ends what it guards and then itself when this is dropped.
 pub struct Guardian {
     process: Child,
-    link: Arc<Link>,
+    link: Arc<GuardianLink>,
     /// What it says. Disconnected: it is gone.
-    pub reports: Receiver<Report>,
+    pub reports: Receiver<GuardianReport>,
     last: u64,
     acknowledged: u64,
     /// The last order at the tick before, and for how many ticks one is not acknowledged.
@@ -52,7 +52,7 @@ pub struct Lost(pub String);
 impl Guardian {
     /// Starts one for a command. From the main thread, whose children are known by that.
     pub fn start(guarded: &Guarded) -> io::Result<Self> {
-        let (link, theirs) = Link::pair()?;
+        let (link, theirs) = GuardianLink::pair()?;
         let process = Command::new("/proc/self/exe")
             .arg0("leasehold")
             .arg(process::NAME)
@@ -70,16 +70,16 @@ impl Guardian {
         })?;
         let guardian = Self { process, link, reports, last: 0, acknowledged: 0, before: 0, silent: 0 };
         match guardian.reports.recv_timeout(PATIENCE) {
-            Ok(Report::Ready) => Ok(guardian),
+            Ok(GuardianReport::Ready) => Ok(guardian),
             _ => Err(io::Error::other("the guardian did not begin")),
         }
     }
 
-    pub fn order(&mut self, what: What) -> Result<(), Lost> {
+    pub fn order(&mut self, what: OrderKind) -> Result<(), Lost> {
         self.order_with(what, None)
     }
 
-    pub fn order_with(&mut self, what: What, attached: Option<BorrowedFd<'_>>) -> Result<(), Lost> {
+    pub fn order_with(&mut self, what: OrderKind, attached: Option<BorrowedFd<'_>>) -> Result<(), Lost> {
         let number = self.last + 1;
         let sent = self.link.send(&Order { number, what }, attached);
         sent.map_err(|error| Lost(format!("it cannot be told anything: {error}")))?;
@@ -89,7 +89,7 @@ impl Guardian {
 
     /// Has it be ready for a start, which is sooner done then. That it is lost shows at the next order.
     pub fn prepare(&mut self) {
-        let _ = self.order(What::Prepare);
+        let _ = self.order(OrderKind::Prepare);
     }
 
     /// Has it end, with what it guards. Dropping this waits for that.
@@ -165,7 +165,7 @@ impl Drop for Guardian {
     }
 }
 
-fn listen(link: &Link, sender: &Sender<Report>) {
+fn listen(link: &GuardianLink, sender: &Sender<GuardianReport>) {
     loop {
         if let Err(error) = link.wait() {
             return log::error!("the guardian cannot be heard: {error}");

@@ -18,9 +18,9 @@ use signal_hook::low_level::pipe;
 
 use super::super::super::say::{print, say};
 use super::super::exec::{Begin, Prepared};
-use super::super::messages::{End, Link, Order, Received, Report, What};
+use super::super::messages::{CommandEnd, GuardianLink, GuardianReport, Order, OrderKind, Received};
 use super::super::signals::not_ignored;
-use super::super::times::{Schedule, Step, boot_time};
+use super::super::times::{KillSchedule, KillStep, boot_time};
 use super::super::{command, descendants};
 
 /// What the supervisor starts it by.
@@ -36,7 +36,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Guards what `arguments` say, until the supervisor is gone and nothing of it is left.
 pub fn main(arguments: Vec<OsString>) -> ExitCode {
-    match Guardian::new(arguments).and_then(Guardian::run) {
+    match GuardianProcess::new(arguments).and_then(GuardianProcess::run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             say(&format!("the guardian has ended: {error}"));
@@ -45,35 +45,35 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
     }
 }
 
-struct Guardian {
+struct GuardianProcess {
     arguments: Vec<OsString>,
     /// To the supervisor. `None`: it is gone.
-    link: Option<Link>,
+    link: Option<GuardianLink>,
     timer: OwnedFd,
     children: UnixStream,
     signals: UnixStream,
     /// What is to become the next command. There is none while one runs.
     prepared: Option<Prepared>,
-    running: Option<Running>,
+    running: Option<RunningCommand>,
     /// Whether it has passed on that somebody has told it to end.
     has_asked: bool,
 }
 
 /// A command, from its start until nothing of it is left.
-struct Running {
+struct RunningCommand {
     pid: Pid,
-    schedule: Schedule,
+    schedule: KillSchedule,
     has_ended: bool,
     /// How often what is left was killed.
     rounds: u32,
 }
 
-impl Guardian {
+impl GuardianProcess {
     fn new(arguments: Vec<OsString>) -> io::Result<Self> {
         // What the command's processes leave behind comes to us.
         set_child_subreaper(Some(getpid()))?;
         let _ = rustix::thread::set_name(c"leasehold");
-        let link = Link::new(fcntl_dupfd_cloexec(io::stdin(), 3)?);
+        let link = GuardianLink::new(fcntl_dupfd_cloexec(io::stdin(), 3)?);
         let signals = signalled(&not_ignored(&[SIGTERM, SIGINT])?)?;
         // Whoever sends these to all of us means the command, and the supervisor passes them on.
         for signal in not_ignored(&[SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2])? {
@@ -82,7 +82,7 @@ impl Guardian {
         let children = signalled(&[SIGCHLD])?;
         let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
         // Whoever else starts us has no such socket on our stdin.
-        let told = link.send(&Report::Ready, None);
+        let told = link.send(&GuardianReport::Ready, None);
         told.map_err(|error| io::Error::other(format!("{NAME} is for leasehold run itself: {error}")))?;
         Ok(Self {
             arguments,
@@ -102,7 +102,7 @@ impl Guardian {
             self.wait(timeout)?;
             // Once, until the supervisor is heard again: what is more important has to fit, too.
             if drain(&mut self.signals) && !std::mem::replace(&mut self.has_asked, true) {
-                self.report(&Report::AskedToStop);
+                self.report(&GuardianReport::AskedToStop);
             }
             self.hear()?;
             drain(&mut self.children);
@@ -149,7 +149,7 @@ impl Guardian {
                 Received::Message(Order { number, what }, stdin) => {
                     self.has_asked = false;
                     self.obey(what, stdin);
-                    self.report(&Report::Acknowledged(number));
+                    self.report(&GuardianReport::Acknowledged(number));
                 }
                 Received::Nothing => break,
                 Received::Closed => {
@@ -166,32 +166,34 @@ impl Guardian {
         Ok(())
     }
 
-    fn obey(&mut self, what: What, stdin: Option<OwnedFd>) {
+    fn obey(&mut self, what: OrderKind, stdin: Option<OwnedFd>) {
         match (what, &mut self.running) {
             // What fails now is told when it is to start.
-            (What::Prepare, None) if self.prepared.is_none() => self.prepared = Prepared::start(&self.arguments).ok(),
-            (What::Start { times, valid_until, group, environment }, None) => {
-                let schedule = Schedule::new(times, valid_until);
+            (OrderKind::Prepare, None) if self.prepared.is_none() => {
+                self.prepared = Prepared::start(&self.arguments).ok()
+            }
+            (OrderKind::Start { times, valid_until, group, environment }, None) => {
+                let schedule = KillSchedule::new(times, valid_until);
                 let begin = Begin { deadline: schedule.kill_at(), group, environment };
                 match self.start(&begin, stdin) {
                     Ok(pid) => {
-                        self.running = Some(Running { pid, schedule, has_ended: false, rounds: 0 });
-                        self.report(&Report::Started { pid: pid.as_raw_nonzero().get() });
+                        self.running = Some(RunningCommand { pid, schedule, has_ended: false, rounds: 0 });
+                        self.report(&GuardianReport::Started { pid: pid.as_raw_nonzero().get() });
                     }
                     Err(error) => {
                         let (code, error) = (error.raw_os_error(), error.to_string());
-                        self.report(&Report::NotStarted { code, error });
+                        self.report(&GuardianReport::NotStarted { code, error });
                     }
                 }
             }
-            (What::Start { .. }, Some(_)) => {
+            (OrderKind::Start { .. }, Some(_)) => {
                 let error = "another command is not gone yet".to_owned();
-                self.report(&Report::NotStarted { code: None, error });
+                self.report(&GuardianReport::NotStarted { code: None, error });
             }
-            (What::Valid { until }, Some(running)) => running.schedule.extend(until),
-            (What::Stop { is_told }, _) => self.stop(is_told),
-            (What::Kill, Some(running)) => running.schedule.kill(),
-            (What::Signal(signal), Some(running)) => {
+            (OrderKind::Valid { until }, Some(running)) => running.schedule.extend(until),
+            (OrderKind::Stop { is_told }, _) => self.stop(is_told),
+            (OrderKind::Kill, Some(running)) => running.schedule.kill(),
+            (OrderKind::Signal(signal), Some(running)) => {
                 if let Some(signal) = Signal::from_named_raw(signal).filter(|_| !running.has_ended) {
                     let _ = kill_process(running.pid, signal);
                 }
@@ -237,11 +239,11 @@ impl Guardian {
             running.schedule.kill();
         }
         if let Some(end) = end {
-            self.report(&Report::Ended(end));
+            self.report(&GuardianReport::Ended(end));
         }
         if !is_left {
             self.running = None;
-            self.report(&Report::Gone);
+            self.report(&GuardianReport::Gone);
         }
     }
 
@@ -249,25 +251,25 @@ impl Guardian {
     fn act(&mut self) {
         let Some(running) = &mut self.running else { return };
         match running.schedule.due(boot_time()) {
-            Some(Step::Terminate) => {
+            Some(KillStep::Terminate) => {
                 self.stop(false);
-                self.report(&Report::Terminated);
+                self.report(&GuardianReport::Terminated);
             }
-            Some(Step::Kill) => {
+            Some(KillStep::Kill) => {
                 // What may not end is not allowed to begin anything either.
                 running.schedule.kill();
                 running.rounds = running.rounds.saturating_add(1);
                 let is_first = running.rounds == 1;
                 let processes = descendants::kill(&descendants::own().unwrap_or_default());
                 if is_first {
-                    self.report(&Report::Killing { processes });
+                    self.report(&GuardianReport::Killing { processes });
                 }
             }
             None => {}
         }
     }
 
-    fn report(&self, report: &Report) {
+    fn report(&self, report: &GuardianReport) {
         if let Some(link) = &self.link {
             // It fits: as many are unread at most as a command has stages, and as there are orders that were not acknowledged.
             let _ = link.send(report, None);
@@ -295,7 +297,11 @@ fn drain(stream: &mut UnixStream) -> bool {
     any
 }
 
-fn ended(status: WaitStatus) -> Option<End> {
+fn ended(status: WaitStatus) -> Option<CommandEnd> {
     let byte = |number: i32| u8::try_from(number).unwrap_or(u8::MAX);
-    status.exit_status().map(byte).map(End::Code).or_else(|| status.terminating_signal().map(byte).map(End::Signal))
+    status
+        .exit_status()
+        .map(byte)
+        .map(CommandEnd::Code)
+        .or_else(|| status.terminating_signal().map(byte).map(CommandEnd::Signal))
 }

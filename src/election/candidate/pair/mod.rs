@@ -53,7 +53,7 @@ enum Stage {
     First(Wanted),
     /// It holds the primary, and campaigns for the secondary.
     Second(Wanted, Arc<Deadline>),
-    Leading(Term),
+    Leading(PairTerm),
 }
 
 /// A campaign that waits for a term.
@@ -67,7 +67,7 @@ struct Wanted {
 
 /// The term of both, until its guard is gone.
 #[derive(Debug)]
-struct Term {
+struct PairTerm {
     /// Until the first of the two runs out.
     both: Arc<Deadline>,
     primary: Arc<Deadline>,
@@ -249,7 +249,7 @@ impl Pair {
     /// Neither session has noticed, if the one whose term it is hangs, or went on with its own after somebody had found this one
     /// run out.
     fn notice_expiry(&mut self, now: Moment) -> bool {
-        let Stage::Leading(Term { both, primary, secondary, over: false, .. }) = &self.stage else { return false };
+        let Stage::Leading(PairTerm { both, primary, secondary, over: false, .. }) = &self.stage else { return false };
         let has_run_out = !both.is_valid(now) && !both.was_ended();
         if has_run_out {
             let is_primary = primary.remaining(now) <= secondary.remaining(now);
@@ -439,7 +439,7 @@ impl Pair {
                     self.tell_both(now, || Input::LimitProgress(Arc::clone(&limit)));
                 }
                 self.stage =
-                    Stage::Leading(Term { both, primary, secondary: deadline, over: false, cover_lost: false });
+                    Stage::Leading(PairTerm { both, primary, secondary: deadline, over: false, cover_lost: false });
                 let offer = Effect::Offer { campaign: Some(id), deadline: offered, fencing_token };
                 self.effects.push_back((side, offer));
             }
@@ -502,7 +502,7 @@ impl Pair {
 
     /// A side is renewed. True if the term is valid for longer by that.
     fn prolong(&mut self, now: Moment) -> bool {
-        let Stage::Leading(Term { both, primary, secondary, over: false, .. }) = &self.stage else { return false };
+        let Stage::Leading(PairTerm { both, primary, secondary, over: false, .. }) = &self.stage else { return false };
         let before = both.remaining(now);
         let left = primary.remaining(now).min(secondary.remaining(now));
         left > before && both.extend(now, now + left)
