@@ -1,9 +1,7 @@
 //! The command line.
 
-mod clock;
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "`leasehold run` is for Linux alone"))]
 mod election;
-mod exit;
 mod follow;
 mod log;
 mod observe;
@@ -16,7 +14,7 @@ mod wait;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use exit::FAILED;
+use say::FAILED;
 
 /// Leader election for any program, by a Kubernetes Lease, etcd or a database
 #[derive(Debug, Parser)]

@@ -12,7 +12,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use leasehold::Store;
 
-use super::clock::EventTime;
+use crate::clock::{self, Now};
 use crate::one_line::OneLine;
 use leases::{LeaseEvent, Leases, Which};
 use watching::{CurrentWatch, FollowMessage, FollowThread};
@@ -81,8 +81,7 @@ impl Follower {
     ///
     /// What cannot mend by itself.
     pub fn next(&mut self, patience: Duration) -> Result<Heard, String> {
-        let now = EventTime::now().local;
-        let expiry = self.leases.next_expiry().map_or(Duration::MAX, |expiry| expiry.saturating_sub(now));
+        let expiry = self.leases.next_expiry().map_or(Duration::MAX, |expiry| expiry.since(clock::now()));
         let events = match self.updates.recv_timeout(patience.min(expiry)) {
             Ok(FollowMessage::Update(update, at)) => self.leases.apply(update, at),
             Ok(FollowMessage::Trouble(trouble)) => return Ok(Heard::Trouble(trouble)),
@@ -97,7 +96,7 @@ impl Follower {
     }
 
     fn expire(&mut self) -> Vec<LeaseEvent> {
-        let events = self.leases.expire(EventTime::now());
+        let events = self.leases.expire(Now::read());
         for event in &events {
             let watch = self.watches.get(&Some(event.key.clone())).or_else(|| self.watches.get(&None));
             watch.into_iter().for_each(CurrentWatch::restart);

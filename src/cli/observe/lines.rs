@@ -92,15 +92,15 @@ pub fn plain(event: &LeaseEvent) -> String {
 mod tests {
     use std::time::SystemTime;
 
-    use super::super::super::clock::EventTime;
     use super::super::super::follow::leases::{Leases, Update, Which};
     use super::*;
+    use crate::clock::{Moment, Now};
 
     fn events(record: LeaderElectionRecord) -> Vec<LeaseEvent> {
         let mut leases = Leases::new(Which::All);
         let at = |seconds| {
             let local = Duration::from_secs(seconds);
-            EventTime { local, wall: SystemTime::UNIX_EPOCH + local }
+            Now { local: Moment::from_nanos(0) + local, wall: SystemTime::UNIX_EPOCH + local }
         };
         let key = Box::from("jo\nbs");
         let mut events = leases.apply(Update::Changed { key, record, version: 7 }, at(1));

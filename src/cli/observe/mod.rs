@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::clock::EventTime;
 use super::follow::{FollowArgs, Follower, Heard};
+use crate::clock::Now;
 use table::LeaseTable;
 
 /// Show who leads, live
@@ -92,9 +92,9 @@ impl Output {
             (Self::Table(table), Heard::Trouble(trouble)) => {
                 table.clear()?;
                 trouble.log();
-                table.draw(follower, EventTime::now())
+                table.draw(follower, Now::read())
             }
-            (Self::Table(table), heard) => table.update(matches!(heard, Heard::Nothing), follower, EventTime::now()),
+            (Self::Table(table), heard) => table.update(matches!(heard, Heard::Nothing), follower, Now::read()),
             (Self::Lines { json }, Heard::Events(events)) => {
                 let mut stdout = io::stdout().lock();
                 for event in events {

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use super::super::clock::EventTime;
 use super::super::follow::Follower;
 use super::super::follow::leases::FollowedLease;
+use crate::clock::{Moment, Now};
 use crate::one_line::OneLine;
 
 /// How often it is drawn at most, while more is to be heard.
@@ -41,7 +41,7 @@ impl LeaseTable {
     }
 
     /// Draws it when nothing more is to be heard for now, and now and then where that does not come.
-    pub fn update(&mut self, is_quiet: bool, follower: &Follower, now: EventTime) -> io::Result<()> {
+    pub fn update(&mut self, is_quiet: bool, follower: &Follower, now: Now) -> io::Result<()> {
         self.is_old = true;
         match is_quiet || self.drawn.is_none_or(|drawn| drawn.elapsed() > BUSY) {
             true => self.draw(follower, now),
@@ -57,7 +57,7 @@ impl LeaseTable {
         write(&text)
     }
 
-    pub fn draw(&mut self, follower: &Follower, now: EventTime) -> io::Result<()> {
+    pub fn draw(&mut self, follower: &Follower, now: Now) -> io::Result<()> {
         let (height, width) = size().unwrap_or((24, 80));
         let mut lines = rows(follower.leases().iter(), now.local);
         if lines.len() == 1 {
@@ -112,7 +112,7 @@ fn size() -> Option<(usize, usize)> {
 }
 
 /// The head, and a line for each lease, in columns. The holder comes last: it is the longest, and may be cut.
-fn rows<'a>(leases: impl Iterator<Item = (&'a str, &'a FollowedLease)>, now: Duration) -> Vec<String> {
+fn rows<'a>(leases: impl Iterator<Item = (&'a str, &'a FollowedLease)>, now: Moment) -> Vec<String> {
     let cells = std::iter::once(HEAD.map(str::to_owned)).chain(leases.map(|(key, lease)| cells(key, lease, now)));
     let cells: Vec<_> = cells.collect();
     let width = |column: usize| cells.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
@@ -127,7 +127,7 @@ fn rows<'a>(leases: impl Iterator<Item = (&'a str, &'a FollowedLease)>, now: Dur
     cells.iter().map(line).collect()
 }
 
-fn cells(key: &str, lease: &FollowedLease, now: Duration) -> [String; HEAD.len()] {
+fn cells(key: &str, lease: &FollowedLease, now: Moment) -> [String; HEAD.len()] {
     let absent = || "-".to_owned();
     let record = lease.record.as_ref().filter(|_| lease.holder().is_some());
     let left = match lease.time_left(now) {
@@ -171,7 +171,8 @@ mod tests {
     #[test]
     fn columns_are_aligned_and_absent_fields_are_shown_as_such() {
         let mut leases = Leases::new(Which::Named);
-        let at = |millis| EventTime { local: Duration::from_millis(millis), wall: std::time::SystemTime::UNIX_EPOCH };
+        let at =
+            |millis| Now { local: Moment::from_nanos(millis * 1_000_000), wall: std::time::SystemTime::UNIX_EPOCH };
         let mut changed = |key: &str, record, millis| {
             leases.apply(Update::Changed { key: key.into(), record, version: millis }, at(millis));
         };

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
-pub use super::super::exit::FAILED;
+pub use super::super::say::FAILED;
 use super::messages::CommandEnd;
 
 /// How `leasehold run` exits, where it is not as the command did: as env(1) and timeout(1), and by `EX_TEMPFAIL` of sysexits.h.

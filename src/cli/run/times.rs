@@ -5,8 +5,12 @@ use std::time::Duration;
 use leasehold::Settings;
 use serde::{Deserialize, Serialize};
 
-// It counts suspend, and all processes of a machine share it.
-pub use super::super::clock::local as boot_time;
+use crate::clock;
+
+/// Returns the time since the machine was started. The time includes suspend, and all processes of a machine share the clock.
+pub fn boot_time() -> Duration {
+    Duration::from_nanos(clock::now().as_nanos())
+}
 
 /// How long a command may take to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -41,7 +41,7 @@ impl std::ops::Add<Duration> for Moment {
 }
 
 /// Both clocks, read at one time.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Now {
     /// The local clock: the only one that decides anything.
     pub local: Moment,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold::LeaderElectionRecord;
 
-use super::super::clock::EventTime;
+use crate::clock::{Moment, Now};
 
 /// What a store has told of the leases that are followed.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl LeaseEventKind {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseEvent {
-    pub at: EventTime,
+    pub at: Now,
     pub key: Box<str>,
     pub what: LeaseEventKind,
     /// Who was in the record before, where that is another.
@@ -80,7 +80,7 @@ pub struct FollowedLease {
     /// No change was received for as long as the record asks others to wait.
     pub has_expired: bool,
     /// When the record was received that stands, by the local clock.
-    received: Duration,
+    received: Moment,
     /// What the watch tells of versions up to this is known.
     known: u64,
     /// The watch that stands has told of it.
@@ -93,15 +93,15 @@ impl FollowedLease {
     }
 
     /// `None` when nobody holds it, or its holder does not say for how long.
-    pub fn time_left(&self, now: Duration) -> Option<Duration> {
-        Some(self.expiry()?.saturating_sub(now))
+    pub fn time_left(&self, now: Moment) -> Option<Duration> {
+        Some(self.expiry()?.since(now))
     }
 
-    fn expiry(&self) -> Option<Duration> {
+    fn expiry(&self) -> Option<Moment> {
         let record = self.record.as_ref()?;
         record.holder()?;
         let seconds = record.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
-        Some(self.received.saturating_add(Duration::from_secs(seconds.filter(|seconds| *seconds > 0)?)))
+        Some(self.received + Duration::from_secs(seconds.filter(|seconds| *seconds > 0)?))
     }
 }
 
@@ -133,7 +133,7 @@ impl Leases {
     }
 
     /// What follows from an update that was received at `at`.
-    pub fn apply(&mut self, update: Update, at: EventTime) -> Vec<LeaseEvent> {
+    pub fn apply(&mut self, update: Update, at: Now) -> Vec<LeaseEvent> {
         match update {
             Update::Opened { key, from_scratch } => {
                 for lease in self.of_watch(key.as_deref()) {
@@ -162,12 +162,12 @@ impl Leases {
     }
 
     /// The leases that have run out by the local clock, each once.
-    pub fn expire(&mut self, now: EventTime) -> Vec<LeaseEvent> {
+    pub fn expire(&mut self, now: Now) -> Vec<LeaseEvent> {
         self.leases.iter_mut().filter_map(|(key, lease)| expire(key, lease, now)).collect()
     }
 
     /// When the next one runs out, by the local clock.
-    pub fn next_expiry(&self) -> Option<Duration> {
+    pub fn next_expiry(&self) -> Option<Moment> {
         self.leases.values().filter(|lease| !lease.has_expired).filter_map(FollowedLease::expiry).min()
     }
 
@@ -175,7 +175,7 @@ impl Leases {
     fn of_one(
         &mut self,
         key: Box<str>,
-        at: EventTime,
+        at: Now,
         change: impl FnOnce(&mut Self, Box<str>) -> Option<LeaseEvent>,
     ) -> Vec<LeaseEvent> {
         let expired = self.leases.get_mut(&key).and_then(|lease| expire(&key, lease, at));
@@ -194,13 +194,7 @@ impl Leases {
         })
     }
 
-    fn stands(
-        &mut self,
-        key: Box<str>,
-        record: LeaderElectionRecord,
-        version: u64,
-        at: EventTime,
-    ) -> Option<LeaseEvent> {
+    fn stands(&mut self, key: Box<str>, record: LeaderElectionRecord, version: u64, at: Now) -> Option<LeaseEvent> {
         let has_fields = record != LeaderElectionRecord { uid: record.uid.clone(), ..LeaderElectionRecord::default() };
         if self.of == Which::AllRecords && !has_fields {
             return self.is_gone(key, Some(version), at);
@@ -229,7 +223,7 @@ impl Leases {
     }
 
     /// There is no such record. `None` where it is not known with which version that came.
-    fn is_gone(&mut self, key: Box<str>, version: Option<u64>, at: EventTime) -> Option<LeaseEvent> {
+    fn is_gone(&mut self, key: Box<str>, version: Option<u64>, at: Now) -> Option<LeaseEvent> {
         let previous = self.leases.get(&key);
         let was = previous.and_then(|lease| lease.record.as_ref());
         let what = match (previous, was) {
@@ -258,10 +252,11 @@ impl Leases {
     }
 }
 
-fn expire(key: &str, lease: &mut FollowedLease, now: EventTime) -> Option<LeaseEvent> {
+fn expire(key: &str, lease: &mut FollowedLease, now: Now) -> Option<LeaseEvent> {
     let expiry = lease.expiry().filter(|expiry| !lease.has_expired && *expiry <= now.local)?;
     lease.has_expired = true;
-    let at = now.back_to(expiry);
+    let wall = now.wall.checked_sub(now.local.since(expiry)).unwrap_or(now.wall);
+    let at = Now { local: expiry, wall };
     Some(LeaseEvent { at, key: key.into(), what: LeaseEventKind::Expired, previous_holder: None, lease: lease.clone() })
 }
 

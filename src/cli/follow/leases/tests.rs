@@ -7,9 +7,9 @@ use leasehold::MicroTime;
 use super::*;
 
 /// The wall clock is a minute ahead of the local one.
-fn at(seconds: u64) -> EventTime {
+fn at(seconds: u64) -> Now {
     let local = Duration::from_secs(seconds);
-    EventTime { local, wall: SystemTime::UNIX_EPOCH + local + Duration::from_secs(60) }
+    Now { local: Moment::from_nanos(0) + local, wall: SystemTime::UNIX_EPOCH + local + Duration::from_secs(60) }
 }
 
 /// A record as client-go writes it.

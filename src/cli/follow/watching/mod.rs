@@ -10,9 +10,9 @@ use leasehold::{
 };
 use parking_lot::Mutex;
 
-use super::super::clock::EventTime;
 use super::leases::Update;
 use crate::backoff::Backoff;
+use crate::clock::Now;
 
 /// How often a store that cannot watch is read, and how long a watch lasts that works.
 const RETRY_PERIOD: Duration = Duration::from_secs(2);
@@ -26,7 +26,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What the thread tells.
 pub enum FollowMessage {
-    Update(Update, EventTime),
+    Update(Update, Now),
     Trouble(Trouble),
     /// What cannot mend by itself.
     Failed(String),
@@ -222,7 +222,7 @@ impl FollowThread {
     }
 
     fn update(&self, update: Update) -> Result<(), Gone> {
-        self.send(FollowMessage::Update(update, EventTime::now()))
+        self.send(FollowMessage::Update(update, Now::read()))
     }
 
     fn send(&self, message: FollowMessage) -> Result<(), Gone> {
