@@ -7,7 +7,7 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 
 use super::election::duration;
-use super::follow::leases::{LeaseEvent, LeaseEventKind};
+use super::follow::leases::{EventKind, LeaseEvent};
 use super::follow::{FollowArgs, Follower, Heard};
 use super::say::say;
 use crate::one_line::OneLine;
@@ -71,8 +71,7 @@ pub fn run(arguments: &WaitArgs) -> Result<u8, String> {
 
 /// Who leads now, if it is who is waited for.
 fn leader<'a>(event: &'a LeaseEvent, awaited: Option<&str>) -> Option<&'a str> {
-    let holder =
-        event.lease.holder().filter(|_| matches!(event.what, LeaseEventKind::NewLeader | LeaseEventKind::Renewed))?;
+    let holder = event.lease.holder().filter(|_| matches!(event.what, EventKind::NewLeader | EventKind::Renewed))?;
     awaited.is_none_or(|awaited| awaited == holder).then_some(holder)
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use leasehold::{LeaderElectionRecord, MicroTime};
 use serde::Serialize;
 
-use super::super::follow::leases::{LeaseEvent, LeaseEventKind};
+use super::super::follow::leases::{EventKind, LeaseEvent};
 use crate::one_line::{OneLine, is_seen};
 
 #[derive(Serialize)]
@@ -67,12 +67,12 @@ pub fn plain(event: &LeaseEvent) -> String {
     let by = previous_holder.as_deref().map_or_else(String::new, |holder| format!(" by {}", OneLine(holder)));
     // Writing to a string cannot fail.
     let _ = match what {
-        LeaseEventKind::NewLeader => write!(line, "{holder} leads"),
-        LeaseEventKind::Renewed => write!(line, "renewed by {holder}"),
-        LeaseEventKind::Released => write!(line, "released{by}"),
-        LeaseEventKind::Expired => write!(line, "expired, held by {holder}"),
-        LeaseEventKind::Deleted => write!(line, "deleted"),
-        LeaseEventKind::Unheld => write!(line, "held by nobody"),
+        EventKind::NewLeader => write!(line, "{holder} leads"),
+        EventKind::Renewed => write!(line, "renewed by {holder}"),
+        EventKind::Released => write!(line, "released{by}"),
+        EventKind::Expired => write!(line, "expired, held by {holder}"),
+        EventKind::Deleted => write!(line, "deleted"),
+        EventKind::Unheld => write!(line, "held by nobody"),
     };
     let Some(record) = lease.record.as_ref().filter(|_| lease.holder().is_some()) else { return line + "\n" };
     if let Some(time) = &record.acquire_time {

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use super::super::follow::Follower;
-use super::super::follow::leases::FollowedLease;
+use super::super::follow::leases::LeaseView;
 use crate::clock::{Moment, Now};
 use crate::one_line::OneLine;
 
@@ -112,7 +112,7 @@ fn size() -> Option<(usize, usize)> {
 }
 
 /// The head, and a line for each lease, in columns. The holder comes last: it is the longest, and may be cut.
-fn rows<'a>(leases: impl Iterator<Item = (&'a str, &'a FollowedLease)>, now: Moment) -> Vec<String> {
+fn rows<'a>(leases: impl Iterator<Item = (&'a str, &'a LeaseView)>, now: Moment) -> Vec<String> {
     let cells = std::iter::once(HEAD.map(str::to_owned)).chain(leases.map(|(key, lease)| cells(key, lease, now)));
     let cells: Vec<_> = cells.collect();
     let width = |column: usize| cells.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
@@ -127,7 +127,7 @@ fn rows<'a>(leases: impl Iterator<Item = (&'a str, &'a FollowedLease)>, now: Mom
     cells.iter().map(line).collect()
 }
 
-fn cells(key: &str, lease: &FollowedLease, now: Moment) -> [String; HEAD.len()] {
+fn cells(key: &str, lease: &LeaseView, now: Moment) -> [String; HEAD.len()] {
     let absent = || "-".to_owned();
     let record = lease.record.as_ref().filter(|_| lease.holder().is_some());
     let left = match lease.time_left(now) {

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use super::{Histogram, Status};
 use crate::store::{StoreErrorKind, StoreOperation};
-use crate::util::prometheus;
-use crate::util::prometheus::{Escaped, Family, Samples};
+use crate::util::prometheus::Escaped;
 
 impl Status {
     /// Writes it as metrics in the text format of Prometheus, each with the labels `name`, `record` and
@@ -51,117 +50,123 @@ impl Status {
             (format!("name=\"{name}\",record=\"{record}\",identity=\"{identity}\""), status)
         };
         let statuses: Vec<_> = statuses.into_iter().map(with_labels).collect();
-        prometheus::write(&families(), &statuses, out)
+        for (metric, kind, help, samples) in METRICS {
+            writeln!(out, "# HELP {metric} {help}\n# TYPE {metric} {kind}")?;
+            for (labels, status) in &statuses {
+                for (suffix, label, value) in samples(status) {
+                    writeln!(out, "{metric}{suffix}{{{labels}{label}}} {value}")?;
+                }
+            }
+        }
+        Ok(())
     }
 }
 
-fn families<W: Write>() -> [Family<Status, W>; 16] {
-    [
-        (
-            "leader_election_master_status",
-            "gauge",
-            "Whether this candidate leads: 1, or 0 for a standby.",
-            |samples, status| samples.put("", "", u8::from(status.is_leader)),
-        ),
-        (
-            "leader_election_slowpath_total",
-            "counter",
-            "Reads of the record in the middle of a term.",
-            |samples, status| samples.put("", "", status.counters.slow_paths),
-        ),
-        ("leasehold_terms_total", "counter", "Terms that began.", |samples, status| {
-            samples.put("", "", status.counters.terms)
-        }),
-        (
-            "leasehold_terms_lost_total",
-            "counter",
-            "Terms that ended otherwise than by a release or a step-down.",
-            |samples, status| samples.put("", "", status.counters.terms_lost),
-        ),
-        (
-            "leasehold_validity_seconds",
-            "gauge",
-            "How long the term stays valid without another renewal.",
-            |samples, status| samples.put("", "", status.remaining.as_secs_f64()),
-        ),
-        (
-            "leasehold_renewal_duration_seconds",
-            "histogram",
-            "From before a renewal was sent until it was known to stand.",
-            |samples, status| put_histogram(samples, &status.counters.renewals),
-        ),
-        ("leasehold_requests_total", "counter", "Requests to the store.", |samples, status| {
-            StoreOperation::ALL.into_iter().try_for_each(|operation| {
-                let label = format!(",operation=\"{operation}\"");
-                samples.put("", &label, status.counters.requests(operation))
-            })
-        }),
-        (
-            "leasehold_request_failures_total",
-            "counter",
-            "Requests to the store that failed. A conflict is another candidate's success.",
-            |samples, status| {
-                StoreErrorKind::ALL.into_iter().try_for_each(|kind| {
-                    let label = format!(",kind=\"{}\"", kind.name());
-                    samples.put("", &label, status.counters.failures(kind))
-                })
-            },
-        ),
-        ("leasehold_write_failed", "gauge", "Whether writes fail: 1, or 0.", |samples, status| {
-            samples.put("", "", u8::from(status.failed_write.is_some()))
-        }),
-        ("leasehold_watch_up", "gauge", "Whether changes are watched, and not polled.", |samples, status| {
-            samples.put("", "", u8::from(status.is_watching))
-        }),
-        ("leasehold_watches_total", "counter", "Watches that were opened.", |samples, status| {
-            samples.put("", "", status.counters.watches_opened)
-        }),
-        (
-            "leasehold_last_contact_seconds",
-            "gauge",
-            "How long ago the store last told anything; missing before the first time.",
-            |samples, status| put_seconds(samples, status.last_contact),
-        ),
-        (
-            "leasehold_fit",
-            "gauge",
-            "Whether this candidate is fit to lead: 1, also where nobody is asked, or 0.",
-            |samples, status| samples.put("", "", u8::from(status.is_fit)),
-        ),
-        (
-            "leasehold_unfit_seconds",
-            "gauge",
-            "For how long this candidate has not been fit to lead; missing while it is.",
-            |samples, status| put_seconds(samples, status.unfit_for),
-        ),
-        (
-            "leasehold_may_acquire_in_seconds",
-            "gauge",
-            "How long this candidate waits yet before it may acquire, being fit again; missing while it need not.",
-            |samples, status| put_seconds(samples, status.may_acquire_in),
-        ),
-        (
-            "leasehold_since_progress_seconds",
-            "gauge",
-            "How long ago the work of the term made progress; missing where it need not.",
-            |samples, status| put_seconds(samples, status.since_progress),
-        ),
-    ]
+/// The suffix of a sample's name, its own label, and its value.
+type Sample = (&'static str, String, f64);
+
+/// A metric: its name, its type, its help, and its samples of one elector.
+type Metric = (&'static str, &'static str, &'static str, fn(&Status) -> Vec<Sample>);
+
+const METRICS: [Metric; 16] = [
+    ("leader_election_master_status", "gauge", "Whether this candidate leads: 1, or 0 for a standby.", |status| {
+        flag(status.is_leader)
+    }),
+    ("leader_election_slowpath_total", "counter", "Reads of the record in the middle of a term.", |status| {
+        count(status.counters.slow_paths)
+    }),
+    ("leasehold_terms_total", "counter", "Terms that began.", |status| count(status.counters.terms)),
+    (
+        "leasehold_terms_lost_total",
+        "counter",
+        "Terms that ended otherwise than by a release or a step-down.",
+        |status| count(status.counters.terms_lost),
+    ),
+    ("leasehold_validity_seconds", "gauge", "How long the term stays valid without another renewal.", |status| {
+        seconds(Some(status.remaining))
+    }),
+    (
+        "leasehold_renewal_duration_seconds",
+        "histogram",
+        "From before a renewal was sent until it was known to stand.",
+        |status| buckets(&status.counters.renewals),
+    ),
+    ("leasehold_requests_total", "counter", "Requests to the store.", |Status { counters, .. }| {
+        let sample = |it: StoreOperation| ("", format!(",operation=\"{it}\""), counters.requests(it) as f64);
+        StoreOperation::ALL.into_iter().map(sample).collect()
+    }),
+    (
+        "leasehold_request_failures_total",
+        "counter",
+        "Requests to the store that failed. A conflict is another candidate's success.",
+        |Status { counters, .. }| {
+            let sample = |it: StoreErrorKind| ("", format!(",kind=\"{}\"", it.name()), counters.failures(it) as f64);
+            StoreErrorKind::ALL.into_iter().map(sample).collect()
+        },
+    ),
+    ("leasehold_write_failed", "gauge", "Whether writes fail: 1, or 0.", |status| flag(status.failed_write.is_some())),
+    ("leasehold_watch_up", "gauge", "Whether changes are watched, and not polled.", |status| flag(status.is_watching)),
+    ("leasehold_watches_total", "counter", "Watches that were opened.", |status| count(status.counters.watches_opened)),
+    (
+        "leasehold_last_contact_seconds",
+        "gauge",
+        "How long ago the store last told anything; missing before the first time.",
+        |status| seconds(status.last_contact),
+    ),
+    (
+        "leasehold_fit",
+        "gauge",
+        "Whether this candidate is fit to lead: 1, also where nobody is asked, or 0.",
+        |status| flag(status.is_fit),
+    ),
+    (
+        "leasehold_unfit_seconds",
+        "gauge",
+        "For how long this candidate has not been fit to lead; missing while it is.",
+        |status| seconds(status.unfit_for),
+    ),
+    (
+        "leasehold_may_acquire_in_seconds",
+        "gauge",
+        "How long this candidate waits yet before it may acquire, being fit again; missing while it need not.",
+        |status| seconds(status.may_acquire_in),
+    ),
+    (
+        "leasehold_since_progress_seconds",
+        "gauge",
+        "How long ago the work of the term made progress; missing where it need not.",
+        |status| seconds(status.since_progress),
+    ),
+];
+
+fn flag(is_set: bool) -> Vec<Sample> {
+    count(is_set.into())
 }
 
-fn put_seconds<W: Write>(samples: &mut Samples<'_, W>, duration: Option<Duration>) -> fmt::Result {
-    duration.map_or(Ok(()), |duration| samples.put("", "", duration.as_secs_f64()))
+fn count(count: u64) -> Vec<Sample> {
+    vec![("", String::new(), count as f64)]
 }
 
-fn put_histogram<W: Write>(samples: &mut Samples<'_, W>, histogram: &Histogram) -> fmt::Result {
-    let mut count = 0;
-    for (bound, new) in Histogram::BOUNDS.iter().zip(&histogram.counts) {
-        count += new;
-        samples.put("_bucket", &format!(",le=\"{}\"", *bound as f64 / 1000.0), count)?;
-    }
-    samples.put("_bucket", ",le=\"+Inf\"", histogram.count())?;
-    samples.put("_sum", "", histogram.sum.as_secs_f64())?;
-    samples.put("_count", "", histogram.count())
+/// A metric without a value is missing.
+fn seconds(duration: Option<Duration>) -> Vec<Sample> {
+    duration.iter().map(|duration| ("", String::new(), duration.as_secs_f64())).collect()
+}
+
+fn buckets(histogram: &Histogram) -> Vec<Sample> {
+    let counts = histogram.counts.iter().scan(0, |sum, new| {
+        *sum += new;
+        Some(*sum as f64)
+    });
+    let bounds = Histogram::BOUNDS.iter().map(|bound| format!(",le=\"{}\"", *bound as f64 / 1000.0));
+    let buckets = bounds.zip(counts).map(|(bound, count)| ("_bucket", bound, count));
+    let total = histogram.count() as f64;
+    buckets
+        .chain([
+            ("_bucket", ",le=\"+Inf\"".to_owned(), total),
+            ("_sum", String::new(), histogram.sum.as_secs_f64()),
+            ("_count", String::new(), total),
+        ])
+        .collect()
 }
 
 #[cfg(test)]

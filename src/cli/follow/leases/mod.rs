@@ -36,7 +36,7 @@ pub enum Update {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LeaseEventKind {
+pub enum EventKind {
     NewLeader,
     Renewed,
     Released,
@@ -45,7 +45,7 @@ pub enum LeaseEventKind {
     Unheld,
 }
 
-impl LeaseEventKind {
+impl EventKind {
     pub fn name(self) -> &'static str {
         match self {
             Self::NewLeader => "new_leader",
@@ -62,16 +62,16 @@ impl LeaseEventKind {
 pub struct LeaseEvent {
     pub at: Now,
     pub key: Box<str>,
-    pub what: LeaseEventKind,
+    pub what: EventKind,
     /// Who was in the record before, where that is another.
     pub previous_holder: Option<String>,
     /// As it is after the event.
-    pub lease: FollowedLease,
+    pub lease: LeaseView,
 }
 
 /// What is known of a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FollowedLease {
+pub struct LeaseView {
     /// `None`: there is none.
     pub record: Option<LeaderElectionRecord>,
     pub version: Option<u64>,
@@ -87,7 +87,7 @@ pub struct FollowedLease {
     is_told: bool,
 }
 
-impl FollowedLease {
+impl LeaseView {
     pub fn holder(&self) -> Option<&str> {
         self.record.as_ref()?.holder()
     }
@@ -108,7 +108,7 @@ impl FollowedLease {
 /// The leases that are followed.
 #[derive(Debug)]
 pub struct Leases {
-    leases: BTreeMap<Box<str>, FollowedLease>,
+    leases: BTreeMap<Box<str>, LeaseView>,
     of: Which,
 }
 
@@ -128,7 +128,7 @@ impl Leases {
         Self { leases: BTreeMap::new(), of }
     }
 
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &FollowedLease)> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &LeaseView)> {
         self.leases.iter().map(|(key, lease)| (&**key, lease))
     }
 
@@ -168,7 +168,7 @@ impl Leases {
 
     /// When the next one runs out, by the local clock.
     pub fn next_expiry(&self) -> Option<Moment> {
-        self.leases.values().filter(|lease| !lease.has_expired).filter_map(FollowedLease::expiry).min()
+        self.leases.values().filter(|lease| !lease.has_expired).filter_map(LeaseView::expiry).min()
     }
 
     /// What follows from a change of one lease; before it, that the lease had run out.
@@ -182,7 +182,7 @@ impl Leases {
         expired.into_iter().chain(change(self, key)).collect()
     }
 
-    fn of_watch(&mut self, of: Option<&str>) -> impl Iterator<Item = &mut FollowedLease> {
+    fn of_watch(&mut self, of: Option<&str>) -> impl Iterator<Item = &mut LeaseView> {
         self.leases.iter_mut().filter(move |(key, _)| of.is_none_or(|of| of == &***key)).map(|(_, lease)| lease)
     }
 
@@ -204,19 +204,18 @@ impl Leases {
         let previous_holder = was.and_then(LeaderElectionRecord::holder).filter(|was| Some(*was) != record.holder());
         let previous_holder = previous_holder.map(str::to_owned);
         let what = match (was, record.holder()) {
-            (Some(was), Some(_)) if is_same_term(was, &record) => Some(LeaseEventKind::Renewed),
-            (_, Some(_)) => Some(LeaseEventKind::NewLeader),
-            (Some(was), None) => was.holder().is_some().then_some(LeaseEventKind::Released),
-            (None, None) => previous.is_none().then_some(LeaseEventKind::Unheld),
+            (Some(was), Some(_)) if is_same_term(was, &record) => Some(EventKind::Renewed),
+            (_, Some(_)) => Some(EventKind::NewLeader),
+            (Some(was), None) => was.holder().is_some().then_some(EventKind::Released),
+            (None, None) => previous.is_none().then_some(EventKind::Unheld),
         };
         let is_changed = was != Some(&record);
         let renewals =
-            previous.map_or(0, |lease| lease.renewals) + u64::from(is_changed && what == Some(LeaseEventKind::Renewed));
+            previous.map_or(0, |lease| lease.renewals) + u64::from(is_changed && what == Some(EventKind::Renewed));
         let received = previous.filter(|_| !is_changed).map_or(at.local, |lease| lease.received);
         let has_expired = previous.is_some_and(|lease| !is_changed && lease.has_expired);
         let (record, known) = (Some(record), version);
-        let lease =
-            FollowedLease { record, version: Some(version), renewals, has_expired, received, known, is_told: true };
+        let lease = LeaseView { record, version: Some(version), renewals, has_expired, received, known, is_told: true };
         self.leases.insert(key.clone(), lease.clone());
         let what = what.filter(|_| is_changed)?;
         Some(LeaseEvent { at, key, what, previous_holder, lease })
@@ -227,23 +226,16 @@ impl Leases {
         let previous = self.leases.get(&key);
         let was = previous.and_then(|lease| lease.record.as_ref());
         let what = match (previous, was) {
-            (_, Some(_)) => Some(LeaseEventKind::Deleted),
+            (_, Some(_)) => Some(EventKind::Deleted),
             // Of many one hears only when they go.
-            (None, None) => (self.of == Which::Named).then_some(LeaseEventKind::Unheld),
+            (None, None) => (self.of == Which::Named).then_some(EventKind::Unheld),
             (Some(_), None) => None,
         };
         let previous_holder = was.and_then(LeaderElectionRecord::holder).map(str::to_owned);
         let renewals = previous.map_or(0, |lease| lease.renewals);
         let known = version.unwrap_or_else(|| previous.map_or(0, |lease| lease.known));
-        let lease = FollowedLease {
-            record: None,
-            version,
-            renewals,
-            has_expired: false,
-            received: at.local,
-            known,
-            is_told: true,
-        };
+        let lease =
+            LeaseView { record: None, version, renewals, has_expired: false, received: at.local, known, is_told: true };
         match self.of {
             Which::Named => drop(self.leases.insert(key.clone(), lease.clone())),
             Which::All | Which::AllRecords => drop(self.leases.remove(&key)),
@@ -252,12 +244,12 @@ impl Leases {
     }
 }
 
-fn expire(key: &str, lease: &mut FollowedLease, now: Now) -> Option<LeaseEvent> {
+fn expire(key: &str, lease: &mut LeaseView, now: Now) -> Option<LeaseEvent> {
     let expiry = lease.expiry().filter(|expiry| !lease.has_expired && *expiry <= now.local)?;
     lease.has_expired = true;
     let wall = now.wall.checked_sub(now.local.since(expiry)).unwrap_or(now.wall);
     let at = Now { local: expiry, wall };
-    Some(LeaseEvent { at, key: key.into(), what: LeaseEventKind::Expired, previous_holder: None, lease: lease.clone() })
+    Some(LeaseEvent { at, key: key.into(), what: EventKind::Expired, previous_holder: None, lease: lease.clone() })
 }
 
 /// Programs that count no terms tell them by the holder alone.
