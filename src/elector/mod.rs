@@ -8,5 +8,3 @@ mod go_duration;
 pub(crate) mod leader_election_config;
 pub(crate) mod leader_elector;
 pub(crate) mod open_store;
-#[cfg(any(feature = "mysql", feature = "postgres"))]
-mod with_table;

@@ -13,8 +13,6 @@ use crate::backends::mysql::{config::MySqlConfig, store::MySqlStore};
 use crate::backends::postgres::{config::PostgresConfig, store::PostgresStore};
 #[cfg(feature = "sqlite")]
 use crate::backends::sqlite::store::SqliteStore;
-#[cfg(any(feature = "mysql", feature = "postgres"))]
-use crate::elector::with_table::WithTable;
 use crate::store::{Call, Store};
 use crate::util::config_error::ConfigError;
 
@@ -93,7 +91,7 @@ pub fn open_store_with(
             if let Some(source) = password {
                 config = config.with_password_from(move |call| source(call));
             }
-            Ok(Box::new(WithTable::new(PostgresStore::new(config)?, PostgresStore::create_table_within, may_create)))
+            Ok(Box::new(PostgresStore::open(config, may_create)?))
         }
         #[cfg(feature = "mysql")]
         "mysql" => {
@@ -101,7 +99,7 @@ pub fn open_store_with(
             if let Some(source) = password {
                 config = config.with_password_from(move |call| source(call));
             }
-            Ok(Box::new(WithTable::new(MySqlStore::new(config)?, MySqlStore::create_table_within, may_create)))
+            Ok(Box::new(MySqlStore::open(config, may_create)?))
         }
         #[allow(unreachable_patterns, reason = "the arms above match the stores of this build")]
         "etcd" | "etcds" | "sqlite" | "postgres" | "postgresql" | "mysql" => Err(refuse(format!(

@@ -58,21 +58,6 @@ impl MySqlTable {
         self.client.location()
     }
 
-    pub(super) fn create(&self, call: &Call) -> Result<(), StoreError> {
-        let (timeout, cancel) = (call.time_left(), call.cancel());
-        let request = Request { sql: CREATE_TABLE, is_read: false, timeout, cancel };
-        self.client.query(request).map_err(|error| match error.code() {
-            // A user without the right to CREATE can use a table that its owner has made.
-            Some(1044 | 1142) => {
-                let meaning = (StoreErrorKind::Forbidden, "; have its owner make it, or grant this user CREATE");
-                sql::failed("create", &self.name(), &error, self.client.password(), meaning)
-            }
-            _ => self.explain("create", &self.name(), &error),
-        })?;
-        // One that was there may be another.
-        self.read("read", WatchScope::Key(""), call).map(drop)
-    }
-
     /// What stands in the table of a primary.
     fn read(&self, operation: &str, scope: WatchScope<'_>, call: &Call) -> Result<Records, StoreError> {
         let place = |error: &Error| self.explain(operation, &self.describe(scope), error);
@@ -165,6 +150,21 @@ impl SqlTable for MySqlTable {
 
     fn location(&self) -> String {
         format!("{} (MySQL)", self.place())
+    }
+
+    fn create_table(&self, call: &Call) -> Result<(), StoreError> {
+        let (timeout, cancel) = (call.time_left(), call.cancel());
+        let request = Request { sql: CREATE_TABLE, is_read: false, timeout, cancel };
+        self.client.query(request).map_err(|error| match error.code() {
+            // A user without the right to CREATE can use a table that its owner has made.
+            Some(1044 | 1142) => {
+                let meaning = (StoreErrorKind::Forbidden, "; have its owner make it, or grant this user CREATE");
+                sql::failed("create", &self.name(), &error, self.client.password(), meaning)
+            }
+            _ => self.explain("create", &self.name(), &error),
+        })?;
+        // One that was there may be another.
+        self.read("read", WatchScope::Key(""), call).map(drop)
     }
 
     fn select(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {

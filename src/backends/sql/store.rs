@@ -1,5 +1,8 @@
 //! The store that all SQL databases share, and the statements that each of them provides.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
 use crate::backends::sql::version;
 use crate::store::record::{LeaderElectionRecord, Observed, Opaque};
 use crate::store::{Call, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
@@ -25,6 +28,9 @@ pub(crate) trait SqlTable: Send + Sync + 'static {
     /// Returns the location of the table, for logs.
     fn location(&self) -> String;
 
+    /// Creates the table if it is missing.
+    fn create_table(&self, call: &Call) -> Result<(), StoreError>;
+
     /// Returns the record of `key`.
     fn select(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError>;
 
@@ -48,11 +54,38 @@ pub(crate) trait SqlTable: Send + Sync + 'static {
 }
 
 /// The records in a table.
-pub(crate) struct SqlStore<T>(pub(crate) T);
+pub(crate) struct SqlStore<T>(
+    pub(crate) T,
+    /// Whether the next request must create the table, because the server may start later than this process.
+    AtomicBool,
+);
+
+impl<T: SqlTable> SqlStore<T> {
+    pub(crate) fn new(table: T, creates_table: bool) -> Self {
+        Self(table, AtomicBool::new(creates_table))
+    }
+
+    /// Creates the table if that is necessary. Calls do not wait for each other, because a server may hang.
+    fn create_table(&self, call: &Call) -> Result<(), StoreError> {
+        if self.1.load(Ordering::Acquire) { self.0.create_table(call) } else { Ok(()) }
+    }
+}
 
 impl<T: SqlTable> Store for SqlStore<T> {
     fn get(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
-        self.0.select(key, call)
+        let created = match self.create_table(call) {
+            // The password may be a file that another program has not written yet.
+            Err(error) if error.is_transient() || error.kind() == StoreErrorKind::Unauthorized => return Err(error),
+            created => created,
+        };
+        let answer = self.0.select(key, call);
+        match &answer {
+            Ok(_) => self.1.store(false, Ordering::Release),
+            // A user without the right to create tables may use a table that exists.
+            Err(error) if error.kind() == StoreErrorKind::NotFound => created?,
+            Err(_) => {}
+        }
+        answer
     }
 
     fn create(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {
@@ -93,6 +126,8 @@ impl<T: SqlTable> Store for SqlStore<T> {
         cancel: &Cancel,
         on_event: &mut dyn FnMut(WatchEvent),
     ) -> Result<(), StoreError> {
+        // A read returns the error, and within a shorter time.
+        let _ = self.create_table(&Call::new(Duration::from_secs(10), cancel.clone()));
         self.0.watch(WatchRequest { scope, from, cancel }, on_event)
     }
 

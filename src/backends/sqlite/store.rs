@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::backends::sql;
-use crate::backends::sql::store::SqlStore;
+use crate::backends::sql::store::{SqlStore, SqlTable};
 use crate::backends::sqlite::database::Database;
 use crate::store::record::{LeaderElectionRecord, Observed};
 use crate::store::{Call, Cursor, Store, StoreError, WatchEvent, WatchScope, delegate_store};
@@ -76,7 +76,7 @@ impl SqliteStore {
     /// - [`Timeout`](crate::StoreErrorKind::Timeout) when another connection keeps it locked, [`Unavailable`](crate::StoreErrorKind::Unavailable) when its disk
     ///   fails or is full.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
-        Database::open(path.as_ref(), &set_up_call()).map(|database| Self(SqlStore(database)))
+        Database::open(path.as_ref(), &set_up_call()).map(|database| Self(SqlStore::new(database, false)))
     }
 
     /// Makes the table if it is not there. [`open`](Self::open) has done so: this is for after it was dropped.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::backends::mysql::config::MySqlConfig;
 use crate::backends::mysql::table::{MySqlTable, text};
 use crate::backends::sql;
-use crate::backends::sql::store::SqlStore;
+use crate::backends::sql::store::{SqlStore, SqlTable};
 use crate::store::record::{LeaderElectionRecord, Observed};
 use crate::store::{Call, Cursor, Store, StoreError, WatchEvent, WatchScope, delegate_store};
 use crate::util::cancel::Cancel;
@@ -65,7 +65,12 @@ impl MySqlStore {
     ///
     /// [`ConfigError`] when there is no user, or certificates or keys cannot be used.
     pub fn new(config: MySqlConfig) -> Result<Self, ConfigError> {
-        MySqlTable::new(config).map(|table| Self(SqlStore(table)))
+        Self::open(config, false)
+    }
+
+    /// Creates a store as [`new`](Self::new) does. If `creates_table`, the first request creates a missing table.
+    pub(crate) fn open(config: MySqlConfig, creates_table: bool) -> Result<Self, ConfigError> {
+        MySqlTable::new(config).map(|table| Self(SqlStore::new(table, creates_table)))
     }
 
     /// Makes the table if it is not there. Waits ten seconds at most. The user needs the right to `CREATE` for it.
@@ -88,17 +93,7 @@ impl MySqlStore {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn create_table(&self) -> Result<(), StoreError> {
-        self.create_table_within(&Call::new(SET_UP_TIMEOUT, Cancel::new()))
-    }
-
-    /// Creates the table as [`create_table`](Self::create_table) does, within the time of `call`.
-    ///
-    /// # Errors
-    ///
-    /// - Returns the errors of [`create_table`](Self::create_table).
-    /// - Returns [`Interrupted`](crate::StoreErrorKind::Interrupted) if `call` is cancelled.
-    pub fn create_table_within(&self, call: &Call) -> Result<(), StoreError> {
-        self.0.0.create(call)
+        self.0.0.create_table(&Call::new(SET_UP_TIMEOUT, Cancel::new()))
     }
 
     /// A `SELECT` that has one row for as long as the term with this fencing token has no successor, and else none: for writes

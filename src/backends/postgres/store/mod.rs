@@ -80,8 +80,13 @@ impl PostgresStore {
     ///
     /// [`ConfigError`] when certificates or keys cannot be used.
     pub fn new(config: PostgresConfig) -> Result<Self, ConfigError> {
+        Self::open(config, false)
+    }
+
+    /// Creates a store as [`new`](Self::new) does. If `creates_table`, the first request creates a missing table.
+    pub(crate) fn open(config: PostgresConfig, creates_table: bool) -> Result<Self, ConfigError> {
         let table = PostgresTable { client: Client::new(config)?, is_checked: AtomicBool::new(false) };
-        Ok(Self(SqlStore(table)))
+        Ok(Self(SqlStore::new(table, creates_table)))
     }
 
     /// Makes the table and its triggers if they are not there. Where they are, no rights are needed but those of the store.
@@ -102,17 +107,7 @@ impl PostgresStore {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn create_table(&self) -> Result<(), StoreError> {
-        self.create_table_within(&Call::new(SET_UP_TIMEOUT, Cancel::new()))
-    }
-
-    /// Creates the table as [`create_table`](Self::create_table) does, within the time of `call`.
-    ///
-    /// # Errors
-    ///
-    /// - Returns the errors of [`create_table`](Self::create_table).
-    /// - Returns [`StoreErrorKind::Interrupted`] if `call` is cancelled.
-    pub fn create_table_within(&self, call: &Call) -> Result<(), StoreError> {
-        self.0.0.create(call)
+        self.0.0.create_table(&Call::new(SET_UP_TIMEOUT, Cancel::new()))
     }
 
     /// A `SELECT` that has one row for as long as the term with this fencing token has no successor, and else none: for writes
@@ -142,24 +137,6 @@ impl PostgresStore {
 delegate_store!(impl Store for PostgresStore { self => self.0 });
 
 impl PostgresTable {
-    fn create(&self, call: &Call) -> Result<(), StoreError> {
-        let what = format!("the table leasehold in {}", self.client.location());
-        let place = |error: Error| match &error {
-            Error::Refused(Refusal { sqlstate, .. }) if sqlstate == "42501" => {
-                let advice = "; have its owner make it, or grant this user CREATE on the schema";
-                sql::failed("make", &what, &error, self.client.password(), (StoreErrorKind::Forbidden, advice))
-            }
-            _ => self.explain("make", &what, &error),
-        };
-        let run = |statements: &[Statement<'_>]| self.client.run(request(statements, false, call), Ok).map_err(place);
-        let statement = |sql| Statement { sql, parameters: &[] };
-        if run(&[statement(table::IS_THERE)])?.is_empty() {
-            let create: Vec<_> = table::create().map(statement).collect();
-            run(&create)?;
-        }
-        self.check_table("use", &what, call)
-    }
-
     /// Returns an error if the table has a wrong column. Queries the server once.
     fn check_table(&self, operation: &str, what: &str, call: &Call) -> Result<(), StoreError> {
         if !self.is_checked.load(Ordering::Acquire) {
@@ -211,6 +188,24 @@ impl SqlTable for PostgresTable {
 
     fn location(&self) -> String {
         self.client.location()
+    }
+
+    fn create_table(&self, call: &Call) -> Result<(), StoreError> {
+        let what = format!("the table leasehold in {}", self.client.location());
+        let place = |error: Error| match &error {
+            Error::Refused(Refusal { sqlstate, .. }) if sqlstate == "42501" => {
+                let advice = "; have its owner make it, or grant this user CREATE on the schema";
+                sql::failed("make", &what, &error, self.client.password(), (StoreErrorKind::Forbidden, advice))
+            }
+            _ => self.explain("make", &what, &error),
+        };
+        let run = |statements: &[Statement<'_>]| self.client.run(request(statements, false, call), Ok).map_err(place);
+        let statement = |sql| Statement { sql, parameters: &[] };
+        if run(&[statement(table::IS_THERE)])?.is_empty() {
+            let create: Vec<_> = table::create().map(statement).collect();
+            run(&create)?;
+        }
+        self.check_table("use", &what, call)
     }
 
     fn select(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {

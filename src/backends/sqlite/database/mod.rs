@@ -78,10 +78,6 @@ impl Database {
         self.file.path()
     }
 
-    pub(super) fn create_table(&self, call: &Call) -> Result<(), StoreError> {
-        self.attempt(&self.requests, call, create_table)
-    }
-
     /// What is in scope and the number of its state, unless that is `seen`.
     fn read_if_changed(
         &self,
@@ -145,6 +141,10 @@ impl SqlTable for Database {
 
     fn location(&self) -> String {
         self.name()
+    }
+
+    fn create_table(&self, call: &Call) -> Result<(), StoreError> {
+        self.attempt(&self.requests, call, create_table)
     }
 
     fn select(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
