@@ -148,10 +148,9 @@ pub use elector::open_store::{PasswordSource, open_store_with};
 pub use leadership::campaign::Campaign;
 pub use leadership::error::Error;
 pub use leadership::fitness::Fitness;
-pub use leadership::guard::{LeaderGuard, Scope, Worker};
+pub use leadership::guard::{LeaderGuard, Leadership, Scope, Worker};
 pub use leadership::progress::Progress;
 pub use leadership::term::LeadershipLost;
-pub use leadership::view::Leadership;
 #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
 pub use net::tls::config::TlsConfig;
 pub use observe::health::{HealthCheck, Unhealthy};

@@ -7,4 +7,3 @@ pub(crate) mod guard;
 pub(crate) mod handle;
 pub(crate) mod progress;
 pub(crate) mod term;
-pub(crate) mod view;

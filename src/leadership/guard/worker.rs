@@ -5,8 +5,7 @@ use std::fmt;
 use std::thread::{Builder, JoinHandle};
 
 use crate::leadership::error::Error;
-use crate::leadership::guard::LeaderGuard;
-use crate::leadership::view::Leadership;
+use crate::leadership::guard::{LeaderGuard, Leadership};
 use crate::util::sync::channel;
 use crate::util::sync::channel::{Receiver, TryRecvError};
 
