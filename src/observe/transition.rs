@@ -104,9 +104,8 @@ pub(crate) struct Subscriptions(Mutex<SubscriptionsState>);
 
 #[derive(Default)]
 struct SubscriptionsState {
-    /// Whom the record names.
+    /// The holder in the record, until its lease expires.
     leader: Option<String>,
-    has_run_out: bool,
     leading: Option<u64>,
     /// Each sender has a `Weak` that no longer upgrades once its subscription is dropped.
     subscribers: Vec<(Weak<()>, Sender<Transition>)>,
@@ -118,8 +117,7 @@ impl Subscriptions {
     pub(crate) fn subscribe(&self) -> Transitions {
         let (sender, receiver) = channel::unbounded();
         let mut state = self.0.lock();
-        let leader = state.leader.clone().filter(|_| !state.has_run_out);
-        let leader = leader.map(|identity| Transition::NewLeader { identity });
+        let leader = state.leader.clone().map(|identity| Transition::NewLeader { identity });
         let leading = state.leading.map(|fencing_token| Transition::StartedLeading { fencing_token });
         for transition in leader.into_iter().chain(leading) {
             let _ = sender.send(transition);
@@ -133,24 +131,14 @@ impl Subscriptions {
         Transitions { receiver, _subscribed: subscribed }
     }
 
+    /// The record names another holder than before or none, or its lease has expired.
     pub(crate) fn new_leader(&self, leader: Option<String>) {
         let mut state = self.0.lock();
         let previous = std::mem::replace(&mut state.leader, leader.clone());
-        let had_run_out = std::mem::take(&mut state.has_run_out);
         match (leader, previous) {
             (Some(identity), _) => state.publish(Transition::NewLeader { identity }),
-            (None, Some(previous)) if !had_run_out => state.publish(Transition::NoLeader { previous }),
-            (None, _) => {}
-        }
-    }
-
-    /// The lease of whom the record names.
-    pub(crate) fn leader_has_run_out(&self) {
-        let mut state = self.0.lock();
-        if let Some(previous) = state.leader.clone()
-            && !std::mem::replace(&mut state.has_run_out, true)
-        {
-            state.publish(Transition::NoLeader { previous });
+            (None, Some(previous)) => state.publish(Transition::NoLeader { previous }),
+            (None, None) => {}
         }
     }
 
@@ -228,12 +216,11 @@ mod tests {
         let no_leader = |previous: &str| Transition::NoLeader { previous: previous.into() };
         subscriptions.new_leader(None);
         subscriptions.new_leader(Some("a".into()));
-        subscriptions.leader_has_run_out();
+        subscriptions.new_leader(None);
         assert_eq!(subscriptions.subscribe().try_iter().count(), 0);
         subscriptions.new_leader(None);
         subscriptions.new_leader(Some("b".into()));
         subscriptions.new_leader(None);
-        subscriptions.leader_has_run_out();
         let expected = [new_leader("a"), no_leader("a"), new_leader("b"), no_leader("b")];
         assert_eq!(told.try_iter().collect::<Vec<_>>(), expected);
     }

@@ -62,8 +62,9 @@ impl Lines {
         let _as_runtime = AsRuntime::begin();
         while let Some(item) = self.next() {
             match item {
-                Item::LogRecord(line) => {
-                    line.log(line.about.map_or(&self.fields, |side| &self.of_records[side as usize]))
+                Item::LogRecord(LogRecord { about, token, notice }) => {
+                    let fields = about.map_or(&self.fields, |side| &self.of_records[side as usize]);
+                    notice.log(&LogFields { token, ..fields.clone() });
                 }
                 Item::Released(ack) => drop(ack),
             }

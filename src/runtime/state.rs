@@ -9,7 +9,7 @@ use log::Level;
 use crate::election::Step;
 use crate::election::candidate::candidacy::Candidacy;
 use crate::election::candidate::fitness::FitnessSource;
-use crate::election::candidate::notice::{LogEvent, LogRecord, Notice};
+use crate::election::candidate::notice::{LogRecord, Notice};
 use crate::election::candidate::session::{Behind, Effect, Input};
 use crate::election::candidate::side::Side;
 use crate::election::deadline::Deadline;
@@ -281,7 +281,7 @@ impl ElectorState {
                     let line = format!(
                         "not renewed any more, for its term has ended: {why}; others lead when the lease has run out"
                     );
-                    self.log(None, LogEvent::Notice(Notice::new(Level::Warn, line)));
+                    self.log(None, Notice::new(Level::Warn, line));
                 }
                 Effect::Released => {
                     self.term = None;
@@ -298,21 +298,19 @@ impl ElectorState {
                     self.shared.health.holder_changed();
                     self.shared.observations.leader(leader.clone(), self.candidacy.leader_until());
                     let has_twin = self.candidacy.has_twin();
-                    self.log(None, LogEvent::Leader { leader: leader.clone(), has_twin });
+                    self.log(None, Notice::of_leader(leader.clone(), self.candidacy.identity(), has_twin));
                     self.observe(&Fact::new_leader(leader.as_deref()));
                     self.shared.subscriptions.new_leader(leader);
                 }
                 Effect::LeaderHasRunOut => {
                     // Of our own, too: what is unhealthy about that stays so.
-                    self.shared.subscriptions.leader_has_run_out();
-                    self.log(None, LogEvent::LeaderHasRunOut);
+                    self.shared.subscriptions.new_leader(None);
+                    self.log(None, Notice::new(Level::Info, "nobody leads: the lease has run out"));
                     self.observe(&Fact::new_leader(None));
                 }
                 Effect::WritesRefused(error) => self.shared.health.write_failed(side, &error),
                 Effect::RestartWatch => self.deferred.restart_watch.push(side),
-                Effect::Log(notice) | Effect::IdentityConflict(notice) => {
-                    self.log(Some(side), LogEvent::Notice(notice))
-                }
+                Effect::Log(notice) | Effect::IdentityConflict(notice) => self.log(Some(side), notice),
             }
         }
         if self.is_awaited_to_close && !self.candidacy.may_hold() {
@@ -358,8 +356,8 @@ impl ElectorState {
     }
 
     /// About one record, or all.
-    fn log(&mut self, about: Option<Side>, what: LogEvent) {
-        self.lines.push(Item::LogRecord(LogRecord { about, token: self.token, what }));
+    fn log(&self, about: Option<Side>, notice: Notice) {
+        self.lines.push(Item::LogRecord(LogRecord { about, token: self.token, notice }));
     }
 
     pub(super) fn offer(&mut self, campaign: Option<u64>, deadline: Arc<Deadline>, fencing_token: u64) {
@@ -367,7 +365,7 @@ impl ElectorState {
             return self.candidacy.handle(clock::now(), Side::Primary, Input::NotTaken);
         };
         self.token = Some(fencing_token);
-        self.log(None, LogEvent::Started);
+        self.log(None, Notice::new(Level::Info, format!("started leading, fencing token {fencing_token}")));
         self.shared.health.guard_made(&deadline);
         let term = Arc::new(Term::new(deadline, fencing_token));
         self.term = Some(Arc::clone(&term));
@@ -382,7 +380,7 @@ impl ElectorState {
             guard.into_iter().for_each(LeaderGuard::forget);
             if key.is_some() {
                 let text = "the term is released: the channel that it was to be sent to is full, or has no receiver";
-                self.log(None, LogEvent::Notice(Notice::new(Level::Warn, text)));
+                self.log(None, Notice::new(Level::Warn, text));
             }
             self.deferred.keys.extend(key);
             self.candidacy.handle(clock::now(), Side::Primary, Input::NotTaken);
@@ -393,7 +391,7 @@ impl ElectorState {
         let Some(term) = &self.term else { return };
         // Whoever ended the term first has said why.
         let reason = term.end(reason);
-        self.log(None, LogEvent::Stopped(reason.clone()));
+        self.log(None, Notice::of_end(&reason));
         self.token = None;
         if reason != StopReason::Released {
             self.shared.health.term_ended(&reason);

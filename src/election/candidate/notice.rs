@@ -18,6 +18,7 @@ pub(crate) const TWIN: &str = ": another process uses this identity, or one that
 pub struct Notice {
     pub(crate) level: Level,
     text: String,
+    leader: Option<String>,
     reason: Option<String>,
     /// A candidacy limits how often such a line is a warning.
     pub(crate) is_about_lateness: bool,
@@ -25,12 +26,29 @@ pub struct Notice {
 
 impl Notice {
     pub(crate) fn new(level: Level, text: impl Into<String>) -> Self {
-        Self { level, text: text.into(), reason: None, is_about_lateness: false }
+        Self { level, text: text.into(), leader: None, reason: None, is_about_lateness: false }
     }
 
     /// `text`, a colon, and the error, which is a field of the line as well.
     pub(crate) fn of_error(level: Level, text: impl std::fmt::Display, error: &StoreError) -> Self {
         Self { reason: Some(error.to_string()), ..Self::new(level, format!("{text}: {error}")) }
+    }
+
+    /// The line about a new holder of the record, or none.
+    pub(crate) fn of_leader(leader: Option<String>, identity: &str, has_twin: bool) -> Self {
+        let text = match &leader {
+            Some(leader) if *leader != identity => format!("{leader} leads"),
+            Some(leader) if has_twin => format!("{leader} leads{TWIN}"),
+            Some(leader) => format!("{leader} leads, which is this candidate"),
+            None => "nobody leads".to_owned(),
+        };
+        Self { leader, ..Self::new(Level::Info, text) }
+    }
+
+    /// The line about the end of a term.
+    pub(crate) fn of_end(reason: &StopReason) -> Self {
+        let level = if reason.was_asked_for() { Level::Info } else { Level::Warn };
+        Self { reason: Some(reason.to_string()), ..Self::new(level, format!("stopped leading: {reason}")) }
     }
 
     /// The line beside the end of a term, if the term ended because its work made no progress.
@@ -60,9 +78,10 @@ impl Notice {
     }
 
     pub(crate) fn log(&self, fields: &LogFields) {
-        match self.reason.as_deref() {
-            Some(reason) => log_with!(self.level, *fields, reason = reason; "{}", self.text),
-            None => log_with!(self.level, *fields; "{}", self.text),
+        match (self.leader.as_deref(), self.reason.as_deref()) {
+            (Some(leader), _) => log_with!(self.level, *fields, leader = leader; "{}", self.text),
+            (None, Some(reason)) => log_with!(self.level, *fields, reason = reason; "{}", self.text),
+            (None, None) => log_with!(self.level, *fields; "{}", self.text),
         }
     }
 }
@@ -72,40 +91,5 @@ pub(crate) struct LogRecord {
     /// `None` where it is about all of them.
     pub(crate) about: Option<Side>,
     pub(crate) token: Option<u64>,
-    pub(crate) what: LogEvent,
-}
-
-pub(crate) enum LogEvent {
-    Leader { leader: Option<String>, has_twin: bool },
-    LeaderHasRunOut,
-    Started,
-    Stopped(StopReason),
-    Notice(Notice),
-}
-
-impl LogRecord {
-    pub(crate) fn log(&self, fields: &LogFields) {
-        let fields = LogFields { token: self.token, ..fields.clone() };
-        match &self.what {
-            LogEvent::Leader { leader: Some(leader), has_twin } => {
-                let which = match *leader == fields.identity {
-                    true if *has_twin => TWIN,
-                    true => ", which is this candidate",
-                    false => "",
-                };
-                log_with!(Level::Info, fields, leader = leader.as_str(); "{leader} leads{which}");
-            }
-            LogEvent::LeaderHasRunOut => log_with!(Level::Info, fields; "nobody leads: the lease has run out"),
-            LogEvent::Leader { leader: None, .. } => log_with!(Level::Info, fields; "nobody leads"),
-            LogEvent::Started => {
-                let token = self.token.unwrap_or_default();
-                log_with!(Level::Info, fields; "started leading, fencing token {token}");
-            }
-            LogEvent::Stopped(reason) => {
-                let level = if reason.was_asked_for() { Level::Info } else { Level::Warn };
-                log_with!(level, fields, reason = reason.to_string().as_str(); "stopped leading: {reason}");
-            }
-            LogEvent::Notice(notice) => notice.log(&fields),
-        }
-    }
+    pub(crate) notice: Notice,
 }
