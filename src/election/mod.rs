@@ -82,6 +82,13 @@ enum ObservedState {
     Record(ObservedRecord),
 }
 
+impl ObservedState {
+    /// Returns the record, if there is one.
+    fn known(&self) -> Option<&ObservedRecord> {
+        if let Self::Record(known) = self { Some(known) } else { None }
+    }
+}
+
 #[derive(Debug)]
 struct ObservedRecord {
     observed: Observed,
@@ -151,7 +158,7 @@ enum TermPhase {
 }
 
 /// When the next request of a kind may be sent.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct RequestSchedule {
     read_at: Moment,
     write_at: Moment,
@@ -172,7 +179,6 @@ struct RequestSchedule {
 impl Election {
     /// A candidate that knows nothing yet. `seed` feeds jitter and the random digits of `acquireTime`.
     pub fn new(settings: impl Into<Arc<Settings>>, seed: u64) -> Self {
-        let start = Moment::from_nanos(0);
         Self {
             settings: settings.into(),
             random: fastrand::Rng::with_seed(seed),
@@ -180,16 +186,7 @@ impl Election {
             observed: ObservedState::Nothing,
             open: Vec::new(),
             phase: Phase::Observing,
-            schedule: RequestSchedule {
-                read_at: start,
-                write_at: start,
-                must_read: false,
-                asked_until: start,
-                paused_until: start,
-                reclaim_at: start,
-                repeated: false,
-                read_failed: false,
-            },
+            schedule: RequestSchedule::default(),
             watch: WatchState::default(),
             last_stamp: None,
             last_request: 0,
@@ -436,10 +433,7 @@ impl Election {
             self.last_acquisition += 1;
             // Random digits keep two processes with one identity from writing the same record.
             let mut drawn = || MicroTime::from_unix_micros(stamp - stamp % 1_000_000 + self.random.u64(..1_000_000));
-            let taken = match &self.observed {
-                ObservedState::Record(known) => known.observed.record.acquire_time.clone(),
-                _ => None,
-            };
+            let taken = self.observed.known().and_then(|known| known.observed.record.acquire_time.clone());
             let mut acquire_time = drawn();
             while taken.as_ref() == Some(&acquire_time) {
                 acquire_time = drawn();
@@ -450,14 +444,9 @@ impl Election {
         if let Some(round) = &mut candidacy.round {
             round.wrote = true;
         }
-        let base = match &self.observed {
-            ObservedState::Record(known) => Some(known.observed.clone()),
-            _ => None,
-        };
-        let transitions = match &base {
-            Some(base) => base.record.lease_transitions.unwrap_or(0).max(0).saturating_add(1),
-            None => 0,
-        };
+        let base = self.observed.known().map(|known| known.observed.clone());
+        let transitions =
+            base.as_ref().map_or(0, |base| base.record.lease_transitions.unwrap_or(0).max(0).saturating_add(1));
         let record = self.held(base.as_ref(), acquire_time, renew_time, transitions);
         self.write(now.local, base, record, acquisition)
     }
@@ -593,10 +582,7 @@ impl Election {
     }
 
     fn report_leader(&mut self) {
-        let leader = match &self.observed {
-            ObservedState::Record(known) => known.observed.record.holder(),
-            _ => None,
-        };
+        let leader = self.observed.known().and_then(|known| known.observed.record.holder());
         if self.reported_leader.as_deref() != leader {
             self.reported_leader = leader.map(str::to_owned);
             self.events.push_back(Event::Leader(self.reported_leader.clone()));

@@ -22,12 +22,8 @@ impl ObservedRecord {
 impl Election {
     /// When the lease of whoever leads runs out, unless something is heard of it before.
     pub fn leader_until(&self) -> Option<Moment> {
-        match &self.observed {
-            ObservedState::Record(known) if known.observed.record.holder().is_some() => {
-                Some(known.runs_out_at(&self.settings))
-            }
-            _ => None,
-        }
+        let known = self.observed.known().filter(|known| known.observed.record.holder().is_some())?;
+        Some(known.runs_out_at(&self.settings))
     }
 
     /// Notes how long an answer took, of whichever kind it is.

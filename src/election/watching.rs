@@ -23,10 +23,7 @@ impl Election {
             Change::Written(observed) => (observed.version, Some(&observed.record)),
             Change::Deleted { version } => (*version, None),
         };
-        let known = match &self.observed {
-            ObservedState::Record(known) => Some(&known.observed.record),
-            _ => None,
-        };
+        let known = self.observed.known().map(|known| &known.observed.record);
         match (self.watch.tells(received_at, told, (self.newest, known)), change) {
             (WatchTrust::Believed, Change::Written(observed)) => self.learn_told(now, received_at, observed),
             (WatchTrust::Believed, Change::Deleted { version }) => self.learn_deletion(now, version),

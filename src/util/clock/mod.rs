@@ -10,7 +10,7 @@ mod supported;
 /// A point on the local clock, in nanoseconds since an origin that is arbitrary but fixed for the machine's uptime.
 ///
 /// Moments of different machines, or from before and after a reboot, have nothing to say to each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment(u64);
 
 impl Moment {
