@@ -1,7 +1,12 @@
 //! The last words of a process, on stderr: whoever reads it may have stopped to, or be gone, and the process ends all the same.
 
 use std::io::{self, Write};
+#[cfg(unix)]
+use std::os::fd::AsFd;
 use std::time::Duration;
+
+#[cfg(unix)]
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::one_line::OneLine;
 
@@ -33,16 +38,41 @@ const LONGEST: usize = 4_000;
 
 #[cfg(unix)]
 fn is_read(patience: Duration) -> bool {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let stderr = io::stderr();
-    let mut polled = [PollFd::new(&stderr, PollFlags::OUT)];
-    let patience = Timespec::try_from(patience).ok();
-    let ready = poll(&mut polled, patience.as_ref()).is_ok_and(|ready| ready > 0);
+    let events = poll_once(&io::stderr(), PollFlags::OUT, patience);
     // Who writes to a pipe that nobody has may be ended by a signal.
-    ready && !polled[0].revents().intersects(PollFlags::ERR | PollFlags::NVAL)
+    !events.is_empty() && !events.intersects(PollFlags::ERR | PollFlags::NVAL)
 }
 
 #[cfg(not(unix))]
 fn is_read(_: Duration) -> bool {
     true
+}
+
+/// Writes a text to stdout, which may be a pipe.
+pub fn write_stdout(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()
+}
+
+/// Returns an error if nobody reads stdout. A write returns the same error, but there may be nothing to write for long.
+#[cfg(unix)]
+pub fn check_stdout() -> io::Result<()> {
+    match poll_once(&io::stdout(), PollFlags::empty(), Duration::ZERO).contains(PollFlags::ERR) {
+        true => Err(io::ErrorKind::BrokenPipe.into()),
+        false => Ok(()),
+    }
+}
+
+#[cfg(not(unix))]
+pub fn check_stdout() -> io::Result<()> {
+    Ok(())
+}
+
+/// Returns the events of a stream, or none if there are none within `patience`.
+#[cfg(unix)]
+fn poll_once(stream: &impl AsFd, wanted: PollFlags, patience: Duration) -> PollFlags {
+    let mut polled = [PollFd::new(stream, wanted)];
+    let _ = poll(&mut polled, Timespec::try_from(patience).ok().as_ref());
+    polled[0].revents()
 }

@@ -1,6 +1,6 @@
 //! `leasehold wait`: until somebody leads.
 
-use std::io::{self, ErrorKind, Write};
+use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -9,7 +9,7 @@ use clap::builder::NonEmptyStringValueParser;
 use super::election::duration;
 use super::follow::leases::{EventKind, LeaseEvent};
 use super::follow::{FollowArgs, Follower, Heard};
-use super::say::say;
+use super::say::{say, write_stdout};
 use crate::one_line::OneLine;
 
 /// Wait until somebody leads, and print who
@@ -76,8 +76,7 @@ fn leader<'a>(event: &'a LeaseEvent, awaited: Option<&str>) -> Option<&'a str> {
 }
 
 fn print(holder: &str) -> Result<u8, String> {
-    let mut stdout = io::stdout().lock();
-    match writeln!(stdout, "{}", OneLine(holder)).and_then(|()| stdout.flush()) {
+    match write_stdout(&format!("{}\n", OneLine(holder))) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(format!("cannot write to stdout: {error}")),
         _ => Ok(0),
     }

@@ -3,12 +3,13 @@
 mod lines;
 mod table;
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::time::Duration;
 
 use clap::Args;
 
 use super::follow::{FollowArgs, Follower, Heard};
+use super::say::{check_stdout, write_stdout};
 use crate::clock::Now;
 use table::LeaseTable;
 
@@ -96,36 +97,14 @@ impl Output {
             }
             (Self::Table(table), heard) => table.update(matches!(heard, Heard::Nothing), follower, Now::read()),
             (Self::Lines { json }, Heard::Events(events)) => {
-                let mut stdout = io::stdout().lock();
-                for event in events {
-                    let line = if *json { lines::json(event) } else { lines::plain(event) };
-                    stdout.write_all(line.as_bytes())?;
-                }
-                stdout.flush()
+                let line = if *json { lines::json } else { lines::plain };
+                write_stdout(&events.iter().map(line).collect::<String>())
             }
             (Self::Lines { .. }, Heard::Trouble(trouble)) => {
                 trouble.log();
                 Ok(())
             }
-            (Self::Lines { .. }, Heard::Nothing) => check_reader(),
+            (Self::Lines { .. }, Heard::Nothing) => check_stdout(),
         }
     }
-}
-
-/// A write would say so as well, but there may be nothing to write for long.
-#[cfg(unix)]
-fn check_reader() -> io::Result<()> {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let stdout = io::stdout();
-    let mut reader = [PollFd::new(&stdout, PollFlags::empty())];
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    match poll(&mut reader, Some(&now)) {
-        Ok(_) if reader[0].revents().contains(PollFlags::ERR) => Err(ErrorKind::BrokenPipe.into()),
-        _ => Ok(()),
-    }
-}
-
-#[cfg(not(unix))]
-fn check_reader() -> io::Result<()> {
-    Ok(())
 }

@@ -1,11 +1,12 @@
 //! The leases as a table in a terminal, drawn over the one before.
 
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use super::super::follow::Follower;
 use super::super::follow::leases::LeaseView;
+use super::super::say::write_stdout;
 use crate::clock::{Moment, Now};
 use crate::one_line::OneLine;
 
@@ -54,7 +55,7 @@ impl LeaseTable {
         let mut text = String::new();
         self.go_back(&mut text);
         self.lines = 0;
-        write(&text)
+        write_stdout(&text)
     }
 
     pub fn draw(&mut self, follower: &Follower, now: Now) -> io::Result<()> {
@@ -80,7 +81,7 @@ impl LeaseTable {
         }
         text.push_str("\x1b[?7h");
         (self.lines, self.drawn, self.is_old) = (lines.len(), Some(Instant::now()), false);
-        write(&text)
+        write_stdout(&text)
     }
 
     fn go_back(&self, text: &mut String) {
@@ -89,12 +90,6 @@ impl LeaseTable {
             let _ = write!(text, "\x1b[{}A\x1b[J", self.lines);
         }
     }
-}
-
-fn write(text: &str) -> io::Result<()> {
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes())?;
-    stdout.flush()
 }
 
 /// Height and width of the terminal.
