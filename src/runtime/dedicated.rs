@@ -10,7 +10,7 @@ use crate::election::{Operation, Request, Response, Step};
 use crate::leadership::handle::{AsRuntime, Command, Inbox};
 use crate::runtime::lines::Lines;
 use crate::runtime::observing::Observing;
-use crate::runtime::state::{Asked, Deferred, ElectorState, InFlight, SharedParts};
+use crate::runtime::state::{Asked, Deferred, ElectorState, SharedParts};
 use crate::runtime::watcher::Watcher;
 use crate::store::Call;
 use crate::store::entry::Entry;
@@ -107,7 +107,7 @@ impl Driver {
         let step = self.core.work(|state| {
             let step = state.next(&self.core.commands, self.side);
             if let Step::Send(request) = &step {
-                state.sends(self.side, InFlight::new(request.id, cancel.clone(), ended));
+                state.sends(self.side, request.id, cancel.clone(), ended);
             }
             step
         });

@@ -95,18 +95,12 @@ pub(crate) struct Deferred {
 }
 
 /// The request that a thread is sending.
-pub(crate) struct InFlight {
+struct InFlight {
     id: u64,
     cancel: Cancel,
     ended: Receiver<Infallible>,
     /// From then on it holds up what has been told.
     cancel_at: Option<Moment>,
-}
-
-impl InFlight {
-    pub(crate) fn new(id: u64, cancel: Cancel, ended: Receiver<Infallible>) -> Self {
-        Self { id, cancel, ended, cancel_at: None }
-    }
 }
 
 impl ElectorState {
@@ -162,8 +156,8 @@ impl ElectorState {
     }
 
     /// A thread sends it now.
-    pub(crate) fn sends(&mut self, side: Side, in_flight: InFlight) {
-        self.records[side as usize].in_flight = Some(in_flight);
+    pub(crate) fn sends(&mut self, side: Side, id: u64, cancel: Cancel, ended: Receiver<Infallible>) {
+        self.records[side as usize].in_flight = Some(InFlight { id, cancel, ended, cancel_at: None });
     }
 
     /// What came of the request that a thread has sent.
