@@ -117,13 +117,7 @@ impl Fault {
 
     /// Answers with any bytes as body, without applying. The head is sound.
     pub fn replace_bytes(code: u16, content_type: &str, body: impl Into<Vec<u8>>) -> Fault {
-        Fault::new(Action::Answer(ServedResponse {
-            code,
-            content_type: content_type.to_owned(),
-            body: body.into(),
-            retry_after: None,
-            warning: None,
-        }))
+        Fault::new(Action::Answer(ServedResponse::new(code, content_type, body)))
     }
 
     /// Closes the connection without applying.

@@ -50,7 +50,7 @@ pub(crate) struct Api {
     pub deprecation: Option<&'static str>,
 }
 
-pub(crate) static LEASES: Api = Api {
+pub(crate) const LEASES: Api = Api {
     resource: Resource::Leases,
     group: "coordination.k8s.io",
     kind: "Lease",
@@ -59,7 +59,7 @@ pub(crate) static LEASES: Api = Api {
     deprecation: None,
 };
 
-pub(crate) static CONFIG_MAPS: Api = Api {
+pub(crate) const CONFIG_MAPS: Api = Api {
     resource: Resource::ConfigMaps,
     group: "",
     kind: "ConfigMap",
@@ -68,32 +68,17 @@ pub(crate) static CONFIG_MAPS: Api = Api {
     deprecation: None,
 };
 
-pub(crate) static ENDPOINTS: Api = Api {
+pub(crate) const ENDPOINTS: Api = Api {
     resource: Resource::Endpoints,
-    group: "",
     kind: "Endpoints",
-    unconditional_update: true,
     create_on_update: true,
     deprecation: Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
+    ..CONFIG_MAPS
 };
 
-pub(crate) static EVENTS: Api = Api {
-    resource: Resource::Events,
-    group: "",
-    kind: "Event",
-    unconditional_update: true,
-    create_on_update: true,
-    deprecation: None,
-};
+pub(crate) const EVENTS: Api = Api { resource: Resource::Events, kind: "Event", create_on_update: true, ..CONFIG_MAPS };
 
-pub(crate) static EVENTS_K8S: Api = Api {
-    resource: Resource::Events,
-    group: "events.k8s.io",
-    kind: "Event",
-    unconditional_update: true,
-    create_on_update: true,
-    deprecation: None,
-};
+pub(crate) const EVENTS_K8S: Api = Api { group: "events.k8s.io", ..EVENTS };
 
 impl Resource {
     /// The plural name used in URLs and RBAC rules.

@@ -188,13 +188,7 @@ impl StatusObject {
 
 /// The `Status` that answers a successful DELETE.
 pub(crate) fn deleted(api: &Api, name: &str, uid: &str) -> Value {
-    let mut details = Map::new();
-    details.insert("name".into(), json!(name));
-    if !api.group.is_empty() {
-        details.insert("group".into(), json!(api.group));
-    }
-    details.insert("kind".into(), json!(api.plural()));
-    details.insert("uid".into(), json!(uid));
+    let details = StatusObject::new(200, "", "").about(api, name).detail("uid", uid).details;
     json!({
         "kind": "Status",
         "apiVersion": "v1",

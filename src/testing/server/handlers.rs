@@ -70,7 +70,7 @@ fn answer(server: &ServerState, call: &ResourceCall, request: &ServedRequest) ->
 
 fn plain_answer(plain: Plain) -> ServedResponse {
     match plain {
-        Plain::Health => ServedResponse::text(200, "ok"),
+        Plain::Health => ServedResponse::new(200, "text/plain; charset=utf-8", "ok"),
         Plain::Version => ServedResponse::json(
             200,
             &json!({
@@ -180,10 +180,8 @@ fn create(server: &ServerState, call: &ResourceCall, request: &ServedRequest) ->
     object["metadata"]["namespace"] = json!(key.namespace);
     key.name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let created = server.store.lock().create(key.clone(), object, &|object| validate::validate(call.api, object));
-    match created {
-        Ok(object) => Ok(validate::present(call.api, &object)),
-        Err(refusal) => Err(refusal.into_status(call.api, &key)),
-    }
+    let object = created.map_err(|refusal| refusal.into_status(call.api, &key))?;
+    Ok(validate::present(call.api, &object))
 }
 
 fn update(server: &ServerState, call: &ResourceCall, request: &ServedRequest) -> Result<(u16, Value), StatusObject> {
@@ -217,13 +215,8 @@ fn update(server: &ServerState, call: &ResourceCall, request: &ServedRequest) ->
         validate: &|object| validate::validate(call.api, object),
     };
     let updated = server.store.lock().update(key.clone(), object, &rules);
-    match updated {
-        Ok((object, created)) => {
-            let code = if created { 201 } else { 200 };
-            Ok((code, validate::present(call.api, &object)))
-        }
-        Err(refusal) => Err(refusal.into_status(call.api, &key)),
-    }
+    let (object, created) = updated.map_err(|refusal| refusal.into_status(call.api, &key))?;
+    Ok((if created { 201 } else { 200 }, validate::present(call.api, &object)))
 }
 
 fn delete(server: &ServerState, call: &ResourceCall, request: &ServedRequest) -> Result<Value, StatusObject> {
@@ -239,13 +232,8 @@ fn delete(server: &ServerState, call: &ResourceCall, request: &ServedRequest) ->
     let preconditions = Preconditions { uid: precondition("uid"), resource_version: precondition("resourceVersion") };
     let key = key(call);
     let deleted = server.store.lock().delete(&key, &preconditions);
-    match deleted {
-        Ok(object) => {
-            let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
-            Ok(status::deleted(call.api, &key.name, uid))
-        }
-        Err(refusal) => Err(refusal.into_status(call.api, &key)),
-    }
+    let object = deleted.map_err(|refusal| refusal.into_status(call.api, &key))?;
+    Ok(status::deleted(call.api, &key.name, object["metadata"]["uid"].as_str().unwrap_or_default()))
 }
 
 fn key(call: &ResourceCall) -> ObjectKey {

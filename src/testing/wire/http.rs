@@ -60,24 +60,13 @@ impl ServedRequest {
 }
 
 impl ServedResponse {
-    pub fn json(code: u16, body: &Value) -> ServedResponse {
-        ServedResponse {
-            code,
-            content_type: "application/json".to_owned(),
-            body: body.to_string().into_bytes(),
-            retry_after: None,
-            warning: None,
-        }
+    pub fn new(code: u16, content_type: &str, body: impl Into<Vec<u8>>) -> ServedResponse {
+        let content_type = content_type.to_owned();
+        ServedResponse { code, content_type, body: body.into(), retry_after: None, warning: None }
     }
 
-    pub fn text(code: u16, body: &str) -> ServedResponse {
-        ServedResponse {
-            code,
-            content_type: "text/plain; charset=utf-8".to_owned(),
-            body: body.as_bytes().to_vec(),
-            retry_after: None,
-            warning: None,
-        }
+    pub fn json(code: u16, body: &Value) -> ServedResponse {
+        ServedResponse::new(code, "application/json", body.to_string())
     }
 
     /// The bytes of status line and headers.
