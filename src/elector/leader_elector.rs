@@ -80,6 +80,7 @@ impl LeaderElector {
         settings: Settings,
         primary: Entry,
         secondary: Option<Entry>,
+        fields: LogFields,
         Asking { observers, probe, fitness }: &Asking,
     ) -> Result<Self, Error> {
         let (sender, commands) = channel::unbounded();
@@ -87,8 +88,6 @@ impl LeaderElector {
         let second = secondary.as_ref().map(|_| random_seed());
         let candidacy = Candidacy::new(Arc::clone(&settings), random_seed(), second);
         let (name, namespace) = (primary.key().to_owned(), primary.namespace());
-        let fields = LogFields::new(primary.describe(), &settings.identity);
-        let fields = secondary.iter().fold(fields, |fields, entry| fields.and(&entry.describe()));
         let link = Arc::new(Link::new(sender, settings.release_timeout, fields.clone()));
         let winds_down = settings.lease_duration.max(settings.wind_down.unwrap_or_default());
         let health = HealthCheck::new(settings.lease_duration, winds_down, 1 + usize::from(secondary.is_some()));

@@ -40,7 +40,7 @@ pub struct HealthCheck {
     tolerance: Option<Duration>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct HealthState {
     /// Of the guard that there is.
     deadline: Option<Arc<Deadline>>,
@@ -100,15 +100,11 @@ impl HealthCheck {
     /// `winds_down`: how long work may take to end. `records`: how many the elector is about.
     pub(crate) fn new(lease_duration: Duration, winds_down: Duration, records: usize) -> Self {
         let state = HealthState {
-            deadline: None,
-            ended: None,
-            cover_lost: None,
-            renewed: None,
             contact: vec![None; records],
             failed_reads: vec![None; records],
             failed_writes: vec![None; records],
             started: clock::now(),
-            panicked: false,
+            ..HealthState::default()
         };
         Self { state: Arc::new(Mutex::new(state)), lease_duration, winds_down, tolerance: None }
     }

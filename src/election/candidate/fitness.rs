@@ -16,7 +16,7 @@ pub enum FitnessSource {
 }
 
 /// What has been said, and what follows. What is not known is a no.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct FitnessPolicy {
     retry_period: Duration,
     longest_pause: Duration,
@@ -65,15 +65,8 @@ impl FitnessPolicy {
             probe_timeout: settings.probe_timeout,
             probe: settings.is_probed.then_some(None),
             program: settings.has_fitness.then_some(false),
-            said_no: false,
             is_fit: !settings.is_judged(),
-            fit_since: Moment::from_nanos(0),
-            was_fit: false,
-            judged_since: None,
-            is_explained: false,
-            recoveries: Backoff::default(),
-            pause: Duration::ZERO,
-            waits_until: None,
+            ..Self::default()
         }
     }
 

@@ -111,15 +111,6 @@ impl User {
     }
 }
 
-impl Rights {
-    fn allow(&self, verb: Verb, resource: Resource) -> bool {
-        match self {
-            Rights::All => true,
-            Rights::Only(rights) => rights.contains(&(verb, resource)),
-        }
-    }
-}
-
 impl RequestUser {
     /// Whoever comes without credentials.
     pub fn anonymous() -> RequestUser {
@@ -127,7 +118,10 @@ impl RequestUser {
     }
 
     pub fn may(&self, verb: Verb, resource: Resource) -> bool {
-        self.rights.allow(verb, resource)
+        match &self.rights {
+            Rights::All => true,
+            Rights::Only(rights) => rights.contains(&(verb, resource)),
+        }
     }
 }
 

@@ -140,7 +140,7 @@ impl ObjectTable {
         if object == *stored {
             return Ok((stored, false));
         }
-        Ok((self.replace(key, object), false))
+        Ok((self.commit(ChangeKind::Modified, key, object), false))
     }
 
     /// The object as it was last, under the version of its deletion.
@@ -191,7 +191,7 @@ impl ObjectTable {
                 if object == *stored {
                     return stored;
                 }
-                self.replace(key, object)
+                self.commit(ChangeKind::Modified, key, object)
             }
         }
     }
@@ -263,10 +263,6 @@ impl ObjectTable {
         object["metadata"]["creationTimestamp"] =
             json!(humantime::format_rfc3339_seconds(SystemTime::now()).to_string());
         self.commit(ChangeKind::Added, key, object)
-    }
-
-    fn replace(&mut self, key: ObjectKey, object: Value) -> Arc<Value> {
-        self.commit(ChangeKind::Modified, key, object)
     }
 
     fn commit(&mut self, kind: ChangeKind, key: ObjectKey, mut object: Value) -> Arc<Value> {
