@@ -1,7 +1,6 @@
 //! The rules 'Progress', 'Fitness' and 'Winding down'. With 15 s, 10 s and 2 s, but for the jitter.
 
 use super::*;
-use crate::election::Change;
 
 /// Renews as long as it does so before `until`, each time answered at once. The moment of the last renewal.
 fn renews(scenario: &mut Scenario, record: &LeaderElectionRecord, until: Moment) -> Option<Moment> {
@@ -143,7 +142,7 @@ fn progress_a_late_acquisition_that_is_deleted_waits_too() {
             assert_eq!(scenario.next_write(&record, 10).record.holder(), Some(ME), "an attempt that won nothing");
             continue;
         }
-        scenario.election.on_change(scenario.now, scenario.now, Change::Deleted { version: 11 });
+        scenario.hears_deletion(11);
         let deleted_at = scenario.now;
         loop {
             match scenario.next() {
@@ -279,10 +278,7 @@ fn fitness_who_is_unfit_acquires_nothing() {
 #[test]
 fn fitness_an_acquisition_that_lands_while_unfit_is_released_and_its_campaign_goes_on() {
     for is_answered in [true, false] {
-        let mut scenario = Scenario::new();
-        scenario.election.campaign(false);
-        scenario.found_nothing();
-        let write = scenario.write();
+        let (mut scenario, write) = Scenario::creating();
         scenario.election.set_fit(scenario.now, false);
         if is_answered {
             scenario.applied(&write, 10);
@@ -296,8 +292,7 @@ fn fitness_an_acquisition_that_lands_while_unfit_is_released_and_its_campaign_go
         scenario.applied(&release, 11);
         assert!(matches!(scenario.next(), Step::Wait(_) | Step::Send(Request { operation: Operation::Get(_), .. })));
         scenario.election.set_fit(scenario.now, true);
-        let again = scenario.write();
-        scenario.applied(&again, 12);
+        scenario.write_succeeds(12);
         assert_eq!(scenario.elected().1, 12);
     }
 }

@@ -73,6 +73,15 @@ impl Scenario {
         scenario
     }
 
+    /// A candidate that has found nothing, and creates its lease.
+    fn creating() -> (Self, Write) {
+        let mut scenario = Self::new();
+        scenario.election.campaign(false);
+        scenario.found_nothing();
+        let create = scenario.write();
+        (scenario, create)
+    }
+
     /// A candidate that has found the lease of another gone, and a read of before that is still to be answered.
     fn gone_beside_an_early_read() -> (Self, Read) {
         let mut scenario = Self::campaigning_on(held_by(OTHER, 15), 10);
@@ -140,6 +149,29 @@ impl Scenario {
             }
             other => panic!("expected a write, not {other:?}"),
         }
+    }
+
+    /// Waits until the next write is due.
+    fn due_write(&mut self) -> Write {
+        self.wait_out();
+        self.write()
+    }
+
+    fn due_write_fails(&mut self, kind: StoreErrorKind) -> Write {
+        self.wait_out();
+        self.write_fails(kind)
+    }
+
+    fn write_fails(&mut self, kind: StoreErrorKind) -> Write {
+        let write = self.write();
+        self.fails(write.id, kind);
+        write
+    }
+
+    fn write_succeeds(&mut self, version: u64) -> Write {
+        let write = self.write();
+        self.applied(&write, version);
+        write
     }
 
     /// The next write, however often it looks before, and finds `record`.
@@ -211,6 +243,15 @@ impl Scenario {
     fn found_nothing(&mut self) {
         let read = self.read();
         self.election.on_response(self.now, read.id, Response::Read(read.context, None));
+    }
+
+    /// The watch reports a record.
+    fn hears(&mut self, record: LeaderElectionRecord, version: u64) {
+        self.election.on_change(self.now, self.now, Change::Written(observed(record, version)));
+    }
+
+    fn hears_deletion(&mut self, version: u64) {
+        self.election.on_change(self.now, self.now, Change::Deleted { version });
     }
 
     fn guard_gone(&mut self) {

@@ -1,14 +1,10 @@
 //! The numbered rules.
 
 use super::*;
-use crate::election::Change;
 
 #[test]
 fn rule_1_nothing_there_is_created_and_created_is_elected() {
-    let mut scenario = Scenario::new();
-    scenario.election.campaign(false);
-    scenario.found_nothing();
-    let write = scenario.write();
+    let (mut scenario, write) = Scenario::creating();
     assert_eq!(write.base, None);
     assert_eq!(write.record.holder(), Some(ME));
     assert_eq!(write.record.lease_duration_seconds, Some(15));
@@ -24,10 +20,7 @@ fn rule_1_nothing_there_is_created_and_created_is_elected() {
 
 #[test]
 fn rule_1_already_exists_reads_again() {
-    let mut scenario = Scenario::new();
-    scenario.election.campaign(false);
-    scenario.found_nothing();
-    let write = scenario.write();
+    let (mut scenario, write) = Scenario::creating();
     scenario.fails(write.id, StoreErrorKind::AlreadyExists);
     scenario.not_elected();
     scenario.found(held_by(OTHER, 15), 10);
@@ -95,8 +88,7 @@ fn rule_4_a_leader_renews_with_the_version_of_its_own_last_write_and_reads_nothi
     let mut version = 10;
     for _ in 0..20 {
         assert_eq!(scenario.wait(), secs(2));
-        scenario.wait_out();
-        let write = scenario.write();
+        let write = scenario.due_write();
         assert_eq!(write.base, Some(version));
         version += 3;
         scenario.applied(&write, version);
@@ -113,8 +105,7 @@ fn rule_5_taking_over_adds_a_transition_and_sets_acquire_time_and_renewing_keeps
     assert_eq!(taken.record.lease_transitions, Some(5));
     assert_ne!(taken.record.acquire_time, held_by(OTHER, 1).acquire_time);
     scenario.applied(&taken, 11);
-    scenario.wait_out();
-    let renewal = scenario.write();
+    let renewal = scenario.due_write();
     assert_eq!(renewal.record.lease_transitions, Some(5));
     assert_eq!(renewal.record.acquire_time, taken.record.acquire_time);
 }
@@ -149,9 +140,7 @@ fn rule_6_a_release_empties_the_holder_and_keeps_the_transitions() {
 #[test]
 fn rule_6_nothing_is_released_that_is_not_ours() {
     let (mut scenario, ..) = Scenario::leading();
-    scenario.wait_out();
-    let renewal = scenario.write();
-    scenario.fails(renewal.id, StoreErrorKind::Conflict);
+    scenario.due_write_fails(StoreErrorKind::Conflict);
     scenario.found(held_by(OTHER, 15), 11);
     scenario.events();
     scenario.guard_gone();
@@ -162,9 +151,7 @@ fn rule_6_nothing_is_released_that_is_not_ours() {
 #[test]
 fn rule_6_a_release_does_not_wait_for_a_hanging_renewal_and_is_resolved_and_repeated() {
     let (mut scenario, ..) = Scenario::leading();
-    scenario.wait_out();
-    let hanging = scenario.write();
-    scenario.fails(hanging.id, StoreErrorKind::Interrupted);
+    let hanging = scenario.due_write_fails(StoreErrorKind::Interrupted);
     scenario.guard_gone();
     scenario.events();
     let release = scenario.write();
@@ -210,8 +197,7 @@ fn lingers_for(scenario: &mut Scenario) -> Duration {
 /// A take-over that nobody has answered, of an election that is closed. It owes no release, for all that it knows.
 fn closed_over_a_take_over() -> (Scenario, Write) {
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
-    let hanging = scenario.write();
-    scenario.fails(hanging.id, StoreErrorKind::Timeout);
+    let hanging = scenario.write_fails(StoreErrorKind::Timeout);
     scenario.election.close();
     (scenario, hanging)
 }
@@ -219,9 +205,7 @@ fn closed_over_a_take_over() -> (Scenario, Write) {
 #[test]
 fn rule_6_a_closed_election_waits_for_its_open_writes_at_most_for_the_renew_deadline() {
     let (mut scenario, ..) = Scenario::leading();
-    scenario.wait_out();
-    let hanging = scenario.write();
-    scenario.fails(hanging.id, StoreErrorKind::Timeout);
+    scenario.due_write_fails(StoreErrorKind::Timeout);
     scenario.election.close();
     scenario.guard_gone();
     assert_eq!(lingers_for(&mut scenario), secs(10));
@@ -248,8 +232,7 @@ fn rule_6_a_closed_election_ends_when_its_open_writes_are_closed() {
         |scenario| scenario.found(held_by(OTHER, 15), 11),
         |scenario| scenario.found(held_by(OTHER, 15), 4),
         |scenario| {
-            let deleted = Change::Deleted { version: 11 };
-            scenario.election.on_change(scenario.now, scenario.now, deleted);
+            scenario.hears_deletion(11);
         },
     ];
     for (case, end) in ends.into_iter().enumerate() {
@@ -265,16 +248,14 @@ fn rule_6_a_closed_election_without_open_writes_finishes_at_once() {
     scenario.election.close();
     assert!(matches!(scenario.next(), Step::Wait(_)), "the guard keeps it");
     scenario.guard_gone();
-    let release = scenario.write();
-    scenario.applied(&release, 11);
+    scenario.write_succeeds(11);
     assert!(matches!(scenario.next(), Step::Finished));
 }
 
 #[test]
 fn rule_6_a_renewal_that_is_interrupted_for_a_release_does_not_hold_it_up() {
     let (mut scenario, ..) = Scenario::leading();
-    scenario.wait_out();
-    let hanging = scenario.write();
+    let hanging = scenario.due_write();
     // As the driver does it: what was said during the request comes before its outcome.
     scenario.guard_gone();
     scenario.fails(hanging.id, StoreErrorKind::Interrupted);
@@ -286,9 +267,7 @@ fn rule_6_a_renewal_that_is_interrupted_for_a_release_does_not_hold_it_up() {
 #[test]
 fn rule_6_a_look_that_is_interrupted_for_a_release_is_repeated_at_once() {
     let (mut scenario, _, record) = Scenario::leading();
-    scenario.wait_out();
-    let renewal = scenario.write();
-    scenario.fails(renewal.id, StoreErrorKind::Conflict);
+    scenario.due_write_fails(StoreErrorKind::Conflict);
     let hanging = scenario.read();
     scenario.guard_gone();
     scenario.fails(hanging.id, StoreErrorKind::Interrupted);

@@ -1,7 +1,6 @@
 //! The safety rule 'Open writes'.
 
 use super::*;
-use crate::election::Change;
 
 #[test]
 fn open_writes_a_a_renewal_without_an_answer_is_adopted_with_its_own_time() {
@@ -13,8 +12,7 @@ fn open_writes_a_a_renewal_without_an_answer_is_adopted_with_its_own_time() {
         scenario.advance(secs(1));
         scenario.fails(applied.id, outcome);
         if outcome != StoreErrorKind::Conflict {
-            scenario.wait_out();
-            let second = scenario.write();
+            let second = scenario.due_write();
             assert_eq!(second.base, Some(10), "the same base: a renewal is retried, not read after");
             scenario.fails(second.id, StoreErrorKind::Conflict);
         }
@@ -26,11 +24,8 @@ fn open_writes_a_a_renewal_without_an_answer_is_adopted_with_its_own_time() {
 
 #[test]
 fn open_writes_a_an_acquisition_without_an_answer_is_adopted() {
-    let mut scenario = Scenario::new();
-    scenario.election.campaign(false);
-    scenario.found_nothing();
+    let (mut scenario, write) = Scenario::creating();
     let sent_at = scenario.now;
-    let write = scenario.write();
     scenario.advance(write.timeout);
     scenario.fails(write.id, StoreErrorKind::Timeout);
     scenario.found(standing(&write), 23);
@@ -42,8 +37,7 @@ fn open_writes_a_an_acquisition_without_an_answer_is_adopted() {
 #[test]
 fn open_writes_b_an_edit_of_metadata_costs_no_term_and_extends_none() {
     let (mut scenario, deadline, record) = Scenario::leading();
-    scenario.wait_out();
-    let renewal = scenario.write();
+    let renewal = scenario.due_write();
     let before = scenario.now + deadline.remaining(scenario.now);
     scenario.fails(renewal.id, StoreErrorKind::Conflict);
     scenario.found(record, 11);
@@ -66,10 +60,7 @@ fn open_writes_b_an_edit_of_metadata_does_not_restart_a_standbys_wait() {
 
 #[test]
 fn open_writes_c_an_acquisition_learned_of_too_late_is_not_adopted_but_taken_over() {
-    let mut scenario = Scenario::new();
-    scenario.election.campaign(false);
-    scenario.found_nothing();
-    let late = scenario.write();
+    let (mut scenario, late) = Scenario::creating();
     scenario.advance(secs(10));
     scenario.fails(late.id, StoreErrorKind::Timeout);
     scenario.found(standing(&late), 11);
@@ -84,10 +75,7 @@ fn open_writes_c_an_acquisition_learned_of_too_late_is_not_adopted_but_taken_ove
 
 #[test]
 fn open_writes_c_a_withdrawn_acquisition_that_lands_is_released() {
-    let mut scenario = Scenario::new();
-    scenario.election.campaign(false);
-    scenario.found_nothing();
-    let write = scenario.write();
+    let (mut scenario, write) = Scenario::creating();
     scenario.fails(write.id, StoreErrorKind::Timeout);
     scenario.election.withdraw();
     scenario.found(standing(&write), 11);
@@ -98,10 +86,7 @@ fn open_writes_c_a_withdrawn_acquisition_that_lands_is_released() {
 
 #[test]
 fn open_writes_c_a_withdrawn_acquisition_that_is_answered_is_released() {
-    let mut scenario = Scenario::new();
-    scenario.election.campaign(false);
-    scenario.found_nothing();
-    let write = scenario.write();
+    let (mut scenario, write) = Scenario::creating();
     scenario.election.withdraw();
     scenario.applied(&write, 11);
     scenario.not_elected();
@@ -111,8 +96,7 @@ fn open_writes_c_a_withdrawn_acquisition_that_is_answered_is_released() {
 #[test]
 fn open_writes_c_a_renewal_that_lands_after_the_loss_is_left_alone_while_the_guard_stands() {
     let (mut scenario, _, _) = Scenario::leading();
-    scenario.wait_out();
-    let renewal = scenario.write();
+    let renewal = scenario.due_write();
     scenario.advance(secs(8));
     scenario.fails(renewal.id, StoreErrorKind::Timeout);
     scenario.found(standing(&renewal), 11);
@@ -129,9 +113,7 @@ fn open_writes_c_a_renewal_that_lands_after_the_loss_is_left_alone_while_the_gua
 fn open_writes_d_our_identity_in_a_record_that_we_did_not_write_ends_the_term() {
     for uid in ["uid-1", "uid-2"] {
         let (mut scenario, deadline, record) = Scenario::leading();
-        scenario.wait_out();
-        let renewal = scenario.write();
-        scenario.fails(renewal.id, StoreErrorKind::Conflict);
+        scenario.due_write_fails(StoreErrorKind::Conflict);
         let acquire_time = Some(MicroTime::from_unix_micros(5));
         let duplicate = LeaderElectionRecord { acquire_time, uid: Some(uid.into()), ..record };
         scenario.found(duplicate.clone(), 11);
@@ -161,9 +143,7 @@ fn open_writes_d_reclaiming_takes_a_record_with_our_identity_at_once() {
 
 #[test]
 fn open_writes_d_a_record_from_before_we_looked_is_a_predecessors() {
-    let mut scenario = Scenario::new();
-    scenario.election.campaign(false);
-    scenario.found(held_by(ME, 15), 10);
+    let mut scenario = Scenario::campaigning_on(held_by(ME, 15), 10);
     let events = scenario.events();
     assert!(events.iter().any(|event| matches!(event, Event::Predecessor)));
     assert!(!events.iter().any(|event| matches!(event, Event::IdentityConflict)), "nobody is known to be alive");
@@ -175,9 +155,7 @@ fn open_writes_d_a_record_from_before_we_looked_is_a_predecessors() {
 
 #[test]
 fn open_writes_d_a_predecessor_that_renews_is_another_process() {
-    let mut scenario = Scenario::new();
-    scenario.election.campaign(false);
-    scenario.found(held_by(ME, 15), 10);
+    let mut scenario = Scenario::campaigning_on(held_by(ME, 15), 10);
     scenario.events();
     let mut record = held_by(ME, 15);
     let mut told = 0;
@@ -212,7 +190,7 @@ fn open_writes_d_two_processes_that_reclaim_do_so_at_the_retry_period() {
         scenario.advance(millis(1));
         version += 2;
         others.renew_time = Some(MicroTime::from_unix_micros(version));
-        scenario.election.on_change(scenario.now, scenario.now, Change::Written(observed(others.clone(), version)));
+        scenario.hears(others.clone(), version);
         assert_eq!(scenario.lost(), Some(StopReason::IdentityConflict));
         scenario.guard_gone();
         scenario.election.campaign(false);
@@ -228,9 +206,7 @@ fn open_writes_e_anothers_record_or_a_deletion_ends_the_term_at_once() {
         (None, StopReason::Deleted),
     ] {
         let (mut scenario, deadline, _) = Scenario::leading();
-        scenario.wait_out();
-        let renewal = scenario.write();
-        scenario.fails(renewal.id, StoreErrorKind::Conflict);
+        scenario.due_write_fails(StoreErrorKind::Conflict);
         match found {
             Some(record) => scenario.found(record, 11),
             None => scenario.found_nothing(),
@@ -243,8 +219,7 @@ fn open_writes_e_anothers_record_or_a_deletion_ends_the_term_at_once() {
 #[test]
 fn open_writes_a_read_at_the_base_closes_nothing() {
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
-    let write = scenario.write();
-    scenario.fails(write.id, StoreErrorKind::Timeout);
+    let write = scenario.write_fails(StoreErrorKind::Timeout);
     scenario.found(held_by("", 1), 10);
     let second = scenario.next_write(&held_by("", 1), 10);
     assert_eq!(second.record.acquire_time, write.record.acquire_time, "the same attempt");
@@ -257,8 +232,7 @@ fn open_writes_a_read_at_the_base_closes_nothing() {
 #[test]
 fn open_writes_a_later_version_closes_them_and_answers_to_closed_writes_are_ignored() {
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
-    let write = scenario.write();
-    scenario.fails(write.id, StoreErrorKind::Timeout);
+    let write = scenario.write_fails(StoreErrorKind::Timeout);
     scenario.found(held_by(OTHER, 15), 12);
     scenario.written(&write, standing(&write), 11);
     scenario.written(&write, standing(&write), 13);
@@ -303,10 +277,7 @@ fn open_writes_that_may_still_win_are_not_forgotten_for_another() {
 #[test]
 fn open_writes_of_an_attempt_go_on_over_absence_and_end_with_it() {
     // Two creates of one attempt: the first one had only been slow.
-    let mut scenario = Scenario::new();
-    scenario.election.campaign(false);
-    scenario.found_nothing();
-    let first = scenario.write();
+    let (mut scenario, first) = Scenario::creating();
     scenario.fails(first.id, StoreErrorKind::Timeout);
     scenario.found_nothing();
     scenario.advance(secs(3));
@@ -314,21 +285,19 @@ fn open_writes_of_an_attempt_go_on_over_absence_and_end_with_it() {
     assert_eq!(second.record.acquire_time, first.record.acquire_time, "the same attempt");
     // A deletion ends an attempt, and a write of the attempt that lands on another object wins nothing.
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
-    let first = scenario.write();
-    scenario.fails(first.id, StoreErrorKind::Timeout);
+    let first = scenario.write_fails(StoreErrorKind::Timeout);
     let elsewhere = LeaderElectionRecord { uid: Some("uid-2".into()), ..first.record.clone() };
     scenario.found(elsewhere, 11);
     scenario.not_elected();
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
-    let first = scenario.write();
-    scenario.fails(first.id, StoreErrorKind::Conflict);
-    scenario.election.on_change(scenario.now, scenario.now, Change::Deleted { version: 13 });
+    let first = scenario.write_fails(StoreErrorKind::Conflict);
+    scenario.hears_deletion(13);
     let create = scenario.write();
     assert_eq!(create.base, None, "at once, without another read");
     assert_ne!(create.record.acquire_time, first.record.acquire_time, "another attempt");
     // An event from before the deletion, of an object that was never seen, is no news.
     let unknown = LeaderElectionRecord { uid: Some("uid-1b".into()), ..held_by("third", 15) };
-    scenario.election.on_change(scenario.now, scenario.now, Change::Written(observed(unknown, 12)));
+    scenario.hears(unknown, 12);
     scenario.written(&create, made_anew(&create), 14);
     assert_eq!(scenario.elected().1, 14);
 }
@@ -354,13 +323,11 @@ fn open_writes_a_create_is_not_closed_by_an_event_from_before_the_absence() {
     let (mut scenario, create) = creating_after_a_deletion();
     // The watch opens, on an API server that lags behind: it tells what it has.
     scenario.election.watch_opened(scenario.now, true);
-    let before = Change::Written(observed(renewed(&held_by(OTHER, 15)), 11));
-    scenario.election.on_change(scenario.now, scenario.now, before);
+    scenario.hears(renewed(&held_by(OTHER, 15)), 11);
     scenario.written(&create, made_anew(&create), 13);
     assert_eq!(scenario.elected().1, 13);
-    scenario.election.on_change(scenario.now, scenario.now, Change::Deleted { version: 12 });
-    let echo = Change::Written(observed(made_anew(&create), 13));
-    scenario.election.on_change(scenario.now, scenario.now, echo);
+    scenario.hears_deletion(12);
+    scenario.hears(made_anew(&create), 13);
     assert!(scenario.events().is_empty(), "nothing of that is news");
 }
 
@@ -371,13 +338,12 @@ fn open_writes_a_create_is_not_closed_by_an_event_of_an_object_that_nobody_knew(
         scenario.election.watch_opened(scenario.now, true);
         // Made and deleted while nobody looked.
         let unknown = LeaderElectionRecord { uid: Some("uid-1b".into()), ..held_by("third", 15) };
-        scenario.election.on_change(scenario.now, scenario.now, Change::Written(observed(unknown, 13)));
+        scenario.hears(unknown, 13);
         match answered {
             true => scenario.written(&create, made_anew(&create), 15),
             false => {
-                scenario.election.on_change(scenario.now, scenario.now, Change::Deleted { version: 14 });
-                let echo = Change::Written(observed(made_anew(&create), 15));
-                scenario.election.on_change(scenario.now, scenario.now, echo);
+                scenario.hears_deletion(14);
+                scenario.hears(made_anew(&create), 15);
             }
         }
         assert!(!scenario.events().iter().any(|event| matches!(event, Event::IdentityConflict)));
@@ -392,15 +358,12 @@ fn open_writes_a_create_is_not_closed_by_an_event_of_an_object_that_nobody_knew(
 fn open_writes_a_copy_of_a_create_that_lands_after_a_deletion_is_a_loss() {
     let (mut scenario, create) = creating_after_a_deletion();
     scenario.election.watch_opened(scenario.now, true);
-    let echo = Change::Written(observed(made_anew(&create), 13));
-    scenario.election.on_change(scenario.now, scenario.now, echo);
+    scenario.hears(made_anew(&create), 13);
     let (deadline, _) = scenario.elected();
     scenario.fails(create.id, StoreErrorKind::Timeout);
     // The lease is deleted, and somewhere on the way a copy of the request had been held up.
     let again = LeaderElectionRecord { uid: Some("uid-3".into()), ..create.record.clone() };
-    scenario.wait_out();
-    let renewal = scenario.write();
-    scenario.fails(renewal.id, StoreErrorKind::Conflict);
+    scenario.due_write_fails(StoreErrorKind::Conflict);
     scenario.wait_out();
     scenario.found(again, 15);
     assert_eq!(scenario.lost(), Some(StopReason::Deleted));
@@ -458,8 +421,7 @@ fn open_writes_a_create_is_not_closed_by_a_read_that_was_sent_before_it() {
 #[test]
 fn open_writes_a_create_is_waited_for_beside_a_read_that_was_sent_before_it() {
     let (mut scenario, early) = Scenario::gone_beside_an_early_read();
-    let create = scenario.write();
-    scenario.fails(create.id, StoreErrorKind::Timeout);
+    scenario.write_fails(StoreErrorKind::Timeout);
     let unknown = LeaderElectionRecord { uid: Some("uid-1b".into()), ..held_by("third", 15) };
     scenario.reads(early, unknown, 12);
     scenario.election.close();
@@ -471,12 +433,9 @@ fn open_writes_a_record_of_ours_that_somebody_puts_back_extends_nothing() {
     let (mut scenario, create) = creating_after_a_deletion();
     scenario.written(&create, made_anew(&create), 13);
     let (deadline, _) = scenario.elected();
-    scenario.wait_out();
-    let renewal = scenario.write();
+    let renewal = scenario.due_write();
     scenario.written(&renewal, LeaderElectionRecord { uid: Some("uid-2".into()), ..renewal.record.clone() }, 14);
-    scenario.wait_out();
-    let lost = scenario.write();
-    scenario.fails(lost.id, StoreErrorKind::Conflict);
+    scenario.due_write_fails(StoreErrorKind::Conflict);
     scenario.found(made_anew(&create), 15);
     assert!(!deadline.is_valid(scenario.now), "what has landed is not adopted a second time");
     assert_eq!(scenario.lost(), Some(StopReason::StoreRestored));
@@ -524,8 +483,7 @@ fn open_writes_a_create_that_was_beaten_does_not_keep_a_closed_election() {
     scenario.election.watch_opened(scenario.now, true);
     scenario.fails(create.id, StoreErrorKind::AlreadyExists);
     let winners = LeaderElectionRecord { uid: Some("uid-3".into()), ..held_by("third", 15) };
-    let told = Change::Written(observed(winners.clone(), 13));
-    scenario.election.on_change(scenario.now, scenario.now, told);
+    scenario.hears(winners.clone(), 13);
     scenario.election.close();
     scenario.wait_out();
     scenario.found(winners, 13);
@@ -536,24 +494,17 @@ fn open_writes_a_create_that_was_beaten_does_not_keep_a_closed_election() {
 #[test]
 fn open_writes_one_that_was_certainly_not_applied_is_not_open() {
     let (mut scenario, _, _) = Scenario::leading();
-    scenario.wait_out();
-    let renewal = scenario.write();
-    scenario.fails(renewal.id, StoreErrorKind::NotApplied);
+    let renewal = scenario.due_write_fails(StoreErrorKind::NotApplied);
     scenario.found(standing(&renewal), 11);
     assert_eq!(scenario.lost(), Some(StopReason::IdentityConflict));
 
     let (mut scenario, _, _) = Scenario::leading();
     for kind in [StoreErrorKind::Timeout, StoreErrorKind::NotApplied] {
-        scenario.wait_out();
-        let renewal = scenario.write();
-        scenario.fails(renewal.id, kind);
+        scenario.due_write_fails(kind);
     }
     assert_eq!(scenario.election.open.len(), 2, "the create, and the renewal without an answer");
 
-    let mut scenario = Scenario::new();
-    scenario.election.campaign(false);
-    scenario.found_nothing();
-    let create = scenario.write();
+    let (mut scenario, create) = Scenario::creating();
     scenario.fails(create.id, StoreErrorKind::NotApplied);
     scenario.election.withdraw();
     scenario.election.close();

@@ -1,7 +1,6 @@
 //! The safety rule 'Order', and stores that were restored.
 
 use super::*;
-use crate::election::Change;
 
 #[test]
 fn order_what_is_not_above_the_newest_version_is_ignored() {
@@ -17,9 +16,7 @@ fn order_what_is_not_above_the_newest_version_is_ignored() {
 #[test]
 fn order_only_a_read_sent_after_a_version_was_known_proves_a_restored_store() {
     let (mut scenario, deadline, _) = Scenario::leading();
-    scenario.wait_out();
-    let renewal = scenario.write();
-    scenario.fails(renewal.id, StoreErrorKind::Conflict);
+    scenario.due_write_fails(StoreErrorKind::Conflict);
     scenario.found(held_by(OTHER, 15), 4);
     assert_eq!(scenario.lost(), Some(StopReason::StoreRestored));
     assert!(!deadline.is_valid(scenario.now));
@@ -32,9 +29,7 @@ fn order_only_a_read_sent_after_a_version_was_known_proves_a_restored_store() {
 #[test]
 fn order_another_record_at_a_version_that_was_known_proves_a_restored_store() {
     let (mut scenario, deadline, _) = Scenario::leading();
-    scenario.wait_out();
-    let renewal = scenario.write();
-    scenario.fails(renewal.id, StoreErrorKind::Conflict);
+    scenario.due_write_fails(StoreErrorKind::Conflict);
     // The store went back behind version 10, and has come to it again.
     let another = LeaderElectionRecord { uid: Some("uid-2".into()), ..held_by(OTHER, 15) };
     scenario.found(another, 10);
@@ -70,8 +65,7 @@ fn order_an_object_that_was_gone_and_is_read_again_proves_a_restored_store() {
     let mut scenario = Scenario::campaigning_on(held_by(OTHER, 15), 10);
     scenario.wait_out();
     scenario.found_nothing();
-    let create = scenario.write();
-    scenario.fails(create.id, StoreErrorKind::AlreadyExists);
+    scenario.write_fails(StoreErrorKind::AlreadyExists);
     scenario.found(held_by(OTHER, 15), 20);
     assert!(scenario.events().iter().any(|event| matches!(event, Event::WatchStale)));
     scenario.advance(secs(15));
@@ -83,8 +77,7 @@ fn order_a_read_from_another_absence_proves_no_restored_store() {
     let mut scenario = Scenario::campaigning_on(held_by(OTHER, 15), 10);
     scenario.wait_out();
     scenario.found_nothing();
-    let create = scenario.write();
-    scenario.fails(create.id, StoreErrorKind::AlreadyExists);
+    scenario.write_fails(StoreErrorKind::AlreadyExists);
     let early = scenario.read();
     assert!(early.context.absent);
     scenario.fails(early.id, StoreErrorKind::Timeout);
@@ -116,16 +109,12 @@ fn order_a_late_read_of_an_object_that_is_gone_is_no_news() {
 
 #[test]
 fn order_an_earlier_write_of_ours_behind_a_term_shows_a_restored_store() {
-    let mut scenario = Scenario::new();
-    scenario.election.campaign(false);
-    scenario.found_nothing();
-    let create = scenario.write();
+    let (mut scenario, create) = Scenario::creating();
     scenario.election.watch_opened(scenario.now, true);
     let first = standing(&create);
     // Each is heard of by its echo, and none is answered.
     let echo = |scenario: &mut Scenario, write: &Write, version| {
-        let event = Change::Written(observed(standing(write), version));
-        scenario.election.on_change(scenario.now, scenario.now, event);
+        scenario.hears(standing(write), version);
         scenario.fails(write.id, StoreErrorKind::Timeout);
     };
     echo(&mut scenario, &create, 10);
@@ -137,9 +126,7 @@ fn order_an_earlier_write_of_ours_behind_a_term_shows_a_restored_store() {
     let again = scenario.write();
     echo(&mut scenario, &again, 12);
     scenario.elected();
-    scenario.wait_out();
-    let renewal = scenario.write();
-    scenario.fails(renewal.id, StoreErrorKind::Conflict);
+    scenario.due_write_fails(StoreErrorKind::Conflict);
     scenario.wait_out();
     scenario.found(first, 20);
     assert_eq!(scenario.lost(), Some(StopReason::StoreRestored));
@@ -148,14 +135,11 @@ fn order_an_earlier_write_of_ours_behind_a_term_shows_a_restored_store() {
 #[test]
 fn order_a_write_of_a_term_that_its_holder_ended_shows_no_restored_store() {
     let (mut scenario, deadline, _) = Scenario::leading();
-    scenario.wait_out();
-    let renewal = scenario.write();
-    scenario.fails(renewal.id, StoreErrorKind::Timeout);
+    let renewal = scenario.due_write_fails(StoreErrorKind::Timeout);
     // The word of that is held up, and so are we, for longer than the renewal covers.
     deadline.end(scenario.now, StopReason::SteppedDown);
     scenario.advance(secs(11));
-    let echo = Change::Written(observed(standing(&renewal), 11));
-    scenario.election.on_change(scenario.now, scenario.now, echo);
+    scenario.hears(standing(&renewal), 11);
     assert_eq!(scenario.lost(), Some(StopReason::SteppedDown));
 }
 
@@ -175,11 +159,11 @@ fn order_after_a_restore_an_event_only_triggers_a_read() {
     scenario.advance(secs(3));
     scenario.election.watch_opened(scenario.now, true);
     let renewed = renewed(&held_by("new", 15));
-    scenario.election.on_change(scenario.now, scenario.now, Change::Written(observed(renewed.clone(), 501)));
+    scenario.hears(renewed.clone(), 501);
     assert!(!scenario.events().iter().any(|event| matches!(event, Event::Leader(_))));
     scenario.found(renewed.clone(), 501);
     // A read has come to it: from now on it is believed.
-    scenario.election.on_change(scenario.now, scenario.now, Change::Written(observed(held_by("third", 15), 502)));
+    scenario.hears(held_by("third", 15), 502);
     let leaders = scenario.events().into_iter().filter_map(|event| match event {
         Event::Leader(leader) => leader,
         _ => None,
@@ -200,8 +184,7 @@ fn order_an_api_server_that_was_not_restarted_with_its_store_is_not_believed() {
             opens_at = scenario.now + secs(2) * (1 << opened);
             opened += 1;
             scenario.election.watch_opened(scenario.now, true);
-            let before = Change::Written(observed(held_by("old", 15), 1_000));
-            scenario.election.on_change(scenario.now, scenario.now, before);
+            scenario.hears(held_by("old", 15), 1_000);
         }
         match scenario.next() {
             Step::Wait(until) => scenario.now = until.min(opens_at),
@@ -228,14 +211,13 @@ fn order_events_at_or_below_what_is_known_do_not_show_that_a_watch_tells() {
     let mut scenario = Scenario::new();
     scenario.found(held_by("old", 15), 1_000);
     scenario.election.watch_opened(scenario.now, true);
-    scenario.election.on_change(scenario.now, scenario.now, Change::Written(observed(held_by("old", 15), 1_000)));
+    scenario.hears(held_by("old", 15), 1_000);
     // The store was restored, and the watch with it: what it tells now is no news to us.
     let mut record = held_by("new", 15);
     for version in 500..510 {
         scenario.advance(millis(600));
         record = renewed(&record);
-        let event = Change::Written(observed(record.clone(), version));
-        scenario.election.on_change(scenario.now, scenario.now, event);
+        scenario.hears(record.clone(), version);
         if let Step::Send(Request { id, operation: Operation::Get(context), .. }) = scenario.next() {
             scenario.reads(Read { id, context }, record.clone(), version);
             let leaders = scenario.events();
@@ -255,7 +237,7 @@ fn order_after_a_restore_an_event_from_before_what_is_known_makes_no_watch_belie
     // It goes on behind 500 on a server that was not restarted, which has other versions there.
     scenario.election.watch_opened(scenario.now, false);
     for (record, version) in [(held_by("old", 15), 505), (renewed(&held_by("old", 15)), 600)] {
-        scenario.election.on_change(scenario.now, scenario.now, Change::Written(observed(record, version)));
+        scenario.hears(record, version);
     }
     assert!(scenario.events().is_empty(), "{:?}", scenario.election);
     scenario.found(renewed(&held_by("new", 15)), 510);
@@ -269,17 +251,15 @@ fn order_after_a_restore_a_leader_does_not_lose_its_term_to_the_life_before() {
     scenario.wait_out();
     scenario.election.campaign(false);
     scenario.found(held_by("", 1), 500);
-    let write = scenario.write();
-    scenario.applied(&write, 501);
+    scenario.write_succeeds(501);
     scenario.elected();
     for version in 502..505 {
-        scenario.wait_out();
-        let renewal = scenario.write();
+        let renewal = scenario.due_write();
         scenario.applied(&renewal, version);
     }
     scenario.election.watch_opened(scenario.now, false);
     for (record, version) in [(held_by("old", 15), 502), (renewed(&held_by("old", 15)), 900)] {
-        scenario.election.on_change(scenario.now, scenario.now, Change::Written(observed(record, version)));
+        scenario.hears(record, version);
     }
     assert_eq!(scenario.lost(), None);
 }
@@ -306,11 +286,9 @@ fn order_after_a_restore_our_own_write_shows_that_a_watch_is_of_this_store() {
         }
     };
     // The echo comes before the answer, which bears it out.
-    let echo = Change::Written(observed(standing(&renewal), 502));
-    scenario.election.on_change(scenario.now, scenario.now, echo);
+    scenario.hears(standing(&renewal), 502);
     scenario.applied(&renewal, 502);
-    let others = Change::Written(observed(held_by(OTHER, 15), 503));
-    scenario.election.on_change(scenario.now, scenario.now, others);
+    scenario.hears(held_by(OTHER, 15), 503);
     assert_eq!(scenario.lost(), Some(StopReason::Superseded { by: Some(OTHER.into()) }), "believed at once");
 }
 
@@ -319,7 +297,7 @@ fn order_after_a_restore_a_read_that_bears_a_watch_out_ends_the_polling() {
     let mut scenario = after_a_restore();
     scenario.election.watch_opened(scenario.now, true);
     let renewed = renewed(&held_by("new", 15));
-    scenario.election.on_change(scenario.now, scenario.now, Change::Written(observed(renewed.clone(), 501)));
+    scenario.hears(renewed.clone(), 501);
     scenario.found(renewed, 501);
     assert!(scenario.wait() > secs(3), "only its silence is waited for");
 }
@@ -371,8 +349,7 @@ fn order_after_a_restore_reads_confirm_or_refute_an_event() {
         scenario.election.watch_opened(scenario.now, true);
         let early = scenario.now;
         scenario.advance(millis(1));
-        let event = Change::Written(observed(told.clone(), 501));
-        scenario.election.on_change(scenario.now, scenario.now, event);
+        scenario.hears(told.clone(), 501);
         let sent_at = if is_later { scenario.now } else { early };
         let context = ReadContext { newest: 500, absent: false, sent_at };
         let answer = found.map(|(version, record)| observed(record.clone(), version));
@@ -388,23 +365,19 @@ fn order_after_a_restore_what_was_before_it_in_both_lives_confirms_nothing() {
     scenario.election.watch_opened(scenario.now, false);
     // A backup keeps versions and records, and both lives may have had a label edited after it.
     for version in [500, 501] {
-        let shared = Change::Written(observed(held_by("new", 15), version));
-        scenario.election.on_change(scenario.now, scenario.now, shared);
+        scenario.hears(held_by("new", 15), version);
         if version == 501 {
             scenario.found(held_by("new", 15), version);
         }
     }
-    let before = Change::Written(observed(held_by("old", 15), 502));
-    scenario.election.on_change(scenario.now, scenario.now, before);
+    scenario.hears(held_by("old", 15), 502);
     assert!(scenario.events().is_empty());
 }
 
 #[test]
 fn order_after_a_restore_our_own_record_from_before_is_no_predecessors() {
     let (mut scenario, _, _) = Scenario::leading();
-    scenario.wait_out();
-    let renewal = scenario.write();
-    scenario.fails(renewal.id, StoreErrorKind::Conflict);
+    scenario.due_write_fails(StoreErrorKind::Conflict);
     scenario.found(held_by(ME, 15), 4);
     let events = scenario.events();
     assert!(!events.iter().any(|event| matches!(event, Event::Predecessor | Event::IdentityConflict)), "{events:?}");

@@ -1,7 +1,6 @@
 //! The pace of requests, rounds, and what is told.
 
 use super::*;
-use crate::election::Change;
 
 #[test]
 fn a_campaign_polls_every_retry_period_with_jitter() {
@@ -56,20 +55,17 @@ fn a_store_that_asks_for_a_pause_gets_all_of_it() {
     scenario.election.on_response(scenario.now, write.id, busy(secs(70)));
     // What others do meanwhile does not shorten it.
     scenario.advance(secs(30));
-    let news = Change::Written(observed(held_by("", 2), 11));
-    scenario.election.on_change(scenario.now, scenario.now, news);
+    scenario.hears(held_by("", 2), 11);
     assert_eq!(scenario.quiet_for(), secs(40));
 }
 
 #[test]
 fn a_leader_keeps_a_pause_that_leaves_time_for_another_renewal() {
     let (mut scenario, deadline, _) = Scenario::leading();
-    scenario.wait_out();
-    let renewal = scenario.write();
+    let renewal = scenario.due_write();
     scenario.election.on_response(scenario.now, renewal.id, busy(secs(6)));
     assert_eq!(scenario.wait(), secs(6));
-    scenario.wait_out();
-    let renewal = scenario.write();
+    let renewal = scenario.due_write();
     let left = deadline.remaining(scenario.now);
     assert_eq!(left, secs(2));
     scenario.election.on_response(scenario.now, renewal.id, busy(secs(6)));
@@ -100,8 +96,7 @@ fn a_release_keeps_a_pause_that_leaves_time_for_another_attempt() {
 #[test]
 fn a_pause_from_before_does_not_hold_up_a_release() {
     let (mut scenario, ..) = Scenario::leading();
-    scenario.wait_out();
-    let renewal = scenario.write();
+    let renewal = scenario.due_write();
     scenario.election.on_response(scenario.now, renewal.id, busy(secs(6)));
     scenario.guard_gone();
     assert_eq!(scenario.wait(), secs(1));
@@ -113,8 +108,7 @@ fn a_pause_that_a_candidate_was_asked_for_does_not_end_the_term_that_it_has_won(
     let write = scenario.write();
     scenario.election.on_response(scenario.now, write.id, busy(secs(60)));
     // It had been applied.
-    let echo = Change::Written(observed(standing(&write), 11));
-    scenario.election.on_change(scenario.now, scenario.now, echo);
+    scenario.hears(standing(&write), 11);
     scenario.elected();
     assert_eq!(scenario.wait(), secs(5));
 }
@@ -152,14 +146,12 @@ fn a_release_from_up_to_500_ms_away_lets_a_renewal_in_flight_finish_and_is_writt
         for renewals in [0, 1, 5] {
             let (mut scenario, mut version) = Scenario::leading_from_afar(millis(far));
             for _ in 0..renewals {
-                scenario.wait_out();
-                let renewal = scenario.write();
+                let renewal = scenario.due_write();
                 scenario.advance(millis(far));
                 version += 1;
                 scenario.applied(&renewal, version);
             }
-            scenario.wait_out();
-            let renewal = scenario.write();
+            let renewal = scenario.due_write();
             let gone_at = scenario.now;
             assert!(scenario.election.interrupt_after().release > millis(far), "{far} ms, {renewals} renewals");
             scenario.advance(millis(far));
@@ -181,8 +173,7 @@ fn a_release_from_up_to_500_ms_away_lets_a_renewal_in_flight_finish_and_is_writt
 fn from_up_to_400_ms_away_a_renewal_that_hangs_leaves_time_to_release_on_a_new_connection() {
     for far in [1, 20, 50, 100, 200, 300, 400] {
         let (mut scenario, _) = Scenario::leading_from_afar(millis(far));
-        scenario.wait_out();
-        let renewal = scenario.write();
+        let renewal = scenario.due_write();
         let gone_at = scenario.now;
         scenario.advance(scenario.election.interrupt_after().release);
         scenario.election.guard_gone(scenario.now, gone_at);
@@ -230,8 +221,7 @@ fn how_long_a_request_is_left_alone_follows_how_long_answers_take() {
     let near = scenario.election.interrupt_after();
     assert_eq!((near.release, near.news), (millis(50), millis(250)));
     for version in 11..40 {
-        scenario.wait_out();
-        let renewal = scenario.write();
+        let renewal = scenario.due_write();
         scenario.advance(millis(400));
         scenario.applied(&renewal, version);
     }
@@ -250,9 +240,7 @@ fn how_long_a_request_is_left_alone_follows_how_long_answers_take() {
 fn what_a_closed_connection_brought_down_is_sent_again_at_once_and_once() {
     // A renewal.
     let (mut scenario, deadline, _) = Scenario::leading();
-    scenario.wait_out();
-    let first = scenario.write();
-    scenario.fails(first.id, StoreErrorKind::ConnectionClosed);
+    let first = scenario.due_write_fails(StoreErrorKind::ConnectionClosed);
     let second = scenario.write();
     assert_eq!(second.base, Some(10));
     assert_ne!(second.record.renew_time, first.record.renew_time, "a new attempt, not the same bytes again");
@@ -260,16 +248,13 @@ fn what_a_closed_connection_brought_down_is_sent_again_at_once_and_once() {
     assert!(scenario.wait() >= secs(2), "and no tight loop");
     // It was the first that had been carried out.
     let sent_at = scenario.now;
-    scenario.wait_out();
-    let third = scenario.write();
-    scenario.fails(third.id, StoreErrorKind::Conflict);
+    scenario.due_write_fails(StoreErrorKind::Conflict);
     scenario.found(standing(&first), 11);
     assert_eq!(scenario.now + deadline.remaining(scenario.now), sent_at + secs(10), "it had stayed open");
 
     // A take-over.
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
-    let first = scenario.write();
-    scenario.fails(first.id, StoreErrorKind::ConnectionClosed);
+    let first = scenario.write_fails(StoreErrorKind::ConnectionClosed);
     let second = scenario.write();
     assert_eq!((second.base, &second.record.acquire_time), (Some(10), &first.record.acquire_time));
     scenario.applied(&second, 11);
@@ -278,8 +263,7 @@ fn what_a_closed_connection_brought_down_is_sent_again_at_once_and_once() {
     // A release.
     let (mut scenario, ..) = Scenario::leading();
     scenario.guard_gone();
-    let first = scenario.write();
-    scenario.fails(first.id, StoreErrorKind::ConnectionClosed);
+    scenario.write_fails(StoreErrorKind::ConnectionClosed);
     let second = scenario.write();
     assert_eq!((second.base, second.record.holder()), (Some(10), None));
     scenario.applied(&second, 11);
@@ -291,10 +275,8 @@ fn what_a_closed_connection_brought_down_is_sent_again_at_once_and_once() {
     let context = scenario.read();
     scenario.fails(context.id, StoreErrorKind::ConnectionClosed);
     scenario.found(held_by("", 1), 10);
-    let first = scenario.write();
-    scenario.fails(first.id, StoreErrorKind::ConnectionClosed);
-    let second = scenario.write();
-    scenario.fails(second.id, StoreErrorKind::ConnectionClosed);
+    scenario.write_fails(StoreErrorKind::ConnectionClosed);
+    scenario.write_fails(StoreErrorKind::ConnectionClosed);
     scenario.next();
     assert!(scenario.events().iter().any(|event| matches!(event, Event::RoundOver)), "one round all the same");
 }
@@ -310,16 +292,14 @@ fn try_once_reads_writes_at_most_once_and_ends() {
     let mut scenario = Scenario::new();
     scenario.election.campaign(true);
     scenario.found(held_by("", 1), 10);
-    let write = scenario.write();
-    scenario.fails(write.id, StoreErrorKind::Conflict);
+    scenario.write_fails(StoreErrorKind::Conflict);
     scenario.read();
     assert!(scenario.events().iter().any(|event| matches!(event, Event::RoundOver)));
 
     let mut scenario = Scenario::new();
     scenario.election.campaign(true);
     scenario.found_nothing();
-    let write = scenario.write();
-    scenario.applied(&write, 10);
+    scenario.write_succeeds(10);
     scenario.elected();
 }
 
@@ -355,8 +335,7 @@ fn a_lease_that_is_gone_has_no_leader() {
         scenario.found(held_by(OTHER, 15), 10);
         assert!(matches!(&scenario.events()[..], [Event::Leader(Some(leader))] if leader == OTHER));
         if told {
-            let deleted = Change::Deleted { version: 11 };
-            scenario.election.on_change(scenario.now, scenario.now, deleted);
+            scenario.hears_deletion(11);
         } else {
             scenario.wait_out();
             scenario.found_nothing();
@@ -369,8 +348,7 @@ fn a_lease_that_is_gone_has_no_leader() {
 fn renewals_are_paced_from_their_sending() {
     let (mut scenario, ..) = Scenario::leading();
     for version in 11..20 {
-        scenario.wait_out();
-        let renewal = scenario.write();
+        let renewal = scenario.due_write();
         scenario.advance(millis(1_500));
         scenario.applied(&renewal, version);
         assert_eq!(scenario.wait(), millis(500), "a slow answer does not put the next one off");
@@ -400,8 +378,7 @@ fn try_once_is_not_ended_by_a_request_from_before_it() {
     scenario.fails(before.id, StoreErrorKind::Timeout);
     assert!(!scenario.events().iter().any(|event| matches!(event, Event::RoundOver)), "it has not even has_read");
     scenario.found_nothing();
-    let write = scenario.write();
-    scenario.applied(&write, 10);
+    scenario.write_succeeds(10);
     scenario.elected();
 }
 
@@ -413,21 +390,18 @@ fn try_once_looks_again_when_its_look_was_interrupted() {
     scenario.fails(context.id, StoreErrorKind::Interrupted);
     assert!(!scenario.events().iter().any(|event| matches!(event, Event::RoundOver)), "nobody has answered");
     scenario.found_nothing();
-    let write = scenario.write();
-    scenario.applied(&write, 10);
+    scenario.write_succeeds(10);
     scenario.elected();
 }
 
 #[test]
 fn try_once_does_not_wait_for_the_pace_of_earlier_writes() {
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
-    let write = scenario.write();
-    scenario.fails(write.id, StoreErrorKind::Unavailable);
+    scenario.write_fails(StoreErrorKind::Unavailable);
     scenario.election.withdraw();
     scenario.election.campaign(true);
     scenario.found(held_by("", 1), 10);
-    let write = scenario.write();
-    scenario.applied(&write, 11);
+    scenario.write_succeeds(11);
     scenario.elected();
 }
 
@@ -440,10 +414,9 @@ fn what_a_store_asked_for_is_kept_by_the_campaign_after_a_term_too() {
     let asked_at = scenario.now;
     // It had been applied, and the lease was deleted at once.
     scenario.election.watch_opened(scenario.now, true);
-    let echo = Change::Written(observed(standing(&write), 11));
-    scenario.election.on_change(scenario.now, scenario.now, echo);
+    scenario.hears(standing(&write), 11);
     scenario.elected();
-    scenario.election.on_change(scenario.now, scenario.now, Change::Deleted { version: 12 });
+    scenario.hears_deletion(12);
     scenario.guard_gone();
     scenario.election.campaign(false);
     scenario.quiet_for();
@@ -479,8 +452,7 @@ fn a_round_whose_look_is_interrupted_again_and_again_ends() {
     for version in 10..12 {
         let read = scenario.read();
         record = renewed(&record);
-        let news = Change::Written(observed(record.clone(), version));
-        scenario.election.on_change(scenario.now, scenario.now, news);
+        scenario.hears(record.clone(), version);
         scenario.fails(read.id, StoreErrorKind::Interrupted);
         scenario.advance(secs(2));
     }

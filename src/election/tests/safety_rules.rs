@@ -4,11 +4,8 @@ use super::*;
 
 #[test]
 fn validity_counts_from_before_the_write_was_sent() {
-    let mut scenario = Scenario::new();
-    scenario.election.campaign(false);
-    scenario.found_nothing();
+    let (mut scenario, write) = Scenario::creating();
     let sent_at = scenario.now;
-    let write = scenario.write();
     scenario.advance(secs(4));
     scenario.applied(&write, 10);
     let (deadline, _) = scenario.elected();
@@ -49,8 +46,7 @@ fn validity_ends_without_a_successful_renewal() {
 #[test]
 fn loss_is_final_a_success_after_the_deadline_does_not_revive_the_term() {
     let (mut scenario, deadline, _) = Scenario::leading();
-    scenario.wait_out();
-    let renewal = scenario.write();
+    let renewal = scenario.due_write();
     scenario.advance(secs(8));
     assert!(!deadline.is_valid(scenario.now), "a view latches it");
     scenario.applied(&renewal, 11);
@@ -61,8 +57,7 @@ fn loss_is_final_a_success_after_the_deadline_does_not_revive_the_term() {
 #[test]
 fn loss_is_final_a_late_success_without_a_view_that_saw_it_does_not_revive_either() {
     let (mut scenario, deadline, _) = Scenario::leading();
-    scenario.wait_out();
-    let renewal = scenario.write();
+    let renewal = scenario.due_write();
     scenario.advance(secs(9));
     scenario.applied(&renewal, 11);
     assert_eq!(scenario.lost(), Some(StopReason::Expired));
@@ -91,8 +86,7 @@ fn loss_is_final_after_a_step_down_renewals_go_on_until_the_guard_goes() {
     scenario.election.step_down(scenario.now, None);
     assert_eq!(scenario.lost(), Some(StopReason::SteppedDown));
     for version in 11..20 {
-        scenario.wait_out();
-        let renewal = scenario.write();
+        let renewal = scenario.due_write();
         assert_eq!(renewal.record.holder(), Some(ME));
         scenario.applied(&renewal, version);
         assert!(!deadline.is_valid(scenario.now));
@@ -106,8 +100,7 @@ fn loss_is_final_after_a_step_down_renewals_go_on_until_the_guard_goes() {
 fn loss_is_final_a_term_that_its_holder_ended_waits_for_the_word_of_why() {
     let (mut scenario, deadline, _) = Scenario::leading();
     deadline.end(scenario.now, StopReason::Released);
-    scenario.wait_out();
-    let renewal = scenario.write();
+    let renewal = scenario.due_write();
     scenario.applied(&renewal, 11);
     assert!(scenario.events().is_empty(), "neither lost nor renewed");
     scenario.guard_gone();
@@ -131,8 +124,7 @@ fn loss_is_final_and_has_the_reason_that_was_there_first() {
     }
     // Whoever took over from it came later.
     let (mut scenario, ..) = Scenario::leading();
-    scenario.wait_out();
-    let renewal = scenario.write();
+    let renewal = scenario.due_write();
     scenario.advance(secs(8));
     scenario.fails(renewal.id, StoreErrorKind::Conflict);
     scenario.found(held_by(OTHER, 15), 11);
@@ -145,8 +137,7 @@ fn loss_is_final_a_second_step_down_changes_nothing() {
     for version in 11..15 {
         deadline.end(scenario.now, StopReason::SteppedDown);
         scenario.election.step_down(scenario.now, None);
-        scenario.wait_out();
-        let renewal = scenario.write();
+        let renewal = scenario.due_write();
         assert_eq!(renewal.record.holder(), Some(ME), "work that is winding down is still covered");
         scenario.applied(&renewal, version);
     }
@@ -156,8 +147,7 @@ fn loss_is_final_a_second_step_down_changes_nothing() {
 #[test]
 fn every_put_names_the_uid_it_observed_and_a_lease_made_anew_by_a_put_is_a_loss() {
     let (mut scenario, deadline, _) = Scenario::leading();
-    scenario.wait_out();
-    let renewal = scenario.write();
+    let renewal = scenario.due_write();
     assert_eq!(renewal.record.uid.as_deref(), Some("uid-1"));
     let recreated = LeaderElectionRecord { uid: Some("uid-2".into()), ..renewal.record.clone() };
     scenario.written(&renewal, recreated, 12);
@@ -174,8 +164,7 @@ fn renew_time_moves_with_every_write_whatever_the_wall_clock_does() {
     for version in 11..20 {
         // The wall clock steps back an hour at each renewal.
         scenario.wall -= secs(3600);
-        scenario.wait_out();
-        let renewal = scenario.write();
+        let renewal = scenario.due_write();
         let stamp = renewal.record.renew_time.clone().unwrap();
         let moved = humantime::parse_rfc3339(stamp.as_str())
             .unwrap()
@@ -208,8 +197,7 @@ fn renew_time_moves_by_a_microsecond_when_no_clock_does() {
 #[test]
 fn renew_time_an_unchanged_answer_at_the_base_version_is_no_renewal() {
     let (mut scenario, deadline, record) = Scenario::leading();
-    scenario.wait_out();
-    let renewal = scenario.write();
+    let renewal = scenario.due_write();
     let before = deadline.remaining(scenario.now);
     scenario.written(&renewal, record, 10);
     assert_eq!(deadline.remaining(scenario.now), before);
@@ -246,9 +234,7 @@ fn renew_time_the_digits_of_acquire_time_are_never_those_that_stand_there() {
 #[test]
 fn the_fencing_token_grows_over_deletion_and_re_creation() {
     let (mut scenario, ..) = Scenario::leading();
-    scenario.wait_out();
-    let renewal = scenario.write();
-    scenario.fails(renewal.id, StoreErrorKind::Conflict);
+    scenario.due_write_fails(StoreErrorKind::Conflict);
     scenario.found_nothing();
     scenario.guard_gone();
     scenario.events();

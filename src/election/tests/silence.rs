@@ -1,11 +1,10 @@
 //! Watches that say nothing, or nothing that is news: when that is noticed, and what it says of them.
 
 use super::*;
-use crate::election::Change;
 
 /// What the watch tells now.
 fn tells(scenario: &mut Scenario, record: LeaderElectionRecord, version: u64) {
-    scenario.election.on_change(scenario.now, scenario.now, Change::Written(observed(record, version)));
+    scenario.hears(record, version);
 }
 
 /// Whether nothing is asked for in that time.

@@ -1,7 +1,6 @@
 //! What a watch saves, and that nothing rests on it.
 
 use super::*;
-use crate::election::Change;
 
 impl Scenario {
     /// A standby whose watch stands, on a record of another's at version 10.
@@ -20,14 +19,6 @@ impl Scenario {
         scenario.hears(record.clone(), 10);
         scenario.events();
         (scenario, deadline, record)
-    }
-
-    fn hears(&mut self, record: LeaderElectionRecord, version: u64) {
-        self.election.on_change(self.now, self.now, Change::Written(observed(record, version)));
-    }
-
-    fn hears_deletion(&mut self, version: u64) {
-        self.election.on_change(self.now, self.now, Change::Deleted { version });
     }
 
     fn stale(&mut self) -> bool {
@@ -75,8 +66,7 @@ fn a_lease_that_runs_out_is_taken_over_at_the_very_expiry_counted_from_the_recei
 fn the_losers_of_a_herd_resolve_by_the_event() {
     let mut scenario = Scenario::standing_by();
     scenario.hears(held_by("", 1), 11);
-    let write = scenario.write();
-    scenario.fails(write.id, StoreErrorKind::Conflict);
+    scenario.write_fails(StoreErrorKind::Conflict);
     assert!(scenario.wait() >= secs(2), "no read of its own, unless the event never comes");
     scenario.hears(held_by("winner", 15), 12);
     assert!(scenario.wait() > secs(2));
@@ -103,8 +93,7 @@ fn a_create_whose_beater_was_told_of_before_its_refusal_waits_for_no_other_event
 fn a_conflict_whose_event_never_comes_is_resolved_by_a_read() {
     let mut scenario = Scenario::standing_by();
     scenario.hears(held_by("", 1), 11);
-    let write = scenario.write();
-    scenario.fails(write.id, StoreErrorKind::Conflict);
+    scenario.write_fails(StoreErrorKind::Conflict);
     scenario.wait_out();
     scenario.found(held_by("winner", 15), 12);
 }
@@ -191,8 +180,7 @@ fn who_is_elected_far_away_does_not_look_for_what_the_watch_is_about_to_tell() {
 #[test]
 fn late_echoes_old_events_and_late_deletions_cost_no_term() {
     let (mut scenario, deadline, record) = Scenario::leading_and_watching();
-    scenario.wait_out();
-    let renewal = scenario.write();
+    let renewal = scenario.due_write();
     let current = scenario.applied(&renewal, 15);
     // Our own echoes, late and doubled; a predecessor's; a first ADDED from before our own write; a deletion that came
     // before the object was made anew.
@@ -228,8 +216,7 @@ fn an_edit_of_labels_costs_no_term_no_wait_and_no_request() {
 #[test]
 fn an_edit_that_brings_a_renewal_down_is_followed_by_another_at_once() {
     let (mut scenario, _, record) = Scenario::leading_and_watching();
-    scenario.wait_out();
-    let renewal = scenario.write();
+    let renewal = scenario.due_write();
     // The event is worked off before the answer that it had overtaken.
     scenario.hears(record, 11);
     scenario.fails(renewal.id, StoreErrorKind::Conflict);
@@ -240,14 +227,12 @@ fn an_edit_that_brings_a_renewal_down_is_followed_by_another_at_once() {
 fn a_failed_write_of_a_watcher_is_resolved_by_a_read_at_once() {
     let mut scenario = Scenario::standing_by();
     scenario.hears(held_by("", 1), 11);
-    let write = scenario.write();
-    scenario.fails(write.id, StoreErrorKind::Timeout);
+    scenario.write_fails(StoreErrorKind::Timeout);
     scenario.read();
     // The release has lost against an edit, or against a deletion.
     let (mut scenario, ..) = Scenario::leading_and_watching();
     scenario.guard_gone();
-    let release = scenario.write();
-    scenario.fails(release.id, StoreErrorKind::Conflict);
+    scenario.write_fails(StoreErrorKind::Conflict);
     scenario.read();
     assert!(!scenario.released());
     scenario.hears_deletion(11);
@@ -334,8 +319,7 @@ fn a_watch_that_tells_late_what_a_read_found_is_relied_upon_again() {
 fn a_conflict_of_which_a_watch_says_nothing_makes_it_stale() {
     let mut scenario = Scenario::standing_by();
     scenario.hears(held_by("", 1), 11);
-    let write = scenario.write();
-    scenario.fails(write.id, StoreErrorKind::Conflict);
+    scenario.write_fails(StoreErrorKind::Conflict);
     let mut record = held_by("winner", 15);
     scenario.wait_out();
     scenario.found(record.clone(), 12);
@@ -439,8 +423,7 @@ fn a_leader_that_renews_seldom_is_not_found_silent() {
     scenario.election.watch_opened(scenario.now, true);
     scenario.hears(record, 10);
     assert_eq!(scenario.wait(), secs(7));
-    scenario.wait_out();
-    let renewal = scenario.write();
+    let renewal = scenario.due_write();
     assert_eq!(renewal.base, Some(10), "a renewal, and no read before it");
 }
 
@@ -527,9 +510,7 @@ fn a_leader_looks_for_what_a_watch_that_began_from_scratch_does_not_mention() {
 #[test]
 fn a_leader_that_is_refuted_and_not_told_why_looks_soon() {
     let (mut scenario, deadline, _) = Scenario::leading_and_watching();
-    scenario.wait_out();
-    let renewal = scenario.write();
-    scenario.fails(renewal.id, StoreErrorKind::Conflict);
+    scenario.due_write_fails(StoreErrorKind::Conflict);
     assert!(scenario.wait() <= millis(250));
     scenario.wait_out();
     scenario.found(held_by(OTHER, 15), 11);
@@ -539,9 +520,7 @@ fn a_leader_that_is_refuted_and_not_told_why_looks_soon() {
 #[test]
 fn what_becomes_of_a_watch_does_not_put_off_a_look_that_is_owed() {
     let (mut scenario, _, _) = Scenario::leading_and_watching();
-    scenario.wait_out();
-    let renewal = scenario.write();
-    scenario.fails(renewal.id, StoreErrorKind::Conflict);
+    scenario.due_write_fails(StoreErrorKind::Conflict);
     let due = scenario.wait();
     for _ in 0..10 {
         scenario.election.watch_lost(scenario.now);

@@ -58,11 +58,44 @@ impl Scenario {
         self.handle(Input::Response(id, Response::Failed(StoreError::new(kind, "made up"))));
     }
 
-    /// Finds nothing there, and creates it: what is asked, and what comes of the answer.
-    fn creates(&mut self) -> Input {
+    /// A leader by a campaign with the number 5.
+    fn leading() -> Self {
+        let mut scenario = Self::campaigning(5, false);
+        scenario.wins();
+        scenario
+    }
+
+    /// A fit candidate whose probe must answer within `timeout`.
+    fn probed_within(timeout: Duration) -> Self {
+        let config = Config { is_probed: true, probe_timeout: Some(timeout), ..Config::default() };
+        let mut scenario = Self::with(config);
+        scenario.handle(says(true));
+        scenario.handle(Input::Campaign { id: 1, once: false });
+        scenario
+    }
+
+    fn finds_nothing(&mut self) {
         let read = self.request();
         let Operation::Get(context) = read.operation else { panic!("{read:?}") };
         self.handle(Input::Response(read.id, Response::Read(context, None)));
+    }
+
+    fn wins(&mut self) {
+        let won = self.creates();
+        self.handle(won);
+    }
+
+    /// Returns the number of the next request, which releases the lease, and the record after it.
+    fn releases(&mut self) -> (u64, Observed) {
+        let release = self.request();
+        let Operation::Update(base, record) = release.operation else { panic!("{release:?}") };
+        assert_eq!(record.holder(), None);
+        (release.id, Observed::new(record, base.version + 1, Opaque::none()))
+    }
+
+    /// Finds nothing there, and creates it: what is asked, and what comes of the answer.
+    fn creates(&mut self) -> Input {
+        self.finds_nothing();
         let create = self.request();
         let Operation::Create(record) = create.operation else { panic!("{create:?}") };
         Input::Response(create.id, Response::Written(Observed::new(record, 7, Opaque::none())))
@@ -90,9 +123,7 @@ impl Scenario {
 
 #[test]
 fn a_renewal_takes_as_long_as_since_it_was_sent() {
-    let mut scenario = Scenario::campaigning(1, false);
-    let won = scenario.creates();
-    scenario.handle(won);
+    let mut scenario = Scenario::leading();
     scenario.wants();
     let renewal = scenario.request();
     let Operation::Update(base, record) = renewal.operation else { panic!("{renewal:?}") };
@@ -114,11 +145,8 @@ fn who_closes_it_in_the_middle_of_an_acquisition_waits_for_what_becomes_of_that(
     assert!(matches!(scenario.wants()[..], [Effect::CancelAt(2, _, Behind::Release)]));
     scenario.handle(won);
     assert!(scenario.candidacy.may_hold(), "it is ours");
-    let release = scenario.request();
-    let Operation::Update(base, record) = release.operation else { panic!("{release:?}") };
-    assert_eq!(record.holder(), None);
-    let observed = Observed::new(record, base.version + 1, Opaque::none());
-    scenario.handle(Input::Response(release.id, Response::Written(observed)));
+    let (id, released) = scenario.releases();
+    scenario.handle(Input::Response(id, Response::Written(released)));
     assert!(!scenario.candidacy.may_hold());
 
     let mut scenario = Scenario::campaigning(1, false);
@@ -146,9 +174,7 @@ fn who_closes_it_while_an_acquisition_hangs_waits_until_it_was_looked_for_once()
 
 #[test]
 fn who_closes_it_as_a_leader_waits_for_nothing() {
-    let mut scenario = Scenario::campaigning(1, false);
-    let won = scenario.creates();
-    scenario.handle(won);
+    let mut scenario = Scenario::leading();
     let renewal = scenario.request();
     assert!(matches!(renewal.operation, Operation::Update(..)));
     scenario.wants();
@@ -216,15 +242,12 @@ fn whom_a_campaign_waits_for_is_told_once_and_again_when_that_one_is_back() {
 
 #[test]
 fn a_term_that_is_won_is_offered_to_the_campaign_and_released_when_nobody_takes_it() {
-    let mut scenario = Scenario::campaigning(5, false);
-    let won = scenario.creates();
-    scenario.handle(won);
+    let mut scenario = Scenario::leading();
     let offer = scenario.wants().into_iter().find(|effect| matches!(effect, Effect::Offer { .. }));
     assert!(matches!(offer, Some(Effect::Offer { campaign: Some(5), fencing_token: 7, .. })), "{offer:?}");
     scenario.handle(Input::NotTaken);
     assert!(matches!(scenario.wants()[..], [Effect::TermEnded(StopReason::Released), ..]));
-    let Operation::Update(_, record) = scenario.request().operation else { panic!("it is released") };
-    assert_eq!(record.holder(), None);
+    scenario.releases();
 }
 
 #[test]
@@ -250,9 +273,7 @@ fn a_refusal_that_persists_is_told_to_one_campaign_once() {
     }
     assert!(matches!(refused[..], [Effect::Refuse { campaign: 6, .. }]), "{refused:?}");
     for _ in 0..2 {
-        let read = scenario.request();
-        let Operation::Get(context) = read.operation else { panic!("no campaign is left: {read:?}") };
-        scenario.handle(Input::Response(read.id, Response::Read(context, None)));
+        scenario.finds_nothing();
     }
 }
 
@@ -260,8 +281,7 @@ fn a_refusal_that_persists_is_told_to_one_campaign_once() {
 fn a_request_is_cancelled_for_a_release_and_for_news_of_others() {
     let mut scenario = Scenario::campaigning(5, false);
     scenario.handle(Input::Withdraw(4));
-    let won = scenario.creates();
-    scenario.handle(won);
+    scenario.wins();
     assert!(scenario.wants().iter().any(|effect| matches!(effect, Effect::Offer { campaign: Some(5), .. })));
     let (renewal, sent_at) = (scenario.request().id, scenario.now);
     let by = |holder: &str| LeaderElectionRecord { holder_identity: Some(holder.into()), ..Default::default() };
@@ -322,8 +342,7 @@ fn each_event_has_its_line_and_its_level() {
     scenario.handle(Input::Campaign { id: 1, once: false });
     scenario.fails(StoreErrorKind::Unavailable);
     logs(&mut scenario, "Warn", "get fails");
-    let won = scenario.creates();
-    scenario.handle(won);
+    scenario.wins();
     scenario.now = scenario.now + Duration::from_secs(5);
     scenario.step();
     logs(&mut scenario, "Warn", "no progress for 5s");
@@ -339,9 +358,7 @@ fn each_event_has_its_line_and_its_level() {
 
 #[test]
 fn a_term_that_runs_out_says_what_the_last_attempt_failed_of() {
-    let mut scenario = Scenario::campaigning(5, false);
-    let won = scenario.creates();
-    scenario.handle(won);
+    let mut scenario = Scenario::leading();
     let mut effects = Vec::new();
     while !effects.iter().any(|effect| matches!(effect, Effect::TermEnded(_))) {
         scenario.fails(StoreErrorKind::Unavailable);
@@ -399,26 +416,20 @@ fn a_round_of_who_is_not_fit_is_over_at_once_and_one_that_becomes_unfit_ends() {
 #[test]
 fn what_is_won_when_the_probe_has_been_silent_for_too_long_is_no_term() {
     let timeout = Duration::from_secs(5);
-    let mut scenario = Scenario::with(Config { is_probed: true, probe_timeout: Some(timeout), ..Config::default() });
-    scenario.handle(says(true));
-    scenario.handle(Input::Campaign { id: 1, once: false });
+    let mut scenario = Scenario::probed_within(timeout);
     let won = scenario.creates();
     scenario.now = scenario.now + timeout;
     scenario.handle(won);
     let wants = scenario.wants();
     assert!(!wants.iter().any(|effect| matches!(effect, Effect::Offer { .. })), "{wants:?}");
-    let Operation::Update(_, release) = scenario.request().operation else { panic!("a release") };
-    assert_eq!(release.holder(), None);
+    scenario.releases();
 }
 
 #[test]
 fn the_silence_of_a_probe_ends_a_term_at_its_moment() {
     let timeout = Duration::from_secs(5);
-    let mut scenario = Scenario::with(Config { is_probed: true, probe_timeout: Some(timeout), ..Config::default() });
-    scenario.handle(says(true));
-    scenario.handle(Input::Campaign { id: 1, once: false });
-    let won = scenario.creates();
-    scenario.handle(won);
+    let mut scenario = Scenario::probed_within(timeout);
+    scenario.wins();
     let silent_at = scenario.now + timeout;
     scenario.wants();
     while scenario.now < silent_at {
@@ -444,9 +455,7 @@ fn who_becomes_fit_again_acquires_after_a_pause() {
     scenario.handle(Input::Campaign { id: 1, once: false });
     scenario.handle(says(true));
     let began = scenario.now;
-    let read = scenario.request();
-    let Operation::Get(context) = read.operation else { panic!("{read:?}") };
-    scenario.handle(Input::Response(read.id, Response::Read(context, None)));
+    scenario.finds_nothing();
     let write = loop {
         let request = scenario.request();
         let Operation::Get(context) = request.operation else { break request };
@@ -460,9 +469,7 @@ fn who_becomes_fit_again_acquires_after_a_pause() {
 #[test]
 fn a_request_may_take_longer_than_the_probe_may_say_nothing() {
     let timeout = Duration::from_millis(2_500);
-    let mut scenario = Scenario::with(Config { is_probed: true, probe_timeout: Some(timeout), ..Config::default() });
-    scenario.handle(says(true));
-    scenario.handle(Input::Campaign { id: 1, once: false });
+    let mut scenario = Scenario::probed_within(timeout);
     assert_eq!(scenario.request().timeout, Duration::from_secs(5));
 }
 

@@ -8,9 +8,7 @@ fn says(is_fit: bool) -> Input {
 }
 
 fn asked() -> Scenario {
-    let mut scenario = Scenario::with(Config { has_fitness: true, ..Config::default() });
-    scenario.user(Input::Campaign { id: 1, once: false });
-    scenario
+    Scenario::campaigning_with(Config { has_fitness: true, ..Config::default() })
 }
 
 fn leading_while_fit() -> Scenario {
@@ -35,14 +33,14 @@ fn a_term_of_who_becomes_unfit_is_renewed_on_both_for_a_renew_deadline() {
     let mut scenario = leading_while_fit();
     scenario.user(says(false));
     assert_eq!(scenario.ended_by(), [&StopReason::Unfit]);
-    let before = scenario.tables.each_ref().map(|table| table.writes);
+    let before = scenario.writes();
     scenario.pass(10 * SECOND);
-    let renewed = scenario.tables.each_ref().map(|table| table.writes);
+    let renewed = scenario.writes();
     for side in Side::BOTH {
         assert!(renewed[side as usize] >= before[side as usize] + 3, "{side:?}");
     }
     scenario.pass(60 * SECOND);
-    assert_eq!(scenario.tables.each_ref().map(|table| table.writes), renewed, "no longer");
+    assert_eq!(scenario.writes(), renewed, "no longer");
     scenario.written.clear();
     scenario.drop_guard();
     scenario.pass(SECOND);
@@ -87,23 +85,16 @@ fn a_term_ends_on_both_without_progress_and_the_time_before_it_does_not_count() 
     scenario.pass(6 * SECOND);
     assert!(!scenario.is_valid());
     assert_eq!(scenario.ended_by(), [&StopReason::NoProgress]);
-    let before = scenario.tables.each_ref().map(|table| table.writes);
-    scenario.pass(60 * SECOND);
-    assert_eq!(scenario.tables.each_ref().map(|table| table.writes), before);
+    scenario.renews_neither();
 }
 
 #[test]
 fn progress_counts_after_a_step_down_as_well() {
-    let mut scenario = Scenario::with(Config { progress_within: Some(5 * SECOND), ..Config::default() });
-    scenario.user(Input::Campaign { id: 1, once: false });
-    let mut scenario = scenario.leads();
-    let (deadline, _) = scenario.term.clone().unwrap();
-    deadline.end(scenario.now, StopReason::SteppedDown);
-    scenario.user(Input::StepDown(WindDown::AsSet));
+    let mut scenario =
+        Scenario::campaigning_with(Config { progress_within: Some(5 * SECOND), ..Config::default() }).leads();
+    scenario.step_down();
     scenario.pass(6 * SECOND);
-    let before = scenario.tables.each_ref().map(|table| table.writes);
-    scenario.pass(60 * SECOND);
-    assert_eq!(scenario.tables.each_ref().map(|table| table.writes), before, "neither is renewed");
+    scenario.renews_neither();
     assert_eq!(scenario.ended_by(), [&StopReason::SteppedDown]);
 }
 
@@ -122,8 +113,7 @@ fn one_round_of_who_becomes_unfit_ends_and_what_it_holds_is_given_back() {
 
 #[test]
 fn what_is_held_of_both_too_late_for_the_first_progress_is_given_back_for_a_while() {
-    let mut scenario = Scenario::with(Config { progress_within: Some(3 * SECOND), ..Config::default() });
-    scenario.user(Input::Campaign { id: 1, once: false });
+    let mut scenario = Scenario::campaigning_with(Config { progress_within: Some(3 * SECOND), ..Config::default() });
     scenario.tables[Secondary as usize].write_takes = 4 * SECOND;
     scenario.pass(60 * SECOND);
     assert_eq!(scenario.count(|effect| matches!(effect, Effect::Offer { .. })), 0);
@@ -145,15 +135,11 @@ fn what_covers_the_winding_down_on_one_record_alone_is_not_renewed() {
     let mut scenario = Scenario::with(Config::default());
     scenario.user(Input::Campaign { id: 1, once: false });
     let mut scenario = scenario.leads();
-    let (deadline, _) = scenario.term.clone().unwrap();
-    deadline.end(scenario.now, StopReason::SteppedDown);
-    scenario.user(Input::StepDown(WindDown::AsSet));
+    scenario.step_down();
     scenario.give_to(Primary, "other");
     scenario.pass(3 * SECOND);
     assert_eq!(scenario.count(|effect| matches!(effect, Effect::CoverLost(Some(_)))), 1, "told once");
-    let before = scenario.tables.each_ref().map(|table| table.writes);
-    scenario.pass(60 * SECOND);
-    assert_eq!(scenario.tables.each_ref().map(|table| table.writes), before, "neither is renewed");
+    scenario.renews_neither();
 }
 
 /// The holder has ended it, and its word is on its way.

@@ -58,8 +58,21 @@ impl Scenario {
     }
 
     fn campaigning() -> Self {
-        let mut scenario = Self::new();
+        Self::campaigning_with(Config::default())
+    }
+
+    fn campaigning_with(config: Config) -> Self {
+        let mut scenario = Self::with(config);
         scenario.user(Input::Campaign { id: 1, once: false });
+        scenario
+    }
+
+    /// A candidate that holds the primary while another holds the secondary.
+    fn waiting() -> Self {
+        let mut scenario = Self::new();
+        scenario.give_to(Secondary, "other");
+        scenario.user(Input::Campaign { id: 1, once: false });
+        scenario.pass(SECOND);
         scenario
     }
 
@@ -189,6 +202,23 @@ impl Scenario {
         self.term.as_ref().is_some_and(|(deadline, _)| deadline.is_valid(self.now))
     }
 
+    /// The holder of the guard steps down.
+    fn step_down(&mut self) {
+        let (deadline, _) = self.term.as_ref().unwrap();
+        deadline.end(self.now, StopReason::SteppedDown);
+        self.user(Input::StepDown(WindDown::AsSet));
+    }
+
+    fn writes(&self) -> [u64; 2] {
+        self.tables.each_ref().map(|table| table.writes)
+    }
+
+    fn renews_neither(&mut self) {
+        let before = self.writes();
+        self.pass(60 * SECOND);
+        assert_eq!(self.writes(), before, "neither is renewed");
+    }
+
     /// The guard is dropped.
     fn drop_guard(&mut self) {
         let (deadline, _) = self.term.take().unwrap();
@@ -251,10 +281,7 @@ fn the_primary_is_kept_while_the_secondary_is_waited_for() {
 
 #[test]
 fn who_loses_the_primary_while_waiting_begins_anew() {
-    let mut scenario = Scenario::new();
-    scenario.give_to(Secondary, "other");
-    scenario.user(Input::Campaign { id: 1, once: false });
-    scenario.pass(SECOND);
+    let mut scenario = Scenario::waiting();
     scenario.give_to(Primary, "other");
     scenario.give_to(Secondary, "");
     scenario.pass(10 * SECOND);
@@ -267,10 +294,7 @@ fn who_loses_the_primary_while_waiting_begins_anew() {
 /// Its thread was held up, and has not noticed.
 #[test]
 fn what_is_won_after_the_primary_ran_out_is_no_term() {
-    let mut scenario = Scenario::new();
-    scenario.give_to(Secondary, "other");
-    scenario.user(Input::Campaign { id: 1, once: false });
-    scenario.pass(SECOND);
+    let mut scenario = Scenario::waiting();
     scenario.now = scenario.now + 11 * SECOND;
     scenario.give_to(Secondary, "");
     scenario.drive(Secondary);
@@ -362,10 +386,9 @@ fn the_primary_is_released_also_when_the_secondary_does_not_answer() {
 #[test]
 fn a_step_down_is_renewed_on_both_until_the_guard_goes() {
     let mut scenario = Scenario::leading();
-    scenario.term.as_ref().unwrap().0.end(scenario.now, StopReason::SteppedDown);
-    scenario.user(Input::StepDown(WindDown::AsSet));
+    scenario.step_down();
     assert_eq!(scenario.ended_by(), [&StopReason::SteppedDown]);
-    let before = scenario.tables.each_ref().map(|table| table.writes);
+    let before = scenario.writes();
     scenario.pass(60 * SECOND);
     for side in Side::BOTH {
         assert_eq!(scenario.holder(side), Some("me"));
@@ -485,9 +508,7 @@ fn a_term_that_its_holder_has_found_run_out_is_told_to_be_over() {
     scenario.answer(Secondary, request);
     scenario.pass(60 * SECOND);
     assert_eq!(scenario.ended_by(), [&StopReason::Expired]);
-    let writes = scenario.tables.each_ref().map(|table| table.writes);
-    scenario.pass(60 * SECOND);
-    assert_eq!(scenario.tables.each_ref().map(|table| table.writes), writes, "neither is renewed any more");
+    scenario.renews_neither();
 }
 
 /// Its store does not return.
@@ -521,10 +542,7 @@ fn the_news_of_a_watch_is_a_reason_for_its_side_to_look_again() {
 
 #[test]
 fn a_primary_that_was_held_for_a_campaign_is_released_when_it_is_closed() {
-    let mut scenario = Scenario::new();
-    scenario.give_to(Secondary, "other");
-    scenario.user(Input::Campaign { id: 1, once: false });
-    scenario.pass(SECOND);
+    let mut scenario = Scenario::waiting();
     assert!(!scenario.pair.is_giving_back());
     scenario.user(Input::Close);
     assert!(scenario.pair.is_giving_back());
@@ -585,10 +603,7 @@ fn it_finishes_when_it_is_closed_and_both_are_released() {
     assert_eq!((scenario.holder(Primary), scenario.holder(Secondary)), (None, None));
     assert_eq!(Side::BOTH.map(|side| scenario.drive(side)), [None, None]);
 
-    let mut scenario = Scenario::new();
-    scenario.give_to(Secondary, "other");
-    scenario.user(Input::Campaign { id: 1, once: false });
-    scenario.pass(SECOND);
+    let mut scenario = Scenario::waiting();
     scenario.user(Input::Close);
     scenario.pass(SECOND);
     assert_eq!(scenario.holder(Primary), None);
