@@ -26,7 +26,7 @@ mod workers;
 use std::time::Duration;
 
 use crate::support::memory::{Connection, Memory};
-use leasehold::{LeaderElector, LeaderElectorBuilder};
+use leasehold::{LeaderElector, LeaderElectorBuilder, LeaderGuard};
 
 /// Terms that do not end by themselves, and a pace that a test has the time for.
 fn builder(identity: &str) -> LeaderElectorBuilder {
@@ -40,6 +40,18 @@ fn builder(identity: &str) -> LeaderElectorBuilder {
 
 fn elector(store: &Memory, identity: &str) -> LeaderElector {
     builder(identity).start_on(Connection::new(store)).expect("an elector")
+}
+
+fn alone() -> (Memory, LeaderElector) {
+    let store = Memory::default();
+    let elector = elector(&store, "a");
+    (store, elector)
+}
+
+fn leading() -> (Memory, LeaderElector, LeaderGuard) {
+    let (store, elector) = alone();
+    let guard = elector.block_until_leader().expect("a term");
+    (store, elector, guard)
 }
 
 /// The time that this thread has had a processor.

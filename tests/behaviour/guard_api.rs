@@ -26,6 +26,18 @@ fn elector(store: &Memory, identity: &str) -> LeaderElector {
     builder(identity).start_on(Connection::new(store)).expect("an elector")
 }
 
+fn alone() -> (Memory, LeaderElector) {
+    let store = Memory::default();
+    let elector = elector(&store, "a");
+    (store, elector)
+}
+
+fn leading() -> (Memory, LeaderElector, LeaderGuard) {
+    let (store, elector) = alone();
+    let guard = elector.block_until_leader().expect("a term");
+    (store, elector, guard)
+}
+
 #[test]
 fn guard_and_elector_are_send_sync_static_and_unwind_safe() {
     fn everywhere<T: Send + Sync + 'static>() {}
@@ -44,9 +56,7 @@ fn guard_and_elector_are_send_sync_static_and_unwind_safe() {
 
 #[test]
 fn a_guard_leads_renews_and_gives_its_token() {
-    let store = Memory::default();
-    let elector = elector(&store, "a");
-    let guard = elector.block_until_leader().unwrap();
+    let (store, _elector, guard) = leading();
     assert!(guard.is_leader());
     assert!(guard.check().is_ok());
     assert!(guard.remaining() > Duration::ZERO && guard.remaining() <= Duration::from_secs(2));
@@ -58,9 +68,7 @@ fn a_guard_leads_renews_and_gives_its_token() {
 
 #[test]
 fn a_dropped_guard_has_released_the_lease() {
-    let store = Memory::default();
-    let elector = elector(&store, "a");
-    let guard = elector.block_until_leader().unwrap();
+    let (store, _elector, guard) = leading();
     let view = guard.leadership();
     drop(guard);
     assert_eq!(store.holder(), None, "the drop blocks until the release is written");
@@ -71,9 +79,7 @@ fn a_dropped_guard_has_released_the_lease() {
 
 #[test]
 fn views_are_false_before_the_release_is_sent() {
-    let store = Memory::default();
-    let elector = elector(&store, "a");
-    let guard = elector.block_until_leader().unwrap();
+    let (store, _elector, guard) = leading();
     let view = guard.leadership();
     let seen = std::sync::Arc::new(AtomicBool::new(true));
     store.on_update({
@@ -91,9 +97,7 @@ fn views_are_false_before_the_release_is_sent() {
 
 #[test]
 fn a_leaked_guard_leads_on() {
-    let store = Memory::default();
-    let elector = elector(&store, "a");
-    let guard = elector.block_until_leader().unwrap();
+    let (store, elector, guard) = leading();
     let view = guard.leadership();
     std::mem::forget(guard);
     drop(elector);
@@ -104,9 +108,7 @@ fn a_leaked_guard_leads_on() {
 
 #[test]
 fn a_second_campaign_beside_a_guard_or_a_campaign_is_busy() {
-    let store = Memory::default();
-    let elector = elector(&store, "a");
-    let guard = elector.block_until_leader().unwrap();
+    let (_store, elector, guard) = leading();
     assert!(matches!(elector.campaign(), Err(Error::Busy)));
     assert!(matches!(elector.try_acquire(), Err(Error::Busy)));
     guard.step_down();
@@ -120,8 +122,7 @@ fn a_second_campaign_beside_a_guard_or_a_campaign_is_busy() {
 
 #[test]
 fn a_dropped_guard_does_not_make_its_elector_grab_the_lease_again() {
-    let store = Memory::default();
-    let elector = elector(&store, "a");
+    let (store, elector) = alone();
     drop(elector.block_until_leader().unwrap());
     thread::sleep(A_WHILE);
     assert_eq!(store.holder(), None);
@@ -131,8 +132,7 @@ fn a_dropped_guard_does_not_make_its_elector_grab_the_lease_again() {
 
 #[test]
 fn a_new_term_has_a_greater_token_and_does_not_revive_old_views() {
-    let store = Memory::default();
-    let elector = elector(&store, "a");
+    let (_store, elector) = alone();
     let first = elector.block_until_leader().unwrap();
     let old = first.leadership();
     let token = first.fencing_token();
@@ -145,9 +145,7 @@ fn a_new_term_has_a_greater_token_and_does_not_revive_old_views() {
 
 #[test]
 fn lost_wakes_every_waiter() {
-    let store = Memory::default();
-    let elector = elector(&store, "a");
-    let guard = elector.block_until_leader().unwrap();
+    let (_store, _elector, guard) = leading();
     thread::scope(|scope| {
         for _ in 0..4 {
             let view = guard.leadership();
@@ -159,9 +157,7 @@ fn lost_wakes_every_waiter() {
 
 #[test]
 fn after_step_down_the_record_stays_ours_and_renewed_until_the_guard_goes() {
-    let store = Memory::default();
-    let elector = elector(&store, "a");
-    let guard = elector.block_until_leader().unwrap();
+    let (store, _elector, guard) = leading();
     guard.step_down();
     assert!(!guard.is_leader());
     assert_eq!(guard.check().unwrap_err().reason, StopReason::SteppedDown);
@@ -175,8 +171,7 @@ fn after_step_down_the_record_stays_ours_and_renewed_until_the_guard_goes() {
 
 #[test]
 fn health_turns_when_winding_down_takes_longer_than_a_lease() {
-    let store = Memory::default();
-    let elector = elector(&store, "a");
+    let (_store, elector) = alone();
     let health = elector.health_check();
     let guard = elector.block_until_leader().unwrap();
     guard.step_down();
@@ -191,8 +186,7 @@ fn health_turns_when_winding_down_takes_longer_than_a_lease() {
 
 #[test]
 fn a_term_that_is_won_after_the_withdrawal_is_released() {
-    let store = Memory::default();
-    let elector = elector(&store, "a");
+    let (store, elector) = alone();
     let (reached, reaches) = bounded(1);
     let (go_on, goes_on) = bounded::<()>(1);
     store.on_create(move || {
@@ -213,8 +207,7 @@ fn a_term_that_is_won_after_the_withdrawal_is_released() {
 
 #[test]
 fn a_campaign_delivers_one_message_and_then_stays_silent() {
-    let store = Memory::default();
-    let elector = elector(&store, "a");
+    let (_store, elector) = alone();
     let campaign = elector.campaign().unwrap();
     let guard = campaign.receiver().recv_timeout(SOON).expect("an answer").expect("a term");
     assert!(matches!(campaign.receiver().recv_timeout(A_WHILE), Err(RecvTimeoutError::Timeout)));
@@ -225,8 +218,7 @@ fn a_campaign_delivers_one_message_and_then_stays_silent() {
 
 #[test]
 fn a_spent_campaign_does_not_keep_the_elector_busy() {
-    let store = Memory::default();
-    let elector = elector(&store, "a");
+    let (_store, elector) = alone();
     let spent = elector.campaign().unwrap();
     drop(spent.receiver().recv_timeout(SOON).expect("an answer").expect("a term"));
     let guard = elector.block_until_leader().unwrap();
@@ -307,8 +299,7 @@ fn dropping_the_elector_ends_its_campaign_but_not_a_guard() {
 
 #[test]
 fn transitions_pair_each_start_with_one_stop() {
-    let store = Memory::default();
-    let elector = elector(&store, "a");
+    let (_store, elector) = alone();
     let transitions = elector.transitions();
     for _ in 0..3 {
         drop(elector.block_until_leader().unwrap());
@@ -349,9 +340,7 @@ fn the_current_leader_is_known_without_io() {
 
 #[test]
 fn scope_ends_protected_work_before_the_release() {
-    let store = Memory::default();
-    let elector = elector(&store, "a");
-    let guard = elector.block_until_leader().unwrap();
+    let (store, _elector, guard) = leading();
     let worked = AtomicBool::new(false);
     let sum = guard.scope(|scope| {
         let parts: Vec<_> = (1..=3).map(|part| scope.spawn(move || part)).collect();
@@ -375,9 +364,7 @@ fn scope_ends_protected_work_before_the_release() {
 #[test]
 fn a_panic_in_a_scope_or_in_a_thread_of_it_steps_down_at_once() {
     for in_thread in [false, true] {
-        let store = Memory::default();
-        let elector = elector(&store, "a");
-        let guard = elector.block_until_leader().unwrap();
+        let (_store, _elector, guard) = leading();
         let panic = catch_unwind(|| {
             guard.scope(|scope| {
                 // The other worker hears of it, and so ends: nobody leads on beside a dead one.
@@ -419,8 +406,7 @@ fn what_is_permanent_reaches_the_caller_only_when_it_persists() {
 
 #[test]
 fn nothing_is_fatal_after_a_first_success() {
-    let store = Memory::default();
-    let elector = elector(&store, "a");
+    let (store, elector) = alone();
     drop(elector.block_until_leader().unwrap());
     store.on_get(|| Err(StoreError::new(StoreErrorKind::Forbidden, "made up")));
     store.on_update(|_| Err(StoreError::new(StoreErrorKind::Forbidden, "made up")));

@@ -8,7 +8,7 @@ use crossbeam_channel::{Sender, bounded, never};
 use leasehold::{Callbacks, LeaderGuard, RunEnd, StopReason, Transition};
 use parking_lot::Mutex;
 
-use crate::elector::{elector, time_on_processor};
+use crate::elector::{alone, elector, time_on_processor};
 use crate::support::memory::Memory;
 use crate::support::{A_WHILE, AT_ONCE, SOON, wait_until};
 
@@ -32,8 +32,7 @@ fn callbacks_run_one_term_and_a_message_steps_down() {
             self.told.send(format!("leader {identity}")).unwrap();
         }
     }
-    let store = Memory::default();
-    let elector = elector(&store, "a");
+    let (store, elector) = alone();
     let (stop, stopped) = bounded::<()>(1);
     let (started, starts) = bounded(9);
     let (told, tells) = bounded(9);
@@ -86,8 +85,7 @@ fn callbacks_end_with_their_work_and_with_a_stop_channel_that_is_gone() {
     impl Callbacks for Brief {
         fn on_started_leading(&self, _: &LeaderGuard) {}
     }
-    let store = Memory::default();
-    let elector = elector(&store, "a");
+    let (store, elector) = alone();
     elector.run(&never::<()>(), &Brief).unwrap();
     assert_eq!(store.holder(), None);
 
@@ -122,8 +120,7 @@ fn a_panic_of_the_work_ends_the_term_and_is_passed_on() {
             *self.broken.seen.lock() = Some((self.broken.store.holder(), self.guard.is_leader()));
         }
     }
-    let store = Memory::default();
-    let elector = elector(&store, "a");
+    let (store, elector) = alone();
     let transitions = elector.transitions();
     let broken = Broken { store: &store, seen: Mutex::default() };
     let panic = catch_unwind(AssertUnwindSafe(|| elector.run(&never::<()>(), &broken))).expect_err("a panic");
@@ -172,8 +169,7 @@ fn a_stop_channel_that_is_gone_is_heard_once_and_does_not_spin() {
             thread::sleep(Duration::from_secs(2));
         }
     }
-    let store = Memory::default();
-    let elector = elector(&store, "a");
+    let (store, elector) = alone();
     let (stop, stopped) = bounded::<()>(0);
     let (started, starts) = bounded(1);
     let used = thread::scope(|scope| {
@@ -198,8 +194,7 @@ fn a_run_says_how_it_ended() {
             (self.0)(guard);
         }
     }
-    let store = Memory::default();
-    let elector = elector(&store, "a");
+    let (store, elector) = alone();
     let (stop, stopped) = bounded::<()>(1);
     assert_eq!(elector.run(&stopped, &Work(|_: &LeaderGuard| {})).unwrap(), RunEnd::WorkReturned);
     assert_eq!(elector.run(&stopped, &Work(LeaderGuard::step_down)).unwrap(), RunEnd::WorkReturned);
@@ -223,8 +218,7 @@ fn a_run_says_how_it_ended() {
 
 #[test]
 fn work_is_done_in_one_term_after_another_until_it_is_to_stop() {
-    let store = Memory::default();
-    let elector = elector(&store, "a");
+    let (store, elector) = alone();
     let (stop, stopped) = bounded::<()>(1);
     let terms = Mutex::new(Vec::new());
     let began = Instant::now();

@@ -7,7 +7,7 @@ use std::thread;
 use crossbeam_channel::{Receiver, RecvTimeoutError, TryRecvError, bounded, never, select, unbounded};
 use leasehold::{Error, LeaderElector, Transition};
 
-use super::elector;
+use super::{alone, elector};
 use crate::support::memory::{Connection, Memory};
 use crate::support::{A_WHILE, AT_ONCE, SOON, wait_until};
 
@@ -33,8 +33,7 @@ fn many_campaigns_share_a_channel_and_each_answer_has_its_key() {
 
 #[test]
 fn a_term_that_the_channel_does_not_take_is_released_and_the_elector_is_free() {
-    let store = Memory::default();
-    let elector = elector(&store, "a");
+    let (store, elector) = alone();
     let transitions = elector.transitions();
     let (sender, full) = bounded(1);
     sender.send((0, Err(Error::Busy))).unwrap();
@@ -54,8 +53,7 @@ fn a_term_that_the_channel_does_not_take_is_released_and_the_elector_is_free() {
 
 #[test]
 fn a_guard_that_is_left_in_a_channel_is_released_with_it() {
-    let store = Memory::default();
-    let elector = elector(&store, "a");
+    let (store, elector) = alone();
     let (sender, won) = unbounded();
     elector.campaign_to((), &sender).unwrap();
     wait_until("it leads", || !won.is_empty());
@@ -203,8 +201,7 @@ fn who_waits_for_the_decision_is_called_once_on_a_thread_of_its_own() {
 
 #[test]
 fn a_call_that_hangs_holds_up_nobody() {
-    let store = Memory::default();
-    let elector = elector(&store, "a");
+    let (store, elector) = alone();
     let (release, released) = bounded::<()>(0);
     let campaign = elector.campaign().unwrap();
     campaign.on_decided(move || _ = released.recv()).unwrap();
@@ -217,8 +214,7 @@ fn a_call_that_hangs_holds_up_nobody() {
 
 #[test]
 fn select_over_campaign_transitions_and_shutdown() {
-    let store = Memory::default();
-    let elector = elector(&store, "a");
+    let (_store, elector) = alone();
     let transitions = elector.transitions();
     let campaign = elector.campaign().unwrap();
     let shutdown = never::<()>();

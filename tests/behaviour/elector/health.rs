@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{LeaderElectorBuilder, MemoryStore, StoreError, StoreErrorKind, Unhealthy};
+use leasehold::{LeaderElector, LeaderElectorBuilder, LeaderGuard, MemoryStore, StoreError, StoreErrorKind, Unhealthy};
 
 use crate::support::memory::{Connection, Memory};
 use crate::support::{A_WHILE, wait_until};
@@ -17,11 +17,16 @@ fn builder(identity: &str) -> LeaderElectorBuilder {
         .retry_period(Duration::from_millis(100))
 }
 
+fn leading() -> (Memory, LeaderElector, LeaderGuard) {
+    let store = Memory::default();
+    let elector = builder("a").start_on(Connection::new(&store)).expect("an elector");
+    let guard = elector.block_until_leader().expect("a term");
+    (store, elector, guard)
+}
+
 #[test]
 fn with_a_tolerance_a_leader_that_cannot_renew_is_unhealthy_after_its_lease_and_that() {
-    let store = Memory::default();
-    let elector = builder("a").start_on(Connection::new(&store)).unwrap();
-    let guard = elector.block_until_leader().unwrap();
+    let (store, elector, guard) = leading();
     let (none, much) = (
         elector.health_check().with_tolerance(Duration::ZERO),
         elector.health_check().with_tolerance(Duration::from_secs(3600)),
@@ -43,9 +48,7 @@ fn with_a_tolerance_a_leader_that_cannot_renew_is_unhealthy_after_its_lease_and_
 /// What winds down is renewed, though no term is prolonged by that.
 #[test]
 fn with_a_tolerance_who_steps_down_is_healthy() {
-    let store = Memory::default();
-    let elector = builder("a").start_on(Connection::new(&store)).unwrap();
-    let guard = elector.block_until_leader().unwrap();
+    let (store, elector, guard) = leading();
     guard.step_down();
     std::thread::sleep(LEASE + A_WHILE);
     assert_eq!(elector.health_check().with_tolerance(Duration::ZERO).check(), Ok(()));
@@ -54,9 +57,7 @@ fn with_a_tolerance_who_steps_down_is_healthy() {
 
 #[test]
 fn with_a_tolerance_who_was_superseded_is_healthy() {
-    let store = Memory::default();
-    let elector = builder("a").start_on(Connection::new(&store)).unwrap();
-    let guard = elector.block_until_leader().unwrap();
+    let (store, elector, guard) = leading();
     let health = elector.health_check().with_tolerance(Duration::ZERO);
     store.give_to("b", 300);
     wait_until("it is lost", || !guard.is_leader());

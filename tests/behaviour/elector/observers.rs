@@ -13,7 +13,7 @@ use leasehold::{
 
 use crate::elector::panics::panic_quietly;
 use crate::elector::watched::{changed, silence, watched};
-use crate::elector::{builder, elector};
+use crate::elector::{alone, builder};
 use crate::support::memory::{Connection, Memory};
 use crate::support::{A_WHILE, SOON, wait_until};
 
@@ -228,8 +228,7 @@ fn a_status_says_that_the_lease_of_the_leader_has_run_out() {
 /// By whoever does not campaign, too.
 #[test]
 fn nobody_leads_when_the_lease_of_the_leader_has_run_out() {
-    let store = Memory::default();
-    let elector = elector(&store, "a");
+    let (store, elector) = alone();
     let transitions = elector.transitions();
     let next = || transitions.recv_timeout(SOON).expect("a transition");
     let new_leader = |identity: &str| Transition::NewLeader { identity: identity.to_owned() };

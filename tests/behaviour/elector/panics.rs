@@ -13,7 +13,7 @@ use leasehold::{
 
 use crate::elector::listener::{listen, on_line};
 use crate::elector::watched::{changed, watched};
-use crate::elector::{builder, elector, time_on_processor};
+use crate::elector::{alone, builder, elector, time_on_processor};
 use crate::support::memory::{Connection, Memory};
 use crate::support::{A_WHILE, AT_ONCE, SOON, wait_until};
 
@@ -55,8 +55,7 @@ fn assert_gone(elector: &LeaderElector) {
 #[test]
 fn a_lock_that_panics_ends_the_term_once_and_keeps_nobody_waiting() {
     for in_get in [false, true] {
-        let store = Memory::default();
-        let elector = elector(&store, "a");
+        let (store, elector) = alone();
         let transitions = elector.transitions();
         let guard = elector.block_until_leader().unwrap();
         let (view, health) = (guard.leadership(), elector.health_check());
@@ -111,8 +110,7 @@ fn a_lock_that_panics_ends_a_campaign() {
 
 #[test]
 fn a_lock_that_panics_after_the_end_of_a_term_does_not_end_it_again() {
-    let store = Memory::default();
-    let elector = elector(&store, "a");
+    let (store, elector) = alone();
     let transitions = elector.transitions();
     let guard = elector.block_until_leader().unwrap();
     store.give_to("b", 300);
@@ -138,8 +136,7 @@ fn callbacks_outlive_a_store_that_panics_without_spinning() {
             thread::sleep(Duration::from_secs(2));
         }
     }
-    let store = Memory::default();
-    let elector = elector(&store, "a");
+    let (store, elector) = alone();
     let before = time_on_processor();
     let began = Instant::now();
     elector.run(&never::<()>(), &Slow(&store)).unwrap();

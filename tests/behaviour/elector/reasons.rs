@@ -8,7 +8,7 @@ use leasehold::{StopReason, StoreError, StoreErrorKind, Transition};
 use log::Level;
 
 use crate::elector::listener::{lines_of, listen};
-use crate::elector::{builder, elector};
+use crate::elector::{alone, builder};
 use crate::support::memory::{Connection, Memory};
 use crate::support::{A_WHILE, SOON, wait_until};
 
@@ -60,8 +60,7 @@ fn a_term_that_ran_out_is_told_as_expired_whoever_notices_first() {
 
 #[test]
 fn a_step_down_after_the_end_does_not_change_its_reason() {
-    let store = Memory::default();
-    let elector = elector(&store, "a");
+    let (store, elector) = alone();
     let transitions = elector.transitions();
     let guard = elector.block_until_leader().unwrap();
     store.give_to("b", 300);
@@ -82,8 +81,7 @@ fn a_step_down_after_the_end_does_not_change_its_reason() {
 /// A guard that is still there is not unhealthy before it has been for longer than a lease lasts.
 #[test]
 fn a_term_that_has_just_ended_is_healthy() {
-    let store = Memory::default();
-    let elector = elector(&store, "a");
+    let (_store, elector) = alone();
     let transitions = elector.transitions();
     let guard = elector.block_until_leader().unwrap();
     guard.step_down();
@@ -95,8 +93,7 @@ fn a_term_that_has_just_ended_is_healthy() {
 
 #[test]
 fn what_befalls_a_term_after_a_step_down_does_not_change_its_reason() {
-    let store = Memory::default();
-    let elector = elector(&store, "a");
+    let (store, elector) = alone();
     let transitions = elector.transitions();
     let guard = elector.block_until_leader().unwrap();
     // The thread is busy with a renewal, and hears of neither before that has come back.

@@ -8,8 +8,8 @@ use crossbeam_channel::bounded;
 use leasehold::{LeaderGuard, MemoryStore, StopReason, StoreError, StoreErrorKind};
 use parking_lot::Mutex;
 
-use crate::elector::builder;
 use crate::elector::listener::{listen, on_line};
+use crate::elector::{alone, builder};
 use crate::support::memory::{Connection, Memory};
 use crate::support::stores::Wrapped;
 use crate::support::{A_WHILE, AT_ONCE, SOON, wait_until};
@@ -66,8 +66,7 @@ fn an_elector_that_is_dropped_gives_back_what_it_is_about_to_win() {
 
 #[test]
 fn campaign_dropped_after_its_elector_waits_for_the_release() {
-    let store = Memory::default();
-    let elector = builder("a").start_on(Connection::new(&store)).unwrap();
+    let (store, elector) = alone();
     let campaign = elector.campaign().unwrap();
     wait_until("it is won", || !campaign.receiver().is_empty());
     store.on_update(|_| {
@@ -115,8 +114,7 @@ fn a_guard_that_is_dropped_on_the_thread_of_another_elector_is_not_waited_for() 
 
 #[test]
 fn a_guard_that_is_dropped_inside_a_call_of_its_lock_does_not_wait_for_itself() {
-    let store = Memory::default();
-    let elector = builder("a").start_on(Connection::new(&store)).unwrap();
+    let (store, elector) = alone();
     let slot: Slot = Arc::default();
     *slot.lock() = Some(elector.block_until_leader().unwrap());
     let (dropped, drops) = bounded(1);
@@ -177,8 +175,7 @@ fn hanging_logger_delays_neither_caller_nor_requests() {
 /// Nobody waits for the release of a term that nobody took.
 #[test]
 fn a_term_that_nobody_took_is_released_although_a_renewal_hangs() {
-    let store = Memory::default();
-    let elector = builder("a").start_on(Connection::new(&store)).unwrap();
+    let (store, elector) = alone();
     let campaign = elector.campaign().unwrap();
     wait_until("it leads", || store.holder().is_some());
     let (hanging, hangs) = bounded(1);

@@ -3,14 +3,12 @@
 use crossbeam_channel::{RecvTimeoutError, TryRecvError};
 use leasehold::{Error, StopReason, Transition, Worker};
 
-use super::elector;
-use crate::support::memory::Memory;
+use super::{alone, leading};
 use crate::support::{SOON, wait_until};
 
 #[test]
 fn a_guard_may_move_into_its_work_and_goes_when_that_ends() {
-    let store = Memory::default();
-    let elector = elector(&store, "a");
+    let (store, elector) = alone();
     let worker = elector.block_until_leader().unwrap().spawn(|guard| {
         guard.lost().recv_timeout(SOON).unwrap_err();
         guard.check().unwrap_err().reason
@@ -27,8 +25,7 @@ fn a_guard_may_move_into_its_work_and_goes_when_that_ends() {
 
 #[test]
 fn a_step_down_is_of_its_own_term() {
-    let store = Memory::default();
-    let elector = elector(&store, "a");
+    let (store, elector) = alone();
     let worker = elector.block_until_leader().unwrap().spawn(|_| {}).expect("a thread");
     assert!(worker.ended().recv_timeout(SOON).is_err_and(|e| e == RecvTimeoutError::Disconnected));
     let transitions = elector.transitions();
@@ -45,9 +42,7 @@ fn a_step_down_is_of_its_own_term() {
 
 #[test]
 fn work_that_panics_releases_the_lease() {
-    let store = Memory::default();
-    let elector = elector(&store, "a");
-    let guard = elector.block_until_leader().unwrap();
+    let (store, _elector, guard) = leading();
     let worker = guard.spawn(|_| std::panic::resume_unwind(Box::new("as planned"))).expect("a thread");
     assert!(worker.ended().recv_timeout(SOON).is_err_and(|e| e == RecvTimeoutError::Disconnected));
     assert_eq!(store.holder(), None);
@@ -57,8 +52,7 @@ fn work_that_panics_releases_the_lease() {
 
 #[test]
 fn whoever_has_the_elector_sees_its_term() {
-    let store = Memory::default();
-    let elector = elector(&store, "a");
+    let (_store, elector) = alone();
     assert!(elector.leadership().is_none());
     assert_eq!((elector.name(), elector.namespace()), ("test", None));
     assert_eq!(elector.settings().identity, elector.identity());
