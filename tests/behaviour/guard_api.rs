@@ -9,8 +9,8 @@ use crate::support::memory::{Connection, Memory};
 use crate::support::{A_WHILE, AT_ONCE, SOON, wait_until};
 use crossbeam_channel::{RecvTimeoutError, TryRecvError, bounded};
 use leasehold::{
-    Campaign, Error, HealthCheck, LeaderElector, LeaderElectorBuilder, LeaderGuard, Leadership, StopReason, StoreError,
-    StoreErrorKind, Transition, Unhealthy, Worker,
+    Campaign, Error, HealthCheck, LeaderElector, LeaderElectorBuilder, LeaderGuard, Leadership, StopReason, Transition,
+    Unhealthy, Worker,
 };
 
 fn builder(identity: &str) -> LeaderElectorBuilder {
@@ -52,29 +52,6 @@ fn guard_and_elector_are_send_sync_static_and_unwind_safe() {
     everywhere::<Error>();
     unwind_safe::<LeaderGuard>();
     unwind_safe::<Leadership>();
-}
-
-#[test]
-fn a_guard_leads_renews_and_gives_its_token() {
-    let (store, _elector, guard) = leading();
-    assert!(guard.is_leader());
-    assert!(guard.check().is_ok());
-    assert!(guard.remaining() > Duration::ZERO && guard.remaining() <= Duration::from_secs(2));
-    assert_eq!(guard.fencing_token(), store.version());
-    assert_eq!(store.holder().as_deref(), Some("a"));
-    wait_until("it renews", || store.version() > guard.fencing_token() + 2);
-    assert!(guard.is_leader());
-}
-
-#[test]
-fn a_dropped_guard_has_released_the_lease() {
-    let (store, _elector, guard) = leading();
-    let view = guard.leadership();
-    drop(guard);
-    assert_eq!(store.holder(), None, "the drop blocks until the release is written");
-    assert!(!view.is_leader());
-    assert_eq!(view.check().unwrap_err().reason, StopReason::Released);
-    assert_eq!(view.lost().try_recv(), Err(TryRecvError::Disconnected));
 }
 
 #[test]
@@ -156,20 +133,6 @@ fn lost_wakes_every_waiter() {
 }
 
 #[test]
-fn after_step_down_the_record_stays_ours_and_renewed_until_the_guard_goes() {
-    let (store, _elector, guard) = leading();
-    guard.step_down();
-    assert!(!guard.is_leader());
-    assert_eq!(guard.check().unwrap_err().reason, StopReason::SteppedDown);
-    let version = store.version();
-    wait_until("it renews", || store.version() > version + 2);
-    assert_eq!(store.holder().as_deref(), Some("a"));
-    assert!(!guard.is_leader());
-    drop(guard);
-    assert_eq!(store.holder(), None);
-}
-
-#[test]
 fn health_turns_when_winding_down_takes_longer_than_a_lease() {
     let (_store, elector) = alone();
     let health = elector.health_check();
@@ -182,27 +145,6 @@ fn health_turns_when_winding_down_takes_longer_than_a_lease() {
     );
     drop(guard);
     assert!(health.check().is_ok());
-}
-
-#[test]
-fn a_term_that_is_won_after_the_withdrawal_is_released() {
-    let (store, elector) = alone();
-    let (reached, reaches) = bounded(1);
-    let (go_on, goes_on) = bounded::<()>(1);
-    store.on_create(move || {
-        let _ = reached.send(());
-        let _ = goes_on.recv_timeout(SOON);
-    });
-    let transitions = elector.transitions();
-    let campaign = elector.campaign().unwrap();
-    reaches.recv_timeout(SOON).expect("the create is under way");
-    let began = Instant::now();
-    drop(campaign);
-    assert!(began.elapsed() < Duration::from_secs(1), "a withdrawal waits for nothing");
-    go_on.send(()).unwrap();
-    wait_until("it was written", || store.version() > 0);
-    wait_until("it is released", || store.holder().is_none());
-    assert!(!transitions.try_iter().any(|transition| matches!(transition, Transition::StartedLeading { .. })));
 }
 
 #[test]
@@ -329,16 +271,6 @@ fn transitions_pair_each_start_with_one_stop() {
 }
 
 #[test]
-fn the_current_leader_is_known_without_io() {
-    let store = Memory::default();
-    let (a, b) = (elector(&store, "a"), elector(&store, "b"));
-    let guard = a.block_until_leader().unwrap();
-    wait_until("b sees a", || b.current_leader().as_deref() == Some("a"));
-    drop(guard);
-    wait_until("b sees nobody", || b.current_leader().is_none());
-}
-
-#[test]
 fn scope_ends_protected_work_before_the_release() {
     let (store, _elector, guard) = leading();
     let worked = AtomicBool::new(false);
@@ -382,42 +314,4 @@ fn a_panic_in_a_scope_or_in_a_thread_of_it_steps_down_at_once() {
         assert!(!guard.is_leader());
         assert_eq!(guard.check().unwrap_err().reason, StopReason::SteppedDown);
     }
-}
-
-#[test]
-fn what_is_permanent_reaches_the_caller_only_when_it_persists() {
-    let store = Memory::default();
-    store.on_get(|| Err(StoreError::new(StoreErrorKind::Forbidden, "made up")));
-    let elector = elector(&store, "a");
-    let began = Instant::now();
-    let error = elector.block_until_leader().unwrap_err();
-    assert!(matches!(&error, Error::Store(error) if error.kind() == StoreErrorKind::Forbidden), "{error}");
-    assert!(began.elapsed() >= Duration::from_secs(2), "not before the renew deadline");
-
-    let elector = self::elector(&store, "b");
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            thread::sleep(Duration::from_secs(1));
-            store.on_get(|| Ok(()));
-        });
-        assert!(elector.block_until_leader().unwrap().is_leader(), "a RoleBinding that comes late");
-    });
-}
-
-#[test]
-fn nothing_is_fatal_after_a_first_success() {
-    let (store, elector) = alone();
-    drop(elector.block_until_leader().unwrap());
-    store.on_get(|| Err(StoreError::new(StoreErrorKind::Forbidden, "made up")));
-    store.on_update(|_| Err(StoreError::new(StoreErrorKind::Forbidden, "made up")));
-    let campaign = elector.campaign().unwrap();
-    assert!(campaign.receiver().recv_timeout(Duration::from_secs(3)).is_err(), "it waits");
-    drop(campaign);
-    // Who does not wait for ever is told what is wrong meanwhile.
-    let error = elector.block_until_leader_timeout(Duration::from_millis(500)).unwrap_err();
-    assert!(matches!(&error, Error::Store(error) if error.kind() == StoreErrorKind::Forbidden), "{error}");
-    assert!(elector.status().last_error.is_some_and(|error| error.kind() == StoreErrorKind::Forbidden));
-    store.on_get(|| Ok(()));
-    store.on_update(|_| Ok(()));
-    assert!(elector.block_until_leader_timeout(SOON).unwrap().is_some());
 }

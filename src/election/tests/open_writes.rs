@@ -75,22 +75,19 @@ fn open_writes_c_an_acquisition_learned_of_too_late_is_not_adopted_but_taken_ove
 
 #[test]
 fn open_writes_c_a_withdrawn_acquisition_that_lands_is_released() {
-    let (mut scenario, write) = Scenario::creating();
-    scenario.fails(write.id, StoreErrorKind::Timeout);
-    scenario.election.withdraw();
-    scenario.found(standing(&write), 11);
-    scenario.not_elected();
-    let release = scenario.write();
-    assert_eq!((release.base, release.record.holder()), (Some(11), None));
-}
-
-#[test]
-fn open_writes_c_a_withdrawn_acquisition_that_is_answered_is_released() {
-    let (mut scenario, write) = Scenario::creating();
-    scenario.election.withdraw();
-    scenario.applied(&write, 11);
-    scenario.not_elected();
-    assert_eq!(scenario.write().record.holder(), None);
+    for is_answered in [true, false] {
+        let (mut scenario, write) = Scenario::creating();
+        scenario.election.withdraw();
+        if is_answered {
+            scenario.applied(&write, 11);
+        } else {
+            scenario.fails(write.id, StoreErrorKind::Timeout);
+            scenario.found(standing(&write), 11);
+        }
+        scenario.not_elected();
+        let release = scenario.write();
+        assert_eq!((release.base, release.record.holder()), (Some(11), None));
+    }
 }
 
 #[test]

@@ -45,23 +45,15 @@ fn validity_ends_without_a_successful_renewal() {
 
 #[test]
 fn loss_is_final_a_success_after_the_deadline_does_not_revive_the_term() {
-    let (mut scenario, deadline, _) = Scenario::leading();
-    let renewal = scenario.due_write();
-    scenario.advance(secs(8));
-    assert!(!deadline.is_valid(scenario.now), "a view latches it");
-    scenario.applied(&renewal, 11);
-    assert_eq!(scenario.lost(), Some(StopReason::Expired));
-    assert!(!deadline.is_valid(Moment::from_nanos(2)));
-}
-
-#[test]
-fn loss_is_final_a_late_success_without_a_view_that_saw_it_does_not_revive_either() {
-    let (mut scenario, deadline, _) = Scenario::leading();
-    let renewal = scenario.due_write();
-    scenario.advance(secs(9));
-    scenario.applied(&renewal, 11);
-    assert_eq!(scenario.lost(), Some(StopReason::Expired));
-    assert!(!deadline.is_valid(scenario.now));
+    for is_seen_by_a_view in [false, true] {
+        let (mut scenario, deadline, _) = Scenario::leading();
+        let renewal = scenario.due_write();
+        scenario.advance(secs(8));
+        assert!(!(is_seen_by_a_view && deadline.is_valid(scenario.now)));
+        scenario.applied(&renewal, 11);
+        assert_eq!(scenario.lost(), Some(StopReason::Expired));
+        assert!(!deadline.is_valid(if is_seen_by_a_view { Moment::from_nanos(2) } else { scenario.now }));
+    }
 }
 
 #[test]
