@@ -4,7 +4,6 @@ use std::fs;
 use std::process::Stdio;
 
 use leasehold::kube::Method;
-use rustix::process::Signal;
 
 use crate::support::cluster::{Cluster, request};
 use crate::support::command::leasehold;
@@ -30,9 +29,7 @@ fn what_its_deployment_runs_works_with_its_rights() {
     command.args(arguments).env("KUBECONFIG", kubeconfig.path()).env("PYTHONUNBUFFERED", "1").stdin(Stdio::null());
     let run = Run::of(&mut command);
     run.wait_for_out("Serving HTTP on");
-    run.signal(Signal::TERM);
-    let ended = run.end();
-    assert_eq!(ended.code, Some(143), "{}", ended.errors);
+    let ended = run.terminates_with(143);
     let path = "/apis/coordination.k8s.io/v1/namespaces/deploy-command/leases/web-server";
     let lease = request(&admin, Method::Get, path, None).expect("the lease");
     assert_eq!(lease["spec"]["holderIdentity"], "", "it is released");

@@ -6,7 +6,6 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::command::Arena;
@@ -27,9 +26,7 @@ fn one_that_ends_is_run_again_after_a_pause_that_grows() {
     let tokens: Vec<u64> = run.out().lines().map(|line| line.parse().expect("a token")).collect();
     assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
     run.wait_for_error("campaigns again in 4s");
-    run.signal(Signal::TERM);
-    let ended = run.end();
-    assert_eq!(ended.code, Some(143));
+    let ended = run.terminates_with(143);
     assert!(!ended.errors.contains("SIGTERM has come"), "before another campaign: {}", ended.errors);
 }
 
@@ -58,12 +55,10 @@ fn a_replica_leads_only_while_its_probe_says_so() {
     let other = arena.work(&[], &[]);
     arena.wait_for_work_after(first.token);
     assert_eq!(arena.assert_one_at_a_time(), 2);
-    run.signal(Signal::TERM);
-    let ended = run.end();
+    let ended = run.terminate();
     assert_eq!(ended.code, Some(143), "it runs nothing");
     assert_eq!(ended.errors.matches(": not yet\n").count(), 2, "each change once: {}", ended.errors);
-    other.signal(Signal::TERM);
-    other.end();
+    other.terminate();
     arena.assert_nothing_is_left();
 }
 
@@ -77,8 +72,7 @@ fn to_be_told_to_end_counts_also_while_the_command_is_being_ended() {
     arena.wait_for_work_after(0);
     fs::remove_file(&fit).expect("a file");
     arena.wait_for_stamp("it is told to end", |stamp| stamp.what == "told");
-    run.signal(Signal::TERM);
-    let ended = run.end();
+    let ended = run.terminate();
     assert_eq!(ended.code, Some(137), "as the command, and without another campaign");
     assert_eq!(ended.errors.matches("the command is told to end").count(), 1, "{}", ended.errors);
 }
@@ -94,8 +88,7 @@ fn one_that_makes_no_progress_is_stopped_and_its_lease_released() {
     );
     let run = arena.run(&[&progress, "--progress-within=5s", "--on-loss=exit", "--", "sh", "-c", &script]);
     run.wait_for_out("hangs");
-    let ended = run.end();
-    assert_eq!(ended.code, Some(124), "{}", ended.errors);
+    let ended = run.ends_with(124);
     let says = format!("it made no progress: {} has not changed for 5s", beat.display());
     assert!(ended.errors.contains(&says), "{}", ended.errors);
     let next = arena.run(&["--", "echo", "works"]).end();
@@ -191,8 +184,7 @@ fn a_cluster_asks_by_http() {
     assert_eq!(get(&of_leader, "/healthz").0, 200);
     drop(idle);
 
-    leader.signal(Signal::TERM);
-    leader.end();
+    leader.terminate();
     wait_until("the other leads", || get(&of_standby, "/leader").0 == 200);
 }
 

@@ -210,8 +210,7 @@ impl<'a> Lease<'a> {
     fn end(mut self) -> usize {
         for place in &mut self.places {
             let run = place.run.take().expect("it was filled");
-            run.signal(Signal::TERM);
-            run.end();
+            run.terminate();
             place.arena.assert_nothing_is_left();
         }
         self.places[0].arena.assert_one_at_a_time_but_for(&self.continued)

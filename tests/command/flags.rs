@@ -10,7 +10,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use leasehold::testing::{Fault, FaultHandle, Verb};
-use rustix::process::Signal;
 use serde_json::json;
 
 use crate::duties::{address, get};
@@ -86,8 +85,7 @@ fn what_is_wrong_with_them_is_told_in_a_line_and_by_125() {
 #[test]
 fn a_program_may_begin_as_flags_do_and_its_flags_are_its_own() {
     let arena = Arena::on_a_file(LONG);
-    let ended = arena.run(&["--", "-no-such-program"]).end();
-    assert_eq!(ended.code, Some(127), "{}", ended.errors);
+    arena.run(&["--", "-no-such-program"]).ends_with(127);
     let ended = arena.run(&["--", "echo", "--lease", "-q", "--", "x"]).end();
     assert_eq!((ended.code, ended.out.as_str()), (Some(0), "--lease -q -- x\n"), "{}", ended.errors);
 }
@@ -114,8 +112,7 @@ fn a_store_by_the_environment_and_flags_of_a_cluster_have_to_agree() {
     }
     assert!(!arena.path("other.db").exists());
     let elsewhere = format!("--store=sqlite://{}", arena.path("this.db").display());
-    let ended = run(&["--lease=jobs", &elsewhere, "--", "true"], Some(&url)).end();
-    assert_eq!(ended.code, Some(0), "{}", ended.errors);
+    run(&["--lease=jobs", &elsewhere, "--", "true"], Some(&url)).ends_with(0);
     assert!(arena.path("this.db").exists() && !arena.path("other.db").exists(), "the flag counts");
 }
 
@@ -154,8 +151,7 @@ fn a_lease_is_waited_for_no_longer_than_that() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let store = format!("--store=etcd://{}", silent.local_addr().expect("an address"));
     assert_eq!(arena.run(&[&store, "--probe=false", "--wait=0s", "--", "true"]).end().code, Some(75));
-    leader.signal(Signal::TERM);
-    leader.end();
+    leader.terminate();
     arena.assert_nothing_is_left();
 }
 
@@ -293,8 +289,7 @@ fn a_database_may_start_after_us() {
     late.wait_for_error("get fails");
     let told = run(&["--lease=jobs", "--", "echo", "works"], Some(&url));
     told.wait_for_error("get fails");
-    told.signal(Signal::TERM);
-    assert_eq!(told.end().code, Some(143));
+    assert_eq!(told.terminate().code, Some(143));
     server.set(Faults::Fair);
     let ended = late.end();
     assert_eq!((ended.code, ended.out.as_str()), (Some(0), "works\n"), "{}", ended.errors);
@@ -314,13 +309,11 @@ fn who_only_looks_makes_nothing() {
 #[test]
 fn what_is_left_behind_is_killed_aloud() {
     let arena = Arena::on_a_file(LONG);
-    let ended = arena.run(&["--", "sh", "-c", "sleep 1000 & sleep 1000 & true"]).end();
-    assert_eq!(ended.code, Some(0), "{}", ended.errors);
+    let ended = arena.run(&["--", "sh", "-c", "sleep 1000 & sleep 1000 & true"]).ends_with(0);
     assert!(ended.errors.contains("killed what the command has left behind: processes: 2"), "{}", ended.errors);
     let stubborn = arena.work(&["--stop-timeout=300ms"], &["stubborn"]);
     wait_until("it works", || !arena.stamps().is_empty());
-    stubborn.signal(Signal::TERM);
-    let ended = stubborn.end();
+    let ended = stubborn.terminate();
     assert!(ended.errors.contains("is told to end, and has 300ms for that: SIGTERM has come"), "{}", ended.errors);
     assert!(ended.errors.contains("killed what has not ended in its time: processes: "), "{}", ended.errors);
 }

@@ -145,8 +145,7 @@ fn a_standby_that_is_told_to_end_has_run_nothing() {
         let ended = standby.end();
         assert_eq!((ended.code, ended.out.as_str()), (Some(code), ""), "{}", ended.errors);
     }
-    leader.signal(Signal::TERM);
-    assert_eq!(leader.end().code, Some(143));
+    assert_eq!(leader.terminate().code, Some(143));
     arena.assert_nothing_is_left();
 }
 

@@ -55,8 +55,7 @@ fn as_the_first_process_it_takes_care_of_orphans_and_ends_when_it_is_told_to() {
     assert!(counts.iter().all(|&count| count <= 4), "{counts:?}");
     let supervisor = children(run.pid)[0];
     kill_process(supervisor, Signal::TERM).expect("it runs");
-    let ended = run.end();
-    assert_eq!(ended.code, Some(143), "{}", ended.errors);
+    run.ends_with(143);
     arena.assert_nothing_is_left();
 }
 
@@ -65,8 +64,7 @@ fn as_the_first_process_it_ends_as_its_command_does_with_all_that_is_left() {
     let arena = Arena::on_a_file(LONG);
     let command = arena.command(&["--", "sh", "-c", "setsid sleep 1000 & exit 5"]);
     let Some(mut unshare) = first_of_a_namespace(&command) else { return };
-    let ended = Run::of(&mut unshare).end();
-    assert_eq!(ended.code, Some(5), "{}", ended.errors);
+    Run::of(&mut unshare).ends_with(5);
     arena.assert_nothing_is_left();
 }
 
@@ -98,9 +96,7 @@ fn after_nohup_neither_of_both_ends_by_sighup() {
         kill_process(pid, Signal::HUP).expect("it runs");
         thread::sleep(Duration::from_millis(50));
     }
-    run.signal(Signal::TERM);
-    let ended = run.end();
-    assert_eq!(ended.code, Some(143), "{}", ended.errors);
+    let ended = run.terminates_with(143);
     assert!(ended.errors.contains("by SIGTERM;"), "{}", ended.errors);
 }
 

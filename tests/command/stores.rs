@@ -4,8 +4,6 @@ use std::net::TcpListener;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
-
 use crate::support::authority::Authority;
 use crate::support::command::leasehold;
 use crate::support::etcd::{self, Etcd};
@@ -35,15 +33,12 @@ fn commands_take_turns(url: &str, secret: Option<&str>) -> String {
     let waiting = start(url, &["wait", "jobs", "--holder=second"]);
     let second = run(url, "second", "echo works; exec sleep 1000");
     second.wait_for_error("first leads");
-    first.signal(Signal::TERM);
-    assert_eq!(first.end().code, Some(143));
+    assert_eq!(first.terminate().code, Some(143));
     second.wait_for_out("works");
     let waited = waiting.end();
     assert_eq!((waited.code, waited.out.as_str()), (Some(0), "second\n"), "{}", waited.errors);
     observer.wait_for_out("\"holder\":\"second\"");
-    second.signal(Signal::TERM);
-    let ended = second.end();
-    assert_eq!(ended.code, Some(143));
+    let ended = second.terminates_with(143);
     if let Some(secret) = secret {
         let said = [ended.errors, ended.out, observer.errors(), observer.out(), waited.errors].concat();
         assert!(!said.contains(secret), "{said}");
@@ -124,8 +119,7 @@ fn password_file_changes_while_a_command_runs() {
     let flag = format!("--password-command=cat '{}'", file.display());
     let waited = start(&url, &["wait", "jobs", "--holder=a", &flag]).end();
     assert_eq!((waited.code, waited.out.as_str()), (Some(0), "a\n"), "{}", waited.errors);
-    leader.signal(Signal::TERM);
-    let ended = leader.end();
+    let ended = leader.terminate();
     assert_eq!((ended.code, ended.out.as_str()), (Some(143), "works\n"), "{}", ended.errors);
     assert!(!ended.errors.contains("password-of"), "{}", ended.errors);
 }
@@ -154,8 +148,7 @@ fn password_program_ends_with_the_command() {
     let flag = format!("--password-command=sh -c 'ln -s /proc/$$/stat {}; exec sleep 1000'", file.display());
     let run = start(&url, &["run", "--lease=jobs", &flag, "--", "true"]);
     wait_until("the program runs", || std::fs::read_to_string(&file).is_ok_and(|stat| stat.contains("(sleep)")));
-    run.signal(Signal::TERM);
-    assert_eq!(run.end().code, Some(143));
+    assert_eq!(run.terminate().code, Some(143));
     wait_until("the program ends", || !std::fs::read_to_string(&file).is_ok_and(|stat| stat.contains("(sleep) S")));
 }
 

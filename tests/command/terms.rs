@@ -39,14 +39,11 @@ fn one_that_ends_is_followed_at_once(cluster: &Cluster) {
     let arena = Arena::on(cluster, LONG);
     let first = arena.work(&[], EVERYTHING);
     let began = arena.wait_for_stamp("the first", |stamp| stamp.what == "begins");
-    let second = arena.work(&[], &[]);
-    second.wait_for_error("leads");
+    let second = arena.standby();
     kill_process(rustix::process::Pid::from_raw(began.pid).expect("a process"), Signal::KILL).expect("it runs");
-    let ended = first.end();
-    assert_eq!(ended.code, Some(137), "{}", ended.errors);
+    first.ends_with(137);
     let token = arena.wait_for_work_after(began.token).token;
-    second.signal(Signal::TERM);
-    assert_eq!(second.end().code, Some(9), "as it ends when it is told to");
+    assert_eq!(second.terminate().code, Some(9), "as it ends when it is told to");
     assert!(token > began.token);
     assert_eq!(arena.assert_one_at_a_time(), 2);
     arena.assert_nothing_is_left();
@@ -58,12 +55,10 @@ fn one_that_is_told_to_stop_is_renewed_until_it_has(cluster: &Cluster) {
     // For longer than the lease.
     let first = arena.work(&["--stop-timeout=9s"], &["stubborn"]);
     let began = arena.wait_for_work_after(0);
-    let second = arena.work(&[], &[]);
-    second.wait_for_error("leads");
+    let _second = arena.standby();
     first.signal(Signal::TERM);
     let told = arena.wait_for_stamp("told", |stamp| stamp.what == "told").mono;
-    let ended = first.end();
-    assert_eq!(ended.code, Some(137), "{}", ended.errors);
+    first.ends_with(137);
     arena.wait_for_work_after(began.token);
     assert_eq!(arena.assert_one_at_a_time(), 2);
     let last =
@@ -75,8 +70,7 @@ fn one_whose_supervisor_is_killed_ends(cluster: &Cluster) {
     let arena = Arena::on(cluster, SHORT);
     let first = arena.work(&["--stop-timeout=500ms"], EVERYTHING);
     let began = arena.wait_for_work_after(0);
-    let second = arena.work(&[], &[]);
-    second.wait_for_error("leads");
+    let second = arena.standby();
     first.signal(Signal::KILL);
     let ended = first.end();
     assert_eq!(ended.code, None);
@@ -92,19 +86,16 @@ fn one_whose_supervisor_is_stopped_ends_before_another_begins(cluster: &Cluster)
     let arena = Arena::on(cluster, SHORT);
     let first = arena.work(&["--on-loss=exit"], EVERYTHING);
     let began = arena.wait_for_work_after(0);
-    let second = arena.work(&[], &[]);
-    second.wait_for_error("leads");
+    let second = arena.standby();
     first.suspend();
     arena.wait_for_work_after(began.token);
     let left = arena.processes().len();
     first.signal(Signal::CONT);
-    let ended = first.end();
-    assert_eq!(ended.code, Some(124), "{}", ended.errors);
+    first.ends_with(124);
     assert_eq!(arena.assert_one_at_a_time(), 2);
     // The second's three, and the first's two.
     assert_eq!(left, 5);
-    second.signal(Signal::TERM);
-    second.end();
+    second.terminate();
     arena.assert_nothing_is_left();
 }
 
@@ -162,8 +153,7 @@ fn a_lease_that_comes_too_late_is_given_back_before_the_end() {
         let _late = server.fault(Fault::delay_answer(Duration::from_secs(1)).verb(Verb::Create).first(1));
         let run = arena.run(&[http, &["--identity=late", "--release-timeout=60s", "--", "echo", "works"]].concat());
         wait_until("it is acquired", || cluster.holder().as_deref() == Some("late"));
-        run.signal(Signal::TERM);
-        let ended = run.end();
+        let ended = run.terminate();
         assert_eq!((ended.code, ended.out.as_str()), (Some(143), ""), "{}", ended.errors);
         assert_eq!(cluster.holder(), None);
         cluster.delete();
@@ -191,8 +181,7 @@ fn what_waits_to_become_a_command_may_be_killed_or_stopped_and_ends_with_the_oth
     for (number, signal) in [Some(Signal::KILL), Some(Signal::STOP), Some(Signal::TERM), None].into_iter().enumerate() {
         let token = arena.wait_for_stamp("the next", |stamp| stamp.token > last).token;
         last = token;
-        let standby = arena.work(&[], &[]);
-        standby.wait_for_error("leads");
+        let standby = arena.standby();
         let prepared = standby.prepared();
         if let Some(signal) = signal {
             kill_process(prepared, signal).expect("it waits");
@@ -201,8 +190,7 @@ fn what_waits_to_become_a_command_may_be_killed_or_stopped_and_ends_with_the_oth
         if matches!(signal, Some(Signal::KILL | Signal::TERM)) {
             wait_until("it has ended", || !children(standby.guardian()).contains(&prepared));
         }
-        leader.signal(Signal::TERM);
-        leader.end();
+        leader.terminate();
         let begun = arena.wait_for_work_after(token).pid;
         let is_that = matches!(signal, None | Some(Signal::STOP));
         assert_eq!(begun == prepared.as_raw_nonzero().get(), is_that, "{number}");
@@ -210,10 +198,8 @@ fn what_waits_to_become_a_command_may_be_killed_or_stopped_and_ends_with_the_oth
     }
     let standby = arena.work(&[], &[]);
     standby.prepared();
-    standby.signal(Signal::TERM);
-    standby.end();
-    leader.signal(Signal::TERM);
-    leader.end();
+    standby.terminate();
+    leader.terminate();
     assert_eq!(arena.assert_one_at_a_time(), 5);
     arena.assert_nothing_is_left();
 }
@@ -236,19 +222,16 @@ fn loses_its_guardian(cluster: &Cluster, signal: Signal) {
     let arena = Arena::on(cluster, LONG);
     let run = arena.work(&[], EVERYTHING);
     let began = arena.wait_for_work_after(0);
-    let standby = arena.work(&[], &[]);
-    standby.wait_for_error("leads");
+    let standby = arena.standby();
     kill_process(run.guardian(), signal).expect("it runs");
     // By the other, or with another guardian.
     let next = arena.wait_for_work_after(began.token);
     arena.wait_for_stamp("some time", |stamp| stamp.token == next.token && stamp.mono > next.mono + 0.3);
-    run.signal(Signal::TERM);
-    let ended = run.end();
+    let ended = run.terminate();
     for text in ["the guardian is lost", "campaigns again in 1s"] {
         assert!(ended.errors.contains(text), "{text}: {}", ended.errors);
     }
-    standby.signal(Signal::TERM);
-    standby.end();
+    standby.terminate();
     assert!(arena.assert_one_at_a_time() >= 2);
     arena.assert_nothing_is_left();
 }
@@ -258,8 +241,7 @@ fn one_whose_lease_is_deleted_is_killed(cluster: &Cluster) {
     let run = arena.work(&["--on-loss=exit"], EVERYTHING);
     arena.wait_for_work_after(0);
     cluster.delete();
-    let ended = run.end();
-    assert_eq!(ended.code, Some(124), "{}", ended.errors);
+    let ended = run.ends_with(124);
     assert!(ended.errors.contains("the lease was deleted"), "{}", ended.errors);
     assert!(!arena.stamps().iter().any(|stamp| stamp.what == "told"), "it is too late for that");
     arena.assert_nothing_is_left();
@@ -319,8 +301,7 @@ fn one_that_cannot_reach_the_server_ends_before_its_term_is_over(cluster: &Clust
     proxy.set(Faults::BlackHole);
     let guard = campaign.receiver().recv_timeout(SOON).expect("in time").expect("a term");
     let led_at = mono();
-    let ended = run.end();
-    assert_eq!(ended.code, Some(124), "{}", ended.errors);
+    run.ends_with(124);
     let stamps = arena.stamps();
     let told = stamps.iter().find(|stamp| stamp.what == "told").expect("it is told first").mono;
     let last = stamps.iter().map(|stamp| stamp.mono).fold(0.0, f64::max);

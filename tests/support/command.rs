@@ -105,6 +105,13 @@ impl Arena {
         Run::of(self.worker(flags, kinds).stdin(Stdio::null()))
     }
 
+    /// A command that waits for the leader's lease.
+    pub fn standby(&self) -> Run {
+        let standby = self.work(&[], &[]);
+        standby.wait_for_error("leads");
+        standby
+    }
+
     pub fn worker(&self, flags: &[&str], kinds: &[&str]) -> Command {
         let mut command = self.command(flags);
         let worker = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/command/worker.py");

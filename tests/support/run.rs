@@ -123,6 +123,25 @@ impl Run {
         self.end()
     }
 
+    /// Sends SIGTERM and waits for the end.
+    pub fn terminate(self) -> Ended {
+        self.signal(Signal::TERM);
+        self.end()
+    }
+
+    #[track_caller]
+    pub fn terminates_with(self, code: i32) -> Ended {
+        self.signal(Signal::TERM);
+        self.ends_with(code)
+    }
+
+    #[track_caller]
+    pub fn ends_with(self, code: i32) -> Ended {
+        let ended = self.end();
+        assert_eq!(ended.code, Some(code), "{}", ended.errors);
+        ended
+    }
+
     /// Waits for it to end by itself, with all that it has started.
     pub fn end(mut self) -> Ended {
         let code = self.status().code();
