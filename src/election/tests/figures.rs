@@ -2,7 +2,6 @@
 
 use super::round_trip::RoundTrip;
 use super::*;
-use crate::election;
 
 #[test]
 fn attempts_and_retries_shrink_with_the_rest_of_a_term() {
@@ -96,11 +95,7 @@ fn silence_is_measured_by_the_gaps_between_changes_of_one_term() {
     for (change, after, silence) in events {
         scenario.advance(millis(after));
         record = change(&record);
-        scenario.election.on_change(
-            scenario.now,
-            scenario.now,
-            election::Change::Written(observed(record.clone(), version)),
-        );
+        scenario.hears(record.clone(), version);
         let silent_at = scenario.election.silent_at().expect("a held lease");
         assert_eq!(silent_at.since(scenario.now), millis(silence), "version {version}");
         version += 1;
@@ -108,17 +103,9 @@ fn silence_is_measured_by_the_gaps_between_changes_of_one_term() {
     // An event that comes twice is no sign of life, and another term of the same holder has its own gaps.
     scenario.advance(secs(2));
     let silent_at = scenario.election.silent_at();
-    scenario.election.on_change(
-        scenario.now,
-        scenario.now,
-        election::Change::Written(observed(record.clone(), version - 1)),
-    );
+    scenario.hears(record.clone(), version - 1);
     assert_eq!(scenario.election.silent_at(), silent_at);
-    scenario.election.on_change(
-        scenario.now,
-        scenario.now,
-        election::Change::Written(observed(again(&record), version)),
-    );
+    scenario.hears(again(&record), version);
     assert_eq!(scenario.election.silent_at(), Some(scenario.now + secs(5)));
     // The count goes on over a watch that continues, and restarts with one from scratch or a read between watches.
     scenario.advance(secs(1));

@@ -292,8 +292,7 @@ fn fitness_an_acquisition_that_lands_while_unfit_is_released_and_its_campaign_go
         scenario.applied(&release, 11);
         assert!(matches!(scenario.next(), Step::Wait(_) | Step::Send(Request { operation: Operation::Get(_), .. })));
         scenario.election.set_fit(scenario.now, true);
-        scenario.write_succeeds(12);
-        assert_eq!(scenario.elected().1, 12);
+        assert_eq!(scenario.wins(12).1, 12);
     }
 }
 
@@ -301,8 +300,7 @@ fn fitness_an_acquisition_that_lands_while_unfit_is_released_and_its_campaign_go
 fn fitness_what_is_to_be_released_is_released_also_when_a_campaign_begins() {
     let (mut scenario, ..) = Scenario::leading();
     scenario.election.set_fit(scenario.now, false);
-    scenario.guard_gone();
-    scenario.election.campaign(false);
+    scenario.campaigns_again();
     assert!(!scenario.released());
     let release = scenario.write();
     assert_eq!(release.record.holder(), None);

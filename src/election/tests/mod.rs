@@ -82,6 +82,13 @@ impl Scenario {
         (scenario, create)
     }
 
+    /// A candidate that campaigns for one round.
+    fn trying_once() -> Self {
+        let mut scenario = Self::new();
+        scenario.election.campaign(true);
+        scenario
+    }
+
     /// A candidate that has found the lease of another gone, and a read of before that is still to be answered.
     fn gone_beside_an_early_read() -> (Self, Read) {
         let mut scenario = Self::campaigning_on(held_by(OTHER, 15), 10);
@@ -166,6 +173,11 @@ impl Scenario {
         let write = self.write();
         self.fails(write.id, kind);
         write
+    }
+
+    fn due_write_succeeds(&mut self, version: u64) -> Write {
+        self.wait_out();
+        self.write_succeeds(version)
     }
 
     fn write_succeeds(&mut self, version: u64) -> Write {
@@ -270,6 +282,26 @@ impl Scenario {
                 _ => None,
             })
             .expect("a term")
+    }
+
+    /// The next write succeeds, and begins a term.
+    fn wins(&mut self, version: u64) -> (Arc<Deadline>, u64) {
+        self.write_succeeds(version);
+        self.elected()
+    }
+
+    /// The guard is gone, and another campaign begins.
+    fn campaigns_again(&mut self) {
+        self.guard_gone();
+        self.election.campaign(false);
+    }
+
+    fn round_over(&mut self) -> bool {
+        self.events().iter().any(|event| matches!(event, Event::RoundOver))
+    }
+
+    fn stale(&mut self) -> bool {
+        self.events().iter().any(|event| matches!(event, Event::WatchStale))
     }
 
     fn not_elected(&mut self) {

@@ -99,8 +99,7 @@ fn open_writes_c_a_renewal_that_lands_after_the_loss_is_left_alone_while_the_gua
     scenario.found(standing(&renewal), 11);
     assert_eq!(scenario.lost(), Some(StopReason::Expired));
     assert!(scenario.wait() > Duration::ZERO);
-    scenario.guard_gone();
-    scenario.election.campaign(false);
+    scenario.campaigns_again();
     assert!(scenario.released(), "before the next term begins");
     let fresh = scenario.write();
     assert_eq!((fresh.base, fresh.record.holder()), (Some(11), Some(ME)), "a new campaign takes it over");
@@ -189,8 +188,7 @@ fn open_writes_d_two_processes_that_reclaim_do_so_at_the_retry_period() {
         others.renew_time = Some(MicroTime::from_unix_micros(version));
         scenario.hears(others.clone(), version);
         assert_eq!(scenario.lost(), Some(StopReason::IdentityConflict));
-        scenario.guard_gone();
-        scenario.election.campaign(false);
+        scenario.campaigns_again();
     }
     assert!(waits.len() > 15, "jittered, or the two would meet each time: {waits:?}");
 }

@@ -20,8 +20,7 @@ fn order_only_a_read_sent_after_a_version_was_known_proves_a_restored_store() {
     scenario.found(held_by(OTHER, 15), 4);
     assert_eq!(scenario.lost(), Some(StopReason::StoreRestored));
     assert!(!deadline.is_valid(scenario.now));
-    scenario.guard_gone();
-    scenario.election.campaign(false);
+    scenario.campaigns_again();
     scenario.advance(secs(15));
     assert_eq!(scenario.write().base, Some(4), "started over on what stands now");
 }
@@ -35,8 +34,7 @@ fn order_another_record_at_a_version_that_was_known_proves_a_restored_store() {
     scenario.found(another, 10);
     assert_eq!(scenario.lost(), Some(StopReason::StoreRestored));
     assert!(!deadline.is_valid(scenario.now));
-    scenario.guard_gone();
-    scenario.election.campaign(false);
+    scenario.campaigns_again();
     scenario.advance(secs(15));
     assert_eq!(scenario.write().record.uid.as_deref(), Some("uid-2"), "started over on what stands now");
 }
@@ -67,7 +65,7 @@ fn order_an_object_that_was_gone_and_is_read_again_proves_a_restored_store() {
     scenario.found_nothing();
     scenario.write_fails(StoreErrorKind::AlreadyExists);
     scenario.found(held_by(OTHER, 15), 20);
-    assert!(scenario.events().iter().any(|event| matches!(event, Event::WatchStale)));
+    assert!(scenario.stale());
     scenario.advance(secs(15));
     assert_eq!(scenario.write().base, Some(20), "started over on what stands now");
 }
@@ -241,7 +239,7 @@ fn order_after_a_restore_an_event_from_before_what_is_known_makes_no_watch_belie
     }
     assert!(scenario.events().is_empty(), "{:?}", scenario.election);
     scenario.found(renewed(&held_by("new", 15)), 510);
-    assert!(scenario.events().iter().any(|event| matches!(event, Event::WatchStale)));
+    assert!(scenario.stale());
 }
 
 #[test]
@@ -251,11 +249,9 @@ fn order_after_a_restore_a_leader_does_not_lose_its_term_to_the_life_before() {
     scenario.wait_out();
     scenario.election.campaign(false);
     scenario.found(held_by("", 1), 500);
-    scenario.write_succeeds(501);
-    scenario.elected();
+    scenario.wins(501);
     for version in 502..505 {
-        let renewal = scenario.due_write();
-        scenario.applied(&renewal, version);
+        scenario.due_write_succeeds(version);
     }
     scenario.election.watch_opened(scenario.now, false);
     for (record, version) in [(held_by("old", 15), 502), (renewed(&held_by("old", 15)), 900)] {
@@ -329,7 +325,7 @@ fn order_after_a_restore_a_version_that_was_used_again_confirms_nothing() {
     let mut scenario = after_a_restore();
     scenario.election.watch_opened(scenario.now, true);
     scenario.election.on_change(scenario.now, scenario.now, other(500));
-    assert!(scenario.events().iter().any(|event| matches!(event, Event::WatchStale)));
+    assert!(scenario.stale());
 }
 
 #[test]

@@ -270,37 +270,32 @@ fn what_a_closed_connection_brought_down_is_sent_again_at_once_and_once() {
     assert!(scenario.released());
 
     // The one write of a round, and its look.
-    let mut scenario = Scenario::new();
-    scenario.election.campaign(true);
+    let mut scenario = Scenario::trying_once();
     let context = scenario.read();
     scenario.fails(context.id, StoreErrorKind::ConnectionClosed);
     scenario.found(held_by("", 1), 10);
     scenario.write_fails(StoreErrorKind::ConnectionClosed);
     scenario.write_fails(StoreErrorKind::ConnectionClosed);
     scenario.next();
-    assert!(scenario.events().iter().any(|event| matches!(event, Event::RoundOver)), "one round all the same");
+    assert!(scenario.round_over(), "one round all the same");
 }
 
 #[test]
 fn try_once_reads_writes_at_most_once_and_ends() {
-    let mut scenario = Scenario::new();
-    scenario.election.campaign(true);
+    let mut scenario = Scenario::trying_once();
     scenario.found(held_by(OTHER, 15), 10);
     assert!(scenario.wait() > Duration::ZERO);
-    assert!(scenario.events().iter().any(|event| matches!(event, Event::RoundOver)));
+    assert!(scenario.round_over());
 
-    let mut scenario = Scenario::new();
-    scenario.election.campaign(true);
+    let mut scenario = Scenario::trying_once();
     scenario.found(held_by("", 1), 10);
     scenario.write_fails(StoreErrorKind::Conflict);
     scenario.read();
-    assert!(scenario.events().iter().any(|event| matches!(event, Event::RoundOver)));
+    assert!(scenario.round_over());
 
-    let mut scenario = Scenario::new();
-    scenario.election.campaign(true);
+    let mut scenario = Scenario::trying_once();
     scenario.found_nothing();
-    scenario.write_succeeds(10);
-    scenario.elected();
+    scenario.wins(10);
 }
 
 #[test]
@@ -357,13 +352,12 @@ fn renewals_are_paced_from_their_sending() {
 
 #[test]
 fn a_campaign_takes_the_place_of_one_that_nobody_waits_for() {
-    let mut scenario = Scenario::new();
-    scenario.election.campaign(true);
+    let mut scenario = Scenario::trying_once();
     let read = scenario.read();
     scenario.election.campaign(false);
     scenario.reads(read, held_by(OTHER, 15), 10);
     assert!(scenario.wait() > Duration::ZERO);
-    assert!(!scenario.events().iter().any(|event| matches!(event, Event::RoundOver)), "the round is no more");
+    assert!(!scenario.round_over(), "the round is no more");
     scenario.advance(secs(15));
     let write = scenario.next_write(&held_by(OTHER, 15), 10);
     scenario.applied(&write, 11);
@@ -376,22 +370,19 @@ fn try_once_is_not_ended_by_a_request_from_before_it() {
     let before = scenario.read();
     scenario.election.campaign(true);
     scenario.fails(before.id, StoreErrorKind::Timeout);
-    assert!(!scenario.events().iter().any(|event| matches!(event, Event::RoundOver)), "it has not even has_read");
+    assert!(!scenario.round_over(), "it has not even has_read");
     scenario.found_nothing();
-    scenario.write_succeeds(10);
-    scenario.elected();
+    scenario.wins(10);
 }
 
 #[test]
 fn try_once_looks_again_when_its_look_was_interrupted() {
-    let mut scenario = Scenario::new();
-    scenario.election.campaign(true);
+    let mut scenario = Scenario::trying_once();
     let context = scenario.read();
     scenario.fails(context.id, StoreErrorKind::Interrupted);
-    assert!(!scenario.events().iter().any(|event| matches!(event, Event::RoundOver)), "nobody has answered");
+    assert!(!scenario.round_over(), "nobody has answered");
     scenario.found_nothing();
-    scenario.write_succeeds(10);
-    scenario.elected();
+    scenario.wins(10);
 }
 
 #[test]
@@ -401,8 +392,7 @@ fn try_once_does_not_wait_for_the_pace_of_earlier_writes() {
     scenario.election.withdraw();
     scenario.election.campaign(true);
     scenario.found(held_by("", 1), 10);
-    scenario.write_succeeds(11);
-    scenario.elected();
+    scenario.wins(11);
 }
 
 #[test]
@@ -417,20 +407,18 @@ fn what_a_store_asked_for_is_kept_by_the_campaign_after_a_term_too() {
     scenario.hears(standing(&write), 11);
     scenario.elected();
     scenario.hears_deletion(12);
-    scenario.guard_gone();
-    scenario.election.campaign(false);
+    scenario.campaigns_again();
     scenario.quiet_for();
     assert!(scenario.now.since(asked_at) >= secs(60), "after {:?}", scenario.now.since(asked_at));
 }
 
 #[test]
 fn rounds_leave_a_store_alone_that_asked_for_it() {
-    let mut scenario = Scenario::new();
-    scenario.election.campaign(true);
+    let mut scenario = Scenario::trying_once();
     let read = scenario.read();
     let asked = StoreError::new(StoreErrorKind::Unavailable, "made up").with_retry_after(Some(secs(60)));
     scenario.election.on_response(scenario.now, read.id, Response::Failed(asked));
-    let over = |scenario: &mut Scenario| scenario.events().iter().any(|event| matches!(event, Event::RoundOver));
+    let over = |scenario: &mut Scenario| scenario.round_over();
     assert!(over(&mut scenario));
     for _ in 0..5 {
         scenario.advance(secs(11));
@@ -457,7 +445,7 @@ fn a_round_whose_look_is_interrupted_again_and_again_ends() {
         scenario.advance(secs(2));
     }
     assert!(matches!(scenario.next(), Step::Wait(_)));
-    assert!(scenario.events().iter().any(|event| matches!(event, Event::RoundOver)), "two requests and no more");
+    assert!(scenario.round_over(), "two requests and no more");
 }
 
 #[test]

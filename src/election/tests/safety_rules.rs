@@ -92,8 +92,7 @@ fn loss_is_final_after_a_step_down_renewals_go_on_until_the_guard_goes() {
 fn loss_is_final_a_term_that_its_holder_ended_waits_for_the_word_of_why() {
     let (mut scenario, deadline, _) = Scenario::leading();
     deadline.end(scenario.now, StopReason::Released);
-    let renewal = scenario.due_write();
-    scenario.applied(&renewal, 11);
+    scenario.due_write_succeeds(11);
     assert!(scenario.events().is_empty(), "neither lost nor renewed");
     scenario.guard_gone();
     assert_eq!(scenario.lost(), Some(StopReason::Released));

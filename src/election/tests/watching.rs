@@ -20,10 +20,6 @@ impl Scenario {
         scenario.events();
         (scenario, deadline, record)
     }
-
-    fn stale(&mut self) -> bool {
-        self.events().iter().any(|event| matches!(event, Event::WatchStale))
-    }
 }
 
 #[test]
