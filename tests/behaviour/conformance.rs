@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::elector::listener::heard_here;
 use crate::on_both_servers;
-use crate::support::cluster::{Cluster, NAMESPACE, request, version};
+use crate::support::cluster::{Cluster, NAMESPACE, client_of, request, version};
 use leasehold::Cancel;
 use leasehold::kube::{Client, Error, Method, Request, Status, Stream};
 use serde_json::{Value, json};
@@ -265,8 +265,7 @@ fn a_missing_namespace_is_not_found(cluster: &Cluster) {
 fn who_is_not_known_is_unauthorized(cluster: &Cluster) {
     let text = std::fs::read_to_string(cluster.kubeconfig("candidate")).unwrap();
     let token = text.split("token:").nth(1).unwrap().split_whitespace().next().unwrap().trim_matches('"');
-    let config = leasehold::kube::Kubeconfig::from_text(&text.replace(token, "not-a-token"), "/").unwrap();
-    let client = Client::new(config.client_config(None).unwrap()).unwrap();
+    let client = client_of(&text.replace(token, "not-a-token"));
     is(&status(request(&client, Method::Get, &cluster.path(true), None)), 401, "Unauthorized");
 }
 

@@ -6,34 +6,23 @@ use std::time::Duration;
 
 use crossbeam_channel::unbounded;
 
-use leasehold::kube::{Client, Kubeconfig};
 use leasehold::testing::{ApiServer, Fault, Verb};
-use leasehold::{
-    Call, Cancel, Cursor, LeaderElectionRecord, LeaseStore, Observed, Store, StoreError, StoreErrorKind, WatchEvent,
-    WatchScope,
-};
+use leasehold::{Cancel, Cursor, LeaseStore, Observed, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use serde_json::json;
 
-const SOON: Duration = Duration::from_secs(10);
+use crate::support::SOON;
+use crate::support::cluster::client_of;
+use crate::support::stores::{call, held_by};
 
-fn call() -> Call {
-    Call::new(SOON, Cancel::new())
-}
 const NAMESPACE: &str = "default";
 const LEASE: &str = "locked";
 
 /// A server, a store of its leases, and the lease as it was created.
 fn created() -> (ApiServer, LeaseStore, Observed) {
     let server = ApiServer::start().expect("an in-memory server");
-    let kubeconfig = Kubeconfig::from_text(&server.kubeconfig("admin"), "/").expect("a kubeconfig");
-    let client = Client::new(kubeconfig.client_config(None).expect("a configuration")).expect("a client");
-    let store = LeaseStore::new(client, NAMESPACE).expect("a store");
+    let store = LeaseStore::new(client_of(&server.kubeconfig("admin")), NAMESPACE).expect("a store");
     let created = store.create(LEASE, &held_by("a"), &call()).expect("a lease");
     (server, store, created)
-}
-
-fn held_by(identity: &str) -> LeaderElectionRecord {
-    LeaderElectionRecord { holder_identity: Some(identity.into()), ..LeaderElectionRecord::default() }
 }
 
 #[test]

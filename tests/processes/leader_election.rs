@@ -8,12 +8,12 @@
 use std::collections::BTreeSet;
 
 use crate::on_both_servers;
-use crate::support::cluster::{Cluster, NAMESPACE, request, version};
+use crate::support::cluster::{Cluster, NAMESPACE, client, request, version};
 use crate::support::kind::Kind;
 use crate::support::process::{Candidate, Line, Stage, run};
 use crate::support::real::Real;
 use crate::support::wait_until;
-use leasehold::kube::{Client, Kubeconfig, Method};
+use leasehold::kube::Method;
 use leasehold::testing::ApiServer;
 use rustix::process::Signal;
 
@@ -342,8 +342,7 @@ fn help_is_asked_for_and_given() {
 fn a_restarted_server_costs_a_short_term_and_no_long_one() {
     let Some(server) = Real::own() else { return };
     let [candidates, admins] = ["candidate", "admin"].map(|user| &server.ready.kubeconfigs[user]);
-    let kubeconfig = Kubeconfig::from_path(admins).expect("a kubeconfig");
-    let admin = Client::new(kubeconfig.client_config(None).expect("a configuration")).expect("a client");
+    let admin = client(admins.clone());
     let path = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/long");
     let version = || version(&request(&admin, Method::Get, &path, None).expect("a lease"));
     let long = Stage::new(candidates, "long", LONG);

@@ -182,7 +182,12 @@ fn kubeconfig(server: &Server, user: &str) -> PathBuf {
     }
 }
 
-fn client(kubeconfig: PathBuf) -> Client {
+pub fn client_of(kubeconfig: &str) -> Client {
+    let config = Kubeconfig::from_text(kubeconfig, "/").and_then(|file| file.client_config(None));
+    Client::new(config.expect("a configuration")).expect("a client")
+}
+
+pub fn client(kubeconfig: PathBuf) -> Client {
     let config = Kubeconfig::from_path(kubeconfig).and_then(|file| file.client_config(None)).expect("a configuration");
     Client::new(config).expect("a client")
 }

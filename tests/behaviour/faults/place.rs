@@ -4,12 +4,11 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::RecvTimeoutError;
-use leasehold::kube::{Client, Kubeconfig};
 use leasehold::testing::{ApiServer, Fault, FaultHandle, Resource, Verb};
 use leasehold::{Error, LeaderElector, LeaderElectorBuilder, LeaderGuard, StopReason};
 use serde_json::{Value, json};
 
-use crate::support::cluster::{NAMESPACE, version};
+use crate::support::cluster::{NAMESPACE, client_of, version};
 use crate::support::{SOON, say_aloud, wait_until};
 
 /// How often a term is tried for.
@@ -23,11 +22,6 @@ pub struct Place<'a> {
 
 pub fn server() -> ApiServer {
     ApiServer::start().expect("an in-memory server")
-}
-
-pub fn client(kubeconfig: &str) -> Client {
-    let kubeconfig = Kubeconfig::from_text(kubeconfig, "/").expect("a kubeconfig");
-    Client::new(kubeconfig.client_config(None).expect("a configuration")).expect("a client")
 }
 
 pub fn kubeconfig_for(scheme: &str, address: &SocketAddr) -> String {
@@ -70,7 +64,7 @@ impl<'a> Place<'a> {
     }
 
     pub fn start_as(&self, user: &str, builder: LeaderElectorBuilder) -> LeaderElector {
-        builder.start_with(client(&self.server.kubeconfig(user))).expect("an elector")
+        builder.start_with(client_of(&self.server.kubeconfig(user))).expect("an elector")
     }
 
     pub fn fault(&self, verb: Verb, fault: Fault) -> FaultHandle {

@@ -11,8 +11,8 @@ use leasehold::testing::{Fault, Resource, Verb};
 use serde_json::json;
 
 use crate::faults::kinds::{APPLIED, NOT_AN_API_SERVER, NOT_THE_LEASE, REFUSALS, REFUTED, SILENCE, STALE, each};
-use crate::faults::place::{Place, client, free, kubeconfig_for, server};
-use crate::support::cluster::NAMESPACE;
+use crate::faults::place::{Place, free, kubeconfig_for, server};
+use crate::support::cluster::{NAMESPACE, client_of};
 use crate::support::{A_WHILE, SOON, wait_until};
 
 #[test]
@@ -134,7 +134,7 @@ fn dropping_an_elector_or_a_campaign_is_prompt() {
                     }
                     let is_standby = what == "a standby";
                     let what = format!("{what}, {act}");
-                    let elector = place.builder("me", 24, 20).start_with(client(&kubeconfig)).expect("an elector");
+                    let elector = place.builder("me", 24, 20).start_with(client_of(&kubeconfig)).expect("an elector");
                     let transitions = elector.transitions();
                     let campaign = elector.campaign().expect("a campaign");
                     match &fault {

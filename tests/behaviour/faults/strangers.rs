@@ -11,8 +11,9 @@ use leasehold::{Error, StoreErrorKind};
 use serde_json::json;
 
 use crate::faults::kinds::redirect;
-use crate::faults::place::{Place, client, kubeconfig_for};
+use crate::faults::place::{Place, kubeconfig_for};
 use crate::support::SOON;
+use crate::support::cluster::client_of;
 
 #[test]
 fn a_redirect_is_not_followed() {
@@ -20,7 +21,7 @@ fn a_redirect_is_not_followed() {
     trap.set_nonblocking(true).expect("a mode");
     let place = format!("http://{}/", trap.local_addr().expect("an address"));
     let server = ApiServer::builder().user(User::candidate()).start().expect("an in-memory server");
-    let client = client(&server.kubeconfig("candidate"));
+    let client = client_of(&server.kubeconfig("candidate"));
     for code in [300, 301, 302, 303, 307, 308] {
         for method in [Method::Get, Method::Post, Method::Put] {
             let fault = server.fault(redirect(code, &place));
@@ -45,7 +46,7 @@ fn a_server_with_a_wrong_certificate_gets_no_credentials_and_is_named() {
     // The authority of the one, and the address of the other.
     let kubeconfig = right.kubeconfig("candidate").replace(&right.url(), &wrong.url());
     let place = Place::new(&wrong, "untrusted");
-    let elector = place.short("me").start_with(client(&kubeconfig)).expect("an elector");
+    let elector = place.short("me").start_with(client_of(&kubeconfig)).expect("an elector");
     let error = elector.block_until_leader().expect_err("a stranger");
     assert!(matches!(&error, Error::Store(error) if error.kind() == StoreErrorKind::Untrusted), "{error:?}");
     assert!(error.to_string().contains("certificate"), "{error}");
@@ -91,7 +92,7 @@ fn endless_answers_are_cut_off() {
     ] {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
-        let client = client(&kubeconfig_for("http", &address));
+        let client = client_of(&kubeconfig_for("http", &address));
         let poured = thread::scope(|scope| {
             let pouring = scope.spawn(|| pour(&listener, &head, filler, 2 * BUFFERS));
             let body = json!({});
@@ -114,7 +115,7 @@ fn endless_answers_are_cut_off() {
 fn a_dripping_answer_is_given_up_in_time() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
-    let client = client(&kubeconfig_for("http", &address));
+    let client = client_of(&kubeconfig_for("http", &address));
     for head in ["HTTP/1.1 200 OK\r\nx: ", "HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n"] {
         thread::scope(|scope| {
             scope.spawn(|| {
