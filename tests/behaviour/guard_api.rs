@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::memory::{Connection, Memory};
 use crate::support::{A_WHILE, AT_ONCE, SOON, wait_until};
-use crossbeam_channel::{RecvTimeoutError, TryRecvError, bounded};
+use crossbeam_channel::{RecvTimeoutError, bounded};
 use leasehold::{
     Campaign, Error, HealthCheck, LeaderElector, LeaderElectorBuilder, LeaderGuard, Leadership, StopReason, Transition,
     Unhealthy, Worker,
@@ -145,27 +145,6 @@ fn health_turns_when_winding_down_takes_longer_than_a_lease() {
     );
     drop(guard);
     assert!(health.check().is_ok());
-}
-
-#[test]
-fn a_campaign_delivers_one_message_and_then_stays_silent() {
-    let (_store, elector) = alone();
-    let campaign = elector.campaign().unwrap();
-    let guard = campaign.receiver().recv_timeout(SOON).expect("an answer").expect("a term");
-    assert!(matches!(campaign.receiver().recv_timeout(A_WHILE), Err(RecvTimeoutError::Timeout)));
-    drop(guard);
-    drop(elector);
-    assert!(matches!(campaign.receiver().try_recv(), Err(TryRecvError::Empty)), "not disconnected either");
-}
-
-#[test]
-fn a_spent_campaign_does_not_keep_the_elector_busy() {
-    let (_store, elector) = alone();
-    let spent = elector.campaign().unwrap();
-    drop(spent.receiver().recv_timeout(SOON).expect("an answer").expect("a term"));
-    let guard = elector.block_until_leader().unwrap();
-    drop(spent);
-    assert!(guard.is_leader());
 }
 
 #[test]
