@@ -35,7 +35,7 @@ const MAX_IDLE_AGENTS: usize = 4;
 const HAS_LEADER: HeaderName = HeaderName::from_static("grpc-metadata-hasleader");
 
 /// A blocking client for one cluster.
-pub(crate) struct Client {
+pub(crate) struct EtcdClient {
     members: Vec<Member>,
     /// Whom to ask first: the one that answered last.
     current: AtomicUsize,
@@ -59,7 +59,7 @@ struct MemberAgent {
 
 /// What is asked, until when, and what ends it sooner.
 #[derive(Clone, Copy)]
-pub(crate) struct Request<'a> {
+pub(crate) struct EtcdRequest<'a> {
     pub(crate) path: &'static str,
     pub(crate) body: &'a Value,
     /// It changes nothing, so it may be sent again after it may have been received.
@@ -69,7 +69,7 @@ pub(crate) struct Request<'a> {
 }
 
 /// What came back.
-pub(crate) struct Answer {
+pub(crate) struct EtcdAnswer {
     pub(crate) body: Vec<u8>,
     /// An earlier copy was sent, and refused for its token: what this answer denies, that one may have done.
     pub(crate) is_second: bool,
@@ -78,7 +78,7 @@ pub(crate) struct Answer {
 /// How a request goes to one member.
 #[derive(Clone, Copy)]
 struct MemberAttempt<'a> {
-    request: Request<'a>,
+    request: EtcdRequest<'a>,
     body: &'a [u8],
     /// Until a connection stands: another member is tried after that.
     connected_by: Instant,
@@ -94,7 +94,7 @@ pub(super) struct OpenedWatch {
     pub(super) token: Option<Token>,
 }
 
-impl Client {
+impl EtcdClient {
     /// Makes a client. Nothing is sent yet.
     pub(crate) fn new(config: EtcdConfig) -> Result<Self, ConfigError> {
         config.check_secrecy()?;
@@ -127,7 +127,7 @@ impl Client {
     ///
     /// A write that a member may have received is not sent to another: the second copy would be judged against what the first
     /// one did.
-    pub(crate) fn request(&self, request: Request<'_>) -> Result<Answer, Error> {
+    pub(crate) fn request(&self, request: EtcdRequest<'_>) -> Result<EtcdAnswer, Error> {
         let call = ActiveCall::begin(request.timeout, request.cancel);
         let body = request.body.to_string().into_bytes();
         let (interrupter, mut used) = (&call.interrupter, None);
@@ -145,7 +145,7 @@ impl Client {
     /// Opens a stream: everything up to the head of a 2xx answer.
     pub(super) fn open(
         &self,
-        request: Request<'_>,
+        request: EtcdRequest<'_>,
         silence: Duration,
         interrupter: &Interrupter,
     ) -> Result<OpenedWatch, Error> {
@@ -223,10 +223,10 @@ impl Client {
         call: &ActiveCall,
         attempt: MemberAttempt<'_>,
         used: &mut Option<MemberAgent>,
-    ) -> Result<Answer, Error> {
+    ) -> Result<EtcdAnswer, Error> {
         let token = self.token(member, attempt)?;
         let error = match self.exchange(member, call, attempt, used, token.as_ref()) {
-            Ok(body) => return Ok(Answer { body, is_second: false }),
+            Ok(body) => return Ok(EtcdAnswer { body, is_second: false }),
             Err(error) => error,
         };
         // A member may wait for ever for the state that it needs to understand a token.
@@ -240,14 +240,14 @@ impl Client {
         // Whatever becomes of this one, the first may have been sent: so it is an error of a request that was.
         let token = self.token(member, attempt).map_err(Error::sent)?;
         let body = self.exchange(member, call, attempt, used, token.as_ref()).map_err(Error::sent)?;
-        Ok(Answer { body, is_second: true })
+        Ok(EtcdAnswer { body, is_second: true })
     }
 
     fn token(&self, member: &Member, attempt: MemberAttempt<'_>) -> Result<Option<Token>, Error> {
         let Some(login) = &self.login else { return Ok(None) };
         let tls = member.parts()?;
         // Nothing is sent yet, so another member may do as well.
-        let MemberAttempt { request: Request { cancel, .. }, connected_by: deadline, interrupter, .. } = attempt;
+        let MemberAttempt { request: EtcdRequest { cancel, .. }, connected_by: deadline, interrupter, .. } = attempt;
         let (endpoint, dialer) = (&member.endpoint, &self.dialer);
         let at = At { endpoint, tls: tls.as_ref(), dialer, deadline, cancel, interrupter };
         login.token(at).map(Some).map_err(|error| match error {
@@ -397,8 +397,8 @@ fn http_request(
     Ok((call, masked))
 }
 
-impl fmt::Debug for Client {
+impl fmt::Debug for EtcdClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("endpoints", &self.location()).finish_non_exhaustive()
+        f.debug_struct("EtcdClient").field("endpoints", &self.location()).finish_non_exhaustive()
     }
 }

@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use crate::backends::etcd::message::Refusal;
+use crate::backends::etcd::message::EtcdRefusal;
 use crate::net::error as net;
 use crate::net::request_error::{RequestError, ServerRefusal};
 use crate::net::text::clean;
 
 /// Why a request failed.
-pub(crate) type Error = RequestError<Refusal>;
+pub(crate) type Error = RequestError<EtcdRefusal>;
 
 /// Of gRPC, which etcd's gateway passes on.
 pub(crate) mod code {
@@ -28,8 +28,8 @@ const MAX_MESSAGE: usize = 300;
 
 impl Error {
     /// A refusal in words that fit a log.
-    pub(crate) fn refused(refusal: Refusal) -> Self {
-        Self::Refused(Refusal { message: clean(&refusal.message, MAX_MESSAGE), ..refusal })
+    pub(crate) fn refused(refusal: EtcdRefusal) -> Self {
+        Self::Refused(EtcdRefusal { message: clean(&refusal.message, MAX_MESSAGE), ..refusal })
     }
 
     pub(crate) fn malformed(what: impl fmt::Display) -> Self {
@@ -58,7 +58,7 @@ impl Error {
 
     /// Whether it is the token that is refused, and another one may do.
     pub(crate) fn is_of_the_token(&self) -> bool {
-        matches!(self, Self::Refused(Refusal { code, message }) if is_of_the_token(*code, message))
+        matches!(self, Self::Refused(EtcdRefusal { code, message }) if is_of_the_token(*code, message))
     }
 }
 
@@ -76,14 +76,14 @@ pub(crate) fn is_reason_of_the_token(reason: &str) -> bool {
     is_of_the_token(code::INVALID_ARGUMENT, reason) || reason.contains("code = Unauthenticated")
 }
 
-impl ServerRefusal for Refusal {
+impl ServerRefusal for EtcdRefusal {
     /// An HTTP answer is complete, and HTTP has no session.
     fn leaves_session_unchanged(&self) -> bool {
         true
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for EtcdRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "etcd says: {} (code {})", self.message, self.code)
     }
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     fn refused(code: u32, message: &str) -> Error {
-        Error::Refused(Refusal { code, message: message.to_owned() })
+        Error::Refused(EtcdRefusal { code, message: message.to_owned() })
     }
 
     #[test]

@@ -7,7 +7,7 @@ use ureq::http::HeaderValue;
 
 use super::config::EtcdUser;
 use super::error::{Error, code};
-use super::message::{self, Refusal};
+use super::message::{self, EtcdRefusal};
 use crate::net::confidential::Post;
 use crate::net::dial::Dialer;
 use crate::net::echo;
@@ -104,7 +104,7 @@ impl Token {
 /// What an answer that is none of success says. What stands before etcd may answer in its place.
 pub(crate) fn refusal(status: u16, body: &[u8]) -> Error {
     let said =
-        |code| Error::refused(Refusal { code, message: format!("HTTP {status}, without a word of its gateway") });
+        |code| Error::refused(EtcdRefusal { code, message: format!("HTTP {status}, without a word of its gateway") });
     match (message::read_refusal(body), status) {
         (Some(refusal), _) => Error::refused(refusal),
         (None, 404) => said(code::NOT_FOUND),
@@ -113,7 +113,7 @@ pub(crate) fn refusal(status: u16, body: &[u8]) -> Error {
             let body = String::from_utf8_lossy(body);
             // Source: etcd, server/embed/serve.go.
             if body.contains("CommonName of client") {
-                return Error::refused(Refusal { code: code::FAILED_PRECONDITION, message: body.into_owned() });
+                return Error::refused(EtcdRefusal { code: code::FAILED_PRECONDITION, message: body.into_owned() });
             }
             Error::malformed(format_args!("HTTP {status} without a message of etcd's gateway, but {body}"))
         }

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::client::{Client, OpenedWatch, Request};
+use super::client::{EtcdClient, EtcdRequest, OpenedWatch};
 use super::error::{Error, is_reason_of_the_token};
 use super::login::Token;
-use super::message::{self, WatchLine};
+use super::message::{self, EtcdWatchLine};
 use crate::net::calls::CallError;
 use crate::net::error::ErrorKind;
 use crate::net::http::Opening;
@@ -30,7 +30,7 @@ enum First {
     OtherToken,
 }
 
-impl Client {
+impl EtcdClient {
     /// Opens a watch, within `timeout`; after that nothing may be heard for as long as `silence`.
     pub(crate) fn watch(
         &self,
@@ -39,7 +39,7 @@ impl Client {
         silence: Duration,
         cancel: &Cancel,
     ) -> Result<EtcdWatch, Error> {
-        let request = Request { path: "/v3/watch", body, is_read: true, timeout, cancel };
+        let request = EtcdRequest { path: "/v3/watch", body, is_read: true, timeout, cancel };
         for is_last in [false, true] {
             let (interrupter, hook) = Interrupter::hooked(cancel);
             let OpenedWatch { body, handle, opening, token } = self.open(request, silence, &interrupter)?;
@@ -51,7 +51,7 @@ impl Client {
                 First::OtherToken => {}
             }
         }
-        Err(Error::refused(message::Refusal {
+        Err(Error::refused(message::EtcdRefusal {
             code: super::error::code::UNAUTHENTICATED,
             message: "each new token is refused".to_owned(),
         }))
@@ -64,13 +64,13 @@ impl Client {
         }
         opening.finish();
         match line? {
-            Some(WatchLine::Created(revision)) => Ok(First::Created(revision)),
-            Some(WatchLine::Canceled { reason, .. }) if is_reason_of_the_token(&reason) && self.forget(token) => {
+            Some(EtcdWatchLine::Created(revision)) => Ok(First::Created(revision)),
+            Some(EtcdWatchLine::Canceled { reason, .. }) if is_reason_of_the_token(&reason) && self.forget(token) => {
                 Ok(First::OtherToken)
             }
-            Some(WatchLine::Canceled { is_compacted, reason }) => Err(canceled(is_compacted, &reason)),
-            Some(WatchLine::Failed(refusal)) => Err(Error::refused(refusal)),
-            Some(WatchLine::Events(_)) => Err(Error::malformed("a watch begins with an event")),
+            Some(EtcdWatchLine::Canceled { is_compacted, reason }) => Err(canceled(is_compacted, &reason)),
+            Some(EtcdWatchLine::Failed(refusal)) => Err(Error::refused(refusal)),
+            Some(EtcdWatchLine::Events(_)) => Err(Error::malformed("a watch begins with an event")),
             None => Err(Error::malformed("a watch ended before it began")),
         }
     }
@@ -82,12 +82,12 @@ impl EtcdWatch {
     }
 
     /// Waits for the next events; `None` when the watch has come to an end in good order, also by a silence.
-    pub(crate) fn next(&mut self) -> Result<Option<Vec<message::Event>>, Error> {
+    pub(crate) fn next(&mut self) -> Result<Option<Vec<message::EtcdEvent>>, Error> {
         match next(&mut self.lines) {
-            Ok(Some(WatchLine::Events(events))) => Ok(Some(events)),
-            Ok(Some(WatchLine::Created(_))) => Err(Error::malformed("a watch was made twice")),
-            Ok(Some(WatchLine::Canceled { is_compacted, reason })) => Err(canceled(is_compacted, &reason)),
-            Ok(Some(WatchLine::Failed(refusal))) => Err(Error::refused(refusal)),
+            Ok(Some(EtcdWatchLine::Events(events))) => Ok(Some(events)),
+            Ok(Some(EtcdWatchLine::Created(_))) => Err(Error::malformed("a watch was made twice")),
+            Ok(Some(EtcdWatchLine::Canceled { is_compacted, reason })) => Err(canceled(is_compacted, &reason)),
+            Ok(Some(EtcdWatchLine::Failed(refusal))) => Err(Error::refused(refusal)),
             Ok(None) => Ok(None),
             // A connection that is gone without a word is found by this, and one that stands costs a request.
             Err(error) if error.net_kind() == Some(ErrorKind::Timeout) => Ok(None),
@@ -96,7 +96,7 @@ impl EtcdWatch {
     }
 }
 
-fn next(lines: &mut LineStream) -> Result<Option<WatchLine>, Error> {
+fn next(lines: &mut LineStream) -> Result<Option<EtcdWatchLine>, Error> {
     let Some(line) = lines.next_line()? else { return Ok(None) };
     message::read_line(&line).map(Some).map_err(|malformed| Error::malformed(malformed.0))
 }
@@ -115,7 +115,7 @@ fn canceled(is_compacted: bool, reason: &str) -> Error {
         true => "the revision that the watch was to begin at is compacted".to_owned(),
         false => format!("the watch is cancelled: {reason}"),
     };
-    Error::refused(message::Refusal { code, message })
+    Error::refused(message::EtcdRefusal { code, message })
 }
 
 #[cfg(test)]

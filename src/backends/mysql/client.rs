@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-pub(crate) use super::connection::{Answer, Row};
+pub(crate) use super::connection::{Row, StatementResult};
 pub(crate) use super::session::{READ_ONLY, Shape, check_writable};
 
 use super::config::MySqlConfig;
@@ -28,7 +28,7 @@ use crate::util::config_error::ConfigError;
 const MAX_IDLE_CONNECTIONS: usize = 4;
 
 /// A blocking client for one server.
-pub(crate) struct Client {
+pub(crate) struct MySqlClient {
     address: Address,
     user: String,
     password: Password,
@@ -51,7 +51,7 @@ struct PooledSession {
 
 /// What is to be carried out, until when, and what ends it sooner.
 #[derive(Clone, Copy)]
-pub(crate) struct Request<'a> {
+pub(crate) struct MySqlStatement<'a> {
     pub(crate) sql: &'a str,
     /// It changes nothing, so it may be sent again after it may have been received.
     pub(crate) is_read: bool,
@@ -62,12 +62,12 @@ pub(crate) struct Request<'a> {
 /// How one request goes on its way.
 #[derive(Clone, Copy)]
 struct StatementAttempt<'a> {
-    request: Request<'a>,
+    request: MySqlStatement<'a>,
     deadline: Instant,
     interrupter: &'a Interrupter,
 }
 
-impl Client {
+impl MySqlClient {
     /// Makes a client. Nothing is sent yet.
     pub(crate) fn new(config: MySqlConfig, table: Shape) -> Result<Self, ConfigError> {
         let tls = config.tls()?;
@@ -99,7 +99,7 @@ impl Client {
     }
 
     /// Sends a statement, and answers what it has done.
-    pub(crate) fn query(&self, request: Request<'_>) -> Result<Answer, Error> {
+    pub(crate) fn query(&self, request: MySqlStatement<'_>) -> Result<StatementResult, Error> {
         let call = ActiveCall::begin(request.timeout, request.cancel);
         let (attempt, mut used) =
             (StatementAttempt { request, deadline: call.deadline, interrupter: &call.interrupter }, None);
@@ -167,7 +167,7 @@ impl CallConnection for PooledSession {
 }
 
 impl PooledSession {
-    fn carry_out(&mut self, attempt: StatementAttempt<'_>) -> Result<Answer, Error> {
+    fn carry_out(&mut self, attempt: StatementAttempt<'_>) -> Result<StatementResult, Error> {
         let StatementAttempt { request, deadline, .. } = attempt;
         // The server itself would not refuse it.
         if !request.is_read && self.session.writes_on_read_only {
@@ -181,8 +181,8 @@ impl PooledSession {
     }
 }
 
-impl fmt::Debug for Client {
+impl fmt::Debug for MySqlClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("location", &self.location()).finish_non_exhaustive()
+        f.debug_struct("MySqlClient").field("location", &self.location()).finish_non_exhaustive()
     }
 }

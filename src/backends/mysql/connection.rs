@@ -35,7 +35,7 @@ pub(super) struct MySqlConnection {
 
 /// What a statement has done, or its rows.
 #[derive(Debug, Default)]
-pub(crate) struct Answer {
+pub(crate) struct StatementResult {
     pub(crate) affected: u64,
     pub(crate) last_insert_id: u64,
     /// Whether it was answered by rows, be they none.
@@ -126,7 +126,7 @@ impl MySqlConnection {
     }
 
     /// Sends a statement, and reads the whole answer.
-    pub(super) fn query(&mut self, sql: &str, deadline: Instant) -> Result<Answer, Error> {
+    pub(super) fn query(&mut self, sql: &str, deadline: Instant) -> Result<StatementResult, Error> {
         self.exchange(sql, deadline).map_err(|error| match error {
             // A server may close a connection just when a statement goes out on it.
             Error::Net(error) if error.kind == ErrorKind::Io && self.is_reused && !self.has_answered => {
@@ -137,7 +137,7 @@ impl MySqlConnection {
         })
     }
 
-    fn exchange(&mut self, sql: &str, deadline: Instant) -> Result<Answer, Error> {
+    fn exchange(&mut self, sql: &str, deadline: Instant) -> Result<StatementResult, Error> {
         // It would be taken for the answer to this statement.
         if !self.received.is_empty() {
             return Err(malformed("more follows than was asked for").into());
@@ -149,14 +149,14 @@ impl MySqlConnection {
         let (answer, status) = match packet.first() {
             Some(&OK) => {
                 let Done { affected, last_insert_id, status } = Done::parse(&packet)?;
-                (Answer { affected, last_insert_id, ..Answer::default() }, status)
+                (StatementResult { affected, last_insert_id, ..StatementResult::default() }, status)
             }
             Some(&ERR) => return Err(Error::Refused(packet::refusal(&packet)?)),
             Some(&LOCAL_FILE) => return Err(malformed("it asks for a file of this machine").into()),
             Some(&EOF) | None => return Err(malformed("it is neither a result nor an error").into()),
             Some(_) => {
                 let (rows, status) = self.rows(&packet, deadline)?;
-                (Answer { rows, is_rows: true, ..Answer::default() }, status)
+                (StatementResult { rows, is_rows: true, ..StatementResult::default() }, status)
             }
         };
         // Of a write it would not say that it stands.

@@ -1,6 +1,6 @@
 //! Packets, and what stands in them.
 
-use super::error::Refusal;
+use super::error::MySqlRefusal;
 use crate::net::error::{Error, ErrorKind};
 
 /// Longer packets are neither sent nor taken. Those of the protocol's own may be 16 MiB.
@@ -164,7 +164,7 @@ pub(super) fn eof_status(packet: &[u8]) -> Result<u16, Error> {
 }
 
 /// Reads the error of a packet that begins with [`ERR`].
-pub(super) fn refusal(packet: &[u8]) -> Result<Refusal, Error> {
+pub(super) fn refusal(packet: &[u8]) -> Result<MySqlRefusal, Error> {
     let mut reader = PacketReader::new(packet);
     reader.take(1)?;
     let code = reader.u16()?;
@@ -174,7 +174,7 @@ pub(super) fn refusal(packet: &[u8]) -> Result<Refusal, Error> {
         Some(b'#') => rest.get(6..).ok_or_else(|| malformed("a packet is too short"))?,
         _ => rest,
     };
-    Ok(Refusal::Error { code, message: String::from_utf8_lossy(message).into_owned() })
+    Ok(MySqlRefusal::Error { code, message: String::from_utf8_lossy(message).into_owned() })
 }
 
 #[cfg(test)]

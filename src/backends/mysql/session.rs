@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use super::connection::{Answer, MySqlConnection, Row};
-use super::error::{Error, Refusal};
+use super::connection::{MySqlConnection, Row, StatementResult};
+use super::error::{Error, MySqlRefusal};
 use crate::net::error::{self as net, ErrorKind};
 
 /// Two columns, for [`check_writable`].
@@ -95,7 +95,7 @@ fn refuse(rule: String) -> Error {
 }
 
 /// The second columns of rows whose first one is this.
-fn find<'a>(answer: &'a Answer, name: &'a str) -> impl Iterator<Item = String> + 'a {
+fn find<'a>(answer: &'a StatementResult, name: &'a str) -> impl Iterator<Item = String> + 'a {
     let text =
         |column: Option<Option<&[u8]>>| String::from_utf8_lossy(column.flatten().unwrap_or_default()).into_owned();
     answer.rows.iter().filter_map(move |row| {
@@ -133,7 +133,7 @@ pub(crate) fn check_writable<'a>(columns: &mut impl Iterator<Item = Option<&'a [
     let is_off = |column: Option<Option<&[u8]>>| matches!(column, Some(Some(b"0" | b"OFF")));
     match is_off(columns.next()) && is_off(columns.next()) {
         true => Ok(()),
-        false => Err(Error::Refused(Refusal::ReadOnly)),
+        false => Err(Error::Refused(MySqlRefusal::ReadOnly)),
     }
 }
 

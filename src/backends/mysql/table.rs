@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use crate::backends::mysql::client::{Answer, Client, READ_ONLY, Request, Row as SqlRow, Shape, check_writable};
+use crate::backends::mysql::client::{
+    MySqlClient, MySqlStatement, READ_ONLY, Row as SqlRow, Shape, StatementResult, check_writable,
+};
 use crate::backends::mysql::config::MySqlConfig;
-use crate::backends::mysql::error::{Error, Refusal};
+use crate::backends::mysql::error::{Error, MySqlRefusal};
 use crate::backends::sql;
 use crate::backends::sql::store::{SqlTable, WatchRequest};
 use crate::backends::sql::{RecordRow, Records, watch_diff};
@@ -42,7 +44,7 @@ const MAKE_FLUSHABLE: &str = "INSERT IGNORE INTO leasehold (name, uid) VALUES (X
 
 /// The table of one database.
 pub(super) struct MySqlTable {
-    client: Client,
+    client: MySqlClient,
     poll_interval: Duration,
     undurable: UndurableWrites,
 }
@@ -51,7 +53,7 @@ impl MySqlTable {
     pub(super) fn new(config: MySqlConfig) -> Result<Self, ConfigError> {
         let shape = Shape::new(NAME, include_str!("wrong_columns.sql"), wrong_column);
         let poll_interval = config.poll_interval;
-        Ok(Self { client: Client::new(config, shape)?, poll_interval, undurable: UndurableWrites::default() })
+        Ok(Self { client: MySqlClient::new(config, shape)?, poll_interval, undurable: UndurableWrites::default() })
     }
 
     pub(super) fn place(&self) -> String {
@@ -70,8 +72,8 @@ impl MySqlTable {
             "SELECT {READ_ONLY}, r.generation, r.name, r.writes, r.uid, r.holder_identity, r.lease_duration_seconds, \
              r.acquire_time, r.renew_time, r.lease_transitions FROM (SELECT 1) AS one LEFT JOIN {NAME} AS r ON {which}"
         );
-        let request = Request { sql: &select, is_read: true, timeout: call.time_left(), cancel: call.cancel() };
-        let Answer { rows, .. } = self.client.query(request).map_err(|error| place(&error))?;
+        let request = MySqlStatement { sql: &select, is_read: true, timeout: call.time_left(), cancel: call.cancel() };
+        let StatementResult { rows, .. } = self.client.query(request).map_err(|error| place(&error))?;
         let malformed = || {
             let rule = "a row is not as this library writes it";
             let message = format!("cannot {operation} {}: {rule}", self.describe(scope));
@@ -121,16 +123,16 @@ impl MySqlTable {
     fn explain(&self, operation: &str, what: &str, error: &Error) -> StoreError {
         let (kind, advice) = match error {
             Error::Net(error) => (StoreErrorKind::from(error.kind), ""),
-            Error::Refused(Refusal::Error { code, .. }) => of_mysql(*code),
-            Error::Refused(Refusal::ReadOnly) => (StoreErrorKind::Unavailable, PRIMARY),
+            Error::Refused(MySqlRefusal::Error { code, .. }) => of_mysql(*code),
+            Error::Refused(MySqlRefusal::ReadOnly) => (StoreErrorKind::Unavailable, PRIMARY),
         };
         sql::failed(operation, what, error, self.client.password(), (kind, advice))
     }
 
     /// One that ended in a deadlock was rolled back, and is sent again.
-    fn write(&self, operation: &str, key: &str, sql: &str, call: &Call) -> Result<Answer, Error> {
+    fn write(&self, operation: &str, key: &str, sql: &str, call: &Call) -> Result<StatementResult, Error> {
         for _ in 0..MOST_DEADLOCKS {
-            let request = Request { sql, is_read: false, timeout: call.time_left(), cancel: call.cancel() };
+            let request = MySqlStatement { sql, is_read: false, timeout: call.time_left(), cancel: call.cancel() };
             match self.client.query(request) {
                 Err(error) if error.code().is_some_and(|code| DEADLOCKS.contains(&code)) => {
                     log_line!(debug, target: STORE, "{operation} {key}: once more: {}", self.client.password().clean(&error));
@@ -139,7 +141,7 @@ impl MySqlTable {
             }
             watch_diff::wait(call, PAUSE.mul_f64(fastrand::f64()));
         }
-        self.client.query(Request { sql, is_read: false, timeout: call.time_left(), cancel: call.cancel() })
+        self.client.query(MySqlStatement { sql, is_read: false, timeout: call.time_left(), cancel: call.cancel() })
     }
 }
 
@@ -154,7 +156,7 @@ impl SqlTable for MySqlTable {
 
     fn create_table(&self, call: &Call) -> Result<(), StoreError> {
         let (timeout, cancel) = (call.time_left(), call.cancel());
-        let request = Request { sql: CREATE_TABLE, is_read: false, timeout, cancel };
+        let request = MySqlStatement { sql: CREATE_TABLE, is_read: false, timeout, cancel };
         self.client.query(request).map_err(|error| match error.code() {
             // A user without the right to CREATE can use a table that its owner has made.
             Some(1044 | 1142) => {
@@ -181,7 +183,7 @@ impl SqlTable for MySqlTable {
              (SELECT 1 FROM {NAME} WHERE name = {key_text} LOCK IN SHARE MODE)"
         );
         self.undurable.track(key, 0, || match self.write("create", key, &insert, call) {
-            Ok(Answer { affected: 0, .. }) => (WriteOutcome::NotApplied, Ok(None)),
+            Ok(StatementResult { affected: 0, .. }) => (WriteOutcome::NotApplied, Ok(None)),
             Ok(answer) => {
                 let generation = answer.last_insert_id.try_into().unwrap_or(i64::MAX);
                 (sql::version(generation, 0).map_or(WriteOutcome::Open, WriteOutcome::Applied), Ok(Some(generation)))
@@ -210,7 +212,7 @@ impl SqlTable for MySqlTable {
              renew_time <=> {old_renew_time} AND lease_transitions <=> {old_transitions}"
         );
         self.undurable.track(key, base.version, || match self.write("update", key, &update, call) {
-            Ok(Answer { affected: 0, .. }) => (WriteOutcome::NotApplied, Ok(false)),
+            Ok(StatementResult { affected: 0, .. }) => (WriteOutcome::NotApplied, Ok(false)),
             Ok(_) => (WriteOutcome::Applied(base.version + 1), Ok(true)),
             Err(error) => {
                 (WriteOutcome::Open, Err(self.explain("update", &self.describe(WatchScope::Key(key)), &error)))

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::backends::postgres::client::{Client, Request};
-use crate::backends::postgres::connection::{Connection, Rows, Statement};
+use crate::backends::postgres::client::{PostgresClient, PostgresRequest};
+use crate::backends::postgres::connection::{PostgresConnection, Rows, Statement};
 use crate::backends::postgres::error::Error;
 use crate::backends::postgres::table;
 use crate::backends::postgres::wire::Changed;
@@ -37,7 +37,7 @@ const LOAD: &str = "DO LANGUAGE plpgsql 'BEGIN END'";
 const NOTIFY: &str = "SELECT pg_notify('leasehold', $1)";
 
 pub(super) fn watch(
-    client: &Client,
+    client: &PostgresClient,
     WatchRequest { scope, from, cancel }: WatchRequest<'_>,
     on_event: &mut dyn FnMut(WatchEvent),
 ) -> Result<(), Error> {
@@ -51,7 +51,7 @@ pub(super) fn watch(
 }
 
 struct TableWatch<'a> {
-    client: &'a Client,
+    client: &'a PostgresClient,
     scope: WatchScope<'a>,
     cancel: &'a Cancel,
     interrupter: &'a Interrupter,
@@ -84,7 +84,7 @@ impl TableWatch<'_> {
 
     /// A connection that is told of changes. `None` where notifications are not delivered: a pooler may hand the connection of
     /// the server to others between two transactions.
-    fn listen(&self) -> Result<Option<Connection>, Error> {
+    fn listen(&self) -> Result<Option<PostgresConnection>, Error> {
         let until = Instant::now() + READ_TIMEOUT;
         let mut listener = self.client.connect(until, self.cancel, self.interrupter)?;
         listener.listen(Statement { sql: LISTEN, parameters: &[] }, until)?;
@@ -108,7 +108,7 @@ impl TableWatch<'_> {
     }
 
     /// Waits until something may have changed, and reads that.
-    fn wait_for_change(&self, listener: Option<&mut Connection>, current: &mut Records) -> Result<(), Error> {
+    fn wait_for_change(&self, listener: Option<&mut PostgresConnection>, current: &mut Records) -> Result<(), Error> {
         let Some(listener) = listener else {
             let interval = self.client.poll_interval();
             watch_diff::wait(&Call::new(interval, self.cancel.clone()), interval);
@@ -136,26 +136,27 @@ impl TableWatch<'_> {
     }
 
     /// All that is in scope.
-    fn read(&self, listener: Option<&mut Connection>) -> Result<Records, Error> {
+    fn read(&self, listener: Option<&mut PostgresConnection>) -> Result<Records, Error> {
         match self.scope {
             WatchScope::Key(key) => self.read_one(listener, key),
             WatchScope::All => self.run(listener, Statement { sql: table::SELECT_ALL, parameters: &[] }, table::read),
         }
     }
 
-    fn read_one(&self, listener: Option<&mut Connection>, key: &str) -> Result<Records, Error> {
+    fn read_one(&self, listener: Option<&mut PostgresConnection>, key: &str) -> Result<Records, Error> {
         self.run(listener, Statement { sql: table::SELECT_ONE, parameters: &[Some(key)] }, table::read)
     }
 
     /// On the connection that is told of changes, if there is one: the others are left to those who write.
     fn run<T>(
         &self,
-        listener: Option<&mut Connection>,
+        listener: Option<&mut PostgresConnection>,
         statement: Statement<'_>,
         read: impl FnOnce(Rows) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let statements = [statement];
-        let request = Request { statements: &statements, is_read: true, timeout: READ_TIMEOUT, cancel: self.cancel };
+        let request =
+            PostgresRequest { statements: &statements, is_read: true, timeout: READ_TIMEOUT, cancel: self.cancel };
         match listener {
             Some(listener) => self.client.run_on(listener, &request, read),
             None => self.client.run(request, read),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::abandoned::CancelTarget;
 use super::config::{Encryption, PostgresConfig};
-use super::connection::{Connection, Rows, Statement};
+use super::connection::{PostgresConnection, Rows, Statement};
 use super::error::Error;
 use super::settings::{self, SETTINGS};
 use crate::backends::password::Password;
@@ -28,12 +28,12 @@ const MAX_IDLE_CONNECTIONS: usize = 4;
 const MOST_TIME: u32 = 10;
 
 /// A blocking client for one database.
-pub(crate) struct Client {
+pub(crate) struct PostgresClient {
     config: PostgresConfig,
     /// `None` for connections that are not encrypted.
     tls: Option<ClientTls>,
     dialer: Dialer,
-    idle: Pool<Connection>,
+    idle: Pool<PostgresConnection>,
     /// Whether each connection is known to have a session of the server to itself.
     has_sessions: AtomicBool,
     /// Whether a transaction was without the settings of its session. Then no watch's finding counts any more.
@@ -43,7 +43,7 @@ pub(crate) struct Client {
 }
 
 /// What is run, until when, and what ends it sooner.
-pub(crate) struct Request<'a> {
+pub(crate) struct PostgresRequest<'a> {
     /// In one transaction.
     pub(crate) statements: &'a [Statement<'a>],
     /// It changes nothing, so it may be sent again after it may have been received.
@@ -52,7 +52,7 @@ pub(crate) struct Request<'a> {
     pub(crate) cancel: &'a Cancel,
 }
 
-impl Client {
+impl PostgresClient {
     /// Makes a client. Nothing is sent yet.
     pub(crate) fn new(config: PostgresConfig) -> Result<Self, ConfigError> {
         config.password.check(false)?;
@@ -93,7 +93,11 @@ impl Client {
     }
 
     /// Runs statements, and answers what `read` makes of its rows; a connection whose rows it does not take is not used again.
-    pub(crate) fn run<T>(&self, request: Request<'_>, read: impl FnOnce(Rows) -> Result<T, Error>) -> Result<T, Error> {
+    pub(crate) fn run<T>(
+        &self,
+        request: PostgresRequest<'_>,
+        read: impl FnOnce(Rows) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let call = ActiveCall::begin(request.timeout, request.cancel);
         let (deadline, mut used) = (call.deadline, None);
         let versions = [0, self.tls.as_ref().map_or(0, ClientTls::refresh)];
@@ -111,8 +115,8 @@ impl Client {
     /// As [`run`](Self::run), on a connection of the caller's own, which is shut down when the request is cancelled.
     pub(crate) fn run_on<T>(
         &self,
-        connection: &mut Connection,
-        request: &Request<'_>,
+        connection: &mut PostgresConnection,
+        request: &PostgresRequest<'_>,
         read: impl FnOnce(Rows) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let deadline = Instant::now() + request.timeout.min(MAX_WAIT);
@@ -135,7 +139,7 @@ impl Client {
         deadline: Instant,
         cancel: &Cancel,
         interrupter: &Interrupter,
-    ) -> Result<Connection, Error> {
+    ) -> Result<PostgresConnection, Error> {
         interrupter.check()?;
         let open = |password: Option<&str>| {
             let files = self.tls.as_ref().map_or(0, ClientTls::version);
@@ -145,7 +149,7 @@ impl Client {
                 dialer: self.dialer.clone(),
                 under_way: Arc::clone(&self.ending),
             };
-            Connection::open(&self.config, password, place, files, deadline, interrupter)
+            PostgresConnection::open(&self.config, password, place, files, deadline, interrupter)
         };
         let files = self.tls.as_ref().map_or(0, ClientTls::refresh);
         let log_in = |password: Option<&str>| match open(password) {
@@ -166,7 +170,7 @@ impl Client {
     }
 
     /// Whether this failed for a statement that was to be kept: then certainly nothing was done. From then on nothing is.
-    fn keeps_nothing(&self, connection: &Connection, error: &Error) -> bool {
+    fn keeps_nothing(&self, connection: &PostgresConnection, error: &Error) -> bool {
         let is_so = connection.has_kept && matches!(error, Error::Refused(refusal) if refusal.is_of_what_is_kept());
         if is_so {
             self.set_has_sessions(false);
@@ -176,7 +180,12 @@ impl Client {
     }
 
     /// Answers rows whose settings are proved, without the proof.
-    fn ask(&self, connection: &mut Connection, request: &Request<'_>, deadline: Instant) -> Result<Rows, Error> {
+    fn ask(
+        &self,
+        connection: &mut PostgresConnection,
+        request: &PostgresRequest<'_>,
+        deadline: Instant,
+    ) -> Result<Rows, Error> {
         let kept = self.has_sessions.load(Ordering::Acquire) && !self.has_lost_settings.load(Ordering::Acquire);
         let are_proved = settings::are_proved_by(request.statements);
         let mut rows = self.ask_with_settings(connection, request, kept, kept && are_proved, deadline)?;
@@ -193,8 +202,8 @@ impl Client {
 
     fn ask_with_settings(
         &self,
-        connection: &mut Connection,
-        request: &Request<'_>,
+        connection: &mut PostgresConnection,
+        request: &PostgresRequest<'_>,
         kept: bool,
         for_session: bool,
         deadline: Instant,
@@ -225,8 +234,8 @@ fn without_settings() -> net::Error {
     net::Error::new(ErrorKind::Io, detail)
 }
 
-impl fmt::Debug for Client {
+impl fmt::Debug for PostgresClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("location", &self.location()).finish_non_exhaustive()
+        f.debug_struct("PostgresClient").field("location", &self.location()).finish_non_exhaustive()
     }
 }

@@ -13,7 +13,7 @@ use postgres_protocol::message::frontend;
 
 use super::abandoned::CancelTarget;
 use super::config::PostgresConfig;
-use super::error::{Error, Refusal};
+use super::error::{Error, PostgresRefusal};
 use super::login;
 use super::wire::{Changed, Key, Wire};
 use crate::net::calls::{CallConnection, Versions};
@@ -29,7 +29,7 @@ const ROW_OVERHEAD: usize = 96;
 const COLUMN_OVERHEAD: usize = 48;
 
 /// A connection that one call has at a time.
-pub(crate) struct Connection {
+pub(crate) struct PostgresConnection {
     wire: Wire,
     route: Option<Route>,
     /// It has answered before.
@@ -61,7 +61,7 @@ pub(crate) type Row = Vec<Option<Box<str>>>;
 /// What came back of the last statement.
 pub(crate) type Rows = Vec<Row>;
 
-impl Connection {
+impl PostgresConnection {
     /// Connects, and logs in. It is shut down on the interrupt.
     pub(super) fn open(
         config: &PostgresConfig,
@@ -148,7 +148,7 @@ impl Connection {
                 match message {
                     Message::NotificationResponse(body) => self.wire.note(&body)?,
                     Message::ParameterStatus(_) | Message::NoticeResponse(_) => {}
-                    Message::ErrorResponse(body) => return Err(Error::Refused(Refusal::read(body.fields()))),
+                    Message::ErrorResponse(body) => return Err(Error::Refused(PostgresRefusal::read(body.fields()))),
                     _ => return Err(Error::malformed("there is an answer without a statement")),
                 }
             }
@@ -179,14 +179,14 @@ impl Connection {
                     rows.push(row);
                 }
                 Message::NoticeResponse(body) => {
-                    let notice = Refusal::read(body.fields());
+                    let notice = PostgresRefusal::read(body.fields());
                     // Its commit may be none: so a server tells that it has given up waiting for its standbys.
                     if notice.is_warning {
-                        refusal.get_or_insert(Refusal { is_fatal: true, ..notice });
+                        refusal.get_or_insert(PostgresRefusal { is_fatal: true, ..notice });
                     }
                 }
                 Message::ErrorResponse(body) => {
-                    let error = Refusal::read(body.fields());
+                    let error = PostgresRefusal::read(body.fields());
                     if error.is_fatal {
                         return Err(Error::Refused(error));
                     }
@@ -216,7 +216,7 @@ impl Connection {
     }
 }
 
-impl CallConnection for Connection {
+impl CallConnection for PostgresConnection {
     fn versions(&self) -> Versions {
         [0, self.files]
     }
@@ -239,7 +239,7 @@ impl Statement<'_> {
     }
 }
 
-impl Drop for Connection {
+impl Drop for PostgresConnection {
     fn drop(&mut self) {
         if let Some(key) = self.key.filter(|_| self.is_busy) {
             self.place.end(key);

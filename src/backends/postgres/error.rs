@@ -10,11 +10,11 @@ use crate::net::request_error::{RequestError, ServerRefusal};
 use crate::net::text::clean;
 
 /// Why a statement failed.
-pub(crate) type Error = RequestError<Refusal>;
+pub(crate) type Error = RequestError<PostgresRefusal>;
 
 /// An error message of the server.
 #[derive(Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct PostgresRefusal {
     /// Five letters and digits. Source: PostgreSQL's documentation, appendix A.
     pub(crate) sqlstate: String,
     pub(crate) message: String,
@@ -42,7 +42,7 @@ impl Error {
     }
 }
 
-impl Refusal {
+impl PostgresRefusal {
     /// A statement that was to be kept is not there, or is there already; or it has to be parsed anew, as the table has changed.
     /// Nothing has been done then. A warning may come with a commit, and after a fatal error nobody knows.
     pub(crate) fn is_of_what_is_kept(&self) -> bool {
@@ -69,14 +69,14 @@ impl Refusal {
     }
 }
 
-impl ServerRefusal for Refusal {
+impl ServerRefusal for PostgresRefusal {
     /// A session that began read-only (25006) stays read-only.
     fn leaves_session_unchanged(&self) -> bool {
         !self.is_fatal && self.sqlstate != "25006"
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for PostgresRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "PostgreSQL says: {} (SQLSTATE {})", self.message, self.sqlstate)
     }

@@ -11,7 +11,7 @@ use bytes::BytesMut;
 use fallible_iterator::FallibleIterator;
 
 use super::config::PostgresConfig;
-use super::error::{Error, Refusal};
+use super::error::{Error, PostgresRefusal};
 use super::wire::{Key, Wire};
 use crate::net::error::{self as net, ErrorKind};
 use crate::net::socket::{Socket, explain};
@@ -65,7 +65,7 @@ pub(super) fn log_in(
                 key = Some(Key { process: body.process_id(), secret: body.secret_key() });
             }
             Message::ErrorResponse(body) => {
-                return Err(Error::Refused(Refusal { is_fatal: true, ..Refusal::read(body.fields()) }));
+                return Err(Error::Refused(PostgresRefusal { is_fatal: true, ..PostgresRefusal::read(body.fields()) }));
             }
             Message::ReadyForQuery(_) => return Ok(key),
             Message::AuthenticationCleartextPassword => {

@@ -1,7 +1,7 @@
 //! The table's statements, and what comes back of them.
 
 use crate::backends::postgres::connection::{Row as SqlRow, Rows};
-use crate::backends::postgres::error::{Error, Refusal};
+use crate::backends::postgres::error::{Error, PostgresRefusal};
 use crate::backends::postgres::settings::proof;
 use crate::backends::sql;
 use crate::backends::sql::{RecordRow, Records};
@@ -143,7 +143,7 @@ pub(super) fn number(rows: &[SqlRow]) -> Result<Option<i64>, Error> {
 fn read_only() -> Error {
     // The server refuses writes with this code.
     let message = "the server is read-only, as a standby is".to_owned();
-    Error::Refused(Refusal { sqlstate: "25006".to_owned(), message, is_fatal: true, is_warning: false })
+    Error::Refused(PostgresRefusal { sqlstate: "25006".to_owned(), message, is_fatal: true, is_warning: false })
 }
 
 fn not_ours() -> Error {

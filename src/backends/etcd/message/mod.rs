@@ -67,22 +67,22 @@ pub(crate) enum Keys<'a> {
 
 /// What a line of a watch says.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum WatchLine {
+pub(crate) enum EtcdWatchLine {
     /// It stands, on a member that has come to this revision.
     Created(u64),
-    Events(Vec<Event>),
+    Events(Vec<EtcdEvent>),
     /// The server has ended it. The connection stays open all the same.
     Canceled {
         is_compacted: bool,
         reason: String,
     },
     /// The gateway has ended it.
-    Failed(Refusal),
+    Failed(EtcdRefusal),
 }
 
 /// A change of a key.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Event {
+pub(crate) struct EtcdEvent {
     /// The value is empty and `create_revision` zero where it was deleted.
     pub(crate) kv: KeyValue,
     pub(crate) is_deletion: bool,
@@ -90,7 +90,7 @@ pub(crate) struct Event {
 
 /// An error as etcd says it: a gRPC code, and a message. The HTTP status differs from version to version.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub(crate) struct EtcdRefusal {
     pub(crate) code: u32,
     pub(crate) message: String,
 }
@@ -356,34 +356,34 @@ pub(crate) fn read_txn(text: &[u8], key: &[u8]) -> Result<Txn, Malformed> {
 }
 
 /// Reads a line of a watch.
-pub(crate) fn read_line(text: &[u8]) -> Result<WatchLine, Malformed> {
+pub(crate) fn read_line(text: &[u8]) -> Result<EtcdWatchLine, Malformed> {
     let RawLine { result, error } = read(text)?;
     if let Some(refusal) = error {
-        return Ok(WatchLine::Failed(Refusal { code: refusal.code, message: refusal.message }));
+        return Ok(EtcdWatchLine::Failed(EtcdRefusal { code: refusal.code, message: refusal.message }));
     }
     let raw = result.ok_or_else(|| Malformed("it has no result".to_owned()))?;
     // One that was refused is both created and cancelled.
     if raw.canceled {
-        return Ok(WatchLine::Canceled { is_compacted: raw.compact_revision.0 > 0, reason: raw.cancel_reason });
+        return Ok(EtcdWatchLine::Canceled { is_compacted: raw.compact_revision.0 > 0, reason: raw.cancel_reason });
     }
     if raw.created {
-        return revision(&raw.header).map(WatchLine::Created);
+        return revision(&raw.header).map(EtcdWatchLine::Created);
     }
     let event = |RawEvent { kind, kv }: RawEvent| match kind.as_str() {
-        "" | "PUT" => Ok(Event { kv: kv.existing()?, is_deletion: false }),
+        "" | "PUT" => Ok(EtcdEvent { kv: kv.existing()?, is_deletion: false }),
         "DELETE" if kv.mod_revision.0 > 0 => {
             let kv = KeyValue { key: kv.key.0, create_revision: 0, mod_revision: kv.mod_revision.0, value: Vec::new() };
-            Ok(Event { kv, is_deletion: true })
+            Ok(EtcdEvent { kv, is_deletion: true })
         }
         _ => Err(Malformed("the type of an event is unknown".to_owned())),
     };
-    raw.events.into_iter().map(event).collect::<Result<_, _>>().map(WatchLine::Events)
+    raw.events.into_iter().map(event).collect::<Result<_, _>>().map(EtcdWatchLine::Events)
 }
 
 /// Reads what an answer that is none of success says; `None` where it is not etcd's.
-pub(crate) fn read_refusal(text: &[u8]) -> Option<Refusal> {
+pub(crate) fn read_refusal(text: &[u8]) -> Option<EtcdRefusal> {
     let RawRefusal { code, message } = read(text).ok()?;
-    Some(Refusal { code, message })
+    Some(EtcdRefusal { code, message })
 }
 
 /// Reads the answer to [`authenticate`]: the token.

@@ -46,9 +46,9 @@ fn check(text: &[u8]) {
         Err(_) => {}
     }
     match read_line(text) {
-        Ok(WatchLine::Created(revision)) => assert!(revision > 0),
-        Ok(WatchLine::Events(events)) => assert!(events.iter().all(|event| event.kv.mod_revision > 0)),
-        Ok(WatchLine::Canceled { .. } | WatchLine::Failed(_)) | Err(_) => {}
+        Ok(EtcdWatchLine::Created(revision)) => assert!(revision > 0),
+        Ok(EtcdWatchLine::Events(events)) => assert!(events.iter().all(|event| event.kv.mod_revision > 0)),
+        Ok(EtcdWatchLine::Canceled { .. } | EtcdWatchLine::Failed(_)) | Err(_) => {}
     }
     let _ = read_refusal(text);
     assert!(read_token(text).is_ok_and(|token| !token.is_empty()) || read_token(text).is_err());

@@ -106,7 +106,7 @@ fn what_is_no_answer_of_etcd_is_not_read_as_an_absent_key() {
 #[test]
 fn the_lines_of_a_watch_are_read() {
     let line = |text: &str| read_line(text.as_bytes());
-    assert_eq!(line(r#"{"result":{"header":{"revision":"2"},"created":true}}"#), Ok(WatchLine::Created(2)));
+    assert_eq!(line(r#"{"result":{"header":{"revision":"2"},"created":true}}"#), Ok(EtcdWatchLine::Created(2)));
     let put = r#"{"kv":{"key":"YQ==","create_revision":"2","mod_revision":"3","version":"2","value":"Yg=="}}"#;
     let deletion = r#"{"type":"DELETE","kv":{"key":"YQ==","mod_revision":"4"}}"#;
     let text = format!(r#"{{"result":{{"header":{{"revision":"4"}},"events":[{put},{deletion}]}}}}"#);
@@ -117,19 +117,19 @@ fn the_lines_of_a_watch_are_read() {
         value: value.to_vec(),
     };
     let expected =
-        vec![Event { kv: kv(2, 3, b"b"), is_deletion: false }, Event { kv: kv(0, 4, b""), is_deletion: true }];
-    assert_eq!(line(&text), Ok(WatchLine::Events(expected)));
-    assert_eq!(line(r#"{"result":{"header":{"revision":"9"}}}"#), Ok(WatchLine::Events(Vec::new())), "progress");
+        vec![EtcdEvent { kv: kv(2, 3, b"b"), is_deletion: false }, EtcdEvent { kv: kv(0, 4, b""), is_deletion: true }];
+    assert_eq!(line(&text), Ok(EtcdWatchLine::Events(expected)));
+    assert_eq!(line(r#"{"result":{"header":{"revision":"9"}}}"#), Ok(EtcdWatchLine::Events(Vec::new())), "progress");
     let compacted = r#"{"result":{"header":{"revision":"9"},"canceled":true,"compact_revision":"5"}}"#;
-    assert_eq!(line(compacted), Ok(WatchLine::Canceled { is_compacted: true, reason: String::new() }));
+    assert_eq!(line(compacted), Ok(EtcdWatchLine::Canceled { is_compacted: true, reason: String::new() }));
     let refused = r#"{"result":{"header":{"revision":"2"},"watch_id":"-1","created":true,"canceled":true,"cancel_reason":"why"}}"#;
-    assert_eq!(line(refused), Ok(WatchLine::Canceled { is_compacted: false, reason: "why".to_owned() }));
-    let refusal = Refusal { code: 14, message: "etcdserver: no leader".to_owned() };
+    assert_eq!(line(refused), Ok(EtcdWatchLine::Canceled { is_compacted: false, reason: "why".to_owned() }));
+    let refusal = EtcdRefusal { code: 14, message: "etcdserver: no leader".to_owned() };
     for text in [
         r#"{"error":{"code":14,"message":"etcdserver: no leader","details":[]}}"#,
         r#"{"error":{"grpc_code":14,"http_code":503,"message":"etcdserver: no leader","http_status":"x"}}"#,
     ] {
-        assert_eq!(line(text), Ok(WatchLine::Failed(refusal.clone())));
+        assert_eq!(line(text), Ok(EtcdWatchLine::Failed(refusal.clone())));
     }
     assert_eq!(
         read_refusal(br#"{"error":"etcdserver: no leader","code":14,"message":"etcdserver: no leader"}"#),

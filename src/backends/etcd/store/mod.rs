@@ -3,10 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::backends::etcd::client::{Answer, Client, Request};
+use crate::backends::etcd::client::{EtcdAnswer, EtcdClient, EtcdRequest};
 use crate::backends::etcd::config::EtcdConfig;
 use crate::backends::etcd::error::{Error, code};
-use crate::backends::etcd::message::{self, Event, Expected, KeyValue, Keys, Malformed, Refusal, Txn, Write};
+use crate::backends::etcd::message::{self, EtcdEvent, EtcdRefusal, Expected, KeyValue, Keys, Malformed, Txn, Write};
 use crate::backends::etcd::record;
 use crate::backends::etcd::terms::EtcdTerms;
 use crate::store::record::{LeaderElectionRecord, Observed, Opaque};
@@ -71,7 +71,7 @@ const LONGEST_KEY: usize = 1024;
 /// # Ok::<(), leasehold::Error>(())
 /// ```
 pub struct EtcdStore {
-    client: Client,
+    client: EtcdClient,
     prefix: String,
     /// What guarded transactions compare with.
     terms: EtcdTerms,
@@ -85,7 +85,7 @@ impl EtcdStore {
     /// [`ConfigError`] when certificates or keys cannot be used, or a password would go to another machine in clear.
     pub fn new(config: EtcdConfig) -> Result<Self, ConfigError> {
         let prefix = config.prefix.clone();
-        Ok(Self { client: Client::new(config)?, prefix, terms: EtcdTerms::default() })
+        Ok(Self { client: EtcdClient::new(config)?, prefix, terms: EtcdTerms::default() })
     }
 
     fn path(&self, key: &str) -> Vec<u8> {
@@ -110,8 +110,8 @@ impl EtcdStore {
     ) -> Result<(Txn, Certainty), StoreError> {
         let body = message::txn(path, expected, writes);
         let (timeout, cancel) = (call.time_left(), call.cancel());
-        let request = Request { path: "/v3/kv/txn", body: &body, is_read: false, timeout, cancel };
-        let Answer { body, is_second } = self.client.request(request).map_err(|error| place(&error))?;
+        let request = EtcdRequest { path: "/v3/kv/txn", body: &body, is_read: false, timeout, cancel };
+        let EtcdAnswer { body, is_second } = self.client.request(request).map_err(|error| place(&error))?;
         let txn = message::read_txn(&body, path).map_err(|malformed| place(&Error::malformed(malformed.0)))?;
         Ok((txn, if is_second { Certainty::OfTheSecondCopy } else { Certainty::Full }))
     }
@@ -169,15 +169,15 @@ impl EtcdStore {
     fn range(&self, operation: &str, what: &str, keys: Keys<'_>, call: &Call) -> Result<message::Found, StoreError> {
         let body = message::range(keys);
         let (timeout, cancel) = (call.time_left(), call.cancel());
-        let request = Request { path: "/v3/kv/range", body: &body, is_read: true, timeout, cancel };
+        let request = EtcdRequest { path: "/v3/kv/range", body: &body, is_read: true, timeout, cancel };
         let answer = self.client.request(request).map_err(|error| explain(operation, what, &error))?;
         message::read_range(&answer.body, keys)
             .map_err(|Malformed(malformed)| explain(operation, what, &Error::malformed(malformed)))
     }
 
     /// What an event of a watch tells; nothing if it is of no record that was asked for.
-    fn event(&self, scope: WatchScope<'_>, event: Event) -> Result<Option<WatchEvent>, StoreError> {
-        let Event { kv, is_deletion } = event;
+    fn event(&self, scope: WatchScope<'_>, event: EtcdEvent) -> Result<Option<WatchEvent>, StoreError> {
+        let EtcdEvent { kv, is_deletion } = event;
         let key = str::from_utf8(&kv.key).ok().and_then(|key| key.strip_prefix(&self.prefix));
         let Some(key) = key.filter(|key| scope == WatchScope::All || scope == WatchScope::Key(key)) else {
             return Ok(None);
@@ -280,7 +280,7 @@ impl Store for EtcdStore {
             return Err(StoreError::new(StoreErrorKind::Expired, message));
         }
         on_event(WatchEvent::Opened);
-        let mut events: Vec<_> = present.into_iter().map(|kv| Event { kv, is_deletion: false }).collect();
+        let mut events: Vec<_> = present.into_iter().map(|kv| EtcdEvent { kv, is_deletion: false }).collect();
         loop {
             for event in events {
                 after = after.max(event.kv.mod_revision);
@@ -325,7 +325,7 @@ impl fmt::Debug for EtcdStore {
 fn explain(operation: &str, what: &str, error: &Error) -> StoreError {
     let (kind, advice) = match error {
         Error::Net(error) => (StoreErrorKind::from(error.kind), ""),
-        Error::Refused(Refusal { code, message }) => of_etcd(*code, message),
+        Error::Refused(EtcdRefusal { code, message }) => of_etcd(*code, message),
     };
     StoreError::new(kind, format!("cannot {operation} {what}: {error}{advice}"))
 }

@@ -11,7 +11,7 @@ use super::config::ClientConfig;
 use super::counters::ClientCounters;
 use super::error::{Error, ErrorKind};
 use super::request::{Method, Request};
-use super::request_log::RequestLog;
+use super::request_log::ApiRequestLog;
 use super::response::{Response, accept};
 use crate::net::MAX_WAIT;
 use crate::net::calls::{ActiveCall, CallConnection, Exchange, MAX_IDLE, Pool, Versions};
@@ -63,7 +63,7 @@ struct ClientShared {
     auth: Auth,
     impersonation: Vec<(HeaderName, HeaderValue)>,
     dialer: Dialer,
-    log: RequestLog,
+    log: ApiRequestLog,
     idle: Pool<ApiAgent>,
 }
 
@@ -138,7 +138,7 @@ impl Client {
             proxy: config.proxy,
             proxy_tls,
             dialer: Dialer::new(network),
-            log: RequestLog::default(),
+            log: ApiRequestLog::default(),
             idle: Pool::new(MAX_IDLE_AGENTS, MAX_IDLE),
         };
         Ok(Client { shared: Arc::new(shared) })

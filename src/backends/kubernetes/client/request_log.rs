@@ -24,13 +24,13 @@ const MAX_WARNINGS: usize = 64;
 
 /// The log of one client.
 #[derive(Default)]
-pub(super) struct RequestLog {
+pub(super) struct ApiRequestLog {
     warned: Mutex<Vec<String>>,
     /// When it was last told aloud that credentials were rejected.
     rejected_at: Mutex<Option<Instant>>,
 }
 
-impl RequestLog {
+impl ApiRequestLog {
     /// Logs what became of a request; `place` is its verb and its path.
     pub(super) fn note(
         &self,

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::backends::postgres::changes;
-use crate::backends::postgres::client::{Client, Request};
+use crate::backends::postgres::client::{PostgresClient, PostgresRequest};
 use crate::backends::postgres::config::PostgresConfig;
 use crate::backends::postgres::connection::{Rows, Statement};
-use crate::backends::postgres::error::{Error, Refusal};
+use crate::backends::postgres::error::{Error, PostgresRefusal};
 use crate::backends::postgres::table;
 use crate::backends::sql;
 use crate::backends::sql::store::{SqlStore, SqlTable, WatchRequest};
@@ -68,7 +68,7 @@ const SET_UP_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct PostgresStore(SqlStore<PostgresTable>);
 
 struct PostgresTable {
-    client: Client,
+    client: PostgresClient,
     /// Whether the check has found no wrong column.
     is_checked: AtomicBool,
 }
@@ -85,7 +85,7 @@ impl PostgresStore {
 
     /// Creates a store as [`new`](Self::new) does. If `creates_table`, the first request creates a missing table.
     pub(crate) fn open(config: PostgresConfig, creates_table: bool) -> Result<Self, ConfigError> {
-        let table = PostgresTable { client: Client::new(config)?, is_checked: AtomicBool::new(false) };
+        let table = PostgresTable { client: PostgresClient::new(config)?, is_checked: AtomicBool::new(false) };
         Ok(Self(SqlStore::new(table, creates_table)))
     }
 
@@ -170,15 +170,15 @@ impl PostgresTable {
     fn explain(&self, operation: &str, what: &str, error: &Error) -> StoreError {
         let (kind, advice) = match error {
             Error::Net(error) => (StoreErrorKind::from(error.kind), ""),
-            Error::Refused(Refusal { is_warning: true, .. }) => (StoreErrorKind::Unavailable, WARNED),
-            Error::Refused(Refusal { sqlstate, .. }) => of_postgres(sqlstate),
+            Error::Refused(PostgresRefusal { is_warning: true, .. }) => (StoreErrorKind::Unavailable, WARNED),
+            Error::Refused(PostgresRefusal { sqlstate, .. }) => of_postgres(sqlstate),
         };
         sql::failed(operation, what, error, self.client.password(), (kind, advice))
     }
 }
 
-fn request<'a>(statements: &'a [Statement<'a>], is_read: bool, call: &'a Call) -> Request<'a> {
-    Request { statements, is_read, timeout: call.time_left(), cancel: call.cancel() }
+fn request<'a>(statements: &'a [Statement<'a>], is_read: bool, call: &'a Call) -> PostgresRequest<'a> {
+    PostgresRequest { statements, is_read, timeout: call.time_left(), cancel: call.cancel() }
 }
 
 impl SqlTable for PostgresTable {
@@ -193,7 +193,7 @@ impl SqlTable for PostgresTable {
     fn create_table(&self, call: &Call) -> Result<(), StoreError> {
         let what = format!("the table leasehold in {}", self.client.location());
         let place = |error: Error| match &error {
-            Error::Refused(Refusal { sqlstate, .. }) if sqlstate == "42501" => {
+            Error::Refused(PostgresRefusal { sqlstate, .. }) if sqlstate == "42501" => {
                 let advice = "; have its owner make it, or grant this user CREATE on the schema";
                 sql::failed("make", &what, &error, self.client.password(), (StoreErrorKind::Forbidden, advice))
             }

@@ -49,7 +49,7 @@ pub struct Status {
 }
 
 #[derive(Deserialize)]
-struct Raw {
+struct StatusFields {
     kind: Option<String>,
     code: Option<i64>,
     reason: Option<String>,
@@ -68,7 +68,7 @@ struct Details {
 impl Status {
     /// Reads a `Status` object, such as that of an `ERROR` event in a watch; `None` if it is another kind of object.
     pub fn from_object(object: &Value) -> Option<Status> {
-        let raw = Raw::deserialize(object).ok()?;
+        let raw = StatusFields::deserialize(object).ok()?;
         if raw.kind.as_deref() != Some("Status") {
             return None;
         }
@@ -78,7 +78,7 @@ impl Status {
 
     /// Makes the best of an answer: its `Status` object, or else an excerpt of whatever it is.
     pub(super) fn from_answer(code: u16, retry_after: Option<&str>, body: &[u8]) -> Status {
-        let parsed = json::read::<Raw>(body, MAX_VALUES).ok();
+        let parsed = json::read::<StatusFields>(body, MAX_VALUES).ok();
         let mut status = match parsed.filter(|raw| raw.kind.as_deref() == Some("Status")) {
             // The line of the answer counts, not what the body says of it.
             Some(raw) => raw.into_status(code),
@@ -92,7 +92,7 @@ impl Status {
     }
 }
 
-impl Raw {
+impl StatusFields {
     fn into_status(self, code: u16) -> Status {
         let (kind, name, seconds) = match self.details {
             Some(d) => (d.kind, d.name, d.retry_after_seconds),

@@ -6,7 +6,7 @@ use std::thread;
 use parking_lot::Mutex;
 use rustls::ServerConfig;
 
-use crate::backends::mysql::client::{Client, Request, Shape};
+use crate::backends::mysql::client::{MySqlClient, MySqlStatement, Shape};
 use crate::backends::mysql::config::MySqlConfig;
 use crate::backends::mysql::error::Error;
 use crate::backends::mysql::store::MySqlStore;
@@ -145,9 +145,9 @@ impl Scripted for Server {
 
     fn write(&self, call: &Call) -> net::Error {
         let shape = Shape::new("leasehold", "SELECT 1, 2", |_| String::new());
-        let client = Client::new(self.config(), shape).unwrap();
+        let client = MySqlClient::new(self.config(), shape).unwrap();
         let (timeout, cancel) = (call.time_left(), call.cancel());
-        match client.query(Request { sql: "UPDATE leasehold", is_read: false, timeout, cancel }) {
+        match client.query(MySqlStatement { sql: "UPDATE leasehold", is_read: false, timeout, cancel }) {
             Err(Error::Net(error)) => error,
             other => panic!("{other:?}"),
         }

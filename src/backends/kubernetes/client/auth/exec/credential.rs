@@ -19,7 +19,7 @@ pub(super) struct Issued {
     pub(super) credentials: Credentials,
     pub(super) expires: Option<SystemTime>,
     /// To tell whether a later run brings another certificate.
-    raw: Raw,
+    raw: ExecCredentialStatus,
 }
 
 #[derive(Deserialize)]
@@ -27,12 +27,12 @@ pub(super) struct Issued {
 struct ExecCredential {
     api_version: Option<String>,
     kind: Option<String>,
-    status: Option<Raw>,
+    status: Option<ExecCredentialStatus>,
 }
 
 #[derive(Deserialize, Clone)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Raw {
+pub(super) struct ExecCredentialStatus {
     pub(super) expiration_timestamp: Option<String>,
     pub(super) token: Option<Secret>,
     pub(super) client_certificate_data: Option<String>,
@@ -40,7 +40,7 @@ pub(super) struct Raw {
 }
 
 impl ExecPlugin {
-    pub(super) fn parse(&self, output: &[u8]) -> Result<Raw, Error> {
+    pub(super) fn parse(&self, output: &[u8]) -> Result<ExecCredentialStatus, Error> {
         let failed = |detail: String| Error::new(ErrorKind::Credentials, detail);
         // PowerShell writes a mark in front of UTF-8, and client-go takes no offence.
         let json = output.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(output);
@@ -63,7 +63,7 @@ impl ExecPlugin {
     }
 }
 
-impl Raw {
+impl ExecCredentialStatus {
     /// The credentials in it; the error is the rule that it breaks.
     pub(super) fn issue(self) -> Result<Issued, String> {
         let expires = match self.expiration_timestamp.as_deref().filter(|text| *text != NO_TIME) {

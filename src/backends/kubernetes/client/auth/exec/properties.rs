@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::credential::{Issued, Raw};
+use super::credential::{ExecCredentialStatus, Issued};
 use super::*;
 use crate::backends::kubernetes::client::error::Error;
 use crate::fuzzing::target::{MARKER, Target, assert_loggable, holds_marker};
@@ -50,7 +50,7 @@ fn check(input: &[u8]) {
 }
 
 /// The same, as a plugin would print it.
-fn print(raw: &Raw) -> Vec<u8> {
+fn print(raw: &ExecCredentialStatus) -> Vec<u8> {
     let status = json!({
         "expirationTimestamp": raw.expiration_timestamp,
         "token": raw.token.as_ref().map(Secret::expose),
@@ -80,10 +80,10 @@ fn assert_says_nothing_of_the_output(error: &Error) {
     assert!(known.map(|other| words(&other)).any(|other| other == words(error)), "{error}");
 }
 
-fn check_secrets(raw: &Raw) {
+fn check_secrets(raw: &ExecCredentialStatus) {
     let marked = |text: &str| Secret::new(format!("{MARKER}{text}"));
     let mark = |secret: &Option<Secret>| secret.as_ref().filter(|s| !s.is_empty()).map(|s| marked(s.expose()));
-    let marked = Raw {
+    let marked = ExecCredentialStatus {
         expiration_timestamp: raw.expiration_timestamp.clone(),
         token: mark(&raw.token),
         // A key may have been put there by mistake.

@@ -11,7 +11,7 @@ use crossbeam_channel::{Receiver, bounded, select};
 use parking_lot::Mutex;
 use serde_json::json;
 
-use super::credential::Raw;
+use super::credential::ExecCredentialStatus;
 use super::{ExecPlugin, ExecStderr};
 use crate::backends::kubernetes::client::error::{Error, ErrorKind};
 use crate::net::interrupt::interrupted;
@@ -113,7 +113,11 @@ fn in_a_group_of_its_own(_: &mut Command) {}
 
 impl ExecPlugin {
     /// Runs it once, until it ends, its limit is over or nobody needs it any more.
-    pub(super) fn run(&self, process: &Process, abandoned: &Receiver<Infallible>) -> Result<Raw, Error> {
+    pub(super) fn run(
+        &self,
+        process: &Process,
+        abandoned: &Receiver<Infallible>,
+    ) -> Result<ExecCredentialStatus, Error> {
         let deadline = Instant::now() + self.options.limit;
         let stdout = match process.start(&mut self.command()) {
             Ok(Some(stdout)) => stdout,

@@ -16,14 +16,14 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60 * 60);
 
 /// Both clocks at one moment: credentials expire by the wall clock, pauses are counted by the steady one.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Now {
+pub(super) struct BothClocks {
     pub(super) wall: SystemTime,
     pub(super) steady: Instant,
 }
 
-impl Now {
+impl BothClocks {
     pub(super) fn read() -> Self {
-        Now { wall: SystemTime::now(), steady: Instant::now() }
+        BothClocks { wall: SystemTime::now(), steady: Instant::now() }
     }
 }
 
@@ -44,35 +44,35 @@ struct Life {
 
 impl Schedule {
     /// A run has brought a credential.
-    pub(super) fn succeeded(&mut self, now: Now, expires: Option<SystemTime>) {
+    pub(super) fn succeeded(&mut self, now: BothClocks, expires: Option<SystemTime>) {
         let refresh = expires.map(|end| refresh_at(now.wall, end));
         *self = Schedule { credential: Some(Life { refresh, end: expires }), ..Schedule::default() };
     }
 
     /// A run has brought none.
-    pub(super) fn failed(&mut self, now: Now) {
+    pub(super) fn failed(&mut self, now: BothClocks) {
         let pause = self.backoff.pause(FIRST_PAUSE, LONGEST_PAUSE);
         self.paused_until = Some(now.steady + pause);
     }
 
     /// Whether the credential at hand may be used.
-    pub(super) fn is_valid(&self, now: Now) -> bool {
+    pub(super) fn is_valid(&self, now: BothClocks) -> bool {
         self.credential.as_ref().is_some_and(|life| life.end.is_none_or(|end| now.wall < end))
     }
 
     /// When the next run may begin, if it may not begin now.
-    pub(super) fn pause(&self, now: Now) -> Option<Instant> {
+    pub(super) fn pause(&self, now: BothClocks) -> Option<Instant> {
         self.paused_until.filter(|until| now.steady < *until)
     }
 
     /// Whether a run is to begin while the credential at hand still serves.
-    pub(super) fn is_refresh_due(&self, now: Now) -> bool {
+    pub(super) fn is_refresh_due(&self, now: BothClocks) -> bool {
         let is_due = |life: &Life| life.refresh.is_some_and(|at| at <= now.wall);
         self.is_valid(now) && self.credential.as_ref().is_some_and(is_due) && self.pause(now).is_none()
     }
 
     /// When to look whether a refresh is due; `None` when there is nothing that could be kept from expiring.
-    pub(super) fn next_look(&self, now: Now) -> Option<Instant> {
+    pub(super) fn next_look(&self, now: BothClocks) -> Option<Instant> {
         let refresh = self.credential.as_ref().filter(|_| self.is_valid(now))?.refresh?;
         let wait = refresh.duration_since(now.wall).unwrap_or_default().min(LONGEST_WAIT);
         let at = now.steady + wait;
@@ -91,16 +91,19 @@ mod tests {
     use super::*;
 
     /// Time that passes when it is told to.
-    struct Clock(Now);
+    struct Clock(BothClocks);
 
     impl Clock {
         fn new() -> Self {
-            Clock(Now { wall: SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000), steady: Instant::now() })
+            Clock(BothClocks {
+                wall: SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000),
+                steady: Instant::now(),
+            })
         }
 
-        fn pass(&mut self, seconds: f64) -> Now {
+        fn pass(&mut self, seconds: f64) -> BothClocks {
             let time = Duration::from_secs_f64(seconds);
-            self.0 = Now { wall: self.0.wall + time, steady: self.0.steady + time };
+            self.0 = BothClocks { wall: self.0.wall + time, steady: self.0.steady + time };
             self.0
         }
 
@@ -181,10 +184,10 @@ mod tests {
         let (clock, mut schedule) = (Clock::new(), Schedule::default());
         schedule.succeeded(clock.0, clock.after(100_000.0));
         let day = Duration::from_secs(86_400);
-        let back = Now { wall: clock.0.wall - day, ..clock.0 };
+        let back = BothClocks { wall: clock.0.wall - day, ..clock.0 };
         assert!(schedule.is_valid(back) && !schedule.is_refresh_due(back));
         assert_eq!(schedule.next_look(back), Some(clock.0.steady + LONGEST_WAIT));
-        let ahead = Now { wall: clock.0.wall + day, ..clock.0 };
+        let ahead = BothClocks { wall: clock.0.wall + day, ..clock.0 };
         assert!(schedule.is_refresh_due(ahead));
         assert_eq!(schedule.next_look(ahead), Some(clock.0.steady));
     }

@@ -38,9 +38,9 @@ pub struct Kubeconfig {
     /// For messages: where it came from.
     origin: String,
     current_context: Option<String>,
-    clusters: Vec<Entry<Cluster>>,
-    users: Vec<Entry<AuthInfo>>,
-    contexts: Vec<Entry<Context>>,
+    clusters: Vec<NamedEntry<Cluster>>,
+    users: Vec<NamedEntry<AuthInfo>>,
+    contexts: Vec<NamedEntry<Context>>,
 }
 
 /// What to do where nothing is configured.
@@ -48,7 +48,7 @@ const SET_IT: &str = "set KUBECONFIG to a kubeconfig, or run in a pod with a ser
 
 /// A named entry with the file it stands in: relative paths in it are relative to that.
 #[derive(Clone, Debug)]
-struct Entry<T> {
+struct NamedEntry<T> {
     name: String,
     file: PathBuf,
     value: T,
@@ -203,7 +203,12 @@ fn split_paths(list: &OsString) -> Vec<PathBuf> {
     std::env::split_paths(list).filter(|path| !path.as_os_str().is_empty()).collect()
 }
 
-fn add_all<T>(into: &mut Vec<Entry<T>>, file: &Path, field: &str, from: Option<Vec<Named<T>>>) -> Result<(), Error> {
+fn add_all<T>(
+    into: &mut Vec<NamedEntry<T>>,
+    file: &Path,
+    field: &str,
+    from: Option<Vec<Named<T>>>,
+) -> Result<(), Error> {
     // Sets, because a file may hold some ten thousand names.
     let earlier: HashSet<String> = into.iter().map(|entry| entry.name.clone()).collect();
     let mut seen = HashSet::new();
@@ -214,7 +219,7 @@ fn add_all<T>(into: &mut Vec<Entry<T>>, file: &Path, field: &str, from: Option<V
         }
         // The first file that has a name wins, as a whole: entries are not mixed.
         if !earlier.contains(&name) {
-            into.push(Entry { name, file: file.to_owned(), value });
+            into.push(NamedEntry { name, file: file.to_owned(), value });
         }
     }
     Ok(())

@@ -7,7 +7,7 @@ use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Value, json};
 
 use super::schema::{AuthInfo, Cluster, Exec};
-use super::{Entry, Kubeconfig, choices};
+use super::{Kubeconfig, NamedEntry, choices};
 use crate::backends::kubernetes::client::auth::{AuthConfig, Impersonation};
 use crate::backends::kubernetes::client::auth::{ExecOptions, ExecPlugin};
 use crate::backends::kubernetes::client::config::ClientConfig;
@@ -64,7 +64,7 @@ impl Kubeconfig {
             ),
             None => None,
         };
-        let mut config = cluster.config(env, user.is_some_and(Entry::has_certificate))?;
+        let mut config = cluster.config(env, user.is_some_and(NamedEntry::has_certificate))?;
         // KUBECONFIG may be set in each process to something else: the file tells two candidates apart.
         config.source = match self.origin == "KUBECONFIG" {
             true => format!("context {name:?} of {} in KUBECONFIG", context.file.display()),
@@ -88,11 +88,11 @@ impl Kubeconfig {
     }
 }
 
-fn find<'a, T>(entries: &'a [Entry<T>], name: &str) -> Option<&'a Entry<T>> {
+fn find<'a, T>(entries: &'a [NamedEntry<T>], name: &str) -> Option<&'a NamedEntry<T>> {
     entries.iter().find(|entry| entry.name == name)
 }
 
-impl<T> Entry<T> {
+impl<T> NamedEntry<T> {
     fn place(&self, list: &str, field: &str) -> String {
         format!("{}: {list}[{}].{field}", self.file.display(), self.name)
     }
@@ -122,7 +122,7 @@ impl<T> Entry<T> {
     }
 }
 
-impl Entry<Cluster> {
+impl NamedEntry<Cluster> {
     fn at(&self, field: &str) -> String {
         self.place("clusters", field)
     }
@@ -194,12 +194,12 @@ impl Entry<Cluster> {
     }
 }
 
-impl Entry<AuthInfo> {
+impl NamedEntry<AuthInfo> {
     fn at(&self, field: &str) -> String {
         self.place("users", field)
     }
 
-    fn apply(&self, config: &mut ClientConfig, cluster: &Entry<Cluster>) -> Result<(), Error> {
+    fn apply(&self, config: &mut ClientConfig, cluster: &NamedEntry<Cluster>) -> Result<(), Error> {
         let user = &self.value;
         if let Some(provider) = &user.auth_provider {
             let name = provider.name.as_deref().unwrap_or_default();
@@ -256,7 +256,7 @@ impl Entry<AuthInfo> {
         }
     }
 
-    fn auth(&self, cluster: &Entry<Cluster>) -> Result<AuthConfig, Error> {
+    fn auth(&self, cluster: &NamedEntry<Cluster>) -> Result<AuthConfig, Error> {
         let user = &self.value;
         let token = user.token.as_ref().filter(|t| !t.is_empty());
         let token_file = user.token_file.as_deref().filter(|f| !f.is_empty());
@@ -282,7 +282,7 @@ impl Entry<AuthInfo> {
         }
     }
 
-    fn plugin(&self, exec: &Exec, cluster: &Entry<Cluster>) -> Result<ExecPlugin, Error> {
+    fn plugin(&self, exec: &Exec, cluster: &NamedEntry<Cluster>) -> Result<ExecPlugin, Error> {
         let version = exec.api_version.as_deref().unwrap_or_default();
         if !EXEC_VERSIONS.contains(&version) {
             let rule = format!("must be one of {}", EXEC_VERSIONS.join(" and "));

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use super::ExecPlugin;
 use super::credential::Issued;
 use super::run::Process;
-use super::schedule::{Now, Schedule};
+use super::schedule::{BothClocks, Schedule};
 use crate::backends::kubernetes::client::auth::{Credentials, Limits};
 use crate::backends::kubernetes::client::error::{Error, ErrorKind};
 use crate::net::interrupt::interrupted;
@@ -85,7 +85,7 @@ impl ExecSource {
             limits.interrupter.check()?;
             let wait = {
                 let mut state = self.shared.state.lock();
-                let now = Now::read();
+                let now = BothClocks::read();
                 if let Some(credentials) = state.valid(now) {
                     if state.schedule.is_refresh_due(now) && state.running().is_none() {
                         self.shared.start(&mut state);
@@ -110,7 +110,7 @@ impl ExecSource {
     pub(crate) fn after_rejection(&self, rejected: &Credentials, limits: Limits<'_>) -> Result<Credentials, Error> {
         let run = {
             let mut state = self.shared.state.lock();
-            let now = Now::read();
+            let now = BothClocks::read();
             let newer = state.valid(now).filter(|at_hand| {
                 at_hand.authorization != rejected.authorization || at_hand.identity_version != rejected.identity_version
             });
@@ -181,7 +181,7 @@ impl Drop for ExecSource {
 }
 
 impl SourceState {
-    fn valid(&self, now: Now) -> Option<Credentials> {
+    fn valid(&self, now: BothClocks) -> Option<Credentials> {
         self.issued.as_ref().filter(|_| self.schedule.is_valid(now)).map(|issued| issued.credentials.clone())
     }
 
@@ -199,7 +199,7 @@ impl SourceState {
 
     /// Notes what a run has brought.
     fn end(&mut self, run: &Run, issued: Result<Issued, Error>) {
-        let now = Now::read();
+        let now = BothClocks::read();
         let outcome = issued.map(|mut issued| {
             issued.count_from(self.issued.as_ref());
             self.schedule.succeeded(now, issued.expires);
@@ -259,7 +259,7 @@ impl SourceShared {
     /// `None` when there is nothing to wait for: no end of the credential, nobody who uses it, or another run.
     fn wait_for_refresh(&self, superseded: &Receiver<Infallible>) -> Option<Job> {
         loop {
-            let look = self.state.lock().schedule.next_look(Now::read())?;
+            let look = self.state.lock().schedule.next_look(BothClocks::read())?;
             select! {
                 recv(superseded) -> _ => return None,
                 recv(self.abandoned) -> _ => return None,
@@ -270,7 +270,7 @@ impl SourceShared {
             if superseded.try_recv() != Err(TryRecvError::Empty) || !state.is_used {
                 return None;
             }
-            if state.schedule.is_refresh_due(Now::read()) {
+            if state.schedule.is_refresh_due(BothClocks::read()) {
                 return Some(state.begin());
             }
         }

@@ -124,7 +124,7 @@ fn check_first_wins(files: &[Kubeconfig], merged: &Kubeconfig) {
     first_wins(files.iter().flat_map(|file| &file.contexts), &merged.contexts);
 }
 
-fn first_wins<'a, T: Members + 'a>(all: impl Iterator<Item = &'a Entry<T>>, merged: &[Entry<T>]) {
+fn first_wins<'a, T: Members + 'a>(all: impl Iterator<Item = &'a NamedEntry<T>>, merged: &[NamedEntry<T>]) {
     let mut first = BTreeMap::new();
     for entry in all {
         first.entry(&entry.name).or_insert(entry);
@@ -156,7 +156,7 @@ fn check_secrets(kubeconfig: &Kubeconfig) {
         let (scheme, rest) = url.expose().split_once("://").unwrap_or(("http", url.expose()));
         *url = Secret::new(format!("{scheme}://{MARKER}:{MARKER}@{rest}"));
     };
-    for Entry { value: user, .. } in &mut marked.users {
+    for NamedEntry { value: user, .. } in &mut marked.users {
         let single = [&mut user.token, &mut user.password, &mut user.client_key_data].into_iter().flatten();
         let exec = user.exec.iter_mut();
         let many = exec.flat_map(|exec| {
@@ -165,11 +165,11 @@ fn check_secrets(kubeconfig: &Kubeconfig) {
         });
         single.chain(many).for_each(mark);
     }
-    for Entry { value: cluster, .. } in &mut marked.clusters {
+    for NamedEntry { value: cluster, .. } in &mut marked.clusters {
         cluster.proxy_url.iter_mut().filter(|url| !url.is_empty()).for_each(mark_url);
     }
     assert_hidden(&marked);
-    for Entry { value: cluster, .. } in &mut marked.clusters {
+    for NamedEntry { value: cluster, .. } in &mut marked.clusters {
         cluster.server.iter_mut().for_each(mark_url);
     }
     assert_hidden(&marked);

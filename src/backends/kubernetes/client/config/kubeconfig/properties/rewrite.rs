@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::backends::kubernetes::client::Kubeconfig;
-use crate::backends::kubernetes::client::config::kubeconfig::Entry;
+use crate::backends::kubernetes::client::config::kubeconfig::NamedEntry;
 use crate::backends::kubernetes::client::config::kubeconfig::schema::{AuthInfo, Cluster, Context, Exec};
 use crate::net::secret::Secret;
 
@@ -98,7 +98,7 @@ pub(super) fn write(kubeconfig: &Kubeconfig) -> String {
     out
 }
 
-fn list<T: Members>(entries: &[Entry<T>]) -> Vec<Value> {
+fn list<T: Members>(entries: &[NamedEntry<T>]) -> Vec<Value> {
     entries.iter().map(|entry| json!({ "name": entry.name, T::KEY: present(entry.value.members()) })).collect()
 }
 
