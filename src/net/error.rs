@@ -26,27 +26,6 @@ pub(crate) enum ErrorKind {
     Config,
 }
 
-#[cfg(feature = "kube")]
-impl ErrorKind {
-    pub(crate) const ALL: [Self; 12] = {
-        use ErrorKind::*;
-        [
-            Timeout,
-            Interrupted,
-            Dns,
-            Connect,
-            Io,
-            ConnectionClosed,
-            Tls,
-            TlsVerification,
-            BodyTooLarge,
-            Malformed,
-            Credentials,
-            Config,
-        ]
-    };
-}
-
 #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
 impl From<ErrorKind> for StoreErrorKind {
     fn from(kind: ErrorKind) -> Self {
