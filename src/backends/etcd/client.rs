@@ -23,7 +23,7 @@ use crate::net::redact::Redacted;
 use crate::net::tls::config::refuse;
 use crate::net::tls::{ClientTls, TlsParts};
 use crate::net::{MAX_WAIT, USER_AGENT};
-use crate::util::cancel::Cancel;
+use crate::store::Call;
 use crate::util::config_error::ConfigError;
 use crate::util::log_fields::CLIENT;
 use crate::util::panics::log_line;
@@ -64,8 +64,7 @@ pub(crate) struct EtcdRequest<'a> {
     pub(crate) body: &'a Value,
     /// It changes nothing, so it may be sent again after it may have been received.
     pub(crate) is_read: bool,
-    pub(crate) timeout: Duration,
-    pub(crate) cancel: &'a Cancel,
+    pub(crate) call: &'a Call,
 }
 
 /// What came back.
@@ -128,7 +127,7 @@ impl EtcdClient {
     /// A write that a member may have received is not sent to another: the second copy would be judged against what the first
     /// one did.
     pub(crate) fn request(&self, request: EtcdRequest<'_>) -> Result<EtcdAnswer, Error> {
-        let call = ActiveCall::begin(request.timeout, request.cancel);
+        let call = ActiveCall::begin(request.call.time_left(), request.call.cancel());
         let body = request.body.to_string().into_bytes();
         let (interrupter, mut used) = (&call.interrupter, None);
         let ask = |number: usize, connected_by, deadline| {
@@ -149,7 +148,7 @@ impl EtcdClient {
         silence: Duration,
         interrupter: &Interrupter,
     ) -> Result<OpenedWatch, Error> {
-        let deadline = Instant::now() + request.timeout.min(MAX_WAIT);
+        let deadline = Instant::now() + request.call.time_left().min(MAX_WAIT);
         let body = request.body.to_string().into_bytes();
         self.on_some_member(interrupter, deadline, true, |number, connected_by, deadline| {
             let attempt = MemberAttempt { request, body: &body, connected_by, deadline, interrupter };
@@ -247,9 +246,9 @@ impl EtcdClient {
         let Some(login) = &self.login else { return Ok(None) };
         let tls = member.parts()?;
         // Nothing is sent yet, so another member may do as well.
-        let MemberAttempt { request: EtcdRequest { cancel, .. }, connected_by: deadline, interrupter, .. } = attempt;
+        let MemberAttempt { request: EtcdRequest { call, .. }, connected_by: deadline, interrupter, .. } = attempt;
         let (endpoint, dialer) = (&member.endpoint, &self.dialer);
-        let at = At { endpoint, tls: tls.as_ref(), dialer, deadline, cancel, interrupter };
+        let at = At { endpoint, tls: tls.as_ref(), dialer, deadline, cancel: call.cancel(), interrupter };
         login.token(at).map(Some).map_err(|error| match error {
             // Of what was asked for nothing has been.
             Error::Net(error) => Error::Net(error.sent(false)),

@@ -14,7 +14,7 @@ use crate::net::error::ErrorKind;
 use crate::net::http::Opening;
 use crate::net::interrupt::Interrupter;
 use crate::net::stream::LineStream;
-use crate::util::cancel::Cancel;
+use crate::store::Call;
 
 /// A watch that stands. Dropping it closes the connection.
 pub(crate) struct EtcdWatch {
@@ -31,17 +31,11 @@ enum First {
 }
 
 impl EtcdClient {
-    /// Opens a watch, within `timeout`; after that nothing may be heard for as long as `silence`.
-    pub(crate) fn watch(
-        &self,
-        body: &Value,
-        timeout: Duration,
-        silence: Duration,
-        cancel: &Cancel,
-    ) -> Result<EtcdWatch, Error> {
-        let request = EtcdRequest { path: "/v3/watch", body, is_read: true, timeout, cancel };
+    /// Opens a watch, within the time of `call`; after that nothing may be heard for as long as `silence`.
+    pub(crate) fn watch(&self, body: &Value, call: &Call, silence: Duration) -> Result<EtcdWatch, Error> {
+        let request = EtcdRequest { path: "/v3/watch", body, is_read: true, call };
         for is_last in [false, true] {
-            let (interrupter, hook) = Interrupter::hooked(cancel);
+            let (interrupter, hook) = Interrupter::hooked(call.cancel());
             let OpenedWatch { body, handle, opening, token } = self.open(request, silence, &interrupter)?;
             // The gateway of 3.4 writes no line end after its last word.
             let mut lines = LineStream::new(body, Arc::clone(&handle), interrupter, hook).with_rest();

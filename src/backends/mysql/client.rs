@@ -1,7 +1,7 @@
 //! The client: one statement, one answer.
 
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 pub(crate) use super::connection::{Row, StatementResult};
 pub(crate) use super::session::{READ_ONLY, Shape, check_writable};
@@ -21,7 +21,7 @@ use crate::net::interrupt::Interrupter;
 use crate::net::secret::Secret;
 use crate::net::tls::ClientTls;
 use crate::net::tls::config::refuse;
-use crate::util::cancel::Cancel;
+use crate::store::Call;
 use crate::util::config_error::ConfigError;
 
 /// More connections than this are not kept open for the calls to come.
@@ -55,8 +55,7 @@ pub(crate) struct MySqlStatement<'a> {
     pub(crate) sql: &'a str,
     /// It changes nothing, so it may be sent again after it may have been received.
     pub(crate) is_read: bool,
-    pub(crate) timeout: Duration,
-    pub(crate) cancel: &'a Cancel,
+    pub(crate) call: &'a Call,
 }
 
 /// How one request goes on its way.
@@ -100,7 +99,7 @@ impl MySqlClient {
 
     /// Sends a statement, and answers what it has done.
     pub(crate) fn query(&self, request: MySqlStatement<'_>) -> Result<StatementResult, Error> {
-        let call = ActiveCall::begin(request.timeout, request.cancel);
+        let call = ActiveCall::begin(request.call.time_left(), request.call.cancel());
         let (attempt, mut used) =
             (StatementAttempt { request, deadline: call.deadline, interrupter: &call.interrupter }, None);
         let versions = [0, self.tls.as_ref().map_or(0, ClientTls::refresh)];
@@ -124,7 +123,7 @@ impl MySqlClient {
         };
         // Access denied: the password is wrong, or this user must have none or some.
         let is_refused = |error: &Error| matches!(error.code(), Some(1045 | 1698));
-        self.password.log_in(attempt.deadline, attempt.request.cancel, open, is_refused)
+        self.password.log_in(attempt.deadline, attempt.request.call.cancel(), open, is_refused)
     }
 
     fn open_with_present_files(

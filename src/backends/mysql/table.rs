@@ -72,7 +72,7 @@ impl MySqlTable {
             "SELECT {READ_ONLY}, r.generation, r.name, r.writes, r.uid, r.holder_identity, r.lease_duration_seconds, \
              r.acquire_time, r.renew_time, r.lease_transitions FROM (SELECT 1) AS one LEFT JOIN {NAME} AS r ON {which}"
         );
-        let request = MySqlStatement { sql: &select, is_read: true, timeout: call.time_left(), cancel: call.cancel() };
+        let request = MySqlStatement { sql: &select, is_read: true, call };
         let StatementResult { rows, .. } = self.client.query(request).map_err(|error| place(&error))?;
         let malformed = || {
             let rule = "a row is not as this library writes it";
@@ -132,7 +132,7 @@ impl MySqlTable {
     /// One that ended in a deadlock was rolled back, and is sent again.
     fn write(&self, operation: &str, key: &str, sql: &str, call: &Call) -> Result<StatementResult, Error> {
         for _ in 0..MOST_DEADLOCKS {
-            let request = MySqlStatement { sql, is_read: false, timeout: call.time_left(), cancel: call.cancel() };
+            let request = MySqlStatement { sql, is_read: false, call };
             match self.client.query(request) {
                 Err(error) if error.code().is_some_and(|code| DEADLOCKS.contains(&code)) => {
                     log_line!(debug, target: STORE, "{operation} {key}: once more: {}", self.client.password().clean(&error));
@@ -141,7 +141,7 @@ impl MySqlTable {
             }
             watch_diff::wait(call, PAUSE.mul_f64(fastrand::f64()));
         }
-        self.client.query(MySqlStatement { sql, is_read: false, timeout: call.time_left(), cancel: call.cancel() })
+        self.client.query(MySqlStatement { sql, is_read: false, call })
     }
 }
 
@@ -155,8 +155,7 @@ impl SqlTable for MySqlTable {
     }
 
     fn create_table(&self, call: &Call) -> Result<(), StoreError> {
-        let (timeout, cancel) = (call.time_left(), call.cancel());
-        let request = MySqlStatement { sql: CREATE_TABLE, is_read: false, timeout, cancel };
+        let request = MySqlStatement { sql: CREATE_TABLE, is_read: false, call };
         self.client.query(request).map_err(|error| match error.code() {
             // A user without the right to CREATE can use a table that its owner has made.
             Some(1044 | 1142) => {

@@ -155,8 +155,8 @@ impl TableWatch<'_> {
         read: impl FnOnce(Rows) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let statements = [statement];
-        let request =
-            PostgresRequest { statements: &statements, is_read: true, timeout: READ_TIMEOUT, cancel: self.cancel };
+        let call = Call::new(READ_TIMEOUT, self.cancel.clone());
+        let request = PostgresRequest { statements: &statements, is_read: true, call: &call };
         match listener {
             Some(listener) => self.client.run_on(listener, &request, read),
             None => self.client.run(request, read),

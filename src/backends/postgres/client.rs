@@ -18,6 +18,7 @@ use crate::net::error::{self as net, ErrorKind};
 use crate::net::interrupt::Interrupter;
 use crate::net::tls::config::refuse;
 use crate::net::tls::{ClientTls, TlsSettings};
+use crate::store::Call;
 use crate::util::cancel::Cancel;
 use crate::util::config_error::ConfigError;
 
@@ -48,8 +49,7 @@ pub(crate) struct PostgresRequest<'a> {
     pub(crate) statements: &'a [Statement<'a>],
     /// It changes nothing, so it may be sent again after it may have been received.
     pub(crate) is_read: bool,
-    pub(crate) timeout: Duration,
-    pub(crate) cancel: &'a Cancel,
+    pub(crate) call: &'a Call,
 }
 
 impl PostgresClient {
@@ -98,13 +98,13 @@ impl PostgresClient {
         request: PostgresRequest<'_>,
         read: impl FnOnce(Rows) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let call = ActiveCall::begin(request.timeout, request.cancel);
+        let call = ActiveCall::begin(request.call.time_left(), request.call.cancel());
         let (deadline, mut used) = (call.deadline, None);
         let versions = [0, self.tls.as_ref().map_or(0, ClientTls::refresh)];
         let answer = call.exchange(
             Exchange { pool: &self.idle, versions, is_read: request.is_read },
             &mut used,
-            || self.connect(deadline, request.cancel, &call.interrupter),
+            || self.connect(deadline, request.call.cancel(), &call.interrupter),
             |connection| self.ask(connection, &request, deadline),
             |connection, error| self.keeps_nothing(connection, error),
         );
@@ -119,7 +119,7 @@ impl PostgresClient {
         request: &PostgresRequest<'_>,
         read: impl FnOnce(Rows) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let deadline = Instant::now() + request.timeout.min(MAX_WAIT);
+        let deadline = Instant::now() + request.call.time_left().min(MAX_WAIT);
         let mut answer = self.ask(connection, request, deadline);
         if answer.as_ref().is_err_and(|error| self.keeps_nothing(connection, error)) {
             answer = self.ask(connection, request, deadline);

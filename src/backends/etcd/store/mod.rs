@@ -109,8 +109,7 @@ impl EtcdStore {
         call: &Call,
     ) -> Result<(Txn, Certainty), StoreError> {
         let body = message::txn(path, expected, writes);
-        let (timeout, cancel) = (call.time_left(), call.cancel());
-        let request = EtcdRequest { path: "/v3/kv/txn", body: &body, is_read: false, timeout, cancel };
+        let request = EtcdRequest { path: "/v3/kv/txn", body: &body, is_read: false, call };
         let EtcdAnswer { body, is_second } = self.client.request(request).map_err(|error| place(&error))?;
         let txn = message::read_txn(&body, path).map_err(|malformed| place(&Error::malformed(malformed.0)))?;
         Ok((txn, if is_second { Certainty::OfTheSecondCopy } else { Certainty::Full }))
@@ -168,8 +167,7 @@ impl EtcdStore {
 
     fn range(&self, operation: &str, what: &str, keys: Keys<'_>, call: &Call) -> Result<message::Found, StoreError> {
         let body = message::range(keys);
-        let (timeout, cancel) = (call.time_left(), call.cancel());
-        let request = EtcdRequest { path: "/v3/kv/range", body: &body, is_read: true, timeout, cancel };
+        let request = EtcdRequest { path: "/v3/kv/range", body: &body, is_read: true, call };
         let answer = self.client.request(request).map_err(|error| explain(operation, what, &error))?;
         message::read_range(&answer.body, keys)
             .map_err(|Malformed(malformed)| explain(operation, what, &Error::malformed(malformed)))
@@ -273,7 +271,7 @@ impl Store for EtcdStore {
         };
         let silence = SILENCE.mul_f64(1.0 + fastrand::f64());
         let body = message::watch(keys, after.saturating_add(1));
-        let mut watch = self.client.watch(&body, call.time_left(), silence, cancel).map_err(|error| place(&error))?;
+        let mut watch = self.client.watch(&body, &call, silence).map_err(|error| place(&error))?;
         // A member waits in silence for a revision that it has not come to: after a restore it never comes, or is another's.
         if watch.revision() < after {
             let message = format!("cannot watch {what}: etcd is at {}, which is before {after}", watch.revision());

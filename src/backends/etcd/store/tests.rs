@@ -112,8 +112,7 @@ impl Scripted for Gateway {
     }
 
     fn write(&self, call: &Call) -> net::Error {
-        let (body, timeout, cancel) = (&serde_json::Value::Null, call.time_left(), call.cancel());
-        let request = EtcdRequest { path: "/v3/kv/txn", body, is_read: false, timeout, cancel };
+        let request = EtcdRequest { path: "/v3/kv/txn", body: &serde_json::Value::Null, is_read: false, call };
         match with_user(self).client.request(request) {
             Err(Error::Net(error)) => error,
             _ => panic!("it must fail"),

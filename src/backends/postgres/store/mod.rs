@@ -178,7 +178,7 @@ impl PostgresTable {
 }
 
 fn request<'a>(statements: &'a [Statement<'a>], is_read: bool, call: &'a Call) -> PostgresRequest<'a> {
-    PostgresRequest { statements, is_read, timeout: call.time_left(), cancel: call.cancel() }
+    PostgresRequest { statements, is_read, call }
 }
 
 impl SqlTable for PostgresTable {

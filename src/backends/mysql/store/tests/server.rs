@@ -146,8 +146,7 @@ impl Scripted for Server {
     fn write(&self, call: &Call) -> net::Error {
         let shape = Shape::new("leasehold", "SELECT 1, 2", |_| String::new());
         let client = MySqlClient::new(self.config(), shape).unwrap();
-        let (timeout, cancel) = (call.time_left(), call.cancel());
-        match client.query(MySqlStatement { sql: "UPDATE leasehold", is_read: false, timeout, cancel }) {
+        match client.query(MySqlStatement { sql: "UPDATE leasehold", is_read: false, call }) {
             Err(Error::Net(error)) => error,
             other => panic!("{other:?}"),
         }
