@@ -1,6 +1,5 @@
 //! The client: one request, one answer, from whichever member gives one.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -394,10 +393,4 @@ fn http_request(
     let (masked, mask) = Redacted::new(target, token.map(Token::header), &[]);
     headers.extend(mask);
     Ok((call, masked))
-}
-
-impl fmt::Debug for EtcdClient {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EtcdClient").field("endpoints", &self.location()).finish_non_exhaustive()
-    }
 }

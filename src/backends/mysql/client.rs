@@ -1,6 +1,5 @@
 //! The client: one statement, one answer.
 
-use std::fmt;
 use std::time::Instant;
 
 pub(crate) use super::connection::{Row, StatementResult};
@@ -177,11 +176,5 @@ impl PooledSession {
             Ok(answer) if !request.is_read && answer.is_rows => Err(malformed("a write has rows").sent(true).into()),
             other => other.map_err(Error::sent),
         }
-    }
-}
-
-impl fmt::Debug for MySqlClient {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MySqlClient").field("location", &self.location()).finish_non_exhaustive()
     }
 }

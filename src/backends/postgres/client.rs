@@ -1,6 +1,5 @@
 //! The client: some statements, one answer, on a connection that no other call has.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -232,10 +231,4 @@ fn without_settings() -> net::Error {
     let detail = "the transaction was without the settings that this library makes: a pooler, or a trigger on the table, has \
                   changed synchronous_commit, client_min_messages or lock_timeout";
     net::Error::new(ErrorKind::Io, detail)
-}
-
-impl fmt::Debug for PostgresClient {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PostgresClient").field("location", &self.location()).finish_non_exhaustive()
-    }
 }

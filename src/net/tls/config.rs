@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::net::error as net;
-use crate::net::tls::{Identity, IdentitySource, PemSource, TlsSettings, certificates};
+use crate::net::tls::{PemSource, TlsSettings};
 use crate::util::config_error::ConfigError;
 
 /// Whom a store trusts in TLS, and what it shows of itself: for [`EtcdConfig`](https://docs.rs/leasehold/latest/leasehold/struct.EtcdConfig.html)
@@ -52,8 +52,7 @@ impl TlsConfig {
     }
 
     fn with_ca(mut self, source: PemSource) -> Result<Self, ConfigError> {
-        certificates(source.bytes()).map_err(|rule| ConfigError::new("ca", "unusable", source.breaks(rule)))?;
-        self.settings.ca = Some(source);
+        self.settings.trust(source).map_err(|rule| ConfigError::new("ca", "unusable", rule))?;
         Ok(self)
     }
 
@@ -85,8 +84,7 @@ impl TlsConfig {
     }
 
     fn with_identity(mut self, chain: PemSource, key: PemSource) -> Result<Self, ConfigError> {
-        Identity::from_sources(&chain, &key).map_err(|error| refuse("client_certificate", &error))?;
-        self.settings.identity = Some(IdentitySource { chain, key });
+        self.settings.show(chain, key).map_err(|error| refuse("client_certificate", &error))?;
         Ok(self)
     }
 
@@ -98,7 +96,6 @@ impl TlsConfig {
     }
 }
 
-/// What cannot be used, without its value, which may hold a secret.
 /// The files of a URL's parameters for TLS.
 #[cfg(any(feature = "etcd", feature = "postgres"))]
 #[derive(Default)]
@@ -124,6 +121,7 @@ impl UrlFiles {
     }
 }
 
+/// Refuses a value without quoting the value, which may be a secret.
 pub(crate) fn refuse(field: &'static str, error: &net::Error) -> ConfigError {
     ConfigError::new(field, "unusable", error)
 }

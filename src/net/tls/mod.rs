@@ -71,6 +71,20 @@ pub(crate) struct TlsParts {
 }
 
 impl TlsSettings {
+    /// Trusts the authorities in `ca` alone. The error is a rule that `ca` breaks.
+    pub(crate) fn trust(&mut self, ca: PemSource) -> Result<(), String> {
+        certificates(ca.bytes()).map_err(|rule| ca.breaks(rule))?;
+        self.ca = Some(ca);
+        Ok(())
+    }
+
+    /// Shows this client certificate to servers that ask for one.
+    pub(crate) fn show(&mut self, chain: PemSource, key: PemSource) -> Result<(), Error> {
+        Identity::from_sources(&chain, &key)?;
+        self.identity = Some(IdentitySource { chain, key });
+        Ok(())
+    }
+
     fn name(&self, host: &str) -> Result<ServerName<'static>, Error> {
         let name = self.server_name.as_deref().unwrap_or(host);
         ServerName::try_from(name.to_owned())
@@ -163,6 +177,7 @@ impl fmt::Debug for Clock {
 
 impl Identity {
     /// From PEM: a chain with the client's own certificate first, and a PKCS#8, PKCS#1 or SEC1 key.
+    #[cfg(feature = "kubeconfig")]
     pub(crate) fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, Error> {
         Self::from_sources(&PemSource::inline(chain), &PemSource::inline(key))
     }
@@ -213,7 +228,7 @@ impl fmt::Debug for Identity {
 }
 
 /// All certificates of a PEM bundle; the error is a rule without the content, for a key may have been put there.
-pub(crate) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, &'static str> {
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, &'static str> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match found {
         Ok(found) if found.is_empty() => Err("holds no PEM certificate"),

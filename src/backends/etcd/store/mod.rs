@@ -315,7 +315,10 @@ impl Store for EtcdStore {
 
 impl fmt::Debug for EtcdStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EtcdStore").field("client", &self.client).field("prefix", &self.prefix).finish_non_exhaustive()
+        f.debug_struct("EtcdStore")
+            .field("client", &self.client.location())
+            .field("prefix", &self.prefix)
+            .finish_non_exhaustive()
     }
 }
 

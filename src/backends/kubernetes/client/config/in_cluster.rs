@@ -9,7 +9,7 @@ use crate::backends::kubernetes::client::config::ClientConfig;
 use crate::backends::kubernetes::client::error::Error;
 use crate::net::endpoint::Endpoint;
 use crate::net::file::read_file;
-use crate::net::tls::{PemSource, certificates};
+use crate::net::tls::PemSource;
 
 /// Where the kubelet puts the service account. Source: Kubernetes documentation, "Accessing the API from a Pod".
 pub(crate) const DIRECTORY: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -51,8 +51,7 @@ pub(crate) fn load(env: Env<'_>, directory: &Path) -> Result<ClientConfig, Error
     read("token")?;
     let mut config = ClientConfig::for_endpoint(endpoint, "service account of this pod");
     let ca = PemSource::read(&directory.join("ca.crt")).map_err(|e| unread("ca.crt", e))?;
-    certificates(ca.bytes()).map_err(|rule| Error::config("ca.crt", ca.breaks(rule)))?;
-    config.tls.ca = Some(ca);
+    config.tls.trust(ca).map_err(|rule| Error::config("ca.crt", rule))?;
     config.auth = AuthConfig::TokenFile(directory.join("token"));
     if let Some(namespace) = namespace(env, directory) {
         config.default_namespace = namespace;

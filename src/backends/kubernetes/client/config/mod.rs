@@ -15,7 +15,7 @@ use super::error::Error;
 use crate::net::endpoint::Endpoint;
 use crate::net::proxy::Proxy;
 use crate::net::secret::Secret;
-use crate::net::tls::{Identity, IdentitySource, PemSource, TlsSettings, certificates};
+use crate::net::tls::{PemSource, TlsSettings};
 
 pub(crate) mod choice;
 pub(crate) mod in_cluster;
@@ -100,10 +100,8 @@ impl ClientConfig {
     /// # Errors
     ///
     /// [`Config`](crate::backends::kubernetes::client::ErrorKind::Config) when it is not a PEM bundle with at least one certificate.
-    pub fn with_ca_pem(mut self, bundle: &[u8]) -> Result<Self, Error> {
-        certificates(bundle).map_err(|rule| Error::config("certificate-authority", rule))?;
-        self.tls.ca = Some(PemSource::inline(bundle));
-        Ok(self)
+    pub fn with_ca_pem(self, bundle: &[u8]) -> Result<Self, Error> {
+        self.with_ca(PemSource::inline(bundle))
     }
 
     /// Trusts the certificate authorities in a file, a PEM bundle, and no others.
@@ -115,10 +113,12 @@ impl ClientConfig {
     /// # Errors
     ///
     /// [`Config`](crate::backends::kubernetes::client::ErrorKind::Config), with the file, when it cannot be read or is no PEM bundle.
-    pub fn with_ca_file(mut self, path: impl AsRef<Path>) -> Result<Self, Error> {
-        let ca = pem_file(path.as_ref())?;
-        certificates(ca.bytes()).map_err(|rule| Error::config("certificate-authority", ca.breaks(rule)))?;
-        self.tls.ca = Some(ca);
+    pub fn with_ca_file(self, path: impl AsRef<Path>) -> Result<Self, Error> {
+        self.with_ca(pem_file(path.as_ref())?)
+    }
+
+    fn with_ca(mut self, ca: PemSource) -> Result<Self, Error> {
+        self.tls.trust(ca).map_err(|rule| Error::config("certificate-authority", rule))?;
         Ok(self)
     }
 
@@ -137,8 +137,7 @@ impl ClientConfig {
     ///
     /// [`Config`](crate::backends::kubernetes::client::ErrorKind::Config) when either does not parse.
     pub fn with_client_certificate_pem(mut self, chain: &[u8], key: &[u8]) -> Result<Self, Error> {
-        Identity::from_pem(chain, key)?;
-        self.tls.identity = Some(IdentitySource { chain: PemSource::inline(chain), key: PemSource::inline(key) });
+        self.tls.show(PemSource::inline(chain), PemSource::inline(key))?;
         Ok(self)
     }
 
@@ -168,9 +167,7 @@ impl ClientConfig {
         chain: impl AsRef<Path>,
         key: impl AsRef<Path>,
     ) -> Result<Self, Error> {
-        let (chain, key) = (pem_file(chain.as_ref())?, pem_file(key.as_ref())?);
-        Identity::from_sources(&chain, &key)?;
-        self.tls.identity = Some(IdentitySource { chain, key });
+        self.tls.show(pem_file(chain.as_ref())?, pem_file(key.as_ref())?)?;
         Ok(self)
     }
 

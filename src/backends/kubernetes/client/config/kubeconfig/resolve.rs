@@ -18,7 +18,7 @@ use crate::backends::kubernetes::client::error::Error;
 use crate::net::endpoint::Endpoint;
 use crate::net::proxy::Proxy;
 use crate::net::secret::Secret;
-use crate::net::tls::{Identity, IdentitySource, PemSource, certificates};
+use crate::net::tls::{PemSource, TlsSettings};
 
 /// Under this name a cluster holds what is passed on to credential plugins.
 const EXEC_EXTENSION: &str = "client.authentication.k8s.io/exec";
@@ -156,9 +156,7 @@ impl NamedEntry<Cluster> {
                     "contradicts certificate-authority; leave one of them out",
                 ));
             }
-            certificates(ca.bytes())
-                .map_err(|rule| Error::config(self.at("certificate-authority"), ca.breaks(rule)))?;
-            config.tls.ca = Some(ca);
+            config.tls.trust(ca).map_err(|rule| Error::config(self.at("certificate-authority"), rule))?;
         }
         config.tls.insecure = self.insecure();
         config.tls.server_name = self.value.tls_server_name.clone().filter(|n| !n.is_empty());
@@ -215,7 +213,7 @@ impl NamedEntry<AuthInfo> {
             );
             return Err(Error::config(self.at("auth-provider"), rule));
         }
-        config.tls.identity = self.identity()?;
+        self.show_identity(&mut config.tls)?;
         config.auth = self.auth(cluster)?;
         config.check_secrecy(|field| self.at(field))?;
         config.impersonation = Impersonation {
@@ -235,7 +233,7 @@ impl NamedEntry<AuthInfo> {
         [client_certificate.as_deref(), data].into_iter().flatten().any(|text| !text.is_empty())
     }
 
-    fn identity(&self) -> Result<Option<IdentitySource>, Error> {
+    fn show_identity(&self, tls: &mut TlsSettings) -> Result<(), Error> {
         let user = &self.value;
         let chain = self.pem(
             "users",
@@ -247,10 +245,9 @@ impl NamedEntry<AuthInfo> {
         let key = self.pem("users", "client-key", key_data, user.client_key.as_deref())?;
         match (chain, key) {
             (Some(chain), Some(key)) => {
-                Identity::from_sources(&chain, &key).map_err(|e| e.during(&self.at("client-certificate")))?;
-                Ok(Some(IdentitySource { chain, key }))
+                Ok(tls.show(chain, key).map_err(|e| e.during(&self.at("client-certificate")))?)
             }
-            (None, None) => Ok(None),
+            (None, None) => Ok(()),
             (Some(_), None) => Err(Error::config(self.at("client-key"), "is missing beside client-certificate")),
             (None, Some(_)) => Err(Error::config(self.at("client-certificate"), "is missing beside client-key")),
         }
