@@ -109,22 +109,6 @@ fn to_cancel_ends_the_one_request_and_nothing_else() {
 }
 
 #[test]
-fn a_call_that_is_cancelled_leaves_the_connections_of_others_open() {
-    // A third connection is refused.
-    let server = serve(vec![silent(), ok("{}")]);
-    let client = server.client();
-    let cancel = Cancel::new();
-    thread::scope(|scope| {
-        let hanging = scope.spawn(|| put_until(&client, LONG, &cancel));
-        server.next();
-        get(&client, LONG).unwrap();
-        cancel.cancel();
-        assert_eq!(hanging.join().unwrap().unwrap_err().kind(), &ErrorKind::Interrupted);
-        put(&client, LONG).unwrap();
-    });
-}
-
-#[test]
 fn connections_idle_at_a_cancel_or_time_out_are_not_reused() {
     for is_cancelled in [true, false] {
         // Neither answers before both are asked, or one connection would serve both.
@@ -163,18 +147,6 @@ fn connections_idle_at_a_cancel_or_time_out_are_not_reused() {
         });
         assert_eq!(failed.kind() == &ErrorKind::Interrupted, is_cancelled, "{failed}");
         get_both();
-    }
-}
-
-#[test]
-fn a_call_that_was_cancelled_before_it_begins_costs_no_connection() {
-    let server = serve(vec![ok("{}")]);
-    let client = server.client();
-    let cancel = Cancel::new();
-    cancel.cancel();
-    for _ in 0..10 {
-        get(&client, LONG).unwrap();
-        assert_eq!(get_until(&client, LONG, &cancel).unwrap_err().kind(), &ErrorKind::Interrupted);
     }
 }
 

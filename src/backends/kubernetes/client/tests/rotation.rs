@@ -13,7 +13,7 @@ use super::server::{Connection, Script, Server, ok, script, serve_with};
 use super::{LONG, put};
 use crate::backends::kubernetes::client::{Client, ClientConfig, ErrorKind, Method, Request};
 use crate::net::tests::Scratch;
-use crate::net::tests::certificates::{Files, Leaf, authority, server_config, server_config_with};
+use crate::net::tests::certificates::{Authority, Files, Leaf, authority, server_config, server_config_with};
 use crate::util::cancel::Cancel;
 
 impl Files {
@@ -54,6 +54,15 @@ fn tells(which: &[&Leaf]) -> Script {
     })
 }
 
+/// A client with this certificate in its files, and the server, which asks for one.
+fn identified(files: &Files, ours: &Authority, leaf: &Leaf, scripts: Vec<Script>) -> (Server, Client) {
+    let server = serve_with(Some(server_config(&ours.leaf("127.0.0.1"), Some(ours))), scripts);
+    files.authority(ours);
+    files.identity(leaf);
+    let client = Client::new(files.config(&server)).unwrap();
+    (server, client)
+}
+
 #[test]
 fn an_authority_that_was_replaced_is_trusted_at_the_first_failure() {
     let (files, old, new) = (Files::new(), authority(), authority());
@@ -83,11 +92,7 @@ fn an_authority_that_was_not_replaced_is_tried_once() {
 fn an_identity_that_the_server_rejects_is_read_again_at_once() {
     let (files, ours) = (Files::new(), authority());
     let (old, new) = (ours.leaf("jane"), ours.leaf("jane"));
-    let tls = server_config(&ours.leaf("127.0.0.1"), Some(&ours));
-    let server = serve_with(Some(tls), vec![knows(&[&new]), knows(&[&new])]);
-    files.authority(&ours);
-    files.identity(&old);
-    let client = Client::new(files.config(&server)).unwrap();
+    let (server, client) = identified(&files, &ours, &old, vec![knows(&[&new]), knows(&[&new])]);
     files.identity(&new);
     put(&client, LONG).unwrap();
     put(&client, LONG).unwrap();
@@ -99,11 +104,7 @@ fn an_identity_that_the_server_rejects_is_read_again_at_once() {
 #[test]
 fn an_identity_that_was_not_replaced_is_rejected_once() {
     let (files, ours) = (Files::new(), authority());
-    let tls = server_config(&ours.leaf("127.0.0.1"), Some(&ours));
-    let server = serve_with(Some(tls), vec![knows(&[]), knows(&[])]);
-    files.authority(&ours);
-    files.identity(&ours.leaf("jane"));
-    let client = Client::new(files.config(&server)).unwrap();
+    let (server, client) = identified(&files, &ours, &ours.leaf("jane"), vec![knows(&[]), knows(&[])]);
     let error = put(&client, LONG).unwrap_err();
     assert_eq!(error.status().map(|status| status.code), Some(401));
     server.next();
@@ -158,11 +159,7 @@ fn an_identity_that_was_replaced_is_used_after_a_minute_on_a_new_connection_and_
         connection.send("9\r\n{\"late\":1\r\n2\r\n}\n\r\n");
         connection.hang();
     });
-    let tls = server_config(&ours.leaf("127.0.0.1"), Some(&ours));
-    let server = serve_with(Some(tls), vec![watch, tells(&[&old, &new]), tells(&[&old, &new])]);
-    files.authority(&ours);
-    files.identity(&old);
-    let client = Client::new(files.config(&server)).unwrap();
+    let (_server, client) = identified(&files, &ours, &old, vec![watch, tells(&[&old, &new]), tells(&[&old, &new])]);
     let request = Request { method: Method::Get, path: "/watch", query: &[], body: None, timeout: LONG };
     let mut stream = client.stream(request, LONG, &Cancel::new()).unwrap();
     let shown = || String::from_utf8(put(&client, LONG).unwrap().body).unwrap();
@@ -181,11 +178,7 @@ fn files_that_stay_as_they_are_keep_the_connection() {
     let (files, ours) = (Files::new(), authority());
     let jane = ours.leaf("jane");
     // It takes one connection.
-    let tls = server_config(&ours.leaf("127.0.0.1"), Some(&ours));
-    let server = serve_with(Some(tls), vec![knows(&[&jane])]);
-    files.authority(&ours);
-    files.identity(&jane);
-    let client = Client::new(files.config(&server)).unwrap();
+    let (_server, client) = identified(&files, &ours, &jane, vec![knows(&[&jane])]);
     for _ in 0..4 {
         put(&client, LONG).unwrap();
         files.wait(60);
@@ -197,11 +190,7 @@ fn files_that_stay_as_they_are_keep_the_connection() {
 fn half_a_rotation_disturbs_nothing() {
     let (files, ours) = (Files::new(), authority());
     let jane = ours.leaf("jane");
-    let tls = server_config(&ours.leaf("127.0.0.1"), Some(&ours));
-    let server = serve_with(Some(tls), vec![knows(&[&jane])]);
-    files.authority(&ours);
-    files.identity(&jane);
-    let client = Client::new(files.config(&server)).unwrap();
+    let (_server, client) = identified(&files, &ours, &jane, vec![knows(&[&jane])]);
     put(&client, LONG).unwrap();
     files.scratch.file("tls.crt", &ours.leaf("jane").pem);
     files.scratch.file("ca.crt", "-----BEGIN CERTIFICATE-----\n");
@@ -214,11 +203,7 @@ fn half_a_rotation_disturbs_nothing() {
 #[test]
 fn a_rotation_is_counted_once_and_so_is_one_that_cannot_be_used() {
     let (files, ours) = (Files::new(), authority());
-    let tls = server_config(&ours.leaf("127.0.0.1"), Some(&ours));
-    let server = serve_with(Some(tls), vec![ok("{}"), ok("{}"), ok("{}")]);
-    files.authority(&ours);
-    files.identity(&ours.leaf("jane"));
-    let client = Client::new(files.config(&server)).unwrap();
+    let (_server, client) = identified(&files, &ours, &ours.leaf("jane"), vec![ok("{}"), ok("{}"), ok("{}")]);
     let counted = || {
         // Each request looks at the files, for they are old.
         for _ in 0..2 {
@@ -256,11 +241,7 @@ fn a_rotation_that_server_and_proxy_share_is_counted_once() {
 fn requests_of_many_threads_meet_a_rotation() {
     let (files, ours) = (Files::new(), authority());
     let (old, new) = (ours.leaf("jane"), ours.leaf("jane"));
-    let tls = server_config(&ours.leaf("127.0.0.1"), Some(&ours));
-    let server = serve_with(Some(tls), (0..16).map(|_| knows(&[&new])).collect());
-    files.authority(&ours);
-    files.identity(&old);
-    let client = Client::new(files.config(&server)).unwrap();
+    let (_server, client) = identified(&files, &ours, &old, (0..16).map(|_| knows(&[&new])).collect());
     files.identity(&new);
     thread::scope(|scope| {
         for _ in 0..4 {

@@ -18,16 +18,6 @@ fn an_address_in_the_certificate_and_a_bundle_of_authorities() {
     assert_eq!(kind(config(&server, &(other.pem + "\n# ours\n" + &ours.pem))), None);
 }
 
-#[test]
-fn connections_are_reused_under_tls() {
-    let ours = authority();
-    let server = tls_server(&ours.leaf("127.0.0.1"), vec![ok("{}")]);
-    let client = Client::new(config(&server, &ours.pem)).unwrap();
-    for _ in 0..3 {
-        put(&client, LONG).unwrap();
-    }
-}
-
 /// What it sends beyond its answer is taken in by the session with the last of that, and would be read with the next answer.
 #[test]
 fn what_is_left_over_of_a_session_is_no_answer_to_the_next_request() {
