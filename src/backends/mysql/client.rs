@@ -12,14 +12,14 @@ use super::handshake::{MySqlLogin, shake_hands};
 use super::packet::malformed;
 use super::session::{self, MySqlSession};
 use crate::backends::password::Password;
-use crate::net::calls::{ActiveCall, CallConnection, CallError, Exchange, MAX_IDLE_DIRECT, Pool, Versions};
+use crate::net::calls::{ActiveCall, CallConnection, Exchange, MAX_IDLE_DIRECT, Pool, Versions};
 use crate::net::database_url::Address;
 use crate::net::dial::{Dialer, System};
 use crate::net::error as net;
 use crate::net::interrupt::Interrupter;
 use crate::net::secret::Secret;
-use crate::net::tls::ClientTls;
 use crate::net::tls::config::refuse;
+use crate::net::tls::{ClientTls, TlsParts};
 use crate::store::Call;
 use crate::util::config_error::ConfigError;
 
@@ -111,28 +111,21 @@ impl MySqlClient {
     /// A new session, for this call.
     fn open(&self, attempt: StatementAttempt<'_>) -> Result<PooledSession, Error> {
         let open = |password: Option<&str>| {
-            let files = self.tls.as_ref().map_or(0, ClientTls::version);
-            match self.open_with_present_files(attempt, password) {
-                // Nothing was sent, and certificates rotate.
-                Err(error) if self.tls.as_ref().is_some_and(|tls| tls.has_newer_after(error.net_kind(), files)) => {
-                    self.open_with_present_files(attempt, password)
-                }
-                other => other,
-            }
+            ClientTls::open(self.tls.as_ref(), |files, tls| self.open_with(attempt, password, files, tls.as_ref()))
         };
         // Access denied: the password is wrong, or this user must have none or some.
         let is_refused = |error: &Error| matches!(error.code(), Some(1045 | 1698));
         self.password.log_in(attempt.deadline, attempt.request.call.cancel(), open, is_refused)
     }
 
-    fn open_with_present_files(
+    fn open_with(
         &self,
         attempt: StatementAttempt<'_>,
         password: Option<&str>,
+        files: u64,
+        tls: Option<&TlsParts>,
     ) -> Result<PooledSession, Error> {
         let StatementAttempt { deadline, interrupter, .. } = attempt;
-        let files = self.tls.as_ref().map_or(0, ClientTls::version);
-        let parts = self.tls.as_ref().map(|tls| tls.parts(None)).transpose()?;
         let (socket, mut route) = self.address.open(&self.dialer, deadline, interrupter)?;
         let mut connection = MySqlConnection::new(socket);
         let login = MySqlLogin {
@@ -141,7 +134,7 @@ impl MySqlClient {
             database: &self.database,
             is_unix: matches!(self.address, Address::Unix(_)),
         };
-        shake_hands(&mut connection, login, parts.as_ref(), deadline)?;
+        shake_hands(&mut connection, login, tls, deadline)?;
         if let Some(route) = &mut route {
             route.answered();
         }

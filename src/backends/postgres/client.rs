@@ -140,25 +140,13 @@ impl PostgresClient {
         interrupter: &Interrupter,
     ) -> Result<PostgresConnection, Error> {
         interrupter.check()?;
-        let open = |password: Option<&str>| {
-            let files = self.tls.as_ref().map_or(0, ClientTls::version);
-            let place = CancelTarget {
-                address: self.config.address.clone(),
-                tls: self.tls.as_ref().map(|tls| tls.parts(None)).transpose()?,
-                dialer: self.dialer.clone(),
-                under_way: Arc::clone(&self.ending),
-            };
-            PostgresConnection::open(&self.config, password, place, files, deadline, interrupter)
-        };
-        let files = self.tls.as_ref().map_or(0, ClientTls::refresh);
-        let log_in = |password: Option<&str>| match open(password) {
-            // Nothing was sent, and certificates rotate.
-            Err(Error::Net(error))
-                if self.tls.as_ref().is_some_and(|tls| tls.has_newer_after(Some(error.kind), files)) =>
-            {
-                open(password)
-            }
-            other => other,
+        let log_in = |password: Option<&str>| {
+            ClientTls::open(self.tls.as_ref(), |files, tls| {
+                let address = self.config.address.clone();
+                let (dialer, under_way) = (self.dialer.clone(), Arc::clone(&self.ending));
+                let place = CancelTarget { address, tls, dialer, under_way };
+                PostgresConnection::open(&self.config, password, place, files, deadline, interrupter)
+            })
         };
         // The user or the password is wrong. PgBouncer may send 08P01.
         let is_refused = |error: &Error| match error {

@@ -14,7 +14,7 @@ use super::request::{Method, Request};
 use super::request_log::ApiRequestLog;
 use super::response::{Response, accept};
 use crate::net::MAX_WAIT;
-use crate::net::calls::{ActiveCall, CallConnection, Exchange, MAX_IDLE, Pool, Versions};
+use crate::net::calls::{ActiveCall, CallConnection, CallError, Exchange, MAX_IDLE, Pool, Versions};
 use crate::net::dial::{Dialer, Network, System};
 use crate::net::endpoint::Endpoint;
 use crate::net::error as net;
@@ -305,12 +305,7 @@ impl ClientShared {
     ) -> Result<T, Error> {
         let result = run();
         let Err(e) = &result else { return result };
-        let has_newer_file = match e.kind() {
-            ErrorKind::TlsVerification => self.has_newer_file(files, ClientTls::has_newer_authorities),
-            // The server may have refused a client certificate that has run out.
-            ErrorKind::Tls => self.has_newer_file(files, ClientTls::has_newer_identity),
-            _ => false,
-        };
+        let has_newer_file = self.has_newer_file(files, |tls, used| tls.has_newer_after(e.net_kind(), used));
         match has_newer_file && !e.maybe_sent() {
             true => run(),
             false => result,

@@ -14,7 +14,9 @@ use rustls::pki_types::ServerName;
 
 use super::files::{FromFiles, PemSource, ReadOutcome};
 use super::{Identity, TlsParts, TlsSettings};
-use crate::net::error::Error;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+use crate::net::calls::CallError;
+use crate::net::error::{Error, ErrorKind};
 use crate::util::log_fields::TLS;
 use crate::util::panics::log_line;
 
@@ -111,19 +113,27 @@ impl ClientTls {
         self.has_newer(Part::Identity, used)
     }
 
-    /// Reads the authorities at once. Whether there is now anything newer than what was `used`.
-    pub(crate) fn has_newer_authorities(&self, used: u64) -> bool {
-        self.has_newer(Part::Authorities, used)
+    /// Reads the files that may have caused a failure of this kind. Returns `true` if a file is newer than the `used` one.
+    pub(crate) fn has_newer_after(&self, failure: Option<ErrorKind>, used: u64) -> bool {
+        match failure {
+            Some(ErrorKind::TlsVerification) => self.has_newer(Part::Authorities, used),
+            // The server may have refused a client certificate that has expired.
+            Some(ErrorKind::Tls) => self.has_newer(Part::Identity, used),
+            _ => false,
+        }
     }
 
-    /// Reads the files that may have caused a failure of this kind. Returns `true` if a file is newer than the `used` one.
-    #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
-    pub(crate) fn has_newer_after(&self, failure: Option<crate::net::error::ErrorKind>, used: u64) -> bool {
-        use crate::net::error::ErrorKind;
-        match failure {
-            Some(ErrorKind::TlsVerification) => self.has_newer_authorities(used),
-            Some(ErrorKind::Tls) => self.has_newer_identity(used),
-            _ => false,
+    /// Runs `open` with the version of the files and what they hold, and once more if a newer file may prevent the failure.
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    pub(crate) fn open<T, E: CallError>(
+        tls: Option<&Self>,
+        open: impl Fn(u64, Option<TlsParts>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let run = |files| open(files, tls.map(|tls| tls.parts(None)).transpose()?);
+        let files = tls.map_or(0, Self::refresh);
+        match (run(files), tls) {
+            (Err(error), Some(tls)) if tls.has_newer_after(error.net_kind(), files) => run(tls.version()),
+            (other, _) => other,
         }
     }
 
