@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use leasehold::election::{Election, Event, Operation, Request, Response, Step};
+use leasehold::election::{Election, ElectionEvent, Operation, Step, StoreRequest, StoreResponse};
 use leasehold::kube::{Client, Kubeconfig};
 use leasehold::testing::{ApiServer, User};
 use leasehold::util::clock::{Moment, Now};
@@ -120,7 +120,7 @@ fn one_renewal_of_the_core(name: &str) {
         Clock { local: Moment::from_nanos(1_000_000_000_000), wall: UNIX_EPOCH + Duration::from_secs(1_700_000_000) };
     let mut version = 0;
     election.campaign(false);
-    while !std::iter::from_fn(|| election.event()).any(|event| matches!(event, Event::Elected { .. })) {
+    while !std::iter::from_fn(|| election.event()).any(|event| matches!(event, ElectionEvent::Elected { .. })) {
         clock.step(&mut election, &mut version);
     }
     measure(name, 1, || {
@@ -145,12 +145,12 @@ impl Clock {
                 self.wall += until.since(self.local);
                 self.local = until;
             }
-            Step::Send(Request { id, operation, .. }) => {
+            Step::Send(StoreRequest { id, operation, .. }) => {
                 let answer = match operation {
-                    Operation::Get(look) => Response::Read(look, None),
+                    Operation::Get(look) => StoreResponse::Read(look, None),
                     Operation::Create(record) | Operation::Update(_, record) => {
                         *version += 1;
-                        Response::Written(Observed::new(record, *version, Opaque::none()))
+                        StoreResponse::Written(Observed::new(record, *version, Opaque::none()))
                     }
                 };
                 election.on_response(self.local, id, answer);

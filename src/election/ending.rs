@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::messages::Event;
+use super::messages::ElectionEvent;
 use super::progress::ProgressLimit;
 use super::{CurrentTerm, Election, Phase, TermPhase};
 use crate::election::stop_reason::StopReason;
@@ -62,7 +62,7 @@ impl Election {
             TermPhase::Valid | TermPhase::WindingDown(_) if is_stalled => self.end_term(now, StopReason::NoProgress),
             TermPhase::WindingDown(Some(until)) if now >= until => {
                 term.phase = TermPhase::Lost;
-                self.events.push_back(Event::CoverLost(None));
+                self.events.push_back(ElectionEvent::CoverLost(None));
             }
             _ => {}
         }
@@ -75,10 +75,10 @@ impl Election {
             TermPhase::Valid => {
                 // Whatever came later, a term that had run out by then, or that its holder had ended, ended by that.
                 let final_reason = term.deadline.end(now, reason);
-                self.events.push_back(Event::TermEnded(final_reason));
+                self.events.push_back(ElectionEvent::TermEnded(final_reason));
             }
             TermPhase::WindingDown(_) if reason != StopReason::Released => {
-                self.events.push_back(Event::CoverLost(Some(reason)));
+                self.events.push_back(ElectionEvent::CoverLost(Some(reason)));
             }
             TermPhase::WindingDown(_) | TermPhase::Lost => {}
         }
@@ -97,7 +97,7 @@ impl Election {
                 // Of a step-down of which the word is on its way, that says for how long.
                 let until = until.filter(|_| final_reason == reason);
                 term.phase = if winds_down { TermPhase::WindingDown(until) } else { TermPhase::Lost };
-                self.events.push_back(Event::TermEnded(final_reason));
+                self.events.push_back(ElectionEvent::TermEnded(final_reason));
             }
             // Who has stepped down may become unfit by that.
             TermPhase::WindingDown(_) if reason == StopReason::Unfit => {}

@@ -14,7 +14,7 @@ use crate::util::sync::Arc;
 #[expect(clippy::large_enum_variant, reason = "a step lives for one turn of a loop")]
 pub enum Step {
     /// Carry this out and tell [`Election::on_response`](super::Election::on_response).
-    Send(Request),
+    Send(StoreRequest),
     /// Nothing is to be done before this moment, unless the driver is told something.
     Wait(Moment),
     /// The election is closed and owes nobody anything.
@@ -23,7 +23,7 @@ pub enum Step {
 
 /// One request to the store.
 #[derive(Debug)]
-pub struct Request {
+pub struct StoreRequest {
     /// Names the request in [`Election::on_response`](super::Election::on_response).
     pub id: u64,
     /// What to ask.
@@ -65,7 +65,7 @@ pub struct ReadContext {
 
 /// What the store said.
 #[derive(Debug)]
-pub enum Response {
+pub enum StoreResponse {
     /// To a read.
     Read(ReadContext, Option<Observed>),
     /// To a write.
@@ -76,7 +76,7 @@ pub enum Response {
 
 /// What the driver is to tell others.
 #[derive(Debug)]
-pub enum Event {
+pub enum ElectionEvent {
     /// The store shows another holder than before, or none.
     Leader(Option<String>),
     /// A term began. It ends with [`Election::guard_gone`](super::Election::guard_gone), whatever happens to it before.

@@ -34,7 +34,7 @@ pub mod wind_down;
 
 #[cfg(any(test, feature = "_internals"))]
 pub use messages::ReadContext;
-pub use messages::{Change, Event, Operation, Request, Response, Step};
+pub use messages::{Change, ElectionEvent, Operation, Step, StoreRequest, StoreResponse};
 use open_writes::{OpenWrite, WriteProgress};
 pub use round_trip::InterruptAfter;
 use round_trip::RoundTrip;
@@ -69,7 +69,7 @@ pub struct Election {
     barred: bool,
     /// An acquisition came too late for its first progress: it is released, and others have their turn.
     gives_back: bool,
-    events: VecDeque<Event>,
+    events: VecDeque<ElectionEvent>,
 }
 
 #[derive(Debug)]
@@ -205,7 +205,7 @@ impl Election {
     }
 
     /// The next thing to tell others, in order.
-    pub fn event(&mut self) -> Option<Event> {
+    pub fn event(&mut self) -> Option<ElectionEvent> {
         self.events.pop_front()
     }
 
@@ -313,10 +313,10 @@ impl Election {
     }
 
     /// What came of the request `id`: also of one that was given up, if its answer still arrives.
-    pub fn on_response(&mut self, now: Moment, id: u64, answer: Response) {
+    pub fn on_response(&mut self, now: Moment, id: u64, answer: StoreResponse) {
         self.note_round_trip(now, id, &answer);
         match answer {
-            Response::Read(context, Some(observed)) => {
+            StoreResponse::Read(context, Some(observed)) => {
                 if self.store_was_restored(context, &observed) {
                     self.reset(now, observed.record.clone());
                 }
@@ -324,7 +324,7 @@ impl Election {
                 self.schedule.must_read = false;
                 self.compare_watch(now, context, Some(&observed));
             }
-            Response::Read(context, None) => {
+            StoreResponse::Read(context, None) => {
                 if context.newest == self.newest {
                     self.learn_absence(now);
                 }
@@ -340,7 +340,7 @@ impl Election {
                 self.schedule.must_read = false;
                 self.compare_watch(now, context, None);
             }
-            Response::Written(observed) => {
+            StoreResponse::Written(observed) => {
                 if !self.watch.agrees(&observed) {
                     self.give_up_watch(now);
                 }
@@ -355,10 +355,12 @@ impl Election {
                 }
                 self.open.retain(|write| write.id != id || write.base == 0);
             }
-            Response::Failed(error) if error.kind() == StoreErrorKind::ConnectionClosed && !self.schedule.repeated => {
+            StoreResponse::Failed(error)
+                if error.kind() == StoreErrorKind::ConnectionClosed && !self.schedule.repeated =>
+            {
                 self.repeat(now);
             }
-            Response::Failed(error) => {
+            StoreResponse::Failed(error) => {
                 let moved = error.kind().is_beaten();
                 let write = self.open.iter().find(|write| write.id == id && write.progress == WriteProgress::Open);
                 // A renewal that was given up for a release does not hold it up: the release resolves both.
@@ -563,7 +565,7 @@ impl Election {
         if self.release_pending && !self.owes_release() {
             self.release_pending = false;
             self.release_deadline = None;
-            self.events.push_back(Event::Released);
+            self.events.push_back(ElectionEvent::Released);
         }
     }
 
@@ -577,7 +579,7 @@ impl Election {
             && over(round)
         {
             self.phase = Phase::Observing;
-            self.events.push_back(Event::RoundOver);
+            self.events.push_back(ElectionEvent::RoundOver);
         }
     }
 
@@ -585,7 +587,7 @@ impl Election {
         let leader = self.observed.known().and_then(|known| known.observed.record.holder());
         if self.reported_leader.as_deref() != leader {
             self.reported_leader = leader.map(str::to_owned);
-            self.events.push_back(Event::Leader(self.reported_leader.clone()));
+            self.events.push_back(ElectionEvent::Leader(self.reported_leader.clone()));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::messages::{Operation, ReadContext, Request, Step};
+use super::messages::{Operation, ReadContext, Step, StoreRequest};
 use super::open_writes::{OpenWrite, WriteProgress};
 use super::{Election, ObservedState, Phase, TermPhase};
 use crate::election::settings::JITTER_FACTOR;
@@ -65,7 +65,7 @@ impl Election {
     fn send(&mut self, now: Moment, operation: Operation) -> Step {
         self.last_request += 1;
         self.in_flight = Some((self.last_request, now));
-        Step::Send(Request { id: self.last_request, operation, timeout: self.attempt_timeout(now) })
+        Step::Send(StoreRequest { id: self.last_request, operation, timeout: self.attempt_timeout(now) })
     }
 
     /// The record that says we lead.

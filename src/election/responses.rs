@@ -1,6 +1,6 @@
 //! What an answer or an event means: the rules 'Open writes' and 'Order'.
 
-use super::messages::{Event, ReadContext, Response};
+use super::messages::{ElectionEvent, ReadContext, StoreResponse};
 use super::open_writes::{OpenWrite, WriteProgress};
 use super::watching::{MENTIONED_WITHIN, TOLD_WITHIN};
 use super::{CampaignPhase, CurrentTerm, Election, Holder, ObservedRecord, ObservedState, Phase, TermPhase};
@@ -27,10 +27,10 @@ impl Election {
     }
 
     /// Notes how long an answer took, of whichever kind it is.
-    pub(super) fn note_round_trip(&mut self, now: Moment, id: u64, answer: &Response) {
+    pub(super) fn note_round_trip(&mut self, now: Moment, id: u64, answer: &StoreResponse) {
         let is_answer = match answer {
-            Response::Read(..) | Response::Written(_) => true,
-            Response::Failed(error) => error.kind().is_beaten(),
+            StoreResponse::Read(..) | StoreResponse::Written(_) => true,
+            StoreResponse::Failed(error) => error.kind().is_beaten(),
         };
         if is_answer {
             self.schedule.repeated = false;
@@ -116,7 +116,7 @@ impl Election {
         } else if is_ours && has_our_identity {
             self.see(observed, received_at, Holder::Ourselves);
             self.gives_back |= too_late.is_some();
-            self.events.extend(too_late.map(Event::TooLateForProgress));
+            self.events.extend(too_late.map(ElectionEvent::TooLateForProgress));
             // Learned of too late it finds the term run out. No other write of ours comes after the last of this term, unless
             // the store went back.
             self.end_term(now, if recreated { StopReason::Deleted } else { StopReason::StoreRestored });
@@ -124,11 +124,11 @@ impl Election {
             self.see(observed, received_at, Holder::Predecessor);
             // After a restore it is our own, from before, and that has been told.
             if !self.watch.is_doubtful() {
-                self.events.push_back(Event::Predecessor);
+                self.events.push_back(ElectionEvent::Predecessor);
             }
         } else if has_our_identity {
             if !matches!(&self.observed, ObservedState::Record(known) if known.holder == Holder::DuplicateIdentity) {
-                self.events.push_back(Event::IdentityConflict);
+                self.events.push_back(ElectionEvent::IdentityConflict);
                 self.schedule.reclaim_at = now + self.jittered_retry();
             }
             self.see(observed, received_at, Holder::DuplicateIdentity);
@@ -177,7 +177,7 @@ impl Election {
                 let extended = term.deadline.extend(now, valid_until) || term.deadline.was_ended();
                 match (term.phase, extended) {
                     (TermPhase::Valid, true) if !term.deadline.was_ended() => {
-                        self.events.push_back(Event::Renewed { sent_at })
+                        self.events.push_back(ElectionEvent::Renewed { sent_at })
                     }
                     (TermPhase::Valid, false) => self.end_term(now, StopReason::Expired),
                     _ => {}
@@ -210,7 +210,7 @@ impl Election {
                 // What was asked of a candidate may be longer than a term has.
                 self.shorten_pause(now);
                 self.report_leader();
-                self.events.push_back(Event::Elected { deadline, fencing_token });
+                self.events.push_back(ElectionEvent::Elected { deadline, fencing_token });
             }
             Phase::Observing => {}
         }
@@ -278,7 +278,7 @@ impl Election {
         self.end_term(now, StopReason::StoreRestored);
         // It waits for versions that are long to come, or tells what was before.
         self.watch.doubt(restored);
-        self.events.push_back(Event::WatchStale);
+        self.events.push_back(ElectionEvent::WatchStale);
     }
 
     /// A write was refused, or nobody knows.

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::messages::{Change, Event};
+use super::messages::{Change, ElectionEvent};
 use super::watch::{Open, WatchTrust};
 use super::{Election, Holder, ObservedState, Phase};
 use crate::util::clock::Moment;
@@ -92,7 +92,7 @@ impl Election {
 
     pub(super) fn give_up_watch(&mut self, now: Moment) {
         self.watch_lost(now);
-        self.events.push_back(Event::WatchStale);
+        self.events.push_back(ElectionEvent::WatchStale);
     }
 
     pub(super) fn owed_by(&self) -> Option<Moment> {

@@ -6,7 +6,7 @@ use std::io;
 use crate::election::candidate::candidacy::Candidacy;
 use crate::election::candidate::session::Input;
 use crate::election::candidate::side::Side;
-use crate::election::{Operation, Request, Response, Step};
+use crate::election::{Operation, Step, StoreRequest, StoreResponse};
 use crate::leadership::handle::{AsRuntime, Command, Inbox};
 use crate::runtime::lines::Lines;
 use crate::runtime::observing::Observing;
@@ -122,19 +122,19 @@ impl Driver {
         !self.has_finished
     }
 
-    fn send(&self, Request { id, operation, timeout }: Request, cancel: Cancel, end: Sender<Infallible>) {
+    fn send(&self, StoreRequest { id, operation, timeout }: StoreRequest, cancel: Cancel, end: Sender<Infallible>) {
         let call = Call::new(timeout, cancel);
         let (kind, began) = (operation.kind(), clock::now());
         let response = match operation {
-            Operation::Get(context) => self.entry.get(&call).map(|observed| Response::Read(context, observed)),
-            Operation::Create(record) => self.entry.create(&record, &call).map(Response::Written),
-            Operation::Update(base, record) => self.entry.update(&base, &record, &call).map(Response::Written),
+            Operation::Get(context) => self.entry.get(&call).map(|observed| StoreResponse::Read(context, observed)),
+            Operation::Create(record) => self.entry.create(&record, &call).map(StoreResponse::Written),
+            Operation::Update(base, record) => self.entry.update(&base, &record, &call).map(StoreResponse::Written),
         };
         drop(end);
         self.core.work(|state| {
             state.has_sent(self.side, &self.core.commands);
             state.answered(self.side, kind, clock::now().since(began), response.as_ref().err());
-            state.handle(self.side, Input::Response(id, response.unwrap_or_else(Response::Failed)));
+            state.handle(self.side, Input::Response(id, response.unwrap_or_else(StoreResponse::Failed)));
         });
     }
 }

@@ -114,7 +114,7 @@ fn silence_is_measured_by_the_gaps_between_changes_of_one_term() {
     assert_eq!(scenario.election.silent_at(), Some(scenario.now + secs(4)));
     scenario.election.watch_lost(scenario.now);
     let read = ReadContext { newest: version, absent: false, sent_at: scenario.now };
-    let found = Response::Read(read, Some(observed(again(&record), version)));
+    let found = StoreResponse::Read(read, Some(observed(again(&record), version)));
     scenario.election.on_response(scenario.now, 900, found);
     scenario.election.watch_opened(scenario.now, false);
     assert_eq!(scenario.election.silent_at(), Some(scenario.now + secs(5)));

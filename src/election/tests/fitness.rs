@@ -12,10 +12,10 @@ fn renews(scenario: &mut Scenario, record: &LeaderElectionRecord, until: Moment)
                 let wait = next.min(until).since(scenario.now);
                 scenario.advance(wait);
             }
-            Step::Send(Request { id, operation: Operation::Get(context), .. }) => {
+            Step::Send(StoreRequest { id, operation: Operation::Get(context), .. }) => {
                 scenario.reads(Read { id, context }, known.clone(), version);
             }
-            Step::Send(Request { id, operation: Operation::Update(base, record), timeout }) => {
+            Step::Send(StoreRequest { id, operation: Operation::Update(base, record), timeout }) => {
                 let write = Write { id, base: Some(base.version), record, timeout };
                 assert_eq!(write.record.holder(), Some(ME), "nothing is released while the guard exists");
                 version = base.version + 1;
@@ -39,8 +39,8 @@ impl Scenario {
     /// The reasons of the events that end a term and its cover.
     fn endings(&mut self) -> Vec<Option<StopReason>> {
         let endings = self.events().into_iter().filter_map(|event| match event {
-            Event::TermEnded(reason) => Some(Some(reason)),
-            Event::CoverLost(reason) => Some(reason),
+            ElectionEvent::TermEnded(reason) => Some(Some(reason)),
+            ElectionEvent::CoverLost(reason) => Some(reason),
             _ => None,
         });
         endings.collect()
@@ -68,7 +68,7 @@ fn winding_down_ends_to_the_moment_or_with_the_last_renewal() {
     let (mut scenario, ..) = Scenario::leading();
     scenario.advance(secs(10));
     scenario.election.step_down(scenario.now, None);
-    assert!(matches!(scenario.next(), Step::Send(Request { operation: Operation::Get(_), .. })), "no renewal");
+    assert!(matches!(scenario.next(), Step::Send(StoreRequest { operation: Operation::Get(_), .. })), "no renewal");
     assert_eq!(scenario.endings(), [Some(StopReason::Expired)]);
     // A leader that is reported to be fit again stays the leader.
     let (mut scenario, ..) = Scenario::leading();
@@ -104,7 +104,7 @@ fn progress_is_noticed_to_the_moment() {
     assert!(matches!(scenario.next(), Step::Wait(until) if until == limit));
     assert_eq!(scenario.lost(), None);
     scenario.now = limit;
-    assert!(!matches!(scenario.next(), Step::Send(Request { operation: Operation::Update(..), .. })));
+    assert!(!matches!(scenario.next(), Step::Send(StoreRequest { operation: Operation::Update(..), .. })));
     assert_eq!(scenario.lost(), Some(StopReason::NoProgress));
 }
 
@@ -147,8 +147,8 @@ fn progress_a_late_acquisition_that_is_deleted_waits_too() {
         loop {
             match scenario.next() {
                 Step::Wait(until) => scenario.now = until,
-                Step::Send(Request { id, operation: Operation::Get(context), .. }) => {
-                    scenario.election.on_response(scenario.now, id, Response::Read(context, None));
+                Step::Send(StoreRequest { id, operation: Operation::Get(context), .. }) => {
+                    scenario.election.on_response(scenario.now, id, StoreResponse::Read(context, None));
                 }
                 Step::Send(_) => break,
                 Step::Finished => panic!("not finished"),
@@ -263,9 +263,9 @@ fn fitness_who_is_unfit_acquires_nothing() {
     while scenario.now < until {
         match scenario.next() {
             Step::Wait(next) => scenario.now = next,
-            Step::Send(Request { id, operation: Operation::Get(context), .. }) => {
+            Step::Send(StoreRequest { id, operation: Operation::Get(context), .. }) => {
                 reads += 1;
-                scenario.election.on_response(scenario.now, id, Response::Read(context, None));
+                scenario.election.on_response(scenario.now, id, StoreResponse::Read(context, None));
             }
             other => panic!("{other:?}"),
         }
@@ -290,7 +290,10 @@ fn fitness_an_acquisition_that_lands_while_unfit_is_released_and_its_campaign_go
         let release = scenario.write();
         assert_eq!((release.base, release.record.holder()), (Some(10), None));
         scenario.applied(&release, 11);
-        assert!(matches!(scenario.next(), Step::Wait(_) | Step::Send(Request { operation: Operation::Get(_), .. })));
+        assert!(matches!(
+            scenario.next(),
+            Step::Wait(_) | Step::Send(StoreRequest { operation: Operation::Get(_), .. })
+        ));
         scenario.election.set_fit(scenario.now, true);
         assert_eq!(scenario.wins(12).1, 12);
     }

@@ -122,7 +122,7 @@ impl Scenario {
         scenario.election.campaign(false);
         let read = scenario.read();
         scenario.advance(far * 3);
-        scenario.election.on_response(scenario.now, read.id, Response::Read(read.context, None));
+        scenario.election.on_response(scenario.now, read.id, StoreResponse::Read(read.context, None));
         let create = scenario.write();
         scenario.advance(far);
         scenario.applied(&create, 10);
@@ -141,17 +141,17 @@ impl Scenario {
 
     fn read(&mut self) -> Read {
         match self.next() {
-            Step::Send(Request { id, operation: Operation::Get(context), .. }) => Read { id, context },
+            Step::Send(StoreRequest { id, operation: Operation::Get(context), .. }) => Read { id, context },
             other => panic!("expected a read, not {other:?}"),
         }
     }
 
     fn write(&mut self) -> Write {
         match self.next() {
-            Step::Send(Request { id, operation: Operation::Create(record), timeout }) => {
+            Step::Send(StoreRequest { id, operation: Operation::Create(record), timeout }) => {
                 Write { id, base: None, record, timeout }
             }
-            Step::Send(Request { id, operation: Operation::Update(base, record), timeout }) => {
+            Step::Send(StoreRequest { id, operation: Operation::Update(base, record), timeout }) => {
                 Write { id, base: Some(base.version), record, timeout }
             }
             other => panic!("expected a write, not {other:?}"),
@@ -191,13 +191,13 @@ impl Scenario {
         loop {
             match self.next() {
                 Step::Wait(until) => self.now = until,
-                Step::Send(Request { id, operation: Operation::Get(context), .. }) => {
+                Step::Send(StoreRequest { id, operation: Operation::Get(context), .. }) => {
                     self.reads(Read { id, context }, record.clone(), version);
                 }
-                Step::Send(Request { id, operation: Operation::Create(record), timeout }) => {
+                Step::Send(StoreRequest { id, operation: Operation::Create(record), timeout }) => {
                     break Write { id, base: None, record, timeout };
                 }
-                Step::Send(Request { id, operation: Operation::Update(base, record), timeout }) => {
+                Step::Send(StoreRequest { id, operation: Operation::Update(base, record), timeout }) => {
                     break Write { id, base: Some(base.version), record, timeout };
                 }
                 Step::Finished => panic!("not finished"),
@@ -236,15 +236,19 @@ impl Scenario {
     }
 
     fn written(&mut self, write: &Write, record: LeaderElectionRecord, version: u64) {
-        self.election.on_response(self.now, write.id, Response::Written(observed(record, version)));
+        self.election.on_response(self.now, write.id, StoreResponse::Written(observed(record, version)));
     }
 
     fn fails(&mut self, id: u64, kind: StoreErrorKind) {
-        self.election.on_response(self.now, id, Response::Failed(StoreError::new(kind, "made up")));
+        self.election.on_response(self.now, id, StoreResponse::Failed(StoreError::new(kind, "made up")));
     }
 
     fn reads(&mut self, read: Read, record: LeaderElectionRecord, version: u64) {
-        self.election.on_response(self.now, read.id, Response::Read(read.context, Some(observed(record, version))));
+        self.election.on_response(
+            self.now,
+            read.id,
+            StoreResponse::Read(read.context, Some(observed(record, version))),
+        );
     }
 
     fn found(&mut self, record: LeaderElectionRecord, version: u64) {
@@ -254,7 +258,7 @@ impl Scenario {
 
     fn found_nothing(&mut self) {
         let read = self.read();
-        self.election.on_response(self.now, read.id, Response::Read(read.context, None));
+        self.election.on_response(self.now, read.id, StoreResponse::Read(read.context, None));
     }
 
     /// The watch reports a record.
@@ -270,7 +274,7 @@ impl Scenario {
         self.election.guard_gone(self.now, self.now);
     }
 
-    fn events(&mut self) -> Vec<Event> {
+    fn events(&mut self) -> Vec<ElectionEvent> {
         std::iter::from_fn(|| self.election.event()).collect()
     }
 
@@ -278,7 +282,7 @@ impl Scenario {
         self.events()
             .into_iter()
             .find_map(|event| match event {
-                Event::Elected { deadline, fencing_token } => Some((deadline, fencing_token)),
+                ElectionEvent::Elected { deadline, fencing_token } => Some((deadline, fencing_token)),
                 _ => None,
             })
             .expect("a term")
@@ -297,15 +301,15 @@ impl Scenario {
     }
 
     fn round_over(&mut self) -> bool {
-        self.events().iter().any(|event| matches!(event, Event::RoundOver))
+        self.events().iter().any(|event| matches!(event, ElectionEvent::RoundOver))
     }
 
     fn stale(&mut self) -> bool {
-        self.events().iter().any(|event| matches!(event, Event::WatchStale))
+        self.events().iter().any(|event| matches!(event, ElectionEvent::WatchStale))
     }
 
     fn not_elected(&mut self) {
-        assert!(!self.events().iter().any(|event| matches!(event, Event::Elected { .. })), "no term");
+        assert!(!self.events().iter().any(|event| matches!(event, ElectionEvent::Elected { .. })), "no term");
     }
 
     fn lost(&mut self) -> Option<StopReason> {
@@ -313,7 +317,7 @@ impl Scenario {
             .events()
             .into_iter()
             .filter_map(|event| match event {
-                Event::TermEnded(reason) => Some(reason),
+                ElectionEvent::TermEnded(reason) => Some(reason),
                 _ => None,
             })
             .collect();
@@ -322,7 +326,7 @@ impl Scenario {
     }
 
     fn released(&mut self) -> bool {
-        self.events().iter().any(|event| matches!(event, Event::Released))
+        self.events().iter().any(|event| matches!(event, ElectionEvent::Released))
     }
 }
 

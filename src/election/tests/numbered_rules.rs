@@ -12,7 +12,8 @@ fn rule_1_nothing_there_is_created_and_created_is_elected() {
     assert_eq!(write.record.uid, None);
     scenario.applied(&write, 10);
     let events = scenario.events();
-    let [Event::Leader(Some(leader)), Event::Elected { deadline, fencing_token: 10 }] = &events[..] else {
+    let [ElectionEvent::Leader(Some(leader)), ElectionEvent::Elected { deadline, fencing_token: 10 }] = &events[..]
+    else {
         panic!("{events:?}")
     };
     assert!(leader == ME && deadline.is_valid(scenario.now));

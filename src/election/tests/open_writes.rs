@@ -114,8 +114,8 @@ fn open_writes_d_our_identity_in_a_record_that_we_did_not_write_ends_the_term() 
         let duplicate = LeaderElectionRecord { acquire_time, uid: Some(uid.into()), ..record };
         scenario.found(duplicate.clone(), 11);
         let events = scenario.events();
-        assert!(events.iter().any(|event| matches!(event, Event::IdentityConflict)));
-        assert!(events.iter().any(|event| matches!(event, Event::TermEnded(StopReason::IdentityConflict))));
+        assert!(events.iter().any(|event| matches!(event, ElectionEvent::IdentityConflict)));
+        assert!(events.iter().any(|event| matches!(event, ElectionEvent::TermEnded(StopReason::IdentityConflict))));
         assert!(!deadline.is_valid(scenario.now));
         scenario.guard_gone();
         assert!(scenario.released(), "not ours to release");
@@ -141,8 +141,11 @@ fn open_writes_d_reclaiming_takes_a_record_with_our_identity_at_once() {
 fn open_writes_d_a_record_from_before_we_looked_is_a_predecessors() {
     let mut scenario = Scenario::campaigning_on(held_by(ME, 15), 10);
     let events = scenario.events();
-    assert!(events.iter().any(|event| matches!(event, Event::Predecessor)));
-    assert!(!events.iter().any(|event| matches!(event, Event::IdentityConflict)), "nobody is known to be alive");
+    assert!(events.iter().any(|event| matches!(event, ElectionEvent::Predecessor)));
+    assert!(
+        !events.iter().any(|event| matches!(event, ElectionEvent::IdentityConflict)),
+        "nobody is known to be alive"
+    );
     scenario.advance(secs(14));
     scenario.found(held_by(ME, 15), 10);
     assert_eq!(scenario.wait(), secs(1), "waited for like anybody else");
@@ -159,7 +162,7 @@ fn open_writes_d_a_predecessor_that_renews_is_another_process() {
         scenario.wait_out();
         record = renewed(&record);
         scenario.found(record.clone(), version);
-        told += scenario.events().iter().filter(|event| matches!(event, Event::IdentityConflict)).count();
+        told += scenario.events().iter().filter(|event| matches!(event, ElectionEvent::IdentityConflict)).count();
     }
     assert_eq!(told, 1, "told once, not with each of its writes");
 }
@@ -240,10 +243,10 @@ fn open_writes_do_not_pile_up_without_bound() {
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
     for _ in 0..5_000 {
         match scenario.next() {
-            Step::Send(Request { id, operation: Operation::Get(context), .. }) => {
+            Step::Send(StoreRequest { id, operation: Operation::Get(context), .. }) => {
                 scenario.reads(Read { id, context }, held_by("", 1), 10);
             }
-            Step::Send(Request { id, .. }) => scenario.fails(id, StoreErrorKind::Unavailable),
+            Step::Send(StoreRequest { id, .. }) => scenario.fails(id, StoreErrorKind::Unavailable),
             Step::Wait(until) => scenario.now = until,
             Step::Finished => panic!("not finished"),
         }
@@ -341,7 +344,7 @@ fn open_writes_a_create_is_not_closed_by_an_event_of_an_object_that_nobody_knew(
                 scenario.hears(made_anew(&create), 15);
             }
         }
-        assert!(!scenario.events().iter().any(|event| matches!(event, Event::IdentityConflict)));
+        assert!(!scenario.events().iter().any(|event| matches!(event, ElectionEvent::IdentityConflict)));
         let fresh = scenario.write();
         assert_eq!(fresh.base, Some(15), "ours, of an attempt that is over: taken over at once");
         scenario.written(&fresh, fresh.record.clone(), 16);
@@ -375,7 +378,10 @@ fn open_writes_a_create_that_a_read_overtook_is_ours_should_it_land_later() {
         // That one was deleted at 14, and only then a copy of the create, or a slow one, came through.
         scenario.found(made_anew(&create), 15);
         assert!(
-            !scenario.events().iter().any(|event| matches!(event, Event::IdentityConflict | Event::Elected { .. }))
+            !scenario
+                .events()
+                .iter()
+                .any(|event| matches!(event, ElectionEvent::IdentityConflict | ElectionEvent::Elected { .. }))
         );
         let fresh = scenario.write();
         assert_eq!((fresh.base, fresh.record.holder()), (Some(15), Some(ME)), "taken over at once, as ours");
@@ -396,7 +402,7 @@ fn open_writes_a_copy_of_a_create_that_was_answered_is_ours_too() {
     scenario.wait_out();
     // The request was sent twice on its way, and the second copy has arrived.
     scenario.found(LeaderElectionRecord { uid: Some("uid-3".into()), ..create.record.clone() }, 16);
-    assert!(!scenario.events().iter().any(|event| matches!(event, Event::IdentityConflict)));
+    assert!(!scenario.events().iter().any(|event| matches!(event, ElectionEvent::IdentityConflict)));
     let release = scenario.write();
     assert_eq!((release.base, release.record.holder()), (Some(16), None), "nobody waits for it to run out");
 }
@@ -409,7 +415,7 @@ fn open_writes_a_create_is_not_closed_by_a_read_that_was_sent_before_it() {
     let unknown = LeaderElectionRecord { uid: Some("uid-1b".into()), ..held_by("third", 15) };
     scenario.reads(early, unknown, 12);
     scenario.written(&create, made_anew(&create), 15);
-    assert!(!scenario.events().iter().any(|event| matches!(event, Event::IdentityConflict)));
+    assert!(!scenario.events().iter().any(|event| matches!(event, ElectionEvent::IdentityConflict)));
     assert_eq!(scenario.write().base, Some(15), "ours, and taken over at once");
 }
 
@@ -450,9 +456,9 @@ fn open_writes_a_create_that_nobody_answered_is_not_waited_for_for_ever() {
         loop {
             match scenario.next() {
                 Step::Wait(until) => scenario.now = until,
-                Step::Send(Request { id, operation: Operation::Get(context), .. }) => {
+                Step::Send(StoreRequest { id, operation: Operation::Get(context), .. }) => {
                     reads += 1;
-                    scenario.election.on_response(scenario.now, id, Response::Read(context, None));
+                    scenario.election.on_response(scenario.now, id, StoreResponse::Read(context, None));
                 }
                 Step::Finished => break,
                 other => panic!("{other:?}"),

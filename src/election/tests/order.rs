@@ -7,8 +7,8 @@ fn order_what_is_not_above_the_newest_version_is_ignored() {
     let (mut scenario, deadline, _) = Scenario::leading();
     // Two reads were under way when version 10 became known: an older one and a deletion before it.
     let early = ReadContext { newest: 0, absent: false, sent_at: scenario.now };
-    scenario.election.on_response(scenario.now, 900, Response::Read(early, Some(observed(held_by(OTHER, 15), 9))));
-    scenario.election.on_response(scenario.now, 901, Response::Read(early, None));
+    scenario.election.on_response(scenario.now, 900, StoreResponse::Read(early, Some(observed(held_by(OTHER, 15), 9))));
+    scenario.election.on_response(scenario.now, 901, StoreResponse::Read(early, None));
     assert_eq!(scenario.lost(), None);
     assert!(deadline.is_valid(scenario.now));
 }
@@ -45,7 +45,7 @@ fn order_a_record_at_a_version_after_which_nothing_was_there_proves_a_restored_s
         let mut scenario = Scenario::campaigning_on(held_by(OTHER, 15), 10);
         scenario.wait_out();
         let early = scenario.read();
-        scenario.election.on_response(scenario.now, early.id, Response::Read(early.context, None));
+        scenario.election.on_response(scenario.now, early.id, StoreResponse::Read(early.context, None));
         // One that was sent before proves nothing.
         let record = LeaderElectionRecord { uid: Some(uid.into()), ..held_by(OTHER, 15) };
         scenario.reads(early, record.clone(), 10);
@@ -158,12 +158,12 @@ fn order_after_a_restore_an_event_only_triggers_a_read() {
     scenario.election.watch_opened(scenario.now, true);
     let renewed = renewed(&held_by("new", 15));
     scenario.hears(renewed.clone(), 501);
-    assert!(!scenario.events().iter().any(|event| matches!(event, Event::Leader(_))));
+    assert!(!scenario.events().iter().any(|event| matches!(event, ElectionEvent::Leader(_))));
     scenario.found(renewed.clone(), 501);
     // A read has come to it: from now on it is believed.
     scenario.hears(held_by("third", 15), 502);
     let leaders = scenario.events().into_iter().filter_map(|event| match event {
-        Event::Leader(leader) => leader,
+        ElectionEvent::Leader(leader) => leader,
         _ => None,
     });
     assert_eq!(leaders.collect::<Vec<_>>(), ["third"]);
@@ -186,11 +186,11 @@ fn order_an_api_server_that_was_not_restarted_with_its_store_is_not_believed() {
         }
         match scenario.next() {
             Step::Wait(until) => scenario.now = until.min(opens_at),
-            Step::Send(Request { id, operation: Operation::Get(context), .. }) => {
+            Step::Send(StoreRequest { id, operation: Operation::Get(context), .. }) => {
                 reads += 1;
                 scenario.reads(Read { id, context }, held_by("new", 15), version);
             }
-            Step::Send(Request { id, operation: Operation::Update(base, record), timeout }) => {
+            Step::Send(StoreRequest { id, operation: Operation::Update(base, record), timeout }) => {
                 assert_eq!(base.version, version);
                 version += 1;
                 scenario.applied(&Write { id, base: Some(base.version), record, timeout }, version);
@@ -216,10 +216,12 @@ fn order_events_at_or_below_what_is_known_do_not_show_that_a_watch_tells() {
         scenario.advance(millis(600));
         record = renewed(&record);
         scenario.hears(record.clone(), version);
-        if let Step::Send(Request { id, operation: Operation::Get(context), .. }) = scenario.next() {
+        if let Step::Send(StoreRequest { id, operation: Operation::Get(context), .. }) = scenario.next() {
             scenario.reads(Read { id, context }, record.clone(), version);
             let leaders = scenario.events();
-            assert!(leaders.iter().any(|event| matches!(event, Event::Leader(Some(leader)) if leader == "new")));
+            assert!(
+                leaders.iter().any(|event| matches!(event, ElectionEvent::Leader(Some(leader)) if leader == "new"))
+            );
             return;
         }
     }
@@ -271,11 +273,11 @@ fn order_after_a_restore_our_own_write_shows_that_a_watch_is_of_this_store() {
     scenario.wait_out();
     let renewal = loop {
         match scenario.next() {
-            Step::Send(Request { id, operation: Operation::Get(context), .. }) => {
+            Step::Send(StoreRequest { id, operation: Operation::Get(context), .. }) => {
                 scenario.reads(Read { id, context }, standing(&write), 501)
             }
             Step::Wait(until) => scenario.now = until,
-            Step::Send(Request { id, operation: Operation::Update(base, record), timeout }) => {
+            Step::Send(StoreRequest { id, operation: Operation::Update(base, record), timeout }) => {
                 break Write { id, base: Some(base.version), record, timeout };
             }
             other => panic!("{other:?}"),
@@ -308,8 +310,11 @@ fn order_after_a_restore_a_version_that_was_used_again_confirms_nothing() {
     scenario.found(renewed(&held_by("new", 15)), 501);
     scenario.election.on_change(scenario.now, scenario.now, other(502));
     let events = scenario.events();
-    assert!(events.iter().any(|event| matches!(event, Event::WatchStale)), "{events:?}");
-    assert!(!events.iter().any(|event| matches!(event, Event::Leader(Some(leader)) if leader == "old")), "{events:?}");
+    assert!(events.iter().any(|event| matches!(event, ElectionEvent::WatchStale)), "{events:?}");
+    assert!(
+        !events.iter().any(|event| matches!(event, ElectionEvent::Leader(Some(leader)) if leader == "old")),
+        "{events:?}"
+    );
     // By our own write.
     let mut scenario = after_a_restore();
     scenario.election.campaign(false);
@@ -349,7 +354,7 @@ fn order_after_a_restore_reads_confirm_or_refute_an_event() {
         let sent_at = if is_later { scenario.now } else { early };
         let context = ReadContext { newest: 500, absent: false, sent_at };
         let answer = found.map(|(version, record)| observed(record.clone(), version));
-        scenario.election.on_response(scenario.now, 900, Response::Read(context, answer));
+        scenario.election.on_response(scenario.now, 900, StoreResponse::Read(context, answer));
         let open = scenario.election.watch.open.as_ref();
         assert_eq!(open.map(|open| (open.to_confirm.is_some(), open.verified)), state, "{is_later} {found:?}");
     }
@@ -376,5 +381,8 @@ fn order_after_a_restore_our_own_record_from_before_is_no_predecessors() {
     scenario.due_write_fails(StoreErrorKind::Conflict);
     scenario.found(held_by(ME, 15), 4);
     let events = scenario.events();
-    assert!(!events.iter().any(|event| matches!(event, Event::Predecessor | Event::IdentityConflict)), "{events:?}");
+    assert!(
+        !events.iter().any(|event| matches!(event, ElectionEvent::Predecessor | ElectionEvent::IdentityConflict)),
+        "{events:?}"
+    );
 }

@@ -24,10 +24,10 @@ fn a_write_is_not_repeated_in_a_tight_loop_when_the_version_stands_still() {
     let mut writes = 0;
     while scenario.now.since(began) < secs(60) {
         match scenario.next() {
-            Step::Send(Request { id, operation: Operation::Get(context), .. }) => {
+            Step::Send(StoreRequest { id, operation: Operation::Get(context), .. }) => {
                 scenario.reads(Read { id, context }, held_by("", 1), 10);
             }
-            Step::Send(Request { id, .. }) => {
+            Step::Send(StoreRequest { id, .. }) => {
                 writes += 1;
                 scenario.fails(id, StoreErrorKind::Conflict);
             }
@@ -38,8 +38,8 @@ fn a_write_is_not_repeated_in_a_tight_loop_when_the_version_stands_still() {
     assert!(writes <= 30, "{writes} writes in a minute");
 }
 
-fn busy(asks: Duration) -> Response {
-    Response::Failed(StoreError::new(StoreErrorKind::Unavailable, "made up").with_retry_after(Some(asks)))
+fn busy(asks: Duration) -> StoreResponse {
+    StoreResponse::Failed(StoreError::new(StoreErrorKind::Unavailable, "made up").with_retry_after(Some(asks)))
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn how_long_a_request_is_left_alone_follows_how_long_answers_take() {
     scenario.wait_out();
     scenario.write();
     scenario.advance(secs(5));
-    scenario.election.on_response(scenario.now, 1, Response::Read(read, None));
+    scenario.election.on_response(scenario.now, 1, StoreResponse::Read(read, None));
     assert_eq!(scenario.election.interrupt_after(), far);
 }
 
@@ -316,7 +316,7 @@ fn leaders_are_reported_once_each() {
         scenario.advance(secs(3));
         scenario.found(held_by(holder, version as i32), version);
         reported.extend(scenario.events().into_iter().map(|event| match event {
-            Event::Leader(leader) => leader,
+            ElectionEvent::Leader(leader) => leader,
             other => panic!("{other:?}"),
         }));
     }
@@ -328,14 +328,14 @@ fn a_lease_that_is_gone_has_no_leader() {
     for told in [false, true] {
         let mut scenario = Scenario::new();
         scenario.found(held_by(OTHER, 15), 10);
-        assert!(matches!(&scenario.events()[..], [Event::Leader(Some(leader))] if leader == OTHER));
+        assert!(matches!(&scenario.events()[..], [ElectionEvent::Leader(Some(leader))] if leader == OTHER));
         if told {
             scenario.hears_deletion(11);
         } else {
             scenario.wait_out();
             scenario.found_nothing();
         }
-        assert!(matches!(scenario.events()[..], [Event::Leader(None)]), "told: {told}");
+        assert!(matches!(scenario.events()[..], [ElectionEvent::Leader(None)]), "told: {told}");
     }
 }
 
@@ -400,7 +400,7 @@ fn what_a_store_asked_for_is_kept_by_the_campaign_after_a_term_too() {
     let mut scenario = Scenario::campaigning_on(held_by("", 1), 10);
     let write = scenario.write();
     let asked = StoreError::new(StoreErrorKind::Unavailable, "made up").with_retry_after(Some(secs(60)));
-    scenario.election.on_response(scenario.now, write.id, Response::Failed(asked));
+    scenario.election.on_response(scenario.now, write.id, StoreResponse::Failed(asked));
     let asked_at = scenario.now;
     // It had been applied, and the lease was deleted at once.
     scenario.election.watch_opened(scenario.now, true);
@@ -417,7 +417,7 @@ fn rounds_leave_a_store_alone_that_asked_for_it() {
     let mut scenario = Scenario::trying_once();
     let read = scenario.read();
     let asked = StoreError::new(StoreErrorKind::Unavailable, "made up").with_retry_after(Some(secs(60)));
-    scenario.election.on_response(scenario.now, read.id, Response::Failed(asked));
+    scenario.election.on_response(scenario.now, read.id, StoreResponse::Failed(asked));
     let over = |scenario: &mut Scenario| scenario.round_over();
     assert!(over(&mut scenario));
     for _ in 0..5 {

@@ -272,13 +272,13 @@ fn a_term_whose_holder_is_held_up_after_ending_it_runs_out_and_does_not_spin() {
     let until = scenario.now + secs(10);
     while scenario.now < until {
         match scenario.next() {
-            Step::Send(Request { id, .. }) => scenario.fails(id, StoreErrorKind::Unavailable),
+            Step::Send(StoreRequest { id, .. }) => scenario.fails(id, StoreErrorKind::Unavailable),
             Step::Wait(at) => scenario.now = at.min(until),
             Step::Finished => panic!("not finished"),
         }
     }
     assert!(
-        matches!(scenario.next(), Step::Send(Request { operation: Operation::Get(_), .. })),
+        matches!(scenario.next(), Step::Send(StoreRequest { operation: Operation::Get(_), .. })),
         "it observes, like after any loss"
     );
     assert_eq!(scenario.lost(), Some(StopReason::SteppedDown));

@@ -36,7 +36,7 @@ fn silence_is_counted_over_all_watches_that_go_on_where_another_ended() {
                 scenario.election.watch_opened(scenario.now, false);
                 ends_at = scenario.now + secs(3);
             }
-            Step::Send(Request { operation: Operation::Get(_), .. }) => break,
+            Step::Send(StoreRequest { operation: Operation::Get(_), .. }) => break,
             other => panic!("{other:?}, after {:?}", scenario.now.since(since)),
         }
     }
@@ -57,7 +57,7 @@ fn events_from_before_what_is_known_do_not_keep_a_watch_fresh() {
         while scenario.now < next_event {
             match scenario.next() {
                 Step::Wait(until) => scenario.now = until.min(next_event),
-                Step::Send(Request { operation: Operation::Get(_), .. }) => {
+                Step::Send(StoreRequest { operation: Operation::Get(_), .. }) => {
                     assert!(scenario.now.since(since) <= secs(5));
                     return;
                 }
@@ -126,7 +126,7 @@ fn a_leader_asks_about_a_watch_that_lags_behind_its_own_renewals() {
         loop {
             match scenario.next() {
                 Step::Wait(until) => scenario.now = until,
-                Step::Send(Request { id, operation: Operation::Update(base, record), timeout }) => {
+                Step::Send(StoreRequest { id, operation: Operation::Update(base, record), timeout }) => {
                     let renewal = Write { id, base: Some(base.version), record, timeout };
                     let record = scenario.applied(&renewal, version);
                     // The echo of the renewal before comes only now.
@@ -135,7 +135,7 @@ fn a_leader_asks_about_a_watch_that_lags_behind_its_own_renewals() {
                     }
                     break;
                 }
-                Step::Send(Request { operation: Operation::Get(_), .. }) => {
+                Step::Send(StoreRequest { operation: Operation::Get(_), .. }) => {
                     assert!(scenario.now.since(since) <= secs(9), "{:?}", scenario.now.since(since));
                     return;
                 }

@@ -162,7 +162,7 @@ fn who_is_elected_far_away_does_not_look_for_what_the_watch_is_about_to_tell() {
     let read = scenario.read();
     scenario.advance(millis(2_400));
     scenario.election.watch_opened(scenario.now, true);
-    scenario.election.on_response(scenario.now, read.id, Response::Read(read.context, None));
+    scenario.election.on_response(scenario.now, read.id, StoreResponse::Read(read.context, None));
     let create = scenario.write();
     scenario.advance(millis(800));
     scenario.applied(&create, 10);
@@ -325,7 +325,7 @@ fn a_conflict_of_which_a_watch_says_nothing_makes_it_stale() {
         assert!(scenario.now.since(began) <= secs(3), "a watch that tells nothing is relied upon");
         match scenario.next() {
             Step::Wait(until) => scenario.now = until,
-            Step::Send(Request { id, operation: Operation::Get(context), .. }) => {
+            Step::Send(StoreRequest { id, operation: Operation::Get(context), .. }) => {
                 version += 1;
                 record = renewed(&record);
                 scenario.reads(Read { id, context }, record.clone(), version);
@@ -367,7 +367,7 @@ fn a_watch_that_opens_and_says_nothing_is_polled_beside() {
                     (record, version, renewed_at) = (renewed(&record), version + 1, scenario.now);
                 }
             }
-            Step::Send(Request { id, operation: Operation::Get(context), .. }) => {
+            Step::Send(StoreRequest { id, operation: Operation::Get(context), .. }) => {
                 let unseen = scenario.now.since(read_at);
                 assert!(unseen <= secs(5), "unseen for {unseen:?}, after {:?}", scenario.now.since(began));
                 read_at = scenario.now;
@@ -435,7 +435,7 @@ fn a_lease_that_has_run_out_says_nothing_of_its_watch() {
         assert!(!scenario.stale());
         match scenario.next() {
             Step::Wait(until) => scenario.now = until,
-            Step::Send(Request { id, operation: Operation::Get(context), .. }) => {
+            Step::Send(StoreRequest { id, operation: Operation::Get(context), .. }) => {
                 reads += 1;
                 scenario.reads(Read { id, context }, held_by(OTHER, 15), 10);
             }

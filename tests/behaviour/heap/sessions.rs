@@ -7,7 +7,7 @@ use leasehold::election::candidate::candidacy::Candidacy;
 use leasehold::election::candidate::session::{Effect, Input};
 use leasehold::election::candidate::side::Side;
 use leasehold::election::deadline::Deadline;
-use leasehold::election::{Operation, Request, Response, Step};
+use leasehold::election::{Operation, Step, StoreRequest, StoreResponse};
 use leasehold::util::clock::{Moment, Now};
 use leasehold::{Call, Cancel, LeaderElector, MemoryStore, Settings, Store};
 
@@ -35,16 +35,20 @@ impl Tenant {
         loop {
             let step = self.candidacy.next(Now { local: now, wall: SystemTime::UNIX_EPOCH }, Side::Primary);
             self.take_note();
-            let Step::Send(Request { id, operation, timeout }) = step else { return };
+            let Step::Send(StoreRequest { id, operation, timeout }) = step else { return };
             let call = Call::new(timeout, Cancel::new());
             let response = match operation {
-                Operation::Get(context) => store.get(&self.key, &call).map(|found| Response::Read(context, found)),
-                Operation::Create(record) => store.create(&self.key, &record, &call).map(Response::Written),
+                Operation::Get(context) => store.get(&self.key, &call).map(|found| StoreResponse::Read(context, found)),
+                Operation::Create(record) => store.create(&self.key, &record, &call).map(StoreResponse::Written),
                 Operation::Update(base, record) => {
-                    store.update(&self.key, &base, &record, &call).map(Response::Written)
+                    store.update(&self.key, &base, &record, &call).map(StoreResponse::Written)
                 }
             };
-            self.candidacy.handle(now, Side::Primary, Input::Response(id, response.unwrap_or_else(Response::Failed)));
+            self.candidacy.handle(
+                now,
+                Side::Primary,
+                Input::Response(id, response.unwrap_or_else(StoreResponse::Failed)),
+            );
             self.take_note();
         }
     }

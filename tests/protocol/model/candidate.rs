@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use leasehold::election::deadline::Deadline;
-use leasehold::election::{Change, Election, Event, Operation, Request, Response, Step};
+use leasehold::election::{Change, Election, ElectionEvent, Operation, Step, StoreRequest, StoreResponse};
 use leasehold::util::clock::Moment;
 use leasehold::{LeaderElectionRecord, MicroTime, StopReason, StoreError, StoreErrorKind};
 
@@ -88,7 +88,7 @@ pub struct Candidate {
     clock: Clock,
     identity: String,
     election: Election,
-    pending: Option<Request>,
+    pending: Option<StoreRequest>,
     call: Option<Call>,
     /// When it last wrote.
     stamped_at: Option<u8>,
@@ -218,16 +218,16 @@ impl Candidate {
             Input::Written(standing) => {
                 let observed = Records::observed(standing, self.inward(records.get(standing.record)));
                 self.shown = self.shown.max(observed.version);
-                self.answer(now, Response::Written(observed));
+                self.answer(now, StoreResponse::Written(observed));
             }
             Input::Read(standing) => {
-                let Some(Request { operation: Operation::Get(look), .. }) = self.pending else {
+                let Some(StoreRequest { operation: Operation::Get(look), .. }) = self.pending else {
                     unreachable!("no read is pending")
                 };
                 let observed =
                     standing.map(|standing| Records::observed(standing, self.inward(records.get(standing.record))));
                 self.shown = self.shown.max(observed.as_ref().map_or(0, |observed| observed.version));
-                self.answer(now, Response::Read(look, observed));
+                self.answer(now, StoreResponse::Read(look, observed));
             }
             Input::Failed(failure) => {
                 let kind = match (failure, self.call) {
@@ -235,7 +235,7 @@ impl Candidate {
                     (Failure::Conflict, Some(Call::Create(_))) => StoreErrorKind::AlreadyExists,
                     (Failure::Conflict, _) => StoreErrorKind::Conflict,
                 };
-                self.answer(now, Response::Failed(StoreError::new(kind, "made up")));
+                self.answer(now, StoreResponse::Failed(StoreError::new(kind, "made up")));
             }
             Input::Heard { standing, received } => {
                 let observed = Records::observed(standing, self.inward(records.get(standing.record)));
@@ -279,14 +279,14 @@ impl Candidate {
         self.listen(input, before, now)
     }
 
-    fn answer(&mut self, now: Moment, answer: Response) {
+    fn answer(&mut self, now: Moment, answer: StoreResponse) {
         let Some(request) = self.pending.take() else { unreachable!("no request is pending") };
         self.call = None;
         self.interrupted = false;
         self.election.on_response(now, request.id, answer);
     }
 
-    fn send(&mut self, tick: u8, request: Request, records: &mut Records) -> Result<(), String> {
+    fn send(&mut self, tick: u8, request: StoreRequest, records: &mut Records) -> Result<(), String> {
         let call = match &request.operation {
             Operation::Get(_) => Call::Get,
             Operation::Create(record) => {
@@ -359,7 +359,7 @@ impl Candidate {
         let answered = matches!(input, Input::Written(_));
         while let Some(event) = self.election.event() {
             match event {
-                Event::Elected { deadline, fencing_token } => {
+                ElectionEvent::Elected { deadline, fencing_token } => {
                     if self.in_term || self.guard != Guard::None {
                         return Err(format!("{name} is elected during a term"));
                     }
@@ -383,25 +383,25 @@ impl Candidate {
                         None => {}
                     }
                 }
-                Event::TermEnded(reason) => {
+                ElectionEvent::TermEnded(reason) => {
                     if !std::mem::take(&mut self.in_term) {
                         return Err(format!("{name} loses a term that it does not have: {reason:?}"));
                     }
                     self.may_lose(&reason, was_valid)?;
                     self.covered.add(Coverage::of(&reason));
                 }
-                Event::Released => self.covered.add(Coverage::Resolved),
-                Event::WatchStale => self.silent_watch = true,
-                Event::IdentityConflict if !self.scope.same_identity && self.scope.limits.deletions == 0 => {
+                ElectionEvent::Released => self.covered.add(Coverage::Resolved),
+                ElectionEvent::WatchStale => self.silent_watch = true,
+                ElectionEvent::IdentityConflict if !self.scope.same_identity && self.scope.limits.deletions == 0 => {
                     return Err(format!("{name} does not know its own writes"));
                 }
-                Event::Renewed { .. }
-                | Event::CoverLost(_)
-                | Event::TooLateForProgress(_)
-                | Event::IdentityConflict
-                | Event::Predecessor
-                | Event::Leader(_)
-                | Event::RoundOver => {}
+                ElectionEvent::Renewed { .. }
+                | ElectionEvent::CoverLost(_)
+                | ElectionEvent::TooLateForProgress(_)
+                | ElectionEvent::IdentityConflict
+                | ElectionEvent::Predecessor
+                | ElectionEvent::Leader(_)
+                | ElectionEvent::RoundOver => {}
             }
         }
         if let Input::WatchOpened { .. } = input {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use leasehold::StopReason;
-use leasehold::election::Request;
+use leasehold::election::StoreRequest;
 
 use crate::clock::{MILLI, Nanos, SECOND};
 use crate::node::Node;
@@ -153,7 +153,7 @@ impl Checks {
     pub fn sent(
         &self,
         node: &Node,
-        request: &Request,
+        request: &StoreRequest,
         call: &Call,
         truth: Nanos,
         plan: &Plan,

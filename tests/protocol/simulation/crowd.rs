@@ -9,7 +9,7 @@ use leasehold::election::candidate::fitness::FitnessSource;
 use leasehold::election::candidate::session::{Effect, Input};
 use leasehold::election::candidate::side::Side;
 use leasehold::election::deadline::Deadline;
-use leasehold::election::{Change, Operation, Request, Response, Step};
+use leasehold::election::{Change, Operation, Step, StoreRequest, StoreResponse};
 use leasehold::util::clock::{Moment, Now};
 use leasehold::{Fitness, LeaderElector, Observed, Opaque, Settings, StoreError, StoreErrorKind};
 
@@ -155,12 +155,12 @@ impl Crowd {
         }
     }
 
-    fn answer(&mut self, index: usize, Request { id, operation, .. }: Request) {
-        let refused = |kind| Response::Failed(StoreError::new(kind, "refused"));
+    fn answer(&mut self, index: usize, StoreRequest { id, operation, .. }: StoreRequest) {
+        let refused = |kind| StoreResponse::Failed(StoreError::new(kind, "refused"));
         let (response, written) = match (operation, &self.observed) {
             (Operation::Get(context), observed) => {
                 self.reads += 1;
-                (Response::Read(context, observed.clone()), None)
+                (StoreResponse::Read(context, observed.clone()), None)
             }
             (Operation::Create(_), Some(_)) => (refused(StoreErrorKind::AlreadyExists), None),
             (Operation::Update(base, _), observed) if observed.as_ref().is_none_or(|it| it.version != base.version) => {
@@ -170,7 +170,7 @@ impl Crowd {
                 self.writes += 1;
                 self.version += 1;
                 let observed = Observed::new(record, self.version, Opaque::none());
-                (Response::Written(observed.clone()), Some(observed))
+                (StoreResponse::Written(observed.clone()), Some(observed))
             }
         };
         if let Some(observed) = &written {

@@ -4,7 +4,7 @@ use leasehold::election::candidate::fitness::FitnessSource;
 use leasehold::election::candidate::session::{Effect, Input};
 use leasehold::election::candidate::side::Side;
 use leasehold::election::wind_down::WindDown;
-use leasehold::election::{Operation, Request, Response, Step};
+use leasehold::election::{Operation, Step, StoreRequest, StoreResponse};
 use leasehold::{StopReason, StoreError, StoreErrorKind};
 
 use crate::clock::{MILLI, Nanos, SECOND};
@@ -80,7 +80,7 @@ impl World {
         }
     }
 
-    pub fn send(&mut self, index: usize, side: Side, request: Request) -> Result<(), Violation> {
+    pub fn send(&mut self, index: usize, side: Side, request: StoreRequest) -> Result<(), Violation> {
         let is_on_two = self.plan.suite.is_on_two();
         let held_up = self.held_up();
         let call = match &request.operation {
@@ -125,7 +125,7 @@ impl World {
             self.queue.push(at, to, What::Arrives(sent, call.clone(), fate.answers.clone()));
         }
         if let Some((error, delay)) = fate.error {
-            self.queue.push(self.truth + held_up + delay, to, What::Answer(sent, Response::Failed(error)));
+            self.queue.push(self.truth + held_up + delay, to, What::Answer(sent, StoreResponse::Failed(error)));
         }
         Ok(())
     }
@@ -137,11 +137,11 @@ impl World {
         for delay in answers {
             let answer = match (&call, &result) {
                 (_, Err(_)) if self.plan.certain => {
-                    Response::Failed(StoreError::new(StoreErrorKind::NotApplied, "refused"))
+                    StoreResponse::Failed(StoreError::new(StoreErrorKind::NotApplied, "refused"))
                 }
-                (_, Err(kind)) => Response::Failed(StoreError::new(*kind, "refused")),
-                (Call::Get(look), Ok(observed)) => Response::Read(*look, observed.clone()),
-                (_, Ok(Some(observed))) => Response::Written(observed.clone()),
+                (_, Err(kind)) => StoreResponse::Failed(StoreError::new(*kind, "refused")),
+                (Call::Get(look), Ok(observed)) => StoreResponse::Read(*look, observed.clone()),
+                (_, Ok(Some(observed))) => StoreResponse::Written(observed.clone()),
                 (_, Ok(None)) => continue,
             };
             self.queue.push(self.truth + delay, to, What::Answer(sent, answer));
@@ -149,7 +149,7 @@ impl World {
         Ok(())
     }
 
-    pub fn answer(&mut self, index: usize, sent: Sent, answer: Response) -> Result<(), Violation> {
+    pub fn answer(&mut self, index: usize, sent: Sent, answer: StoreResponse) -> Result<(), Violation> {
         let (id, side) = (sent.id, sent.side);
         let under_way = self.nodes[index].records[side as usize].in_flight == Some(id);
         if !under_way && !self.plan.late_answers {
@@ -172,18 +172,20 @@ impl World {
         }
         let node = &mut self.nodes[index];
         let shown = match &answer {
-            Response::Read(_, Some(observed)) | Response::Written(observed) => {
+            StoreResponse::Read(_, Some(observed)) | StoreResponse::Written(observed) => {
                 Some((observed.version, observed.record.clone()))
             }
             _ => None,
         };
         let record = &mut node.records[side as usize];
-        let closed = matches!(answer, Response::Written(_)) && record.known.0 > sent.knowing;
+        let closed = matches!(answer, StoreResponse::Written(_)) && record.known.0 > sent.knowing;
         let mut went_back = false;
         match &answer {
-            Response::Read(_, Some(observed)) => went_back = record.note_read(sent, observed.version, &observed.record),
-            Response::Read(_, None) if sent.knowing == record.known.0 => record.note_absence(),
-            Response::Written(observed) => record.note_written(sent, observed.version, &observed.record),
+            StoreResponse::Read(_, Some(observed)) => {
+                went_back = record.note_read(sent, observed.version, &observed.record)
+            }
+            StoreResponse::Read(_, None) if sent.knowing == record.known.0 => record.note_absence(),
+            StoreResponse::Written(observed) => record.note_written(sent, observed.version, &observed.record),
             _ => {}
         }
         trace!(self, "{} {side:?} hears of {id}: {}", node.identity, trace::answer(&answer));
@@ -208,7 +210,7 @@ impl World {
 
     pub fn give_up(&mut self, index: usize, side: Side, id: u64, kind: StoreErrorKind) -> Result<(), Violation> {
         let sent = Sent { id, side, object: 0, knowing: 0, absent: false, at: 0 };
-        self.answer(index, sent, Response::Failed(StoreError::new(kind, "no answer")))
+        self.answer(index, sent, StoreResponse::Failed(StoreError::new(kind, "no answer")))
     }
 
     /// A command from another thread, obeyed also while a request is under way.

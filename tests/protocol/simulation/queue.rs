@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use leasehold::election::Response;
+use leasehold::election::StoreResponse;
 use leasehold::election::candidate::side::Side;
 
 use crate::clock::Nanos;
@@ -18,7 +18,7 @@ pub enum What {
     Wake(Side, u64),
     /// A request reaches the store, and its answers are sent.
     Arrives(Sent, Call, Vec<Nanos>),
-    Answer(Sent, Response),
+    Answer(Sent, StoreResponse),
     TimesOut(Side, u64),
     Interrupt(Side, u64),
     /// Something becomes of a watch of the node: of the stream with this number.

@@ -1,6 +1,6 @@
 //! One line for each thing that happens, when a single seed is replayed.
 
-use leasehold::election::Response;
+use leasehold::election::StoreResponse;
 use leasehold::{Observed, StoreErrorKind};
 
 use crate::store::Call;
@@ -36,11 +36,11 @@ pub fn result(result: &Result<Option<Observed>, StoreErrorKind>) -> String {
     }
 }
 
-pub fn answer(answer: &Response) -> String {
+pub fn answer(answer: &StoreResponse) -> String {
     match answer {
-        Response::Read(_, Some(standing)) => format!("read {}", observed(standing)),
-        Response::Read(_, None) => "read nothing".into(),
-        Response::Written(standing) => format!("written {}", observed(standing)),
-        Response::Failed(error) => format!("{:?} {:?}", error.kind(), error.retry_after()),
+        StoreResponse::Read(_, Some(standing)) => format!("read {}", observed(standing)),
+        StoreResponse::Read(_, None) => "read nothing".into(),
+        StoreResponse::Written(standing) => format!("written {}", observed(standing)),
+        StoreResponse::Failed(error) => format!("{:?} {:?}", error.kind(), error.retry_after()),
     }
 }

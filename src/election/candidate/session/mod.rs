@@ -15,7 +15,7 @@ use crate::election::progress::ProgressLimit;
 use crate::election::settings::Settings;
 use crate::election::stop_reason::StopReason;
 use crate::election::wind_down::WindDown;
-use crate::election::{Change, Election, Event, Response, Step};
+use crate::election::{Change, Election, ElectionEvent, Step, StoreResponse};
 use crate::store::{StoreError, StoreOperation};
 use crate::util::clock::{Moment, Now};
 use crate::util::sync::Arc;
@@ -77,7 +77,7 @@ pub enum Input {
     /// No campaign will come any more.
     Close,
     /// The store answered this request.
-    Response(u64, Response),
+    Response(u64, StoreResponse),
     /// A watch stands.
     WatchOpened {
         /// Whether it begins with what is there.
@@ -323,16 +323,16 @@ impl Session {
         }
     }
 
-    fn on_response(&mut self, now: Moment, id: u64, response: Response) {
+    fn on_response(&mut self, now: Moment, id: u64, response: StoreResponse) {
         // What comes late has been counted already.
         if let Some((_, operation)) = self.in_flight.take_if(|(in_flight, _)| *in_flight == id) {
             let failed = match &response {
-                Response::Failed(error) => self.failures.failed(now, operation, error),
+                StoreResponse::Failed(error) => self.failures.failed(now, operation, error),
                 _ => Failed { notice: self.failures.succeeded(now, operation), ..Failed::default() },
             };
             self.effects.extend(failed.notice.map(Effect::Log));
             self.effects.extend(failed.refused.map(Effect::WritesRefused));
-            if let Response::Failed(error) = &response
+            if let StoreResponse::Failed(error) = &response
                 && failed.is_permanent
                 && let Some(campaign) = self.campaign.take()
             {
@@ -348,16 +348,16 @@ impl Session {
     fn hear(&mut self, now: Moment) {
         while let Some(event) = self.election.event() {
             let effect = match event {
-                Event::Leader(leader) => {
+                ElectionEvent::Leader(leader) => {
                     (self.has_run_out, self.is_awaited) = (false, false);
                     self.leader.clone_from(&leader);
                     Effect::Leader(leader)
                 }
-                Event::Elected { deadline, fencing_token } => {
+                ElectionEvent::Elected { deadline, fencing_token } => {
                     Effect::Offer { campaign: self.campaign.take(), deadline, fencing_token }
                 }
-                Event::Renewed { sent_at } => Effect::Renewed(now.since(sent_at)),
-                Event::TermEnded(reason) => {
+                ElectionEvent::Renewed { sent_at } => Effect::Renewed(now.since(sent_at)),
+                ElectionEvent::TermEnded(reason) => {
                     // What failed more than once in a minute has not been told at `warn` each time, and cost a term now.
                     if let (StopReason::Expired, Some(error)) = (&reason, self.failures.last()) {
                         let notice = Notice::of_error(Level::Warn, "the last attempt failed", error);
@@ -367,28 +367,28 @@ impl Session {
                     self.effects.extend(stall.map(Effect::Log));
                     Effect::TermEnded(reason)
                 }
-                Event::CoverLost(reason) => Effect::CoverLost(reason),
-                Event::TooLateForProgress(took) => {
+                ElectionEvent::CoverLost(reason) => Effect::CoverLost(reason),
+                ElectionEvent::TooLateForProgress(took) => {
                     Effect::Log(Notice::too_late(took, self.settings.progress_within.unwrap_or_default()))
                 }
-                Event::Released => Effect::Released,
-                Event::RoundOver => {
+                ElectionEvent::Released => Effect::Released,
+                ElectionEvent::RoundOver => {
                     let error = self.failures.take_last();
                     let Some(campaign) = self.campaign.take() else { continue };
                     Effect::RoundOver { campaign, error }
                 }
-                Event::WatchStale => {
+                ElectionEvent::WatchStale => {
                     let line = "the watch is given up for a new one";
                     self.effects.push_back(Effect::Log(Notice::new(Level::Debug, line)));
                     Effect::RestartWatch
                 }
-                Event::IdentityConflict => {
+                ElectionEvent::IdentityConflict => {
                     let is_seldom = self.conflicts.happened(now) == Level::Warn;
                     let level = if is_seldom { Level::Error } else { Level::Debug };
                     let line = "another process uses our identity: every candidate needs its own";
                     Effect::IdentityConflict(Notice::new(level, line))
                 }
-                Event::Predecessor => {
+                ElectionEvent::Predecessor => {
                     let rest = match self.settings.reclaim_own_identity {
                         true => "it is reclaimed",
                         false => {

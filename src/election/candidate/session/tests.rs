@@ -4,7 +4,7 @@ use super::*;
 use crate::election::candidate::candidacy::Candidacy;
 use crate::election::candidate::side::Side;
 use crate::election::settings::Config;
-use crate::election::{Operation, Request};
+use crate::election::{Operation, StoreRequest};
 use crate::store::StoreErrorKind;
 use crate::store::record::{LeaderElectionRecord, Observed, Opaque};
 
@@ -43,7 +43,7 @@ impl Scenario {
     }
 
     /// The next request, whenever it comes.
-    fn request(&mut self) -> Request {
+    fn request(&mut self) -> StoreRequest {
         loop {
             match self.step() {
                 Step::Send(request) => return request,
@@ -55,7 +55,7 @@ impl Scenario {
 
     fn fails(&mut self, kind: StoreErrorKind) {
         let id = self.request().id;
-        self.handle(Input::Response(id, Response::Failed(StoreError::new(kind, "made up"))));
+        self.handle(Input::Response(id, StoreResponse::Failed(StoreError::new(kind, "made up"))));
     }
 
     /// A leader by a campaign with the number 5.
@@ -77,7 +77,7 @@ impl Scenario {
     fn finds_nothing(&mut self) {
         let read = self.request();
         let Operation::Get(context) = read.operation else { panic!("{read:?}") };
-        self.handle(Input::Response(read.id, Response::Read(context, None)));
+        self.handle(Input::Response(read.id, StoreResponse::Read(context, None)));
     }
 
     fn wins(&mut self) {
@@ -98,7 +98,7 @@ impl Scenario {
         self.finds_nothing();
         let create = self.request();
         let Operation::Create(record) = create.operation else { panic!("{create:?}") };
-        Input::Response(create.id, Response::Written(Observed::new(record, 7, Opaque::none())))
+        Input::Response(create.id, StoreResponse::Written(Observed::new(record, 7, Opaque::none())))
     }
 
     /// The watch tells of a write of another's.
@@ -129,7 +129,7 @@ fn a_renewal_takes_as_long_as_since_it_was_sent() {
     let Operation::Update(base, record) = renewal.operation else { panic!("{renewal:?}") };
     let observed = Observed::new(record, base.version + 1, Opaque::none());
     scenario.now = scenario.now + Duration::from_millis(30);
-    scenario.handle(Input::Response(renewal.id, Response::Written(observed)));
+    scenario.handle(Input::Response(renewal.id, StoreResponse::Written(observed)));
     assert!(matches!(scenario.wants()[..], [Effect::Renewed(took)] if took == Duration::from_millis(30)));
     assert!(scenario.candidacy.leader_until().is_some_and(|until| until == scenario.now + Duration::from_secs(15)));
 }
@@ -146,14 +146,14 @@ fn who_closes_it_in_the_middle_of_an_acquisition_waits_for_what_becomes_of_that(
     scenario.handle(won);
     assert!(scenario.candidacy.may_hold(), "it is ours");
     let (id, released) = scenario.releases();
-    scenario.handle(Input::Response(id, Response::Written(released)));
+    scenario.handle(Input::Response(id, StoreResponse::Written(released)));
     assert!(!scenario.candidacy.may_hold());
 
     let mut scenario = Scenario::campaigning(1, false);
     let _ = scenario.creates();
     scenario.handle(Input::Close);
     let beaten = StoreError::new(StoreErrorKind::NotApplied, "made up");
-    scenario.handle(Input::Response(2, Response::Failed(beaten)));
+    scenario.handle(Input::Response(2, StoreResponse::Failed(beaten)));
     assert!(!scenario.candidacy.may_hold(), "it was another's");
 }
 
@@ -162,13 +162,13 @@ fn who_closes_it_while_an_acquisition_hangs_waits_until_it_was_looked_for_once()
     let mut scenario = Scenario::campaigning(1, false);
     let _ = scenario.creates();
     scenario.handle(Input::Close);
-    scenario.handle(Input::Response(2, Response::Failed(StoreError::new(StoreErrorKind::Interrupted, "made up"))));
+    scenario.handle(Input::Response(2, StoreResponse::Failed(StoreError::new(StoreErrorKind::Interrupted, "made up"))));
     assert!(scenario.candidacy.may_hold(), "it may be ours");
     let since = scenario.now;
     let read = scenario.request();
     let Operation::Get(context) = read.operation else { panic!("{read:?}") };
     assert_eq!(scenario.now, since, "at once");
-    scenario.handle(Input::Response(read.id, Response::Read(context, None)));
+    scenario.handle(Input::Response(read.id, StoreResponse::Read(context, None)));
     assert!(!scenario.candidacy.may_hold(), "it may land at any time, or never");
 }
 
@@ -198,7 +198,7 @@ fn that_a_lease_has_run_out_is_told_at_that_moment_and_that_it_is_renewed_as_wel
                 Step::Wait(until) => scenario.now = until,
                 Step::Send(request) => {
                     let error = StoreError::new(StoreErrorKind::Unavailable, "made up");
-                    scenario.handle(Input::Response(request.id, Response::Failed(error)));
+                    scenario.handle(Input::Response(request.id, StoreResponse::Failed(error)));
                 }
                 Step::Finished => panic!("nobody closed it"),
             }
@@ -304,7 +304,7 @@ fn a_request_is_cancelled_for_a_release_and_for_news_of_others() {
     }
     // An answer to another request is not one to this.
     let late = StoreError::new(StoreErrorKind::Unavailable, "made up");
-    scenario.handle(Input::Response(renewal + 1, Response::Failed(late)));
+    scenario.handle(Input::Response(renewal + 1, StoreResponse::Failed(late)));
     assert!(
         scenario.candidacy.session().failures().last().is_none() && scenario.candidacy.session().in_flight.is_some()
     );
@@ -381,7 +381,7 @@ fn a_round_ends_with_what_failed_and_an_answer_that_comes_twice_counts_once() {
     let wanted = scenario.wants();
     let [Effect::RoundOver { campaign: 5, error: Some(error) }] = &wanted[..] else { panic!("{wanted:?}") };
     assert_eq!(error.kind(), StoreErrorKind::Unavailable);
-    scenario.handle(Input::Response(1, Response::Failed(StoreError::new(StoreErrorKind::Timeout, "late"))));
+    scenario.handle(Input::Response(1, StoreResponse::Failed(StoreError::new(StoreErrorKind::Timeout, "late"))));
     assert!(scenario.wants().is_empty());
     scenario.handle(Input::Campaign { id: 6, once: true });
     scenario.fails(StoreErrorKind::Conflict);
@@ -437,7 +437,7 @@ fn the_silence_of_a_probe_ends_a_term_at_its_moment() {
             // A renewal, which is answered.
             let id = scenario.candidacy.session().in_flight.unwrap().0;
             let error = StoreError::new(StoreErrorKind::Timeout, "made up");
-            scenario.handle(Input::Response(id, Response::Failed(error)));
+            scenario.handle(Input::Response(id, StoreResponse::Failed(error)));
             continue;
         };
         assert!(until <= silent_at);
@@ -459,7 +459,7 @@ fn who_becomes_fit_again_acquires_after_a_pause() {
     let write = loop {
         let request = scenario.request();
         let Operation::Get(context) = request.operation else { break request };
-        scenario.handle(Input::Response(request.id, Response::Read(context, None)));
+        scenario.handle(Input::Response(request.id, StoreResponse::Read(context, None)));
     };
     assert!(matches!(write.operation, Operation::Create(_)));
     assert_eq!(scenario.now.since(began), Duration::from_secs(2));
@@ -501,14 +501,14 @@ fn an_acquisition_that_is_given_back_says_why_once_a_minute() {
     while scenario.now < began + Duration::from_secs(70) {
         let request = scenario.request();
         let response = match request.operation {
-            Operation::Get(context) => Response::Read(context, stands.clone()),
+            Operation::Get(context) => StoreResponse::Read(context, stands.clone()),
             Operation::Create(record) | Operation::Update(_, record) => {
                 scenario.now = scenario.now + within;
                 let record = LeaderElectionRecord { uid: Some("u".to_owned()), ..record };
                 let version = stands.map_or(1, |stands| stands.version + 1);
                 let written = Observed::new(record, version, Opaque::none());
                 stands = Some(written.clone());
-                Response::Written(written)
+                StoreResponse::Written(written)
             }
         };
         scenario.handle(Input::Response(request.id, response));

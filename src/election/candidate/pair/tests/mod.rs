@@ -6,7 +6,7 @@ use super::*;
 use crate::election::candidate::candidacy::Candidacy;
 use crate::election::settings::Config;
 use crate::election::wind_down::WindDown;
-use crate::election::{Change, Operation, Request, Response};
+use crate::election::{Change, Operation, StoreRequest, StoreResponse};
 use crate::store::record::{LeaderElectionRecord, Observed, Opaque};
 use crate::store::{StoreError, StoreErrorKind};
 use Side::{Primary, Secondary};
@@ -141,20 +141,20 @@ impl Scenario {
         None
     }
 
-    fn answer(&mut self, side: Side, Request { id, operation, .. }: Request) {
+    fn answer(&mut self, side: Side, StoreRequest { id, operation, .. }: StoreRequest) {
         let table = &mut self.tables[side as usize];
         let is_write = !matches!(operation, Operation::Get(_));
         self.now = self.now + if is_write { table.write_takes } else { Duration::ZERO };
         let retry_after = table.retry_after;
-        let refused = |kind| Response::Failed(StoreError::new(kind, "made up").with_retry_after(retry_after));
+        let refused = |kind| StoreResponse::Failed(StoreError::new(kind, "made up").with_retry_after(retry_after));
         let refuses = table.refuses.or(table.refuses_writes.filter(|_| is_write));
         let response = match (refuses, operation) {
             (Some(kind), _) => refused(kind),
-            (None, Operation::Get(context)) => Response::Read(context, table.observed.clone()),
+            (None, Operation::Get(context)) => StoreResponse::Read(context, table.observed.clone()),
             (None, Operation::Create(_)) if table.observed.is_some() => refused(StoreErrorKind::AlreadyExists),
-            (None, Operation::Create(record)) => Response::Written(self.write(side, record)),
+            (None, Operation::Create(record)) => StoreResponse::Written(self.write(side, record)),
             (None, Operation::Update(base, record)) => match &table.observed {
-                Some(standing) if standing.version == base.version => Response::Written(self.write(side, record)),
+                Some(standing) if standing.version == base.version => StoreResponse::Written(self.write(side, record)),
                 _ => refused(StoreErrorKind::Conflict),
             },
         };
