@@ -6,3 +6,4 @@ mod features;
 mod imports;
 mod platforms;
 mod readme;
+mod types;
