@@ -11,6 +11,7 @@ use crate::store::record::{LeaderElectionRecord, Observed, Opaque};
 use crate::store::{StoreError, StoreErrorKind};
 use Side::{Primary, Secondary};
 
+mod ends;
 mod failures;
 mod fitness;
 
@@ -383,23 +384,6 @@ fn the_primary_is_released_also_when_the_secondary_does_not_answer() {
     assert_eq!(scenario.count(|effect| matches!(effect, Effect::Released)), 1);
 }
 
-#[test]
-fn a_step_down_is_renewed_on_both_until_the_guard_goes() {
-    let mut scenario = Scenario::leading();
-    scenario.step_down();
-    assert_eq!(scenario.ended_by(), [&StopReason::SteppedDown]);
-    let before = scenario.writes();
-    scenario.pass(60 * SECOND);
-    for side in Side::BOTH {
-        assert_eq!(scenario.holder(side), Some("me"));
-        assert!(scenario.tables[side as usize].writes > before[side as usize] + 20);
-    }
-    scenario.written.clear();
-    scenario.drop_guard();
-    scenario.pass(SECOND);
-    assert_eq!(scenario.written, [(Secondary, None), (Primary, None)]);
-}
-
 /// Its release is under way, or has not been answered.
 #[test]
 fn a_new_campaign_takes_over_what_is_not_released() {
@@ -541,25 +525,6 @@ fn the_news_of_a_watch_is_a_reason_for_its_side_to_look_again() {
 }
 
 #[test]
-fn a_primary_that_was_held_for_a_campaign_is_released_when_it_is_closed() {
-    let mut scenario = Scenario::waiting();
-    assert!(!scenario.pair.is_giving_back());
-    scenario.user(Input::Close);
-    assert!(scenario.pair.is_giving_back());
-    scenario.pass(SECOND);
-    assert!(!scenario.pair.is_giving_back());
-    assert_eq!(scenario.count(|effect| matches!(effect, Effect::Released)), 1);
-}
-
-#[test]
-fn a_term_that_nobody_takes_is_released_on_both() {
-    let mut scenario = Scenario::leading();
-    scenario.user(Input::NotTaken);
-    scenario.pass(SECOND);
-    assert_eq!(scenario.written, [(Secondary, None), (Primary, None)]);
-}
-
-#[test]
 fn somebody_leads_when_both_records_name_the_same() {
     let mut scenario = Scenario::new();
     let leaders = |scenario: &mut Scenario| {
@@ -590,22 +555,4 @@ fn somebody_leads_when_both_records_name_the_same() {
     scenario.give_to(Primary, "two");
     assert!(!expired(&scenario));
     assert_eq!(leaders(&mut scenario), [Some("two".to_owned())]);
-}
-
-#[test]
-fn it_finishes_when_it_is_closed_and_both_are_released() {
-    let mut scenario = Scenario::leading();
-    scenario.user(Input::Close);
-    scenario.pass(60 * SECOND);
-    assert!(scenario.is_valid(), "a guard lives on");
-    scenario.drop_guard();
-    scenario.pass(SECOND);
-    assert_eq!((scenario.holder(Primary), scenario.holder(Secondary)), (None, None));
-    assert_eq!(Side::BOTH.map(|side| scenario.drive(side)), [None, None]);
-
-    let mut scenario = Scenario::waiting();
-    scenario.user(Input::Close);
-    scenario.pass(SECOND);
-    assert_eq!(scenario.holder(Primary), None);
-    assert_eq!(Side::BOTH.map(|side| scenario.drive(side)), [None, None]);
 }
