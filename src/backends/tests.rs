@@ -81,6 +81,11 @@ pub(super) fn listen(serve: impl Fn(usize, TcpStream) + Send + Sync + 'static) -
     (port, connections)
 }
 
+/// Returns a call with more time than a scripted server needs.
+pub(super) fn call() -> Call {
+    call_within(Duration::from_secs(30))
+}
+
 /// Cancels the call when `count` has grown.
 pub(super) fn cancel_at<T: Send>(count: impl Fn() -> usize, run: impl FnOnce(&Call) -> T + Send) -> T {
     let (call, before) = (Call::new(Duration::from_secs(60), Cancel::new()), count());
@@ -94,7 +99,7 @@ pub(super) fn cancel_at<T: Send>(count: impl Fn() -> usize, run: impl FnOnce(&Ca
     })
 }
 
-fn call(timeout: Duration) -> Call {
+fn call_within(timeout: Duration) -> Call {
     Call::new(timeout, Cancel::new())
 }
 
@@ -117,16 +122,16 @@ pub(super) fn check_the_end<S: Scripted>() {
         let silent = stops(Act::Silence);
         let interrupted = cancel_at(|| silent.connections(at).len(), |call| write(&silent, call));
         assert_eq!(interrupted, (ErrorKind::Interrupted, sent), "{at:?}");
-        assert_eq!(write(&silent, &call(BRIEF)), (ErrorKind::Timeout, sent), "{at:?}");
-        assert_eq!(write(&stops(Act::Close), &call(LONG)).1, sent, "{at:?}");
+        assert_eq!(write(&silent, &call_within(BRIEF)), (ErrorKind::Timeout, sent), "{at:?}");
+        assert_eq!(write(&stops(Act::Close), &call_within(LONG)).1, sent, "{at:?}");
     }
     let well = S::scripted(None, Box::new(|_, _, _| Act::Answer));
-    assert_eq!(write(&well, &call(Duration::ZERO)), (ErrorKind::Timeout, false));
-    let cancelled = call(LONG);
+    assert_eq!(write(&well, &call_within(Duration::ZERO)), (ErrorKind::Timeout, false));
+    let cancelled = call_within(LONG);
     cancelled.cancel().cancel();
     assert_eq!(write(&well, &cancelled), (ErrorKind::Interrupted, false));
     assert!(well.connections(Step::Request).is_empty());
-    let answered = call(LONG);
+    let answered = call_within(LONG);
     let cancel = answered.cancel().clone();
     let during = S::scripted(
         None,
@@ -158,22 +163,22 @@ pub(super) fn check_connections<S: Scripted>() {
         let store = server.open(Login::Plain).unwrap();
         thread::scope(|scope| {
             for _ in 0..2 {
-                scope.spawn(|| get(&store, &call(LONG)).unwrap());
+                scope.spawn(|| get(&store, &call_within(LONG)).unwrap());
             }
         });
         let (failed, expected) = match is_cancelled {
             true => (cancel_at(|| server.steps().len(), |call| get(&store, call)), StoreErrorKind::Interrupted),
-            false => (get(&store, &call(BRIEF)), StoreErrorKind::Timeout),
+            false => (get(&store, &call_within(BRIEF)), StoreErrorKind::Timeout),
         };
         assert_eq!(failed.unwrap_err(), expected);
-        get(&store, &call(LONG)).unwrap();
+        get(&store, &call_within(LONG)).unwrap();
         assert!(server.connections(Step::Request).contains(&2), "the idle connection is not used again");
     }
     Files::rotate(|tls, config| {
         let server = S::scripted(Some(config), Box::new(|_, _, _| Act::Answer));
         let (store, calls) = (server.open(Login::Tls(tls)).unwrap(), AtomicUsize::new(0));
         Box::new(move || {
-            get(&store, &call(LONG)).unwrap();
+            get(&store, &call_within(LONG)).unwrap();
             let expected = &[0, 0, 1][..=calls.fetch_add(1, Ordering::SeqCst)];
             assert_eq!(server.connections(Step::Request), expected);
         })
@@ -195,11 +200,11 @@ pub(super) fn check_closed_connections<S: Scripted>() {
         (server, store)
     };
     let (server, store) = open();
-    let base = get(&store, &call(LONG)).unwrap().unwrap();
-    get(&store, &call(LONG)).unwrap();
+    let base = get(&store, &call_within(LONG)).unwrap().unwrap();
+    get(&store, &call_within(LONG)).unwrap();
     assert_eq!(server.connections(Step::Request), [0, 0, 1]);
     let (server, store) = open();
-    let update = || store.update("jobs", &base, &base.record, &call(LONG)).map_err(|error| error.kind());
+    let update = || store.update("jobs", &base, &base.record, &call_within(LONG)).map_err(|error| error.kind());
     update().unwrap();
     assert_eq!(update().unwrap_err(), StoreErrorKind::ConnectionClosed);
     assert_eq!(server.connections(Step::Request), [0, 0]);
@@ -217,7 +222,7 @@ pub(super) fn check_logins<S: Scripted>() {
         );
         let asks = AtomicUsize::new(0);
         let next = move |_: &Call| Ok(format!("secret-{}", asks.fetch_add(1, Ordering::SeqCst)));
-        match server.open(Login::From(Box::new(next))).unwrap().get("jobs", &call(LONG)) {
+        match server.open(Login::From(Box::new(next))).unwrap().get("jobs", &call_within(LONG)) {
             Ok(found) => assert!(is_accepted && found.is_some()),
             Err(error) => {
                 assert!(!is_accepted && error.kind() == StoreErrorKind::Unauthorized, "{error}");

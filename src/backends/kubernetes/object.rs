@@ -338,7 +338,7 @@ impl<C: Codec> Store for ObjectStore<C> {
     ) -> Result<Observed, StoreError> {
         match self.request("update", key, Some(&self.replacement(base, record)), call) {
             Ok(response) => self.read(key, &response),
-            // Of some kinds an object that is gone conflicts with its uid, of others it is not found.
+            // For some kinds, a deleted object conflicts with its uid. For others, the server does not find it.
             Err(error) if is_absence(&error, C::RESOURCE) => {
                 let message = format!("cannot update {}: it is gone", self.describe(key));
                 Err(StoreError::new(StoreErrorKind::Conflict, message))
@@ -381,7 +381,7 @@ impl<C: Codec> Store for ObjectStore<C> {
             if let Some(event) = event {
                 on_event(event);
             }
-            // What is there at the beginning is told in the order of names, and its end is told by no more than a bookmark.
+            // The server sends the existing objects in the order of their names. Only a bookmark marks the end of these.
             is_in_order |= is_bookmark;
             if let Some(version) = version.filter(|_| is_in_order) {
                 let newest = *after.insert(after.map_or(version, |after| after.max(version)));

@@ -32,7 +32,7 @@ pub(crate) struct MySqlClient {
     user: String,
     password: Password,
     database: String,
-    /// What the statements are about.
+    /// The columns that the table of the statements must have.
     table: Shape,
     /// `None` for plain text.
     tls: Option<ClientTls>,
@@ -44,11 +44,11 @@ pub(crate) struct MySqlClient {
 struct PooledSession {
     connection: MySqlConnection,
     session: MySqlSession,
-    /// Of the certificate files that it was opened with.
+    /// The versions of the certificate files when this connection was opened.
     files: u64,
 }
 
-/// What is to be carried out, until when, and what ends it sooner.
+/// A statement, and the call that limits its time and may cancel it.
 #[derive(Clone, Copy)]
 pub(crate) struct MySqlStatement<'a> {
     pub(crate) sql: &'a str,

@@ -34,7 +34,7 @@ pub(crate) struct PostgresConnection {
     route: Option<Route>,
     /// It has answered before.
     is_reused: bool,
-    /// Of the certificate files that it was opened with.
+    /// The versions of the certificate files when this connection was opened.
     files: u64,
     place: CancelTarget,
     key: Option<Key>,

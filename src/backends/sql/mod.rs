@@ -1,4 +1,4 @@
-//! What the tables of the SQL stores have in common: the meaning of their columns.
+//! The meaning of the columns that the tables of all SQL stores share.
 
 pub(crate) mod store;
 pub(crate) mod watch_diff;

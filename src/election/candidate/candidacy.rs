@@ -117,7 +117,7 @@ impl Candidacy {
     }
 
     /// Returns `true` if a record that is to be released is not released yet.
-    #[allow(dead_code, reason = "for the simulation")]
+    #[cfg(feature = "_internals")]
     pub fn is_giving_back(&self) -> bool {
         self.ask(|_| false, Pair::is_giving_back)
     }

@@ -9,7 +9,7 @@ use rustls::ServerConfig;
 
 use super::*;
 use crate::backends::tests;
-use crate::backends::tests::{Act, Login, REFUSAL, Scripted, Step};
+use crate::backends::tests::{Act, Login, REFUSAL, Scripted, Step, call};
 use crate::net::error as net;
 use crate::net::tests::certificates::{Duplex, accept};
 
@@ -202,10 +202,6 @@ fn store(gateways: &[&Gateway]) -> EtcdStore {
 
 fn with_user(gateway: &Gateway) -> EtcdStore {
     EtcdStore::new(EtcdConfig::new([&gateway.url]).unwrap().with_user("jobs", "sesame")).unwrap()
-}
-
-fn call() -> Call {
-    Call::new(Duration::from_secs(30), Cancel::new())
 }
 
 /// Long enough for a request to be received, however busy the machine is.

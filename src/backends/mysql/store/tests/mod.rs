@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::backends::tests;
-use crate::backends::tests::cancel_at;
+use crate::backends::tests::{call, cancel_at};
 use crate::store::StoreErrorKind;
 
 use server::*;
@@ -26,10 +26,6 @@ fn stale_connections_are_not_reused() {
 #[test]
 fn refused_login_asks_the_password_source_again() {
     tests::check_logins::<Server>();
-}
-
-fn call() -> Call {
-    Call::new(Duration::from_secs(30), Cancel::new())
 }
 
 fn brief() -> Call {

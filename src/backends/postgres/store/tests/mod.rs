@@ -11,7 +11,7 @@ use rustls::ServerConfig;
 use super::*;
 use crate::backends::password::LONGEST_MESSAGE;
 use crate::backends::tests;
-use crate::backends::tests::{Act, Login, REFUSAL, Scripted, Step, cancel_at};
+use crate::backends::tests::{Act, Login, REFUSAL, Scripted, Step, call, cancel_at};
 use crate::net::error as net;
 use crate::net::tests::certificates::{Duplex, accept};
 use crate::store::record::Opaque;
@@ -208,10 +208,6 @@ fn well(said: &Said) -> Option<Vec<u8>> {
         _ if said.is("UPDATE") => answer(&[row(&[Some("1"), PROVED])]),
         _ => answer(&[row(&RECORD)]),
     }
-}
-
-fn call() -> Call {
-    Call::new(Duration::from_secs(30), Cancel::new())
 }
 
 fn brief() -> Call {
