@@ -151,7 +151,7 @@ fn attempt(server: &ApiServer, round_trip: Duration, (what, when): (What, When),
             server.edit(Resource::Leases, "default", &lease, |lease| {
                 lease["spec"]["holderIdentity"] = json!("another");
             });
-            guard.lost().recv_timeout(RENEW_DEADLINE) == Err(RecvTimeoutError::Disconnected)
+            guard.ended().recv_timeout(RENEW_DEADLINE) == Err(RecvTimeoutError::Disconnected)
         }
     };
     let outcome = Outcome { took: began.elapsed(), done, opened: far.connections() - opened };

@@ -16,7 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{select, tick};
-use leasehold::{LeaderElector, LeaderGuard, LeadershipLost};
+use leasehold::{LeaderElector, LeaderGuard, TermEnded};
 use tiny_http::{Request, Response, Server};
 
 struct Job {
@@ -47,12 +47,12 @@ impl Job {
                         println!("{} is left unfinished: {lost}", self.name);
                     }
                 },
-                recv(guard.lost()) -> _ => return,
+                recv(guard.ended()) -> _ => return,
             }
         }
     }
 
-    fn run(&self, guard: &LeaderGuard) -> Result<(), LeadershipLost> {
+    fn run(&self, guard: &LeaderGuard) -> Result<(), TermEnded> {
         for _ in 0..self.pieces {
             // Right before each piece, and what it writes to is given `guard.fencing_token()`.
             guard.check()?;

@@ -119,7 +119,7 @@ fn lead(
                 print(elector, "leading", stamp, json!({ "fencing_token": guard.fencing_token() }))?;
                 beats = heartbeat.map_or_else(crossbeam_channel::never, crossbeam_channel::after);
             }
-            recv(guard.lost()) -> _ => return Ok(false),
+            recv(guard.ended()) -> _ => return Ok(false),
             recv(transitions) -> transition => tell(elector, transition?)?,
             recv(shutdown) -> _ => return Ok(true),
         }

@@ -146,10 +146,10 @@ fn feed<T>(
                 next += 1;
                 select! {
                     send(jobs, Job(next)) -> _ => {}
-                    recv(guard.lost()) -> _ => return false,
+                    recv(guard.ended()) -> _ => return false,
                 }
             }
-            recv(guard.lost()) -> _ => return false,
+            recv(guard.ended()) -> _ => return false,
             recv(transitions) -> transition => if let Ok(transition) = transition { report(&transition) },
             recv(shutdown) -> _ => return true,
             recv(end) -> _ => return true,

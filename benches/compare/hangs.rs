@@ -78,7 +78,7 @@ fn work(guard: &LeaderGuard) {
                 thread::park();
             }
         }
-        let _ = guard.lost().recv_timeout(UNIT);
+        let _ = guard.ended().recv_timeout(UNIT);
     }
 }
 

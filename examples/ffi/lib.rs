@@ -135,7 +135,7 @@ pub extern "C" fn leasehold_token(guard: &LeaderGuard) -> u64 {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn leasehold_wait_lost(guard: &LeaderGuard, timeout_ms: u64) -> bool {
-    guard.lost().recv_timeout(Duration::from_millis(timeout_ms)) == Err(RecvTimeoutError::Disconnected)
+    guard.ended().recv_timeout(Duration::from_millis(timeout_ms)) == Err(RecvTimeoutError::Disconnected)
 }
 
 #[unsafe(no_mangle)]

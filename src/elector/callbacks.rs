@@ -36,7 +36,7 @@ pub trait Callbacks: Sync {
     fn on_started_leading(&self, guard: &LeaderGuard);
 
     /// The term is over, its work has returned, and its lease is released. Runs on the caller's thread. It is not called while the
-    /// work hangs: what is to end the process then waits for [`LeaderGuard::lost`] on a thread of its own.
+    /// work hangs: what is to end the process then waits for [`LeaderGuard::ended`] on a thread of its own.
     fn on_stopped_leading(&self) {}
 
     /// Another candidate leads, or this one. Runs on the caller's thread, and is to return soon.

@@ -22,7 +22,7 @@ use crate::util::sync::{Arc, AtomicU64, Mutex, Ordering, Weak};
 /// fitness.set(true); // the caches are warm
 /// let guard = elector.block_until_leader()?;
 /// fitness.set(false); // the disk is full
-/// let _ = guard.lost().recv(); // the term is over at once
+/// let _ = guard.ended().recv(); // the term is over at once
 /// # Ok::<(), leasehold::Error>(())
 /// ```
 #[derive(Clone, Default)]

@@ -19,9 +19,9 @@ use crate::util::sync::{Arc, Mutex};
 /// # Examples
 ///
 /// ```
-/// use leasehold::{LeaderGuard, LeadershipLost};
+/// use leasehold::{LeaderGuard, TermEnded};
 ///
-/// fn step(guard: &LeaderGuard) -> Result<(), LeadershipLost> {
+/// fn step(guard: &LeaderGuard) -> Result<(), TermEnded> {
 ///     guard.check()?;
 ///     // write something, with guard.fencing_token()
 ///     Ok(())
@@ -29,7 +29,7 @@ use crate::util::sync::{Arc, Mutex};
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct LeadershipLost {
+pub struct TermEnded {
     /// Why the term ended.
     pub reason: StopReason,
 }
@@ -109,26 +109,26 @@ impl Term {
         self.deadline.remaining(clock::now())
     }
 
-    pub(crate) fn check(&self) -> Result<(), LeadershipLost> {
+    pub(crate) fn check(&self) -> Result<(), TermEnded> {
         if self.is_valid() {
             return Ok(());
         }
-        Err(LeadershipLost { reason: self.deadline.reason() })
+        Err(TermEnded { reason: self.deadline.reason() })
     }
 
     pub(crate) fn fencing_token(&self) -> u64 {
         self.fencing_token
     }
 
-    pub(crate) fn lost(&self) -> &Receiver<Infallible> {
+    pub(crate) fn ended(&self) -> &Receiver<Infallible> {
         &self.lost
     }
 }
 
-impl fmt::Display for LeadershipLost {
+impl fmt::Display for TermEnded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "leadership lost: {}", self.reason)
     }
 }
 
-impl std::error::Error for LeadershipLost {}
+impl std::error::Error for TermEnded {}

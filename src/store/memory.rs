@@ -90,7 +90,7 @@ impl MemoryStore {
     /// let elector = LeaderElector::builder("jobs").start_on(Arc::clone(&store))?;
     /// let guard = elector.block_until_leader()?;
     /// assert!(store.delete("jobs"));
-    /// assert!(guard.lost().recv().is_err(), "the term is over");
+    /// assert!(guard.ended().recv().is_err(), "the term is over");
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn delete(&self, key: &str) -> bool {

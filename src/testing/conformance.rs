@@ -504,7 +504,7 @@ fn a_deletion_is_the_end_of_a_term(table: &Table) {
     let elector = table.elector("a");
     let guard = elector.block_until_leader().expect("a term");
     table.delete();
-    assert!(guard.lost().recv_timeout(SOON).is_err_and(|error| error.is_disconnected()), "it ends");
+    assert!(guard.ended().recv_timeout(SOON).is_err_and(|error| error.is_disconnected()), "it ends");
     drop(guard);
     assert!(elector.block_until_leader().expect("another term").is_leader());
 }

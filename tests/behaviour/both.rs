@@ -136,7 +136,7 @@ fn a_deletion_of_either_object_ends_the_term(cluster: &Cluster) {
         for kind in fleet.pair {
             let guard = elector.block_until_leader().expect("a term");
             fleet.object(kind, Method::Delete);
-            guard.lost().recv_timeout(SOON).expect_err("it disconnects");
+            guard.ended().recv_timeout(SOON).expect_err("it disconnects");
             assert_eq!(guard.check().expect_err("it is over").reason, StopReason::Deleted);
             drop(guard);
         }

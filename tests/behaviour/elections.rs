@@ -148,7 +148,7 @@ fn lost_after(cluster: &Cluster, change: impl FnOnce(&Cluster)) -> StopReason {
     let guard = elector.block_until_leader().unwrap();
     let token = guard.fencing_token();
     change(cluster);
-    assert!(guard.lost().recv_timeout(SOON).is_err());
+    assert!(guard.ended().recv_timeout(SOON).is_err());
     assert!(!guard.is_leader());
     let reason = guard.check().unwrap_err().reason;
     drop(guard);

@@ -126,7 +126,7 @@ fn lost_wakes_every_waiter() {
     thread::scope(|scope| {
         for _ in 0..4 {
             let view = guard.leadership();
-            scope.spawn(move || assert_eq!(view.lost().recv_timeout(AT_ONCE), Err(RecvTimeoutError::Disconnected)));
+            scope.spawn(move || assert_eq!(view.ended().recv_timeout(AT_ONCE), Err(RecvTimeoutError::Disconnected)));
         }
         guard.step_down();
     });
@@ -280,7 +280,7 @@ fn a_panic_in_a_scope_or_in_a_thread_of_it_steps_down_at_once() {
             guard.scope(|scope| {
                 // The other worker hears of it, and so ends: nobody leads on beside a dead one.
                 scope.spawn(|| {
-                    assert_eq!(guard.lost().recv_timeout(SOON), Err(RecvTimeoutError::Disconnected));
+                    assert_eq!(guard.ended().recv_timeout(SOON), Err(RecvTimeoutError::Disconnected));
                 });
                 if in_thread {
                     scope.spawn(|| panic!("as planned"));

@@ -92,7 +92,7 @@ fn a_server_that_becomes_read_only_has_no_leader_until_it_is_none_any_more() {
             assert!(error.kind() == StoreErrorKind::Unavailable && error.to_string().contains("primary"), "{error}");
         }
     }
-    assert!(guard.lost().recv_timeout(SOON).is_err_and(|error| error.is_disconnected()), "the term runs out");
+    assert!(guard.ended().recv_timeout(SOON).is_err_and(|error| error.is_disconnected()), "the term runs out");
     mariadb.set_read_only(false);
     drop(guard);
     assert!(elector.block_until_leader().expect("another term").is_leader());
@@ -240,7 +240,7 @@ fn a_table_that_is_dropped_is_the_end_of_a_term_and_can_be_made_again() {
     let guard = elector.block_until_leader().expect("a term");
     place.is_renewed("it is renewed");
     place.execute("DROP TABLE leasehold");
-    assert!(guard.lost().recv_timeout(SOON).is_err_and(|error| error.is_disconnected()));
+    assert!(guard.ended().recv_timeout(SOON).is_err_and(|error| error.is_disconnected()));
     assert_eq!(guard.check().expect_err("the term has ended").reason, StopReason::Deleted, "it has not run out");
     let error = store.get("jobs", &call()).expect_err("no table");
     assert!(error.kind() == StoreErrorKind::NotFound && error.to_string().contains("create_table"), "{error}");

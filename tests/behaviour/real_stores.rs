@@ -107,7 +107,7 @@ fn paused_server_ends_calls_in_time_and_the_term(mut place: impl OnServer) {
         });
     }
     assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
-    assert!(guard.lost().recv_timeout(SOON).is_err_and(|error| error.is_disconnected()), "the term runs out");
+    assert!(guard.ended().recv_timeout(SOON).is_err_and(|error| error.is_disconnected()), "the term runs out");
     place.server().resume();
     let now = at_last("an answer", || warm.get("jobs", &call())).expect("a record");
     // The update was in doubt: the server may have applied it when it went on.

@@ -148,7 +148,7 @@ fn a_file_that_is_deleted_or_replaced_is_the_end_of_a_term() {
         wait_until("a watch", || elector.status().is_watching);
         let began = Instant::now();
         befall(&place.path);
-        assert!(guard.lost().recv_timeout(SOON).is_err_and(|error| error.is_disconnected()), "it ends");
+        assert!(guard.ended().recv_timeout(SOON).is_err_and(|error| error.is_disconnected()), "it ends");
         assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
         drop(guard);
         assert!(elector.try_acquire().map_or(true, |guard| guard.is_none()), "it does not lead there again");

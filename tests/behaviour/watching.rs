@@ -65,7 +65,7 @@ fn a_deletion_is_heard_of_by_the_leader_and_by_the_standby(cluster: &Cluster) {
     let campaign = b.campaign().unwrap();
     wait_until("the standby knows the leader", || b.current_leader().as_deref() == Some("a"));
     cluster.delete();
-    assert!(first.lost().recv_timeout(AT_ONCE) == Err(RecvTimeoutError::Disconnected));
+    assert!(first.ended().recv_timeout(AT_ONCE) == Err(RecvTimeoutError::Disconnected));
     // Where the leader's watch had not begun yet, the standby may have made the lease anew before it did.
     let reason = first.check().unwrap_err().reason;
     assert!(matches!(reason, StopReason::Deleted | StopReason::Superseded { .. }), "{reason}");
@@ -77,7 +77,7 @@ fn a_take_over_by_hand_is_heard_of(cluster: &Cluster) {
     let elector = start(cluster, patient(cluster, "a"));
     let guard = elector.block_until_leader().unwrap();
     cluster.edit(|lease| lease["spec"]["holderIdentity"] = json!("somebody"));
-    assert!(guard.lost().recv_timeout(AT_ONCE) == Err(RecvTimeoutError::Disconnected));
+    assert!(guard.ended().recv_timeout(AT_ONCE) == Err(RecvTimeoutError::Disconnected));
     assert_eq!(guard.check().unwrap_err().reason, StopReason::Superseded { by: Some("somebody".into()) });
 }
 
@@ -201,7 +201,7 @@ fn a_leader_hears_of_a_deletion_while_a_renewal_of_its_own_hangs() {
     assert!(hanging.wait_for_hits(1, SOON));
     assert!(guard.is_leader());
     server.delete(Resource::Leases, NAMESPACE, "watched").expect("a lease");
-    assert_eq!(guard.lost().recv_timeout(AT_ONCE), Err(RecvTimeoutError::Disconnected), "sooner than the time-out");
+    assert_eq!(guard.ended().recv_timeout(AT_ONCE), Err(RecvTimeoutError::Disconnected), "sooner than the time-out");
     assert_eq!(guard.check().unwrap_err().reason, StopReason::Deleted);
 }
 

@@ -131,7 +131,7 @@ impl CommandTerm<'_> {
     fn run(&mut self) -> Result<(), Lost> {
         self.start()?;
         let ticks = tick(between_ticks(self.means.retry_period));
-        let (reports, lost) = (self.means.guardian.reports.clone(), self.guard.lost().clone());
+        let (reports, lost) = (self.means.guardian.reports.clone(), self.guard.ended().clone());
         let mut lost = &lost;
         let over = never();
         let mut verdicts = self.means.judge.as_ref().map_or_else(never, |judge| judge.verdicts.clone());

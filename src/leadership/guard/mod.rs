@@ -10,7 +10,7 @@ use crate::election::wind_down::WindDown;
 use crate::leadership::error::Error;
 use crate::leadership::handle::{LOGGED_WITHIN, Link};
 use crate::leadership::progress::Progress;
-use crate::leadership::term::{LeadershipLost, Term};
+use crate::leadership::term::{Term, TermEnded};
 use crate::util::log_fields::log_with;
 use crate::util::sync::channel;
 use crate::util::sync::channel::Receiver;
@@ -29,7 +29,7 @@ pub use worker::Worker;
 /// within milliseconds of that. The drop never panics.
 ///
 /// A term can end while the guard lives: when renewals fail for as long as the renew deadline, when the lease is
-/// deleted or taken, when its work makes no progress or the candidate is not fit, where that is asked. Then [`is_leader`](Self::is_leader) is false for good, [`lost`](Self::lost) fires, and nothing is
+/// deleted or taken, when its work makes no progress or the candidate is not fit, where that is asked. Then [`is_leader`](Self::is_leader) is false for good, [`ended`](Self::ended) fires, and nothing is
 /// released until the guard is dropped: work that is still winding down is not overlapped sooner than it must be.
 ///
 /// A guard that is leaked (`std::mem::forget`) leads until the process ends, or its work is found to make no progress.
@@ -44,7 +44,7 @@ pub use worker::Worker;
 ///
 /// ```no_run
 /// use std::time::Duration;
-/// use leasehold::{LeaderElector, LeaderGuard, LeadershipLost};
+/// use leasehold::{LeaderElector, LeaderGuard, TermEnded};
 ///
 /// let elector = LeaderElector::builder("jobs").start()?;
 /// let guard = elector.block_until_leader()?;
@@ -58,7 +58,7 @@ pub use worker::Worker;
 ///     }
 /// }
 ///
-/// fn in_two_steps(guard: &LeaderGuard) -> Result<(), LeadershipLost> {
+/// fn in_two_steps(guard: &LeaderGuard) -> Result<(), TermEnded> {
 ///     guard.check()?;
 ///     // the first
 ///     guard.check()?;
@@ -104,8 +104,8 @@ impl LeaderGuard {
     ///
     /// # Errors
     ///
-    /// [`LeadershipLost`] when the term is over, and why.
-    pub fn check(&self) -> Result<(), LeadershipLost> {
+    /// [`TermEnded`] when the term is over, and why.
+    pub fn check(&self) -> Result<(), TermEnded> {
         self.term.check()
     }
 
@@ -132,13 +132,13 @@ impl LeaderGuard {
     /// use leasehold::crossbeam_channel::{after, select};
     ///
     /// select! {
-    ///     recv(guard.lost()) -> _ => println!("the term is over"),
+    ///     recv(guard.ended()) -> _ => println!("the term is over"),
     ///     recv(after(Duration::from_secs(60))) -> _ => println!("still leading, after a minute"),
     /// }
     /// # }
     /// ```
-    pub fn lost(&self) -> &Receiver<Infallible> {
-        self.term.lost()
+    pub fn ended(&self) -> &Receiver<Infallible> {
+        self.term.ended()
     }
 
     /// A view of this term for other threads.
@@ -146,7 +146,7 @@ impl LeaderGuard {
         Leadership::of(Arc::clone(&self.term), Arc::clone(&self.link))
     }
 
-    /// Ends the term without ending the guard: every view is false from now on and [`lost`](Self::lost) fires, while
+    /// Ends the term without ending the guard: every view is false from now on and [`ended`](Self::ended) fires, while
     /// the lease stays ours, and renewed, until the guard is dropped, or for as long as
     /// [`wind_down`](crate::LeaderElectorBuilder::wind_down) says. So work that is winding down is still covered.
     ///
@@ -307,7 +307,7 @@ impl fmt::Debug for LeaderGuard {
 /// });
 /// let leadership = guard.leadership();
 /// std::thread::spawn(move || {
-///     let _ = leadership.lost().recv(); // blocks until the term is over
+///     let _ = leadership.ended().recv(); // blocks until the term is over
 ///     println!("{}", leadership.check().unwrap_err());
 /// });
 /// # Ok::<(), leasehold::Error>(())
@@ -337,8 +337,8 @@ impl Leadership {
     ///
     /// # Errors
     ///
-    /// [`LeadershipLost`] when the term is over, and why.
-    pub fn check(&self) -> Result<(), LeadershipLost> {
+    /// [`TermEnded`] when the term is over, and why.
+    pub fn check(&self) -> Result<(), TermEnded> {
         self.term.check()
     }
 
@@ -347,9 +347,9 @@ impl Leadership {
         self.term.fencing_token()
     }
 
-    /// See [`LeaderGuard::lost`](crate::LeaderGuard::lost).
-    pub fn lost(&self) -> &Receiver<Infallible> {
-        self.term.lost()
+    /// See [`LeaderGuard::ended`](crate::LeaderGuard::ended).
+    pub fn ended(&self) -> &Receiver<Infallible> {
+        self.term.ended()
     }
 
     /// See [`LeaderGuard::progress`](crate::LeaderGuard::progress).

@@ -32,7 +32,7 @@ impl LeaderGuard {
     ///
     /// This is `std::thread::scope` over the guard: the compiler proves that protected work ends before the lease is
     /// released. It does not prove that it ends before the term expires: workers still ask
-    /// [`is_leader`](Self::is_leader) or watch [`lost`](Self::lost).
+    /// [`is_leader`](Self::is_leader) or watch [`ended`](Self::ended).
     ///
     /// ```
     /// # fn example(guard: &leasehold::LeaderGuard) {

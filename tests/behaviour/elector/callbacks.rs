@@ -164,7 +164,7 @@ fn a_stop_channel_that_is_gone_is_heard_once_and_does_not_spin() {
     impl Callbacks for Slow {
         fn on_started_leading(&self, guard: &LeaderGuard) {
             self.0.send(()).unwrap();
-            assert!(guard.lost().recv_timeout(AT_ONCE).is_err());
+            assert!(guard.ended().recv_timeout(AT_ONCE).is_err());
             assert_eq!(guard.check().unwrap_err().reason, StopReason::SteppedDown);
             thread::sleep(Duration::from_secs(2));
         }
@@ -200,7 +200,7 @@ fn a_run_says_how_it_ended() {
     assert_eq!(elector.run(&stopped, &Work(LeaderGuard::step_down)).unwrap(), RunEnd::WorkReturned);
     let lose = |guard: &LeaderGuard| {
         store.give_to("b", 1);
-        guard.lost().recv_timeout(SOON).unwrap_err();
+        guard.ended().recv_timeout(SOON).unwrap_err();
     };
     assert_eq!(
         elector.run(&stopped, &Work(lose)).unwrap(),
@@ -208,7 +208,7 @@ fn a_run_says_how_it_ended() {
     );
     let until_told = |guard: &LeaderGuard| {
         stop.send(()).unwrap();
-        guard.lost().recv_timeout(SOON).unwrap_err();
+        guard.ended().recv_timeout(SOON).unwrap_err();
     };
     assert_eq!(elector.run(&stopped, &Work(until_told)).unwrap(), RunEnd::Stopped);
     stop.send(()).unwrap();

@@ -230,7 +230,7 @@ fn select_over_campaign_transitions_and_shutdown() {
         }
     }
     select! {
-        recv(guard.as_ref().unwrap().lost()) -> _ => panic!("not lost"),
+        recv(guard.as_ref().unwrap().ended()) -> _ => panic!("not lost"),
         default(A_WHILE) => {}
     }
 }

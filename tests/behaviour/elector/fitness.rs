@@ -65,7 +65,7 @@ fn work_that_hangs_is_replaced_and_work_that_makes_progress_is_not() {
     let other = campaign.receiver().recv_timeout(SOON).expect("an answer").expect("a term");
     let after = hangs_since.elapsed();
     assert!(after >= Duration::from_secs(2) && after < WITHIN + Duration::from_secs(2) + AT_ONCE, "{after:?}");
-    assert!(!guard.is_leader() && guard.lost().try_recv().is_err_and(|e| e.is_disconnected()));
+    assert!(!guard.is_leader() && guard.ended().try_recv().is_err_and(|e| e.is_disconnected()));
     assert_eq!(store.holder().as_deref(), Some("b"));
     drop(guard);
     thread::sleep(A_WHILE);
@@ -155,7 +155,7 @@ fn a_leader_whose_probe_says_no_ends_and_when_its_guard_goes_another_leads() {
     let campaign = b.campaign().expect("a campaign");
     assert!(a.status().is_fit);
     is_fit.store(false, Ordering::SeqCst);
-    assert!(guard.lost().recv_timeout(SOON).is_err_and(|e| !e.is_timeout()), "it wakes the worker");
+    assert!(guard.ended().recv_timeout(SOON).is_err_and(|e| !e.is_timeout()), "it wakes the worker");
     assert_eq!(guard.check().unwrap_err().reason, StopReason::Unfit);
     assert!(a.status().unfit_for.is_some());
     assert_eq!(store.holder().as_deref(), Some("a"), "work that winds down is covered");
@@ -178,7 +178,7 @@ fn a_probe_that_hangs_panics_or_has_not_answered_is_a_no() {
     let store = Memory::default();
     let elector = start(short("a").fit_while(hangs_later).probe_timeout(Duration::from_millis(400)), &store);
     let guard = elector.block_until_leader_timeout(SOON).expect("no error").expect("a term");
-    assert!(guard.lost().recv_timeout(SOON).is_err_and(|e| !e.is_timeout()));
+    assert!(guard.ended().recv_timeout(SOON).is_err_and(|e| !e.is_timeout()));
     assert_eq!(guard.check().unwrap_err().reason, StopReason::Unfit);
     let began = Instant::now();
     drop(guard);
@@ -205,7 +205,7 @@ fn a_flag_is_shared_by_many_electors() {
     let guards: Vec<_> = campaigns.iter().map(|campaign| win(campaign).expect("a term")).collect();
     fitness.set(false);
     for guard in &guards {
-        assert!(guard.lost().recv_timeout(SOON).is_err_and(|e| !e.is_timeout()));
+        assert!(guard.ended().recv_timeout(SOON).is_err_and(|e| !e.is_timeout()));
         assert_eq!(guard.check().unwrap_err().reason, StopReason::Unfit);
     }
     // The guards go, and no terms come of the campaigns that wait until all is well.

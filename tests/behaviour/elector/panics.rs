@@ -62,7 +62,7 @@ fn a_lock_that_panics_ends_the_term_once_and_keeps_nobody_waiting() {
         assert_eq!(health.check(), Ok(()));
         break_down(&store, in_get);
 
-        assert_eq!(view.lost().recv_timeout(SOON), Err(RecvTimeoutError::Disconnected));
+        assert_eq!(view.ended().recv_timeout(SOON), Err(RecvTimeoutError::Disconnected));
         assert!(!view.is_leader() && !guard.is_leader());
         assert_eq!(view.check().unwrap_err().reason, StopReason::ElectorPanicked);
         let stops: Vec<_> =
@@ -114,7 +114,7 @@ fn a_lock_that_panics_after_the_end_of_a_term_does_not_end_it_again() {
     let transitions = elector.transitions();
     let guard = elector.block_until_leader().unwrap();
     store.give_to("b", 300);
-    assert_eq!(guard.lost().recv_timeout(SOON), Err(RecvTimeoutError::Disconnected));
+    assert_eq!(guard.ended().recv_timeout(SOON), Err(RecvTimeoutError::Disconnected));
     // What a guard that still stands is watched by.
     store.on_get(|| panic_quietly());
     let superseded = StopReason::Superseded { by: Some("b".into()) };
@@ -131,7 +131,7 @@ fn callbacks_outlive_a_store_that_panics_without_spinning() {
     impl Callbacks for Slow<'_> {
         fn on_started_leading(&self, guard: &LeaderGuard) {
             break_down(self.0, false);
-            assert!(guard.lost().recv_timeout(SOON).is_err());
+            assert!(guard.ended().recv_timeout(SOON).is_err());
             // What winds down takes its time.
             thread::sleep(Duration::from_secs(2));
         }

@@ -64,7 +64,7 @@ fn a_step_down_after_the_end_does_not_change_its_reason() {
     let transitions = elector.transitions();
     let guard = elector.block_until_leader().unwrap();
     store.give_to("b", 300);
-    assert_eq!(guard.lost().recv_timeout(SOON), Err(RecvTimeoutError::Disconnected));
+    assert_eq!(guard.ended().recv_timeout(SOON), Err(RecvTimeoutError::Disconnected));
     guard.step_down();
     guard.step_down();
     let superseded = StopReason::Superseded { by: Some("b".into()) };

@@ -37,7 +37,7 @@ fn twins_that_reclaim_do_so_at_the_retry_period() {
                     let left = until.saturating_duration_since(Instant::now());
                     if let Some(guard) = elector.block_until_leader_timeout(left).unwrap() {
                         terms += 1;
-                        let _ = guard.lost().recv_timeout(left);
+                        let _ = guard.ended().recv_timeout(left);
                     }
                 }
                 terms

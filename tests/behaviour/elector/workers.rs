@@ -10,7 +10,7 @@ use crate::support::{SOON, wait_until};
 fn a_guard_may_move_into_its_work_and_goes_when_that_ends() {
     let (store, elector) = alone();
     let worker = elector.block_until_leader().unwrap().spawn(|guard| {
-        guard.lost().recv_timeout(SOON).unwrap_err();
+        guard.ended().recv_timeout(SOON).unwrap_err();
         guard.check().unwrap_err().reason
     });
     let worker = worker.expect("a thread");

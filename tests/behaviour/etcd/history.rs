@@ -116,7 +116,7 @@ fn after_a_restore_a_watch_of_the_future_expires_and_the_leader_loses_its_term()
     let future = backup.etcd.revision();
     backup.restore();
     assert!(backup.etcd.revision() <= before.version + 1);
-    assert!(guard.lost().recv_timeout(SOON).is_err_and(|error| error.is_disconnected()), "it ends");
+    assert!(guard.ended().recv_timeout(SOON).is_err_and(|error| error.is_disconnected()), "it ends");
     let reason = guard.check().expect_err("it is over").reason;
     drop(guard);
     let ends = || matches!(transitions.recv_timeout(SOON), Ok(Transition::StoppedLeading { .. }));

@@ -151,7 +151,7 @@ pub fn free() -> Value {
 }
 
 pub fn lost(guard: &LeaderGuard, what: &str) -> StopReason {
-    assert_eq!(guard.lost().recv_timeout(SOON), Err(RecvTimeoutError::Disconnected), "{what}: not lost");
+    assert_eq!(guard.ended().recv_timeout(SOON), Err(RecvTimeoutError::Disconnected), "{what}: not lost");
     assert!(!guard.is_leader(), "{what}");
     guard.check().expect_err(what).reason
 }

@@ -67,7 +67,7 @@ fn a_leader_whose_record_was_restored_away_loses_its_term() {
     wait_until("it is renewed", || store.get("jobs", &call()).ok().flatten().is_some_and(|it| it.version & 0xff > 3));
     // To what stood there before it led.
     postgres.execute_in("restored", "UPDATE leasehold SET writes = 0, holder_identity = '', acquired = 0");
-    guard.lost().recv_timeout(SOON).expect_err("it ends");
+    guard.ended().recv_timeout(SOON).expect_err("it ends");
     let reason = guard.check().expect_err("it is lost").reason;
     assert_eq!(reason, StopReason::StoreRestored);
 }

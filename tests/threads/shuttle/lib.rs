@@ -62,7 +62,7 @@ pub use leadership::error::Error;
 pub use leadership::fitness::Fitness;
 pub use leadership::guard::{LeaderGuard, Leadership, Scope};
 pub use leadership::progress::Progress;
-pub use leadership::term::LeadershipLost;
+pub use leadership::term::TermEnded;
 pub use observe::health::{HealthCheck, Unhealthy};
 pub use observe::observer::{Observer, RequestOutcome};
 pub use observe::status::{Counters, Histogram, Status};

@@ -133,7 +133,7 @@ fn a_panic_in_either_store_ends_both_threads() {
         let transitions = elector.transitions();
         let guard = two.lead(&elector);
         two.one().set_faults(Faults::Panicking);
-        assert!(guard.lost().recv().is_err());
+        assert!(guard.ended().recv().is_err());
         let reason = guard.check().expect_err("it is over").reason;
         assert!(matches!(reason, StopReason::ElectorPanicked | StopReason::Expired), "{reason:?}");
         drop(guard);

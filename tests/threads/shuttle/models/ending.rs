@@ -88,11 +88,11 @@ fn a_panic_in_the_store_leaves_nobody_waiting() {
                 store.set_faults(Faults::Panicking);
                 let view = guard.leadership();
                 let waiter = thread::spawn(move || {
-                    assert!(view.lost().recv().is_err());
+                    assert!(view.ended().recv().is_err());
                     assert!(!view.is_leader(), "woken, and valid");
                 });
                 if one_in(2) {
-                    assert!(guard.lost().recv().is_err());
+                    assert!(guard.ended().recv().is_err());
                 }
                 let released = guard.release();
                 assert!(matches!(released, Err(Error::ReleaseTimeout { .. } | Error::Stopped)), "{released:?}");

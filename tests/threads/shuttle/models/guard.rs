@@ -47,7 +47,7 @@ fn a_step_down_ends_every_view_and_keeps_the_lease() {
         let viewers = [guard.leadership(), guard.leadership()].map(viewer);
         guard.step_down();
         assert!(!guard.is_leader());
-        assert!(guard.lost().recv().is_err());
+        assert!(guard.ended().recv().is_err());
         for viewer in viewers {
             viewer.join().unwrap();
         }
@@ -67,7 +67,7 @@ fn the_end_of_a_term_wakes_everybody() {
         let guard = lead(&elector, &store);
         let waiters = [guard.leadership(), guard.leadership()].map(|view| {
             thread::spawn(move || {
-                assert!(view.lost().recv().is_err());
+                assert!(view.ended().recv().is_err());
                 assert!(!view.is_leader(), "woken, and valid");
                 view.check().expect_err("woken, and valid").reason
             })
