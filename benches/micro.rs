@@ -105,7 +105,7 @@ fn progress(name: &str, handles: usize) {
     let handles: Vec<_> = (0..handles).map(|_| guard.progress_handle()).collect();
     measure(name, CALLS, || {
         for _ in 0..CALLS {
-            black_box(handles.first().map_or_else(|| guard.progress(), |handle| black_box(handle).stamp()));
+            black_box(handles.first().map_or_else(|| guard.report_progress(), |handle| black_box(handle).report()));
         }
     });
 }

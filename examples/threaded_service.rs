@@ -15,7 +15,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, after, bounded, never, select, tick};
 use leasehold::kube::{Client, ClientConfig};
 use leasehold::testing::ApiServer;
-use leasehold::{LeaderElector, LeaderGuard, Leadership, Progress, Transition};
+use leasehold::{LeaderElector, LeaderGuard, Leadership, ProgressHandle, Transition};
 
 struct Job(u64);
 
@@ -140,7 +140,7 @@ fn feed<T>(
     let (arrivals, progress) = (tick(Duration::from_millis(250)), guard.progress_handle());
     let mut next = 0;
     loop {
-        progress.stamp();
+        progress.report();
         select! {
             recv(arrivals) -> _ => {
                 next += 1;
@@ -157,10 +157,10 @@ fn feed<T>(
     }
 }
 
-fn work(number: u32, queue: &Receiver<Job>, leadership: &Leadership, progress: &Progress) {
+fn work(number: u32, queue: &Receiver<Job>, leadership: &Leadership, progress: &ProgressHandle) {
     loop {
         // Each for itself: one that waits for a job says so, and one that hangs is not hidden by the others.
-        progress.stamp();
+        progress.report();
         let job = match queue.recv_timeout(Duration::from_secs(1)) {
             Ok(Job(job)) => job,
             Err(RecvTimeoutError::Timeout) => continue,

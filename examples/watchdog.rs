@@ -30,7 +30,7 @@ fn run(hang_after: Option<u64>) -> Result<(), Box<dyn Error>> {
     elector.run_until(&stop::signal()?, |guard| {
         println!("leads, with token {}", guard.fencing_token());
         let began = Instant::now();
-        while guard.progress() {
+        while guard.report_progress() {
             thread::sleep(Duration::from_millis(100)); // one unit of work
             while hang_after.is_some_and(|seconds| began.elapsed().as_secs() >= seconds) {
                 thread::park();

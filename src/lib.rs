@@ -149,7 +149,7 @@ pub use leadership::campaign::Campaign;
 pub use leadership::error::Error;
 pub use leadership::fitness::Fitness;
 pub use leadership::guard::{LeaderGuard, Leadership, Scope, Worker};
-pub use leadership::progress::Progress;
+pub use leadership::progress::ProgressHandle;
 pub use leadership::term::TermEnded;
 #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
 pub use net::tls::config::TlsConfig;

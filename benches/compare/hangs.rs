@@ -69,7 +69,7 @@ fn work(guard: &LeaderGuard) {
     loop {
         // Before the stamp, which is no earlier: what is counted from here is no shorter.
         let now = mono();
-        if !guard.progress() {
+        if !guard.report_progress() {
             return;
         }
         if HANGS.load(Ordering::SeqCst) {

@@ -14,7 +14,7 @@ use crate::util::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
 /// Several workers that share one stamp hide one that hangs: with a handle each the term ends when any of them makes no progress
 /// for [`progress_within`](crate::LeaderElectorBuilder::progress_within). A worker that has nothing to do is to say so by
 /// [`stamp`](Self::stamp), too, or drop its handle. While there are handles
-/// [`LeaderGuard::progress`](crate::LeaderGuard::progress) stamps nothing. A handle that is dropped by a panic counts on, so that
+/// [`LeaderGuard::report_progress`](crate::LeaderGuard::report_progress) stamps nothing. A handle that is dropped by a panic counts on, so that
 /// the term ends.
 ///
 /// # Examples
@@ -31,7 +31,7 @@ use crate::util::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
 /// guard.scope(|scope| {
 ///     for progress in workers {
 ///         scope.spawn(move || {
-///             while progress.stamp() {
+///             while progress.report() {
 ///                 // one unit of work
 ///                 # break;
 ///             }
@@ -41,7 +41,7 @@ use crate::util::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
 /// # Ok::<(), leasehold::Error>(())
 /// ```
 #[must_use = "a handle that is dropped does not count"]
-pub struct Progress {
+pub struct ProgressHandle {
     work: Arc<TermWork>,
     stamp: Arc<Stamp>,
 }
@@ -65,7 +65,7 @@ impl TermWork {
     }
 
     /// What makes progress now, and is no handle: it counts where there is none. Whether the term is valid.
-    pub(crate) fn progress(&self) -> bool {
+    pub(crate) fn report_progress(&self) -> bool {
         let now = clock::now();
         match self.deadline.progress_limit() {
             Some(_) if self.oldest().is_none() => self.deadline.progress(now, now),
@@ -89,7 +89,7 @@ impl TermWork {
     }
 }
 
-impl Progress {
+impl ProgressHandle {
     pub(crate) fn new(work: Arc<TermWork>) -> Self {
         let now = clock::now();
         let stamp = Arc::new(Stamp { at: AtomicU64::new(now.as_nanos()), is_abandoned: AtomicBool::new(false) });
@@ -100,14 +100,14 @@ impl Progress {
 
     /// This worker makes progress. Whether the term is valid, as [`LeaderGuard::is_leader`](crate::LeaderGuard::is_leader) says.
     /// Progress that comes too late revives nothing.
-    pub fn stamp(&self) -> bool {
+    pub fn report(&self) -> bool {
         let now = clock::now();
         self.stamp.at.store(now.as_nanos(), Ordering::SeqCst);
         self.work.judge(now)
     }
 }
 
-impl Drop for Progress {
+impl Drop for ProgressHandle {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.stamp.is_abandoned.store(true, Ordering::SeqCst);
@@ -118,12 +118,12 @@ impl Drop for Progress {
     }
 }
 
-impl fmt::Debug for Progress {
+impl fmt::Debug for ProgressHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Progress").finish_non_exhaustive()
     }
 }
 
 // A stamp is one atomic.
-impl UnwindSafe for Progress {}
-impl RefUnwindSafe for Progress {}
+impl UnwindSafe for ProgressHandle {}
+impl RefUnwindSafe for ProgressHandle {}

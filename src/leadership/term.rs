@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::election::deadline::Deadline;
 use crate::election::stop_reason::StopReason;
 use crate::election::wind_down::WindDown;
-use crate::leadership::progress::{Progress, TermWork};
+use crate::leadership::progress::{ProgressHandle, TermWork};
 use crate::util::clock;
 use crate::util::clock::Moment;
 use crate::util::sync::channel;
@@ -88,12 +88,12 @@ impl Term {
     }
 
     /// The work makes progress. Whether the term is valid.
-    pub(crate) fn progress(&self) -> bool {
-        self.work.progress()
+    pub(crate) fn report_progress(&self) -> bool {
+        self.work.report_progress()
     }
 
-    pub(crate) fn progress_handle(&self) -> Progress {
-        Progress::new(Arc::clone(&self.work))
+    pub(crate) fn progress_handle(&self) -> ProgressHandle {
+        ProgressHandle::new(Arc::clone(&self.work))
     }
 
     /// When the work made progress last, where it has to.
@@ -127,7 +127,7 @@ impl Term {
 
 impl fmt::Display for TermEnded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "leadership lost: {}", self.reason)
+        write!(f, "the term has ended: {}", self.reason)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::runtime::probing::SharedProbe;
 use crate::util::sync::Arc;
 
 impl LeaderElectorBuilder {
-    /// Ends a term whose work says nothing of [`progress`](crate::LeaderGuard::progress) for so long: a worker that hangs does not
+    /// Ends a term whose work says nothing of [`progress`](crate::LeaderGuard::report_progress) for so long: a worker that hangs does not
     /// lead for ever, because the elector's thread is healthy. At least the retry period. Default: it need not say so.
     ///
     /// The term is valid until the earlier of what its renewals cover and `within` after the last progress, to the very moment,
@@ -25,7 +25,7 @@ impl LeaderElectorBuilder {
     ///
     /// let elector = LeaderElector::builder("jobs").progress_within(Duration::from_secs(60)).start()?;
     /// let guard = elector.block_until_leader()?;
-    /// while guard.progress() { /* one unit of work, that takes less than a minute */ }
+    /// while guard.report_progress() { /* one unit of work, that takes less than a minute */ }
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn progress_within(mut self, within: Duration) -> Self {

@@ -9,7 +9,7 @@ use crate::election::stop_reason::StopReason;
 use crate::election::wind_down::WindDown;
 use crate::leadership::error::Error;
 use crate::leadership::handle::{LOGGED_WITHIN, Link};
-use crate::leadership::progress::Progress;
+use crate::leadership::progress::ProgressHandle;
 use crate::leadership::term::{Term, TermEnded};
 use crate::util::log_fields::log_with;
 use crate::util::sync::channel;
@@ -195,18 +195,18 @@ impl LeaderGuard {
     /// let builder = LeaderElector::builder("jobs").progress_within(Duration::from_secs(60));
     /// let elector = builder.start_on(MemoryStore::new())?;
     /// let guard = elector.block_until_leader()?;
-    /// while guard.progress() {
+    /// while guard.report_progress() {
     ///     // one unit of work, that takes less than a minute
     ///     # break;
     /// }
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn progress(&self) -> bool {
-        self.term.progress()
+    pub fn report_progress(&self) -> bool {
+        self.term.report_progress()
     }
 
-    /// A handle for the progress of one of several workers: see [`Progress`].
-    pub fn progress_handle(&self) -> Progress {
+    /// A handle for the progress of one of several workers: see [`ProgressHandle`].
+    pub fn progress_handle(&self) -> ProgressHandle {
         self.term.progress_handle()
     }
 
@@ -352,13 +352,13 @@ impl Leadership {
         self.term.ended()
     }
 
-    /// See [`LeaderGuard::progress`](crate::LeaderGuard::progress).
-    pub fn progress(&self) -> bool {
-        self.term.progress()
+    /// See [`LeaderGuard::report_progress`](crate::LeaderGuard::report_progress).
+    pub fn report_progress(&self) -> bool {
+        self.term.report_progress()
     }
 
     /// See [`LeaderGuard::progress_handle`](crate::LeaderGuard::progress_handle).
-    pub fn progress_handle(&self) -> Progress {
+    pub fn progress_handle(&self) -> ProgressHandle {
         self.term.progress_handle()
     }
 

@@ -38,13 +38,13 @@ fn a_term_ends_without_progress_when_its_time_has_come_whatever_hangs_beside_it(
     store.hang_next_update(hanging);
     hangs.recv_timeout(SOON).expect("a renewal that hangs");
     let last = Instant::now();
-    assert!(guard.progress());
+    assert!(guard.report_progress());
     while guard.is_leader() {
         thread::sleep(Duration::from_millis(1));
     }
     let lasted = last.elapsed();
     assert!(lasted >= WITHIN && lasted < WITHIN + AT_ONCE, "{lasted:?}");
-    assert!(!guard.progress(), "it revives nothing");
+    assert!(!guard.report_progress(), "it revives nothing");
     assert_eq!(guard.check().unwrap_err().reason, StopReason::NoProgress);
     let health = elector.health_check().check();
     assert!(matches!(health, Err(Unhealthy::NoProgress { .. })), "{health:?}");
@@ -58,7 +58,7 @@ fn work_that_hangs_is_replaced_and_work_that_makes_progress_is_not() {
     let campaign = b.campaign().expect("a campaign");
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(3) {
-        assert!(guard.progress(), "{}", guard.check().unwrap_err());
+        assert!(guard.report_progress(), "{}", guard.check().unwrap_err());
         thread::sleep(Duration::from_millis(10));
     }
     let hangs_since = Instant::now();
@@ -91,13 +91,13 @@ fn of_several_workers_the_one_that_is_furthest_behind_counts() {
     let began = Instant::now();
     let (hangs, works, ends) = (guard.progress_handle(), guard.leadership().progress_handle(), guard.progress_handle());
     drop(ends);
-    while works.stamp() && began.elapsed() < SOON {
-        guard.progress();
+    while works.report() && began.elapsed() < SOON {
+        guard.report_progress();
         thread::sleep(Duration::from_millis(10));
     }
     assert!(began.elapsed() >= WITHIN && began.elapsed() < SOON);
     assert_eq!(guard.check().unwrap_err().reason, StopReason::NoProgress);
-    assert!(!hangs.stamp());
+    assert!(!hangs.report());
     drop(guard);
 
     // One that ends leaves it to the others, and the last to the guard.
@@ -106,13 +106,13 @@ fn of_several_workers_the_one_that_is_furthest_behind_counts() {
     drop(first);
     let until = Instant::now() + 2 * WITHIN;
     while Instant::now() < until {
-        assert!(second.stamp());
+        assert!(second.report());
         thread::sleep(Duration::from_millis(10));
     }
     drop(second);
     let until = Instant::now() + 2 * WITHIN;
     while Instant::now() < until {
-        assert!(guard.progress());
+        assert!(guard.report_progress());
         thread::sleep(Duration::from_millis(10));
     }
 
@@ -124,7 +124,7 @@ fn of_several_workers_the_one_that_is_furthest_behind_counts() {
     }));
     assert!(panic.is_err());
     let began = Instant::now();
-    while guard.progress() && began.elapsed() < SOON {
+    while guard.report_progress() && began.elapsed() < SOON {
         thread::sleep(Duration::from_millis(10));
     }
     assert_eq!(guard.check().unwrap_err().reason, StopReason::NoProgress);
@@ -138,7 +138,7 @@ fn an_old_guards_progress_is_not_that_of_the_next_term() {
     let guard = elector.block_until_leader().expect("another");
     let began = Instant::now();
     while guard.is_leader() && began.elapsed() < SOON {
-        assert!(!old.progress());
+        assert!(!old.report_progress());
         thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(guard.check().unwrap_err().reason, StopReason::NoProgress);
@@ -269,7 +269,7 @@ fn a_status_says_who_is_fit_and_when_there_was_progress() {
     thread::sleep(A_WHILE);
     assert!(elector.status().since_progress.is_some_and(|since| since >= A_WHILE));
     let before = Instant::now();
-    guard.progress();
+    guard.report_progress();
     assert!(elector.status().since_progress.is_some_and(|since| since <= before.elapsed()));
     assert_eq!(elector.settings().progress_within, Some(SOON));
 
@@ -341,7 +341,7 @@ fn work_that_winds_down_beside_a_worker_that_panicked_is_covered() {
             wait_until("the term is over", || !scope.guard().is_leader());
             let until = Instant::now() + 2 * WITHIN;
             while Instant::now() < until {
-                works.stamp();
+                works.report();
                 thread::sleep(Duration::from_millis(10));
             }
             let is_renewed = |progress: &dyn Fn() -> bool| {
@@ -352,15 +352,15 @@ fn work_that_winds_down_beside_a_worker_that_panicked_is_covered() {
                 }
                 renewed.fetch_add(u64::from(store.version() > version), Ordering::SeqCst);
             };
-            is_renewed(&|| works.stamp());
+            is_renewed(&|| works.report());
             // Nobody but the one that panicked has a handle.
             drop(works);
             let until = Instant::now() + 2 * WITHIN;
             while Instant::now() < until {
-                scope.guard().progress();
+                scope.guard().report_progress();
                 thread::sleep(Duration::from_millis(10));
             }
-            is_renewed(&|| scope.guard().progress());
+            is_renewed(&|| scope.guard().report_progress());
         });
     }));
     assert!(scope.is_err());

@@ -61,7 +61,7 @@ pub use leadership::campaign::Campaign;
 pub use leadership::error::Error;
 pub use leadership::fitness::Fitness;
 pub use leadership::guard::{LeaderGuard, Leadership, Scope};
-pub use leadership::progress::Progress;
+pub use leadership::progress::ProgressHandle;
 pub use leadership::term::TermEnded;
 pub use observe::health::{HealthCheck, Unhealthy};
 pub use observe::observer::{Observer, RequestOutcome};
