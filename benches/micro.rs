@@ -84,7 +84,7 @@ fn clock_read(name: &str) {
 const LONG: Duration = Duration::from_secs(3_600);
 
 fn leading(within: Option<Duration>) -> (LeaderElector, LeaderGuard) {
-    let builder = within.into_iter().fold(LeaderElector::builder("bench"), LeaderElectorBuilder::progress_within);
+    let builder = within.into_iter().fold(LeaderElector::builder("bench"), LeaderElectorBuilder::progress_timeout);
     let elector = builder.start_on(MemoryStore::new()).expect("an elector");
     let guard = elector.block_until_leader().expect("a term");
     (elector, guard)

@@ -51,7 +51,7 @@ fn run() -> Result<(), Box<dyn Error>> {
         None => ClientConfig::infer()?,
     })?;
     // A thread that hangs does not keep the lease.
-    let builder = LeaderElector::builder("threaded-service").progress_within(Duration::from_secs(10));
+    let builder = LeaderElector::builder("threaded-service").progress_timeout(Duration::from_secs(10));
     let elector = Arc::new(builder.start_with(client.clone())?);
     if let Some(address) = listen {
         let server = tiny_http::Server::http(&address).map_err(|error| format!("--listen {address}: {error}"))?;

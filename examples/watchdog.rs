@@ -24,7 +24,7 @@ fn end(why: &str) {
 }
 
 fn run(hang_after: Option<u64>) -> Result<(), Box<dyn Error>> {
-    let elector = LeaderElector::builder("watchdog").progress_within(PATIENCE).start()?;
+    let elector = LeaderElector::builder("watchdog").progress_timeout(PATIENCE).start()?;
     let health = elector.health_check();
     thread::spawn(move || watch_over(&health));
     elector.run_until(&stop::signal()?, |guard| {

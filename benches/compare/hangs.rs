@@ -1,7 +1,7 @@
 //! A leader whose work hangs, or is not fit, from the moment at which it is told so.
 //!
 //! `hangs --kubeconfig FILE --lease NAME --id ID --lease-duration 5s --renew-deadline 3s --retry-period 500ms
-//! [--progress-within 3s]`: leads once. A line `hang` on standard input deadlocks its worker, with the guard in its hands; a
+//! [--progress-timeout 3s]`: leads once. A line `hang` on standard input deadlocks its worker, with the guard in its hands; a
 //! line `unfit` has its probe say no from then on, upon which the worker drops the guard. It prints JSON lines.
 
 use std::collections::HashMap;
@@ -40,8 +40,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         .renew_deadline(duration("renew-deadline")?)
         .retry_period(duration("retry-period")?)
         .fit_while(move || probed.load(Ordering::SeqCst));
-    if flags.contains_key("progress-within") {
-        builder = builder.progress_within(duration("progress-within")?);
+    if flags.contains_key("progress-timeout") {
+        builder = builder.progress_timeout(duration("progress-timeout")?);
     }
     let elector = builder.start()?;
     thread::spawn(move || {

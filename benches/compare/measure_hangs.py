@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 
 TIMINGS = {"--lease-duration": "5s", "--renew-deadline": "3s", "--retry-period": "500ms"}
-PROGRESS = {"--progress-within": "3s"}
+PROGRESS = {"--progress-timeout": "3s"}
 # How long client-go is watched while its work hangs.
 WATCHED = 60
 

@@ -22,7 +22,7 @@ def seconds(results, flag):
 
 def bounds(results):
     """What is promised: of work that hangs, and of a candidate that is not fit."""
-    hung = seconds(results, "--progress-within") + seconds(results, "--lease-duration") + MARGIN
+    hung = seconds(results, "--progress-timeout") + seconds(results, "--lease-duration") + MARGIN
     return hung, seconds(results, "--retry-period") + MARGIN
 
 
@@ -41,7 +41,7 @@ def markdown(results):
         f"Measured on {results['date']} on a real kube-apiserver {results['kube_apiserver']}, on one machine with "
         f"{results['machine']['cpus']} CPUs (load {results['machine']['load_before']} before it began); {results['rounds']} rounds "
         f"each, with {durations}. How long until the standby's first word as leader, another process: from the last progress of "
-        f"a worker that deadlocks with the guard in its hands, where it has to make some within {timings['--progress-within']}; "
+        f"a worker that deadlocks with the guard in its hands, where it has to make some within {timings['--progress-timeout']}; "
         "and from the moment from which a leader's probe says no, whose worker drops its guard when it is woken. The probe is "
         "run each retry period.",
         table(

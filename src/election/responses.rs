@@ -191,7 +191,7 @@ impl Election {
                 };
                 // A guard that nobody takes makes none.
                 let progress =
-                    self.settings.progress_within.map(|within| Arc::new(ProgressLimit::new(sent_at, within)));
+                    self.settings.progress_timeout.map(|within| Arc::new(ProgressLimit::new(sent_at, within)));
                 let deadline = Arc::new(Deadline::new(valid_until).limited_by(progress.clone()));
                 let fencing_token = *version;
                 self.phase = Phase::Leading(CurrentTerm {
@@ -308,7 +308,7 @@ impl Election {
         let Phase::Campaigning(CampaignPhase { attempt: Some((acquisition, _)), .. }) = &self.phase else {
             return false;
         };
-        let is_late = self.settings.progress_within.is_some_and(|within| now >= write.sent_at + within);
+        let is_late = self.settings.progress_timeout.is_some_and(|within| now >= write.sent_at + within);
         let would_win = now < write.sent_at + self.settings.renew_deadline;
         is_late && would_win && *acquisition == write.acquisition && write.progress != WriteProgress::Landed
     }

@@ -29,7 +29,7 @@ pub(crate) struct Config {
     pub(crate) retry_period: Option<Duration>,
     pub(crate) renew_interval: Option<Duration>,
     pub(crate) release_timeout: Option<Duration>,
-    pub(crate) progress_within: Option<Duration>,
+    pub(crate) progress_timeout: Option<Duration>,
     pub(crate) probe_timeout: Option<Duration>,
     pub(crate) wind_down: Option<Duration>,
     pub(crate) is_probed: bool,
@@ -55,7 +55,7 @@ pub struct Settings {
     /// How long a guard's end may wait for its release.
     pub release_timeout: Duration,
     /// How long the work may go without progress. `None`: for ever.
-    pub progress_within: Option<Duration>,
+    pub progress_timeout: Option<Duration>,
     /// How long a probe may say nothing.
     pub probe_timeout: Duration,
     /// For how long a term that was ended is renewed while its work winds down. `None`: for the renew deadline where it ended
@@ -80,7 +80,7 @@ impl Config {
             ("retry_period", self.retry_period),
             ("renew_interval", self.renew_interval),
             ("release_timeout", self.release_timeout),
-            ("progress_within", self.progress_within),
+            ("progress_timeout", self.progress_timeout),
             ("probe_timeout", self.probe_timeout),
         ] {
             let Some(value) = chosen else { continue };
@@ -122,9 +122,9 @@ impl Config {
             ),
         )?;
         let retry = format!("retry_period ({}{})", show(retry_period), derived(self.retry_period));
-        if let Some(within) = self.progress_within {
+        if let Some(within) = self.progress_timeout {
             let rule = format_args!("it must be at least {retry}");
-            require(within >= retry_period, "progress_within", show(within), rule)?;
+            require(within >= retry_period, "progress_timeout", show(within), rule)?;
         }
         if let Some(timeout) = self.probe_timeout {
             let rule = format_args!("it must be greater than {retry}, at which the probe is run");
@@ -160,7 +160,7 @@ impl Config {
             retry_period,
             renew_interval,
             release_timeout,
-            progress_within: self.progress_within,
+            progress_timeout: self.progress_timeout,
             probe_timeout: self.probe_timeout.unwrap_or(renew_deadline),
             wind_down: self.wind_down,
             is_probed: self.is_probed,
@@ -291,8 +291,8 @@ mod tests {
                 &[(SHORTEST, SHORTEST - NANO), (LONGEST, LONGEST + NANO)],
             ),
             (
-                "progress_within",
-                |it, value| it.progress_within = Some(value),
+                "progress_timeout",
+                |it, value| it.progress_timeout = Some(value),
                 &[(secs(2), secs(2) - NANO), (LONGEST, Duration::MAX)],
             ),
             (

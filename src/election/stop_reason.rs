@@ -13,7 +13,7 @@ pub enum StopReason {
     /// No renewal succeeded within the renew deadline.
     Expired,
     /// The work made no progress within
-    /// [`progress_within`](crate::LeaderElectorBuilder::progress_within).
+    /// [`progress_timeout`](crate::LeaderElectorBuilder::progress_timeout).
     NoProgress,
     /// This candidate is not fit to lead: see [`fit_while`](crate::LeaderElectorBuilder::fit_while) and
     /// [`fitness`](crate::LeaderElectorBuilder::fitness).

@@ -12,7 +12,7 @@ use crate::util::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
 /// [`LeaderGuard::progress_handle`](crate::LeaderGuard::progress_handle).
 ///
 /// Several workers that share one stamp hide one that hangs: with a handle each the term ends when any of them makes no progress
-/// for [`progress_within`](crate::LeaderElectorBuilder::progress_within). A worker that has nothing to do is to say so by
+/// for [`progress_timeout`](crate::LeaderElectorBuilder::progress_timeout). A worker that has nothing to do is to say so by
 /// [`stamp`](Self::stamp), too, or drop its handle. While there are handles
 /// [`LeaderGuard::report_progress`](crate::LeaderGuard::report_progress) stamps nothing. A handle that is dropped by a panic counts on, so that
 /// the term ends.
@@ -24,7 +24,7 @@ use crate::util::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
 /// use std::time::Duration;
 /// use leasehold::{LeaderElector, MemoryStore};
 ///
-/// let builder = LeaderElector::builder("jobs").progress_within(Duration::from_secs(60));
+/// let builder = LeaderElector::builder("jobs").progress_timeout(Duration::from_secs(60));
 /// let elector = builder.start_on(MemoryStore::new())?;
 /// let guard = elector.block_until_leader()?;
 /// let workers: Vec<_> = (0..4).map(|_| guard.progress_handle()).collect();

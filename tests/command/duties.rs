@@ -86,7 +86,7 @@ fn one_that_makes_no_progress_is_stopped_and_its_lease_released() {
         "for i in 1 2 3 4 5 6 7 8; do echo $i >> {}; sleep 1; done; echo hangs; exec sleep 1000",
         beat.display()
     );
-    let run = arena.run(&[&progress, "--progress-within=5s", "--on-loss=exit", "--", "sh", "-c", &script]);
+    let run = arena.run(&[&progress, "--progress-timeout=5s", "--on-loss=exit", "--", "sh", "-c", &script]);
     run.wait_for_out("hangs");
     let ended = run.ends_with(124);
     let says = format!("it made no progress: {} has not changed for 5s", beat.display());
@@ -110,7 +110,7 @@ for i in range(8):
 print("hangs", flush=True)
 time.sleep(1000)
 "#;
-    let flags = ["--progress=notify", "--progress-within=5s", "--", "python3", "-c", script];
+    let flags = ["--progress=notify", "--progress-timeout=5s", "--", "python3", "-c", script];
     let mut command = arena.command(&flags);
     // As of a service manager that watches us.
     let run = Run::of(command.env("WATCHDOG_PID", "1").stdin(std::process::Stdio::null()));

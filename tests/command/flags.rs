@@ -50,7 +50,7 @@ fn what_is_wrong_with_them_is_told_in_a_line_and_by_125() {
         (&["--probe=nothing-like-that", "--", "true"], "--probe nothing-like-that: there is no such program"),
         (&["--http=256.0.0.1:80", "--", "true"], "--http"),
         (&["--http=8080", "--", "true"], ":8080 for all addresses"),
-        (&["--progress=x", "--progress-within=0s", "--", "true"], "give more than nothing"),
+        (&["--progress=x", "--progress-timeout=0s", "--", "true"], "give more than nothing"),
         (&["--store=oracle://x", "--", "true"], "there is no such store as oracle://"),
         (&["--store=etcd://a?cacert=/x", "--", "true"], "etcds://"),
         (&["--password-file=/x", "--", "true"], "sqlite:// has no password"),

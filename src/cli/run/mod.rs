@@ -78,11 +78,11 @@ pub struct RunArgs {
     probe_timeout: Option<Duration>,
     /// What shows that the command makes progress: a file that it changes, or `notify` for what it says as a service of systemd with
     /// a watchdog. Without progress it is stopped
-    #[arg(long, value_name = "FILE|notify", requires = "progress_within", help_heading = "Fitness")]
+    #[arg(long, value_name = "FILE|notify", requires = "progress_timeout", help_heading = "Fitness")]
     progress: Option<ProgressSource>,
     /// How long the command may go without progress
     #[arg(long, value_name = "DURATION", value_parser = positive_duration, requires = "progress", help_heading = "Fitness")]
-    progress_within: Option<Duration>,
+    progress_timeout: Option<Duration>,
     /// Answer /leader, /healthz, /readyz and /metrics there: 127.0.0.1:8080, or :8080 for all addresses
     #[arg(long, value_name = "ADDRESS", help_heading = "Fitness")]
     http: Option<Listen>,
@@ -158,7 +158,7 @@ fn run(arguments: RunArgs) -> Result<u8, Failure> {
             .map_err(|error| failed(format!("--http {listen}: {error}")))?;
         log::info!("answers on http://{address}");
     }
-    let progress = arguments.progress.zip(arguments.progress_within);
+    let progress = arguments.progress.zip(arguments.progress_timeout);
     if let Some((ProgressSource::File(path), _)) = &progress {
         let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
         if directory.is_some_and(|directory| !directory.is_dir()) {

@@ -55,7 +55,7 @@ impl Notice {
     pub(crate) fn of_stall(reason: &StopReason, within: Option<Duration>) -> Option<Self> {
         let within = humantime::format_duration(within.filter(|_| *reason == StopReason::NoProgress)?);
         let text = format!(
-            "no progress for {within}: if the work hangs, the end of the process alone ends it; if it is slow, progress_within is too short"
+            "no progress for {within}: if the work hangs, the end of the process alone ends it; if it is slow, progress_timeout is too short"
         );
         Some(Self::new(Level::Warn, text))
     }
@@ -66,7 +66,7 @@ impl Notice {
         let millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         let took = humantime::format_duration(Duration::from_millis(millis));
         let text = format!(
-            "won, and given back: that took {took}, and the work has to make progress within {within}: raise progress_within"
+            "won, and given back: that took {took}, and the work has to make progress within {within}: raise progress_timeout"
         );
         Self { is_about_lateness: true, ..Self::new(Level::Warn, text) }
     }

@@ -82,7 +82,7 @@ fn lasting(scenario: &Scenario, seconds: u64) -> Moment {
 
 #[test]
 fn progress_a_term_ends_without_it_whatever_is_renewed() {
-    let (mut scenario, deadline, record) = Scenario::leading_with(|it| it.progress_within = Some(secs(5)));
+    let (mut scenario, deadline, record) = Scenario::leading_with(|it| it.progress_timeout = Some(secs(5)));
     let began = scenario.now;
     assert_eq!(deadline.remaining(began), secs(5));
     let until = lasting(&scenario, 60);
@@ -96,7 +96,7 @@ fn progress_a_term_ends_without_it_whatever_is_renewed() {
 
 #[test]
 fn progress_is_noticed_to_the_moment() {
-    let (mut scenario, _, record) = Scenario::leading_with(|it| it.progress_within = Some(millis(4_999)));
+    let (mut scenario, _, record) = Scenario::leading_with(|it| it.progress_timeout = Some(millis(4_999)));
     scenario.election.watch_opened(scenario.now, false);
     let limit = scenario.now + millis(4_999);
     let shortly_before = scenario.now + millis(4_998);
@@ -110,7 +110,7 @@ fn progress_is_noticed_to_the_moment() {
 
 #[test]
 fn progress_an_acquisition_that_is_answered_too_late_for_it_is_released_and_made_again_later() {
-    let mut scenario = Scenario::with(|it| it.progress_within = Some(secs(3)));
+    let mut scenario = Scenario::with(|it| it.progress_timeout = Some(secs(3)));
     scenario.election.campaign(false);
     scenario.found_nothing();
     let late = scenario.write();
@@ -132,7 +132,7 @@ fn progress_an_acquisition_that_is_answered_too_late_for_it_is_released_and_made
 #[test]
 fn progress_a_late_acquisition_that_is_deleted_waits_too() {
     for (late_by, is_given_back) in [(3, true), (10, false)] {
-        let mut scenario = Scenario::with(|it| it.progress_within = Some(secs(3)));
+        let mut scenario = Scenario::with(|it| it.progress_timeout = Some(secs(3)));
         scenario.election.campaign(false);
         scenario.found_nothing();
         let late = scenario.write();
@@ -161,7 +161,7 @@ fn progress_a_late_acquisition_that_is_deleted_waits_too() {
 
 #[test]
 fn progress_a_term_goes_on_with_it() {
-    let (mut scenario, deadline, record) = Scenario::leading_with(|it| it.progress_within = Some(secs(5)));
+    let (mut scenario, deadline, record) = Scenario::leading_with(|it| it.progress_timeout = Some(secs(5)));
     let mut known = record;
     for round in 0..10 {
         assert!(deadline.progress(scenario.now, scenario.now), "round {round}");
@@ -175,7 +175,7 @@ fn progress_a_term_goes_on_with_it() {
 #[test]
 fn progress_counts_after_a_step_down_too() {
     for is_stamped in [false, true] {
-        let (mut scenario, deadline, record) = Scenario::leading_with(|it| it.progress_within = Some(secs(5)));
+        let (mut scenario, deadline, record) = Scenario::leading_with(|it| it.progress_timeout = Some(secs(5)));
         let began = scenario.now;
         scenario.election.step_down(began, None);
         scenario.advance(secs(4));

@@ -23,13 +23,13 @@ impl LeaderElectorBuilder {
     /// use std::time::Duration;
     /// use leasehold::LeaderElector;
     ///
-    /// let elector = LeaderElector::builder("jobs").progress_within(Duration::from_secs(60)).start()?;
+    /// let elector = LeaderElector::builder("jobs").progress_timeout(Duration::from_secs(60)).start()?;
     /// let guard = elector.block_until_leader()?;
     /// while guard.report_progress() { /* one unit of work, that takes less than a minute */ }
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn progress_within(mut self, within: Duration) -> Self {
-        self.config.progress_within = Some(within);
+    pub fn progress_timeout(mut self, within: Duration) -> Self {
+        self.config.progress_timeout = Some(within);
         self
     }
 

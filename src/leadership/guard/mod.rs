@@ -180,7 +180,7 @@ impl LeaderGuard {
     }
 
     /// Says that the work makes progress, and answers [`is_leader`](Self::is_leader). With
-    /// [`progress_within`](crate::LeaderElectorBuilder::progress_within) the term ends when that is not said for so long; progress
+    /// [`progress_timeout`](crate::LeaderElectorBuilder::progress_timeout) the term ends when that is not said for so long; progress
     /// that comes too late revives nothing. Without it this says nothing.
     ///
     /// It touches this term alone, and takes some fifty nanoseconds. Several workers that say it hide one that hangs: give each a
@@ -192,7 +192,7 @@ impl LeaderGuard {
     /// use std::time::Duration;
     /// use leasehold::{LeaderElector, MemoryStore};
     ///
-    /// let builder = LeaderElector::builder("jobs").progress_within(Duration::from_secs(60));
+    /// let builder = LeaderElector::builder("jobs").progress_timeout(Duration::from_secs(60));
     /// let elector = builder.start_on(MemoryStore::new())?;
     /// let guard = elector.block_until_leader()?;
     /// while guard.report_progress() {

@@ -74,7 +74,7 @@ pub struct Status {
     pub may_acquire_in: Option<Duration>,
     /// How long ago the work of the present term made progress: the part of it that is furthest behind; also of one that is over and
     /// whose guard is still there. `None` without a term, and
-    /// without [`progress_within`](crate::LeaderElectorBuilder::progress_within).
+    /// without [`progress_timeout`](crate::LeaderElectorBuilder::progress_timeout).
     pub since_progress: Option<Duration>,
     /// Whether a watch is open. Without one the record is polled.
     pub is_watching: bool,

@@ -32,7 +32,7 @@ fn short(identity: &str) -> LeaderElectorBuilder {
 #[test]
 fn a_term_ends_without_progress_when_its_time_has_come_whatever_hangs_beside_it() {
     let store = Memory::default();
-    let elector = start(builder("a").progress_within(WITHIN), &store);
+    let elector = start(builder("a").progress_timeout(WITHIN), &store);
     let guard = elector.block_until_leader().expect("a term");
     let (hanging, hangs) = unbounded();
     store.hang_next_update(hanging);
@@ -53,7 +53,7 @@ fn a_term_ends_without_progress_when_its_time_has_come_whatever_hangs_beside_it(
 #[test]
 fn work_that_hangs_is_replaced_and_work_that_makes_progress_is_not() {
     let store = Memory::default();
-    let (a, b) = (start(short("a").progress_within(WITHIN), &store), start(short("b"), &store));
+    let (a, b) = (start(short("a").progress_timeout(WITHIN), &store), start(short("b"), &store));
     let guard = a.block_until_leader().expect("a term");
     let campaign = b.campaign().expect("a campaign");
     let began = Instant::now();
@@ -75,7 +75,7 @@ fn work_that_hangs_is_replaced_and_work_that_makes_progress_is_not() {
 #[test]
 fn a_guard_that_nobody_takes_out_of_its_channel_ends_as_well() {
     let store = Memory::default();
-    let (a, b) = (start(short("a").progress_within(WITHIN), &store), start(short("b"), &store));
+    let (a, b) = (start(short("a").progress_timeout(WITHIN), &store), start(short("b"), &store));
     let campaign = a.campaign().expect("a campaign");
     wait_until("it is won", || store.holder().as_deref() == Some("a"));
     assert!(b.block_until_leader_timeout(SOON).expect("no error").is_some());
@@ -86,7 +86,7 @@ fn a_guard_that_nobody_takes_out_of_its_channel_ends_as_well() {
 #[test]
 fn of_several_workers_the_one_that_is_furthest_behind_counts() {
     let store = Memory::default();
-    let elector = start(builder("a").progress_within(WITHIN), &store);
+    let elector = start(builder("a").progress_timeout(WITHIN), &store);
     let guard = elector.block_until_leader().expect("a term");
     let began = Instant::now();
     let (hangs, works, ends) = (guard.progress_handle(), guard.leadership().progress_handle(), guard.progress_handle());
@@ -133,7 +133,7 @@ fn of_several_workers_the_one_that_is_furthest_behind_counts() {
 #[test]
 fn an_old_guards_progress_is_not_that_of_the_next_term() {
     let store = Memory::default();
-    let elector = start(builder("a").progress_within(WITHIN), &store);
+    let elector = start(builder("a").progress_timeout(WITHIN), &store);
     let old = elector.block_until_leader().expect("a term").leadership();
     let guard = elector.block_until_leader().expect("another");
     let began = Instant::now();
@@ -258,7 +258,7 @@ fn a_status_says_who_is_fit_and_when_there_was_progress() {
     let store = Memory::default();
     let fitness = Fitness::new();
     // The wait after the recovery must outlast the next statements on a busy machine.
-    let builder = builder("a").retry_period(Duration::from_secs(4)).progress_within(SOON).fitness(&fitness);
+    let builder = builder("a").retry_period(Duration::from_secs(4)).progress_timeout(SOON).fitness(&fitness);
     let elector = start(builder, &store);
     let mut metrics = String::new();
     elector.status().write_prometheus(&mut metrics).expect("metrics");
@@ -271,7 +271,7 @@ fn a_status_says_who_is_fit_and_when_there_was_progress() {
     let before = Instant::now();
     guard.report_progress();
     assert!(elector.status().since_progress.is_some_and(|since| since <= before.elapsed()));
-    assert_eq!(elector.settings().progress_within, Some(SOON));
+    assert_eq!(elector.settings().progress_timeout, Some(SOON));
 
     // Fit again it has to wait, which is no fault of its fitness.
     fitness.set(false);
@@ -328,7 +328,7 @@ fn a_probe_whose_panic_panics_again_is_run_again() {
 #[test]
 fn work_that_winds_down_beside_a_worker_that_panicked_is_covered() {
     let store = Memory::default();
-    let elector = start(builder("a").progress_within(WITHIN).wind_down(3 * SOON), &store);
+    let elector = start(builder("a").progress_timeout(WITHIN).wind_down(3 * SOON), &store);
     let guard = elector.block_until_leader().expect("a term");
     let renewed = AtomicU64::new(0);
     let scope = catch_unwind(AssertUnwindSafe(|| {

@@ -71,7 +71,7 @@ impl Scope {
 pub fn settings(identity: &str, short: bool, progress: bool) -> Settings {
     let (lease_duration, renew_deadline) = if short { SHORT_LEASE } else { (LEASE_DURATION, RENEW_DEADLINE) };
     let builder = LeaderElector::builder("modelled");
-    if progress { builder.progress_within(PROGRESS) } else { builder }
+    if progress { builder.progress_timeout(PROGRESS) } else { builder }
         .identity(identity)
         .lease_duration(lease_duration)
         .renew_deadline(renew_deadline)

@@ -260,7 +260,7 @@ impl Plan {
         let (renew_interval, release_timeout) = self.others[node];
         let builder = renew_interval.into_iter().fold(builder, LeaderElectorBuilder::renew_interval);
         let builder = release_timeout.into_iter().fold(builder, LeaderElectorBuilder::release_timeout);
-        let builder = progress.into_iter().fold(builder, LeaderElectorBuilder::progress_within);
+        let builder = progress.into_iter().fold(builder, LeaderElectorBuilder::progress_timeout);
         let builder = if self.asked { builder.fitness(&Fitness::new()) } else { builder };
         builder
             .identity(identity)

@@ -30,7 +30,7 @@ pub struct Pair {
     primary: Session,
     secondary: Session,
     /// How long the work may go without progress.
-    progress_within: Option<Duration>,
+    progress_timeout: Option<Duration>,
     may_acquire: bool,
     stage: Stage,
     release: Option<Release>,
@@ -95,12 +95,12 @@ impl Pair {
         // client-go's MultiLock waits for as long as the primary says, whatever the secondary does: one that was released with
         // a second is overwritten while another may lead by the secondary.
         // Its work is that of both, and begins when both are held.
-        let of_secondary = Settings { progress_within: None, ..Settings::clone(&settings) };
+        let of_secondary = Settings { progress_timeout: None, ..Settings::clone(&settings) };
         let of_primary = Settings { release_keeps_duration: true, ..of_secondary.clone() };
         Self {
             primary: Session::new(of_primary, seeds[0]),
             secondary: Session::new(of_secondary, seeds[1]),
-            progress_within: settings.progress_within,
+            progress_timeout: settings.progress_timeout,
             may_acquire: !settings.is_judged(),
             effects: VecDeque::new(),
             stage: Stage::Observing,
@@ -423,7 +423,7 @@ impl Pair {
                 let wanted @ Wanted { id, .. } = *wanted;
                 let primary = Arc::clone(primary);
                 let until = now + primary.remaining(now).min(deadline.remaining(now));
-                let limit = self.progress_within.map(|within| {
+                let limit = self.progress_timeout.map(|within| {
                     let Settings { renew_deadline, .. } = self.secondary.settings();
                     let until = deadline.runs_out_at().as_nanos();
                     // When the write was sent that won.
@@ -450,7 +450,7 @@ impl Pair {
     /// What was won of both would have had to make progress already. Acquired again at once it would be so again, for ever.
     fn too_late(&mut self, now: Moment, wanted: Wanted, took: Duration) {
         let retry_period = self.secondary.settings().retry_period;
-        let line = Notice::too_late(took, self.progress_within.unwrap_or_default());
+        let line = Notice::too_late(took, self.progress_timeout.unwrap_or_default());
         self.effects.push_back((Side::Secondary, Effect::Log(line)));
         self.give_both_back(now);
         if wanted.once {
@@ -477,7 +477,7 @@ impl Pair {
                 term.over = true;
                 let own = reason;
                 let reason = term.both.end(now, own.clone());
-                let stall = Notice::of_stall(&reason, self.progress_within);
+                let stall = Notice::of_stall(&reason, self.progress_timeout);
                 self.effects.extend(stall.map(|notice| (side, Effect::Log(notice))));
                 self.effects.push_back((side, Effect::TermEnded(reason.clone())));
                 // One whose work winds down is renewed on both.

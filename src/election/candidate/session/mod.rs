@@ -363,13 +363,13 @@ impl Session {
                         let notice = Notice::of_error(Level::Warn, "the last attempt failed", error);
                         self.effects.push_back(Effect::Log(notice));
                     }
-                    let stall = Notice::of_stall(&reason, self.settings.progress_within);
+                    let stall = Notice::of_stall(&reason, self.settings.progress_timeout);
                     self.effects.extend(stall.map(Effect::Log));
                     Effect::TermEnded(reason)
                 }
                 ElectionEvent::CoverLost(reason) => Effect::CoverLost(reason),
                 ElectionEvent::TooLateForProgress(took) => {
-                    Effect::Log(Notice::too_late(took, self.settings.progress_within.unwrap_or_default()))
+                    Effect::Log(Notice::too_late(took, self.settings.progress_timeout.unwrap_or_default()))
                 }
                 ElectionEvent::Released => Effect::Released,
                 ElectionEvent::RoundOver => {

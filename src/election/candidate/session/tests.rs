@@ -338,7 +338,7 @@ fn each_event_has_its_line_and_its_level() {
             hears(&mut scenario, version + 1, "other");
         }
     }
-    let mut scenario = Scenario::with(Config { progress_within: Some(Duration::from_secs(5)), ..Config::default() });
+    let mut scenario = Scenario::with(Config { progress_timeout: Some(Duration::from_secs(5)), ..Config::default() });
     scenario.handle(Input::Campaign { id: 1, once: false });
     scenario.fails(StoreErrorKind::Unavailable);
     logs(&mut scenario, "Warn", "get fails");
@@ -495,7 +495,7 @@ fn who_is_not_fit_waits_for_nobody_and_why_it_is_not_is_told() {
 #[test]
 fn an_acquisition_that_is_given_back_says_why_once_a_minute() {
     let within = Duration::from_secs(3);
-    let mut scenario = Scenario::with(Config { progress_within: Some(within), ..Config::default() });
+    let mut scenario = Scenario::with(Config { progress_timeout: Some(within), ..Config::default() });
     scenario.handle(Input::Campaign { id: 1, once: false });
     let (began, mut lines, mut stands): (_, _, Option<Observed>) = (scenario.now, Vec::new(), None);
     while scenario.now < began + Duration::from_secs(70) {

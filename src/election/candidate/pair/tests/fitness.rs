@@ -66,7 +66,7 @@ fn who_becomes_unfit_while_it_waits_for_the_secondary_gives_the_primary_back_and
 
 #[test]
 fn a_term_ends_on_both_without_progress_and_the_time_before_it_does_not_count() {
-    let mut scenario = Scenario::with(Config { progress_within: Some(5 * SECOND), ..Config::default() });
+    let mut scenario = Scenario::with(Config { progress_timeout: Some(5 * SECOND), ..Config::default() });
     scenario.give_to(Secondary, "other");
     scenario.user(Input::Campaign { id: 1, once: false });
     scenario.pass(60 * SECOND);
@@ -91,7 +91,7 @@ fn a_term_ends_on_both_without_progress_and_the_time_before_it_does_not_count() 
 #[test]
 fn progress_counts_after_a_step_down_as_well() {
     let mut scenario =
-        Scenario::campaigning_with(Config { progress_within: Some(5 * SECOND), ..Config::default() }).leads();
+        Scenario::campaigning_with(Config { progress_timeout: Some(5 * SECOND), ..Config::default() }).leads();
     scenario.step_down();
     scenario.pass(6 * SECOND);
     scenario.renews_neither();
@@ -113,7 +113,7 @@ fn one_round_of_who_becomes_unfit_ends_and_what_it_holds_is_given_back() {
 
 #[test]
 fn what_is_held_of_both_too_late_for_the_first_progress_is_given_back_for_a_while() {
-    let mut scenario = Scenario::campaigning_with(Config { progress_within: Some(3 * SECOND), ..Config::default() });
+    let mut scenario = Scenario::campaigning_with(Config { progress_timeout: Some(3 * SECOND), ..Config::default() });
     scenario.tables[Secondary as usize].write_takes = 4 * SECOND;
     scenario.pass(60 * SECOND);
     assert_eq!(scenario.count(|effect| matches!(effect, Effect::Offer { .. })), 0);
@@ -159,7 +159,7 @@ fn a_loss_before_the_word_of_a_step_down_leaves_nothing_to_cover() {
 /// Whoever drops the elector waits for it.
 #[test]
 fn what_came_too_late_is_given_back_on_both() {
-    let mut scenario = Scenario::with(Config { progress_within: Some(3 * SECOND), ..Config::default() });
+    let mut scenario = Scenario::with(Config { progress_timeout: Some(3 * SECOND), ..Config::default() });
     scenario.tables[Secondary as usize].write_takes = 4 * SECOND;
     scenario.drive_until(Secondary, scenario.now);
     scenario.user(Input::Campaign { id: 1, once: true });
