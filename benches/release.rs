@@ -114,7 +114,7 @@ fn attempt(server: &ApiServer, round_trip: Duration, (what, when): (What, When),
     let elector = LeaderElector::builder(&lease)
         .identity("me")
         .renew_interval(RENEW_INTERVAL)
-        .start_with(client(server, &far))
+        .start_with_client(client(server, &far))
         .expect("an elector");
     let guard = elector.block_until_leader().expect("a term");
     let mut fault = None;

@@ -65,7 +65,7 @@ fn run(matches: &ArgMatches) -> Result<(), Box<dyn Error>> {
         (None, Some(file)) => Kubeconfig::from_path(file)?.client_config(None)?,
         (None, None) => ClientConfig::infer()?,
     };
-    let elector = config.builder().start_with(Client::new(cluster)?)?;
+    let elector = config.builder().start_with_client(Client::new(cluster)?)?;
     let guard = elector.block_until_leader()?;
     println!("working, as the leader by {}", elector.status().record);
     guard.release()?;

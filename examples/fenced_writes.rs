@@ -97,7 +97,7 @@ fn run_candidate(name: &str, api_server: &str, journal: &str) -> Result<(), Box<
         .lease_duration(Duration::from_secs(2))
         .renew_deadline(Duration::from_secs(1))
         .retry_period(Duration::from_millis(200))
-        .start_with(Client::new(ClientConfig::new(api_server)?)?)?;
+        .start_with_client(Client::new(ClientConfig::new(api_server)?)?)?;
     loop {
         let guard = elector.block_until_leader()?;
         println!("leads with token {}", guard.fencing_token());

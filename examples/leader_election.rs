@@ -172,7 +172,7 @@ fn start(options: Options) -> Result<LeaderElector, Box<dyn std::error::Error>> 
         None => ClientConfig::infer()?,
     };
     let client = Client::new(config)?;
-    Ok(options.builder.start_with(client)?)
+    Ok(options.builder.start_with_client(client)?)
 }
 
 /// A channel with one message for SIGTERM or SIGINT.

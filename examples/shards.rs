@@ -49,7 +49,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     let (shards, processes) = (number(1, 8)?, number(2, 3)?);
     // One client for all.
     let client = Client::new(ClientConfig::infer()?)?;
-    let start = |name: String| LeaderElector::builder(name).start_with(client.clone());
+    let start = |name: String| LeaderElector::builder(name).start_with_client(client.clone());
     let members = (0..processes).map(|i| start(format!("member-{i}"))).collect::<Result<Vec<_>, _>>()?;
     let shards = (0..shards).map(|i| Ok(Shard { elector: start(format!("shard-{i}"))?, worker: None }));
     share(&members, shards.collect::<Result<_, leasehold::Error>>()?, stop::signal()?)

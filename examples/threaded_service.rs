@@ -52,7 +52,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     })?;
     // A thread that hangs does not keep the lease.
     let builder = LeaderElector::builder("threaded-service").progress_timeout(Duration::from_secs(10));
-    let elector = Arc::new(builder.start_with(client.clone())?);
+    let elector = Arc::new(builder.start_with_client(client.clone())?);
     if let Some(address) = listen {
         let server = tiny_http::Server::http(&address).map_err(|error| format!("--listen {address}: {error}"))?;
         println!("probes and metrics at http://{}", server.server_addr());

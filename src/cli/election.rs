@@ -107,7 +107,7 @@ impl ElectionArgs {
 impl RecordPlace {
     pub fn start(self, builder: LeaderElectorBuilder) -> Result<LeaderElector, leasehold::Error> {
         match self {
-            Self::Cluster(client) => builder.start_with(*client),
+            Self::Cluster(client) => builder.start_with_client(*client),
             Self::Store(store) => builder.start_on(store),
         }
     }

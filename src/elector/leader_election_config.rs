@@ -181,7 +181,7 @@ impl LeaderElectionConfig {
     }
 
     /// A candidacy for the object that this names, with its durations; for more to be set, and to be
-    /// [started](LeaderElectorBuilder::start_with). Whether to elect at all is left to the caller.
+    /// [started](LeaderElectorBuilder::start_with_client). Whether to elect at all is left to the caller.
     ///
     /// # Examples
     ///
@@ -191,7 +191,7 @@ impl LeaderElectionConfig {
     ///
     /// let mut config = LeaderElectionConfig::default();
     /// config.resource_name = "my-controller".to_owned();
-    /// let elector = config.builder().identity("pod-1").start_with(Client::new(ClientConfig::infer()?)?)?;
+    /// let elector = config.builder().identity("pod-1").start_with_client(Client::new(ClientConfig::infer()?)?)?;
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn builder(&self) -> LeaderElectorBuilder {

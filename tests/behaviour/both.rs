@@ -156,7 +156,7 @@ fn labels_owners_and_events_are_of_every_kind_that_a_lock_names(cluster: &Cluste
         let name = format!("{}-{lock:?}", cluster.lease).to_lowercase();
         let builder = LeaderElector::builder(&name).namespace(NAMESPACE).identity("a").resource_lock(lock);
         let builder = builder.label("team", "red").owner_reference(owner()).events(true);
-        let elector = builder.start_with(cluster.client("admin")).expect("an elector");
+        let elector = builder.start_with_client(cluster.client("admin")).expect("an elector");
         let guard = elector.block_until_leader().expect("a term");
         for kind in kinds {
             let path = format!("{}/{name}", kind.collection());

@@ -26,7 +26,7 @@ elects! {
 
 fn elect(test: &str, kubeconfig: &str) {
     let Some(cluster) = Cluster::real(test) else { return };
-    let elector = cluster.builder("a").start_with(cluster.client(kubeconfig)).expect("an elector");
+    let elector = cluster.builder("a").start_with_client(cluster.client(kubeconfig)).expect("an elector");
     let guard = elector.block_until_leader().expect("a term");
     assert_eq!(cluster.holder().as_deref(), Some("a"));
     guard.release().expect("released");
@@ -51,7 +51,7 @@ fn the_servers_own_certificate_is_authority_enough() {
     let files = [("ca-bundle.crt", "kube-apiserver.crt"), ("candidate.crt", "candidate.crt")];
     let files = [&files[..], &[("candidate.key", "candidate.key")]].concat();
     let client = copy(&cluster.kubeconfig("candidate-cert-files"), scratch.path(), &files);
-    let elector = cluster.builder("a").start_with(client).expect("an elector");
+    let elector = cluster.builder("a").start_with_client(client).expect("an elector");
     elector.block_until_leader().expect("a term").release().expect("released");
 }
 
@@ -80,7 +80,7 @@ fn certificates_that_are_replaced_after_they_have_run_out_are_used_at_once() {
     assert_eq!(get().status().map(|status| status.code), Some(401), "half a rotation");
     replace("candidate.key");
     assert_eq!(get().status().map(|status| status.code), Some(404));
-    let elector = cluster.builder("a").start_with(client.clone()).expect("an elector");
+    let elector = cluster.builder("a").start_with_client(client.clone()).expect("an elector");
     elector.block_until_leader().expect("a term").release().expect("released");
 }
 
@@ -88,7 +88,7 @@ fn certificates_that_are_replaced_after_they_have_run_out_are_used_at_once() {
 #[test]
 fn managed_fields_name_the_program() {
     let Some(cluster) = Cluster::real("managed-fields") else { return };
-    let elector = cluster.builder("a").start_with(cluster.client("candidate")).expect("an elector");
+    let elector = cluster.builder("a").start_with_client(cluster.client("candidate")).expect("an elector");
     let guard = elector.block_until_leader().expect("a term");
     let lease = cluster.lease().expect("a lease");
     let manager = lease["metadata"]["managedFields"][0]["manager"].as_str().expect("a manager");

@@ -120,7 +120,7 @@ fn labels_annotations_and_owners_are_put_there_and_again_when_they_are_removed(c
         .label("example.com/tier", "")
         .annotation("example.com/why", "because: 'ä'")
         .owner_reference(owner.clone());
-    let elector = builder.start_with(cluster.client("candidate")).unwrap();
+    let elector = builder.start_with_client(cluster.client("candidate")).unwrap();
     let guard = elector.block_until_leader().unwrap();
     let has_ours = |metadata: &Value| {
         let owners = metadata["ownerReferences"].as_array().map_or(&[][..], Vec::as_slice);
@@ -178,7 +178,7 @@ fn an_emptied_spec_ends_the_term_and_is_taken_again(cluster: &Cluster) {
 }
 
 fn a_candidate_without_rights_is_told_verb_resource_and_namespace(cluster: &Cluster) {
-    let elector = cluster.builder("a").start_with(cluster.client("nobody")).unwrap();
+    let elector = cluster.builder("a").start_with_client(cluster.client("nobody")).unwrap();
     let error = elector.block_until_leader().unwrap_err();
     assert!(matches!(&error, Error::Store(error) if error.kind() == StoreErrorKind::Forbidden), "{error}");
     for word in ["`get`", "`leases`", "`coordination.k8s.io`", NAMESPACE, "grant"] {
@@ -188,16 +188,16 @@ fn a_candidate_without_rights_is_told_verb_resource_and_namespace(cluster: &Clus
 
 fn a_namespace_that_is_missing_is_an_error_that_names_it(cluster: &Cluster) {
     // Only an administrator may ask for leases in a namespace that is not there.
-    let elector = cluster.builder("a").namespace("no-such-place").start_with(cluster.client("admin")).unwrap();
+    let elector = cluster.builder("a").namespace("no-such-place").start_with_client(cluster.client("admin")).unwrap();
     let error = elector.block_until_leader().unwrap_err();
     assert!(matches!(&error, Error::Store(error) if error.kind() == StoreErrorKind::NotFound), "{error}");
     assert!(error.to_string().contains("`no-such-place` exists"), "{error}");
 }
 
 fn a_name_that_the_server_would_not_take_is_refused_at_the_start(cluster: &Cluster) {
-    let error = LeaderElector::builder("Upper_Case").start_with(cluster.client("candidate")).unwrap_err();
+    let error = LeaderElector::builder("Upper_Case").start_with_client(cluster.client("candidate")).unwrap_err();
     assert!(matches!(&error, Error::Config(error) if error.field() == "name"), "{error}");
-    let error = cluster.builder("a").namespace("a.b").start_with(cluster.client("candidate")).unwrap_err();
+    let error = cluster.builder("a").namespace("a.b").start_with_client(cluster.client("candidate")).unwrap_err();
     assert!(matches!(&error, Error::Config(error) if error.field() == "namespace"), "{error}");
 }
 

@@ -31,7 +31,7 @@ fn messages(events: &[Value]) -> Vec<&str> {
 }
 
 fn terms_are_events_that_are_found_at_their_object(cluster: &Cluster) {
-    let elector = cluster.builder("pod-1").events(true).start_with(cluster.client("admin")).expect("an elector");
+    let elector = cluster.builder("pod-1").events(true).start_with_client(cluster.client("admin")).expect("an elector");
     let guard = elector.block_until_leader().expect("a term");
     let uid = &cluster.lease().expect("a lease")["metadata"]["uid"];
     wait_until("the first event", || messages(&events(cluster, "Lease", uid)) == ["pod-1 became leader"]);
@@ -59,7 +59,8 @@ fn a_config_map_has_events_too(cluster: &Cluster) {
 
 fn without_the_right_to_record_events_one_line_says_so_and_the_term_goes_on(cluster: &Cluster) {
     listen();
-    let elector = cluster.builder("pod-1").events(true).start_with(cluster.client("candidate")).expect("an elector");
+    let elector =
+        cluster.builder("pod-1").events(true).start_with_client(cluster.client("candidate")).expect("an elector");
     let begin = format!("Lease {NAMESPACE}/{}: the event ", cluster.lease);
     for term in 1..=2 {
         let guard = elector.block_until_leader().expect("a term");

@@ -180,7 +180,7 @@ fn a_leader_keeps_its_term_while_its_credentials_expire() {
         .lease_duration(Duration::from_secs(9))
         .renew_deadline(Duration::from_secs(7))
         .retry_period(Duration::from_secs(1))
-        .start_with(plugin.client(&server))
+        .start_with_client(plugin.client(&server))
         .expect("an elector");
     let guard = elector.block_until_leader_timeout(SOON).expect("an elector that runs").expect("a term");
     let began = Instant::now();

@@ -113,7 +113,7 @@ fn try_to_release(cluster: &Cluster, round_trip: Duration, when: When, lease: &s
     if !matches!(when, Closing | Closed) {
         elector = elector.renew_interval(RENEW_INTERVAL);
     }
-    let elector = elector.start_with(client).expect("an elector");
+    let elector = elector.start_with_client(client).expect("an elector");
     let guard = elector.block_until_leader().expect("a term");
     for _ in 0..answered {
         wait_until_renewal_is_sent(&guard);

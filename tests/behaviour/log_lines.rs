@@ -79,7 +79,7 @@ fn each_line_of_an_election_has_its_fields() {
     let client = || Client::new(ClientConfig::new(&server.url()).expect("a URL")).expect("a client");
     let elector = |identity: &str| {
         let builder = LeaderElector::builder("jobs").namespace("default").identity(identity);
-        builder.start_with(client()).expect("an elector")
+        builder.start_with_client(client()).expect("an elector")
     };
 
     let first = elector("a");
@@ -100,7 +100,8 @@ fn each_line_of_an_election_has_its_fields() {
     let proxied =
         ClientConfig::new("https://10.0.0.1:6443").and_then(|it| it.with_proxy("http://me:hunter2@127.0.0.1:1"));
     let client_behind = proxied.and_then(Client::new).expect("a client");
-    let behind = LeaderElector::builder("jobs").namespace("default").identity("behind").start_with(client_behind);
+    let behind =
+        LeaderElector::builder("jobs").namespace("default").identity("behind").start_with_client(client_behind);
     drop(behind.expect("an elector"));
     let line = COLLECTOR.line("candidate behind at ");
     assert!(line.text.contains("through proxy 127.0.0.1:1") && !line.text.contains("hunter2"), "{}", line.text);

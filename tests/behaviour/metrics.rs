@@ -50,8 +50,8 @@ fn client_with_a_plugin(server: &ApiServer) -> Client {
 fn electors_that_share_a_client_write_its_counters_once() {
     let server = ApiServer::start().expect("a server");
     let client = client_with_a_plugin(&server);
-    let electors =
-        ["jobs", "mail"].map(|name| LeaderElector::builder(name).start_with(client.clone()).expect("an elector"));
+    let electors = ["jobs", "mail"]
+        .map(|name| LeaderElector::builder(name).start_with_client(client.clone()).expect("an elector"));
     let _guards = electors.each_ref().map(|elector| elector.block_until_leader().expect("a term"));
     let mut text = text(&electors.each_ref().map(LeaderElector::status));
     client.counters().write_prometheus(&mut text).expect("a String takes everything");

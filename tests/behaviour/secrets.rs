@@ -73,7 +73,7 @@ fn everything_shown(kubeconfig: &str, directory: &Path, timeout: Duration) -> St
         .renew_deadline(Duration::from_secs(1))
         .retry_period(Duration::from_millis(100));
     let _ = write!(shown, "{builder:?} ");
-    let elector = builder.start_with(client).expect("an elector");
+    let elector = builder.start_with_client(client).expect("an elector");
     match elector.block_until_leader_timeout(timeout) {
         Ok(Some(guard)) => {
             let _ = write!(shown, "elected {guard:?} ");

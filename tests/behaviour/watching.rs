@@ -34,7 +34,7 @@ fn patient(cluster: &Cluster, identity: &str) -> LeaderElectorBuilder {
 }
 
 fn start(cluster: &Cluster, builder: LeaderElectorBuilder) -> LeaderElector {
-    builder.start_with(cluster.client("candidate")).expect("an elector")
+    builder.start_with_client(cluster.client("candidate")).expect("an elector")
 }
 
 fn a_handover_is_heard_of(cluster: &Cluster) {
@@ -82,7 +82,8 @@ fn a_take_over_by_hand_is_heard_of(cluster: &Cluster) {
 }
 
 fn without_the_right_to_watch_the_lease_is_polled(cluster: &Cluster) {
-    let elector = |identity| cluster.builder(identity).start_with(cluster.client("no-watch")).expect("an elector");
+    let elector =
+        |identity| cluster.builder(identity).start_with_client(cluster.client("no-watch")).expect("an elector");
     let (a, b) = (elector("a"), elector("b"));
     let guard = a.block_until_leader().unwrap();
     let campaign = b.campaign().unwrap();
@@ -123,7 +124,7 @@ fn slow(server: &ApiServer, identity: &str) -> LeaderElector {
 
 fn candidate(server: &ApiServer, identity: &str, builder: LeaderElectorBuilder) -> LeaderElector {
     let client = ClientConfig::new(&server.url()).and_then(Client::new).unwrap();
-    builder.namespace(NAMESPACE).identity(identity).start_with(client).expect("an elector")
+    builder.namespace(NAMESPACE).identity(identity).start_with_client(client).expect("an elector")
 }
 
 fn count(server: &ApiServer, verb: Verb) -> usize {
@@ -326,7 +327,7 @@ fn stopping_does_not_wait_for_a_connection() {
         queue.push(waiting);
     }
     let client = Client::new(ClientConfig::new(&format!("http://{address}")).unwrap()).unwrap();
-    let elector = LeaderElector::builder("watching").start_with(client).unwrap();
+    let elector = LeaderElector::builder("watching").start_with_client(client).unwrap();
     // A request of these timings would be waited for for five seconds.
     let soon = Duration::from_secs(3);
     let began = Instant::now();

@@ -171,7 +171,7 @@ fn observe_tells_of_all_leases_of_a_namespace_of_any_program_and_comes_back_to_t
     // Another one, which an elector of ours holds.
     let theirs = LeaderElector::builder("theirs").namespace(NAMESPACE).identity("anna");
     let theirs = theirs.lease_duration(Duration::from_secs(60));
-    let elector = theirs.start_with(cluster.client("candidate")).expect("an elector");
+    let elector = theirs.start_with_client(cluster.client("candidate")).expect("an elector");
     let guard = elector.block_until_leader().expect("the lease");
     assert_eq!(observing.event("theirs", "new_leader")["holder"], "anna");
     server.stop();

@@ -104,7 +104,7 @@ impl Cluster {
     }
 
     pub fn elector(&self, identity: &str) -> LeaderElector {
-        self.builder(identity).start_with(self.client("candidate")).expect("an elector")
+        self.builder(identity).start_with_client(self.client("candidate")).expect("an elector")
     }
 
     // ---- the operator's hand ----

@@ -123,7 +123,7 @@ impl LeaderElectorBuilder {
     }
 
     /// The kind of object that holds the record, or two kinds at once, for [`start`](Self::start) and
-    /// [`start_with`](Self::start_with), as in client-go's `resourcelock.New`. Default: a Lease.
+    /// [`start_with_client`](Self::start_with_client), as in client-go's `resourcelock.New`. Default: a Lease.
     ///
     /// Two kinds are what [`start_on_both`](Self::start_on_both) is about: read there how a fleet moves from one to another.
     ///
@@ -145,7 +145,7 @@ impl LeaderElectorBuilder {
     /// A label for the Lease (or whatever holds the record), put there when it is made, and again with each of our writes. Labels
     /// of others stay.
     ///
-    /// It is for what [`start`](Self::start) and [`start_with`](Self::start_with) elect on: stores have one of their own, such as
+    /// It is for what [`start`](Self::start) and [`start_with_client`](Self::start_with_client) elect on: stores have one of their own, such as
     /// [`ConfigMapStore::label`](crate::ConfigMapStore::label).
     ///
     /// # Examples
@@ -289,11 +289,11 @@ impl LeaderElectorBuilder {
     /// use leasehold::kube::{Client, ClientConfig};
     ///
     /// let client = Client::new(ClientConfig::in_cluster()?)?;
-    /// let elector = LeaderElector::builder("my-controller").start_with(client)?;
+    /// let elector = LeaderElector::builder("my-controller").start_with_client(client)?;
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     #[cfg(feature = "kube")]
-    pub fn start_with(self, client: Client) -> Result<LeaderElector, Error> {
+    pub fn start_with_client(self, client: Client) -> Result<LeaderElector, Error> {
         let settings = self.settings()?;
         self.check_no_choice("start_with", "client")?;
         self.start_by(client, settings)

@@ -30,7 +30,7 @@ fn builder(lease: &str, identity: &str) -> LeaderElectorBuilder {
 
 fn start(server: &ApiServer, builder: LeaderElectorBuilder) -> LeaderElector {
     let client = Client::new(ClientConfig::new(&server.url()).unwrap()).unwrap();
-    builder.start_with(client).expect("an elector")
+    builder.start_with_client(client).expect("an elector")
 }
 
 fn writes(server: &ApiServer) -> Vec<RequestLog> {
@@ -127,7 +127,7 @@ fn a_release_that_interrupts_a_renewal_leaves_the_other_leases_of_the_client_alo
     let client = Client::new(ClientConfig::new(&server.url()).unwrap()).unwrap();
     let start = |lease| {
         let builder = builder(lease, "a").renew_interval(Duration::from_millis(200));
-        builder.start_with(client.clone()).expect("an elector")
+        builder.start_with_client(client.clone()).expect("an elector")
     };
     let (one, other) = (start("one"), start("other"));
     const RELEASES: usize = 10;

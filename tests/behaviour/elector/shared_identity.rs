@@ -30,7 +30,7 @@ fn twins_that_reclaim_do_so_at_the_retry_period() {
                     .lease_duration(Duration::from_secs(6))
                     .renew_deadline(Duration::from_secs(4))
                     .retry_period(Duration::from_millis(500))
-                    .start_with(client)
+                    .start_with_client(client)
                     .unwrap();
                 let mut terms = 0;
                 while Instant::now() < until {

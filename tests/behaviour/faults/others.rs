@@ -72,7 +72,7 @@ fn rotated_tokens_do_not_cost_the_term() {
     let client = Client::new(kubeconfig.client_config(None).expect("a configuration")).expect("a client");
 
     let place = Place::new(&server, "rotated");
-    let elector = place.long("me").start_with(client).expect("an elector");
+    let elector = place.long("me").start_with_client(client).expect("an elector");
     let guard = place.lead(&elector, "rotated");
     for round in 0..5 {
         let new = format!("token-{round}");

@@ -64,7 +64,7 @@ impl<'a> Place<'a> {
     }
 
     pub fn start_as(&self, user: &str, builder: LeaderElectorBuilder) -> LeaderElector {
-        builder.start_with(client_of(&self.server.kubeconfig(user))).expect("an elector")
+        builder.start_with_client(client_of(&self.server.kubeconfig(user))).expect("an elector")
     }
 
     pub fn fault(&self, verb: Verb, fault: Fault) -> FaultHandle {

@@ -134,7 +134,8 @@ fn dropping_an_elector_or_a_campaign_is_prompt() {
                     }
                     let is_standby = what == "a standby";
                     let what = format!("{what}, {act}");
-                    let elector = place.builder("me", 24, 20).start_with(client_of(&kubeconfig)).expect("an elector");
+                    let elector =
+                        place.builder("me", 24, 20).start_with_client(client_of(&kubeconfig)).expect("an elector");
                     let transitions = elector.transitions();
                     let campaign = elector.campaign().expect("a campaign");
                     match &fault {

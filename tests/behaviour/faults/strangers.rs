@@ -46,7 +46,7 @@ fn a_server_with_a_wrong_certificate_gets_no_credentials_and_is_named() {
     // The authority of the one, and the address of the other.
     let kubeconfig = right.kubeconfig("candidate").replace(&right.url(), &wrong.url());
     let place = Place::new(&wrong, "untrusted");
-    let elector = place.short("me").start_with(client_of(&kubeconfig)).expect("an elector");
+    let elector = place.short("me").start_with_client(client_of(&kubeconfig)).expect("an elector");
     let error = elector.block_until_leader().expect_err("a stranger");
     assert!(matches!(&error, Error::Store(error) if error.kind() == StoreErrorKind::Untrusted), "{error:?}");
     assert!(error.to_string().contains("certificate"), "{error}");

@@ -4,7 +4,7 @@
 //! credential plugin), sends one request at a time ([`Client::request`]) and reads watches line by line
 //! ([`Client::stream`]). Every call has a time-out of its own, and every call that blocks can be ended from another
 //! thread. It knows paths and bodies, not resources. An elector is started on a client by
-//! [`start_with`](crate::LeaderElectorBuilder::start_with).
+//! [`start_with_client`](crate::LeaderElectorBuilder::start_with_client).
 //!
 //! Certificate authorities, client certificates, keys and tokens in files are read again while the client is in use, for
 //! they rotate: when they are a minute old and a request is about to be made, and at once when the server or its

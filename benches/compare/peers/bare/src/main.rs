@@ -113,7 +113,7 @@ fn version(lease: &Value) -> String {
 const CALLS: u32 = 1000;
 
 fn check(kubeconfig: &str, lease: &str) -> Result<(), Box<dyn Error>> {
-    let elector = LeaderElector::builder(lease).start_with(client(kubeconfig)?)?;
+    let elector = LeaderElector::builder(lease).start_with_client(client(kubeconfig)?)?;
     let guard = elector.block_until_leader()?;
     say(json!({ "event": "ready" }))?;
     for line in io::stdin().lock().lines() {
@@ -144,7 +144,7 @@ fn herd(kubeconfigs: &[&str], lease: &str) -> Result<(), Box<dyn Error>> {
     let mut electors = Vec::new();
     for (number, kubeconfig) in kubeconfigs.iter().enumerate() {
         let elector =
-            LeaderElector::builder(lease).identity(format!("herd-{number}")).start_with(client(kubeconfig)?)?;
+            LeaderElector::builder(lease).identity(format!("herd-{number}")).start_with_client(client(kubeconfig)?)?;
         electors.push(elector);
     }
     let mut leader = 0;
