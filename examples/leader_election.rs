@@ -33,7 +33,7 @@ Usage: leader_election --lease-lock-name NAME [FLAGS]
       --retry-period D             default: 2s
       --renew-interval D           default: the retry period
       --release-timeout D          default: the retry period
-      --only-leasehold             no candidate for this lease runs client-go
+      --no-client-go-peers             no candidate for this lease runs client-go
       --heartbeat D                print a `leading` line this often (default: off)
 ";
 
@@ -231,7 +231,7 @@ fn options() -> Result<Option<Options>, Box<dyn std::error::Error>> {
                 let duration = duration(&mut parser, "release-timeout")?;
                 settings.push(Box::new(move |builder| builder.release_timeout(duration)));
             }
-            Long("only-leasehold") => settings.push(Box::new(|builder| builder.only_leasehold(true))),
+            Long("no-client-go-peers") => settings.push(Box::new(|builder| builder.no_client_go_peers(true))),
             Long("heartbeat") => {
                 heartbeat = Some(duration(&mut parser, "heartbeat")?).filter(|heartbeat| !heartbeat.is_zero());
             }

@@ -74,12 +74,12 @@ pub struct ElectionArgs {
     pub release_timeout: Option<Duration>,
     /// No candidate for this lease runs client-go, so that the renew deadline may be closer to the lease duration
     #[arg(long, help_heading = "Election")]
-    pub only_leasehold: bool,
+    pub no_client_go_peers: bool,
 }
 
 impl ElectionArgs {
     pub fn builder(&self) -> LeaderElectorBuilder {
-        let mut builder = LeaderElector::builder(&self.lease).only_leasehold(self.only_leasehold);
+        let mut builder = LeaderElector::builder(&self.lease).no_client_go_peers(self.no_client_go_peers);
         if let Some(namespace) = &self.place.namespace {
             builder = builder.namespace(namespace);
         }
@@ -180,7 +180,7 @@ pub fn by_flags(error: &(dyn std::error::Error + 'static)) -> String {
     }
     let names =
         ["lease_duration", "renew_deadline", "retry_period", "renew_interval", "release_timeout", "identity is"];
-    names.into_iter().chain(["only_leasehold(true)"]).fold(text, |text, name| {
+    names.into_iter().chain(["no_client_go_peers(true)"]).fold(text, |text, name| {
         text.replace(name, &format!("--{}", name.trim_end_matches("(true)").replace('_', "-")))
     })
 }

@@ -35,7 +35,7 @@ pub(crate) struct Config {
     pub(crate) is_probed: bool,
     pub(crate) has_fitness: bool,
     pub(crate) reclaim_own_identity: bool,
-    pub(crate) only_leasehold: bool,
+    pub(crate) no_client_go_peers: bool,
 }
 
 /// What an election runs by: checked, with every default filled in.
@@ -135,12 +135,12 @@ impl Config {
         }
         let lease_duration = published(lease_duration);
         require(
-            self.only_leasehold || renew_deadline + CLIENT_GO_GRANULARITY <= lease_duration,
+            self.no_client_go_peers || renew_deadline + CLIENT_GO_GRANULARITY <= lease_duration,
             "renew_deadline",
             format_args!("{}{}", show(renew_deadline), derived(self.renew_deadline)),
             format_args!(
                 "it must be at least 1s less than the published lease_duration ({}{}), because client-go compares \
-                 records in whole seconds; only_leasehold(true) lifts this where no candidate runs client-go",
+                 records in whole seconds; no_client_go_peers(true) lifts this where no candidate runs client-go",
                 show(lease_duration),
                 derived(self.lease_duration)
             ),
@@ -173,7 +173,7 @@ impl Config {
     /// What is not set follows from what is, in client-go's proportions of 15 : 10 : 2, and leaves the second that
     /// client-go needs.
     fn durations(&self) -> Result<Durations, ConfigError> {
-        let spare = if self.only_leasehold { Duration::ZERO } else { CLIENT_GO_GRANULARITY };
+        let spare = if self.no_client_go_peers { Duration::ZERO } else { CLIENT_GO_GRANULARITY };
         let deadline_of = |lease: Duration| (lease * 2 / 3).min(published(lease).saturating_sub(spare));
         let lease_of = |deadline: Duration| (deadline * 3 / 2).max(deadline + spare).min(LONGEST);
         let (lease_duration, renew_deadline) = match (self.lease_duration, self.renew_deadline, self.retry_period) {
@@ -184,7 +184,7 @@ impl Config {
                     "lease_duration",
                     show(lease),
                     "it must be greater than 1s, because client-go compares records in whole seconds; \
-                     only_leasehold(true) lifts this where no candidate runs client-go",
+                     no_client_go_peers(true) lifts this where no candidate runs client-go",
                 )?;
                 (lease, deadline_of(lease))
             }
@@ -342,7 +342,7 @@ mod tests {
         assert_eq!(derived(None, Some(1_500), None), (3_000, 1_500, 300));
         assert_eq!(derived(None, Some(1_200), None), (3_000, 1_200, 240));
         assert!(rule(|config| config.lease_duration = Some(secs(1))).starts_with("lease_duration is 1s: "));
-        let alone = Config { lease_duration: Some(secs(1)), only_leasehold: true, ..Config::default() };
+        let alone = Config { lease_duration: Some(secs(1)), no_client_go_peers: true, ..Config::default() };
         assert_eq!(alone.validate().unwrap().renew_deadline.as_millis(), 666);
     }
 
@@ -388,8 +388,8 @@ mod tests {
             config.renew_deadline = Some(Duration::from_millis(2500));
             config.retry_period = Some(Duration::from_millis(500));
         };
-        assert!(rule(tight).contains("only_leasehold(true)"));
-        let mut alone = Config { only_leasehold: true, ..Config::default() };
+        assert!(rule(tight).contains("no_client_go_peers(true)"));
+        let mut alone = Config { no_client_go_peers: true, ..Config::default() };
         tight(&mut alone);
         assert!(alone.validate().is_ok());
     }
@@ -406,7 +406,7 @@ mod tests {
                 lease_duration: Some(lease),
                 renew_deadline: Some(Duration::from_nanos(1_999_999_999)),
                 retry_period: Some(Duration::from_millis(200)),
-                only_leasehold: true,
+                no_client_go_peers: true,
                 ..Config::default()
             };
             let settings = config.validate().unwrap();
@@ -441,7 +441,7 @@ mod tests {
                 retry_period,
                 renew_interval,
                 release_timeout,
-                only_leasehold: random.bool(),
+                no_client_go_peers: random.bool(),
                 ..Config::default()
             };
             let Ok(settings) = config.validate() else { continue };
@@ -450,7 +450,7 @@ mod tests {
             assert_eq!(u64::from(settings.published_seconds().unsigned_abs()), settings.lease_duration.as_secs());
             assert!(settings.renew_deadline < settings.lease_duration, "{config:?}");
             assert!(
-                config.only_leasehold || settings.renew_deadline + CLIENT_GO_GRANULARITY <= settings.lease_duration,
+                config.no_client_go_peers || settings.renew_deadline + CLIENT_GO_GRANULARITY <= settings.lease_duration,
                 "{config:?}"
             );
             assert!(settings.retry_period.mul_f64(JITTER_FACTOR) < settings.renew_deadline, "{config:?}");

@@ -44,7 +44,7 @@ fn what_is_wrong_with_them_is_told_in_a_line_and_by_125() {
     for (flags, says) in [
         (&["--loss-grace=5s", "--", "true"][..], "shorten them, or lengthen --renew-deadline"),
         (&["--lease-duration=15s", "--renew-deadline=20s", "--", "true"], "--renew-deadline is 20s"),
-        (&["--lease-duration=15s", "--renew-deadline=14.5s", "--", "true"], "--only-leasehold"),
+        (&["--lease-duration=15s", "--renew-deadline=14.5s", "--", "true"], "--no-client-go-peers"),
         (&["--identity=a\nb", "--", "true"], "--identity is \"a\\nb\""),
         (&["--probe=", "--", "true"], "--probe \"\": give a program"),
         (&["--probe=nothing-like-that", "--", "true"], "--probe nothing-like-that: there is no such program"),

@@ -308,7 +308,7 @@ fn what_cannot_be_used_is_said_in_one_line() {
         (
             "the gap is too small",
             named(&["--lease-duration=15s", "--renew-deadline=14500ms"]),
-            &["renew_deadline", "only_leasehold"],
+            &["renew_deadline", "no_client_go_peers"],
         ),
         ("retries too rarely", named(&["--lease-duration=15s", "--retry-period=9s"]), &["retry_period", "1.2"]),
         ("an unknown flag", named(&["--lease-durations", "1s"]), &["--lease-durations"]),

@@ -46,7 +46,7 @@ impl LeaderElectorBuilder {
     /// before its last successful renewal was sent.
     ///
     /// It must be less than the lease duration, by at least a second where client-go may be a candidate too
-    /// (see [`only_leasehold`](Self::only_leasehold)). The ratio of the two is how much clock rates may differ.
+    /// (see [`no_client_go_peers`](Self::no_client_go_peers)). The ratio of the two is how much clock rates may differ.
     ///
     /// If the lease duration is set, the renew deadline is two thirds of the lease duration, or a second less than the lease
     /// duration if that is shorter. If only the retry period is set, the renew deadline is five times the retry period.
@@ -119,11 +119,11 @@ impl LeaderElectorBuilder {
     ///     .lease_duration(Duration::from_secs(2))
     ///     .renew_deadline(Duration::from_millis(1500))
     ///     .retry_period(Duration::from_millis(200))
-    ///     .only_leasehold(true);
+    ///     .no_client_go_peers(true);
     /// assert!(builder.settings().is_ok());
     /// ```
-    pub fn only_leasehold(mut self, only: bool) -> Self {
-        self.config.only_leasehold = only;
+    pub fn no_client_go_peers(mut self, only: bool) -> Self {
+        self.config.no_client_go_peers = only;
         self
     }
 }

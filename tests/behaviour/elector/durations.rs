@@ -38,11 +38,11 @@ const FIELDS: [(&str, Set); 5] = [
 /// Each extreme by itself, and each pair of two.
 fn cases() -> Vec<(String, LeaderElectorBuilder)> {
     let mut cases = Vec::new();
-    for only_leasehold in [false, true] {
+    for no_client_go_peers in [false, true] {
         for (number, (field, set)) in FIELDS.iter().enumerate() {
             for extreme in EXTREMES {
-                let alone = set(LeaderElector::builder("test").only_leasehold(only_leasehold), extreme);
-                let name = format!("only_leasehold {only_leasehold}, {field} {extreme:?}");
+                let alone = set(LeaderElector::builder("test").no_client_go_peers(no_client_go_peers), extreme);
+                let name = format!("no_client_go_peers {no_client_go_peers}, {field} {extreme:?}");
                 for (other, set) in &FIELDS[number + 1..] {
                     for extreme in EXTREMES {
                         cases.push((format!("{name}, {other} {extreme:?}"), set(alone.clone(), extreme)));

@@ -25,7 +25,7 @@ fn short(identity: &str) -> LeaderElectorBuilder {
     builder(identity)
         .lease_duration(Duration::from_secs(2))
         .renew_deadline(Duration::from_millis(1_500))
-        .only_leasehold(true)
+        .no_client_go_peers(true)
 }
 
 /// Also with the elector's threads stopped: both hang in the store.

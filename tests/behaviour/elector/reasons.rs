@@ -31,7 +31,7 @@ fn a_term_that_ran_out_is_told_as_expired_whoever_notices_first() {
                 let name = format!("record {number} of a term that ran out");
                 let store = Memory::default();
                 let elector = builder("a")
-                    .only_leasehold(true)
+                    .no_client_go_peers(true)
                     .lease_duration(Duration::from_secs(1))
                     .renew_deadline(Duration::from_millis(700))
                     .start_on(Connection::named(&store, &name))

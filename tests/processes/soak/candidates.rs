@@ -21,8 +21,13 @@ pub const COUNT: usize = 12;
 
 /// A lease is as short as a busy machine lets anybody hold one. Between renew deadline and lease duration lies next to
 /// nothing: the less there is, the sooner an error in the protocol shows as two leaders.
-const FLAGS: &[&str] =
-    &["--lease-duration=2s", "--renew-deadline=1900ms", "--retry-period=250ms", "--only-leasehold", "--heartbeat=10ms"];
+const FLAGS: &[&str] = &[
+    "--lease-duration=2s",
+    "--renew-deadline=1900ms",
+    "--retry-period=250ms",
+    "--no-client-go-peers",
+    "--heartbeat=10ms",
+];
 pub const LEASE: Duration = Duration::from_secs(2);
 
 /// A kind of fault, by what is said of it afterwards. It is over when this returns.

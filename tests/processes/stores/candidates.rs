@@ -22,8 +22,13 @@ const FAULTS: usize = 16;
 
 /// A lease is as short as a busy machine lets anybody hold one. Between renew deadline and lease duration lies next to
 /// nothing: the less there is, the sooner an error in the protocol shows as two leaders.
-const FLAGS: &[&str] =
-    &["--lease-duration=2s", "--renew-deadline=1900ms", "--retry-period=250ms", "--only-leasehold", "--heartbeat=2ms"];
+const FLAGS: &[&str] = &[
+    "--lease-duration=2s",
+    "--renew-deadline=1900ms",
+    "--retry-period=250ms",
+    "--no-client-go-peers",
+    "--heartbeat=2ms",
+];
 pub const LEASE: Duration = Duration::from_secs(2);
 
 /// A kind of fault, by what is said of it afterwards, and how it befalls the candidates, the leader being at this place. It is

@@ -76,7 +76,7 @@ pub fn settings(identity: &str, short: bool, progress: bool) -> Settings {
         .lease_duration(lease_duration)
         .renew_deadline(renew_deadline)
         .retry_period(RETRY_PERIOD)
-        .only_leasehold(true)
+        .no_client_go_peers(true)
         .settings()
         .expect("valid settings")
 }

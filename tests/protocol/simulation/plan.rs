@@ -268,7 +268,7 @@ impl Plan {
             .renew_deadline(deadline)
             .retry_period(retry)
             .reclaim_own_identity(self.reclaim)
-            .only_leasehold(true)
+            .no_client_go_peers(true)
             .settings()
             .expect("valid settings")
     }
