@@ -166,7 +166,7 @@ impl WatchThread {
             match event {
                 WatchEvent::Changed { observed, .. } => tell(Change::Written(observed)),
                 WatchEvent::Deleted { version, .. } => tell(Change::Deleted { version }),
-                WatchEvent::Progress(cursor) => plan.progress(cursor),
+                WatchEvent::Bookmark(cursor) => plan.progress(cursor),
                 WatchEvent::Opened => {}
             }
             // After the change, because a logger may hang.

@@ -257,7 +257,7 @@ impl Store for MemoryStore {
                 });
             }
             check()?;
-            on_event(WatchEvent::Progress(Cursor::new(version)));
+            on_event(WatchEvent::Bookmark(Cursor::new(version)));
             let _ = woken.recv();
             check()?;
             let mut state = self.state.lock();
@@ -302,7 +302,7 @@ mod tests {
         for (from, is_expired) in [(0, true), (1, false), (last, false), (last + 1, true)] {
             let cancel = Cancel::new();
             let ended = store.watch(WatchScope::All, Some(&Cursor::new(from)), &cancel, &mut |event| {
-                if let WatchEvent::Progress(_) = event {
+                if let WatchEvent::Bookmark(_) = event {
                     cancel.cancel();
                 }
             });
@@ -325,7 +325,7 @@ mod tests {
         std::thread::scope(|scope| {
             let watch = scope
                 .spawn(|| store.watch(WatchScope::Key("quiet"), None, &cancel, &mut |event| drop(tell.send(event))));
-            while !matches!(told.recv().unwrap(), WatchEvent::Progress(_)) {}
+            while !matches!(told.recv().unwrap(), WatchEvent::Bookmark(_)) {}
             let mut busy = store.create("busy", &record, &call).unwrap();
             for _ in 0..2 * REMEMBERED {
                 busy = store.update("busy", &busy, &record, &call).unwrap();

@@ -35,7 +35,7 @@ pub enum WatchEvent {
         version: u64,
     },
     /// All that came before has been told.
-    Progress(Cursor),
+    Bookmark(Cursor),
 }
 
 /// Where a later watch *of the same scope* may begin. Only the store that made it looks inside: not in every store it is the

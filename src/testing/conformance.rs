@@ -271,7 +271,7 @@ fn next(tells: &Receiver<WatchEvent>) -> (String, Option<Observed>, u64) {
 
 fn cursor(tells: &Receiver<WatchEvent>) -> Cursor {
     loop {
-        if let WatchEvent::Progress(cursor) = tells.recv_timeout(SOON).expect("a cursor") {
+        if let WatchEvent::Bookmark(cursor) = tells.recv_timeout(SOON).expect("a cursor") {
             return cursor;
         }
     }

@@ -113,7 +113,7 @@ fn a_watch_of_all_goes_on_nowhere_before_it_has_told_all_that_is_there() {
     let ended = store.watch(WatchScope::All, None, &cancel, &mut |event| {
         match event {
             WatchEvent::Changed { observed, .. } => told.push(format!("changed {}", observed.version)),
-            WatchEvent::Progress(cursor) => told.push(format!("progress {}", cursor.get::<u64>().expect("a version"))),
+            WatchEvent::Bookmark(cursor) => told.push(format!("progress {}", cursor.get::<u64>().expect("a version"))),
             _ => {}
         }
         if told.len() == 5 {

@@ -223,7 +223,7 @@ fn after_a_write_without_an_answer_what_is_read_is_on_disk() {
     let (cancel, mut told) = (Cancel::new(), Vec::new());
     let ended = store.watch(WatchScope::All, None, &cancel, &mut |event| match event {
         WatchEvent::Changed { key, .. } => told.push(key),
-        WatchEvent::Progress(_) => cancel.cancel(),
+        WatchEvent::Bookmark(_) => cancel.cancel(),
         _ => {}
     });
     assert_eq!(ended.expect_err("cancelled").kind(), StoreErrorKind::Interrupted);

@@ -58,7 +58,7 @@ fn watching<T>(store: &SqliteStore, see: impl FnOnce(&Receiver<WatchEvent>) -> T
 fn next(tells: &Receiver<WatchEvent>, timeout: Duration) -> WatchEvent {
     loop {
         match tells.recv_timeout(timeout).expect("an event") {
-            WatchEvent::Opened | WatchEvent::Progress(_) => {}
+            WatchEvent::Opened | WatchEvent::Bookmark(_) => {}
             event => return event,
         }
     }

@@ -385,7 +385,7 @@ impl<C: Codec> Store for ObjectStore<C> {
             is_in_order |= is_bookmark;
             if let Some(version) = version.filter(|_| is_in_order) {
                 let newest = *after.insert(after.map_or(version, |after| after.max(version)));
-                on_event(WatchEvent::Progress(Cursor::new(newest)));
+                on_event(WatchEvent::Bookmark(Cursor::new(newest)));
             }
         }
         Ok(())

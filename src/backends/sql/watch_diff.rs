@@ -43,7 +43,7 @@ impl WatchDiff {
             }
             check(cancel)?;
             self.records = Arc::new(current.clone());
-            on_event(WatchEvent::Progress(Cursor::new(Arc::clone(&self.records))));
+            on_event(WatchEvent::Bookmark(Cursor::new(Arc::clone(&self.records))));
         }
         Ok(())
     }

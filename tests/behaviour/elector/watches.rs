@@ -89,7 +89,7 @@ fn a_watch_goes_on_where_the_last_one_ended_and_begins_anew_after_an_expiry() {
     let (watched, calls) = watched(&store, |number, stop, tell| {
         if number < 4 {
             tell(WatchEvent::Opened);
-            tell(WatchEvent::Progress(Cursor::new(70 + number as u64)));
+            tell(WatchEvent::Bookmark(Cursor::new(70 + number as u64)));
         }
         match number {
             0 => Err(StoreError::new(StoreErrorKind::Unavailable, "made up")),
@@ -116,7 +116,7 @@ fn a_watch_that_falls_silent_is_given_up_for_one_that_begins_from_scratch_and_no
         move |_, stop, tell| {
             tell(WatchEvent::Opened);
             tell(changed(&store));
-            tell(WatchEvent::Progress(Cursor::new(store.version())));
+            tell(WatchEvent::Bookmark(Cursor::new(store.version())));
             silence(stop)
         }
     });

@@ -48,7 +48,7 @@ fn rights_on_the_table_alone_are_enough() {
     let (cancel, mut told) = (Cancel::new(), false);
     let ended = store.watch(WatchScope::Key("jobs"), None, &cancel, &mut |event| {
         told |= matches!(event, WatchEvent::Changed { .. });
-        if matches!(event, WatchEvent::Progress(_)) {
+        if matches!(event, WatchEvent::Bookmark(_)) {
             cancel.cancel();
         }
     });

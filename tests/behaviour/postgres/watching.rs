@@ -31,7 +31,7 @@ pub(super) fn watching(store: &Arc<PostgresStore>, test: impl FnOnce(&Receiver<W
         let watch = scope.spawn(move || {
             store.watch(WatchScope::All, None, &watched, &mut |event| tell.send(event).expect("somebody listens"))
         });
-        while !matches!(told.recv_timeout(SOON).expect("it begins"), WatchEvent::Progress(_)) {}
+        while !matches!(told.recv_timeout(SOON).expect("it begins"), WatchEvent::Bookmark(_)) {}
         let ends = Ends(cancel);
         test(&told);
         drop(ends);
@@ -80,7 +80,7 @@ fn writes_of_others_and_deletions_are_told_at_once() {
         // A notification of somebody who uses the channel for something else.
         postgres.execute_in("told", "NOTIFY leasehold, 'something else'");
         while let Ok(event) = told.recv_timeout(A_WHILE) {
-            assert!(matches!(event, WatchEvent::Progress(_)), "nothing has changed: {event:?}");
+            assert!(matches!(event, WatchEvent::Bookmark(_)), "nothing has changed: {event:?}");
         }
     });
 }
@@ -93,7 +93,7 @@ fn a_watch_ends_with_its_connection_and_says_why() {
     thread::scope(|scope| {
         let watch = scope.spawn(|| {
             store.watch(WatchScope::Key("jobs"), None, &Cancel::new(), &mut |event| {
-                let _ = tell.send(matches!(event, WatchEvent::Progress(_)));
+                let _ = tell.send(matches!(event, WatchEvent::Bookmark(_)));
             })
         });
         while !told.recv_timeout(SOON).expect("it begins") {}

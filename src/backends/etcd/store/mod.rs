@@ -286,7 +286,7 @@ impl Store for EtcdStore {
                     on_event(event);
                 }
             }
-            on_event(WatchEvent::Progress(Cursor::new(after)));
+            on_event(WatchEvent::Bookmark(Cursor::new(after)));
             match watch.next().map_err(|error| place(&error))? {
                 Some(next) => events = next,
                 None => return Ok(()),

@@ -170,7 +170,7 @@ fn what_was_not_told_yet_is_told_as_deleted_when_its_file_is() {
     let (cancel, mut told) = (Cancel::new(), Vec::new());
     let ended =
         database.watch(WatchRequest { scope: WatchScope::Key("jobs"), from: None, cancel: &cancel }, &mut |event| {
-            if let WatchEvent::Progress(_) = event {
+            if let WatchEvent::Bookmark(_) = event {
                 other.create("jobs", &LeaderElectionRecord::default(), &call()).unwrap();
                 std::fs::remove_file(&place.path).unwrap();
             }
@@ -179,7 +179,7 @@ fn what_was_not_told_yet_is_told_as_deleted_when_its_file_is() {
     assert_eq!(ended.unwrap_err().kind(), StoreErrorKind::NotFound);
     let is_of_first_row = |version: u64| sql::parts(version).0 == 1;
     assert!(
-        matches!(&told[..], [WatchEvent::Opened, WatchEvent::Progress(_), WatchEvent::Deleted { key, version }]
+        matches!(&told[..], [WatchEvent::Opened, WatchEvent::Bookmark(_), WatchEvent::Deleted { key, version }]
             if **key == *"jobs" && is_of_first_row(*version)),
         "{told:?}"
     );

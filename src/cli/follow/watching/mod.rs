@@ -182,7 +182,7 @@ impl FollowThread {
                 self.tell(Update::Changed { key, record, version })?;
             }
             WatchEvent::Deleted { key, version } => self.tell(Update::Deleted { key, version })?,
-            WatchEvent::Progress(cursor) => {
+            WatchEvent::Bookmark(cursor) => {
                 self.from = Some(cursor);
                 self.tell(Update::ToldAll { key: self.key.clone() })?;
             }

@@ -29,7 +29,7 @@ impl Store for Watchable {
         let (end, ended) = channel::bounded::<()>(0);
         let _hook = cancel.on_cancel(move || drop(end));
         tell(WatchEvent::Opened);
-        tell(WatchEvent::Progress(Cursor::new(7_u64)));
+        tell(WatchEvent::Bookmark(Cursor::new(7_u64)));
         match one_in(4) {
             true => Ok(()),
             false => {

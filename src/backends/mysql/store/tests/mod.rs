@@ -505,6 +505,6 @@ fn a_watch_ends_with_the_error_of_a_read_and_says_what_went_with_the_table() {
     let mut events = Vec::new();
     let ended = server.store().watch(WatchScope::Key("jobs"), None, &Cancel::new(), &mut |event| events.push(event));
     assert_eq!(ended.unwrap_err().kind(), StoreErrorKind::NotFound);
-    use WatchEvent::{Changed, Deleted, Opened, Progress};
-    assert!(matches!(&events[..], [Opened, Changed { .. }, Progress(_), Deleted { .. }]), "{events:?}");
+    use WatchEvent::{Bookmark, Changed, Deleted, Opened};
+    assert!(matches!(&events[..], [Opened, Changed { .. }, Bookmark(_), Deleted { .. }]), "{events:?}");
 }
