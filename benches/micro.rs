@@ -8,7 +8,7 @@ use leasehold::kube::{Client, Kubeconfig};
 use leasehold::testing::{ApiServer, User};
 use leasehold::util::clock::{Moment, Now};
 use leasehold::{
-    Call, Cancel, LeaderElector, LeaderElectorBuilder, LeaderGuard, LeaseStore, MemoryStore, Observed, Observer,
+    CallContext, Cancel, LeaderElector, LeaderElectorBuilder, LeaderGuard, LeaseStore, MemoryStore, Observed, Observer,
     Opaque, Store,
 };
 
@@ -205,8 +205,8 @@ fn renewal_in_memory(name: &str, tls: bool) {
     });
 }
 
-fn call() -> Call {
-    Call::new(TIMEOUT, Cancel::new())
+fn call() -> CallContext {
+    CallContext::new(TIMEOUT, Cancel::new())
 }
 
 fn store(tls: bool) -> (ApiServer, LeaseStore) {

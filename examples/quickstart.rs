@@ -19,8 +19,8 @@ use crossbeam_channel::unbounded;
 use leasehold::kube::{Client, ClientConfig, Kubeconfig};
 use leasehold::testing::ApiServer;
 use leasehold::{
-    Call, Cancel, ConfigError, Cursor, LeaderElectionRecord, LeaderElector, LeaderGuard, LeaseStore, Observed, Store,
-    StoreError, StoreErrorKind, WatchEvent, WatchScope,
+    CallContext, Cancel, ConfigError, Cursor, LeaderElectionRecord, LeaderElector, LeaderGuard, LeaseStore, Observed,
+    Store, StoreError, StoreErrorKind, WatchEvent, WatchScope,
 };
 
 const LEASE: &str = "leasehold-quickstart";
@@ -176,11 +176,11 @@ impl CutStore {
 }
 
 impl Store for CutStore {
-    fn get(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
+    fn get(&self, key: &str, call: &CallContext) -> Result<Option<Observed>, StoreError> {
         self.line()?.get(key, call)
     }
 
-    fn create(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {
+    fn create(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Observed, StoreError> {
         self.line()?.create(key, record, call)
     }
 
@@ -189,7 +189,7 @@ impl Store for CutStore {
         key: &str,
         base: &Observed,
         record: &LeaderElectionRecord,
-        call: &Call,
+        call: &CallContext,
     ) -> Result<Observed, StoreError> {
         self.line()?.update(key, base, record, call)
     }

@@ -11,7 +11,7 @@ use crate::net::echo;
 use crate::net::error::{Error, ErrorKind};
 use crate::net::secret::Secret;
 use crate::net::text::clean;
-use crate::store::Call;
+use crate::store::CallContext;
 use crate::util::cancel::Cancel;
 use crate::util::config_error::ConfigError;
 use crate::util::panics::caught;
@@ -26,7 +26,7 @@ const LONGEST_CAUSE: usize = 300;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) const LONGEST_MESSAGE: usize = 600;
 
-type Source = dyn Fn(&Call) -> Result<String, Box<dyn StdError + Send + Sync>> + Send + Sync;
+type Source = dyn Fn(&CallContext) -> Result<String, Box<dyn StdError + Send + Sync>> + Send + Sync;
 
 /// The password of a user, if there is one. `Debug` shows no password.
 #[derive(Clone, Default)]
@@ -44,10 +44,10 @@ impl Password {
 
     pub(crate) fn take_from<F, E>(&mut self, source: F)
     where
-        F: Fn(&Call) -> Result<String, E> + Send + Sync + 'static,
+        F: Fn(&CallContext) -> Result<String, E> + Send + Sync + 'static,
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
-        self.source = Some(Arc::new(move |call: &Call| source(call).map_err(Into::into)));
+        self.source = Some(Arc::new(move |call: &CallContext| source(call).map_err(Into::into)));
     }
 
     /// Returns an error if there is a fixed password and a source, or none where one `is_required`.
@@ -81,7 +81,7 @@ impl Password {
     }
 
     fn ask(&self, source: &Source, deadline: Instant, cancel: &Cancel) -> Result<Secret, Error> {
-        let call = Call::new(deadline.saturating_duration_since(Instant::now()), cancel.clone());
+        let call = CallContext::new(deadline.saturating_duration_since(Instant::now()), cancel.clone());
         let password = caught(|| source(&call)).unwrap_or_else(|| Err("its source has panicked".into()));
         let password = password.map_err(|error| {
             let cause = clean(&error.to_string(), LONGEST_CAUSE);

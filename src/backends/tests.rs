@@ -13,7 +13,7 @@ use crate::net::error::{self as net, ErrorKind};
 use crate::net::tests::certificates::Files;
 use crate::net::tls::config::TlsConfig;
 use crate::store::record::Observed;
-use crate::store::{Call, Store, StoreErrorKind};
+use crate::store::{CallContext, Store, StoreErrorKind};
 use crate::util::cancel::Cancel;
 use crate::util::config_error::ConfigError;
 
@@ -39,7 +39,7 @@ pub(super) const REFUSAL: &str = "authentication failed: secret-0 secret-1";
 /// Takes the number of the connection, the step, and the number of the same steps of that connection before.
 pub(super) type Script = dyn Fn(usize, Step, usize) -> Act + Send + Sync;
 
-type Source = dyn Fn(&Call) -> Result<String, String> + Send + Sync;
+type Source = dyn Fn(&CallContext) -> Result<String, String> + Send + Sync;
 
 /// How a store reaches the server, beside the address.
 pub(super) enum Login {
@@ -58,7 +58,7 @@ pub(super) trait Scripted: Sync + Sized + 'static {
     fn open(&self, login: Login) -> Result<Box<dyn Store>, ConfigError>;
 
     /// The error of a write that a client with a user sends. It must fail on the way.
-    fn write(&self, call: &Call) -> net::Error;
+    fn write(&self, call: &CallContext) -> net::Error;
 
     fn connections(&self, step: Step) -> Vec<usize> {
         self.steps().into_iter().filter(|(_, it)| *it == step).map(|(connection, _)| connection).collect()
@@ -82,13 +82,13 @@ pub(super) fn listen(serve: impl Fn(usize, TcpStream) + Send + Sync + 'static) -
 }
 
 /// Returns a call with more time than a scripted server needs.
-pub(super) fn call() -> Call {
+pub(super) fn call() -> CallContext {
     call_within(Duration::from_secs(30))
 }
 
 /// Cancels the call when `count` has grown.
-pub(super) fn cancel_at<T: Send>(count: impl Fn() -> usize, run: impl FnOnce(&Call) -> T + Send) -> T {
-    let (call, before) = (Call::new(Duration::from_secs(60), Cancel::new()), count());
+pub(super) fn cancel_at<T: Send>(count: impl Fn() -> usize, run: impl FnOnce(&CallContext) -> T + Send) -> T {
+    let (call, before) = (CallContext::new(Duration::from_secs(60), Cancel::new()), count());
     thread::scope(|scope| {
         let running = scope.spawn(|| run(&call));
         while count() == before && !running.is_finished() {
@@ -99,21 +99,21 @@ pub(super) fn cancel_at<T: Send>(count: impl Fn() -> usize, run: impl FnOnce(&Ca
     })
 }
 
-fn call_within(timeout: Duration) -> Call {
-    Call::new(timeout, Cancel::new())
+fn call_within(timeout: Duration) -> CallContext {
+    CallContext::new(timeout, Cancel::new())
 }
 
 /// Long enough for a request to be received, however busy the machine is.
 const BRIEF: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(30);
 
-fn get(store: &dyn Store, call: &Call) -> Result<Option<Observed>, StoreErrorKind> {
+fn get(store: &dyn Store, call: &CallContext) -> Result<Option<Observed>, StoreErrorKind> {
     store.get("jobs", call).map_err(|error| error.kind())
 }
 
 /// The rule "How a call ends" of docs/STORES.md.
 pub(super) fn check_the_end<S: Scripted>() {
-    let write = |server: &S, call: &Call| {
+    let write = |server: &S, call: &CallContext| {
         let error = server.write(call);
         (error.kind, error.maybe_sent)
     };
@@ -221,7 +221,7 @@ pub(super) fn check_logins<S: Scripted>() {
             }),
         );
         let asks = AtomicUsize::new(0);
-        let next = move |_: &Call| Ok(format!("secret-{}", asks.fetch_add(1, Ordering::SeqCst)));
+        let next = move |_: &CallContext| Ok(format!("secret-{}", asks.fetch_add(1, Ordering::SeqCst)));
         match server.open(Login::From(Box::new(next))).unwrap().get("jobs", &call_within(LONG)) {
             Ok(found) => assert!(is_accepted && found.is_some()),
             Err(error) => {
@@ -237,7 +237,7 @@ pub(super) fn check_logins<S: Scripted>() {
 fn source_is_asked_for_each_login_and_after_a_refusal() {
     let from = |source: fn(usize) -> Result<String, String>| {
         let (mut password, asks) = (Password::default(), AtomicUsize::new(0));
-        password.take_from(move |_: &Call| source(asks.fetch_add(1, Ordering::SeqCst)));
+        password.take_from(move |_: &CallContext| source(asks.fetch_add(1, Ordering::SeqCst)));
         password
     };
     // The passwords that were tried, and the error.

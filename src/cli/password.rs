@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{bounded, select};
-use leasehold::{Call, PasswordSource};
+use leasehold::{CallContext, PasswordSource};
 use parking_lot::Mutex;
 #[cfg(unix)]
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -47,7 +47,7 @@ pub fn from_command(text: &str) -> Result<PasswordSource, String> {
     Ok(source(name, move |call| run(&arguments, call)))
 }
 
-fn source(name: String, get: impl Fn(&Call) -> io::Result<String> + Send + Sync + 'static) -> PasswordSource {
+fn source(name: String, get: impl Fn(&CallContext) -> io::Result<String> + Send + Sync + 'static) -> PasswordSource {
     Arc::new(move |call| match get(call) {
         Ok(password) if password.is_empty() => Err(format!("{name}: the password is empty")),
         other => other.map_err(|error| format!("{name}: {error}")),
@@ -66,7 +66,7 @@ fn read(source: impl Read) -> io::Result<String> {
 }
 
 /// Runs the program until its exit, at most until the end of the call.
-fn run(arguments: &[String], call: &Call) -> io::Result<String> {
+fn run(arguments: &[String], call: &CallContext) -> io::Result<String> {
     let mut command = Command::new(&arguments[0]);
     command.args(&arguments[1..]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     #[cfg(unix)]
@@ -89,7 +89,7 @@ fn run(arguments: &[String], call: &Call) -> io::Result<String> {
 }
 
 /// Waits for the exit. After an error the program may still run.
-fn finish(child: &mut Child, call: &Call) -> io::Result<(ExitStatus, String)> {
+fn finish(child: &mut Child, call: &CallContext) -> io::Result<(ExitStatus, String)> {
     let killed = || io::Error::other("killed, because the call ended before the program");
     let (cancel, cancelled) = bounded::<()>(0);
     let _hook = call.cancel().on_cancel(move || drop(cancel));
@@ -100,13 +100,13 @@ fn finish(child: &mut Child, call: &Call) -> io::Result<(ExitStatus, String)> {
     let password = select! {
         recv(output) -> password => password.map_err(io::Error::other)??,
         recv(cancelled) -> _ => return Err(killed()),
-        default(call.time_left()) => return Err(killed()),
+        default(call.remaining()) => return Err(killed()),
     };
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok((status, password));
         }
-        if call.time_left().is_zero() || call.cancel().is_cancelled() {
+        if call.remaining().is_zero() || call.cancel().is_cancelled() {
             return Err(killed());
         }
         thread::sleep(PAUSE);
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     fn ask(source: &PasswordSource) -> Result<String, String> {
-        source(&Call::new(Duration::from_secs(60), Cancel::new()))
+        source(&CallContext::new(Duration::from_secs(60), Cancel::new()))
     }
 
     #[test]
@@ -190,7 +190,7 @@ mod tests {
         let text = format!("sh -c 'sleep 3600 & echo $! > {0}.new; mv {0}.new {0}; wait'", pid.display());
         for is_cancelled in [true, false] {
             let timeout = if is_cancelled { 3600 } else { 4 };
-            let call = Call::new(Duration::from_secs(timeout), Cancel::new());
+            let call = CallContext::new(Duration::from_secs(timeout), Cancel::new());
             let source = from_command(&text).expect("a program");
             let error = thread::scope(|scope| {
                 let asked = scope.spawn(|| source(&call));

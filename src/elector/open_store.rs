@@ -13,14 +13,14 @@ use crate::backends::mysql::{config::MySqlConfig, store::MySqlStore};
 use crate::backends::postgres::{config::PostgresConfig, store::PostgresStore};
 #[cfg(feature = "sqlite")]
 use crate::backends::sqlite::store::SqliteStore;
-use crate::store::{Call, Store};
+use crate::store::{CallContext, Store};
 use crate::util::config_error::ConfigError;
 
 const KINDS: &str = "etcd://HOST:PORT,…/PREFIX, sqlite:///DIRECTORY/FILE, postgres://USER:PASSWORD@HOST:PORT/DATABASE and \
                      mysql://USER:PASSWORD@HOST:PORT/DATABASE";
 
 /// Returns the password of a store before each login.
-pub type PasswordSource = Arc<dyn Fn(&Call) -> Result<String, String> + Send + Sync>;
+pub type PasswordSource = Arc<dyn Fn(&CallContext) -> Result<String, String> + Send + Sync>;
 
 /// Opens the store that a URL names, such as `sqlite:///var/lib/app/election.db`.
 ///

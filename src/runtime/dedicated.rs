@@ -12,7 +12,7 @@ use crate::runtime::lines::Lines;
 use crate::runtime::observing::Observing;
 use crate::runtime::state::{Asked, Deferred, ElectorState, SharedParts};
 use crate::runtime::watcher::Watcher;
-use crate::store::Call;
+use crate::store::CallContext;
 use crate::store::entry::Entry;
 use crate::util::cancel::Cancel;
 use crate::util::clock;
@@ -123,7 +123,7 @@ impl Driver {
     }
 
     fn send(&self, StoreRequest { id, operation, timeout }: StoreRequest, cancel: Cancel, end: Sender<Infallible>) {
-        let call = Call::new(timeout, cancel);
+        let call = CallContext::new(timeout, cancel);
         let (kind, began) = (operation.kind(), clock::now());
         let response = match operation {
             Operation::Get(context) => self.entry.get(&call).map(|observed| StoreResponse::Read(context, observed)),

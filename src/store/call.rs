@@ -11,27 +11,27 @@ use crate::util::sync::Instant;
 ///
 /// ```
 /// use std::time::Duration;
-/// use leasehold::{Call, Cancel};
+/// use leasehold::{CallContext, Cancel};
 ///
-/// let call = Call::new(Duration::from_secs(5), Cancel::new());
-/// assert!(call.time_left() <= Duration::from_secs(5));
+/// let call = CallContext::new(Duration::from_secs(5), Cancel::new());
+/// assert!(call.remaining() <= Duration::from_secs(5));
 /// assert!(!call.cancel().is_cancelled());
 /// ```
 #[derive(Debug, Clone)]
-pub struct Call {
+pub struct CallContext {
     timeout: Duration,
     began: Instant,
     cancel: Cancel,
 }
 
-impl Call {
+impl CallContext {
     /// One that begins now.
     pub fn new(timeout: Duration, cancel: Cancel) -> Self {
         Self { timeout, began: Instant::now(), cancel }
     }
 
     /// What is left of its time; zero when that is over.
-    pub fn time_left(&self) -> Duration {
+    pub fn remaining(&self) -> Duration {
         self.timeout.saturating_sub(self.began.elapsed())
     }
 

@@ -1,7 +1,7 @@
 //! The one record that an elector is about.
 
 use crate::store::record::{LeaderElectionRecord, Observed};
-use crate::store::{Call, Cursor, MAX_VERSION, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
+use crate::store::{CallContext, Cursor, MAX_VERSION, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::cancel::Cancel;
 use crate::util::sync::Arc;
 
@@ -17,11 +17,11 @@ impl Entry {
         Self { store, key: key.into() }
     }
 
-    pub(crate) fn get(&self, call: &Call) -> Result<Option<Observed>, StoreError> {
+    pub(crate) fn get(&self, call: &CallContext) -> Result<Option<Observed>, StoreError> {
         self.store.get(&self.key, call)?.map(|observed| self.checked(observed, 0)).transpose()
     }
 
-    pub(crate) fn create(&self, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {
+    pub(crate) fn create(&self, record: &LeaderElectionRecord, call: &CallContext) -> Result<Observed, StoreError> {
         self.store.create(&self.key, record, call).and_then(|observed| self.checked(observed, 0))
     }
 
@@ -30,7 +30,7 @@ impl Entry {
         &self,
         base: &Observed,
         record: &LeaderElectionRecord,
-        call: &Call,
+        call: &CallContext,
     ) -> Result<Observed, StoreError> {
         self.store.update(&self.key, base, record, call).and_then(|observed| self.checked(observed, base.version))
     }
@@ -104,15 +104,21 @@ mod tests {
     }
 
     impl Store for AtVersion {
-        fn get(&self, _: &str, _: &Call) -> Result<Option<Observed>, StoreError> {
+        fn get(&self, _: &str, _: &CallContext) -> Result<Option<Observed>, StoreError> {
             Ok(Some(observed(self.0)))
         }
 
-        fn create(&self, _: &str, _: &LeaderElectionRecord, _: &Call) -> Result<Observed, StoreError> {
+        fn create(&self, _: &str, _: &LeaderElectionRecord, _: &CallContext) -> Result<Observed, StoreError> {
             Ok(observed(self.0))
         }
 
-        fn update(&self, _: &str, _: &Observed, _: &LeaderElectionRecord, _: &Call) -> Result<Observed, StoreError> {
+        fn update(
+            &self,
+            _: &str,
+            _: &Observed,
+            _: &LeaderElectionRecord,
+            _: &CallContext,
+        ) -> Result<Observed, StoreError> {
             Ok(observed(self.0))
         }
 
@@ -142,7 +148,7 @@ mod tests {
 
     #[test]
     fn version_out_of_range_is_malformed() {
-        let call = Call::new(Duration::from_secs(1), Cancel::new());
+        let call = CallContext::new(Duration::from_secs(1), Cancel::new());
         for version in [0, 1, 7, 8, MAX_VERSION, MAX_VERSION + 1, u64::MAX] {
             let (entry, base) = (Entry::new(Arc::new(AtVersion(version)), "jobs"), observed(7));
             let (cancel, mut events) = (Cancel::new(), 0);

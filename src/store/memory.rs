@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
 use crate::store::record::{LeaderElectionRecord, Observed, Opaque};
-use crate::store::{Call, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
+use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::cancel::Cancel;
 use crate::util::config_error::ConfigError;
 use crate::util::on_drop::OnDrop;
@@ -188,11 +188,11 @@ fn is_in(scope: WatchScope<'_>, key: &str) -> bool {
 }
 
 impl Store for MemoryStore {
-    fn get(&self, key: &str, _: &Call) -> Result<Option<Observed>, StoreError> {
+    fn get(&self, key: &str, _: &CallContext) -> Result<Option<Observed>, StoreError> {
         Ok(self.state.lock().records.get(key).cloned())
     }
 
-    fn create(&self, key: &str, record: &LeaderElectionRecord, _: &Call) -> Result<Observed, StoreError> {
+    fn create(&self, key: &str, record: &LeaderElectionRecord, _: &CallContext) -> Result<Observed, StoreError> {
         let mut state = self.state.lock();
         if state.records.contains_key(key) {
             return Err(StoreError::new(StoreErrorKind::NotApplied, format!("{} exists", self.describe(key))));
@@ -207,7 +207,7 @@ impl Store for MemoryStore {
         key: &str,
         base: &Observed,
         record: &LeaderElectionRecord,
-        _: &Call,
+        _: &CallContext,
     ) -> Result<Observed, StoreError> {
         let mut state = self.state.lock();
         let current = state.records.get(key);
@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn what_goes_on_behind_what_is_forgotten_or_before_it_has_come_has_expired() {
         let store = MemoryStore::new();
-        let call = Call::new(Duration::from_secs(1), Cancel::new());
+        let call = CallContext::new(Duration::from_secs(1), Cancel::new());
         let mut observed = store.create("jobs", &LeaderElectionRecord::default(), &call).unwrap();
         for _ in 0..REMEMBERED {
             observed = store.update("jobs", &observed, &LeaderElectionRecord::default(), &call).unwrap();
@@ -317,7 +317,7 @@ mod tests {
     #[test]
     fn a_watch_that_has_missed_nothing_does_not_expire() {
         let store = MemoryStore::new();
-        let call = Call::new(Duration::from_secs(1), Cancel::new());
+        let call = CallContext::new(Duration::from_secs(1), Cancel::new());
         let record = LeaderElectionRecord::default();
         let quiet = store.create("quiet", &record, &call).unwrap();
         let cancel = Cancel::new();

@@ -8,7 +8,7 @@ mod operation;
 pub(crate) mod record;
 mod watch;
 
-pub use call::Call;
+pub use call::CallContext;
 pub use error::{StoreError, StoreErrorKind};
 pub use operation::StoreOperation;
 pub use watch::{Cursor, WatchEvent, WatchScope};
@@ -61,24 +61,24 @@ pub(crate) const MAX_VERSION: u64 = i64::MAX.cast_unsigned();
 /// use std::thread::sleep;
 /// use std::time::Duration;
 /// use leasehold::{
-///     Call, ConfigError, LeaderElectionRecord, LeaderElector, MemoryStore, Observed, Store, StoreError,
+///     CallContext, ConfigError, LeaderElectionRecord, LeaderElector, MemoryStore, Observed, Store, StoreError,
 /// };
 ///
 /// #[derive(Default)]
 /// struct Slow(MemoryStore);
 ///
 /// impl Slow {
-///     fn wait(&self, call: &Call) {
-///         sleep(Duration::from_millis(20).min(call.time_left()));
+///     fn wait(&self, call: &CallContext) {
+///         sleep(Duration::from_millis(20).min(call.remaining()));
 ///     }
 /// }
 ///
 /// impl Store for Slow {
-///     fn get(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
+///     fn get(&self, key: &str, call: &CallContext) -> Result<Option<Observed>, StoreError> {
 ///         self.wait(call);
 ///         self.0.get(key, call)
 ///     }
-///     fn create(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {
+///     fn create(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Observed, StoreError> {
 ///         self.wait(call);
 ///         self.0.create(key, record, call)
 ///     }
@@ -87,7 +87,7 @@ pub(crate) const MAX_VERSION: u64 = i64::MAX.cast_unsigned();
 ///         key: &str,
 ///         base: &Observed,
 ///         record: &LeaderElectionRecord,
-///         call: &Call,
+///         call: &CallContext,
 ///     ) -> Result<Observed, StoreError> {
 ///         self.wait(call);
 ///         self.0.update(key, base, record, call)
@@ -111,14 +111,14 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     ///
     /// Whatever kept the store from answering.
-    fn get(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError>;
+    fn get(&self, key: &str, call: &CallContext) -> Result<Option<Observed>, StoreError>;
 
     /// Creates the record, and answers what now stands in the store.
     ///
     /// # Errors
     ///
     /// [`StoreErrorKind::AlreadyExists`] when there is one, or [`StoreErrorKind::NotApplied`].
-    fn create(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError>;
+    fn create(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Observed, StoreError>;
 
     /// Replaces the record if it still stands as `base` was observed, and answers what now stands. `base` came from this
     /// store and this key.
@@ -131,7 +131,7 @@ pub trait Store: Send + Sync + 'static {
         key: &str,
         base: &Observed,
         record: &LeaderElectionRecord,
-        call: &Call,
+        call: &CallContext,
     ) -> Result<Observed, StoreError>;
 
     /// Tells every change in `scope` after `from`, or beginning with what is there if that is `None`, until the store ends
@@ -183,7 +183,7 @@ pub trait Store: Send + Sync + 'static {
 macro_rules! delegate_store {
     (impl $([$($generics:tt)*])? Store for $of:ty { $self:ident => $inside:expr }) => {
         impl $(<$($generics)*>)? Store for $of {
-            fn get(&$self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
+            fn get(&$self, key: &str, call: &CallContext) -> Result<Option<Observed>, StoreError> {
                 $inside.get(key, call)
             }
 
@@ -191,7 +191,7 @@ macro_rules! delegate_store {
                 &$self,
                 key: &str,
                 record: &LeaderElectionRecord,
-                call: &Call,
+                call: &CallContext,
             ) -> Result<Observed, StoreError> {
                 $inside.create(key, record, call)
             }
@@ -201,7 +201,7 @@ macro_rules! delegate_store {
                 key: &str,
                 base: &Observed,
                 record: &LeaderElectionRecord,
-                call: &Call,
+                call: &CallContext,
             ) -> Result<Observed, StoreError> {
                 $inside.update(key, base, record, call)
             }

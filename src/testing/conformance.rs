@@ -11,7 +11,7 @@
 //! use std::sync::{Arc, Mutex};
 //! use leasehold::testing::conformance::{Table, check};
 //! use leasehold::{
-//!     Call, ConfigError, LeaderElectionRecord, Observed, Opaque, Store, StoreError, StoreErrorKind,
+//!     CallContext, ConfigError, LeaderElectionRecord, Observed, Opaque, Store, StoreError, StoreErrorKind,
 //! };
 //!
 //! #[derive(Default)]
@@ -41,13 +41,13 @@
 //! }
 //!
 //! impl Store for InMemory {
-//!     fn get(&self, key: &str, _: &Call) -> Result<Option<Observed>, StoreError> {
+//!     fn get(&self, key: &str, _: &CallContext) -> Result<Option<Observed>, StoreError> {
 //!         Ok(self.0.lock().unwrap().1.get(key).cloned())
 //!     }
-//!     fn create(&self, key: &str, record: &LeaderElectionRecord, _: &Call) -> Result<Observed, StoreError> {
+//!     fn create(&self, key: &str, record: &LeaderElectionRecord, _: &CallContext) -> Result<Observed, StoreError> {
 //!         self.write(key, None, record)
 //!     }
-//!     fn update(&self, key: &str, base: &Observed, record: &LeaderElectionRecord, _: &Call) -> Result<Observed, StoreError> {
+//!     fn update(&self, key: &str, base: &Observed, record: &LeaderElectionRecord, _: &CallContext) -> Result<Observed, StoreError> {
 //!         self.write(key, Some(base), record)
 //!     }
 //!     fn check_key(&self, _: &str) -> Result<(), ConfigError> {
@@ -72,7 +72,7 @@ use std::time::{Duration, Instant};
 use crate::elector::builder::LeaderElectorBuilder;
 use crate::elector::leader_elector::LeaderElector;
 use crate::store::record::{LeaderElectionRecord, MicroTime, Observed};
-use crate::store::{Call, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
+use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::cancel::Cancel;
 use crate::util::sync::Arc;
 use crate::util::sync::channel::{Receiver, unbounded};
@@ -240,8 +240,8 @@ impl Table {
     }
 }
 
-fn call() -> Call {
-    Call::new(Duration::from_secs(20), Cancel::new())
+fn call() -> CallContext {
+    CallContext::new(Duration::from_secs(20), Cancel::new())
 }
 
 fn held_by(identity: &str) -> LeaderElectionRecord {
@@ -393,7 +393,7 @@ fn a_call_without_time_ends(table: &Table) {
     let base = table.create(&table.key, &held_by("a")).expect("a record");
     let began = Instant::now();
     for _ in 0..3 {
-        let call = Call::new(Duration::ZERO, Cancel::new());
+        let call = CallContext::new(Duration::ZERO, Cancel::new());
         let _ = table.store.get(&table.key, &call);
         let _ = table.store.update(&table.key, &base, &held_by("b"), &call);
     }
@@ -405,7 +405,7 @@ fn a_cancelled_call_ends_and_disturbs_no_other(table: &Table) {
     table.create(&table.key, &held_by("a")).expect("a record");
     for _ in 0..20 {
         let cancel = Cancel::new();
-        let call = Call::new(SOON, cancel.clone());
+        let call = CallContext::new(SOON, cancel.clone());
         thread::scope(|threads| {
             let cancelled = threads.spawn(|| table.store.get(&table.key, &call));
             let other = threads.spawn(|| table.get(&table.key));

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use leasehold::{Call, Cancel, MySqlConfig, MySqlStore, StopReason, Store, StoreErrorKind, WatchEvent, WatchScope};
+use leasehold::{
+    CallContext, Cancel, MySqlConfig, MySqlStore, StopReason, Store, StoreErrorKind, WatchEvent, WatchScope,
+};
 
 use crate::support::mariadb::MariaDb;
 use crate::support::sql::{PASSWORD, SqlServer};
@@ -168,7 +170,7 @@ fn who_holds_the_lock_on_a_record_keeps_writes_waiting_and_reads_not() {
     let mut operator = place.mariadb.session(&place.database);
     operator.execute("START TRANSACTION; SELECT * FROM leasehold FOR UPDATE;");
     assert!(store.get("jobs", &call()).expect("an answer").is_some());
-    let briefly = Call::new(Duration::from_millis(200), Cancel::new());
+    let briefly = CallContext::new(Duration::from_millis(200), Cancel::new());
     assert_eq!(
         store.update("jobs", &base, &held_by("b"), &briefly).expect_err("it waits").kind(),
         StoreErrorKind::Timeout
@@ -208,7 +210,7 @@ fn after_a_write_without_an_answer_what_is_read_is_on_disk() {
         let before = flushes();
         let mut operator = place.mariadb.session(&place.database);
         operator.execute("START TRANSACTION; UPDATE leasehold SET writes = writes + 1 WHERE name = 'jobs';");
-        let briefly = Call::new(Duration::from_millis(200), Cancel::new());
+        let briefly = CallContext::new(Duration::from_millis(200), Cancel::new());
         let unanswered = store.update("jobs", &base, &held_by("b"), &briefly).expect_err("it waits");
         assert_eq!(unanswered.kind(), StoreErrorKind::Timeout);
         assert_eq!(store.get("jobs", &call()).expect("an answer").expect("a record").version, base.version);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use leasehold::{Call, EtcdStore, LeaderElector, MySqlConfig, MySqlStore, PostgresConfig, PostgresStore, Store};
+use leasehold::{CallContext, EtcdStore, LeaderElector, MySqlConfig, MySqlStore, PostgresConfig, PostgresStore, Store};
 use parking_lot::Mutex;
 
 use crate::support::etcd::{self, Etcd};
@@ -21,7 +21,7 @@ impl Source {
         Self(Arc::new(Mutex::new(vec![password.to_owned()])))
     }
 
-    fn ask(&self, _: &Call) -> Result<String, String> {
+    fn ask(&self, _: &CallContext) -> Result<String, String> {
         let mut passwords = self.0.lock();
         let first = passwords[0].clone();
         if passwords.len() > 1 {

@@ -8,7 +8,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use leasehold::crossbeam_channel::{Receiver, unbounded};
-use leasehold::{Call, Cancel, LeaderElector, SqliteStore, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
+use leasehold::{
+    CallContext, Cancel, LeaderElector, SqliteStore, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope,
+};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -73,16 +75,16 @@ fn who_writes_for_longer_than_a_call_lasts_makes_it_a_timeout() {
     foreigner.execute_batch("BEGIN EXCLUSIVE").expect("a transaction");
     let short = Duration::from_millis(200);
     let began = Instant::now();
-    let error = store.update("jobs", &base, &held_by("b"), &Call::new(short, Cancel::new())).unwrap_err();
+    let error = store.update("jobs", &base, &held_by("b"), &CallContext::new(short, Cancel::new())).unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Timeout, "{error}");
     assert!(began.elapsed() >= short && began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
-    let error = store.create("other", &held_by("b"), &Call::new(short, Cancel::new())).unwrap_err();
+    let error = store.create("other", &held_by("b"), &CallContext::new(short, Cancel::new())).unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Timeout, "{error}");
     // Readers are not kept out.
     assert_eq!(store.get("jobs", &call()).expect("an answer").expect("a record").version, base.version);
 
     let cancel = Cancel::new();
-    let long = Call::new(SOON, cancel.clone());
+    let long = CallContext::new(SOON, cancel.clone());
     let ended = thread::scope(|threads| {
         let update = threads.spawn(|| store.update("jobs", &base, &held_by("b"), &long));
         thread::sleep(short);

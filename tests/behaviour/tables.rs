@@ -5,7 +5,8 @@ use std::thread;
 use std::time::Duration;
 
 use leasehold::{
-    Call, Cancel, MicroTime, MySqlStore, PostgresStore, SqliteStore, Store, StoreErrorKind, WatchEvent, WatchScope,
+    CallContext, Cancel, MicroTime, MySqlStore, PostgresStore, SqliteStore, Store, StoreErrorKind, WatchEvent,
+    WatchScope,
 };
 
 use crate::support::mariadb::MariaDb;
@@ -311,7 +312,7 @@ fn a_fence_locks_the_record_until_the_commit(database: &impl Database) {
     let base = store.create("jobs", &held_by("a"), &call()).expect("a record");
     let fence = database.fence(base.version);
     assert_eq!(session.query(&format!("BEGIN; {fence};")), "1");
-    let brief = Call::new(Duration::from_millis(300), Cancel::new());
+    let brief = CallContext::new(Duration::from_millis(300), Cancel::new());
     let error = store.update("jobs", &base, &held_by("b"), &brief).expect_err("the record is locked");
     assert_eq!(error.kind(), StoreErrorKind::Timeout, "{error}");
     assert_eq!(session.query("SELECT holder_identity FROM leasehold;"), "a");

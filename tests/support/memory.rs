@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
-use leasehold::{Call, ConfigError, LeaderElectionRecord, Observed, Opaque, Store, StoreError, StoreErrorKind};
+use leasehold::{CallContext, ConfigError, LeaderElectionRecord, Observed, Opaque, Store, StoreError, StoreErrorKind};
 use parking_lot::Mutex;
 
 /// What any number of candidates are connected to; of whatever key, it is one record.
@@ -123,10 +123,10 @@ impl Connection {
     }
 
     /// Blocks like a request to a server that does not answer.
-    fn hang(&self, call: &Call) -> StoreError {
+    fn hang(&self, call: &CallContext) -> StoreError {
         let (end, ended) = bounded::<()>(0);
         let _hook = call.cancel().on_cancel(move || drop(end));
-        match ended.recv_timeout(call.time_left()) {
+        match ended.recv_timeout(call.remaining()) {
             Err(RecvTimeoutError::Disconnected) => StoreError::new(StoreErrorKind::Interrupted, "interrupted"),
             _ => StoreError::new(StoreErrorKind::Timeout, "timed out"),
         }
@@ -134,7 +134,7 @@ impl Connection {
 }
 
 impl Store for Connection {
-    fn get(&self, _: &str, _: &Call) -> Result<Option<Observed>, StoreError> {
+    fn get(&self, _: &str, _: &CallContext) -> Result<Option<Observed>, StoreError> {
         self.reach()?;
         if let Some(run) = &mut *self.memory.0.on_get.lock() {
             run()?;
@@ -143,7 +143,7 @@ impl Store for Connection {
         Ok(state.record.clone().map(|record| Observed::new(record, state.version, Opaque::none())))
     }
 
-    fn create(&self, _: &str, record: &LeaderElectionRecord, _: &Call) -> Result<Observed, StoreError> {
+    fn create(&self, _: &str, record: &LeaderElectionRecord, _: &CallContext) -> Result<Observed, StoreError> {
         self.reach()?;
         if let Some(run) = &mut *self.memory.0.on_create.lock() {
             run();
@@ -163,7 +163,7 @@ impl Store for Connection {
         _: &str,
         base: &Observed,
         record: &LeaderElectionRecord,
-        call: &Call,
+        call: &CallContext,
     ) -> Result<Observed, StoreError> {
         self.reach()?;
         if let Some(hanging) = self.memory.0.hang_next_update.lock().take() {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leasehold::{
-    Call, Cancel, ConfigError, Cursor, LeaderElectionRecord, LeaderElector, LeaderElectorBuilder, MicroTime, Observed,
-    Store, StoreError, StoreErrorKind, WatchEvent, WatchScope,
+    CallContext, Cancel, ConfigError, Cursor, LeaderElectionRecord, LeaderElector, LeaderElectorBuilder, MicroTime,
+    Observed, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope,
 };
 
 use super::SOON;
@@ -46,11 +46,11 @@ impl<S: Store> Wrapped<S> {
 }
 
 impl<S: Store> Store for Wrapped<S> {
-    fn get(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
+    fn get(&self, key: &str, call: &CallContext) -> Result<Option<Observed>, StoreError> {
         self.answered("get", self.store.get(key, call))
     }
 
-    fn create(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {
+    fn create(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Observed, StoreError> {
         self.answered("create", self.store.create(key, record, call))
     }
 
@@ -59,7 +59,7 @@ impl<S: Store> Store for Wrapped<S> {
         key: &str,
         base: &Observed,
         record: &LeaderElectionRecord,
-        call: &Call,
+        call: &CallContext,
     ) -> Result<Observed, StoreError> {
         self.answered("update", self.store.update(key, base, record, call))
     }
@@ -86,8 +86,8 @@ impl<S: Store> Store for Wrapped<S> {
     }
 }
 
-pub fn call() -> Call {
-    Call::new(SOON, Cancel::new())
+pub fn call() -> CallContext {
+    CallContext::new(SOON, Cancel::new())
 }
 
 pub fn held_by(identity: &str) -> LeaderElectionRecord {

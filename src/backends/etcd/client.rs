@@ -22,7 +22,7 @@ use crate::net::redact::Redacted;
 use crate::net::tls::config::refuse;
 use crate::net::tls::{ClientTls, TlsParts};
 use crate::net::{MAX_WAIT, USER_AGENT};
-use crate::store::Call;
+use crate::store::CallContext;
 use crate::util::config_error::ConfigError;
 use crate::util::log_fields::CLIENT;
 use crate::util::panics::log_line;
@@ -63,7 +63,7 @@ pub(crate) struct EtcdRequest<'a> {
     pub(crate) body: &'a Value,
     /// It changes nothing, so it may be sent again after it may have been received.
     pub(crate) is_read: bool,
-    pub(crate) call: &'a Call,
+    pub(crate) call: &'a CallContext,
 }
 
 /// What came back.
@@ -126,7 +126,7 @@ impl EtcdClient {
     /// A write that a member may have received is not sent to another: the second copy would be judged against what the first
     /// one did.
     pub(crate) fn request(&self, request: EtcdRequest<'_>) -> Result<EtcdAnswer, Error> {
-        let call = ActiveCall::begin(request.call.time_left(), request.call.cancel());
+        let call = ActiveCall::begin(request.call.remaining(), request.call.cancel());
         let body = request.body.to_string().into_bytes();
         let (interrupter, mut used) = (&call.interrupter, None);
         let ask = |number: usize, connected_by, deadline| {
@@ -147,7 +147,7 @@ impl EtcdClient {
         silence: Duration,
         interrupter: &Interrupter,
     ) -> Result<OpenedWatch, Error> {
-        let deadline = Instant::now() + request.call.time_left().min(MAX_WAIT);
+        let deadline = Instant::now() + request.call.remaining().min(MAX_WAIT);
         let body = request.body.to_string().into_bytes();
         self.on_some_member(interrupter, deadline, true, |number, connected_by, deadline| {
             let attempt = MemberAttempt { request, body: &body, connected_by, deadline, interrupter };

@@ -5,7 +5,7 @@ use std::error::Error;
 use crate::backends::password::Password;
 use crate::net::endpoint::Endpoint;
 use crate::net::tls::config::{TlsConfig, refuse};
-use crate::store::Call;
+use crate::store::CallContext;
 use crate::util::config_error::ConfigError;
 
 /// How etcd is reached, as whom, and below which prefix its records are. Passwords and keys in it are not shown by `Debug`.
@@ -92,7 +92,7 @@ impl EtcdConfig {
     ///
     /// The client calls the source before the first login, and again after etcd has refused a token. If etcd refuses the login, the
     /// client calls the source once more before the call fails. The source runs on the thread of the call and must return within
-    /// [`Call::time_left`]. If a password is also set, [`EtcdStore::new`](crate::EtcdStore::new) returns an error.
+    /// [`CallContext::remaining`]. If a password is also set, [`EtcdStore::new`](crate::EtcdStore::new) returns an error.
     ///
     /// Defaults to the user and the password of the URL.
     ///
@@ -110,7 +110,7 @@ impl EtcdConfig {
     #[must_use]
     pub fn with_user_from<F, E>(mut self, name: impl Into<String>, source: F) -> Self
     where
-        F: Fn(&Call) -> Result<String, E> + Send + Sync + 'static,
+        F: Fn(&CallContext) -> Result<String, E> + Send + Sync + 'static,
         E: Into<Box<dyn Error + Send + Sync>>,
     {
         let user = self.user.get_or_insert_default();

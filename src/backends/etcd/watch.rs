@@ -14,7 +14,7 @@ use crate::net::error::ErrorKind;
 use crate::net::http::Opening;
 use crate::net::interrupt::Interrupter;
 use crate::net::stream::LineStream;
-use crate::store::Call;
+use crate::store::CallContext;
 
 /// A watch that stands. Dropping it closes the connection.
 pub(crate) struct EtcdWatch {
@@ -32,7 +32,7 @@ enum First {
 
 impl EtcdClient {
     /// Opens a watch, within the time of `call`; after that nothing may be heard for as long as `silence`.
-    pub(crate) fn watch(&self, body: &Value, call: &Call, silence: Duration) -> Result<EtcdWatch, Error> {
+    pub(crate) fn watch(&self, body: &Value, call: &CallContext, silence: Duration) -> Result<EtcdWatch, Error> {
         let request = EtcdRequest { path: "/v3/watch", body, is_read: true, call };
         for is_last in [false, true] {
             let (interrupter, hook) = Interrupter::hooked(call.cancel());

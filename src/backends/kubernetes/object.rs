@@ -11,7 +11,7 @@ use crate::backends::kubernetes::client::{Client, Error, ErrorKind, Method, Requ
 use crate::backends::kubernetes::events::{EventRecorder, Subject};
 use crate::net::json;
 use crate::store::record::{LeaderElectionRecord, Observed, Opaque};
-use crate::store::{Call, Cursor, MAX_VERSION, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
+use crate::store::{CallContext, Cursor, MAX_VERSION, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::cancel::Cancel;
 use crate::util::config_error::ConfigError;
 use crate::util::log_fields::STORE;
@@ -168,14 +168,14 @@ impl<C: Codec> ObjectStore<C> {
         verb: &'static str,
         key: &str,
         body: Option<&Value>,
-        call: &Call,
+        call: &CallContext,
     ) -> Result<Response, StoreError> {
         let (method, path) = match verb {
             "get" => (Method::Get, self.path(Some(key))),
             "create" => (Method::Post, self.path(None)),
             _ => (Method::Put, self.path(Some(key))),
         };
-        let request = Request { method, path: &path, query: &[], body, timeout: call.time_left() };
+        let request = Request { method, path: &path, query: &[], body, timeout: call.remaining() };
         self.client
             .request_until(request, call.cancel())
             .map_err(|error| self.explain(verb, &self.describe(key), error))
@@ -310,7 +310,7 @@ impl<C: Codec> ObjectStore<C> {
 }
 
 impl<C: Codec> Store for ObjectStore<C> {
-    fn get(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
+    fn get(&self, key: &str, call: &CallContext) -> Result<Option<Observed>, StoreError> {
         match self.request("get", key, None, call) {
             Ok(response) => self.read(key, &response).map(Some),
             Err(error) if is_absence(&error, C::RESOURCE) => Ok(None),
@@ -318,7 +318,7 @@ impl<C: Codec> Store for ObjectStore<C> {
         }
     }
 
-    fn create(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {
+    fn create(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Observed, StoreError> {
         let mut object = json!({
             "apiVersion": C::API_VERSION,
             "kind": C::KIND,
@@ -334,7 +334,7 @@ impl<C: Codec> Store for ObjectStore<C> {
         key: &str,
         base: &Observed,
         record: &LeaderElectionRecord,
-        call: &Call,
+        call: &CallContext,
     ) -> Result<Observed, StoreError> {
         match self.request("update", key, Some(&self.replacement(base, record)), call) {
             Ok(response) => self.read(key, &response),

@@ -20,7 +20,7 @@ use crate::net::interrupt::Interrupter;
 use crate::net::secret::Secret;
 use crate::net::tls::config::refuse;
 use crate::net::tls::{ClientTls, TlsParts};
-use crate::store::Call;
+use crate::store::CallContext;
 use crate::util::config_error::ConfigError;
 
 /// More connections than this are not kept open for the calls to come.
@@ -54,7 +54,7 @@ pub(crate) struct MySqlStatement<'a> {
     pub(crate) sql: &'a str,
     /// It changes nothing, so it may be sent again after it may have been received.
     pub(crate) is_read: bool,
-    pub(crate) call: &'a Call,
+    pub(crate) call: &'a CallContext,
 }
 
 /// How one request goes on its way.
@@ -98,7 +98,7 @@ impl MySqlClient {
 
     /// Sends a statement, and answers what it has done.
     pub(crate) fn query(&self, request: MySqlStatement<'_>) -> Result<StatementResult, Error> {
-        let call = ActiveCall::begin(request.call.time_left(), request.call.cancel());
+        let call = ActiveCall::begin(request.call.remaining(), request.call.cancel());
         let (attempt, mut used) =
             (StatementAttempt { request, deadline: call.deadline, interrupter: &call.interrupter }, None);
         let versions = [0, self.tls.as_ref().map_or(0, ClientTls::refresh)];

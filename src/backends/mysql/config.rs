@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::backends::password::Password;
 use crate::net::database_url::{Address, DatabaseUrl};
 use crate::net::tls::config::TlsConfig;
-use crate::store::Call;
+use crate::store::CallContext;
 use crate::util::config_error::ConfigError;
 
 const PORT: u16 = 3306;
@@ -124,7 +124,7 @@ impl MySqlConfig {
     /// Sets the source of the password, which is called before each login.
     ///
     /// If the server refuses the login, the source is called once more before the call fails. The source runs on the thread of the
-    /// call and must return within [`Call::time_left`]. If a password is also set, [`MySqlStore::new`] returns an error.
+    /// call and must return within [`CallContext::remaining`]. If a password is also set, [`MySqlStore::new`] returns an error.
     ///
     /// Defaults to the password of the URL.
     ///
@@ -144,7 +144,7 @@ impl MySqlConfig {
     #[must_use]
     pub fn with_password_from<F, E>(mut self, source: F) -> Self
     where
-        F: Fn(&Call) -> Result<String, E> + Send + Sync + 'static,
+        F: Fn(&CallContext) -> Result<String, E> + Send + Sync + 'static,
         E: Into<Box<dyn Error + Send + Sync>>,
     {
         self.password.take_from(source);

@@ -12,7 +12,7 @@ use crate::backends::sql::store::{SqlTable, WatchRequest};
 use crate::backends::sql::{RecordRow, Records, watch_diff};
 use crate::net::error::{self as net, ErrorKind};
 use crate::store::record::{LeaderElectionRecord, MicroTime, Observed};
-use crate::store::{Call, StoreError, StoreErrorKind, WatchEvent, WatchScope};
+use crate::store::{CallContext, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::config_error::ConfigError;
 use crate::util::log_fields::STORE;
 use crate::util::panics::log_line;
@@ -61,7 +61,7 @@ impl MySqlTable {
     }
 
     /// What stands in the table of a primary.
-    fn read(&self, operation: &str, scope: WatchScope<'_>, call: &Call) -> Result<Records, StoreError> {
+    fn read(&self, operation: &str, scope: WatchScope<'_>, call: &CallContext) -> Result<Records, StoreError> {
         let place = |error: &Error| self.explain(operation, &self.describe(scope), error);
         let which = match scope {
             WatchScope::Key(key) => format!("r.name = {}", text(Some(key))),
@@ -102,7 +102,7 @@ impl MySqlTable {
 
     /// Makes what was read stay, where it may be our own and a crash could take it back: or we would lead, and another after
     /// the crash, by the same version.
-    fn prove(&self, records: &Records, call: &Call) -> Result<(), Error> {
+    fn prove(&self, records: &Records, call: &CallContext) -> Result<(), Error> {
         let in_doubt = records.iter().map(|(key, observed)| (&**key, observed.version));
         let in_doubt: Vec<_> =
             in_doubt.filter(|(key, version)| self.undurable.may_be_taken_back(key, *version)).collect();
@@ -130,7 +130,7 @@ impl MySqlTable {
     }
 
     /// One that ended in a deadlock was rolled back, and is sent again.
-    fn write(&self, operation: &str, key: &str, sql: &str, call: &Call) -> Result<StatementResult, Error> {
+    fn write(&self, operation: &str, key: &str, sql: &str, call: &CallContext) -> Result<StatementResult, Error> {
         for _ in 0..MOST_DEADLOCKS {
             let request = MySqlStatement { sql, is_read: false, call };
             match self.client.query(request) {
@@ -154,7 +154,7 @@ impl SqlTable for MySqlTable {
         format!("{} (MySQL)", self.place())
     }
 
-    fn create_table(&self, call: &Call) -> Result<(), StoreError> {
+    fn create_table(&self, call: &CallContext) -> Result<(), StoreError> {
         let request = MySqlStatement { sql: CREATE_TABLE, is_read: false, call };
         self.client.query(request).map_err(|error| match error.code() {
             // A user without the right to CREATE can use a table that its owner has made.
@@ -168,11 +168,11 @@ impl SqlTable for MySqlTable {
         self.read("read", WatchScope::Key(""), call).map(drop)
     }
 
-    fn select(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
+    fn select(&self, key: &str, call: &CallContext) -> Result<Option<Observed>, StoreError> {
         Ok(self.read("get", WatchScope::Key(key), call)?.remove(key))
     }
 
-    fn insert(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Option<i64>, StoreError> {
+    fn insert(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Option<i64>, StoreError> {
         let (key_text, uid, columns) = (text(Some(key)), text(record.uid.as_deref()), literals(record).join(", "));
         // The inner SELECT keeps the place of the key locked from before the number is given until the row is there: else a
         // second one could be inserted and deleted meanwhile, with a greater number.
@@ -194,7 +194,13 @@ impl SqlTable for MySqlTable {
         })
     }
 
-    fn update(&self, key: &str, base: &Observed, new: &LeaderElectionRecord, call: &Call) -> Result<bool, StoreError> {
+    fn update(
+        &self,
+        key: &str,
+        base: &Observed,
+        new: &LeaderElectionRecord,
+        call: &CallContext,
+    ) -> Result<bool, StoreError> {
         let (generation, writes) = sql::parts(base.version);
         let (key_text, uid) = (text(Some(key)), text(base.record.uid.as_deref()));
         let [holder, duration, acquire_time, renew_time, transitions] = literals(new);
@@ -220,7 +226,7 @@ impl SqlTable for MySqlTable {
     }
 
     fn watch(&self, watch: WatchRequest<'_>, on_event: &mut dyn FnMut(WatchEvent)) -> Result<(), StoreError> {
-        let call = |timeout| Call::new(timeout, watch.cancel.clone());
+        let call = |timeout| CallContext::new(timeout, watch.cancel.clone());
         let read = || self.read("watch", watch.scope, &call(READ_TIMEOUT)).map(Some);
         let wait = || watch_diff::wait(&call(self.poll_interval), self.poll_interval);
         watch_diff::watch_by_reading(watch, on_event, read, wait, Records::new)

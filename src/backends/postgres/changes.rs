@@ -12,7 +12,7 @@ use crate::backends::sql::store::WatchRequest;
 use crate::backends::sql::watch_diff;
 use crate::backends::sql::watch_diff::WatchDiff;
 use crate::net::interrupt::{Interrupter, interrupted};
-use crate::store::{Call, Cursor, WatchEvent, WatchScope};
+use crate::store::{CallContext, Cursor, WatchEvent, WatchScope};
 use crate::util::cancel::Cancel;
 use crate::util::log_fields::STORE;
 use crate::util::panics::log_line;
@@ -111,7 +111,7 @@ impl TableWatch<'_> {
     fn wait_for_change(&self, listener: Option<&mut PostgresConnection>, current: &mut Records) -> Result<(), Error> {
         let Some(listener) = listener else {
             let interval = self.client.poll_interval();
-            watch_diff::wait(&Call::new(interval, self.cancel.clone()), interval);
+            watch_diff::wait(&CallContext::new(interval, self.cancel.clone()), interval);
             self.interrupter.check()?;
             *current = self.read(None)?;
             return Ok(());
@@ -155,7 +155,7 @@ impl TableWatch<'_> {
         read: impl FnOnce(Rows) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let statements = [statement];
-        let call = Call::new(READ_TIMEOUT, self.cancel.clone());
+        let call = CallContext::new(READ_TIMEOUT, self.cancel.clone());
         let request = PostgresRequest { statements: &statements, is_read: true, call: &call };
         match listener {
             Some(listener) => self.client.run_on(listener, &request, read),

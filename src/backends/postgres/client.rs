@@ -17,7 +17,7 @@ use crate::net::error::{self as net, ErrorKind};
 use crate::net::interrupt::Interrupter;
 use crate::net::tls::config::refuse;
 use crate::net::tls::{ClientTls, TlsSettings};
-use crate::store::Call;
+use crate::store::CallContext;
 use crate::util::cancel::Cancel;
 use crate::util::config_error::ConfigError;
 
@@ -48,7 +48,7 @@ pub(crate) struct PostgresRequest<'a> {
     pub(crate) statements: &'a [Statement<'a>],
     /// It changes nothing, so it may be sent again after it may have been received.
     pub(crate) is_read: bool,
-    pub(crate) call: &'a Call,
+    pub(crate) call: &'a CallContext,
 }
 
 impl PostgresClient {
@@ -97,7 +97,7 @@ impl PostgresClient {
         request: PostgresRequest<'_>,
         read: impl FnOnce(Rows) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let call = ActiveCall::begin(request.call.time_left(), request.call.cancel());
+        let call = ActiveCall::begin(request.call.remaining(), request.call.cancel());
         let (deadline, mut used) = (call.deadline, None);
         let versions = [0, self.tls.as_ref().map_or(0, ClientTls::refresh)];
         let answer = call.exchange(
@@ -118,7 +118,7 @@ impl PostgresClient {
         request: &PostgresRequest<'_>,
         read: impl FnOnce(Rows) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let deadline = Instant::now() + request.call.time_left().min(MAX_WAIT);
+        let deadline = Instant::now() + request.call.remaining().min(MAX_WAIT);
         let mut answer = self.ask(connection, request, deadline);
         if answer.as_ref().is_err_and(|error| self.keeps_nothing(connection, error)) {
             answer = self.ask(connection, request, deadline);

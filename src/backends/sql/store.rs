@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::backends::sql::version;
 use crate::store::record::{LeaderElectionRecord, Observed, Opaque};
-use crate::store::{Call, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
+use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::cancel::Cancel;
 use crate::util::config_error::ConfigError;
 
@@ -29,16 +29,22 @@ pub(crate) trait SqlTable: Send + Sync + 'static {
     fn location(&self) -> String;
 
     /// Creates the table if it is missing.
-    fn create_table(&self, call: &Call) -> Result<(), StoreError>;
+    fn create_table(&self, call: &CallContext) -> Result<(), StoreError>;
 
     /// Returns the record of `key`.
-    fn select(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError>;
+    fn select(&self, key: &str, call: &CallContext) -> Result<Option<Observed>, StoreError>;
 
     /// Inserts a row with the uid of `record`. Returns its generation, or `None` if there is a row of that key.
-    fn insert(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Option<i64>, StoreError>;
+    fn insert(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Option<i64>, StoreError>;
 
     /// Replaces the record of a row. Returns `false` if the row is no longer the one of `base`.
-    fn update(&self, key: &str, base: &Observed, new: &LeaderElectionRecord, call: &Call) -> Result<bool, StoreError>;
+    fn update(
+        &self,
+        key: &str,
+        base: &Observed,
+        new: &LeaderElectionRecord,
+        call: &CallContext,
+    ) -> Result<bool, StoreError>;
 
     /// Watches as [`Store::watch`] does.
     fn watch(&self, watch: WatchRequest<'_>, on_event: &mut dyn FnMut(WatchEvent)) -> Result<(), StoreError>;
@@ -66,13 +72,13 @@ impl<T: SqlTable> SqlStore<T> {
     }
 
     /// Creates the table if that is necessary. Calls do not wait for each other, because a server may hang.
-    fn create_table(&self, call: &Call) -> Result<(), StoreError> {
+    fn create_table(&self, call: &CallContext) -> Result<(), StoreError> {
         if self.1.load(Ordering::Acquire) { self.0.create_table(call) } else { Ok(()) }
     }
 }
 
 impl<T: SqlTable> Store for SqlStore<T> {
-    fn get(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
+    fn get(&self, key: &str, call: &CallContext) -> Result<Option<Observed>, StoreError> {
         let created = match self.create_table(call) {
             // The password may be a file that another program has not written yet.
             Err(error) if error.is_transient() || error.kind() == StoreErrorKind::Unauthorized => return Err(error),
@@ -88,7 +94,7 @@ impl<T: SqlTable> Store for SqlStore<T> {
         answer
     }
 
-    fn create(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {
+    fn create(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Observed, StoreError> {
         // A uid that no other table has, nor this table before it was restored.
         let uid = Some(format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..)));
         let record = LeaderElectionRecord { uid, ..record.clone() };
@@ -108,7 +114,7 @@ impl<T: SqlTable> Store for SqlStore<T> {
         key: &str,
         base: &Observed,
         record: &LeaderElectionRecord,
-        call: &Call,
+        call: &CallContext,
     ) -> Result<Observed, StoreError> {
         if !self.0.update(key, base, record, call)? {
             let (what, version) = (self.describe(key), base.version);
@@ -127,7 +133,7 @@ impl<T: SqlTable> Store for SqlStore<T> {
         on_event: &mut dyn FnMut(WatchEvent),
     ) -> Result<(), StoreError> {
         // A read returns the error, and within a shorter time.
-        let _ = self.create_table(&Call::new(Duration::from_secs(10), cancel.clone()));
+        let _ = self.create_table(&CallContext::new(Duration::from_secs(10), cancel.clone()));
         self.0.watch(WatchRequest { scope, from, cancel }, on_event)
     }
 

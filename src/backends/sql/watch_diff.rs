@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::backends::sql::store::WatchRequest;
 use crate::backends::sql::{Records, deletion_version};
 use crate::store::record::Observed;
-use crate::store::{Call, Cursor, StoreError, StoreErrorKind, WatchEvent};
+use crate::store::{CallContext, Cursor, StoreError, StoreErrorKind, WatchEvent};
 use crate::util::cancel::Cancel;
 use crate::util::sync::{Arc, channel};
 
@@ -101,8 +101,8 @@ fn check(cancel: &Cancel) -> Result<(), StoreError> {
 }
 
 /// Waits for `pause`, or until the call is cancelled or over.
-pub(crate) fn wait(call: &Call, pause: Duration) {
+pub(crate) fn wait(call: &CallContext, pause: Duration) {
     let (end, ended) = channel::bounded::<()>(0);
     let _hook = call.cancel().on_cancel(move || drop(end));
-    let _ = ended.recv_timeout(pause.min(call.time_left()));
+    let _ = ended.recv_timeout(pause.min(call.remaining()));
 }

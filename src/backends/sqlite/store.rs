@@ -8,7 +8,7 @@ use crate::backends::sql;
 use crate::backends::sql::store::{SqlStore, SqlTable};
 use crate::backends::sqlite::database::Database;
 use crate::store::record::{LeaderElectionRecord, Observed};
-use crate::store::{Call, Cursor, Store, StoreError, WatchEvent, WatchScope, delegate_store};
+use crate::store::{CallContext, Cursor, Store, StoreError, WatchEvent, WatchScope, delegate_store};
 use crate::util::cancel::Cancel;
 use crate::util::config_error::ConfigError;
 
@@ -138,8 +138,8 @@ fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-fn set_up_call() -> Call {
-    Call::new(SET_UP_TIMEOUT, Cancel::new())
+fn set_up_call() -> CallContext {
+    CallContext::new(SET_UP_TIMEOUT, Cancel::new())
 }
 
 delegate_store!(impl Store for SqliteStore { self => self.0 });

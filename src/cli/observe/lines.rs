@@ -42,7 +42,7 @@ pub fn json(event: &LeaseEvent) -> String {
         renew_time: record.renew_time.as_ref().map(MicroTime::as_str),
         lease_duration_seconds: record.lease_duration_seconds,
         renewals: lease.renewals,
-        seconds_left: lease.time_left(at.local).map(|left| left.as_secs_f64()),
+        seconds_left: lease.remaining(at.local).map(|left| left.as_secs_f64()),
     };
     let text = serde_json::to_string(&line).expect("a struct of texts and numbers");
     escaped(&text) + "\n"
@@ -82,7 +82,7 @@ pub fn plain(event: &LeaseEvent) -> String {
         let _ = write!(line, ", transitions {transitions}");
     }
     let _ = write!(line, ", renewals {}", lease.renewals);
-    if let Some(left) = lease.time_left(at.local).filter(|left| *left > Duration::ZERO) {
+    if let Some(left) = lease.remaining(at.local).filter(|left| *left > Duration::ZERO) {
         let _ = write!(line, ", {} left", humantime::format_duration(left));
     }
     line + "\n"

@@ -125,7 +125,7 @@ fn rows<'a>(leases: impl Iterator<Item = (&'a str, &'a LeaseView)>, now: Moment)
 fn cells(key: &str, lease: &LeaseView, now: Moment) -> [String; HEAD.len()] {
     let absent = || "-".to_owned();
     let record = lease.record.as_ref().filter(|_| lease.holder().is_some());
-    let left = match lease.time_left(now) {
+    let left = match lease.remaining(now) {
         _ if lease.has_expired => "expired".to_owned(),
         // It is over when it says so.
         Some(left) => format!("{}s", left.as_secs() + u64::from(left.subsec_nanos() > 0)),

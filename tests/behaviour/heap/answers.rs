@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use leasehold::kube::{Client, ErrorKind, Kubeconfig, Method, Request};
 use leasehold::testing::{ApiServer, Fault, Resource, Verb};
-use leasehold::{Call, Cancel, LeaderElectionRecord, LeaseStore, Store, StoreErrorKind, WatchEvent, WatchScope};
+use leasehold::{CallContext, Cancel, LeaderElectionRecord, LeaseStore, Store, StoreErrorKind, WatchEvent, WatchScope};
 use serde_json::{Value, json};
 
 use crate::allocation::measure;
 
 pub const SOON: Duration = Duration::from_secs(60);
 
-fn call() -> Call {
-    Call::new(SOON, Cancel::new())
+fn call() -> CallContext {
+    CallContext::new(SOON, Cancel::new())
 }
 const MOST: usize = 16 << 20;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use leasehold::{Call, Cancel, PostgresStore, Store, StoreErrorKind, WatchScope};
+use leasehold::{CallContext, Cancel, PostgresStore, Store, StoreErrorKind, WatchScope};
 
 use super::watching::watching;
 use super::{store, with_table};
@@ -13,8 +13,8 @@ use crate::support::sql::SqlServer;
 use crate::support::stores::{at_last, call, elector, held_by};
 use crate::support::{A_WHILE, SOON, wait_until};
 
-fn brief() -> Call {
-    Call::new(Duration::from_millis(300), Cancel::new())
+fn brief() -> CallContext {
+    CallContext::new(Duration::from_millis(300), Cancel::new())
 }
 
 /// A session that waits for a lock is one that the server keeps for somebody who has gone.
@@ -185,7 +185,7 @@ fn calls_that_are_given_up_leave_nobody_behind_whatever_they_waited_for() {
     let mut session = postgres.session("behind");
     session.execute("BEGIN;");
     session.execute("LOCK TABLE leasehold IN ACCESS EXCLUSIVE MODE;");
-    let soon = || Call::new(Duration::from_millis(100), Cancel::new());
+    let soon = || CallContext::new(Duration::from_millis(100), Cancel::new());
     for _ in 0..30 {
         assert_eq!(store.get("jobs", &soon()).expect_err("it is locked").kind(), StoreErrorKind::Timeout);
     }

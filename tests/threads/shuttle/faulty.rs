@@ -8,7 +8,9 @@ use shuttle::thread;
 
 use crate::channel::{self, Receiver, RecvTimeoutError, Sender};
 use crate::sync::Mutex;
-use crate::{Call, ConfigError, LeaderElectionRecord, Leadership, Observed, Opaque, Store, StoreError, StoreErrorKind};
+use crate::{
+    CallContext, ConfigError, LeaderElectionRecord, Leadership, Observed, Opaque, Store, StoreError, StoreErrorKind,
+};
 
 /// How requests fare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,7 +94,7 @@ impl FaultyStore {
         self.0.state.lock().nobody_asks = is_so;
     }
 
-    fn write(&self, base: u64, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {
+    fn write(&self, base: u64, record: &LeaderElectionRecord, call: &CallContext) -> Result<Observed, StoreError> {
         let faults = self.0.state.lock().faults;
         let held_before = self.holder().is_some();
         match record.holder() {
@@ -148,14 +150,14 @@ impl FaultyStore {
     }
 
     /// As a request that hangs, which is cancelled if that comes meanwhile. Only a release cancels.
-    fn hang(&self, call: &Call) -> StoreError {
+    fn hang(&self, call: &CallContext) -> StoreError {
         let (end, ended) = channel::bounded::<()>(0);
         let store = self.clone();
         let _hook = call.cancel().on_cancel(move || {
             store.check_that_views_are_false();
             drop(end);
         });
-        match ended.recv_timeout(call.time_left()) {
+        match ended.recv_timeout(call.remaining()) {
             Err(RecvTimeoutError::Timeout) => StoreError::new(StoreErrorKind::Timeout, "no answer"),
             _ => StoreError::new(StoreErrorKind::Interrupted, "interrupted"),
         }
@@ -163,7 +165,7 @@ impl FaultyStore {
 }
 
 impl Store for FaultyStore {
-    fn get(&self, _: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
+    fn get(&self, _: &str, call: &CallContext) -> Result<Option<Observed>, StoreError> {
         let faults = self.0.state.lock().faults;
         match faults {
             Faults::Forbidden => {
@@ -177,7 +179,7 @@ impl Store for FaultyStore {
         Ok(self.0.state.lock().observed.clone())
     }
 
-    fn create(&self, _: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {
+    fn create(&self, _: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Observed, StoreError> {
         self.write(0, record, call)
     }
 
@@ -186,7 +188,7 @@ impl Store for FaultyStore {
         _: &str,
         base: &Observed,
         record: &LeaderElectionRecord,
-        call: &Call,
+        call: &CallContext,
     ) -> Result<Observed, StoreError> {
         self.write(base.version, record, call)
     }

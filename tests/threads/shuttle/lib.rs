@@ -69,6 +69,6 @@ pub use observe::status::{Counters, Histogram, Status};
 pub use observe::transition::Transition;
 pub use store::memory::MemoryStore;
 pub use store::record::{LeaderElectionRecord, MicroTime, Observed, Opaque};
-pub use store::{Call, Cursor, Store, StoreError, StoreErrorKind, StoreOperation, WatchEvent, WatchScope};
+pub use store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, StoreOperation, WatchEvent, WatchScope};
 pub use util::cancel::{Cancel, Hook};
 pub use util::config_error::ConfigError;

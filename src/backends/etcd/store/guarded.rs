@@ -5,7 +5,7 @@ use crate::backends::etcd::message::{Expected, Txn, Write};
 use crate::backends::etcd::store::{Certainty, EtcdStore, explain, parse};
 use crate::backends::etcd::terms::{EtcdTerm, GuardedRecord};
 use crate::leadership::guard::LeaderGuard;
-use crate::store::{Call, Store, StoreError, StoreErrorKind};
+use crate::store::{CallContext, Store, StoreError, StoreErrorKind};
 
 /// A write of a [guarded transaction](EtcdStore::guarded_txn), to a key as it is: the store's prefix is not put before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,13 +58,13 @@ impl EtcdStore {
     ///
     /// ```no_run
     /// # use std::time::Duration;
-    /// # use leasehold::{Call, Cancel, EtcdOperation, EtcdStore, LeaderGuard, StoreErrorKind};
+    /// # use leasehold::{CallContext, Cancel, EtcdOperation, EtcdStore, LeaderGuard, StoreErrorKind};
     /// fn finish(store: &EtcdStore, guard: &LeaderGuard, job: &str) -> Result<bool, leasehold::StoreError> {
     ///     let operations = [
     ///         EtcdOperation::Delete { key: format!("jobs/open/{job}").into_bytes() },
     ///         EtcdOperation::Put { key: format!("jobs/done/{job}").into_bytes(), value: b"1".to_vec() },
     ///     ];
-    ///     let call = Call::new(Duration::from_secs(5), Cancel::new());
+    ///     let call = CallContext::new(Duration::from_secs(5), Cancel::new());
     ///     match store.guarded_txn(guard, &operations, &call) {
     ///         Ok(_revision) => Ok(true),
     ///         Err(error) if error.kind() == StoreErrorKind::NotApplied => Ok(false),
@@ -76,7 +76,7 @@ impl EtcdStore {
         &self,
         guard: &LeaderGuard,
         operations: &[EtcdOperation],
-        call: &Call,
+        call: &CallContext,
     ) -> Result<u64, StoreError> {
         let rejected = |what: &str| {
             StoreError::new(StoreErrorKind::Rejected, format!("cannot write a guarded transaction: {what}"))

@@ -10,7 +10,7 @@ use crate::backends::etcd::message::{self, EtcdEvent, EtcdRefusal, Expected, Key
 use crate::backends::etcd::record;
 use crate::backends::etcd::terms::EtcdTerms;
 use crate::store::record::{LeaderElectionRecord, Observed, Opaque};
-use crate::store::{Call, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
+use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::cancel::Cancel;
 use crate::util::config_error::ConfigError;
 use crate::util::log_fields::STORE;
@@ -55,7 +55,7 @@ const LONGEST_KEY: usize = 1024;
 /// ```no_run
 /// use std::sync::Arc;
 /// use std::time::Duration;
-/// use leasehold::{Call, Cancel, EtcdConfig, EtcdOperation, EtcdStore, LeaderElector};
+/// use leasehold::{CallContext, Cancel, EtcdConfig, EtcdOperation, EtcdStore, LeaderElector};
 ///
 /// let store = Arc::new(EtcdStore::new(EtcdConfig::new(["http://127.0.0.1:2379"])?)?);
 /// let elector = LeaderElector::builder("jobs").start_on(Arc::clone(&store))?;
@@ -63,7 +63,7 @@ const LONGEST_KEY: usize = 1024;
 /// while guard.is_leader() {
 ///     // Written only while the record is still ours: nothing of it is needed in what is written to.
 ///     let put = EtcdOperation::Put { key: b"jobs/last".to_vec(), value: b"42".to_vec() };
-///     let call = Call::new(Duration::from_secs(5), Cancel::new());
+///     let call = CallContext::new(Duration::from_secs(5), Cancel::new());
 ///     if let Err(error) = store.guarded_txn(&guard, &[put], &call) {
 ///         eprintln!("{error}");
 ///     }
@@ -106,7 +106,7 @@ impl EtcdStore {
         path: &[u8],
         expected: Expected<'_>,
         writes: &[Write<'_>],
-        call: &Call,
+        call: &CallContext,
     ) -> Result<(Txn, Certainty), StoreError> {
         let body = message::txn(path, expected, writes);
         let request = EtcdRequest { path: "/v3/kv/txn", body: &body, is_read: false, call };
@@ -122,7 +122,7 @@ impl EtcdStore {
         key: &str,
         base: Option<&KeyValue>,
         record: &LeaderElectionRecord,
-        call: &Call,
+        call: &CallContext,
     ) -> Result<Observed, StoreError> {
         let what = self.describe(key);
         let value = record::write(record, base.map(|base| &*base.value)).map_err(|rule| {
@@ -165,7 +165,13 @@ impl EtcdStore {
         })
     }
 
-    fn range(&self, operation: &str, what: &str, keys: Keys<'_>, call: &Call) -> Result<message::Found, StoreError> {
+    fn range(
+        &self,
+        operation: &str,
+        what: &str,
+        keys: Keys<'_>,
+        call: &CallContext,
+    ) -> Result<message::Found, StoreError> {
         let body = message::range(keys);
         let request = EtcdRequest { path: "/v3/kv/range", body: &body, is_read: true, call };
         let answer = self.client.request(request).map_err(|error| explain(operation, what, &error))?;
@@ -214,13 +220,13 @@ fn parse(kv: KeyValue) -> Result<Observed, &'static str> {
 }
 
 impl Store for EtcdStore {
-    fn get(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
+    fn get(&self, key: &str, call: &CallContext) -> Result<Option<Observed>, StoreError> {
         let path = self.path(key);
         let found = self.range("get", &self.describe(key), Keys::One(&path), call)?;
         found.kvs.into_iter().next().map(|kv| self.observe(key, kv)).transpose()
     }
 
-    fn create(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {
+    fn create(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Observed, StoreError> {
         self.put("create", key, None, record, call)
     }
 
@@ -229,7 +235,7 @@ impl Store for EtcdStore {
         key: &str,
         base: &Observed,
         record: &LeaderElectionRecord,
-        call: &Call,
+        call: &CallContext,
     ) -> Result<Observed, StoreError> {
         let Some(base) = base.opaque.get::<KeyValue>() else {
             let message = format!("cannot update {}: its base is of another store", self.describe(key));
@@ -261,7 +267,7 @@ impl Store for EtcdStore {
             WatchScope::Key(_) => Keys::One(&path),
             WatchScope::All => Keys::Prefix(&path),
         };
-        let call = Call::new(OPENING, cancel.clone());
+        let call = CallContext::new(OPENING, cancel.clone());
         let (mut after, present) = match from.and_then(Cursor::get::<u64>) {
             Some(after) => (*after, Vec::new()),
             None => {

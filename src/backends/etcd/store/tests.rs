@@ -111,7 +111,7 @@ impl Scripted for Gateway {
         })?))
     }
 
-    fn write(&self, call: &Call) -> net::Error {
+    fn write(&self, call: &CallContext) -> net::Error {
         let request = EtcdRequest { path: "/v3/kv/txn", body: &serde_json::Value::Null, is_read: false, call };
         match with_user(self).client.request(request) {
             Err(Error::Net(error)) => error,
@@ -205,8 +205,8 @@ fn with_user(gateway: &Gateway) -> EtcdStore {
 }
 
 /// Long enough for a request to be received, however busy the machine is.
-fn second() -> Call {
-    Call::new(Duration::from_secs(1), Cancel::new())
+fn second() -> CallContext {
+    CallContext::new(Duration::from_secs(1), Cancel::new())
 }
 
 fn base() -> Observed {
@@ -214,7 +214,7 @@ fn base() -> Observed {
     parse(KeyValue { key: b"leasehold/jobs".to_vec(), create_revision: 2, mod_revision: 3, value }).unwrap()
 }
 
-fn update(store: &EtcdStore, call: &Call) -> Result<Observed, StoreErrorKind> {
+fn update(store: &EtcdStore, call: &CallContext) -> Result<Observed, StoreErrorKind> {
     store.update("jobs", &base(), &LeaderElectionRecord::default(), call).map_err(|error| error.kind())
 }
 
@@ -265,7 +265,7 @@ fn a_write_goes_to_the_next_member_when_no_connection_stands_after_half_of_its_t
     let (silent, works) = (Gateway::new(|_| None), Gateway::new(well));
     let urls = [silent.url.replace("http:", "https:"), works.url.clone()];
     let store = EtcdStore::new(EtcdConfig::new(urls).unwrap()).unwrap();
-    update(&store, &Call::new(Duration::from_secs(2), Cancel::new())).unwrap();
+    update(&store, &CallContext::new(Duration::from_secs(2), Cancel::new())).unwrap();
     assert_eq!(works.paths(), ["/v3/kv/txn"]);
 }
 
@@ -275,7 +275,7 @@ fn a_read_goes_to_the_next_member_when_half_of_its_time_is_over_or_at_once() {
     let silent = Gateway::new(|asked| (asked.connection > 0).then(|| (200, format!("{{{HEADER}}}"))));
     let works = Gateway::new(well);
     let both = store(&[&silent, &works]);
-    assert!(both.get("jobs", &Call::new(Duration::from_secs(4), Cancel::new())).unwrap().is_some());
+    assert!(both.get("jobs", &CallContext::new(Duration::from_secs(4), Cancel::new())).unwrap().is_some());
     assert!(both.get("jobs", &call()).unwrap().is_some(), "the one that works is kept");
     let began = Instant::now();
     let without_leader = Gateway::new(|_| refused(14, "no leader"));

@@ -13,7 +13,7 @@ use crate::backends::postgres::table;
 use crate::backends::sql;
 use crate::backends::sql::store::{SqlStore, SqlTable, WatchRequest};
 use crate::store::record::{LeaderElectionRecord, Observed};
-use crate::store::{Call, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope, delegate_store};
+use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope, delegate_store};
 use crate::util::cancel::Cancel;
 use crate::util::config_error::ConfigError;
 
@@ -107,7 +107,7 @@ impl PostgresStore {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn create_table(&self) -> Result<(), StoreError> {
-        self.0.0.create_table(&Call::new(SET_UP_TIMEOUT, Cancel::new()))
+        self.0.0.create_table(&CallContext::new(SET_UP_TIMEOUT, Cancel::new()))
     }
 
     /// A `SELECT` that has one row for as long as the term with this fencing token has no successor, and else none: for writes
@@ -138,7 +138,7 @@ delegate_store!(impl Store for PostgresStore { self => self.0 });
 
 impl PostgresTable {
     /// Returns an error if the table has a wrong column. Queries the server once.
-    fn check_table(&self, operation: &str, what: &str, call: &Call) -> Result<(), StoreError> {
+    fn check_table(&self, operation: &str, what: &str, call: &CallContext) -> Result<(), StoreError> {
         if !self.is_checked.load(Ordering::Acquire) {
             let check = [table::HAS_ITS_COLUMNS, table::WRONG_COLUMN].map(|sql| Statement { sql, parameters: &[] });
             let wrong = self.client.run(request(&check, true, call), Ok);
@@ -158,7 +158,7 @@ impl PostgresTable {
         operation: &str,
         key: &str,
         statement: Statement<'_>,
-        call: &Call,
+        call: &CallContext,
         read: impl FnOnce(Rows) -> Result<T, Error>,
     ) -> Result<T, StoreError> {
         let what = self.describe(WatchScope::Key(key));
@@ -177,7 +177,7 @@ impl PostgresTable {
     }
 }
 
-fn request<'a>(statements: &'a [Statement<'a>], is_read: bool, call: &'a Call) -> PostgresRequest<'a> {
+fn request<'a>(statements: &'a [Statement<'a>], is_read: bool, call: &'a CallContext) -> PostgresRequest<'a> {
     PostgresRequest { statements, is_read, call }
 }
 
@@ -190,7 +190,7 @@ impl SqlTable for PostgresTable {
         self.client.location()
     }
 
-    fn create_table(&self, call: &Call) -> Result<(), StoreError> {
+    fn create_table(&self, call: &CallContext) -> Result<(), StoreError> {
         let what = format!("the table leasehold in {}", self.client.location());
         let place = |error: Error| match &error {
             Error::Refused(PostgresRefusal { sqlstate, .. }) if sqlstate == "42501" => {
@@ -208,19 +208,25 @@ impl SqlTable for PostgresTable {
         self.check_table("use", &what, call)
     }
 
-    fn select(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
+    fn select(&self, key: &str, call: &CallContext) -> Result<Option<Observed>, StoreError> {
         let statement = Statement { sql: table::SELECT_ONE, parameters: &[Some(key)] };
         self.run("get", key, statement, call, |rows| table::only(key, table::read(rows)?))
     }
 
-    fn insert(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Option<i64>, StoreError> {
+    fn insert(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Option<i64>, StoreError> {
         let columns = table::columns(record);
         let parameters = [&[Some(key), record.uid.as_deref()], &columns.each_ref().map(Option::as_deref)[..]].concat();
         let statement = Statement { sql: table::INSERT, parameters: &parameters };
         self.run("create", key, statement, call, |rows| table::number(&rows))
     }
 
-    fn update(&self, key: &str, base: &Observed, new: &LeaderElectionRecord, call: &Call) -> Result<bool, StoreError> {
+    fn update(
+        &self,
+        key: &str,
+        base: &Observed,
+        new: &LeaderElectionRecord,
+        call: &CallContext,
+    ) -> Result<bool, StoreError> {
         let (generation, writes) = sql::parts(base.version);
         let (generation, writes) = (generation.to_string(), writes.to_string());
         let (new, old) = (table::columns(new), table::columns(&base.record));
@@ -233,7 +239,7 @@ impl SqlTable for PostgresTable {
 
     fn watch(&self, watch: WatchRequest<'_>, on_event: &mut dyn FnMut(WatchEvent)) -> Result<(), StoreError> {
         let what = self.describe(watch.scope);
-        self.check_table("watch", &what, &Call::new(SET_UP_TIMEOUT, watch.cancel.clone()))?;
+        self.check_table("watch", &what, &CallContext::new(SET_UP_TIMEOUT, watch.cancel.clone()))?;
         changes::watch(&self.client, watch, on_event).map_err(|error| self.explain("watch", &what, &error))
     }
 }

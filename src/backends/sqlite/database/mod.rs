@@ -12,7 +12,7 @@ use crate::backends::sql::{RecordRow, Records, watch_diff};
 use crate::backends::sqlite::file::DatabaseFile;
 use crate::backends::sqlite::signal::{CommitSignal, Waker, wake_others};
 use crate::store::record::{LeaderElectionRecord, MicroTime, Observed};
-use crate::store::{Call, StoreError, StoreErrorKind, WatchEvent, WatchScope};
+use crate::store::{CallContext, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::on_drop::OnDrop;
 use crate::util::sync::Mutex;
 
@@ -65,7 +65,7 @@ struct Wakers {
 
 impl Database {
     /// Makes the file and the table if they are not there, in the time of this call.
-    pub(super) fn open(path: &Path, call: &Call) -> Result<Self, StoreError> {
+    pub(super) fn open(path: &Path, call: &CallContext) -> Result<Self, StoreError> {
         let mut file = DatabaseFile::prepare(path)?;
         let connections = [connect(&file, call)?, connect(&file, call)?];
         // Both have read by then, so the files beside the database are there, and stay.
@@ -83,7 +83,7 @@ impl Database {
         &self,
         scope: WatchScope<'_>,
         seen: Option<i64>,
-        call: &Call,
+        call: &CallContext,
     ) -> Result<Option<(i64, Records)>, StoreError> {
         self.attempt(&self.watches, call, |connection| {
             // Before what it numbers: what is committed in between is read twice.
@@ -124,11 +124,11 @@ impl Database {
     fn attempt<T>(
         &self,
         connection: &Mutex<Connection>,
-        call: &Call,
+        call: &CallContext,
         mut work: impl FnMut(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
         retry(&self.file, call, || {
-            let connection = connection.try_lock_for(LOCK_WAIT.min(call.time_left()))?;
+            let connection = connection.try_lock_for(LOCK_WAIT.min(call.remaining()))?;
             Some(work(&connection))
         })
     }
@@ -143,16 +143,16 @@ impl SqlTable for Database {
         self.name()
     }
 
-    fn create_table(&self, call: &Call) -> Result<(), StoreError> {
+    fn create_table(&self, call: &CallContext) -> Result<(), StoreError> {
         self.attempt(&self.requests, call, create_table)
     }
 
-    fn select(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
+    fn select(&self, key: &str, call: &CallContext) -> Result<Option<Observed>, StoreError> {
         let mut found = self.attempt(&self.requests, call, |connection| select(connection, WatchScope::Key(key)))?;
         Ok(found.remove(key))
     }
 
-    fn insert(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Option<i64>, StoreError> {
+    fn insert(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Option<i64>, StoreError> {
         let (acquire_time, renew_time) = (text(&record.acquire_time), text(&record.renew_time));
         let values = params![
             key,
@@ -173,7 +173,13 @@ impl SqlTable for Database {
         })
     }
 
-    fn update(&self, key: &str, base: &Observed, new: &LeaderElectionRecord, call: &Call) -> Result<bool, StoreError> {
+    fn update(
+        &self,
+        key: &str,
+        base: &Observed,
+        new: &LeaderElectionRecord,
+        call: &CallContext,
+    ) -> Result<bool, StoreError> {
         let (generation, writes) = sql::parts(base.version);
         let old = &base.record;
         let times = [&new.acquire_time, &new.renew_time, &old.acquire_time, &old.renew_time].map(text);
@@ -207,7 +213,8 @@ impl SqlTable for Database {
         let _hook = watch.cancel.on_cancel(move || waker.wake());
         let mut seen = None;
         let read = || {
-            let read = self.read_if_changed(watch.scope, seen, &Call::new(READ_TIMEOUT, watch.cancel.clone()))?;
+            let read =
+                self.read_if_changed(watch.scope, seen, &CallContext::new(READ_TIMEOUT, watch.cancel.clone()))?;
             Ok(read.map(|(number, current)| {
                 seen = Some(number);
                 current
@@ -218,7 +225,7 @@ impl SqlTable for Database {
     }
 }
 
-fn connect(file: &DatabaseFile, call: &Call) -> Result<Connection, StoreError> {
+fn connect(file: &DatabaseFile, call: &CallContext) -> Result<Connection, StoreError> {
     // No URI, and no file made: a path is a path, and the file is there.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(file.path(), flags).map_err(|error| failed(file, error))?;
@@ -302,7 +309,7 @@ fn text(time: &Option<MicroTime>) -> Option<&str> {
 /// Tries until others do not keep it out, but never beyond the call. `None` has waited for itself.
 fn retry<T>(
     file: &DatabaseFile,
-    call: &Call,
+    call: &CallContext,
     mut attempt: impl FnMut() -> Option<rusqlite::Result<T>>,
 ) -> Result<T, StoreError> {
     let mut pause = FIRST_PAUSE;
@@ -325,11 +332,11 @@ fn retry<T>(
     }
 }
 
-fn check(file: &DatabaseFile, call: &Call) -> Result<(), StoreError> {
+fn check(file: &DatabaseFile, call: &CallContext) -> Result<(), StoreError> {
     if call.cancel().is_cancelled() {
         return Err(StoreError::new(StoreErrorKind::Interrupted, "the call was cancelled"));
     }
-    if call.time_left().is_zero() {
+    if call.remaining().is_zero() {
         let message = format!(
             "no answer from {} in time; it may be that another connection is in a long transaction on it",
             file.path().display()

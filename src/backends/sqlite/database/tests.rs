@@ -16,8 +16,8 @@ fn place() -> Place {
     Place { _scratch: scratch, path }
 }
 
-fn call() -> Call {
-    Call::new(Duration::from_secs(30), Cancel::new())
+fn call() -> CallContext {
+    CallContext::new(Duration::from_secs(30), Cancel::new())
 }
 
 #[test]
@@ -89,13 +89,13 @@ fn what_came_too_late_is_no_answer() {
     let place = place();
     let database = Database::open(&place.path, &call()).unwrap();
     let cancel = Cancel::new();
-    let cancelled = Call::new(Duration::from_secs(30), cancel.clone());
+    let cancelled = CallContext::new(Duration::from_secs(30), cancel.clone());
     let done = database.attempt(&database.requests, &cancelled, |_| {
         cancel.cancel();
         Ok(())
     });
     assert_eq!(done.unwrap_err().kind(), StoreErrorKind::Interrupted);
-    let short = Call::new(Duration::from_millis(20), Cancel::new());
+    let short = CallContext::new(Duration::from_millis(20), Cancel::new());
     let done = database.attempt(&database.requests, &short, |_| {
         std::thread::sleep(Duration::from_millis(30));
         Ok(())
@@ -121,7 +121,7 @@ fn a_thread_that_waits_for_another_ends_with_its_call() {
     let place = place();
     let database = Database::open(&place.path, &call()).unwrap();
     let held = database.requests.lock();
-    let short = Call::new(Duration::from_millis(50), Cancel::new());
+    let short = CallContext::new(Duration::from_millis(50), Cancel::new());
     assert_eq!(database.select("jobs", &short).unwrap_err().kind(), StoreErrorKind::Timeout);
     drop(held);
     assert!(database.select("jobs", &call()).unwrap().is_none());

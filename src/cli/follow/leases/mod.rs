@@ -93,7 +93,7 @@ impl LeaseView {
     }
 
     /// `None` when nobody holds it, or its holder does not say for how long.
-    pub fn time_left(&self, now: Moment) -> Option<Duration> {
+    pub fn remaining(&self, now: Moment) -> Option<Duration> {
         Some(self.expiry()?.since(now))
     }
 

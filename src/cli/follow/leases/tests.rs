@@ -73,14 +73,14 @@ fn a_lease_runs_out_by_the_local_clock_once_and_only_a_change_of_its_record_help
     let mut leases = Leases::new(Which::All);
     assert_eq!(leases.next_expiry(), None);
     let first = leases.apply(changed(held("a", 0, 1), 5), at(10));
-    assert_eq!(first[0].lease.time_left(at(10).local), Some(Duration::from_secs(15)), "whatever its times say");
+    assert_eq!(first[0].lease.remaining(at(10).local), Some(Duration::from_secs(15)), "whatever its times say");
     // Something else in the object.
     assert_eq!(said(&leases.apply(changed(held("a", 0, 1), 6), at(20))), []);
     assert_eq!(leases.next_expiry(), Some(at(25).local));
     assert_eq!(said(&leases.expire(at(24))), []);
     let expired = leases.expire(at(29));
     assert_eq!(said(&expired), [("expired", None, Some("a"))]);
-    assert_eq!((expired[0].at, expired[0].lease.time_left(at(29).local)), (at(25), Some(Duration::ZERO)));
+    assert_eq!((expired[0].at, expired[0].lease.remaining(at(29).local)), (at(25), Some(Duration::ZERO)));
     assert_eq!((said(&leases.expire(at(99))), leases.next_expiry()), (vec![], None));
     assert_eq!(said(&leases.apply(changed(held("a", 0, 1), 7), at(99))), []);
     let renewed = leases.apply(changed(held("a", 0, 2), 8), at(100));

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
 use leasehold::{
-    Call, Cancel, Cursor, LeaderElectionRecord, Observed, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope,
+    CallContext, Cancel, Cursor, LeaderElectionRecord, Observed, Store, StoreError, StoreErrorKind, WatchEvent,
+    WatchScope,
 };
 use parking_lot::Mutex;
 
@@ -171,7 +172,7 @@ impl FollowThread {
                 self.update(Update::Opened { key: key.clone(), from_scratch })?;
                 // Of a record that is not there a watch tells nothing, and from now on nothing is missed.
                 if let Some(key) = key {
-                    let call = Call::new(READ_TIMEOUT, cancel.clone());
+                    let call = CallContext::new(READ_TIMEOUT, cancel.clone());
                     let found = self.store.get(&key, &call).map_err(Stop::Unread)?.map(parts);
                     self.tell(Update::Read { key, found })?;
                 }
@@ -194,7 +195,7 @@ impl FollowThread {
     /// For a store that cannot watch.
     fn poll(&mut self, key: &str) -> Result<(), Gone> {
         loop {
-            let call = Call::new(READ_TIMEOUT, Cancel::new());
+            let call = CallContext::new(READ_TIMEOUT, Cancel::new());
             let pause = match self.store.get(key, &call) {
                 Ok(found) => {
                     self.has_worked = true;

@@ -25,12 +25,12 @@ fn next(failures: &Mutex<VecDeque<StoreErrorKind>>) -> Result<(), StoreError> {
 }
 
 impl Store for Failing {
-    fn get(&self, key: &str, call: &Call) -> Result<Option<Observed>, StoreError> {
+    fn get(&self, key: &str, call: &CallContext) -> Result<Option<Observed>, StoreError> {
         next(&self.reads)?;
         self.store.get(key, call)
     }
 
-    fn create(&self, key: &str, record: &LeaderElectionRecord, call: &Call) -> Result<Observed, StoreError> {
+    fn create(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Observed, StoreError> {
         self.store.create(key, record, call)
     }
 
@@ -39,7 +39,7 @@ impl Store for Failing {
         key: &str,
         base: &Observed,
         record: &LeaderElectionRecord,
-        call: &Call,
+        call: &CallContext,
     ) -> Result<Observed, StoreError> {
         self.store.update(key, base, record, call)
     }
@@ -73,7 +73,7 @@ impl Failing {
 
     fn make(&self, key: &str) {
         let record = LeaderElectionRecord { holder_identity: Some("a".into()), ..LeaderElectionRecord::default() };
-        let call = Call::new(SOON, Cancel::new());
+        let call = CallContext::new(SOON, Cancel::new());
         self.create(key, &record, &call).expect("it is created");
     }
 }

@@ -28,8 +28,8 @@ fn refused_login_asks_the_password_source_again() {
     tests::check_logins::<Server>();
 }
 
-fn brief() -> Call {
-    Call::new(Duration::from_millis(300), Cancel::new())
+fn brief() -> CallContext {
+    CallContext::new(Duration::from_millis(300), Cancel::new())
 }
 
 fn base() -> Observed {
@@ -37,15 +37,15 @@ fn base() -> Observed {
     server.store().get("jobs", &call()).unwrap().unwrap()
 }
 
-fn get(store: &MySqlStore, call: &Call) -> Result<Option<Observed>, StoreErrorKind> {
+fn get(store: &MySqlStore, call: &CallContext) -> Result<Option<Observed>, StoreErrorKind> {
     store.get("jobs", call).map_err(|error| error.kind())
 }
 
-fn update(store: &MySqlStore, call: &Call) -> Result<Observed, StoreErrorKind> {
+fn update(store: &MySqlStore, call: &CallContext) -> Result<Observed, StoreErrorKind> {
     store.update("jobs", &base(), &LeaderElectionRecord::default(), call).map_err(|error| error.kind())
 }
 
-fn create(store: &MySqlStore, call: &Call) -> Result<Observed, StoreErrorKind> {
+fn create(store: &MySqlStore, call: &CallContext) -> Result<Observed, StoreErrorKind> {
     store.create("jobs", &LeaderElectionRecord::default(), call).map_err(|error| error.kind())
 }
 

@@ -14,7 +14,7 @@ use crate::backends::tests;
 use crate::backends::tests::{Act, Login, REFUSAL, Scripted, Step};
 use crate::net::error as net;
 use crate::net::tests::certificates::{Duplex, accept};
-use crate::store::{Call, Store};
+use crate::store::{CallContext, Store};
 use crate::util::config_error::ConfigError;
 
 /// What a server was asked: a phase, or a statement.
@@ -143,7 +143,7 @@ impl Scripted for Server {
         })?))
     }
 
-    fn write(&self, call: &Call) -> net::Error {
+    fn write(&self, call: &CallContext) -> net::Error {
         let shape = Shape::new("leasehold", "SELECT 1, 2", |_| String::new());
         let client = MySqlClient::new(self.config(), shape).unwrap();
         match client.query(MySqlStatement { sql: "UPDATE leasehold", is_read: false, call }) {

@@ -116,7 +116,7 @@ impl Scripted for Server {
         })))
     }
 
-    fn write(&self, call: &Call) -> net::Error {
+    fn write(&self, call: &CallContext) -> net::Error {
         let update = Statement { sql: "UPDATE", parameters: &[] };
         match self.store().0.0.client.run(request(&[update], false, call), Ok) {
             Err(Error::Net(error)) => error,
@@ -210,8 +210,8 @@ fn well(said: &Said) -> Option<Vec<u8>> {
     }
 }
 
-fn brief() -> Call {
-    Call::new(Duration::from_millis(200), Cancel::new())
+fn brief() -> CallContext {
+    CallContext::new(Duration::from_millis(200), Cancel::new())
 }
 
 fn kind<T>(result: Result<T, StoreError>) -> StoreErrorKind {
@@ -497,10 +497,10 @@ fn the_server_is_asked_to_end_what_nobody_waits_for_any_more() {
     });
     let store = server.store();
     let key = [0, 0, 0, 7, 0, 0, 0, 9];
-    let second = Call::new(Duration::from_secs(1), Cancel::new());
+    let second = CallContext::new(Duration::from_secs(1), Cancel::new());
     assert_eq!(kind(store.create("jobs", &LeaderElectionRecord::default(), &second)), StoreErrorKind::Timeout);
     assert_eq!(told.recv_timeout(Duration::from_secs(30)).unwrap(), key);
-    let create = |call: &Call| kind(store.create("jobs", &LeaderElectionRecord::default(), call));
+    let create = |call: &CallContext| kind(store.create("jobs", &LeaderElectionRecord::default(), call));
     let inserts = || server.said.lock().iter().filter(|said| said.is("INSERT")).count();
     assert_eq!(cancel_at(inserts, create), StoreErrorKind::Interrupted);
     assert_eq!(told.recv_timeout(Duration::from_secs(30)).unwrap(), key);

@@ -58,7 +58,7 @@ fn in_a_session_of_ours_settings_stand_until_a_call_has_another_time() {
         with_proof(said, PROVED)
     });
     let store = server.store();
-    store.get("jobs", &Call::new(Duration::from_secs(60), Cancel::new())).unwrap();
+    store.get("jobs", &CallContext::new(Duration::from_secs(60), Cancel::new())).unwrap();
     assert_eq!(told.recv().unwrap(), (2, false), "for one transaction");
     store.0.0.client.set_has_sessions(true);
     let (set, stands) = ((2, true), (1, false));
@@ -76,7 +76,7 @@ fn in_a_session_of_ours_settings_stand_until_a_call_has_another_time() {
         (1, stands),
         (3, set),
     ] {
-        store.get("jobs", &Call::new(Duration::from_secs(seconds), Cancel::new())).unwrap();
+        store.get("jobs", &CallContext::new(Duration::from_secs(seconds), Cancel::new())).unwrap();
         assert_eq!(told.recv().unwrap(), expected, "{seconds} s");
     }
     assert_eq!(server.connections(), 1);
@@ -157,7 +157,7 @@ fn a_read_that_was_without_its_settings_is_asked_again_also_on_a_connection_of_t
         let found = match on_its_own {
             true => {
                 let (interrupter, _hook) = Interrupter::hooked(call.cancel());
-                let deadline = Instant::now() + call.time_left();
+                let deadline = Instant::now() + call.remaining();
                 let mut connection = store.0.0.client.connect(deadline, call.cancel(), &interrupter).unwrap();
                 store.0.0.client.run_on(&mut connection, &request, table::read)
             }
