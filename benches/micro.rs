@@ -8,8 +8,8 @@ use leasehold::kube::{Client, Kubeconfig};
 use leasehold::testing::{ApiServer, User};
 use leasehold::util::clock::{Moment, Now};
 use leasehold::{
-    CallContext, Cancel, LeaderElector, LeaderElectorBuilder, LeaderGuard, LeaseStore, MemoryStore, Observed, Observer,
-    Opaque, Store,
+    CallContext, CancelToken, LeaderElector, LeaderElectorBuilder, LeaderGuard, LeaseStore, MemoryStore, Observed,
+    Observer, Opaque, Store,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -206,7 +206,7 @@ fn renewal_in_memory(name: &str, tls: bool) {
 }
 
 fn call() -> CallContext {
-    CallContext::new(TIMEOUT, Cancel::new())
+    CallContext::new(TIMEOUT, CancelToken::new())
 }
 
 fn store(tls: bool) -> (ApiServer, LeaseStore) {

@@ -19,8 +19,8 @@ use crossbeam_channel::unbounded;
 use leasehold::kube::{Client, ClientConfig, Kubeconfig};
 use leasehold::testing::ApiServer;
 use leasehold::{
-    CallContext, Cancel, ConfigError, Cursor, LeaderElectionRecord, LeaderElector, LeaderGuard, LeaseStore, Observed,
-    Store, StoreError, StoreErrorKind, WatchEvent, WatchScope,
+    CallContext, CancelToken, ConfigError, Cursor, LeaderElectionRecord, LeaderElector, LeaderGuard, LeaseStore,
+    Observed, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope,
 };
 
 const LEASE: &str = "leasehold-quickstart";
@@ -198,7 +198,7 @@ impl Store for CutStore {
         &self,
         scope: WatchScope<'_>,
         from: Option<&Cursor>,
-        cancel: &Cancel,
+        cancel: &CancelToken,
         on_event: &mut dyn FnMut(WatchEvent),
     ) -> Result<(), StoreError> {
         self.line()?.watch(scope, from, cancel, &mut |event| {

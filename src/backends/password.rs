@@ -12,7 +12,7 @@ use crate::net::error::{Error, ErrorKind};
 use crate::net::secret::Secret;
 use crate::net::text::clean;
 use crate::store::CallContext;
-use crate::util::cancel::Cancel;
+use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
 use crate::util::panics::caught;
 
@@ -65,7 +65,7 @@ impl Password {
     pub(crate) fn log_in<T, E: From<Error>>(
         &self,
         deadline: Instant,
-        cancel: &Cancel,
+        cancel: &CancelToken,
         log_in: impl Fn(Option<&str>) -> Result<T, E>,
         is_refused: impl Fn(&E) -> bool,
     ) -> Result<T, E> {
@@ -80,7 +80,7 @@ impl Password {
         if second == first { Err(refused) } else { log_in(Some(second.expose())) }
     }
 
-    fn ask(&self, source: &Source, deadline: Instant, cancel: &Cancel) -> Result<Secret, Error> {
+    fn ask(&self, source: &Source, deadline: Instant, cancel: &CancelToken) -> Result<Secret, Error> {
         let call = CallContext::new(deadline.saturating_duration_since(Instant::now()), cancel.clone());
         let password = caught(|| source(&call)).unwrap_or_else(|| Err("its source has panicked".into()));
         let password = password.map_err(|error| {

@@ -14,7 +14,7 @@ use crate::net::tests::certificates::Files;
 use crate::net::tls::config::TlsConfig;
 use crate::store::record::Observed;
 use crate::store::{CallContext, Store, StoreErrorKind};
-use crate::util::cancel::Cancel;
+use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
 
 /// The step of a connection that a script decides about.
@@ -88,7 +88,7 @@ pub(super) fn call() -> CallContext {
 
 /// Cancels the call when `count` has grown.
 pub(super) fn cancel_at<T: Send>(count: impl Fn() -> usize, run: impl FnOnce(&CallContext) -> T + Send) -> T {
-    let (call, before) = (CallContext::new(Duration::from_secs(60), Cancel::new()), count());
+    let (call, before) = (CallContext::new(Duration::from_secs(60), CancelToken::new()), count());
     thread::scope(|scope| {
         let running = scope.spawn(|| run(&call));
         while count() == before && !running.is_finished() {
@@ -100,7 +100,7 @@ pub(super) fn cancel_at<T: Send>(count: impl Fn() -> usize, run: impl FnOnce(&Ca
 }
 
 fn call_within(timeout: Duration) -> CallContext {
-    CallContext::new(timeout, Cancel::new())
+    CallContext::new(timeout, CancelToken::new())
 }
 
 /// Long enough for a request to be received, however busy the machine is.
@@ -248,7 +248,7 @@ fn source_is_asked_for_each_login_and_after_a_refusal() {
             if password == Some(accepted) { Ok(()) } else { Err(net::Error::new(ErrorKind::Config, "refused")) }
         };
         let is_refused = |error: &net::Error| error.kind == ErrorKind::Config;
-        let error = password.log_in(Instant::now() + LONG, &Cancel::new(), log_in, is_refused).err();
+        let error = password.log_in(Instant::now() + LONG, &CancelToken::new(), log_in, is_refused).err();
         (tried.into_inner(), error.map(|error| error.to_string()).unwrap_or_default())
     };
     let changing = from(|ask| Ok(format!("<{ask:02}>")));

@@ -137,12 +137,12 @@ fn kill(mut child: Child) {
 mod tests {
     use std::time::Instant;
 
-    use leasehold::Cancel;
+    use leasehold::CancelToken;
 
     use super::*;
 
     fn ask(source: &PasswordSource) -> Result<String, String> {
-        source(&CallContext::new(Duration::from_secs(60), Cancel::new()))
+        source(&CallContext::new(Duration::from_secs(60), CancelToken::new()))
     }
 
     #[test]
@@ -190,7 +190,7 @@ mod tests {
         let text = format!("sh -c 'sleep 3600 & echo $! > {0}.new; mv {0}.new {0}; wait'", pid.display());
         for is_cancelled in [true, false] {
             let timeout = if is_cancelled { 3600 } else { 4 };
-            let call = CallContext::new(Duration::from_secs(timeout), Cancel::new());
+            let call = CallContext::new(Duration::from_secs(timeout), CancelToken::new());
             let source = from_command(&text).expect("a program");
             let error = thread::scope(|scope| {
                 let asked = scope.spawn(|| source(&call));

@@ -10,7 +10,7 @@ use crate::election::candidate::side::Side;
 use crate::election::wind_down::WindDown;
 use crate::leadership::error::Error;
 use crate::leadership::term::Term;
-use crate::util::cancel::Cancel;
+use crate::util::cancel::CancelToken;
 use crate::util::clock;
 use crate::util::clock::Moment;
 use crate::util::log_fields::LogFields;
@@ -96,7 +96,7 @@ pub(crate) enum ReleaseAck {
 /// A request under way that is to be cancelled, by whoever told what waits behind it: the elector's threads wait themselves.
 pub(crate) struct Cancellation {
     pub(crate) at: Moment,
-    pub(crate) cancel: Cancel,
+    pub(crate) cancel: CancelToken,
     /// Disconnects when the request has ended.
     pub(crate) ended: Receiver<Infallible>,
 }

@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use super::MAX_WAIT;
 use super::error::{Error, ErrorKind};
 use super::interrupt::{Interrupter, interrupted};
-use crate::util::cancel::{Cancel, Hook};
+use crate::util::cancel::{CancelHook, CancelToken};
 use crate::util::log_fields::CLIENT;
 use crate::util::panics::log_line;
 
@@ -73,7 +73,7 @@ pub(crate) struct ActiveCall {
     began: Instant,
     pub(crate) deadline: Instant,
     pub(crate) interrupter: Interrupter,
-    hook: Hook,
+    hook: CancelHook,
     /// Whether the call was to use a connection.
     has_exchanged: Cell<bool>,
 }
@@ -88,7 +88,7 @@ pub(crate) struct Exchange<'a, C> {
 }
 
 impl ActiveCall {
-    pub(crate) fn begin(timeout: Duration, cancel: &Cancel) -> Self {
+    pub(crate) fn begin(timeout: Duration, cancel: &CancelToken) -> Self {
         let began = Instant::now();
         let (interrupter, hook) = Interrupter::hooked(cancel);
         Self { began, deadline: began + timeout.min(MAX_WAIT), interrupter, hook, has_exchanged: Cell::new(false) }
@@ -298,7 +298,7 @@ mod tests {
         timeout: Duration,
         cancels: bool,
     ) -> (Result<(), TestFailure<O>>, usize) {
-        let (pool, cancel) = (Pool::new(9, MAX_IDLE), Cancel::new());
+        let (pool, cancel) = (Pool::new(9, MAX_IDLE), CancelToken::new());
         pool.put_back(Numbered(0, [0, 0]));
         let call = ActiveCall::begin(timeout, &cancel);
         call.has_exchanged.set(true);
@@ -354,7 +354,7 @@ mod tests {
         assert_eq!(end::<false>(Err(Net(ErrorKind::Timeout, true)), LONG, false).1, 0);
         assert_eq!(end::<false>(Ok(()), LONG, true).1, 0);
         assert_eq!(end::<true>(Ok(()), LONG, true).1, 0);
-        let (pool, cancel) = (Pool::new(9, MAX_IDLE), Cancel::new());
+        let (pool, cancel) = (Pool::new(9, MAX_IDLE), CancelToken::new());
         pool.put_back(Numbered(0, [0, 0]));
         cancel.cancel();
         let call = ActiveCall::begin(LONG, &cancel);
@@ -374,7 +374,7 @@ mod tests {
         for connection in [Numbered(1, [1, 1]), Numbered(0, [0, 1])] {
             pool.put_back(connection);
         }
-        let (call, used) = (ActiveCall::begin(LONG, &Cancel::new()), std::cell::RefCell::new(Vec::new()));
+        let (call, used) = (ActiveCall::begin(LONG, &CancelToken::new()), std::cell::RefCell::new(Vec::new()));
         let mut kept = None;
         let answer: TestOutcome = call.exchange(
             Exchange { pool: &pool, versions, is_read },

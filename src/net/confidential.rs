@@ -112,7 +112,7 @@ mod tests {
 
     use super::*;
     use crate::net::dial::System;
-    use crate::util::cancel::Cancel;
+    use crate::util::cancel::CancelToken;
 
     #[test]
     fn an_answer_is_taken_apart() {
@@ -136,7 +136,7 @@ mod tests {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let endpoint = Endpoint::parse(&url, "endpoint").unwrap();
         let dialer = Dialer::new(System);
-        let send = |timeout: Duration, cancel: &Cancel| {
+        let send = |timeout: Duration, cancel: &CancelToken| {
             let (interrupter, _hook) = Interrupter::hooked(cancel);
             let deadline = Instant::now() + timeout;
             Post { endpoint: &endpoint, tls: None, path: "/a", body: b"{}", deadline }
@@ -144,8 +144,8 @@ mod tests {
                 .unwrap_err()
                 .kind
         };
-        assert_eq!(send(Duration::from_millis(100), &Cancel::new()), ErrorKind::Timeout);
-        let cancel = Cancel::new();
+        assert_eq!(send(Duration::from_millis(100), &CancelToken::new()), ErrorKind::Timeout);
+        let cancel = CancelToken::new();
         let later = cancel.clone();
         let other = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(100));

@@ -8,7 +8,7 @@ use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 use parking_lot::Mutex;
 
 use super::error::{Error, ErrorKind};
-use crate::util::cancel::{Cancel, Hook};
+use crate::util::cancel::{CancelHook, CancelToken};
 
 /// Ends the I/O of one call, once and for good; clones are the same one.
 #[derive(Clone)]
@@ -46,7 +46,7 @@ impl Interrupter {
     }
 
     /// One that `cancel` uses, for as long as the hook is kept.
-    pub(crate) fn hooked(cancel: &Cancel) -> (Self, Hook) {
+    pub(crate) fn hooked(cancel: &CancelToken) -> (Self, CancelHook) {
         let interrupter = Self::new();
         let hook = cancel.on_cancel({
             let interrupter = interrupter.clone();

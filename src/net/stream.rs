@@ -7,7 +7,7 @@ use super::error::{Error, ErrorKind};
 use super::http::{AgentHandle, from_ureq};
 use super::interrupt::{Interrupter, interrupted};
 use super::lines::{ReadLine, read_line};
-use crate::util::cancel::Hook;
+use crate::util::cancel::CancelHook;
 
 /// An object larger than this cannot be in etcd.
 pub(crate) const MAX_LINE: usize = 4 * 1024 * 1024;
@@ -20,7 +20,7 @@ pub(crate) struct LineStream {
     /// Its agent is what an interrupt shuts down.
     _handle: Arc<AgentHandle>,
     interrupter: Interrupter,
-    _hook: Hook,
+    _hook: CancelHook,
     /// Whether the last line may lack its end.
     takes_rest: bool,
     done: bool,
@@ -28,7 +28,7 @@ pub(crate) struct LineStream {
 
 impl LineStream {
     /// Of the body of an answer that came by the agent of `handle`, until `interrupter` ends it, which `hook` sees to.
-    pub(crate) fn new(body: ureq::Body, handle: Arc<AgentHandle>, interrupter: Interrupter, hook: Hook) -> Self {
+    pub(crate) fn new(body: ureq::Body, handle: Arc<AgentHandle>, interrupter: Interrupter, hook: CancelHook) -> Self {
         let reader = BufReader::with_capacity(CHUNK, body.into_reader());
         Self { reader, _handle: handle, interrupter, _hook: hook, takes_rest: false, done: false }
     }

@@ -14,7 +14,7 @@ use crate::runtime::state::{Asked, Deferred, ElectorState, SharedParts};
 use crate::runtime::watcher::Watcher;
 use crate::store::CallContext;
 use crate::store::entry::Entry;
-use crate::util::cancel::Cancel;
+use crate::util::cancel::CancelToken;
 use crate::util::clock;
 use crate::util::log_fields::LogFields;
 use crate::util::panics::caught;
@@ -103,7 +103,7 @@ impl Driver {
     /// False when there is nothing more to do.
     fn send_or_wait(&mut self) -> bool {
         let (end, ended) = channel::bounded(0);
-        let cancel = Cancel::new();
+        let cancel = CancelToken::new();
         let step = self.core.work(|state| {
             let step = state.next(&self.core.commands, self.side);
             if let Step::Send(request) = &step {
@@ -122,7 +122,12 @@ impl Driver {
         !self.has_finished
     }
 
-    fn send(&self, StoreRequest { id, operation, timeout }: StoreRequest, cancel: Cancel, end: Sender<Infallible>) {
+    fn send(
+        &self,
+        StoreRequest { id, operation, timeout }: StoreRequest,
+        cancel: CancelToken,
+        end: Sender<Infallible>,
+    ) {
         let call = CallContext::new(timeout, cancel);
         let (kind, began) = (operation.kind(), clock::now());
         let response = match operation {

@@ -28,7 +28,7 @@ use crate::runtime::lines::{Item, Lines};
 use crate::runtime::observing::Observing;
 use crate::runtime::probing::Probing;
 use crate::store::{StoreError, StoreOperation};
-use crate::util::cancel::Cancel;
+use crate::util::cancel::CancelToken;
 use crate::util::clock;
 use crate::util::clock::{Moment, Now};
 use crate::util::sync::Arc;
@@ -86,7 +86,7 @@ struct Record {
 #[derive(Default)]
 pub(crate) struct Deferred {
     /// The requests of a guard whose end nobody waits for.
-    pub(crate) cancel: Vec<Cancel>,
+    pub(crate) cancel: Vec<CancelToken>,
     pub(crate) restart_watch: Vec<Side>,
     /// Their threads look again what to do.
     pub(crate) wake: Vec<Side>,
@@ -97,7 +97,7 @@ pub(crate) struct Deferred {
 /// The request that a thread is sending.
 struct InFlight {
     id: u64,
-    cancel: Cancel,
+    cancel: CancelToken,
     ended: Receiver<Infallible>,
     /// From then on it holds up what has been told.
     cancel_at: Option<Moment>,
@@ -156,7 +156,7 @@ impl ElectorState {
     }
 
     /// A thread sends it now.
-    pub(crate) fn sends(&mut self, side: Side, id: u64, cancel: Cancel, ended: Receiver<Infallible>) {
+    pub(crate) fn sends(&mut self, side: Side, id: u64, cancel: CancelToken, ended: Receiver<Infallible>) {
         self.records[side as usize].in_flight = Some(InFlight { id, cancel, ended, cancel_at: None });
     }
 

@@ -11,7 +11,7 @@ use crate::leadership::handle::{AsRuntime, Command, Link};
 use crate::observe::health::HealthCheck;
 use crate::store::entry::Entry;
 use crate::store::{StoreError, WatchEvent};
-use crate::util::cancel::Cancel;
+use crate::util::cancel::CancelToken;
 use crate::util::clock;
 use crate::util::config_error::random_seed;
 use crate::util::log_fields::LogFields;
@@ -26,7 +26,7 @@ const STACK_SIZE: usize = 256 * 1024;
 pub(crate) struct Watcher {
     /// Dropped to end the thread, sent to so that the next watch begins with what is there.
     wake: Option<Sender<()>>,
-    current: Arc<Mutex<Cancel>>,
+    current: Arc<Mutex<CancelToken>>,
 }
 
 struct WatchThread {
@@ -34,7 +34,7 @@ struct WatchThread {
     link: Arc<Link>,
     side: Side,
     wake: Receiver<()>,
-    current: Arc<Mutex<Cancel>>,
+    current: Arc<Mutex<CancelToken>>,
     plan: WatchPlan,
     health: HealthCheck,
     fields: LogFields,
@@ -56,7 +56,7 @@ impl Watcher {
     ) -> io::Result<Self> {
         let (wake, woken) = channel::bounded(1);
         let fields = LogFields::new(entry.describe(), &settings.identity);
-        let current = Arc::new(Mutex::new(Cancel::new()));
+        let current = Arc::new(Mutex::new(CancelToken::new()));
         let watching = WatchThread {
             entry,
             link,
@@ -111,7 +111,7 @@ impl WatchThread {
             if self.pause(pause) == Pause::ElectorGone {
                 return;
             }
-            let stop = Cancel::new();
+            let stop = CancelToken::new();
             *self.current.lock() = stop.clone();
             // What came since the wait has stopped the watch before this one.
             loop {
@@ -144,7 +144,7 @@ impl WatchThread {
         }
     }
 
-    fn watch(&mut self, stop: &Cancel) -> Result<(), StoreError> {
+    fn watch(&mut self, stop: &CancelToken) -> Result<(), StoreError> {
         let Self { entry, link, side, plan, health, fields, .. } = self;
         let side = *side;
         let begin = plan.begin(clock::now());

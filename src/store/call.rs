@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::util::cancel::Cancel;
+use crate::util::cancel::CancelToken;
 use crate::util::sync::Instant;
 
 /// How long a call may take, and what may end it sooner.
@@ -11,9 +11,9 @@ use crate::util::sync::Instant;
 ///
 /// ```
 /// use std::time::Duration;
-/// use leasehold::{CallContext, Cancel};
+/// use leasehold::{CallContext, CancelToken};
 ///
-/// let call = CallContext::new(Duration::from_secs(5), Cancel::new());
+/// let call = CallContext::new(Duration::from_secs(5), CancelToken::new());
 /// assert!(call.remaining() <= Duration::from_secs(5));
 /// assert!(!call.cancel().is_cancelled());
 /// ```
@@ -21,12 +21,12 @@ use crate::util::sync::Instant;
 pub struct CallContext {
     timeout: Duration,
     began: Instant,
-    cancel: Cancel,
+    cancel: CancelToken,
 }
 
 impl CallContext {
     /// One that begins now.
-    pub fn new(timeout: Duration, cancel: Cancel) -> Self {
+    pub fn new(timeout: Duration, cancel: CancelToken) -> Self {
         Self { timeout, began: Instant::now(), cancel }
     }
 
@@ -37,7 +37,7 @@ impl CallContext {
 
     /// What ends it sooner: then it returns soon, with
     /// [`Interrupted`](crate::StoreErrorKind::Interrupted) if it has no answer yet.
-    pub fn cancel(&self) -> &Cancel {
+    pub fn cancel(&self) -> &CancelToken {
         &self.cancel
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::store::record::{LeaderElectionRecord, Observed};
 use crate::store::{CallContext, Cursor, MAX_VERSION, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
-use crate::util::cancel::Cancel;
+use crate::util::cancel::CancelToken;
 use crate::util::sync::Arc;
 
 /// A key of a store.
@@ -39,7 +39,7 @@ impl Entry {
     pub(crate) fn watch(
         &self,
         from: Option<&Cursor>,
-        cancel: &Cancel,
+        cancel: &CancelToken,
         on_event: &mut dyn FnMut(WatchEvent),
     ) -> Result<(), StoreError> {
         let mut refused = None;
@@ -126,7 +126,7 @@ mod tests {
             &self,
             _: WatchScope<'_>,
             from: Option<&Cursor>,
-            _: &Cancel,
+            _: &CancelToken,
             on_event: &mut dyn FnMut(WatchEvent),
         ) -> Result<(), StoreError> {
             let (key, version) = ("jobs".into(), self.0);
@@ -148,10 +148,10 @@ mod tests {
 
     #[test]
     fn version_out_of_range_is_malformed() {
-        let call = CallContext::new(Duration::from_secs(1), Cancel::new());
+        let call = CallContext::new(Duration::from_secs(1), CancelToken::new());
         for version in [0, 1, 7, 8, MAX_VERSION, MAX_VERSION + 1, u64::MAX] {
             let (entry, base) = (Entry::new(Arc::new(AtVersion(version)), "jobs"), observed(7));
-            let (cancel, mut events) = (Cancel::new(), 0);
+            let (cancel, mut events) = (CancelToken::new(), 0);
             let mut watch = |from| entry.watch(from, &cancel, &mut |_| events += 1);
             let results = [
                 watch(None),

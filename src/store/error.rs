@@ -49,7 +49,7 @@ pub enum StoreErrorKind {
     Malformed,
     /// No answer in time.
     Timeout,
-    /// Ended by [`Cancel::cancel`](crate::Cancel::cancel).
+    /// Ended by [`CancelToken::cancel`](crate::CancelToken::cancel).
     Interrupted,
     /// The store does not remember what came after the version that a watch was to begin at.
     Expired,

@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::store::record::{LeaderElectionRecord, Observed, Opaque};
 use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
-use crate::util::cancel::Cancel;
+use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
 use crate::util::on_drop::OnDrop;
 use crate::util::sync::channel;
@@ -225,7 +225,7 @@ impl Store for MemoryStore {
         &self,
         scope: WatchScope<'_>,
         from: Option<&Cursor>,
-        cancel: &Cancel,
+        cancel: &CancelToken,
         on_event: &mut dyn FnMut(WatchEvent),
     ) -> Result<(), StoreError> {
         let (wake, woken) = channel::bounded(1);
@@ -293,14 +293,14 @@ mod tests {
     #[test]
     fn what_goes_on_behind_what_is_forgotten_or_before_it_has_come_has_expired() {
         let store = MemoryStore::new();
-        let call = CallContext::new(Duration::from_secs(1), Cancel::new());
+        let call = CallContext::new(Duration::from_secs(1), CancelToken::new());
         let mut observed = store.create("jobs", &LeaderElectionRecord::default(), &call).unwrap();
         for _ in 0..REMEMBERED {
             observed = store.update("jobs", &observed, &LeaderElectionRecord::default(), &call).unwrap();
         }
         let last = observed.version;
         for (from, is_expired) in [(0, true), (1, false), (last, false), (last + 1, true)] {
-            let cancel = Cancel::new();
+            let cancel = CancelToken::new();
             let ended = store.watch(WatchScope::All, Some(&Cursor::new(from)), &cancel, &mut |event| {
                 if let WatchEvent::Bookmark(_) = event {
                     cancel.cancel();
@@ -317,10 +317,10 @@ mod tests {
     #[test]
     fn a_watch_that_has_missed_nothing_does_not_expire() {
         let store = MemoryStore::new();
-        let call = CallContext::new(Duration::from_secs(1), Cancel::new());
+        let call = CallContext::new(Duration::from_secs(1), CancelToken::new());
         let record = LeaderElectionRecord::default();
         let quiet = store.create("quiet", &record, &call).unwrap();
-        let cancel = Cancel::new();
+        let cancel = CancelToken::new();
         let (tell, told) = channel::unbounded();
         std::thread::scope(|scope| {
             let watch = scope
@@ -340,7 +340,7 @@ mod tests {
 
     #[test]
     fn a_watch_that_is_cancelled_before_it_begins_tells_nothing() {
-        let cancel = Cancel::new();
+        let cancel = CancelToken::new();
         cancel.cancel();
         let ended = MemoryStore::new().watch(WatchScope::All, None, &cancel, &mut |event| panic!("{event:?}"));
         assert_eq!(ended.unwrap_err().kind(), StoreErrorKind::Interrupted);

@@ -16,7 +16,7 @@ pub use watch::{Cursor, WatchEvent, WatchScope};
 use std::sync::Arc;
 
 use crate::store::record::{LeaderElectionRecord, Observed};
-use crate::util::cancel::Cancel;
+use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
 
 /// The highest version that a store may use. A fencing token is a version, and must fit a signed 64-bit column.
@@ -150,7 +150,7 @@ pub trait Store: Send + Sync + 'static {
         &self,
         scope: WatchScope<'_>,
         from: Option<&Cursor>,
-        cancel: &Cancel,
+        cancel: &CancelToken,
         on_event: &mut dyn FnMut(WatchEvent),
     ) -> Result<(), StoreError> {
         let _ = (scope, from, cancel, on_event);
@@ -210,7 +210,7 @@ macro_rules! delegate_store {
                 &$self,
                 scope: WatchScope<'_>,
                 from: Option<&Cursor>,
-                cancel: &Cancel,
+                cancel: &CancelToken,
                 on_event: &mut dyn FnMut(WatchEvent),
             ) -> Result<(), StoreError> {
                 $inside.watch(scope, from, cancel, on_event)

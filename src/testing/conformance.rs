@@ -73,7 +73,7 @@ use crate::elector::builder::LeaderElectorBuilder;
 use crate::elector::leader_elector::LeaderElector;
 use crate::store::record::{LeaderElectionRecord, MicroTime, Observed};
 use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
-use crate::util::cancel::Cancel;
+use crate::util::cancel::CancelToken;
 use crate::util::sync::Arc;
 use crate::util::sync::channel::{Receiver, unbounded};
 
@@ -206,7 +206,7 @@ impl Table {
         from: Option<&Cursor>,
         see: impl FnOnce(&Receiver<WatchEvent>) -> T,
     ) -> Option<T> {
-        let cancel = Cancel::new();
+        let cancel = CancelToken::new();
         let (told, tells) = unbounded();
         thread::scope(|threads| {
             let watch = threads.spawn(|| {
@@ -241,7 +241,7 @@ impl Table {
 }
 
 fn call() -> CallContext {
-    CallContext::new(Duration::from_secs(20), Cancel::new())
+    CallContext::new(Duration::from_secs(20), CancelToken::new())
 }
 
 fn held_by(identity: &str) -> LeaderElectionRecord {
@@ -393,7 +393,7 @@ fn a_call_without_time_ends(table: &Table) {
     let base = table.create(&table.key, &held_by("a")).expect("a record");
     let began = Instant::now();
     for _ in 0..3 {
-        let call = CallContext::new(Duration::ZERO, Cancel::new());
+        let call = CallContext::new(Duration::ZERO, CancelToken::new());
         let _ = table.store.get(&table.key, &call);
         let _ = table.store.update(&table.key, &base, &held_by("b"), &call);
     }
@@ -404,7 +404,7 @@ fn a_call_without_time_ends(table: &Table) {
 fn a_cancelled_call_ends_and_disturbs_no_other(table: &Table) {
     table.create(&table.key, &held_by("a")).expect("a record");
     for _ in 0..20 {
-        let cancel = Cancel::new();
+        let cancel = CancelToken::new();
         let call = CallContext::new(SOON, cancel.clone());
         thread::scope(|threads| {
             let cancelled = threads.spawn(|| table.store.get(&table.key, &call));
@@ -478,7 +478,7 @@ fn a_watch_of_all_tells_of_all(table: &Table) {
 }
 
 fn a_watch_that_was_cancelled_before_it_began_ends(table: &Table) {
-    let cancel = Cancel::new();
+    let cancel = CancelToken::new();
     cancel.cancel();
     let ended = table.store.watch(WatchScope::Key(&table.key), None, &cancel, &mut |_| {});
     let kind = ended.expect_err("it was cancelled").kind();

@@ -12,10 +12,10 @@ use crate::util::sync::{Arc, Mutex};
 /// Whoever blocks hooks in what ends that:
 ///
 /// ```
-/// use leasehold::Cancel;
+/// use leasehold::CancelToken;
 /// use leasehold::crossbeam_channel::{bounded, RecvError};
 ///
-/// let cancel = Cancel::new();
+/// let cancel = CancelToken::new();
 /// let (end, ended) = bounded::<()>(0);
 /// let hook = cancel.on_cancel(move || drop(end));
 /// let elsewhere = cancel.clone();
@@ -25,7 +25,7 @@ use crate::util::sync::{Arc, Mutex};
 /// drop(hook);
 /// ```
 #[derive(Clone, Default)]
-pub struct Cancel(Arc<Mutex<CancelState>>);
+pub struct CancelToken(Arc<Mutex<CancelState>>);
 
 #[derive(Default)]
 struct CancelState {
@@ -39,12 +39,12 @@ type Slot = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
 /// Keeps a hook registered. Dropping it unregisters the hook, and waits if that is running just then: afterwards it does
 /// not run any more.
 #[must_use = "a hook that is dropped is unregistered"]
-pub struct Hook {
-    cancel: Cancel,
+pub struct CancelHook {
+    cancel: CancelToken,
     slot: Slot,
 }
 
-impl Cancel {
+impl CancelToken {
     /// One that nobody has cancelled yet.
     pub fn new() -> Self {
         Self::default()
@@ -72,8 +72,8 @@ impl Cancel {
     }
 
     /// Runs `hook` when this is cancelled, or now if it was. It must not block, panic, nor drop its own
-    /// [`Hook`].
-    pub fn on_cancel(&self, hook: impl FnOnce() + Send + 'static) -> Hook {
+    /// [`CancelHook`].
+    pub fn on_cancel(&self, hook: impl FnOnce() + Send + 'static) -> CancelHook {
         let slot: Slot = Arc::new(Mutex::new(Some(Box::new(hook))));
         let is_cancelled = {
             let mut state = self.0.lock();
@@ -85,7 +85,7 @@ impl Cancel {
         if is_cancelled {
             run(&slot);
         }
-        Hook { cancel: self.clone(), slot }
+        CancelHook { cancel: self.clone(), slot }
     }
 }
 
@@ -96,22 +96,22 @@ fn run(slot: &Slot) {
     }
 }
 
-impl Drop for Hook {
+impl Drop for CancelHook {
     fn drop(&mut self) {
         *self.slot.lock() = None;
         self.cancel.0.lock().hooks.retain(|slot| !Arc::ptr_eq(slot, &self.slot));
     }
 }
 
-impl fmt::Debug for Cancel {
+impl fmt::Debug for CancelToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cancel").field("is_cancelled", &self.is_cancelled()).finish()
+        f.debug_struct("CancelToken").field("is_cancelled", &self.is_cancelled()).finish()
     }
 }
 
-impl fmt::Debug for Hook {
+impl fmt::Debug for CancelHook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hook").finish_non_exhaustive()
+        f.debug_struct("CancelHook").finish_non_exhaustive()
     }
 }
 
@@ -125,7 +125,7 @@ mod tests {
 
     use super::*;
 
-    fn counting(cancel: &Cancel) -> (Arc<AtomicUsize>, Hook) {
+    fn counting(cancel: &CancelToken) -> (Arc<AtomicUsize>, CancelHook) {
         let runs = Arc::new(AtomicUsize::new(0));
         let hook = cancel.on_cancel({
             let runs = Arc::clone(&runs);
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn each_hook_runs_once_and_a_late_one_at_once() {
-        let cancel = Cancel::new();
+        let cancel = CancelToken::new();
         let (first, _first) = counting(&cancel);
         let (second, _second) = counting(&cancel);
         assert!(!cancel.is_cancelled());
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_hook_that_is_dropped_does_not_run_and_leaves_nothing_behind() {
-        let cancel = Cancel::new();
+        let cancel = CancelToken::new();
         for _ in 0..1000 {
             drop(counting(&cancel).1);
         }
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_hook_that_panics_keeps_no_other_from_running_at_last() {
-        let cancel = Cancel::new();
+        let cancel = CancelToken::new();
         let _panics = cancel.on_cancel(|| std::panic::resume_unwind(Box::new("a hook")));
         let (runs, _hook) = counting(&cancel);
         assert!(std::panic::catch_unwind(AssertUnwindSafe(|| cancel.cancel())).is_err());
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn dropping_a_hook_waits_while_it_runs() {
-        let cancel = Cancel::new();
+        let cancel = CancelToken::new();
         let (runs, go_on) = (bounded(0), bounded::<()>(0));
         let ended = Arc::new(AtomicUsize::new(0));
         let hook = cancel.on_cancel({

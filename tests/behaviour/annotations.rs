@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use leasehold::kube::Method;
 use leasehold::{
-    CallContext, Cancel, ConfigMapStore, EndpointsStore, LeaderElectionRecord, LeaderElector, LeaderElectorBuilder,
-    OwnerReference, Store, StoreErrorKind,
+    CallContext, CancelToken, ConfigMapStore, EndpointsStore, LeaderElectionRecord, LeaderElector,
+    LeaderElectorBuilder, OwnerReference, Store, StoreErrorKind,
 };
 use serde_json::{Value, json};
 
@@ -188,7 +188,7 @@ fn what_is_no_record_is_never_overwritten(cluster: &Cluster) {
             assert_eq!(object.get()["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"]);
             // What is written by compare-and-swap is not written over it either.
             let store = object.store("admin");
-            let call = CallContext::new(SOON, Cancel::new());
+            let call = CallContext::new(SOON, CancelToken::new());
             let error = store.get(&object.name, &call).expect_err("it is no record");
             assert_eq!(error.kind(), StoreErrorKind::Malformed);
             let created = store.create(&object.name, &LeaderElectionRecord::default(), &call);

@@ -7,7 +7,7 @@ use std::panic::resume_unwind;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use leasehold::Cancel;
+use leasehold::CancelToken;
 use leasehold::kube::{Client, ClientConfig, Error, Kubeconfig, Method, Request, Response};
 use log::Level;
 
@@ -95,10 +95,10 @@ fn answer(code: &str, headers: &str) -> String {
 }
 
 fn get(client: &Client) -> Result<Response, Error> {
-    get_until(client, &Cancel::new())
+    get_until(client, &CancelToken::new())
 }
 
-fn get_until(client: &Client, cancel: &Cancel) -> Result<Response, Error> {
+fn get_until(client: &Client, cancel: &CancelToken) -> Result<Response, Error> {
     let query = &[("limit", "1")];
     client.request_until(Request { method: Method::Get, path: "/version", query, body: None, timeout: SOON }, cancel)
 }
@@ -156,7 +156,7 @@ fn a_search_for_credentials_that_the_program_ends_blames_nobody() {
     );
     let config = Kubeconfig::from_text(&text, directory.path()).expect("a kubeconfig").client_config(None);
     let client = Client::new(config.expect("a configuration")).expect("a client");
-    let cancel = Cancel::new();
+    let cancel = CancelToken::new();
     let (log, result) = heard(|| {
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -220,7 +220,7 @@ fn a_stream_is_one_line_when_it_opens() {
     let (url, server) = serve(vec![answer("200 OK", "audit-id: 4f6e\r\nwarning: 299 - \"soon gone\"\r\n")]);
     let client = client(&url);
     let request = Request { method: Method::Get, path: "/watch", query: &[], body: None, timeout: SOON };
-    let (log, stream) = heard(|| client.stream(request, SOON, &Cancel::new()));
+    let (log, stream) = heard(|| client.stream(request, SOON, &CancelToken::new()));
     drop(stream.expect("a stream"));
     server.join().expect("a server");
     let lines: Vec<_> = ours(&log, Level::Debug).into_iter().map(untimed).collect();

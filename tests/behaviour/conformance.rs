@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::elector::listener::heard_here;
 use crate::on_both_servers;
 use crate::support::cluster::{Cluster, NAMESPACE, client_of, request, version};
-use leasehold::Cancel;
+use leasehold::CancelToken;
 use leasehold::kube::{Client, Error, Method, Request, Status, Stream};
 use serde_json::{Value, json};
 
@@ -305,7 +305,7 @@ fn watch(cluster: &Cluster, user: &str, lease: &str, after: Option<u64>) -> Resu
             timeout: Duration::from_secs(20),
         },
         Duration::from_secs(20),
-        &Cancel::new(),
+        &CancelToken::new(),
     )
 }
 

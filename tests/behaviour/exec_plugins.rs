@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use leasehold::kube::{Client, ClientConfig, Error, ErrorKind, ExecStderr, Kubeconfig, Method, Request, Response};
 use leasehold::testing::{ApiServer, Resource, User, Verb};
-use leasehold::{Cancel, LeaderElector};
+use leasehold::{CancelToken, LeaderElector};
 use serde_json::json;
 use support::{A_WHILE, SOON, wait_until};
 use tempfile::TempDir;
@@ -103,10 +103,10 @@ fn server() -> ApiServer {
 
 /// Asks for a lease. That there is none is an answer, too.
 fn ask(client: &Client, timeout: Duration) -> Result<Option<Response>, Error> {
-    ask_until(client, timeout, &Cancel::new())
+    ask_until(client, timeout, &CancelToken::new())
 }
 
-fn ask_until(client: &Client, timeout: Duration, cancel: &Cancel) -> Result<Option<Response>, Error> {
+fn ask_until(client: &Client, timeout: Duration, cancel: &CancelToken) -> Result<Option<Response>, Error> {
     let path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/none";
     match client.request_until(Request { method: Method::Get, path, query: &[], body: None, timeout }, cancel) {
         Ok(response) => Ok(Some(response)),
@@ -265,7 +265,7 @@ fn to_cancel_ends_requests_and_the_end_of_the_client_ends_the_plugin() {
     let plugin = Plugin::new(HANGS);
     let client = plugin.client(&server);
     thread::scope(|scope| {
-        let cancel = Cancel::new();
+        let cancel = CancelToken::new();
         let requests = [cancel.clone(), cancel.clone()].map(|cancel| {
             let client = &client;
             scope.spawn(move || ask_until(client, 3 * SOON, &cancel))

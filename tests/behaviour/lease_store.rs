@@ -7,7 +7,7 @@ use std::time::Duration;
 use crossbeam_channel::unbounded;
 
 use leasehold::testing::{ApiServer, Fault, Verb};
-use leasehold::{Cancel, Cursor, LeaseStore, Observed, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
+use leasehold::{CancelToken, Cursor, LeaseStore, Observed, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use serde_json::json;
 
 use crate::support::SOON;
@@ -31,7 +31,7 @@ fn a_watch_asks_for_this_lease_where_it_goes_on_and_for_bookmarks() {
         let (server, store, base) = created();
         let after = goes_on.then_some(base.version);
         let from = after.map(Cursor::new);
-        let cancel = Cancel::new();
+        let cancel = CancelToken::new();
         let (told, tells) = unbounded();
         thread::scope(|scope| {
             let watching = scope.spawn(|| {
@@ -61,7 +61,7 @@ fn end_of_a_watch(fault: Fault) -> StoreError {
     let (server, store, base) = created();
     server.fault(fault.verb(Verb::Watch));
     store
-        .watch(WatchScope::Key(LEASE), Some(&Cursor::new(base.version)), &Cancel::new(), &mut |_| {})
+        .watch(WatchScope::Key(LEASE), Some(&Cursor::new(base.version)), &CancelToken::new(), &mut |_| {})
         .expect_err("it is spoiled")
 }
 
@@ -109,7 +109,7 @@ fn a_watch_of_all_goes_on_nowhere_before_it_has_told_all_that_is_there() {
     let (server, store, _) = created();
     let lines = [line("ADDED", "a", 50), line("ADDED", "b", 30), line("BOOKMARK", "", 50), line("MODIFIED", "b", 51)];
     server.fault(Fault::watch_bytes(lines.concat()).verb(Verb::Watch).first(1));
-    let (cancel, mut told) = (Cancel::new(), Vec::new());
+    let (cancel, mut told) = (CancelToken::new(), Vec::new());
     let ended = store.watch(WatchScope::All, None, &cancel, &mut |event| {
         match event {
             WatchEvent::Changed { observed, .. } => told.push(format!("changed {}", observed.version)),
@@ -128,7 +128,7 @@ fn a_watch_tells_nothing_more_when_it_is_cancelled() {
     let (server, store, _) = created();
     let lines: String = (0..1000).map(|version| line("MODIFIED", LEASE, 1000 + version)).collect();
     server.fault(Fault::watch_bytes(lines).verb(Verb::Watch).first(1));
-    let (cancel, mut changes) = (Cancel::new(), 0);
+    let (cancel, mut changes) = (CancelToken::new(), 0);
     let ended = store.watch(WatchScope::Key(LEASE), None, &cancel, &mut |event| {
         if let WatchEvent::Changed { .. } = event {
             changes += 1;

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use leasehold::{
-    CallContext, Cancel, MySqlConfig, MySqlStore, StopReason, Store, StoreErrorKind, WatchEvent, WatchScope,
+    CallContext, CancelToken, MySqlConfig, MySqlStore, StopReason, Store, StoreErrorKind, WatchEvent, WatchScope,
 };
 
 use crate::support::mariadb::MariaDb;
@@ -89,7 +89,7 @@ fn a_server_that_becomes_read_only_has_no_leader_until_it_is_none_any_more() {
             store.get("jobs", &call()).expect_err("a replica"),
             store.update("other", &base, &held_by("b"), &call()).expect_err("a replica"),
             store.create("new", &held_by("b"), &call()).expect_err("a replica"),
-            store.watch(WatchScope::All, None, &Cancel::new(), &mut |_| {}).expect_err("a replica"),
+            store.watch(WatchScope::All, None, &CancelToken::new(), &mut |_| {}).expect_err("a replica"),
         ] {
             assert!(error.kind() == StoreErrorKind::Unavailable && error.to_string().contains("primary"), "{error}");
         }
@@ -170,7 +170,7 @@ fn who_holds_the_lock_on_a_record_keeps_writes_waiting_and_reads_not() {
     let mut operator = place.mariadb.session(&place.database);
     operator.execute("START TRANSACTION; SELECT * FROM leasehold FOR UPDATE;");
     assert!(store.get("jobs", &call()).expect("an answer").is_some());
-    let briefly = CallContext::new(Duration::from_millis(200), Cancel::new());
+    let briefly = CallContext::new(Duration::from_millis(200), CancelToken::new());
     assert_eq!(
         store.update("jobs", &base, &held_by("b"), &briefly).expect_err("it waits").kind(),
         StoreErrorKind::Timeout
@@ -210,7 +210,7 @@ fn after_a_write_without_an_answer_what_is_read_is_on_disk() {
         let before = flushes();
         let mut operator = place.mariadb.session(&place.database);
         operator.execute("START TRANSACTION; UPDATE leasehold SET writes = writes + 1 WHERE name = 'jobs';");
-        let briefly = CallContext::new(Duration::from_millis(200), Cancel::new());
+        let briefly = CallContext::new(Duration::from_millis(200), CancelToken::new());
         let unanswered = store.update("jobs", &base, &held_by("b"), &briefly).expect_err("it waits");
         assert_eq!(unanswered.kind(), StoreErrorKind::Timeout);
         assert_eq!(store.get("jobs", &call()).expect("an answer").expect("a record").version, base.version);
@@ -222,7 +222,7 @@ fn after_a_write_without_an_answer_what_is_read_is_on_disk() {
         assert_eq!(flushes(), expected, "once is enough");
     }
     assert!(store.get("", &call()).expect("an answer").is_none());
-    let (cancel, mut told) = (Cancel::new(), Vec::new());
+    let (cancel, mut told) = (CancelToken::new(), Vec::new());
     let ended = store.watch(WatchScope::All, None, &cancel, &mut |event| match event {
         WatchEvent::Changed { key, .. } => told.push(key),
         WatchEvent::Bookmark(_) => cancel.cancel(),

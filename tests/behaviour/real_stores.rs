@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use leasehold::{CallContext, Cancel, LeaderElector, Store, StoreErrorKind};
+use leasehold::{CallContext, CancelToken, LeaderElector, Store, StoreErrorKind};
 
 use crate::support::mariadb::MariaDb;
 use crate::support::postgres::Postgres;
@@ -92,12 +92,12 @@ fn paused_server_ends_calls_in_time_and_the_term(mut place: impl OnServer) {
     let guard = elector.block_until_leader().expect("a term");
     place.server().pause();
     let began = Instant::now();
-    let briefly = || CallContext::new(Duration::from_millis(300), Cancel::new());
+    let briefly = || CallContext::new(Duration::from_millis(300), CancelToken::new());
     for store in [&warm, &cold] {
         assert_eq!(store.get("jobs", &briefly()).expect_err("silence").kind(), StoreErrorKind::Timeout);
         let written = store.update("jobs", &base, &held_by("b"), &briefly());
         assert_eq!(written.expect_err("silence").kind(), StoreErrorKind::Timeout);
-        let cancel = Cancel::new();
+        let cancel = CancelToken::new();
         thread::scope(|scope| {
             let hanging = scope.spawn(|| store.get("jobs", &CallContext::new(SOON * 2, cancel.clone())));
             thread::sleep(Duration::from_millis(100));

@@ -17,7 +17,8 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use leasehold::kube::{Client, Kubeconfig};
 use leasehold::testing::{ApiServer, Fault, User, Verb};
 use leasehold::{
-    CallContext, Cancel, EtcdConfig, EtcdStore, LeaderElector, LeaseStore, MySqlConfig, MySqlStore, Store, TlsConfig,
+    CallContext, CancelToken, EtcdConfig, EtcdStore, LeaderElector, LeaseStore, MySqlConfig, MySqlStore, Store,
+    TlsConfig,
 };
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
@@ -408,7 +409,7 @@ fn etcd(password: &str, token: &'static str, refusal: String) -> String {
         }
         given
     });
-    let call = CallContext::new(SOON, Cancel::new());
+    let call = CallContext::new(SOON, CancelToken::new());
     let error = store.get("secrets", &call).expect_err("a refusal");
     let _ = write!(shown, "{store:?} {error} {error:?} {:?}", store.location());
     let given = given.join().expect("no panic");

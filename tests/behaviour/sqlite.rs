@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::crossbeam_channel::{Receiver, unbounded};
 use leasehold::{
-    CallContext, Cancel, LeaderElector, SqliteStore, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope,
+    CallContext, CancelToken, LeaderElector, SqliteStore, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope,
 };
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -46,7 +46,7 @@ fn elector(store: SqliteStore, identity: &str) -> LeaderElector {
 
 /// What a watch from scratch tells, as long as `see` looks.
 fn watching<T>(store: &SqliteStore, see: impl FnOnce(&Receiver<WatchEvent>) -> T) -> (T, StoreError) {
-    let cancel = Cancel::new();
+    let cancel = CancelToken::new();
     let (told, tells) = unbounded();
     thread::scope(|threads| {
         let watch = threads.spawn(|| store.watch(WatchScope::All, None, &cancel, &mut |event| drop(told.send(event))));
@@ -75,15 +75,15 @@ fn who_writes_for_longer_than_a_call_lasts_makes_it_a_timeout() {
     foreigner.execute_batch("BEGIN EXCLUSIVE").expect("a transaction");
     let short = Duration::from_millis(200);
     let began = Instant::now();
-    let error = store.update("jobs", &base, &held_by("b"), &CallContext::new(short, Cancel::new())).unwrap_err();
+    let error = store.update("jobs", &base, &held_by("b"), &CallContext::new(short, CancelToken::new())).unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Timeout, "{error}");
     assert!(began.elapsed() >= short && began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
-    let error = store.create("other", &held_by("b"), &CallContext::new(short, Cancel::new())).unwrap_err();
+    let error = store.create("other", &held_by("b"), &CallContext::new(short, CancelToken::new())).unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Timeout, "{error}");
     // Readers are not kept out.
     assert_eq!(store.get("jobs", &call()).expect("an answer").expect("a record").version, base.version);
 
-    let cancel = Cancel::new();
+    let cancel = CancelToken::new();
     let long = CallContext::new(SOON, cancel.clone());
     let ended = thread::scope(|threads| {
         let update = threads.spawn(|| store.update("jobs", &base, &held_by("b"), &long));
@@ -131,7 +131,7 @@ fn a_file_that_is_deleted_or_replaced_is_an_error_that_says_so() {
             store.get("jobs", &call()).map(|_| ()),
             store.create("more", &held_by("a"), &call()).map(|_| ()),
             store.update("jobs", &base, &held_by("b"), &call()).map(|_| ()),
-            store.watch(WatchScope::All, None, &Cancel::new(), &mut |event| panic!("{event:?}")),
+            store.watch(WatchScope::All, None, &CancelToken::new(), &mut |event| panic!("{event:?}")),
         ];
         for error in errors.map(Result::unwrap_err) {
             assert_eq!(error.kind(), StoreErrorKind::NotFound, "{error}");

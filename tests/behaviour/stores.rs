@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use leasehold::kube::{Method, Request};
 use leasehold::testing::conformance::{self, CHECKS, Table};
-use leasehold::{CallContext, Cancel, LeaderElector, LeaderGuard, LeaseStore, MemoryStore, Store, StoreError};
+use leasehold::{CallContext, CancelToken, LeaderElector, LeaderGuard, LeaseStore, MemoryStore, Store, StoreError};
 use parking_lot::Mutex;
 use serde_json::json;
 
@@ -143,7 +143,7 @@ fn an_update_keeps_what_others_have_put_there(cluster: &Cluster) {
     let before = managers();
     assert!(cluster.in_memory_server().is_some() || before.iter().any(|it| it.contains("somebody")), "{before:?}");
     let store = Kind::Lease.store(cluster.client("admin"));
-    let call = CallContext::new(SOON, Cancel::new());
+    let call = CallContext::new(SOON, CancelToken::new());
     let base = store.get(&cluster.lease, &call).expect("an answer").expect("a record");
     let mut record = base.record.clone();
     record.holder_identity = Some("b".to_owned());

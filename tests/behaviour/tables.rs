@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use leasehold::{
-    CallContext, Cancel, MicroTime, MySqlStore, PostgresStore, SqliteStore, Store, StoreErrorKind, WatchEvent,
+    CallContext, CancelToken, MicroTime, MySqlStore, PostgresStore, SqliteStore, Store, StoreErrorKind, WatchEvent,
     WatchScope,
 };
 
@@ -312,7 +312,7 @@ fn a_fence_locks_the_record_until_the_commit(database: &impl Database) {
     let base = store.create("jobs", &held_by("a"), &call()).expect("a record");
     let fence = database.fence(base.version);
     assert_eq!(session.query(&format!("BEGIN; {fence};")), "1");
-    let brief = CallContext::new(Duration::from_millis(300), Cancel::new());
+    let brief = CallContext::new(Duration::from_millis(300), CancelToken::new());
     let error = store.update("jobs", &base, &held_by("b"), &brief).expect_err("the record is locked");
     assert_eq!(error.kind(), StoreErrorKind::Timeout, "{error}");
     assert_eq!(session.query("SELECT holder_identity FROM leasehold;"), "a");
@@ -325,7 +325,7 @@ fn a_fence_locks_the_record_until_the_commit(database: &impl Database) {
 fn a_watch_reports_what_an_operator_writes(database: &impl Database) {
     let store = database.store();
     store.create("jobs", &held_by("a"), &call()).expect("a record");
-    let (cancel, (report, reports)) = (Cancel::new(), mpsc::channel());
+    let (cancel, (report, reports)) = (CancelToken::new(), mpsc::channel());
     thread::scope(|scope| {
         let watch = scope.spawn(|| {
             store.watch(WatchScope::All, None, &cancel, &mut |event| match event {

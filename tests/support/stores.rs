@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leasehold::{
-    CallContext, Cancel, ConfigError, Cursor, LeaderElectionRecord, LeaderElector, LeaderElectorBuilder, MicroTime,
-    Observed, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope,
+    CallContext, CancelToken, ConfigError, Cursor, LeaderElectionRecord, LeaderElector, LeaderElectorBuilder,
+    MicroTime, Observed, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope,
 };
 
 use super::SOON;
@@ -17,7 +17,8 @@ pub struct Wrapped<S> {
     watch: Option<Box<WatchScript>>,
 }
 
-type WatchScript = dyn Fn(Option<&Cursor>, &Cancel, &mut dyn FnMut(WatchEvent)) -> Result<(), StoreError> + Send + Sync;
+type WatchScript =
+    dyn Fn(Option<&Cursor>, &CancelToken, &mut dyn FnMut(WatchEvent)) -> Result<(), StoreError> + Send + Sync;
 
 impl<S: Store> Wrapped<S> {
     /// Runs `answer` with the name of a method after the method was applied.
@@ -27,7 +28,7 @@ impl<S: Store> Wrapped<S> {
 
     pub fn watching(
         store: S,
-        watch: impl Fn(Option<&Cursor>, &Cancel, &mut dyn FnMut(WatchEvent)) -> Result<(), StoreError>
+        watch: impl Fn(Option<&Cursor>, &CancelToken, &mut dyn FnMut(WatchEvent)) -> Result<(), StoreError>
         + Send
         + Sync
         + 'static,
@@ -68,7 +69,7 @@ impl<S: Store> Store for Wrapped<S> {
         &self,
         scope: WatchScope<'_>,
         from: Option<&Cursor>,
-        cancel: &Cancel,
+        cancel: &CancelToken,
         on_event: &mut dyn FnMut(WatchEvent),
     ) -> Result<(), StoreError> {
         match &self.watch {
@@ -87,7 +88,7 @@ impl<S: Store> Store for Wrapped<S> {
 }
 
 pub fn call() -> CallContext {
-    CallContext::new(SOON, Cancel::new())
+    CallContext::new(SOON, CancelToken::new())
 }
 
 pub fn held_by(identity: &str) -> LeaderElectionRecord {

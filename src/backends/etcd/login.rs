@@ -14,7 +14,7 @@ use crate::net::echo;
 use crate::net::endpoint::Endpoint;
 use crate::net::interrupt::Interrupter;
 use crate::net::tls::TlsParts;
-use crate::util::cancel::Cancel;
+use crate::util::cancel::CancelToken;
 
 /// A shorter password may be part of any word, so masking it would garble the text.
 const SHORTEST: usize = 4;
@@ -36,7 +36,7 @@ pub(crate) struct At<'a> {
     pub(crate) tls: Option<&'a TlsParts>,
     pub(crate) dialer: &'a Dialer,
     pub(crate) deadline: Instant,
-    pub(crate) cancel: &'a Cancel,
+    pub(crate) cancel: &'a CancelToken,
     pub(crate) interrupter: &'a Interrupter,
 }
 

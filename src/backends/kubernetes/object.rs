@@ -12,7 +12,7 @@ use crate::backends::kubernetes::events::{EventRecorder, Subject};
 use crate::net::json;
 use crate::store::record::{LeaderElectionRecord, Observed, Opaque};
 use crate::store::{CallContext, Cursor, MAX_VERSION, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
-use crate::util::cancel::Cancel;
+use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
 use crate::util::log_fields::STORE;
 use crate::util::names::{check_name, check_namespace};
@@ -351,7 +351,7 @@ impl<C: Codec> Store for ObjectStore<C> {
         &self,
         scope: WatchScope<'_>,
         from: Option<&Cursor>,
-        cancel: &Cancel,
+        cancel: &CancelToken,
         on_event: &mut dyn FnMut(WatchEvent),
     ) -> Result<(), StoreError> {
         let selector = match scope {

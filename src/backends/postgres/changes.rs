@@ -13,7 +13,7 @@ use crate::backends::sql::watch_diff;
 use crate::backends::sql::watch_diff::WatchDiff;
 use crate::net::interrupt::{Interrupter, interrupted};
 use crate::store::{CallContext, Cursor, WatchEvent, WatchScope};
-use crate::util::cancel::Cancel;
+use crate::util::cancel::CancelToken;
 use crate::util::log_fields::STORE;
 use crate::util::panics::log_line;
 
@@ -53,7 +53,7 @@ pub(super) fn watch(
 struct TableWatch<'a> {
     client: &'a PostgresClient,
     scope: WatchScope<'a>,
-    cancel: &'a Cancel,
+    cancel: &'a CancelToken,
     interrupter: &'a Interrupter,
 }
 

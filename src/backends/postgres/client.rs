@@ -18,7 +18,7 @@ use crate::net::interrupt::Interrupter;
 use crate::net::tls::config::refuse;
 use crate::net::tls::{ClientTls, TlsSettings};
 use crate::store::CallContext;
-use crate::util::cancel::Cancel;
+use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
 
 /// More connections than this are not kept open for the calls to come.
@@ -136,7 +136,7 @@ impl PostgresClient {
     pub(crate) fn connect(
         &self,
         deadline: Instant,
-        cancel: &Cancel,
+        cancel: &CancelToken,
         interrupter: &Interrupter,
     ) -> Result<PostgresConnection, Error> {
         interrupter.check()?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::backends::sql::version;
 use crate::store::record::{LeaderElectionRecord, Observed, Opaque};
 use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
-use crate::util::cancel::Cancel;
+use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
 
 /// In bytes: the longest key that a VARBINARY column or a B-tree holds in every database.
@@ -17,7 +17,7 @@ const LONGEST_KEY: usize = 253;
 pub(crate) struct WatchRequest<'a> {
     pub(crate) scope: WatchScope<'a>,
     pub(crate) from: Option<&'a Cursor>,
-    pub(crate) cancel: &'a Cancel,
+    pub(crate) cancel: &'a CancelToken,
 }
 
 /// The statements of one kind of database about its table `leasehold`.
@@ -129,7 +129,7 @@ impl<T: SqlTable> Store for SqlStore<T> {
         &self,
         scope: WatchScope<'_>,
         from: Option<&Cursor>,
-        cancel: &Cancel,
+        cancel: &CancelToken,
         on_event: &mut dyn FnMut(WatchEvent),
     ) -> Result<(), StoreError> {
         // A read returns the error, and within a shorter time.

@@ -7,7 +7,7 @@ use crate::backends::sql::store::WatchRequest;
 use crate::backends::sql::{Records, deletion_version};
 use crate::store::record::Observed;
 use crate::store::{CallContext, Cursor, StoreError, StoreErrorKind, WatchEvent};
-use crate::util::cancel::Cancel;
+use crate::util::cancel::CancelToken;
 use crate::util::sync::{Arc, channel};
 
 /// The last records that a watch has delivered.
@@ -28,7 +28,7 @@ impl WatchDiff {
     pub(crate) fn deliver(
         &mut self,
         current: &Records,
-        cancel: &Cancel,
+        cancel: &CancelToken,
         on_event: &mut dyn FnMut(WatchEvent),
     ) -> Result<(), StoreError> {
         let is_first = !std::mem::replace(&mut self.is_open, true);
@@ -93,7 +93,7 @@ fn changes(before: &Records, current: &Records) -> Vec<WatchEvent> {
 }
 
 /// Returns an error if the watch was cancelled.
-fn check(cancel: &Cancel) -> Result<(), StoreError> {
+fn check(cancel: &CancelToken) -> Result<(), StoreError> {
     match cancel.is_cancelled() {
         true => Err(StoreError::new(StoreErrorKind::Interrupted, "the watch was cancelled")),
         false => Ok(()),

@@ -9,7 +9,7 @@ use crate::backends::sql::store::{SqlStore, SqlTable};
 use crate::backends::sqlite::database::Database;
 use crate::store::record::{LeaderElectionRecord, Observed};
 use crate::store::{CallContext, Cursor, Store, StoreError, WatchEvent, WatchScope, delegate_store};
-use crate::util::cancel::Cancel;
+use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
 
 /// How long [`SqliteStore::open`] and [`SqliteStore::create_table`] wait for others.
@@ -139,7 +139,7 @@ fn literal(text: &str) -> String {
 }
 
 fn set_up_call() -> CallContext {
-    CallContext::new(SET_UP_TIMEOUT, Cancel::new())
+    CallContext::new(SET_UP_TIMEOUT, CancelToken::new())
 }
 
 delegate_store!(impl Store for SqliteStore { self => self.0 });

@@ -7,14 +7,14 @@ use log::{Level, LevelFilter, Log, Metadata, Record};
 use parking_lot::Mutex;
 
 static LINES: Mutex<Vec<(Level, String)>> = Mutex::new(Vec::new());
-static HOOKS: Mutex<Vec<(String, Hook)>> = Mutex::new(Vec::new());
+static HOOKS: Mutex<Vec<(String, CancelHook)>> = Mutex::new(Vec::new());
 
 thread_local! {
     /// The lines of this thread, while somebody wants them.
     static HERE: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 
-type Hook = Box<dyn FnOnce() + Send>;
+type CancelHook = Box<dyn FnOnce() + Send>;
 
 struct Listener;
 

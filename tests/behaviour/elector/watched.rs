@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
-use leasehold::{Cancel, Cursor, StoreError, StoreErrorKind, WatchEvent};
+use leasehold::{CancelToken, Cursor, StoreError, StoreErrorKind, WatchEvent};
 use parking_lot::Mutex;
 
 use crate::support::memory::{Connection, Memory};
@@ -24,7 +24,7 @@ pub struct Call {
 /// The script is told the number of the watch, counted from zero.
 pub fn watched(
     store: &Memory,
-    script: impl Fn(usize, &Cancel, &mut dyn FnMut(WatchEvent)) -> Result<(), StoreError> + Send + Sync + 'static,
+    script: impl Fn(usize, &CancelToken, &mut dyn FnMut(WatchEvent)) -> Result<(), StoreError> + Send + Sync + 'static,
 ) -> (Wrapped<Connection>, Calls) {
     let calls = Calls::default();
     let noted = Arc::clone(&calls.0);
@@ -64,7 +64,7 @@ pub fn changed(store: &Memory) -> WatchEvent {
 }
 
 /// Stays open and says nothing, until it is stopped.
-pub fn silence(cancel: &Cancel) -> Result<(), StoreError> {
+pub fn silence(cancel: &CancelToken) -> Result<(), StoreError> {
     let (end, ended) = bounded::<()>(0);
     let _hook = cancel.on_cancel(move || drop(end));
     let _ = ended.recv();

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{Cancel, Cursor, Error, Store, StoreErrorKind, Transition, WatchEvent, WatchScope};
+use leasehold::{CancelToken, Cursor, Error, Store, StoreErrorKind, Transition, WatchEvent, WatchScope};
 use serde_json::json;
 
 use crate::support::etcd::Etcd;
@@ -16,7 +16,7 @@ const JOBS: WatchScope<'_> = WatchScope::Key("jobs");
 
 /// Watches until `is_enough`, and answers how it ended.
 fn watch(store: &impl Store, from: Option<&Cursor>, is_enough: impl Fn(&WatchEvent) -> bool) -> StoreErrorKind {
-    let cancel = Cancel::new();
+    let cancel = CancelToken::new();
     let ended = store.watch(JOBS, from, &cancel, &mut |event| {
         if is_enough(&event) {
             cancel.cancel();

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leasehold::{
-    CallContext, Cancel, EtcdConfig, EtcdStore, LeaderElector, LeaderElectorBuilder, StopReason, Store, StoreErrorKind,
-    WatchEvent, WatchScope,
+    CallContext, CancelToken, EtcdConfig, EtcdStore, LeaderElector, LeaderElectorBuilder, StopReason, Store,
+    StoreErrorKind, WatchEvent, WatchScope,
 };
 
 use crate::support::etcd::Etcd;
@@ -29,7 +29,7 @@ fn what_one_member_does_not_answer_another_does() {
     let store = etcd.store("members/");
     let base = store.create("jobs", &held_by("a"), &call()).expect("a record");
     etcd.members[0].pause();
-    let brief = || CallContext::new(Duration::from_secs(2), Cancel::new());
+    let brief = || CallContext::new(Duration::from_secs(2), CancelToken::new());
     let began = Instant::now();
     let read = store.get("jobs", &brief()).expect("an answer of another member").expect("a record");
     assert_eq!(read.version, base.version);
@@ -101,7 +101,7 @@ fn without_a_quorum_nothing_is_ok_and_terms_run_out_and_with_one_they_are_won_ag
     let alone = EtcdConfig::new(&etcd.urls()[..1]).expect("a URL").with_prefix("quorum/");
     let alone = EtcdStore::new(alone).expect("a store");
     let watch = std::thread::spawn(move || {
-        alone.watch(WatchScope::Key("jobs"), None, &Cancel::new(), &mut |event| {
+        alone.watch(WatchScope::Key("jobs"), None, &CancelToken::new(), &mut |event| {
             if let WatchEvent::Opened = event {
                 let _ = opened.send(());
             }
@@ -112,7 +112,7 @@ fn without_a_quorum_nothing_is_ok_and_terms_run_out_and_with_one_they_are_won_ag
     etcd.members[1].pause();
     etcd.members[2].pause();
     let other = etcd.store("quorum/");
-    let brief = || CallContext::new(Duration::from_millis(1500), Cancel::new());
+    let brief = || CallContext::new(Duration::from_millis(1500), CancelToken::new());
     // A read that was confirmed before they stood still.
     std::thread::sleep(Duration::from_millis(200));
     while guard.is_leader() {

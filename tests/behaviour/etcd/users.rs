@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::{
-    Cancel, Cursor, Error, EtcdConfig, EtcdStore, Store, StoreErrorKind, TlsConfig, WatchEvent, WatchScope,
+    CancelToken, Cursor, Error, EtcdConfig, EtcdStore, Store, StoreErrorKind, TlsConfig, WatchEvent, WatchScope,
 };
 
 use crate::support::authority::Authority;
@@ -28,7 +28,8 @@ fn who_is_not_accepted_or_may_not_is_told_so() {
     let kind = |store: EtcdStore| {
         let error = store.get("jobs", &call()).expect_err("a refusal");
         assert!(!error.is_transient() && !error.to_string().contains("password-of"), "{error}");
-        let watch = store.watch(WatchScope::Key("jobs"), None, &Cancel::new(), &mut |_| {}).expect_err("a refusal");
+        let watch =
+            store.watch(WatchScope::Key("jobs"), None, &CancelToken::new(), &mut |_| {}).expect_err("a refusal");
         assert_eq!(watch.kind(), error.kind(), "{watch}");
         error.kind()
     };
@@ -75,7 +76,7 @@ fn a_term_outlasts_its_tokens_and_so_do_a_watch_and_a_standby() {
     assert!(next.is_leader());
     // A watch that begins with a token that is refused gets another one by itself.
     etcd.set_password_of_jobs(PASSWORD);
-    let cancel = Cancel::new();
+    let cancel = CancelToken::new();
     let from = Cursor::new(1_u64);
     let ended = waits.watch(WatchScope::Key("jobs"), Some(&from), &cancel, &mut |event| {
         if let WatchEvent::Opened = event {

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use leasehold::kube::{Client, ErrorKind, Kubeconfig, Method, Request};
 use leasehold::testing::{ApiServer, Fault, Resource, Verb};
-use leasehold::{CallContext, Cancel, LeaderElectionRecord, LeaseStore, Store, StoreErrorKind, WatchEvent, WatchScope};
+use leasehold::{
+    CallContext, CancelToken, LeaderElectionRecord, LeaseStore, Store, StoreErrorKind, WatchEvent, WatchScope,
+};
 use serde_json::{Value, json};
 
 use crate::allocation::measure;
@@ -12,7 +14,7 @@ use crate::allocation::measure;
 pub const SOON: Duration = Duration::from_secs(60);
 
 fn call() -> CallContext {
-    CallContext::new(SOON, Cancel::new())
+    CallContext::new(SOON, CancelToken::new())
 }
 const MOST: usize = 16 << 20;
 
@@ -200,7 +202,7 @@ fn a_watch_takes_less_than_16_mib() {
         server.fault(Fault::watch_bytes(line).first(1));
     };
     try_all(LONGEST_LEASE - AROUND - 100, prepare, || {
-        let cancel = Cancel::new();
+        let cancel = CancelToken::new();
         let mut changed = false;
         let ended = leases.watch(WatchScope::Key(LEASE), None, &cancel, &mut |event| {
             if let WatchEvent::Changed { .. } = event {

@@ -4,7 +4,9 @@ use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 
-use leasehold::{CallContext, Cancel, MySqlConfig, MySqlStore, PostgresConfig, PostgresStore, Store, StoreErrorKind};
+use leasehold::{
+    CallContext, CancelToken, MySqlConfig, MySqlStore, PostgresConfig, PostgresStore, Store, StoreErrorKind,
+};
 
 use crate::allocation::measure;
 
@@ -28,7 +30,7 @@ fn url(scheme: &str, steps: Vec<Option<Vec<u8>>>, rows: Vec<u8>) -> String {
 }
 
 fn assert_bounded(what: &str, store: &impl Store) {
-    let call = CallContext::new(super::answers::SOON, Cancel::new());
+    let call = CallContext::new(super::answers::SOON, CancelToken::new());
     let peak = measure(|| {
         let error = store.get("jobs", &call).expect_err("no end");
         assert_eq!(error.kind(), StoreErrorKind::Malformed, "{error}");

@@ -9,7 +9,7 @@ use leasehold::election::candidate::side::Side;
 use leasehold::election::deadline::Deadline;
 use leasehold::election::{Operation, Step, StoreRequest, StoreResponse};
 use leasehold::util::clock::{Moment, Now};
-use leasehold::{CallContext, Cancel, LeaderElector, MemoryStore, Settings, Store};
+use leasehold::{CallContext, CancelToken, LeaderElector, MemoryStore, Settings, Store};
 
 use crate::allocation::measure;
 
@@ -36,7 +36,7 @@ impl Tenant {
             let step = self.candidacy.next(Now { local: now, wall: SystemTime::UNIX_EPOCH }, Side::Primary);
             self.take_note();
             let Step::Send(StoreRequest { id, operation, timeout }) = step else { return };
-            let call = CallContext::new(timeout, Cancel::new());
+            let call = CallContext::new(timeout, CancelToken::new());
             let response = match operation {
                 Operation::Get(context) => store.get(&self.key, &call).map(|found| StoreResponse::Read(context, found)),
                 Operation::Create(record) => store.create(&self.key, &record, &call).map(StoreResponse::Written),

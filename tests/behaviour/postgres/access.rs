@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use leasehold::{
-    Cancel, LeaderElector, PostgresConfig, PostgresStore, Store, StoreError, StoreErrorKind, TlsConfig, WatchEvent,
-    WatchScope,
+    CancelToken, LeaderElector, PostgresConfig, PostgresStore, Store, StoreError, StoreErrorKind, TlsConfig,
+    WatchEvent, WatchScope,
 };
 
 use super::{config, with_table};
@@ -45,7 +45,7 @@ fn rights_on_the_table_alone_are_enough() {
     assert!(guard.is_leader());
     guard.release().expect("a release");
     let store = at(&postgres.url("rights_of_few", "rights"));
-    let (cancel, mut told) = (Cancel::new(), false);
+    let (cancel, mut told) = (CancelToken::new(), false);
     let ended = store.watch(WatchScope::Key("jobs"), None, &cancel, &mut |event| {
         told |= matches!(event, WatchEvent::Changed { .. });
         if matches!(event, WatchEvent::Bookmark(_)) {

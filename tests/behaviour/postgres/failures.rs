@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use leasehold::{CallContext, Cancel, PostgresStore, Store, StoreErrorKind, WatchScope};
+use leasehold::{CallContext, CancelToken, PostgresStore, Store, StoreErrorKind, WatchScope};
 
 use super::watching::watching;
 use super::{store, with_table};
@@ -14,7 +14,7 @@ use crate::support::stores::{at_last, call, elector, held_by};
 use crate::support::{A_WHILE, SOON, wait_until};
 
 fn brief() -> CallContext {
-    CallContext::new(Duration::from_millis(300), Cancel::new())
+    CallContext::new(Duration::from_millis(300), CancelToken::new())
 }
 
 /// A session that waits for a lock is one that the server keeps for somebody who has gone.
@@ -80,7 +80,9 @@ fn a_standby_neither_answers_nor_takes_part() {
         on_standby.get("jobs", &call()).expect_err("stale"),
         on_standby.update("jobs", &base, &held_by("b"), &call()).expect_err("read-only"),
         on_standby.create("other", &held_by("b"), &call()).expect_err("read-only"),
-        on_standby.watch(WatchScope::Key("jobs"), None, &Cancel::new(), &mut |_| {}).expect_err("no notifications"),
+        on_standby
+            .watch(WatchScope::Key("jobs"), None, &CancelToken::new(), &mut |_| {})
+            .expect_err("no notifications"),
     ];
     for error in errors {
         assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
@@ -139,7 +141,7 @@ fn what_no_standby_has_is_not_read() {
         assert_eq!(postgres.query_in("shown", "SELECT count(*) FROM leasehold").trim(), "1", "it is shown");
         let error = store.get("jobs", &brief()).expect_err("it waits for the standby");
         assert_eq!(error.kind(), StoreErrorKind::Timeout, "{error}");
-        let cancel = Cancel::new();
+        let cancel = CancelToken::new();
         thread::scope(|scope| {
             let (store, cancel) = (&store, &cancel);
             let watches = scope.spawn(move || {
@@ -185,7 +187,7 @@ fn calls_that_are_given_up_leave_nobody_behind_whatever_they_waited_for() {
     let mut session = postgres.session("behind");
     session.execute("BEGIN;");
     session.execute("LOCK TABLE leasehold IN ACCESS EXCLUSIVE MODE;");
-    let soon = || CallContext::new(Duration::from_millis(100), Cancel::new());
+    let soon = || CallContext::new(Duration::from_millis(100), CancelToken::new());
     for _ in 0..30 {
         assert_eq!(store.get("jobs", &soon()).expect_err("it is locked").kind(), StoreErrorKind::Timeout);
     }

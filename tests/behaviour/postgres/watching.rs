@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread;
 
 use leasehold::crossbeam_channel::{Receiver, unbounded};
-use leasehold::{Cancel, PostgresConfig, PostgresStore, Store, StoreErrorKind, WatchEvent, WatchScope};
+use leasehold::{CancelToken, PostgresConfig, PostgresStore, Store, StoreErrorKind, WatchEvent, WatchScope};
 
 use super::with_table;
 use crate::support::pgbouncer::PgBouncer;
@@ -14,7 +14,7 @@ use crate::support::stores::{call, elector, held_by};
 use crate::support::{A_WHILE, AT_ONCE, SOON};
 
 /// Cancels also where a test fails, which would wait for the watch for ever.
-struct Ends(Cancel);
+struct Ends(CancelToken);
 
 impl Drop for Ends {
     fn drop(&mut self) {
@@ -24,7 +24,7 @@ impl Drop for Ends {
 
 /// Runs a watch of all keys beside `test`, which is given what it tells.
 pub(super) fn watching(store: &Arc<PostgresStore>, test: impl FnOnce(&Receiver<WatchEvent>)) {
-    let cancel = Cancel::new();
+    let cancel = CancelToken::new();
     thread::scope(|scope| {
         let (tell, told) = unbounded();
         let (store, watched) = (Arc::clone(store), cancel.clone());
@@ -92,7 +92,7 @@ fn a_watch_ends_with_its_connection_and_says_why() {
     let (tell, told) = unbounded();
     thread::scope(|scope| {
         let watch = scope.spawn(|| {
-            store.watch(WatchScope::Key("jobs"), None, &Cancel::new(), &mut |event| {
+            store.watch(WatchScope::Key("jobs"), None, &CancelToken::new(), &mut |event| {
                 let _ = tell.send(matches!(event, WatchEvent::Bookmark(_)));
             })
         });

@@ -70,5 +70,5 @@ pub use observe::transition::Transition;
 pub use store::memory::MemoryStore;
 pub use store::record::{LeaderElectionRecord, MicroTime, Observed, Opaque};
 pub use store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, StoreOperation, WatchEvent, WatchScope};
-pub use util::cancel::{Cancel, Hook};
+pub use util::cancel::{CancelHook, CancelToken};
 pub use util::config_error::ConfigError;

@@ -58,13 +58,13 @@ impl EtcdStore {
     ///
     /// ```no_run
     /// # use std::time::Duration;
-    /// # use leasehold::{CallContext, Cancel, EtcdOperation, EtcdStore, LeaderGuard, StoreErrorKind};
+    /// # use leasehold::{CallContext, CancelToken, EtcdOperation, EtcdStore, LeaderGuard, StoreErrorKind};
     /// fn finish(store: &EtcdStore, guard: &LeaderGuard, job: &str) -> Result<bool, leasehold::StoreError> {
     ///     let operations = [
     ///         EtcdOperation::Delete { key: format!("jobs/open/{job}").into_bytes() },
     ///         EtcdOperation::Put { key: format!("jobs/done/{job}").into_bytes(), value: b"1".to_vec() },
     ///     ];
-    ///     let call = CallContext::new(Duration::from_secs(5), Cancel::new());
+    ///     let call = CallContext::new(Duration::from_secs(5), CancelToken::new());
     ///     match store.guarded_txn(guard, &operations, &call) {
     ///         Ok(_revision) => Ok(true),
     ///         Err(error) if error.kind() == StoreErrorKind::NotApplied => Ok(false),

@@ -11,7 +11,7 @@ use crate::backends::etcd::record;
 use crate::backends::etcd::terms::EtcdTerms;
 use crate::store::record::{LeaderElectionRecord, Observed, Opaque};
 use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
-use crate::util::cancel::Cancel;
+use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
 use crate::util::log_fields::STORE;
 use crate::util::panics::log_line;
@@ -55,7 +55,7 @@ const LONGEST_KEY: usize = 1024;
 /// ```no_run
 /// use std::sync::Arc;
 /// use std::time::Duration;
-/// use leasehold::{CallContext, Cancel, EtcdConfig, EtcdOperation, EtcdStore, LeaderElector};
+/// use leasehold::{CallContext, CancelToken, EtcdConfig, EtcdOperation, EtcdStore, LeaderElector};
 ///
 /// let store = Arc::new(EtcdStore::new(EtcdConfig::new(["http://127.0.0.1:2379"])?)?);
 /// let elector = LeaderElector::builder("jobs").start_on(Arc::clone(&store))?;
@@ -63,7 +63,7 @@ const LONGEST_KEY: usize = 1024;
 /// while guard.is_leader() {
 ///     // Written only while the record is still ours: nothing of it is needed in what is written to.
 ///     let put = EtcdOperation::Put { key: b"jobs/last".to_vec(), value: b"42".to_vec() };
-///     let call = CallContext::new(Duration::from_secs(5), Cancel::new());
+///     let call = CallContext::new(Duration::from_secs(5), CancelToken::new());
 ///     if let Err(error) = store.guarded_txn(&guard, &[put], &call) {
 ///         eprintln!("{error}");
 ///     }
@@ -248,7 +248,7 @@ impl Store for EtcdStore {
         &self,
         scope: WatchScope<'_>,
         from: Option<&Cursor>,
-        cancel: &Cancel,
+        cancel: &CancelToken,
         on_event: &mut dyn FnMut(WatchEvent),
     ) -> Result<(), StoreError> {
         let what = self.describe_scope(scope);

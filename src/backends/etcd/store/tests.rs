@@ -206,7 +206,7 @@ fn with_user(gateway: &Gateway) -> EtcdStore {
 
 /// Long enough for a request to be received, however busy the machine is.
 fn second() -> CallContext {
-    CallContext::new(Duration::from_secs(1), Cancel::new())
+    CallContext::new(Duration::from_secs(1), CancelToken::new())
 }
 
 fn base() -> Observed {
@@ -265,7 +265,7 @@ fn a_write_goes_to_the_next_member_when_no_connection_stands_after_half_of_its_t
     let (silent, works) = (Gateway::new(|_| None), Gateway::new(well));
     let urls = [silent.url.replace("http:", "https:"), works.url.clone()];
     let store = EtcdStore::new(EtcdConfig::new(urls).unwrap()).unwrap();
-    update(&store, &CallContext::new(Duration::from_secs(2), Cancel::new())).unwrap();
+    update(&store, &CallContext::new(Duration::from_secs(2), CancelToken::new())).unwrap();
     assert_eq!(works.paths(), ["/v3/kv/txn"]);
 }
 
@@ -275,7 +275,7 @@ fn a_read_goes_to_the_next_member_when_half_of_its_time_is_over_or_at_once() {
     let silent = Gateway::new(|asked| (asked.connection > 0).then(|| (200, format!("{{{HEADER}}}"))));
     let works = Gateway::new(well);
     let both = store(&[&silent, &works]);
-    assert!(both.get("jobs", &CallContext::new(Duration::from_secs(4), Cancel::new())).unwrap().is_some());
+    assert!(both.get("jobs", &CallContext::new(Duration::from_secs(4), CancelToken::new())).unwrap().is_some());
     assert!(both.get("jobs", &call()).unwrap().is_some(), "the one that works is kept");
     let began = Instant::now();
     let without_leader = Gateway::new(|_| refused(14, "no leader"));
@@ -336,7 +336,7 @@ fn a_token_that_is_always_refused_is_asked_for_twice_and_not_for_ever() {
     assert!(!error.to_string().contains("secret-token") && !error.to_string().contains("sesame"), "{error}");
     assert!(!format!("{store:?} {error:?}").contains("sesame"));
     assert_eq!(gateway.paths().len(), 4, "{:?}", gateway.paths());
-    let watch = store.watch(WatchScope::Key("jobs"), Some(&Cursor::new(3_u64)), &Cancel::new(), &mut |event| {
+    let watch = store.watch(WatchScope::Key("jobs"), Some(&Cursor::new(3_u64)), &CancelToken::new(), &mut |event| {
         panic!("{event:?}");
     });
     assert_eq!(watch.unwrap_err().kind(), StoreErrorKind::Unauthorized);
@@ -439,10 +439,12 @@ fn a_guarded_transaction_is_tried_again_only_within_its_term() {
 fn watched(line: &'static str, from: u64) -> (StoreErrorKind, usize) {
     let gateway = Gateway::new(move |_| Some((200, line.to_owned())));
     let mut told = 0;
-    let ended =
-        store(&[&gateway]).watch(WatchScope::Key("jobs"), Some(&Cursor::new(from)), &Cancel::new(), &mut |event| {
-            told += usize::from(matches!(event, WatchEvent::Opened))
-        });
+    let ended = store(&[&gateway]).watch(
+        WatchScope::Key("jobs"),
+        Some(&Cursor::new(from)),
+        &CancelToken::new(),
+        &mut |event| told += usize::from(matches!(event, WatchEvent::Opened)),
+    );
     (ended.unwrap_err().kind(), told)
 }
 

@@ -44,7 +44,7 @@ pub enum ErrorKind {
     Status(Status),
     /// The time given to the request ran out, or a stream was silent for too long.
     Timeout,
-    /// The [`Cancel`](crate::Cancel) that it was given ended it.
+    /// The [`CancelToken`](crate::CancelToken) that it was given ended it.
     Interrupted,
     /// The host name did not resolve.
     Dns,

@@ -23,7 +23,7 @@ use crate::net::interrupt::{Interrupter, interrupted};
 use crate::net::proxy::Proxy;
 use crate::net::redact::Redacted;
 use crate::net::tls::ClientTls;
-use crate::util::cancel::Cancel;
+use crate::util::cancel::CancelToken;
 
 /// A blocking client for one cluster. Clones share connections and credentials and are cheap.
 ///
@@ -184,7 +184,7 @@ impl Client {
     ///
     /// Any [`ErrorKind`]; everything but a 2xx answer with a readable body is one.
     pub fn request(&self, request: Request<'_>) -> Result<Response, Error> {
-        self.request_until(request, &Cancel::new())
+        self.request_until(request, &CancelToken::new())
     }
 
     /// [`request`](Client::request), until it is cancelled.
@@ -199,11 +199,11 @@ impl Client {
     ///
     /// ```no_run
     /// use std::time::Duration;
-    /// use leasehold::Cancel;
+    /// use leasehold::CancelToken;
     /// use leasehold::kube::{Client, ClientConfig, Method, Request};
     ///
     /// let client = Client::new(ClientConfig::infer()?)?;
-    /// let cancel = Cancel::new();
+    /// let cancel = CancelToken::new();
     /// let for_the_signal_handler = cancel.clone();
     /// std::thread::spawn(move || for_the_signal_handler.cancel());
     /// let timeout = Duration::from_secs(5);
@@ -211,7 +211,7 @@ impl Client {
     /// let version = client.request_until(request, &cancel)?;
     /// # Ok::<(), leasehold::kube::Error>(())
     /// ```
-    pub fn request_until(&self, request: Request<'_>, cancel: &Cancel) -> Result<Response, Error> {
+    pub fn request_until(&self, request: Request<'_>, cancel: &CancelToken) -> Result<Response, Error> {
         let attempt = ApiAttempt::new(&request)?;
         let (shared, call, mut used) = (&*self.shared, ActiveCall::begin(request.timeout, cancel), None);
         let result = shared.repeat_when_rejected(&attempt, &call.interrupter, |credentials| {

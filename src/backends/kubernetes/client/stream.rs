@@ -9,7 +9,7 @@ use crate::backends::kubernetes::client::http_client::{Client, OpenedStream};
 use crate::net::MAX_WAIT;
 use crate::net::interrupt::Interrupter;
 use crate::net::stream::LineStream;
-use crate::util::cancel::Cancel;
+use crate::util::cancel::CancelToken;
 
 /// An open stream of lines, on a connection of its own.
 ///
@@ -32,11 +32,11 @@ impl Client {
     ///
     /// ```no_run
     /// use std::time::Duration;
-    /// use leasehold::Cancel;
+    /// use leasehold::CancelToken;
     /// use leasehold::kube::{Client, ClientConfig, Method, Request};
     ///
     /// let client = Client::new(ClientConfig::infer()?)?;
-    /// let cancel = Cancel::new();
+    /// let cancel = CancelToken::new();
     /// let mut events = client.stream(
     ///     Request {
     ///         method: Method::Get,
@@ -53,7 +53,7 @@ impl Client {
     /// }
     /// # Ok::<(), leasehold::kube::Error>(())
     /// ```
-    pub fn stream(&self, request: Request<'_>, silence: Duration, cancel: &Cancel) -> Result<Stream, Error> {
+    pub fn stream(&self, request: Request<'_>, silence: Duration, cancel: &CancelToken) -> Result<Stream, Error> {
         let (interrupter, hook) = Interrupter::hooked(cancel);
         let silence = silence.clamp(Duration::from_millis(1), MAX_WAIT);
         let OpenedStream { answer, handle } = self.open(&request, silence, &interrupter)?;

@@ -9,7 +9,7 @@ use crate::backends::sql;
 use crate::backends::sql::store::{SqlStore, SqlTable};
 use crate::store::record::{LeaderElectionRecord, Observed};
 use crate::store::{CallContext, Cursor, Store, StoreError, WatchEvent, WatchScope, delegate_store};
-use crate::util::cancel::Cancel;
+use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
 
 /// How long [`MySqlStore::create_table`] waits.
@@ -93,7 +93,7 @@ impl MySqlStore {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn create_table(&self) -> Result<(), StoreError> {
-        self.0.0.create_table(&CallContext::new(SET_UP_TIMEOUT, Cancel::new()))
+        self.0.0.create_table(&CallContext::new(SET_UP_TIMEOUT, CancelToken::new()))
     }
 
     /// A `SELECT` that has one row for as long as the term with this fencing token has no successor, and else none: for writes

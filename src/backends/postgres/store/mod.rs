@@ -14,7 +14,7 @@ use crate::backends::sql;
 use crate::backends::sql::store::{SqlStore, SqlTable, WatchRequest};
 use crate::store::record::{LeaderElectionRecord, Observed};
 use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope, delegate_store};
-use crate::util::cancel::Cancel;
+use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
 
 /// How long [`PostgresStore::create_table`] may take.
@@ -107,7 +107,7 @@ impl PostgresStore {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn create_table(&self) -> Result<(), StoreError> {
-        self.0.0.create_table(&CallContext::new(SET_UP_TIMEOUT, Cancel::new()))
+        self.0.0.create_table(&CallContext::new(SET_UP_TIMEOUT, CancelToken::new()))
     }
 
     /// A `SELECT` that has one row for as long as the term with this fencing token has no successor, and else none: for writes

@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::store::Store;
-use crate::util::cancel::Cancel;
+use crate::util::cancel::CancelToken;
 use crate::util::sync::channel;
 
 struct Place {
@@ -17,7 +17,7 @@ fn place() -> Place {
 }
 
 fn call() -> CallContext {
-    CallContext::new(Duration::from_secs(30), Cancel::new())
+    CallContext::new(Duration::from_secs(30), CancelToken::new())
 }
 
 #[test]
@@ -88,14 +88,14 @@ fn each_code_of_sqlite_is_a_kind_of_failure() {
 fn what_came_too_late_is_no_answer() {
     let place = place();
     let database = Database::open(&place.path, &call()).unwrap();
-    let cancel = Cancel::new();
+    let cancel = CancelToken::new();
     let cancelled = CallContext::new(Duration::from_secs(30), cancel.clone());
     let done = database.attempt(&database.requests, &cancelled, |_| {
         cancel.cancel();
         Ok(())
     });
     assert_eq!(done.unwrap_err().kind(), StoreErrorKind::Interrupted);
-    let short = CallContext::new(Duration::from_millis(20), Cancel::new());
+    let short = CallContext::new(Duration::from_millis(20), CancelToken::new());
     let done = database.attempt(&database.requests, &short, |_| {
         std::thread::sleep(Duration::from_millis(30));
         Ok(())
@@ -121,7 +121,7 @@ fn a_thread_that_waits_for_another_ends_with_its_call() {
     let place = place();
     let database = Database::open(&place.path, &call()).unwrap();
     let held = database.requests.lock();
-    let short = CallContext::new(Duration::from_millis(50), Cancel::new());
+    let short = CallContext::new(Duration::from_millis(50), CancelToken::new());
     assert_eq!(database.select("jobs", &short).unwrap_err().kind(), StoreErrorKind::Timeout);
     drop(held);
     assert!(database.select("jobs", &call()).unwrap().is_none());
@@ -136,7 +136,7 @@ fn without_inotify_changes_of_this_process_and_of_others_are_told() {
     assert!(matches!(database.signal().0, CommitSignal::Polling { .. }));
     let other = crate::backends::sqlite::store::SqliteStore::open(&place.path).unwrap();
     let record = LeaderElectionRecord { uid: Some("uid".into()), ..Default::default() };
-    let (cancel, (told, tells)) = (Cancel::new(), channel::unbounded());
+    let (cancel, (told, tells)) = (CancelToken::new(), channel::unbounded());
     std::thread::scope(|threads| {
         let watching = threads.spawn(|| {
             database.watch(WatchRequest { scope: WatchScope::All, from: None, cancel: &cancel }, &mut |event| {
@@ -167,7 +167,7 @@ fn what_was_not_told_yet_is_told_as_deleted_when_its_file_is() {
     let mut database = Database::open(&place.path, &call()).unwrap();
     let other = crate::backends::sqlite::store::SqliteStore::open(&place.path).unwrap();
     database.file.lose_wal();
-    let (cancel, mut told) = (Cancel::new(), Vec::new());
+    let (cancel, mut told) = (CancelToken::new(), Vec::new());
     let ended =
         database.watch(WatchRequest { scope: WatchScope::Key("jobs"), from: None, cancel: &cancel }, &mut |event| {
             if let WatchEvent::Bookmark(_) = event {

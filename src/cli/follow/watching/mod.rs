@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
 use leasehold::{
-    CallContext, Cancel, Cursor, LeaderElectionRecord, Observed, Store, StoreError, StoreErrorKind, WatchEvent,
+    CallContext, CancelToken, Cursor, LeaderElectionRecord, Observed, Store, StoreError, StoreErrorKind, WatchEvent,
     WatchScope,
 };
 use parking_lot::Mutex;
@@ -42,7 +42,7 @@ pub enum Trouble {
 
 /// The watch that stands, and when it began.
 #[derive(Clone, Default)]
-pub struct CurrentWatch(Arc<Mutex<Option<(Cancel, Instant)>>>);
+pub struct CurrentWatch(Arc<Mutex<Option<(CancelToken, Instant)>>>);
 
 impl CurrentWatch {
     /// Has another take its place, which begins with a read: one whose connection was cut in silence tells nothing for long.
@@ -141,7 +141,7 @@ impl FollowThread {
     fn watch(&mut self) -> Result<WatchEnd, Gone> {
         let (store, key, from) = (Arc::clone(&self.store), self.key.clone(), self.from.clone());
         let scope = key.as_deref().map_or(WatchScope::All, WatchScope::Key);
-        let cancel = Cancel::new();
+        let cancel = CancelToken::new();
         *self.current.0.lock() = Some((cancel.clone(), Instant::now()));
         self.has_told = false;
         let mut stop = None;
@@ -165,7 +165,7 @@ impl FollowThread {
     }
 
     /// Passes on what a watch says.
-    fn hear(&mut self, event: WatchEvent, from_scratch: bool, cancel: &Cancel) -> Result<(), Stop> {
+    fn hear(&mut self, event: WatchEvent, from_scratch: bool, cancel: &CancelToken) -> Result<(), Stop> {
         match event {
             WatchEvent::Opened => {
                 let key = self.key.clone();
@@ -195,7 +195,7 @@ impl FollowThread {
     /// For a store that cannot watch.
     fn poll(&mut self, key: &str) -> Result<(), Gone> {
         loop {
-            let call = CallContext::new(READ_TIMEOUT, Cancel::new());
+            let call = CallContext::new(READ_TIMEOUT, CancelToken::new());
             let pause = match self.store.get(key, &call) {
                 Ok(found) => {
                     self.has_worked = true;

@@ -48,7 +48,7 @@ impl Store for Failing {
         &self,
         scope: WatchScope<'_>,
         from: Option<&Cursor>,
-        cancel: &Cancel,
+        cancel: &CancelToken,
         on_event: &mut dyn FnMut(WatchEvent),
     ) -> Result<(), StoreError> {
         self.began.lock().push(from.is_none());
@@ -73,7 +73,7 @@ impl Failing {
 
     fn make(&self, key: &str) {
         let record = LeaderElectionRecord { holder_identity: Some("a".into()), ..LeaderElectionRecord::default() };
-        let call = CallContext::new(SOON, Cancel::new());
+        let call = CallContext::new(SOON, CancelToken::new());
         self.create(key, &record, &call).expect("it is created");
     }
 }

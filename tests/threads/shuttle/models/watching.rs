@@ -6,7 +6,7 @@ use leasehold_shuttle::channel;
 use leasehold_shuttle::explore::explore;
 use leasehold_shuttle::watching::Watched;
 use leasehold_shuttle::{
-    CallContext, Cancel, ConfigError, Cursor, LeaderElectionRecord, Observed, Store, StoreError, StoreErrorKind,
+    CallContext, CancelToken, ConfigError, Cursor, LeaderElectionRecord, Observed, Store, StoreError, StoreErrorKind,
     WatchEvent, WatchScope,
 };
 
@@ -20,7 +20,7 @@ impl Store for Watchable {
         &self,
         _: WatchScope<'_>,
         _: Option<&Cursor>,
-        cancel: &Cancel,
+        cancel: &CancelToken,
         tell: &mut dyn FnMut(WatchEvent),
     ) -> Result<(), StoreError> {
         if one_in(4) {

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use contender::mono;
 use leasehold::crossbeam_channel::Select;
 use leasehold::kube::{Client, Kubeconfig, Method, Request};
-use leasehold::{Campaign, Cancel, LeaderElector};
+use leasehold::{Campaign, CancelToken, LeaderElector};
 use serde_json::{Value, json};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -65,7 +65,7 @@ fn limit(taker: &Client, releaser: Client, name: &str) -> Result<(), Box<dyn Err
     let selector = format!("metadata.name={name}");
     let query = [("watch", "true"), ("fieldSelector", &*selector), ("resourceVersion", &*version)];
     let request = Request { method: Method::Get, path: &collection, query: &query, body: None, timeout: TIMEOUT };
-    let mut events = taker.stream(request, NO_SILENCE, &Cancel::new())?;
+    let mut events = taker.stream(request, NO_SILENCE, &CancelToken::new())?;
     say(json!({ "event": "ready" }))?;
 
     let (release, releases) = mpsc::channel::<Value>();

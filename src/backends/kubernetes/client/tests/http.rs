@@ -13,7 +13,7 @@ use super::{LONG, get, get_until, put, put_until};
 use crate::backends::kubernetes::client::{Client, ClientConfig, Error, ErrorKind, Method, Request};
 use crate::net::dial::{Cancelled, Network};
 use crate::net::tests::Scratch;
-use crate::util::cancel::Cancel;
+use crate::util::cancel::CancelToken;
 
 #[test]
 fn a_request_goes_out_as_asked_and_connections_are_reused() {
@@ -87,7 +87,7 @@ fn no_time_is_a_timeout_and_endless_time_is_no_panic() {
 fn to_cancel_ends_the_one_request_and_nothing_else() {
     let server = serve(vec![silent(), silent(), ok("{}")]);
     let client = server.client();
-    let cancels = [Cancel::new(), Cancel::new()];
+    let cancels = [CancelToken::new(), CancelToken::new()];
     thread::scope(|scope| {
         let mut waiting: VecDeque<_> =
             cancels.iter().map(|cancel| scope.spawn(|| put_until(&client, LONG, cancel))).collect();
@@ -136,7 +136,7 @@ fn connections_idle_at_a_cancel_or_time_out_are_not_reused() {
             server.next();
         };
         get_both();
-        let (cancel, timeout) = (Cancel::new(), if is_cancelled { LONG } else { Duration::from_secs(2) });
+        let (cancel, timeout) = (CancelToken::new(), if is_cancelled { LONG } else { Duration::from_secs(2) });
         let failed = thread::scope(|scope| {
             let hanging = scope.spawn(|| put_until(&client, timeout, &cancel));
             server.next();
@@ -155,13 +155,13 @@ fn a_client_outlives_any_number_of_cancelled_calls() {
     let scripts = (0..5000).map(|_| ok("{}")).collect();
     let server = serve(scripts);
     let client = server.client();
-    let current: [Mutex<Cancel>; 3] = Default::default();
+    let current: [Mutex<CancelToken>; 3] = Default::default();
     thread::scope(|scope| {
         for current in &current {
             let client = &client;
             scope.spawn(move || {
                 for _ in 0..200 {
-                    let cancel = Cancel::new();
+                    let cancel = CancelToken::new();
                     *current.lock() = cancel.clone();
                     if let Err(e) = put_until(client, LONG, &cancel) {
                         // On a busy machine the threads left behind can reach their limit.
@@ -191,7 +191,7 @@ fn to_cancel_ends_a_body_that_ends_with_the_connection() {
         c.hang();
     })]);
     let client = server.client();
-    let cancel = Cancel::new();
+    let cancel = CancelToken::new();
     thread::scope(|scope| {
         let waiting = scope.spawn(|| get_until(&client, LONG, &cancel));
         server.next();
@@ -216,7 +216,7 @@ fn to_cancel_ends_a_hanging_connect_with_nothing_sent() {
     let (hold_open, hold) = bounded(0);
     let config = ClientConfig::new("http://api.invalid").unwrap();
     let client = Client::with_network(config, Hanging(hold)).unwrap();
-    let cancel = Cancel::new();
+    let cancel = CancelToken::new();
     thread::scope(|scope| {
         let waiting = scope.spawn(|| put_until(&client, LONG, &cancel));
         thread::sleep(Duration::from_millis(100));

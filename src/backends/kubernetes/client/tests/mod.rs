@@ -17,25 +17,25 @@ mod trust;
 use std::time::Duration;
 
 use super::{Client, Error, Method, Request, Response};
-use crate::util::cancel::Cancel;
+use crate::util::cancel::CancelToken;
 
 /// Far longer than anything takes: tests that wait this long have failed.
 const LONG: Duration = Duration::from_secs(60);
 
 fn get(client: &Client, timeout: Duration) -> Result<Response, Error> {
-    get_until(client, timeout, &Cancel::new())
+    get_until(client, timeout, &CancelToken::new())
 }
 
-fn get_until(client: &Client, timeout: Duration, cancel: &Cancel) -> Result<Response, Error> {
+fn get_until(client: &Client, timeout: Duration, cancel: &CancelToken) -> Result<Response, Error> {
     let request = Request { method: Method::Get, path: "/version", query: &[], body: None, timeout };
     client.request_until(request, cancel)
 }
 
 fn put(client: &Client, timeout: Duration) -> Result<Response, Error> {
-    put_until(client, timeout, &Cancel::new())
+    put_until(client, timeout, &CancelToken::new())
 }
 
-fn put_until(client: &Client, timeout: Duration, cancel: &Cancel) -> Result<Response, Error> {
+fn put_until(client: &Client, timeout: Duration, cancel: &CancelToken) -> Result<Response, Error> {
     let body = &serde_json::json!({ "a": 1 });
     let request = Request { method: Method::Put, path: "/version", query: &[], body: Some(body), timeout };
     client.request_until(request, cancel)

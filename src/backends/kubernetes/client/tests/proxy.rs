@@ -11,7 +11,7 @@ use super::server::{Connection, Script, Server, script, serve, serve_with};
 use super::{LONG, get, get_until};
 use crate::backends::kubernetes::client::{Client, ClientConfig, Error, ErrorKind, Method, Request};
 use crate::net::tests::certificates::{Authority, authority, server_config};
-use crate::util::cancel::Cancel;
+use crate::util::cancel::CancelToken;
 
 const KINDS: [&str; 4] = ["http", "https", "socks5", "socks5h"];
 
@@ -155,7 +155,7 @@ fn to_cancel_ends_a_proxy_that_is_silent_at_any_point() {
     for (kind, place, script) in silences() {
         let proxy = silent_proxy(kind, place, &ours, script);
         let client = Client::new(through(config("https", &ours), kind, proxy.port)).unwrap();
-        let cancel = Cancel::new();
+        let cancel = CancelToken::new();
         thread::scope(|scope| {
             let waiting = scope.spawn(|| get_until(&client, LONG / 3, &cancel));
             assert_eq!(proxy.next(), "silent");

@@ -14,7 +14,7 @@ use super::{LONG, put};
 use crate::backends::kubernetes::client::{Client, ClientConfig, ErrorKind, Method, Request};
 use crate::net::tests::Scratch;
 use crate::net::tests::certificates::{Authority, Files, Leaf, authority, server_config, server_config_with};
-use crate::util::cancel::Cancel;
+use crate::util::cancel::CancelToken;
 
 impl Files {
     fn config(&self, server: &Server) -> ClientConfig {
@@ -161,7 +161,7 @@ fn an_identity_that_was_replaced_is_used_after_a_minute_on_a_new_connection_and_
     });
     let (_server, client) = identified(&files, &ours, &old, vec![watch, tells(&[&old, &new]), tells(&[&old, &new])]);
     let request = Request { method: Method::Get, path: "/watch", query: &[], body: None, timeout: LONG };
-    let mut stream = client.stream(request, LONG, &Cancel::new()).unwrap();
+    let mut stream = client.stream(request, LONG, &CancelToken::new()).unwrap();
     let shown = || String::from_utf8(put(&client, LONG).unwrap().body).unwrap();
     assert_eq!(shown(), "Some(0)");
     files.identity(&new);

@@ -4,9 +4,9 @@ use std::time::Duration;
 use super::LONG;
 use super::server::{Script, raw, script, serve, silent};
 use crate::backends::kubernetes::client::{Client, Error, ErrorKind, Method, Request, Stream};
-use crate::util::cancel::Cancel;
+use crate::util::cancel::CancelToken;
 
-fn open(client: &Client, timeout: Duration, silence: Duration, cancel: &Cancel) -> Result<Stream, Error> {
+fn open(client: &Client, timeout: Duration, silence: Duration, cancel: &CancelToken) -> Result<Stream, Error> {
     let request = Request { method: Method::Get, path: "/watch", query: &[("watch", "true")], body: None, timeout };
     client.stream(request, silence, cancel)
 }
@@ -25,7 +25,7 @@ fn lines(parts: &'static [&'static str]) -> Script {
 #[test]
 fn lines_come_whole_however_they_are_cut() {
     let server = serve(vec![lines(&["{\"a\"", ":1}\r", "\n\n{\"b\":2}\n{\"c\"", ":3}\n", ""])]);
-    let mut stream = open(&server.client(), LONG, LONG, &Cancel::new()).unwrap();
+    let mut stream = open(&server.client(), LONG, LONG, &CancelToken::new()).unwrap();
     for expected in ["{\"a\":1}", "{\"b\":2}", "{\"c\":3}"] {
         assert_eq!(stream.next_line().unwrap().unwrap(), expected.as_bytes());
     }
@@ -37,7 +37,7 @@ fn lines_come_whole_however_they_are_cut() {
 fn a_stream_that_ends_inside_a_line_or_breaks_is_an_error_once() {
     for (script, kind) in [(lines(&["{\"a\"", ""]), ErrorKind::Malformed), (lines(&["{\"a\""]), ErrorKind::Io)] {
         let server = serve(vec![script]);
-        let mut stream = open(&server.client(), LONG, LONG, &Cancel::new()).unwrap();
+        let mut stream = open(&server.client(), LONG, LONG, &CancelToken::new()).unwrap();
         assert_eq!(stream.next_line().unwrap_err().kind(), &kind);
         assert_eq!(stream.next_line().unwrap(), None);
     }
@@ -55,10 +55,10 @@ fn silence_is_bounded_and_so_is_the_opening() {
     let server = serve(vec![quiet(), silent()]);
     let client = server.client();
     let brief = Duration::from_millis(200);
-    let mut stream = open(&client, LONG, brief, &Cancel::new()).unwrap();
+    let mut stream = open(&client, LONG, brief, &CancelToken::new()).unwrap();
     assert_eq!(stream.next_line().unwrap().unwrap(), b"x");
     assert_eq!(stream.next_line().unwrap_err().kind(), &ErrorKind::Timeout);
-    let error = open(&client, brief, LONG, &Cancel::new()).unwrap_err();
+    let error = open(&client, brief, LONG, &CancelToken::new()).unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::Timeout);
 }
 
@@ -70,7 +70,7 @@ fn the_time_to_open_does_not_count_once_it_is_open() {
         thread::sleep(Duration::from_millis(4500));
         c.send("2\r\nx\n\r\n0\r\n\r\n");
     })]);
-    let mut stream = open(&server.client(), Duration::from_secs(4), LONG, &Cancel::new()).unwrap();
+    let mut stream = open(&server.client(), Duration::from_secs(4), LONG, &CancelToken::new()).unwrap();
     assert_eq!(stream.next_line().unwrap().unwrap(), b"x");
 }
 
@@ -84,7 +84,7 @@ fn a_line_without_end_is_cut() {
             c.send(&part);
         }
     })]);
-    let mut stream = open(&server.client(), LONG, LONG, &Cancel::new()).unwrap();
+    let mut stream = open(&server.client(), LONG, LONG, &CancelToken::new()).unwrap();
     assert_eq!(stream.next_line().unwrap_err().kind(), &ErrorKind::BodyTooLarge);
 }
 
@@ -102,7 +102,7 @@ fn to_cancel_ends_its_own_stream_only() {
         };
         let server = serve(vec![hanging(), hanging()]);
         let client = server.client();
-        let (one, two) = (Cancel::new(), Cancel::new());
+        let (one, two) = (CancelToken::new(), CancelToken::new());
         let run = |cancel| match open(&client, LONG, LONG, cancel) {
             Ok(mut stream) => stream.next_line().unwrap_err(),
             Err(e) => e,
@@ -128,6 +128,6 @@ fn a_refused_watch_is_a_status() {
     let server = serve(vec![raw(
         "HTTP/1.1 403 Forbidden\r\nContent-Length: 37\r\n\r\n{\"kind\":\"Status\",\"reason\":\"Forbidden\"}",
     )]);
-    let error = open(&server.client(), LONG, LONG, &Cancel::new()).unwrap_err();
+    let error = open(&server.client(), LONG, LONG, &CancelToken::new()).unwrap_err();
     assert_eq!(error.status().unwrap().code, 403);
 }

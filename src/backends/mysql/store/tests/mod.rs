@@ -29,7 +29,7 @@ fn refused_login_asks_the_password_source_again() {
 }
 
 fn brief() -> CallContext {
-    CallContext::new(Duration::from_millis(300), Cancel::new())
+    CallContext::new(Duration::from_millis(300), CancelToken::new())
 }
 
 fn base() -> Observed {
@@ -503,7 +503,8 @@ fn a_watch_ends_with_the_error_of_a_read_and_says_what_went_with_the_table() {
         (asked.what.starts_with("SELECT @@") && asked.repeats > 1).then(|| error(1146, "no table"))
     });
     let mut events = Vec::new();
-    let ended = server.store().watch(WatchScope::Key("jobs"), None, &Cancel::new(), &mut |event| events.push(event));
+    let ended =
+        server.store().watch(WatchScope::Key("jobs"), None, &CancelToken::new(), &mut |event| events.push(event));
     assert_eq!(ended.unwrap_err().kind(), StoreErrorKind::NotFound);
     use WatchEvent::{Bookmark, Changed, Deleted, Opened};
     assert!(matches!(&events[..], [Opened, Changed { .. }, Bookmark(_), Deleted { .. }]), "{events:?}");

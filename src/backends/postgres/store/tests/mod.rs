@@ -211,7 +211,7 @@ fn well(said: &Said) -> Option<Vec<u8>> {
 }
 
 fn brief() -> CallContext {
-    CallContext::new(Duration::from_millis(200), Cancel::new())
+    CallContext::new(Duration::from_millis(200), CancelToken::new())
 }
 
 fn kind<T>(result: Result<T, StoreError>) -> StoreErrorKind {
@@ -451,7 +451,7 @@ fn a_watch_that_is_told_nothing_reads_again_and_again() {
         answer(&[row(&record)])
     });
     let config = PostgresConfig::new(&server.url).unwrap().with_poll_interval(Duration::from_millis(1));
-    let (store, cancel, mut told) = (checked(config), Cancel::new(), 0);
+    let (store, cancel, mut told) = (checked(config), CancelToken::new(), 0);
     let end = store.watch(WatchScope::Key("jobs"), None, &cancel, &mut |event| {
         told += usize::from(matches!(event, WatchEvent::Changed { .. }));
         if told == 5 {
@@ -497,7 +497,7 @@ fn the_server_is_asked_to_end_what_nobody_waits_for_any_more() {
     });
     let store = server.store();
     let key = [0, 0, 0, 7, 0, 0, 0, 9];
-    let second = CallContext::new(Duration::from_secs(1), Cancel::new());
+    let second = CallContext::new(Duration::from_secs(1), CancelToken::new());
     assert_eq!(kind(store.create("jobs", &LeaderElectionRecord::default(), &second)), StoreErrorKind::Timeout);
     assert_eq!(told.recv_timeout(Duration::from_secs(30)).unwrap(), key);
     let create = |call: &CallContext| kind(store.create("jobs", &LeaderElectionRecord::default(), call));

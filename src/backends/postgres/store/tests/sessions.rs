@@ -58,7 +58,7 @@ fn in_a_session_of_ours_settings_stand_until_a_call_has_another_time() {
         with_proof(said, PROVED)
     });
     let store = server.store();
-    store.get("jobs", &CallContext::new(Duration::from_secs(60), Cancel::new())).unwrap();
+    store.get("jobs", &CallContext::new(Duration::from_secs(60), CancelToken::new())).unwrap();
     assert_eq!(told.recv().unwrap(), (2, false), "for one transaction");
     store.0.0.client.set_has_sessions(true);
     let (set, stands) = ((2, true), (1, false));
@@ -76,7 +76,7 @@ fn in_a_session_of_ours_settings_stand_until_a_call_has_another_time() {
         (1, stands),
         (3, set),
     ] {
-        store.get("jobs", &CallContext::new(Duration::from_secs(seconds), Cancel::new())).unwrap();
+        store.get("jobs", &CallContext::new(Duration::from_secs(seconds), CancelToken::new())).unwrap();
         assert_eq!(told.recv().unwrap(), expected, "{seconds} s");
     }
     assert_eq!(server.connections(), 1);
