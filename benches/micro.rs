@@ -8,8 +8,8 @@ use leasehold::kube::{Client, Kubeconfig};
 use leasehold::testing::{ApiServer, User};
 use leasehold::util::clock::{Moment, Now};
 use leasehold::{
-    CallContext, CancelToken, LeaderElector, LeaderElectorBuilder, LeaderGuard, LeaseStore, MemoryStore, Observed,
-    Observer, Opaque, Store,
+    CallContext, CancelToken, LeaderElector, LeaderElectorBuilder, LeaderGuard, LeaseStore, MemoryStore, Observer,
+    Store, StoreData, VersionedRecord,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -150,7 +150,7 @@ impl Clock {
                     Operation::Get(look) => StoreResponse::Read(look, None),
                     Operation::Create(record) | Operation::Update(_, record) => {
                         *version += 1;
-                        StoreResponse::Written(Observed::new(record, *version, Opaque::none()))
+                        StoreResponse::Written(VersionedRecord::new(record, *version, StoreData::none()))
                     }
                 };
                 election.on_response(self.local, id, answer);

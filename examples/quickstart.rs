@@ -19,8 +19,8 @@ use crossbeam_channel::unbounded;
 use leasehold::kube::{Client, ClientConfig, Kubeconfig};
 use leasehold::testing::ApiServer;
 use leasehold::{
-    CallContext, CancelToken, ConfigError, Cursor, LeaderElectionRecord, LeaderElector, LeaderGuard, LeaseStore,
-    Observed, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope,
+    CallContext, CancelToken, ConfigError, Cursor, LeaderElectionRecord, LeaderElector, LeaderGuard, LeaseStore, Store,
+    StoreError, StoreErrorKind, VersionedRecord, WatchEvent, WatchScope,
 };
 
 const LEASE: &str = "leasehold-quickstart";
@@ -176,21 +176,26 @@ impl CutStore {
 }
 
 impl Store for CutStore {
-    fn get(&self, key: &str, call: &CallContext) -> Result<Option<Observed>, StoreError> {
+    fn get(&self, key: &str, call: &CallContext) -> Result<Option<VersionedRecord>, StoreError> {
         self.line()?.get(key, call)
     }
 
-    fn create(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Observed, StoreError> {
+    fn create(
+        &self,
+        key: &str,
+        record: &LeaderElectionRecord,
+        call: &CallContext,
+    ) -> Result<VersionedRecord, StoreError> {
         self.line()?.create(key, record, call)
     }
 
     fn update(
         &self,
         key: &str,
-        base: &Observed,
+        base: &VersionedRecord,
         record: &LeaderElectionRecord,
         call: &CallContext,
-    ) -> Result<Observed, StoreError> {
+    ) -> Result<VersionedRecord, StoreError> {
         self.line()?.update(key, base, record, call)
     }
 

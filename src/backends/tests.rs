@@ -12,7 +12,7 @@ use crate::backends::password::Password;
 use crate::net::error::{self as net, ErrorKind};
 use crate::net::tests::certificates::Files;
 use crate::net::tls::config::TlsConfig;
-use crate::store::record::Observed;
+use crate::store::record::VersionedRecord;
 use crate::store::{CallContext, Store, StoreErrorKind};
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
@@ -107,7 +107,7 @@ fn call_within(timeout: Duration) -> CallContext {
 const BRIEF: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(30);
 
-fn get(store: &dyn Store, call: &CallContext) -> Result<Option<Observed>, StoreErrorKind> {
+fn get(store: &dyn Store, call: &CallContext) -> Result<Option<VersionedRecord>, StoreErrorKind> {
     store.get("jobs", call).map_err(|error| error.kind())
 }
 

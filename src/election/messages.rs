@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::election::deadline::Deadline;
 use crate::election::stop_reason::StopReason;
-use crate::store::record::{LeaderElectionRecord, Observed};
+use crate::store::record::{LeaderElectionRecord, VersionedRecord};
 use crate::store::{StoreError, StoreOperation};
 use crate::util::clock::Moment;
 use crate::util::sync::Arc;
@@ -40,7 +40,7 @@ pub enum Operation {
     /// Create this record.
     Create(LeaderElectionRecord),
     /// Replace what was observed by this record.
-    Update(Observed, LeaderElectionRecord),
+    Update(VersionedRecord, LeaderElectionRecord),
 }
 
 impl Operation {
@@ -67,9 +67,9 @@ pub struct ReadContext {
 #[derive(Debug)]
 pub enum StoreResponse {
     /// To a read.
-    Read(ReadContext, Option<Observed>),
+    Read(ReadContext, Option<VersionedRecord>),
     /// To a write.
-    Written(Observed),
+    Written(VersionedRecord),
     /// To either: no, or nothing at all.
     Failed(StoreError),
 }
@@ -114,7 +114,7 @@ pub enum ElectionEvent {
 #[derive(Debug, Clone)]
 pub enum Change {
     /// The record was created or changed, or something else in its object.
-    Written(Observed),
+    Written(VersionedRecord),
     /// The record was deleted, by a write to the store with this version.
     Deleted {
         /// The version of the deletion.

@@ -11,7 +11,7 @@ use crate::election::progress::ProgressLimit;
 use crate::election::settings::Settings;
 use crate::election::stop_reason::StopReason;
 use crate::store::StoreErrorKind;
-use crate::store::record::{LeaderElectionRecord, MicroTime, Observed};
+use crate::store::record::{LeaderElectionRecord, MicroTime, VersionedRecord};
 use crate::util::clock::{Moment, Now};
 use crate::util::sync::Arc;
 
@@ -91,7 +91,7 @@ impl ObservedState {
 
 #[derive(Debug)]
 struct ObservedRecord {
-    observed: Observed,
+    observed: VersionedRecord,
     /// When we received the last change of the record.
     changed_at: Moment,
     holder: Holder,

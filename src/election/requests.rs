@@ -6,7 +6,7 @@ use super::messages::{Operation, ReadContext, Step, StoreRequest};
 use super::open_writes::{OpenWrite, WriteProgress};
 use super::{Election, ObservedState, Phase, TermPhase};
 use crate::election::settings::JITTER_FACTOR;
-use crate::store::record::{LeaderElectionRecord, MicroTime, Observed, unix_micros};
+use crate::store::record::{LeaderElectionRecord, MicroTime, VersionedRecord, unix_micros};
 use crate::util::clock::{Moment, Now};
 
 /// How many writes may be open at a time. Only a store that refuses writes for longer than a term lets them pile up;
@@ -40,7 +40,7 @@ impl Election {
     pub(super) fn write(
         &mut self,
         now: Moment,
-        base: Option<Observed>,
+        base: Option<VersionedRecord>,
         record: LeaderElectionRecord,
         acquisition: u64,
     ) -> Step {
@@ -71,7 +71,7 @@ impl Election {
     /// The record that says we lead.
     pub(super) fn held(
         &self,
-        base: Option<&Observed>,
+        base: Option<&VersionedRecord>,
         acquire_time: MicroTime,
         renew_time: MicroTime,
         transitions: i32,

@@ -8,7 +8,7 @@ use crate::election::deadline::Deadline;
 use crate::election::progress::ProgressLimit;
 use crate::election::settings::Settings;
 use crate::election::stop_reason::StopReason;
-use crate::store::record::{LeaderElectionRecord, MicroTime, Observed};
+use crate::store::record::{LeaderElectionRecord, MicroTime, VersionedRecord};
 use crate::util::clock::Moment;
 use crate::util::sync::Arc;
 
@@ -43,7 +43,7 @@ impl Election {
     }
 
     /// Judges what a request `id` was answered. False if it is no news.
-    pub(super) fn learn_answer(&mut self, now: Moment, id: u64, observed: Observed) -> bool {
+    pub(super) fn learn_answer(&mut self, now: Moment, id: u64, observed: VersionedRecord) -> bool {
         // It was sent before that was known.
         if self.is_gone(&observed.record) {
             return false;
@@ -59,7 +59,7 @@ impl Election {
     }
 
     /// Judges what a watch told.
-    pub(super) fn learn_told(&mut self, now: Moment, received_at: Moment, observed: Observed) {
+    pub(super) fn learn_told(&mut self, now: Moment, received_at: Moment, observed: VersionedRecord) {
         // A server that lags behind may tell of what was there before the lease was found to be gone.
         if !self.is_gone(&observed.record) {
             // So it may of any object, and none of them says what became of a create.
@@ -68,7 +68,7 @@ impl Election {
     }
 
     /// Judges what stands in the store, in the order of the rule 'Open writes'. False if it is no news.
-    fn learn(&mut self, now: Moment, received_at: Moment, observed: Observed) -> bool {
+    fn learn(&mut self, now: Moment, received_at: Moment, observed: VersionedRecord) -> bool {
         if observed.version <= self.newest {
             return false;
         }
@@ -143,7 +143,7 @@ impl Election {
     }
 
     /// The record changed: what was attempted on the one before is over.
-    fn see(&mut self, observed: Observed, changed_at: Moment, holder: Holder) {
+    fn see(&mut self, observed: VersionedRecord, changed_at: Moment, holder: Holder) {
         self.observed = ObservedState::Record(ObservedRecord { observed, changed_at, holder });
         self.abandon_attempt();
         if holder != Holder::Ourselves {
@@ -184,7 +184,7 @@ impl Election {
                 }
             }
             Phase::Campaigning(_) => {
-                let ObservedState::Record(ObservedRecord { observed: Observed { record, version, .. }, .. }) =
+                let ObservedState::Record(ObservedRecord { observed: VersionedRecord { record, version, .. }, .. }) =
                     &self.observed
                 else {
                     return;
@@ -231,7 +231,7 @@ impl Election {
     }
 
     /// What a read says of the watch.
-    pub(super) fn compare_watch(&mut self, now: Moment, context: ReadContext, found: Option<&Observed>) {
+    pub(super) fn compare_watch(&mut self, now: Moment, context: ReadContext, found: Option<&VersionedRecord>) {
         let told_by = now + self.retry_delay(now);
         if !self.watch.agrees_with_read(context, found, told_by) {
             self.give_up_watch(now);
@@ -252,7 +252,7 @@ impl Election {
 
     /// Whether the store was restored from an older state. Only a read that was sent when a version was known can prove
     /// that by what it finds behind it. At that version it finds what is known, unless the version was used again.
-    pub(super) fn store_was_restored(&self, context: ReadContext, observed: &Observed) -> bool {
+    pub(super) fn store_was_restored(&self, context: ReadContext, observed: &VersionedRecord) -> bool {
         let version = observed.version;
         let is_another =
             |known: &ObservedRecord| known.observed.version == version && known.observed.record != observed.record;

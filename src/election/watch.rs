@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::messages::ReadContext;
-use crate::store::record::{LeaderElectionRecord, Observed};
+use crate::store::record::{LeaderElectionRecord, VersionedRecord};
 use crate::util::clock::Moment;
 
 /// What is known of the watch.
@@ -100,7 +100,12 @@ impl WatchState {
     }
 
     /// A read that was answered found `version`, or nothing. False if what the watch has told is not of this store.
-    pub(super) fn agrees_with_read(&mut self, context: ReadContext, found: Option<&Observed>, told_by: Moment) -> bool {
+    pub(super) fn agrees_with_read(
+        &mut self,
+        context: ReadContext,
+        found: Option<&VersionedRecord>,
+        told_by: Moment,
+    ) -> bool {
         let Some(open) = &mut self.open else {
             self.heard_at = self.heard_at.max(Some(context.sent_at));
             return true;
@@ -134,7 +139,7 @@ impl WatchState {
     }
 
     /// Whether what an answer shows agrees with what the watch has told: versions that were used again have other records.
-    pub(super) fn agrees(&mut self, found: &Observed) -> bool {
+    pub(super) fn agrees(&mut self, found: &VersionedRecord) -> bool {
         let Some(open) = &mut self.open else { return true };
         match &open.to_confirm {
             Some((told, record, _)) if *told == found.version => {

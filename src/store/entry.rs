@@ -1,6 +1,6 @@
 //! The one record that an elector is about.
 
-use crate::store::record::{LeaderElectionRecord, Observed};
+use crate::store::record::{LeaderElectionRecord, VersionedRecord};
 use crate::store::{CallContext, Cursor, MAX_VERSION, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::cancel::CancelToken;
 use crate::util::sync::Arc;
@@ -17,21 +17,25 @@ impl Entry {
         Self { store, key: key.into() }
     }
 
-    pub(crate) fn get(&self, call: &CallContext) -> Result<Option<Observed>, StoreError> {
+    pub(crate) fn get(&self, call: &CallContext) -> Result<Option<VersionedRecord>, StoreError> {
         self.store.get(&self.key, call)?.map(|observed| self.checked(observed, 0)).transpose()
     }
 
-    pub(crate) fn create(&self, record: &LeaderElectionRecord, call: &CallContext) -> Result<Observed, StoreError> {
+    pub(crate) fn create(
+        &self,
+        record: &LeaderElectionRecord,
+        call: &CallContext,
+    ) -> Result<VersionedRecord, StoreError> {
         self.store.create(&self.key, record, call).and_then(|observed| self.checked(observed, 0))
     }
 
     /// Replaces the record. Returns an error if the answer does not raise the version; the term then expires.
     pub(crate) fn update(
         &self,
-        base: &Observed,
+        base: &VersionedRecord,
         record: &LeaderElectionRecord,
         call: &CallContext,
-    ) -> Result<Observed, StoreError> {
+    ) -> Result<VersionedRecord, StoreError> {
         self.store.update(&self.key, base, record, call).and_then(|observed| self.checked(observed, base.version))
     }
 
@@ -45,7 +49,8 @@ impl Entry {
         let mut refused = None;
         let ended = self.store.watch(WatchScope::Key(&self.key), from, cancel, &mut |event| match &event {
             WatchEvent::Changed { key, .. } | WatchEvent::Deleted { key, .. } if **key != *self.key => {}
-            WatchEvent::Changed { observed: Observed { version, .. }, .. } | WatchEvent::Deleted { version, .. }
+            WatchEvent::Changed { observed: VersionedRecord { version, .. }, .. }
+            | WatchEvent::Deleted { version, .. }
                 if !(1..=MAX_VERSION).contains(version) =>
             {
                 refused = Some(self.malformed(*version, 0));
@@ -74,7 +79,7 @@ impl Entry {
     }
 
     /// Zero stands for a record that does not exist. A version above the limit does not fit a signed 64-bit column.
-    fn checked(&self, observed: Observed, above: u64) -> Result<Observed, StoreError> {
+    fn checked(&self, observed: VersionedRecord, above: u64) -> Result<VersionedRecord, StoreError> {
         match observed.version {
             version if version > above && version <= MAX_VERSION => Ok(observed),
             version => Err(self.malformed(version, above)),
@@ -93,32 +98,32 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::store::record::Opaque;
+    use crate::store::record::StoreData;
     use crate::util::config_error::ConfigError;
 
     /// A store that gives every record this version.
     struct AtVersion(u64);
 
-    fn observed(version: u64) -> Observed {
-        Observed::new(LeaderElectionRecord::default(), version, Opaque::none())
+    fn observed(version: u64) -> VersionedRecord {
+        VersionedRecord::new(LeaderElectionRecord::default(), version, StoreData::none())
     }
 
     impl Store for AtVersion {
-        fn get(&self, _: &str, _: &CallContext) -> Result<Option<Observed>, StoreError> {
+        fn get(&self, _: &str, _: &CallContext) -> Result<Option<VersionedRecord>, StoreError> {
             Ok(Some(observed(self.0)))
         }
 
-        fn create(&self, _: &str, _: &LeaderElectionRecord, _: &CallContext) -> Result<Observed, StoreError> {
+        fn create(&self, _: &str, _: &LeaderElectionRecord, _: &CallContext) -> Result<VersionedRecord, StoreError> {
             Ok(observed(self.0))
         }
 
         fn update(
             &self,
             _: &str,
-            _: &Observed,
+            _: &VersionedRecord,
             _: &LeaderElectionRecord,
             _: &CallContext,
-        ) -> Result<Observed, StoreError> {
+        ) -> Result<VersionedRecord, StoreError> {
             Ok(observed(self.0))
         }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
-use crate::store::record::{LeaderElectionRecord, Observed, Opaque};
+use crate::store::record::{LeaderElectionRecord, StoreData, VersionedRecord};
 use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
@@ -46,7 +46,7 @@ pub struct MemoryStore {
 struct MemoryState {
     /// Of the last write.
     version: u64,
-    records: BTreeMap<Box<str>, Observed>,
+    records: BTreeMap<Box<str>, VersionedRecord>,
     /// The last changes, the oldest first.
     changes: VecDeque<MemoryChange>,
     /// The version of the last change that is not among them any more.
@@ -61,7 +61,7 @@ struct MemoryChange {
     key: Box<str>,
     version: u64,
     /// `None`: it was deleted.
-    observed: Option<Observed>,
+    observed: Option<VersionedRecord>,
 }
 
 struct MemoryWatch {
@@ -117,16 +117,16 @@ impl MemoryStore {
 }
 
 impl MemoryState {
-    fn write(&mut self, key: &str, record: LeaderElectionRecord) -> Observed {
+    fn write(&mut self, key: &str, record: LeaderElectionRecord) -> VersionedRecord {
         self.version += 1;
-        let observed = Observed::new(record, self.version, Opaque::none());
+        let observed = VersionedRecord::new(record, self.version, StoreData::none());
         self.records.insert(key.into(), observed.clone());
         self.note(key, Some(observed.clone()));
         observed
     }
 
     /// Remembers the last write, and tells the watches that there is something to read.
-    fn note(&mut self, key: &str, observed: Option<Observed>) {
+    fn note(&mut self, key: &str, observed: Option<VersionedRecord>) {
         self.changes.push_back(MemoryChange { key: key.into(), version: self.version, observed });
         if self.changes.len() > REMEMBERED {
             self.forgotten = self.changes.pop_front().map_or(0, |change| change.version);
@@ -188,11 +188,11 @@ fn is_in(scope: WatchScope<'_>, key: &str) -> bool {
 }
 
 impl Store for MemoryStore {
-    fn get(&self, key: &str, _: &CallContext) -> Result<Option<Observed>, StoreError> {
+    fn get(&self, key: &str, _: &CallContext) -> Result<Option<VersionedRecord>, StoreError> {
         Ok(self.state.lock().records.get(key).cloned())
     }
 
-    fn create(&self, key: &str, record: &LeaderElectionRecord, _: &CallContext) -> Result<Observed, StoreError> {
+    fn create(&self, key: &str, record: &LeaderElectionRecord, _: &CallContext) -> Result<VersionedRecord, StoreError> {
         let mut state = self.state.lock();
         if state.records.contains_key(key) {
             return Err(StoreError::new(StoreErrorKind::NotApplied, format!("{} exists", self.describe(key))));
@@ -205,10 +205,10 @@ impl Store for MemoryStore {
     fn update(
         &self,
         key: &str,
-        base: &Observed,
+        base: &VersionedRecord,
         record: &LeaderElectionRecord,
         _: &CallContext,
-    ) -> Result<Observed, StoreError> {
+    ) -> Result<VersionedRecord, StoreError> {
         let mut state = self.state.lock();
         let current = state.records.get(key);
         // The version alone would do: it grows over deletion and over all keys.

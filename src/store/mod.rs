@@ -15,7 +15,7 @@ pub use watch::{Cursor, WatchEvent, WatchScope};
 
 use std::sync::Arc;
 
-use crate::store::record::{LeaderElectionRecord, Observed};
+use crate::store::record::{LeaderElectionRecord, VersionedRecord};
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
 
@@ -37,7 +37,7 @@ pub(crate) const MAX_VERSION: u64 = i64::MAX.cast_unsigned();
 /// - [`get`](Store::get) is a linearizable read (for Kubernetes: a GET without `resourceVersion`);
 /// - [`create`](Store::create) fails when there is a record, and [`update`](Store::update) when it is not at
 ///   `base.version` any more, or is another than `base` (another `uid`), or is gone;
-/// - [`Observed::version`] is between 1 and [`i64::MAX`], and each write to the key raises the version. A deletion is a write, and a
+/// - [`VersionedRecord::version`] is between 1 and [`i64::MAX`], and each write to the key raises the version. A deletion is a write, and a
 ///   re-created record has a higher version than the deletion. An elector rejects any other version as
 ///   [`StoreErrorKind::Malformed`];
 /// - `Ok` from a write means that it was applied; any error leaves that open, but for [`StoreErrorKind::NotApplied`];
@@ -61,7 +61,7 @@ pub(crate) const MAX_VERSION: u64 = i64::MAX.cast_unsigned();
 /// use std::thread::sleep;
 /// use std::time::Duration;
 /// use leasehold::{
-///     CallContext, ConfigError, LeaderElectionRecord, LeaderElector, MemoryStore, Observed, Store, StoreError,
+///     CallContext, ConfigError, LeaderElectionRecord, LeaderElector, MemoryStore, VersionedRecord, Store, StoreError,
 /// };
 ///
 /// #[derive(Default)]
@@ -74,21 +74,21 @@ pub(crate) const MAX_VERSION: u64 = i64::MAX.cast_unsigned();
 /// }
 ///
 /// impl Store for Slow {
-///     fn get(&self, key: &str, call: &CallContext) -> Result<Option<Observed>, StoreError> {
+///     fn get(&self, key: &str, call: &CallContext) -> Result<Option<VersionedRecord>, StoreError> {
 ///         self.wait(call);
 ///         self.0.get(key, call)
 ///     }
-///     fn create(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Observed, StoreError> {
+///     fn create(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<VersionedRecord, StoreError> {
 ///         self.wait(call);
 ///         self.0.create(key, record, call)
 ///     }
 ///     fn update(
 ///         &self,
 ///         key: &str,
-///         base: &Observed,
+///         base: &VersionedRecord,
 ///         record: &LeaderElectionRecord,
 ///         call: &CallContext,
-///     ) -> Result<Observed, StoreError> {
+///     ) -> Result<VersionedRecord, StoreError> {
 ///         self.wait(call);
 ///         self.0.update(key, base, record, call)
 ///     }
@@ -111,14 +111,19 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     ///
     /// Whatever kept the store from answering.
-    fn get(&self, key: &str, call: &CallContext) -> Result<Option<Observed>, StoreError>;
+    fn get(&self, key: &str, call: &CallContext) -> Result<Option<VersionedRecord>, StoreError>;
 
     /// Creates the record, and answers what now stands in the store.
     ///
     /// # Errors
     ///
     /// [`StoreErrorKind::AlreadyExists`] when there is one, or [`StoreErrorKind::NotApplied`].
-    fn create(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Observed, StoreError>;
+    fn create(
+        &self,
+        key: &str,
+        record: &LeaderElectionRecord,
+        call: &CallContext,
+    ) -> Result<VersionedRecord, StoreError>;
 
     /// Replaces the record if it still stands as `base` was observed, and answers what now stands. `base` came from this
     /// store and this key.
@@ -129,10 +134,10 @@ pub trait Store: Send + Sync + 'static {
     fn update(
         &self,
         key: &str,
-        base: &Observed,
+        base: &VersionedRecord,
         record: &LeaderElectionRecord,
         call: &CallContext,
-    ) -> Result<Observed, StoreError>;
+    ) -> Result<VersionedRecord, StoreError>;
 
     /// Tells every change in `scope` after `from`, or beginning with what is there if that is `None`, until the store ends
     /// the watch in good order.
@@ -183,7 +188,7 @@ pub trait Store: Send + Sync + 'static {
 macro_rules! delegate_store {
     (impl $([$($generics:tt)*])? Store for $of:ty { $self:ident => $inside:expr }) => {
         impl $(<$($generics)*>)? Store for $of {
-            fn get(&$self, key: &str, call: &CallContext) -> Result<Option<Observed>, StoreError> {
+            fn get(&$self, key: &str, call: &CallContext) -> Result<Option<VersionedRecord>, StoreError> {
                 $inside.get(key, call)
             }
 
@@ -192,17 +197,17 @@ macro_rules! delegate_store {
                 key: &str,
                 record: &LeaderElectionRecord,
                 call: &CallContext,
-            ) -> Result<Observed, StoreError> {
+            ) -> Result<VersionedRecord, StoreError> {
                 $inside.create(key, record, call)
             }
 
             fn update(
                 &$self,
                 key: &str,
-                base: &Observed,
+                base: &VersionedRecord,
                 record: &LeaderElectionRecord,
                 call: &CallContext,
-            ) -> Result<Observed, StoreError> {
+            ) -> Result<VersionedRecord, StoreError> {
                 $inside.update(key, base, record, call)
             }
 

@@ -58,14 +58,14 @@ pub struct MicroTime(Box<str>);
 /// # Examples
 ///
 /// ```
-/// use leasehold::{LeaderElectionRecord, Observed, Opaque};
+/// use leasehold::{LeaderElectionRecord, VersionedRecord, StoreData};
 ///
-/// let seen = Observed::new(LeaderElectionRecord::default(), 7, Opaque::none());
+/// let seen = VersionedRecord::new(LeaderElectionRecord::default(), 7, StoreData::none());
 /// assert_eq!(seen.version, 7);
 /// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Observed {
+pub struct VersionedRecord {
     /// The record.
     pub record: LeaderElectionRecord,
     /// The version of the object: a number that grows with every write to the store, and that compare-and-swap
@@ -73,7 +73,7 @@ pub struct Observed {
     /// promise (KEP-5504).
     pub version: u64,
     /// What its store wants back when this becomes the base of an update.
-    pub opaque: Opaque,
+    pub opaque: StoreData,
 }
 
 /// What a [`Store`](crate::Store) wants back when an observation becomes the base of an update: the fields and labels
@@ -82,14 +82,14 @@ pub struct Observed {
 /// # Examples
 ///
 /// ```
-/// use leasehold::Opaque;
+/// use leasehold::StoreData;
 ///
-/// let opaque = Opaque::new(String::from("labels"));
+/// let opaque = StoreData::new(String::from("labels"));
 /// assert_eq!(opaque.get::<String>().map(String::as_str), Some("labels"));
-/// assert!(Opaque::none().get::<String>().is_none());
+/// assert!(StoreData::none().get::<String>().is_none());
 /// ```
 #[derive(Clone, Default)]
-pub struct Opaque(Option<Arc<dyn std::any::Any + Send + Sync>>);
+pub struct StoreData(Option<Arc<dyn std::any::Any + Send + Sync>>);
 
 impl LeaderElectionRecord {
     /// Who holds the lease, if anybody does.
@@ -158,14 +158,14 @@ impl fmt::Debug for MicroTime {
     }
 }
 
-impl Observed {
+impl VersionedRecord {
     /// An observation of `record` at `version`.
-    pub fn new(record: LeaderElectionRecord, version: u64, opaque: Opaque) -> Self {
+    pub fn new(record: LeaderElectionRecord, version: u64, opaque: StoreData) -> Self {
         Self { record, version, opaque }
     }
 }
 
-impl Opaque {
+impl StoreData {
     /// Carries `value` along.
     pub fn new<T: Send + Sync + 'static>(value: T) -> Self {
         Self(Some(Arc::new(value)))
@@ -182,9 +182,9 @@ impl Opaque {
     }
 }
 
-impl fmt::Debug for Opaque {
+impl fmt::Debug for StoreData {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Opaque(..)" } else { "Opaque(none)" })
+        f.write_str(if self.0.is_some() { "StoreData(..)" } else { "StoreData(none)" })
     }
 }
 

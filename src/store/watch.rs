@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::store::record::{Observed, Opaque};
+use crate::store::record::{StoreData, VersionedRecord};
 
 /// What a watch is to tell of; see [`Store::watch`](crate::Store::watch).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum WatchEvent {
         /// Whose record it is.
         key: Box<str>,
         /// What stands there.
-        observed: Observed,
+        observed: VersionedRecord,
     },
     /// The record was deleted, by a write to the store with this version.
     Deleted {
@@ -50,12 +50,12 @@ pub enum WatchEvent {
 /// assert_eq!(cursor.get::<u64>(), Some(&7));
 /// ```
 #[derive(Clone)]
-pub struct Cursor(Opaque);
+pub struct Cursor(StoreData);
 
 impl Cursor {
     /// One that says `place` to the store that made it.
     pub fn new<T: Send + Sync + 'static>(place: T) -> Self {
-        Self(Opaque::new(place))
+        Self(StoreData::new(place))
     }
 
     /// What it says, if that is a `T`.

@@ -11,14 +11,14 @@
 //! use std::sync::{Arc, Mutex};
 //! use leasehold::testing::conformance::{Table, check};
 //! use leasehold::{
-//!     CallContext, ConfigError, LeaderElectionRecord, Observed, Opaque, Store, StoreError, StoreErrorKind,
+//!     CallContext, ConfigError, LeaderElectionRecord, VersionedRecord, StoreData, Store, StoreError, StoreErrorKind,
 //! };
 //!
 //! #[derive(Default)]
-//! struct InMemory(Mutex<(u64, BTreeMap<String, Observed>)>);
+//! struct InMemory(Mutex<(u64, BTreeMap<String, VersionedRecord>)>);
 //!
 //! impl InMemory {
-//!     fn write(&self, key: &str, base: Option<&Observed>, record: &LeaderElectionRecord) -> Result<Observed, StoreError> {
+//!     fn write(&self, key: &str, base: Option<&VersionedRecord>, record: &LeaderElectionRecord) -> Result<VersionedRecord, StoreError> {
 //!         let (version, records) = &mut *self.0.lock().unwrap();
 //!         // Compare-and-swap: on the version and the record that were observed, or onto nothing.
 //!         let current = records.get(key).map(|it| (it.version, &it.record));
@@ -28,7 +28,7 @@
 //!         // Of all keys, and beyond deletions: it never falls.
 //!         *version += 1;
 //!         let uid = base.map_or_else(|| Some(version.to_string()), |base| base.record.uid.clone());
-//!         let observed = Observed::new(LeaderElectionRecord { uid, ..record.clone() }, *version, Opaque::none());
+//!         let observed = VersionedRecord::new(LeaderElectionRecord { uid, ..record.clone() }, *version, StoreData::none());
 //!         records.insert(key.to_owned(), observed.clone());
 //!         Ok(observed)
 //!     }
@@ -41,13 +41,13 @@
 //! }
 //!
 //! impl Store for InMemory {
-//!     fn get(&self, key: &str, _: &CallContext) -> Result<Option<Observed>, StoreError> {
+//!     fn get(&self, key: &str, _: &CallContext) -> Result<Option<VersionedRecord>, StoreError> {
 //!         Ok(self.0.lock().unwrap().1.get(key).cloned())
 //!     }
-//!     fn create(&self, key: &str, record: &LeaderElectionRecord, _: &CallContext) -> Result<Observed, StoreError> {
+//!     fn create(&self, key: &str, record: &LeaderElectionRecord, _: &CallContext) -> Result<VersionedRecord, StoreError> {
 //!         self.write(key, None, record)
 //!     }
-//!     fn update(&self, key: &str, base: &Observed, record: &LeaderElectionRecord, _: &CallContext) -> Result<Observed, StoreError> {
+//!     fn update(&self, key: &str, base: &VersionedRecord, record: &LeaderElectionRecord, _: &CallContext) -> Result<VersionedRecord, StoreError> {
 //!         self.write(key, Some(base), record)
 //!     }
 //!     fn check_key(&self, _: &str) -> Result<(), ConfigError> {
@@ -71,7 +71,7 @@ use std::time::{Duration, Instant};
 
 use crate::elector::builder::LeaderElectorBuilder;
 use crate::elector::leader_elector::LeaderElector;
-use crate::store::record::{LeaderElectionRecord, MicroTime, Observed};
+use crate::store::record::{LeaderElectionRecord, MicroTime, VersionedRecord};
 use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::cancel::CancelToken;
 use crate::util::sync::Arc;
@@ -183,15 +183,15 @@ impl Table {
         Self { tells_every_change: true, ..self }
     }
 
-    fn get(&self, key: &str) -> Option<Observed> {
+    fn get(&self, key: &str) -> Option<VersionedRecord> {
         self.store.get(key, &call()).expect("an answer")
     }
 
-    fn create(&self, key: &str, record: &LeaderElectionRecord) -> Result<Observed, StoreError> {
+    fn create(&self, key: &str, record: &LeaderElectionRecord) -> Result<VersionedRecord, StoreError> {
         self.store.create(key, record, &call())
     }
 
-    fn update(&self, base: &Observed, record: &LeaderElectionRecord) -> Result<Observed, StoreError> {
+    fn update(&self, base: &VersionedRecord, record: &LeaderElectionRecord) -> Result<VersionedRecord, StoreError> {
         self.store.update(&self.key, base, record, &call())
     }
 
@@ -256,7 +256,7 @@ fn held_by(identity: &str) -> LeaderElectionRecord {
 }
 
 /// The next event about a record: its key, what it tells of it, and the version.
-fn next(tells: &Receiver<WatchEvent>) -> (String, Option<Observed>, u64) {
+fn next(tells: &Receiver<WatchEvent>) -> (String, Option<VersionedRecord>, u64) {
     loop {
         match tells.recv_timeout(SOON).expect("an event") {
             WatchEvent::Changed { key, observed } => {
@@ -278,7 +278,7 @@ fn cursor(tells: &Receiver<WatchEvent>) -> Cursor {
 }
 
 /// Nothing was created, or replaced, and the store may be certain of that.
-fn assert_beaten(result: Result<Observed, StoreError>, or: StoreErrorKind, why: &str) {
+fn assert_beaten(result: Result<VersionedRecord, StoreError>, or: StoreErrorKind, why: &str) {
     let kind = result.expect_err(why).kind();
     assert!(kind == or || kind == StoreErrorKind::NotApplied, "{why}: {kind:?}");
 }

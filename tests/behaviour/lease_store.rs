@@ -7,7 +7,9 @@ use std::time::Duration;
 use crossbeam_channel::unbounded;
 
 use leasehold::testing::{ApiServer, Fault, Verb};
-use leasehold::{CancelToken, Cursor, LeaseStore, Observed, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
+use leasehold::{
+    CancelToken, Cursor, LeaseStore, Store, StoreError, StoreErrorKind, VersionedRecord, WatchEvent, WatchScope,
+};
 use serde_json::json;
 
 use crate::support::SOON;
@@ -18,7 +20,7 @@ const NAMESPACE: &str = "default";
 const LEASE: &str = "locked";
 
 /// A server, a store of its leases, and the lease as it was created.
-fn created() -> (ApiServer, LeaseStore, Observed) {
+fn created() -> (ApiServer, LeaseStore, VersionedRecord) {
     let server = ApiServer::start().expect("an in-memory server");
     let store = LeaseStore::new(client_of(&server.kubeconfig("admin")), NAMESPACE).expect("a store");
     let created = store.create(LEASE, &held_by("a"), &call()).expect("a lease");

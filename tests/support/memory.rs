@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
-use leasehold::{CallContext, ConfigError, LeaderElectionRecord, Observed, Opaque, Store, StoreError, StoreErrorKind};
+use leasehold::{
+    CallContext, ConfigError, LeaderElectionRecord, Store, StoreData, StoreError, StoreErrorKind, VersionedRecord,
+};
 use parking_lot::Mutex;
 
 /// What any number of candidates are connected to; of whatever key, it is one record.
@@ -38,9 +40,9 @@ impl Memory {
         self.0.state.lock().record.as_ref().and_then(|record| record.holder().map(str::to_owned))
     }
 
-    pub fn observed(&self) -> Option<Observed> {
+    pub fn observed(&self) -> Option<VersionedRecord> {
         let state = self.0.state.lock();
-        state.record.clone().map(|record| Observed::new(record, state.version, Opaque::none()))
+        state.record.clone().map(|record| VersionedRecord::new(record, state.version, StoreData::none()))
     }
 
     /// Changes what stands there by hand, in an object that is made if there is none.
@@ -134,16 +136,16 @@ impl Connection {
 }
 
 impl Store for Connection {
-    fn get(&self, _: &str, _: &CallContext) -> Result<Option<Observed>, StoreError> {
+    fn get(&self, _: &str, _: &CallContext) -> Result<Option<VersionedRecord>, StoreError> {
         self.reach()?;
         if let Some(run) = &mut *self.memory.0.on_get.lock() {
             run()?;
         }
         let state = self.memory.0.state.lock();
-        Ok(state.record.clone().map(|record| Observed::new(record, state.version, Opaque::none())))
+        Ok(state.record.clone().map(|record| VersionedRecord::new(record, state.version, StoreData::none())))
     }
 
-    fn create(&self, _: &str, record: &LeaderElectionRecord, _: &CallContext) -> Result<Observed, StoreError> {
+    fn create(&self, _: &str, record: &LeaderElectionRecord, _: &CallContext) -> Result<VersionedRecord, StoreError> {
         self.reach()?;
         if let Some(run) = &mut *self.memory.0.on_create.lock() {
             run();
@@ -155,16 +157,16 @@ impl Store for Connection {
         state.version += 1;
         let record = LeaderElectionRecord { uid: Some(format!("uid-{}", state.version)), ..record.clone() };
         state.record = Some(record.clone());
-        Ok(Observed::new(record, state.version, Opaque::none()))
+        Ok(VersionedRecord::new(record, state.version, StoreData::none()))
     }
 
     fn update(
         &self,
         _: &str,
-        base: &Observed,
+        base: &VersionedRecord,
         record: &LeaderElectionRecord,
         call: &CallContext,
-    ) -> Result<Observed, StoreError> {
+    ) -> Result<VersionedRecord, StoreError> {
         self.reach()?;
         if let Some(hanging) = self.memory.0.hang_next_update.lock().take() {
             let _ = hanging.send(());
@@ -179,7 +181,7 @@ impl Store for Connection {
         }
         state.version += 1;
         state.record = Some(record.clone());
-        Ok(Observed::new(record.clone(), state.version, Opaque::none()))
+        Ok(VersionedRecord::new(record.clone(), state.version, StoreData::none()))
     }
 
     fn check_key(&self, _: &str) -> Result<(), ConfigError> {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::{
     CallContext, CancelToken, ConfigError, Cursor, LeaderElectionRecord, LeaderElector, LeaderElectorBuilder,
-    MicroTime, Observed, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope,
+    MicroTime, Store, StoreError, StoreErrorKind, VersionedRecord, WatchEvent, WatchScope,
 };
 
 use super::SOON;
@@ -47,21 +47,26 @@ impl<S: Store> Wrapped<S> {
 }
 
 impl<S: Store> Store for Wrapped<S> {
-    fn get(&self, key: &str, call: &CallContext) -> Result<Option<Observed>, StoreError> {
+    fn get(&self, key: &str, call: &CallContext) -> Result<Option<VersionedRecord>, StoreError> {
         self.answered("get", self.store.get(key, call))
     }
 
-    fn create(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Observed, StoreError> {
+    fn create(
+        &self,
+        key: &str,
+        record: &LeaderElectionRecord,
+        call: &CallContext,
+    ) -> Result<VersionedRecord, StoreError> {
         self.answered("create", self.store.create(key, record, call))
     }
 
     fn update(
         &self,
         key: &str,
-        base: &Observed,
+        base: &VersionedRecord,
         record: &LeaderElectionRecord,
         call: &CallContext,
-    ) -> Result<Observed, StoreError> {
+    ) -> Result<VersionedRecord, StoreError> {
         self.answered("update", self.store.update(key, base, record, call))
     }
 

@@ -10,7 +10,7 @@ use super::metadata::{Metadata, OwnerReference};
 use crate::backends::kubernetes::client::{Client, Error, ErrorKind, Method, Request, Response, Status};
 use crate::backends::kubernetes::events::{EventRecorder, Subject};
 use crate::net::json;
-use crate::store::record::{LeaderElectionRecord, Observed, Opaque};
+use crate::store::record::{LeaderElectionRecord, StoreData, VersionedRecord};
 use crate::store::{CallContext, Cursor, MAX_VERSION, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
@@ -182,7 +182,7 @@ impl<C: Codec> ObjectStore<C> {
     }
 
     /// The object as it was observed, with this record in it, and with what all objects are to have.
-    fn replacement(&self, base: &Observed, record: &LeaderElectionRecord) -> Value {
+    fn replacement(&self, base: &VersionedRecord, record: &LeaderElectionRecord) -> Value {
         let mut object = base.opaque.get::<Value>().cloned().unwrap_or_else(|| json!({}));
         self.metadata.write(&mut object);
         // The uid turns a PUT to an object that was deleted meanwhile into a conflict; without it, it creates one.
@@ -192,18 +192,18 @@ impl<C: Codec> ObjectStore<C> {
         object
     }
 
-    fn read(&self, key: &str, response: &Response) -> Result<Observed, StoreError> {
+    fn read(&self, key: &str, response: &Response) -> Result<VersionedRecord, StoreError> {
         let object = read(&response.body).map_err(|what| self.malformed(key, &what))?;
         self.parse(key, object)
     }
 
-    fn parse(&self, key: &str, mut object: Value) -> Result<Observed, StoreError> {
+    fn parse(&self, key: &str, mut object: Value) -> Result<VersionedRecord, StoreError> {
         let (record, version) = parse::<C>(&object, key).map_err(|what| self.malformed(key, what))?;
         // It is the longest part of many an object, and a server that gets none keeps what it has.
         if let Some(metadata) = object["metadata"].as_object_mut() {
             metadata.remove("managedFields");
         }
-        Ok(Observed::new(record, version, Opaque::new(object)))
+        Ok(VersionedRecord::new(record, version, StoreData::new(object)))
     }
 
     /// What one line of a watch says.
@@ -310,7 +310,7 @@ impl<C: Codec> ObjectStore<C> {
 }
 
 impl<C: Codec> Store for ObjectStore<C> {
-    fn get(&self, key: &str, call: &CallContext) -> Result<Option<Observed>, StoreError> {
+    fn get(&self, key: &str, call: &CallContext) -> Result<Option<VersionedRecord>, StoreError> {
         match self.request("get", key, None, call) {
             Ok(response) => self.read(key, &response).map(Some),
             Err(error) if is_absence(&error, C::RESOURCE) => Ok(None),
@@ -318,7 +318,12 @@ impl<C: Codec> Store for ObjectStore<C> {
         }
     }
 
-    fn create(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Observed, StoreError> {
+    fn create(
+        &self,
+        key: &str,
+        record: &LeaderElectionRecord,
+        call: &CallContext,
+    ) -> Result<VersionedRecord, StoreError> {
         let mut object = json!({
             "apiVersion": C::API_VERSION,
             "kind": C::KIND,
@@ -332,10 +337,10 @@ impl<C: Codec> Store for ObjectStore<C> {
     fn update(
         &self,
         key: &str,
-        base: &Observed,
+        base: &VersionedRecord,
         record: &LeaderElectionRecord,
         call: &CallContext,
-    ) -> Result<Observed, StoreError> {
+    ) -> Result<VersionedRecord, StoreError> {
         match self.request("update", key, Some(&self.replacement(base, record)), call) {
             Ok(response) => self.read(key, &response),
             // For some kinds, a deleted object conflicts with its uid. For others, the server does not find it.

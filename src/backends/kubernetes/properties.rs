@@ -53,8 +53,8 @@ fn check_lease(input: &[u8]) {
 }
 
 /// A record is written back as it was read, beside all else that the object holds.
-fn check_observed(leases: &ObjectStore<LeaseKind>, observed: &Observed) {
-    let Observed { record, version, opaque } = observed;
+fn check_observed(leases: &ObjectStore<LeaseKind>, observed: &VersionedRecord) {
+    let VersionedRecord { record, version, opaque } = observed;
     assert!(*version > 0);
     assert!(record.uid.as_ref().is_some_and(|uid| !uid.is_empty()));
     let wait = record.lease_duration_or(Duration::from_secs(15));

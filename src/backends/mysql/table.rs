@@ -11,7 +11,7 @@ use crate::backends::sql;
 use crate::backends::sql::store::{SqlTable, WatchRequest};
 use crate::backends::sql::{RecordRow, Records, watch_diff};
 use crate::net::error::{self as net, ErrorKind};
-use crate::store::record::{LeaderElectionRecord, MicroTime, Observed};
+use crate::store::record::{LeaderElectionRecord, MicroTime, VersionedRecord};
 use crate::store::{CallContext, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::config_error::ConfigError;
 use crate::util::log_fields::STORE;
@@ -168,7 +168,7 @@ impl SqlTable for MySqlTable {
         self.read("read", WatchScope::Key(""), call).map(drop)
     }
 
-    fn select(&self, key: &str, call: &CallContext) -> Result<Option<Observed>, StoreError> {
+    fn select(&self, key: &str, call: &CallContext) -> Result<Option<VersionedRecord>, StoreError> {
         Ok(self.read("get", WatchScope::Key(key), call)?.remove(key))
     }
 
@@ -197,7 +197,7 @@ impl SqlTable for MySqlTable {
     fn update(
         &self,
         key: &str,
-        base: &Observed,
+        base: &VersionedRecord,
         new: &LeaderElectionRecord,
         call: &CallContext,
     ) -> Result<bool, StoreError> {
@@ -267,7 +267,7 @@ fn literals(record: &LeaderElectionRecord) -> [String; 5] {
 }
 
 /// Reads the columns behind the first two. `Some(None)` is a row without a record.
-fn observed(row: &SqlRow) -> Option<Option<(Box<str>, Observed)>> {
+fn observed(row: &SqlRow) -> Option<Option<(Box<str>, VersionedRecord)>> {
     let texts = row.columns().skip(2).map(|column| column.map(str::from_utf8).transpose().ok());
     let texts: Vec<Option<&str>> = texts.collect::<Option<_>>()?;
     RecordRow::read(texts.try_into().ok()?)

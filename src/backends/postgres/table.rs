@@ -5,7 +5,7 @@ use crate::backends::postgres::error::{Error, PostgresRefusal};
 use crate::backends::postgres::settings::proof;
 use crate::backends::sql;
 use crate::backends::sql::{RecordRow, Records};
-use crate::store::record::{LeaderElectionRecord, MicroTime, Observed};
+use crate::store::record::{LeaderElectionRecord, MicroTime, VersionedRecord};
 
 /// Has a row where the table is there, is kept over a crash, and tells of changes.
 pub(super) const IS_THERE: &str = "SELECT 1 FROM pg_class AS c JOIN pg_trigger AS t ON t.tgrelid = c.oid \
@@ -126,7 +126,7 @@ pub(super) fn read(rows: Rows) -> Result<Records, Error> {
 }
 
 /// The record of this key, if it is there.
-pub(super) fn only(key: &str, mut found: Records) -> Result<Option<Observed>, Error> {
+pub(super) fn only(key: &str, mut found: Records) -> Result<Option<VersionedRecord>, Error> {
     match (found.remove(key), found.is_empty()) {
         (found, true) => Ok(found),
         (_, false) => Err(not_ours()),

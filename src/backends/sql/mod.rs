@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 use crate::backends::password::Password;
-use crate::store::record::{LeaderElectionRecord, Observed, Opaque};
+use crate::store::record::{LeaderElectionRecord, StoreData, VersionedRecord};
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 use crate::store::{StoreError, StoreErrorKind, record::MicroTime};
 
@@ -15,7 +15,7 @@ use crate::store::{StoreError, StoreErrorKind, record::MicroTime};
 const WRITES_BITS: u32 = 31;
 
 /// The records of a table, by their keys.
-pub(crate) type Records = BTreeMap<Box<str>, Observed>;
+pub(crate) type Records = BTreeMap<Box<str>, VersionedRecord>;
 
 /// A row of the table.
 pub(crate) struct RecordRow {
@@ -29,7 +29,7 @@ impl RecordRow {
     /// Reads the columns as texts: the generation, the key, the writes and the record. `Some(None)` is a row without a record.
     /// Returns `None` for columns that this library does not write.
     #[cfg(any(feature = "mysql", feature = "postgres"))]
-    pub(crate) fn read(columns: [Option<&str>; 9]) -> Option<Option<(Box<str>, Observed)>> {
+    pub(crate) fn read(columns: [Option<&str>; 9]) -> Option<Option<(Box<str>, VersionedRecord)>> {
         let [generation, key, writes, uid, holder, duration, acquire_time, renew_time, transitions] = columns;
         let Some(generation) = generation else { return Some(None) };
         let number = |text: Option<&str>| text.map(str::parse::<i32>).transpose().ok();
@@ -50,9 +50,9 @@ impl RecordRow {
     }
 
     /// `None` for numbers that this library does not write.
-    pub(crate) fn observed(self) -> Option<(Box<str>, Observed)> {
+    pub(crate) fn observed(self) -> Option<(Box<str>, VersionedRecord)> {
         let version = version(self.generation, self.writes)?;
-        Some((self.key, Observed::new(self.record, version, Opaque::none())))
+        Some((self.key, VersionedRecord::new(self.record, version, StoreData::none())))
     }
 }
 

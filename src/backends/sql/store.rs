@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::backends::sql::version;
-use crate::store::record::{LeaderElectionRecord, Observed, Opaque};
+use crate::store::record::{LeaderElectionRecord, StoreData, VersionedRecord};
 use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
@@ -32,7 +32,7 @@ pub(crate) trait SqlTable: Send + Sync + 'static {
     fn create_table(&self, call: &CallContext) -> Result<(), StoreError>;
 
     /// Returns the record of `key`.
-    fn select(&self, key: &str, call: &CallContext) -> Result<Option<Observed>, StoreError>;
+    fn select(&self, key: &str, call: &CallContext) -> Result<Option<VersionedRecord>, StoreError>;
 
     /// Inserts a row with the uid of `record`. Returns its generation, or `None` if there is a row of that key.
     fn insert(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Option<i64>, StoreError>;
@@ -41,7 +41,7 @@ pub(crate) trait SqlTable: Send + Sync + 'static {
     fn update(
         &self,
         key: &str,
-        base: &Observed,
+        base: &VersionedRecord,
         new: &LeaderElectionRecord,
         call: &CallContext,
     ) -> Result<bool, StoreError>;
@@ -78,7 +78,7 @@ impl<T: SqlTable> SqlStore<T> {
 }
 
 impl<T: SqlTable> Store for SqlStore<T> {
-    fn get(&self, key: &str, call: &CallContext) -> Result<Option<Observed>, StoreError> {
+    fn get(&self, key: &str, call: &CallContext) -> Result<Option<VersionedRecord>, StoreError> {
         let created = match self.create_table(call) {
             // The password may be a file that another program has not written yet.
             Err(error) if error.is_transient() || error.kind() == StoreErrorKind::Unauthorized => return Err(error),
@@ -94,7 +94,12 @@ impl<T: SqlTable> Store for SqlStore<T> {
         answer
     }
 
-    fn create(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Observed, StoreError> {
+    fn create(
+        &self,
+        key: &str,
+        record: &LeaderElectionRecord,
+        call: &CallContext,
+    ) -> Result<VersionedRecord, StoreError> {
         // A uid that no other table has, nor this table before it was restored.
         let uid = Some(format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..)));
         let record = LeaderElectionRecord { uid, ..record.clone() };
@@ -106,23 +111,23 @@ impl<T: SqlTable> Store for SqlStore<T> {
             let message = format!("no more numbers for new rows, after 2^32 of them, for {what}");
             StoreError::new(StoreErrorKind::Rejected, message)
         })?;
-        Ok(Observed::new(record, version, Opaque::none()))
+        Ok(VersionedRecord::new(record, version, StoreData::none()))
     }
 
     fn update(
         &self,
         key: &str,
-        base: &Observed,
+        base: &VersionedRecord,
         record: &LeaderElectionRecord,
         call: &CallContext,
-    ) -> Result<Observed, StoreError> {
+    ) -> Result<VersionedRecord, StoreError> {
         if !self.0.update(key, base, record, call)? {
             let (what, version) = (self.describe(key), base.version);
             let message = format!("{what} is not at version {version} any more, or has another record there");
             return Err(StoreError::new(StoreErrorKind::NotApplied, message));
         }
         let record = LeaderElectionRecord { uid: base.record.uid.clone(), ..record.clone() };
-        Ok(Observed::new(record, base.version + 1, Opaque::none()))
+        Ok(VersionedRecord::new(record, base.version + 1, StoreData::none()))
     }
 
     fn watch(

@@ -5,7 +5,7 @@ use std::time::Duration;
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 use crate::backends::sql::store::WatchRequest;
 use crate::backends::sql::{Records, deletion_version};
-use crate::store::record::Observed;
+use crate::store::record::VersionedRecord;
 use crate::store::{CallContext, Cursor, StoreError, StoreErrorKind, WatchEvent};
 use crate::util::cancel::CancelToken;
 use crate::util::sync::{Arc, channel};
@@ -81,7 +81,7 @@ pub(crate) fn watch_by_reading(
 
 /// Returns the changes between two readings. Compares the records too: after a restore a version may repeat.
 fn changes(before: &Records, current: &Records) -> Vec<WatchEvent> {
-    let is_known = |key: &str, observed: &Observed| {
+    let is_known = |key: &str, observed: &VersionedRecord| {
         before.get(key).is_some_and(|it| it.version == observed.version && it.record == observed.record)
     };
     let gone = before.iter().filter(|(key, _)| !current.contains_key(*key));

@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::*;
 use crate::election::settings::Config;
 use crate::store::StoreError;
-use crate::store::record::Opaque;
+use crate::store::record::StoreData;
 
 const ME: &str = "me";
 const OTHER: &str = "other";
@@ -330,8 +330,8 @@ impl Scenario {
     }
 }
 
-fn observed(record: LeaderElectionRecord, version: u64) -> Observed {
-    Observed::new(record, version, Opaque::none())
+fn observed(record: LeaderElectionRecord, version: u64) -> VersionedRecord {
+    VersionedRecord::new(record, version, StoreData::none())
 }
 
 /// What stands in the store after `write`.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use leasehold::{LeaderElectionRecord, Observed, Opaque};
+use leasehold::{LeaderElectionRecord, StoreData, VersionedRecord};
 
 use crate::store::Reply;
 
@@ -43,8 +43,8 @@ impl Records {
         &self.list[id.0 as usize]
     }
 
-    pub fn observed(standing: Standing, record: LeaderElectionRecord) -> Observed {
-        Observed::new(record, u64::from(standing.version), Opaque::none())
+    pub fn observed(standing: Standing, record: LeaderElectionRecord) -> VersionedRecord {
+        VersionedRecord::new(record, u64::from(standing.version), StoreData::none())
     }
 
     pub fn show(&self, standing: Standing) -> String {

@@ -11,7 +11,7 @@ use leasehold::election::candidate::side::Side;
 use leasehold::election::deadline::Deadline;
 use leasehold::election::{Change, Operation, Step, StoreRequest, StoreResponse};
 use leasehold::util::clock::{Moment, Now};
-use leasehold::{Fitness, LeaderElector, Observed, Opaque, Settings, StoreError, StoreErrorKind};
+use leasehold::{Fitness, LeaderElector, Settings, StoreData, StoreError, StoreErrorKind, VersionedRecord};
 
 const CANDIDATES: usize = 100;
 const MINUTE: Duration = Duration::from_secs(60);
@@ -32,7 +32,7 @@ struct Crowd {
     candidates: Vec<Candidate>,
     settings: Settings,
     now: Moment,
-    observed: Option<Observed>,
+    observed: Option<VersionedRecord>,
     version: u64,
     random: fastrand::Rng,
     terms: usize,
@@ -169,7 +169,7 @@ impl Crowd {
             (Operation::Create(record) | Operation::Update(_, record), _) => {
                 self.writes += 1;
                 self.version += 1;
-                let observed = Observed::new(record, self.version, Opaque::none());
+                let observed = VersionedRecord::new(record, self.version, StoreData::none());
                 (StoreResponse::Written(observed.clone()), Some(observed))
             }
         };

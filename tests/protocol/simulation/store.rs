@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use leasehold::election::{self, ReadContext};
-use leasehold::{LeaderElectionRecord, Observed, Opaque, StoreErrorKind};
+use leasehold::{LeaderElectionRecord, StoreData, StoreErrorKind, VersionedRecord};
 
 use crate::clock::Nanos;
 use crate::plan::Violation;
@@ -13,7 +13,7 @@ use crate::plan::Violation;
 pub enum Call {
     Get(ReadContext),
     Create(LeaderElectionRecord),
-    Update(Observed, LeaderElectionRecord),
+    Update(VersionedRecord, LeaderElectionRecord),
 }
 
 /// Which acquisition stood in the store from `since` on.
@@ -31,7 +31,7 @@ pub struct Change {
     pub version: u64,
     /// When it was made.
     pub at: Nanos,
-    object: Option<Observed>,
+    object: Option<VersionedRecord>,
 }
 
 /// What an API server that was not restarted with its store goes on showing: what was before.
@@ -47,7 +47,7 @@ pub struct Former {
 #[derive(Debug)]
 struct Backup {
     version: u64,
-    object: Option<Observed>,
+    object: Option<VersionedRecord>,
     changes: usize,
     holdings: usize,
 }
@@ -58,7 +58,7 @@ pub struct Store {
     pub now: Nanos,
     version: u64,
     uids: u64,
-    object: Option<Observed>,
+    object: Option<VersionedRecord>,
     pub changes: Vec<Change>,
     /// Up to this version it is forgotten what changed.
     compacted: u64,
@@ -80,7 +80,7 @@ impl Store {
         Self { uid_blind, ..Self::default() }
     }
 
-    pub fn apply(&mut self, call: &Call) -> Result<Result<Option<Observed>, StoreErrorKind>, Violation> {
+    pub fn apply(&mut self, call: &Call) -> Result<Result<Option<VersionedRecord>, StoreErrorKind>, Violation> {
         Ok(match call {
             Call::Get(_) => Ok(self.object.clone()),
             Call::Create(_) if self.object.is_some() => Err(StoreErrorKind::AlreadyExists),
@@ -104,7 +104,11 @@ impl Store {
     }
 
     /// Somebody else writes the record, as the API server lets anybody who knows the version; `None` onto nothing.
-    pub fn write(&mut self, base: Option<u64>, record: LeaderElectionRecord) -> Result<Observed, StoreErrorKind> {
+    pub fn write(
+        &mut self,
+        base: Option<u64>,
+        record: LeaderElectionRecord,
+    ) -> Result<VersionedRecord, StoreErrorKind> {
         match (&self.object, base) {
             (None, None) => Ok(self.create(record)),
             (Some(standing), Some(base)) if standing.version == base => {
@@ -116,7 +120,7 @@ impl Store {
         }
     }
 
-    pub fn observed(&self) -> Option<&Observed> {
+    pub fn observed(&self) -> Option<&VersionedRecord> {
         self.object.as_ref()
     }
 
@@ -183,7 +187,7 @@ impl Store {
     }
 
     /// Whether this stands in this life of the store, or stood in one of those that ended since a server was left behind.
-    pub fn has_had(&self, observed: &Observed, since: Nanos) -> bool {
+    pub fn has_had(&self, observed: &VersionedRecord, since: Nanos) -> bool {
         let undone = self.undone_changes.iter().filter(|change| change.at >= since);
         self.changes.iter().chain(undone).any(|change| {
             change.version == observed.version
@@ -192,7 +196,7 @@ impl Store {
     }
 
     /// What stood there after the first `changes` changes.
-    pub fn object_after(&self, changes: usize) -> Option<&Observed> {
+    pub fn object_after(&self, changes: usize) -> Option<&VersionedRecord> {
         object_after(&self.changes, changes)
     }
 
@@ -235,15 +239,15 @@ impl Store {
 
     // ---- writing ----
 
-    fn create(&mut self, record: LeaderElectionRecord) -> Observed {
+    fn create(&mut self, record: LeaderElectionRecord) -> VersionedRecord {
         self.uids += 1;
         let uid = Some(format!("uid-{}", self.uids));
         self.put(LeaderElectionRecord { uid, ..record })
     }
 
-    fn put(&mut self, record: LeaderElectionRecord) -> Observed {
+    fn put(&mut self, record: LeaderElectionRecord) -> VersionedRecord {
         self.version += 1;
-        let observed = Observed::new(record, self.version, Opaque::none());
+        let observed = VersionedRecord::new(record, self.version, StoreData::none());
         self.object = Some(observed.clone());
         self.changes.push(Change { version: self.version, at: self.now, object: self.object.clone() });
         self.note();
@@ -270,7 +274,7 @@ impl Former {
         changes_until(&self.changes, self.compacted, version)
     }
 
-    pub fn object(&self) -> Option<&Observed> {
+    pub fn object(&self) -> Option<&VersionedRecord> {
         object_after(&self.changes, self.changes.len())
     }
 }
@@ -279,7 +283,7 @@ fn changes_until(changes: &[Change], compacted: u64, version: u64) -> Option<usi
     (version >= compacted).then(|| changes.partition_point(|change| change.version <= version))
 }
 
-fn object_after(changes: &[Change], count: usize) -> Option<&Observed> {
+fn object_after(changes: &[Change], count: usize) -> Option<&VersionedRecord> {
     changes[..count].last().and_then(|change| change.object.as_ref())
 }
 

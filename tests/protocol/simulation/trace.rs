@@ -1,7 +1,7 @@
 //! One line for each thing that happens, when a single seed is replayed.
 
 use leasehold::election::StoreResponse;
-use leasehold::{Observed, StoreErrorKind};
+use leasehold::{StoreErrorKind, VersionedRecord};
 
 use crate::store::Call;
 
@@ -23,12 +23,12 @@ pub fn call(call: &Call) -> String {
     }
 }
 
-pub fn observed(observed: &Observed) -> String {
+pub fn observed(observed: &VersionedRecord) -> String {
     let record = &observed.record;
     format!("{} {:?} {:?} {:?}", observed.version, record.holder(), record.renew_time, record.uid)
 }
 
-pub fn result(result: &Result<Option<Observed>, StoreErrorKind>) -> String {
+pub fn result(result: &Result<Option<VersionedRecord>, StoreErrorKind>) -> String {
     match result {
         Ok(Some(standing)) => observed(standing),
         Ok(None) => "nothing".into(),

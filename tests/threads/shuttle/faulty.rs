@@ -9,7 +9,8 @@ use shuttle::thread;
 use crate::channel::{self, Receiver, RecvTimeoutError, Sender};
 use crate::sync::Mutex;
 use crate::{
-    CallContext, ConfigError, LeaderElectionRecord, Leadership, Observed, Opaque, Store, StoreError, StoreErrorKind,
+    CallContext, ConfigError, LeaderElectionRecord, Leadership, Store, StoreData, StoreError, StoreErrorKind,
+    VersionedRecord,
 };
 
 /// How requests fare.
@@ -37,7 +38,7 @@ struct Shared {
 
 struct State {
     faults: Faults,
-    observed: Option<Observed>,
+    observed: Option<VersionedRecord>,
     version: u64,
     views: Vec<Leadership>,
     nobody_asks: bool,
@@ -94,7 +95,12 @@ impl FaultyStore {
         self.0.state.lock().nobody_asks = is_so;
     }
 
-    fn write(&self, base: u64, record: &LeaderElectionRecord, call: &CallContext) -> Result<Observed, StoreError> {
+    fn write(
+        &self,
+        base: u64,
+        record: &LeaderElectionRecord,
+        call: &CallContext,
+    ) -> Result<VersionedRecord, StoreError> {
         let faults = self.0.state.lock().faults;
         let held_before = self.holder().is_some();
         match record.holder() {
@@ -137,7 +143,7 @@ impl FaultyStore {
         assert!(!views.iter().any(Leadership::is_leader), "a release began while a view was true");
     }
 
-    fn apply(&self, base: u64, record: &LeaderElectionRecord) -> Result<Observed, StoreError> {
+    fn apply(&self, base: u64, record: &LeaderElectionRecord) -> Result<VersionedRecord, StoreError> {
         let mut state = self.0.state.lock();
         let present = state.observed.as_ref().map_or(0, |observed| observed.version);
         if present != base {
@@ -145,7 +151,7 @@ impl FaultyStore {
             return Err(StoreError::new(kind, "it moved"));
         }
         state.version += 1;
-        let observed = Observed::new(record.clone(), state.version, Opaque::none());
+        let observed = VersionedRecord::new(record.clone(), state.version, StoreData::none());
         Ok(state.observed.insert(observed).clone())
     }
 
@@ -165,7 +171,7 @@ impl FaultyStore {
 }
 
 impl Store for FaultyStore {
-    fn get(&self, _: &str, call: &CallContext) -> Result<Option<Observed>, StoreError> {
+    fn get(&self, _: &str, call: &CallContext) -> Result<Option<VersionedRecord>, StoreError> {
         let faults = self.0.state.lock().faults;
         match faults {
             Faults::Forbidden => {
@@ -179,17 +185,22 @@ impl Store for FaultyStore {
         Ok(self.0.state.lock().observed.clone())
     }
 
-    fn create(&self, _: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Observed, StoreError> {
+    fn create(
+        &self,
+        _: &str,
+        record: &LeaderElectionRecord,
+        call: &CallContext,
+    ) -> Result<VersionedRecord, StoreError> {
         self.write(0, record, call)
     }
 
     fn update(
         &self,
         _: &str,
-        base: &Observed,
+        base: &VersionedRecord,
         record: &LeaderElectionRecord,
         call: &CallContext,
-    ) -> Result<Observed, StoreError> {
+    ) -> Result<VersionedRecord, StoreError> {
         self.write(base.version, record, call)
     }
 

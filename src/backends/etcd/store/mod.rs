@@ -9,7 +9,7 @@ use crate::backends::etcd::error::{Error, code};
 use crate::backends::etcd::message::{self, EtcdEvent, EtcdRefusal, Expected, KeyValue, Keys, Malformed, Txn, Write};
 use crate::backends::etcd::record;
 use crate::backends::etcd::terms::EtcdTerms;
-use crate::store::record::{LeaderElectionRecord, Observed, Opaque};
+use crate::store::record::{LeaderElectionRecord, StoreData, VersionedRecord};
 use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
@@ -123,7 +123,7 @@ impl EtcdStore {
         base: Option<&KeyValue>,
         record: &LeaderElectionRecord,
         call: &CallContext,
-    ) -> Result<Observed, StoreError> {
+    ) -> Result<VersionedRecord, StoreError> {
         let what = self.describe(key);
         let value = record::write(record, base.map(|base| &*base.value)).map_err(|rule| {
             StoreError::new(StoreErrorKind::Rejected, format!("cannot {operation} {what}: the record: {rule}"))
@@ -152,13 +152,13 @@ impl EtcdStore {
     }
 
     /// What stands under a key, and is remembered for guarded transactions.
-    fn observe(&self, key: &str, kv: KeyValue) -> Result<Observed, StoreError> {
+    fn observe(&self, key: &str, kv: KeyValue) -> Result<VersionedRecord, StoreError> {
         let observed = self.parse(key, kv.clone())?;
         self.terms.note(key, &observed.record, kv);
         Ok(observed)
     }
 
-    fn parse(&self, key: &str, kv: KeyValue) -> Result<Observed, StoreError> {
+    fn parse(&self, key: &str, kv: KeyValue) -> Result<VersionedRecord, StoreError> {
         parse(kv).map_err(|what| {
             let message = format!("{}: not usable as a record: {what}", self.describe(key));
             StoreError::new(StoreErrorKind::Malformed, message)
@@ -213,30 +213,35 @@ enum Certainty {
     OfTheSecondCopy,
 }
 
-fn parse(kv: KeyValue) -> Result<Observed, &'static str> {
+fn parse(kv: KeyValue) -> Result<VersionedRecord, &'static str> {
     let record = record::read(&kv.value)?;
     let record = LeaderElectionRecord { uid: Some(kv.create_revision.to_string()), ..record };
-    Ok(Observed::new(record, kv.mod_revision, Opaque::new(kv)))
+    Ok(VersionedRecord::new(record, kv.mod_revision, StoreData::new(kv)))
 }
 
 impl Store for EtcdStore {
-    fn get(&self, key: &str, call: &CallContext) -> Result<Option<Observed>, StoreError> {
+    fn get(&self, key: &str, call: &CallContext) -> Result<Option<VersionedRecord>, StoreError> {
         let path = self.path(key);
         let found = self.range("get", &self.describe(key), Keys::One(&path), call)?;
         found.kvs.into_iter().next().map(|kv| self.observe(key, kv)).transpose()
     }
 
-    fn create(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Observed, StoreError> {
+    fn create(
+        &self,
+        key: &str,
+        record: &LeaderElectionRecord,
+        call: &CallContext,
+    ) -> Result<VersionedRecord, StoreError> {
         self.put("create", key, None, record, call)
     }
 
     fn update(
         &self,
         key: &str,
-        base: &Observed,
+        base: &VersionedRecord,
         record: &LeaderElectionRecord,
         call: &CallContext,
-    ) -> Result<Observed, StoreError> {
+    ) -> Result<VersionedRecord, StoreError> {
         let Some(base) = base.opaque.get::<KeyValue>() else {
             let message = format!("cannot update {}: its base is of another store", self.describe(key));
             return Err(StoreError::new(StoreErrorKind::Rejected, message));

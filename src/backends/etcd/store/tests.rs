@@ -209,12 +209,12 @@ fn second() -> CallContext {
     CallContext::new(Duration::from_secs(1), CancelToken::new())
 }
 
-fn base() -> Observed {
+fn base() -> VersionedRecord {
     let value = br#"{"holderIdentity":"a"}"#.to_vec();
     parse(KeyValue { key: b"leasehold/jobs".to_vec(), create_revision: 2, mod_revision: 3, value }).unwrap()
 }
 
-fn update(store: &EtcdStore, call: &CallContext) -> Result<Observed, StoreErrorKind> {
+fn update(store: &EtcdStore, call: &CallContext) -> Result<VersionedRecord, StoreErrorKind> {
     store.update("jobs", &base(), &LeaderElectionRecord::default(), call).map_err(|error| error.kind())
 }
 

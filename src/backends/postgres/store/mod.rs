@@ -12,7 +12,7 @@ use crate::backends::postgres::error::{Error, PostgresRefusal};
 use crate::backends::postgres::table;
 use crate::backends::sql;
 use crate::backends::sql::store::{SqlStore, SqlTable, WatchRequest};
-use crate::store::record::{LeaderElectionRecord, Observed};
+use crate::store::record::{LeaderElectionRecord, VersionedRecord};
 use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope, delegate_store};
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
@@ -208,7 +208,7 @@ impl SqlTable for PostgresTable {
         self.check_table("use", &what, call)
     }
 
-    fn select(&self, key: &str, call: &CallContext) -> Result<Option<Observed>, StoreError> {
+    fn select(&self, key: &str, call: &CallContext) -> Result<Option<VersionedRecord>, StoreError> {
         let statement = Statement { sql: table::SELECT_ONE, parameters: &[Some(key)] };
         self.run("get", key, statement, call, |rows| table::only(key, table::read(rows)?))
     }
@@ -223,7 +223,7 @@ impl SqlTable for PostgresTable {
     fn update(
         &self,
         key: &str,
-        base: &Observed,
+        base: &VersionedRecord,
         new: &LeaderElectionRecord,
         call: &CallContext,
     ) -> Result<bool, StoreError> {

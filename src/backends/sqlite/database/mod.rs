@@ -11,7 +11,7 @@ use crate::backends::sql::store::{SqlTable, WatchRequest};
 use crate::backends::sql::{RecordRow, Records, watch_diff};
 use crate::backends::sqlite::file::DatabaseFile;
 use crate::backends::sqlite::signal::{CommitSignal, Waker, wake_others};
-use crate::store::record::{LeaderElectionRecord, MicroTime, Observed};
+use crate::store::record::{LeaderElectionRecord, MicroTime, VersionedRecord};
 use crate::store::{CallContext, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::on_drop::OnDrop;
 use crate::util::sync::Mutex;
@@ -147,7 +147,7 @@ impl SqlTable for Database {
         self.attempt(&self.requests, call, create_table)
     }
 
-    fn select(&self, key: &str, call: &CallContext) -> Result<Option<Observed>, StoreError> {
+    fn select(&self, key: &str, call: &CallContext) -> Result<Option<VersionedRecord>, StoreError> {
         let mut found = self.attempt(&self.requests, call, |connection| select(connection, WatchScope::Key(key)))?;
         Ok(found.remove(key))
     }
@@ -176,7 +176,7 @@ impl SqlTable for Database {
     fn update(
         &self,
         key: &str,
-        base: &Observed,
+        base: &VersionedRecord,
         new: &LeaderElectionRecord,
         call: &CallContext,
     ) -> Result<bool, StoreError> {
@@ -287,7 +287,7 @@ fn select(connection: &Connection, scope: WatchScope<'_>) -> rusqlite::Result<Re
     }
 }
 
-fn observed(row: &SqlRow<'_>) -> rusqlite::Result<(Box<str>, Observed)> {
+fn observed(row: &SqlRow<'_>) -> rusqlite::Result<(Box<str>, VersionedRecord)> {
     let time = |column| row.get::<_, Option<String>>(column).map(|time| time.map(MicroTime::from_text));
     let record = LeaderElectionRecord {
         uid: row.get(3)?,

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
 use leasehold::{
-    CallContext, CancelToken, Cursor, LeaderElectionRecord, Observed, Store, StoreError, StoreErrorKind, WatchEvent,
-    WatchScope,
+    CallContext, CancelToken, Cursor, LeaderElectionRecord, Store, StoreError, StoreErrorKind, VersionedRecord,
+    WatchEvent, WatchScope,
 };
 use parking_lot::Mutex;
 
@@ -262,7 +262,7 @@ fn cannot_watch(store: &dyn Store, error: &StoreError) -> String {
 }
 
 /// Without the rest of the object, which may be large.
-fn parts(observed: Observed) -> (LeaderElectionRecord, u64) {
+fn parts(observed: VersionedRecord) -> (LeaderElectionRecord, u64) {
     (observed.record, observed.version)
 }
 

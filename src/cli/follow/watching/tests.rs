@@ -25,22 +25,27 @@ fn next(failures: &Mutex<VecDeque<StoreErrorKind>>) -> Result<(), StoreError> {
 }
 
 impl Store for Failing {
-    fn get(&self, key: &str, call: &CallContext) -> Result<Option<Observed>, StoreError> {
+    fn get(&self, key: &str, call: &CallContext) -> Result<Option<VersionedRecord>, StoreError> {
         next(&self.reads)?;
         self.store.get(key, call)
     }
 
-    fn create(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Observed, StoreError> {
+    fn create(
+        &self,
+        key: &str,
+        record: &LeaderElectionRecord,
+        call: &CallContext,
+    ) -> Result<VersionedRecord, StoreError> {
         self.store.create(key, record, call)
     }
 
     fn update(
         &self,
         key: &str,
-        base: &Observed,
+        base: &VersionedRecord,
         record: &LeaderElectionRecord,
         call: &CallContext,
-    ) -> Result<Observed, StoreError> {
+    ) -> Result<VersionedRecord, StoreError> {
         self.store.update(key, base, record, call)
     }
 

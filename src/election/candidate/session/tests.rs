@@ -6,7 +6,7 @@ use crate::election::candidate::side::Side;
 use crate::election::settings::Config;
 use crate::election::{Operation, StoreRequest};
 use crate::store::StoreErrorKind;
-use crate::store::record::{LeaderElectionRecord, Observed, Opaque};
+use crate::store::record::{LeaderElectionRecord, StoreData, VersionedRecord};
 
 /// A candidacy on one record, and its clock.
 struct Scenario {
@@ -86,11 +86,11 @@ impl Scenario {
     }
 
     /// Returns the number of the next request, which releases the lease, and the record after it.
-    fn releases(&mut self) -> (u64, Observed) {
+    fn releases(&mut self) -> (u64, VersionedRecord) {
         let release = self.request();
         let Operation::Update(base, record) = release.operation else { panic!("{release:?}") };
         assert_eq!(record.holder(), None);
-        (release.id, Observed::new(record, base.version + 1, Opaque::none()))
+        (release.id, VersionedRecord::new(record, base.version + 1, StoreData::none()))
     }
 
     /// Finds nothing there, and creates it: what is asked, and what comes of the answer.
@@ -98,7 +98,7 @@ impl Scenario {
         self.finds_nothing();
         let create = self.request();
         let Operation::Create(record) = create.operation else { panic!("{create:?}") };
-        Input::Response(create.id, StoreResponse::Written(Observed::new(record, 7, Opaque::none())))
+        Input::Response(create.id, StoreResponse::Written(VersionedRecord::new(record, 7, StoreData::none())))
     }
 
     /// The watch tells of a write of another's.
@@ -110,7 +110,7 @@ impl Scenario {
             lease_transitions: i32::try_from(version).ok(),
             ..LeaderElectionRecord::default()
         };
-        let change = Change::Written(Observed::new(record, version, Opaque::none()));
+        let change = Change::Written(VersionedRecord::new(record, version, StoreData::none()));
         self.handle(Input::Watched { received_at: self.now, change });
     }
 
@@ -127,7 +127,7 @@ fn a_renewal_takes_as_long_as_since_it_was_sent() {
     scenario.wants();
     let renewal = scenario.request();
     let Operation::Update(base, record) = renewal.operation else { panic!("{renewal:?}") };
-    let observed = Observed::new(record, base.version + 1, Opaque::none());
+    let observed = VersionedRecord::new(record, base.version + 1, StoreData::none());
     scenario.now = scenario.now + Duration::from_millis(30);
     scenario.handle(Input::Response(renewal.id, StoreResponse::Written(observed)));
     assert!(matches!(scenario.wants()[..], [Effect::Renewed(took)] if took == Duration::from_millis(30)));
@@ -287,7 +287,7 @@ fn a_request_is_cancelled_for_a_release_and_for_news_of_others() {
     let by = |holder: &str| LeaderElectionRecord { holder_identity: Some(holder.into()), ..Default::default() };
     let ours = by(scenario.candidacy.identity());
     let watched = |change| Input::Watched { received_at: sent_at, change };
-    let written = |record| watched(Change::Written(Observed::new(record, 6, Opaque::none())));
+    let written = |record| watched(Change::Written(VersionedRecord::new(record, 6, StoreData::none())));
     let news = Some((Behind::News, 250));
     for (input, expected) in [
         (written(ours), None),
@@ -326,7 +326,7 @@ fn each_event_has_its_line_and_its_level() {
                 lease_transitions: i32::try_from(version).ok(),
                 ..Default::default()
             };
-            let change = Change::Written(Observed::new(record, version, Opaque::none()));
+            let change = Change::Written(VersionedRecord::new(record, version, StoreData::none()));
             scenario.handle(Input::Watched { received_at: scenario.now, change });
         };
         hears(&mut scenario, 1, &ours);
@@ -497,7 +497,7 @@ fn an_acquisition_that_is_given_back_says_why_once_a_minute() {
     let within = Duration::from_secs(3);
     let mut scenario = Scenario::with(Config { progress_timeout: Some(within), ..Config::default() });
     scenario.handle(Input::Campaign { id: 1, once: false });
-    let (began, mut lines, mut stands): (_, _, Option<Observed>) = (scenario.now, Vec::new(), None);
+    let (began, mut lines, mut stands): (_, _, Option<VersionedRecord>) = (scenario.now, Vec::new(), None);
     while scenario.now < began + Duration::from_secs(70) {
         let request = scenario.request();
         let response = match request.operation {
@@ -506,7 +506,7 @@ fn an_acquisition_that_is_given_back_says_why_once_a_minute() {
                 scenario.now = scenario.now + within;
                 let record = LeaderElectionRecord { uid: Some("u".to_owned()), ..record };
                 let version = stands.map_or(1, |stands| stands.version + 1);
-                let written = Observed::new(record, version, Opaque::none());
+                let written = VersionedRecord::new(record, version, StoreData::none());
                 stands = Some(written.clone());
                 StoreResponse::Written(written)
             }

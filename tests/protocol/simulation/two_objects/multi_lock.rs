@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use leasehold::util::clock::Moment;
-use leasehold::{LeaderElectionRecord, MicroTime, Observed};
+use leasehold::{LeaderElectionRecord, MicroTime, VersionedRecord};
 
 const UNKNOWN: &str = "leaderelection.k8s.io/unknown";
 
@@ -20,7 +20,7 @@ pub enum Ask {
 /// What it is told.
 #[derive(Debug, Clone)]
 pub enum Told {
-    Found(Option<Observed>),
+    Found(Option<VersionedRecord>),
     /// With this version.
     Written(u64),
     /// Refused because it exists, or moved, or not answered in time.
@@ -60,7 +60,7 @@ pub struct MultiLock {
 enum At {
     Idle,
     GetPrimary,
-    GetSecondary(Observed),
+    GetSecondary(VersionedRecord),
     CreatePrimary(LeaderElectionRecord),
     CreateSecondary(LeaderElectionRecord),
     UpdatePrimary(LeaderElectionRecord),
@@ -181,7 +181,7 @@ impl MultiLock {
         Next::Ask(Ask::Create(0, record))
     }
 
-    fn decide(&mut self, now: Moment, wall: u64, primary: Observed, secondary: Option<Observed>) -> Next {
+    fn decide(&mut self, now: Moment, wall: u64, primary: VersionedRecord, secondary: Option<VersionedRecord>) -> Next {
         let mut found = primary.record.clone();
         let other = secondary.as_ref().map(|secondary| secondary.record.clone());
         if other.as_ref().is_some_and(|other| other.holder() != found.holder()) {

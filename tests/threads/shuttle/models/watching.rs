@@ -6,8 +6,8 @@ use leasehold_shuttle::channel;
 use leasehold_shuttle::explore::explore;
 use leasehold_shuttle::watching::Watched;
 use leasehold_shuttle::{
-    CallContext, CancelToken, ConfigError, Cursor, LeaderElectionRecord, Observed, Store, StoreError, StoreErrorKind,
-    WatchEvent, WatchScope,
+    CallContext, CancelToken, ConfigError, Cursor, LeaderElectionRecord, Store, StoreError, StoreErrorKind,
+    VersionedRecord, WatchEvent, WatchScope,
 };
 
 use crate::one_in;
@@ -39,15 +39,21 @@ impl Store for Watchable {
         }
     }
 
-    fn get(&self, _: &str, _: &CallContext) -> Result<Option<Observed>, StoreError> {
+    fn get(&self, _: &str, _: &CallContext) -> Result<Option<VersionedRecord>, StoreError> {
         unreachable!("a watcher does not read")
     }
 
-    fn create(&self, _: &str, _: &LeaderElectionRecord, _: &CallContext) -> Result<Observed, StoreError> {
+    fn create(&self, _: &str, _: &LeaderElectionRecord, _: &CallContext) -> Result<VersionedRecord, StoreError> {
         unreachable!("a watcher does not write")
     }
 
-    fn update(&self, _: &str, _: &Observed, _: &LeaderElectionRecord, _: &CallContext) -> Result<Observed, StoreError> {
+    fn update(
+        &self,
+        _: &str,
+        _: &VersionedRecord,
+        _: &LeaderElectionRecord,
+        _: &CallContext,
+    ) -> Result<VersionedRecord, StoreError> {
         unreachable!("a watcher does not write")
     }
 

@@ -32,20 +32,20 @@ fn brief() -> CallContext {
     CallContext::new(Duration::from_millis(300), CancelToken::new())
 }
 
-fn base() -> Observed {
+fn base() -> VersionedRecord {
     let server = Server::well();
     server.store().get("jobs", &call()).unwrap().unwrap()
 }
 
-fn get(store: &MySqlStore, call: &CallContext) -> Result<Option<Observed>, StoreErrorKind> {
+fn get(store: &MySqlStore, call: &CallContext) -> Result<Option<VersionedRecord>, StoreErrorKind> {
     store.get("jobs", call).map_err(|error| error.kind())
 }
 
-fn update(store: &MySqlStore, call: &CallContext) -> Result<Observed, StoreErrorKind> {
+fn update(store: &MySqlStore, call: &CallContext) -> Result<VersionedRecord, StoreErrorKind> {
     store.update("jobs", &base(), &LeaderElectionRecord::default(), call).map_err(|error| error.kind())
 }
 
-fn create(store: &MySqlStore, call: &CallContext) -> Result<Observed, StoreErrorKind> {
+fn create(store: &MySqlStore, call: &CallContext) -> Result<VersionedRecord, StoreErrorKind> {
     store.create("jobs", &LeaderElectionRecord::default(), call).map_err(|error| error.kind())
 }
 

@@ -14,7 +14,7 @@ use crate::backends::tests;
 use crate::backends::tests::{Act, Login, REFUSAL, Scripted, Step, call, cancel_at};
 use crate::net::error as net;
 use crate::net::tests::certificates::{Duplex, accept};
-use crate::store::record::Opaque;
+use crate::store::record::StoreData;
 
 /// What it says to the n-th thing that it is sent on a connection; `None` to be silent from then on.
 type Script = dyn Fn(&Said) -> Option<Vec<u8>> + Send + Sync;
@@ -235,7 +235,7 @@ fn no_row_is_a_definite_no_and_every_error_leaves_a_write_open() {
     let store = server.store();
     let record = LeaderElectionRecord::default();
     assert_eq!(kind(store.create("jobs", &record, &call())), StoreErrorKind::NotApplied);
-    let base = Observed::new(record.clone(), 1 << 31, Opaque::none());
+    let base = VersionedRecord::new(record.clone(), 1 << 31, StoreData::none());
     assert_eq!(kind(store.update("jobs", &base, &record, &call())), StoreErrorKind::NotApplied);
     for (sqlstate, expected) in [
         ("28000", StoreErrorKind::Unauthorized),
@@ -423,7 +423,7 @@ fn what_may_have_been_committed_is_not_sent_again_for_a_statement_that_is_not_ke
             });
             let store = server.store();
             store.0.0.client.set_has_sessions(true);
-            let base = Observed::new(LeaderElectionRecord::default(), 1 << 31, Opaque::none());
+            let base = VersionedRecord::new(LeaderElectionRecord::default(), 1 << 31, StoreData::none());
             assert_ne!(kind(store.update("jobs", &base, &base.record, &call())), StoreErrorKind::NotApplied);
             assert_eq!(server.connections(), 1, "{severity} {sqlstate}");
         }

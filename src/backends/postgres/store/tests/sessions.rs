@@ -44,8 +44,8 @@ fn with_proof(said: &Said, proof: Option<&str>) -> Option<Vec<u8>> {
     }
 }
 
-fn base() -> Observed {
-    Observed::new(LeaderElectionRecord::default(), 1 << 31, Opaque::none())
+fn base() -> VersionedRecord {
+    VersionedRecord::new(LeaderElectionRecord::default(), 1 << 31, StoreData::none())
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn settings_that_were_made_in_a_transaction_that_failed_are_made_again() {
 /// Another session's `synchronous_commit` may be off. A pooler that does so once does so again, whatever a later watch finds.
 #[test]
 fn a_write_that_was_without_its_settings_stays_open_and_from_then_on_each_transaction_makes_them() {
-    type Write = fn(&PostgresStore) -> Result<Observed, StoreError>;
+    type Write = fn(&PostgresStore) -> Result<VersionedRecord, StoreError>;
     let writes: [Write; 2] = [
         |store| store.create("jobs", &LeaderElectionRecord::default(), &call()),
         |store| store.update("jobs", &base(), &LeaderElectionRecord::default(), &call()),

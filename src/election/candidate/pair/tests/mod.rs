@@ -7,7 +7,7 @@ use crate::election::candidate::candidacy::Candidacy;
 use crate::election::settings::Config;
 use crate::election::wind_down::WindDown;
 use crate::election::{Change, Operation, StoreRequest, StoreResponse};
-use crate::store::record::{LeaderElectionRecord, Observed, Opaque};
+use crate::store::record::{LeaderElectionRecord, StoreData, VersionedRecord};
 use crate::store::{StoreError, StoreErrorKind};
 use Side::{Primary, Secondary};
 
@@ -20,7 +20,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// A record in a store that answers at once, but for writes that take their time, if it answers at all.
 #[derive(Default)]
 struct Table {
-    observed: Option<Observed>,
+    observed: Option<VersionedRecord>,
     refuses: Option<StoreErrorKind>,
     refuses_writes: Option<StoreErrorKind>,
     retry_after: Option<Duration>,
@@ -163,10 +163,10 @@ impl Scenario {
         self.listen();
     }
 
-    fn write(&mut self, side: Side, record: LeaderElectionRecord) -> Observed {
+    fn write(&mut self, side: Side, record: LeaderElectionRecord) -> VersionedRecord {
         self.version += 1;
         let holder = record.holder().map(str::to_owned);
-        let observed = Observed::new(record, self.version, Opaque::none());
+        let observed = VersionedRecord::new(record, self.version, StoreData::none());
         let table = &mut self.tables[side as usize];
         table.observed = Some(observed.clone());
         table.writes += 1;
