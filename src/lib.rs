@@ -137,9 +137,9 @@ pub use crossbeam_channel;
 pub use election::settings::Settings;
 pub use election::stop_reason::StopReason;
 pub use elector::builder::LeaderElectorBuilder;
-pub use elector::callbacks::{Callbacks, RunEnd};
+pub use elector::callbacks::{Callbacks, RunOutcome};
 #[cfg(feature = "kube")]
-pub use elector::leader_election_config::{Flag, LeaderElectionConfig};
+pub use elector::leader_election_config::{LeaderElectionConfig, LeaderElectionFlag};
 pub use elector::leader_elector::LeaderElector;
 pub use elector::open_store::open_store;
 #[cfg(feature = "cli")]

@@ -51,13 +51,13 @@ pub trait Callbacks: Sync {
 ///
 /// ```
 /// # fn example(elector: &leasehold::LeaderElector, callbacks: &impl leasehold::Callbacks) -> Result<(), leasehold::Error> {
-/// use leasehold::RunEnd;
+/// use leasehold::RunOutcome;
 ///
 /// # let (_stop, stopped) = leasehold::crossbeam_channel::bounded::<()>(1);
 /// match elector.run(&stopped, callbacks)? {
-///     RunEnd::Stopped => println!("told to stop"),
-///     RunEnd::Lost(reason) => println!("the term was lost: {reason}"),
-///     RunEnd::WorkReturned => println!("there is nothing left to do"),
+///     RunOutcome::Stopped => println!("told to stop"),
+///     RunOutcome::Lost(reason) => println!("the term was lost: {reason}"),
+///     RunOutcome::WorkReturned => println!("there is nothing left to do"),
 ///     _ => {}
 /// }
 /// # Ok(())
@@ -65,7 +65,7 @@ pub trait Callbacks: Sync {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum RunEnd {
+pub enum RunOutcome {
     /// There was a message on the stop channel, or its senders are gone.
     Stopped,
     /// The term was lost.
@@ -109,13 +109,13 @@ impl LeaderElector {
     /// # drop(stop);
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn run<T>(&self, stop: &Receiver<T>, callbacks: &impl Callbacks) -> Result<RunEnd, Error> {
+    pub fn run<T>(&self, stop: &Receiver<T>, callbacks: &impl Callbacks) -> Result<RunOutcome, Error> {
         let campaign = self.campaign()?;
         let transitions = self.transitions();
         let guard = loop {
             // A term that is won at the same time must not begin.
             channel::select_biased! {
-                recv(stop) -> _ => return Ok(RunEnd::Stopped),
+                recv(stop) -> _ => return Ok(RunOutcome::Stopped),
                 recv(campaign.receiver()) -> won => break won.unwrap_or(Err(Error::Stopped))?,
                 recv(transitions) -> transition => match transition {
                     Ok(transition) => tell(callbacks, &transition),
@@ -152,11 +152,11 @@ impl LeaderElector {
                 std::panic::resume_unwind(panic);
             }
             match guard.check() {
-                _ if is_stopped => RunEnd::Stopped,
-                Ok(()) => RunEnd::WorkReturned,
+                _ if is_stopped => RunOutcome::Stopped,
+                Ok(()) => RunOutcome::WorkReturned,
                 // By the work itself, which had nothing left to do.
-                Err(lost) if lost.reason == StopReason::SteppedDown => RunEnd::WorkReturned,
-                Err(lost) => RunEnd::Lost(lost.reason),
+                Err(lost) if lost.reason == StopReason::SteppedDown => RunOutcome::WorkReturned,
+                Err(lost) => RunOutcome::Lost(lost.reason),
             }
         });
         drop(guard);
@@ -201,7 +201,7 @@ impl LeaderElector {
             work(guard);
         });
         loop {
-            if self.run(stop, &work)? == RunEnd::Stopped {
+            if self.run(stop, &work)? == RunOutcome::Stopped {
                 return Ok(());
             }
             let took = began.lock().take().map_or(retry_period, |began| began.elapsed());

@@ -84,7 +84,7 @@ pub struct LeaderElectionConfig {
 /// A flag: see [`LeaderElectionConfig::FLAGS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Flag {
+pub struct LeaderElectionFlag {
     /// Its name, without the two dashes.
     pub name: &'static str,
     /// What its value is, such as `DURATION`.
@@ -119,34 +119,34 @@ impl LeaderElectionConfig {
     ///     println!("--{} {}    {}", flag.name, flag.value, flag.help);
     /// }
     /// ```
-    pub const FLAGS: [Flag; 7] = [
-        Flag {
+    pub const FLAGS: [LeaderElectionFlag; 7] = [
+        LeaderElectionFlag {
             name: "leader-elect",
             value: "BOOL",
             help: "whether to elect a leader before work begins (default: true)",
         },
-        Flag {
+        LeaderElectionFlag {
             name: "leader-elect-lease-duration",
             value: "DURATION",
             help: "how long others wait after the last renewal before they take over (default: 15s)",
         },
-        Flag {
+        LeaderElectionFlag {
             name: "leader-elect-renew-deadline",
             value: "DURATION",
             help: "how long the leader tries to renew before it stops leading (default: 10s)",
         },
-        Flag {
+        LeaderElectionFlag {
             name: "leader-elect-retry-period",
             value: "DURATION",
             help: "how long to wait between tries to acquire or to renew (default: 2s)",
         },
-        Flag {
+        LeaderElectionFlag {
             name: "leader-elect-resource-lock",
             value: "KIND",
             help: "the kind of object that holds the record: leases, configmaps, endpoints, or two at once: configmapsleases, endpointsleases (default: leases)",
         },
-        Flag { name: "leader-elect-resource-name", value: "NAME", help: "the name of that object" },
-        Flag {
+        LeaderElectionFlag { name: "leader-elect-resource-name", value: "NAME", help: "the name of that object" },
+        LeaderElectionFlag {
             name: "leader-elect-resource-namespace",
             value: "NAMESPACE",
             help: "the namespace of that object (default: that of the cluster's configuration)",
@@ -161,7 +161,7 @@ impl LeaderElectionConfig {
     pub fn set(&mut self, flag: &str, value: &str) -> Result<(), ConfigError> {
         // Kubernetes' components take either.
         let flag = flag.replace('_', "-");
-        let Some(Flag { name, .. }) = Self::FLAGS.iter().find(|known| known.name == flag) else {
+        let Some(LeaderElectionFlag { name, .. }) = Self::FLAGS.iter().find(|known| known.name == flag) else {
             return Err(ConfigError::new("flag", format_args!("--{flag}"), "there is no such flag of leader election"));
         };
         let refuse = |rule: &str| ConfigError::new(name, format_args!("{value:?}"), rule);

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Sender, bounded, never};
-use leasehold::{Callbacks, LeaderGuard, RunEnd, StopReason, Transition};
+use leasehold::{Callbacks, LeaderGuard, RunOutcome, StopReason, Transition};
 use parking_lot::Mutex;
 
 use crate::elector::{alone, elector, time_on_processor};
@@ -75,7 +75,7 @@ fn stop_counts_before_a_term_that_is_won_at_the_same_time() {
         let leader = Mutex::new(Some(first.block_until_leader().unwrap()));
         let (stop, stopped) = bounded(1);
         let end = second.run(&stopped, &Stops { leader, store: &store, stop }).unwrap();
-        assert_eq!(end, RunEnd::Stopped);
+        assert_eq!(end, RunOutcome::Stopped);
     }
 }
 
@@ -196,24 +196,24 @@ fn a_run_says_how_it_ended() {
     }
     let (store, elector) = alone();
     let (stop, stopped) = bounded::<()>(1);
-    assert_eq!(elector.run(&stopped, &Work(|_: &LeaderGuard| {})).unwrap(), RunEnd::WorkReturned);
-    assert_eq!(elector.run(&stopped, &Work(LeaderGuard::step_down)).unwrap(), RunEnd::WorkReturned);
+    assert_eq!(elector.run(&stopped, &Work(|_: &LeaderGuard| {})).unwrap(), RunOutcome::WorkReturned);
+    assert_eq!(elector.run(&stopped, &Work(LeaderGuard::step_down)).unwrap(), RunOutcome::WorkReturned);
     let lose = |guard: &LeaderGuard| {
         store.give_to("b", 1);
         guard.ended().recv_timeout(SOON).unwrap_err();
     };
     assert_eq!(
         elector.run(&stopped, &Work(lose)).unwrap(),
-        RunEnd::Lost(StopReason::Superseded { by: Some("b".to_owned()) })
+        RunOutcome::Lost(StopReason::Superseded { by: Some("b".to_owned()) })
     );
     let until_told = |guard: &LeaderGuard| {
         stop.send(()).unwrap();
         guard.ended().recv_timeout(SOON).unwrap_err();
     };
-    assert_eq!(elector.run(&stopped, &Work(until_told)).unwrap(), RunEnd::Stopped);
+    assert_eq!(elector.run(&stopped, &Work(until_told)).unwrap(), RunOutcome::Stopped);
     stop.send(()).unwrap();
     store.give_to("b", 300);
-    assert_eq!(elector.run(&stopped, &Work(|_: &LeaderGuard| {})).unwrap(), RunEnd::Stopped);
+    assert_eq!(elector.run(&stopped, &Work(|_: &LeaderGuard| {})).unwrap(), RunOutcome::Stopped);
 }
 
 #[test]
