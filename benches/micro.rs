@@ -114,7 +114,7 @@ fn progress(name: &str, handles: usize) {
 
 /// Deciding to renew, and learning that it was done.
 fn one_renewal_of_the_core(name: &str) {
-    let settings = LeaderElector::builder("bench").identity("me").settings().expect("good settings");
+    let settings = LeaderElector::builder("bench").identity("me").validate().expect("good settings");
     let mut election = Election::new(settings, 1);
     let mut clock =
         Clock { local: Moment::from_nanos(1_000_000_000_000), wall: UNIX_EPOCH + Duration::from_secs(1_700_000_000) };

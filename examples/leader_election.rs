@@ -163,7 +163,7 @@ fn print(elector: &LeaderElector, event: &str, stamp: Stamp, more: Value) -> io:
 }
 
 fn start(options: Options) -> Result<LeaderElector, Box<dyn std::error::Error>> {
-    options.builder.settings()?;
+    options.builder.validate()?;
     if let Some(url) = options.store {
         return Ok(options.builder.start_on(leasehold::open_store(&url)?)?);
     }

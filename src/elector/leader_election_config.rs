@@ -17,7 +17,7 @@ use crate::util::config_error::ConfigError;
 /// What a file says that is no field of it is an error. A duration that is absent or zero is the default: unlike a
 /// [`LeaderElectorBuilder`]'s, it does not follow from the others. The name of the object has no default. It is read by serde from
 /// whatever format the program's files have, YAML as well as JSON; flags are [set](Self::set) after that, and so count more.
-/// [`LeaderElectorBuilder::settings`] of its [builder](Self::builder) checks it without starting anything.
+/// [`LeaderElectorBuilder::validate`] of its [builder](Self::builder) checks it without starting anything.
 ///
 /// [`LeaderElectionConfiguration`]: https://pkg.go.dev/k8s.io/component-base/config/v1alpha1#LeaderElectionConfiguration
 ///
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(read("{}").unwrap(), LeaderElectionConfig::default());
         let zero =
             read(r#"{"leaseDuration":"0s","renewDeadline":"0s","retryPeriod":"0s","resourceName":"x"}"#).unwrap();
-        let settings = zero.builder().settings().unwrap();
+        let settings = zero.builder().validate().unwrap();
         assert_eq!(settings.lease_duration, Duration::from_secs(15));
         assert_eq!(settings.renew_deadline, Duration::from_secs(10));
         assert_eq!(settings.retry_period, Duration::from_secs(2));

@@ -12,7 +12,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 /// use leasehold::{Error, LeaderElector};
 ///
 /// let seconds = Duration::from_secs;
-/// let refused = LeaderElector::builder("jobs").lease_duration(seconds(15)).renew_deadline(seconds(20)).settings();
+/// let refused = LeaderElector::builder("jobs").lease_duration(seconds(15)).renew_deadline(seconds(20)).validate();
 /// let error = refused.unwrap_err();
 /// assert_eq!(error.field(), "renew_deadline");
 /// assert!(error.to_string().contains("less than lease_duration (15s)"));

@@ -124,7 +124,7 @@ fn run(arguments: RunArgs) -> Result<u8, Failure> {
     let RunArgs { election, stop_timeout, loss_grace, kill_margin, restart, on_loss, command, .. } = arguments;
     command::check(&command[0])?;
     let mut builder = election.builder();
-    let settings = builder.settings().map_err(failed)?;
+    let settings = builder.validate().map_err(failed)?;
     // It may have been made up just now, and is the same for all of us.
     builder = builder.identity(&settings.identity);
     let times = Times::new(stop_timeout, loss_grace, kill_margin, &settings).map_err(failed)?;

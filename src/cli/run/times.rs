@@ -182,7 +182,7 @@ mod tests {
     fn what_is_not_chosen_is_short_where_the_lease_is() {
         let settings = |lease, deadline, retry| {
             let builder = LeaderElector::builder("jobs").lease_duration(ms(lease));
-            builder.renew_deadline(ms(deadline)).retry_period(ms(retry)).settings().expect("settings")
+            builder.renew_deadline(ms(deadline)).retry_period(ms(retry)).validate().expect("settings")
         };
         let default = settings(15_000, 10_000, 2_000);
         assert_eq!(Times::new(ms(10_000), None, None, &default), Ok(TIMES));

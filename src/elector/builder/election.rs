@@ -32,7 +32,7 @@ impl LeaderElectorBuilder {
     /// use std::time::Duration;
     /// use leasehold::LeaderElector;
     ///
-    /// let settings = LeaderElector::builder("jobs").lease_duration(Duration::from_secs(30)).settings()?;
+    /// let settings = LeaderElector::builder("jobs").lease_duration(Duration::from_secs(30)).validate()?;
     /// assert_eq!(settings.renew_deadline, Duration::from_secs(20));
     /// assert_eq!(settings.retry_period, Duration::from_secs(4));
     /// # Ok::<(), leasehold::ConfigError>(())

@@ -111,7 +111,7 @@ impl LeaderElectorBuilder {
     /// use leasehold::LeaderElector;
     ///
     /// let builder = LeaderElector::builder("jobs").wind_down(Duration::from_secs(30));
-    /// assert_eq!(builder.settings()?.wind_down, Some(Duration::from_secs(30)));
+    /// assert_eq!(builder.validate()?.wind_down, Some(Duration::from_secs(30)));
     /// # Ok::<(), leasehold::ConfigError>(())
     /// ```
     pub fn wind_down(mut self, limit: Duration) -> Self {

@@ -44,7 +44,7 @@ mod fitness;
 ///     .retry_period(Duration::from_secs(2))
 ///     .renew_interval(Duration::from_secs(5))
 ///     .release_timeout(Duration::from_secs(1));
-/// println!("{:?}", builder.settings()?);
+/// println!("{:?}", builder.validate()?);
 /// let elector = builder.start()?;
 /// # Ok::<(), leasehold::Error>(())
 /// ```
@@ -237,7 +237,7 @@ impl LeaderElectorBuilder {
     /// # Errors
     ///
     /// [`ConfigError`] that names the field, its value and the rule.
-    pub fn settings(&self) -> Result<Settings, ConfigError> {
+    pub fn validate(&self) -> Result<Settings, ConfigError> {
         self.config.validate()
     }
 
@@ -267,7 +267,7 @@ impl LeaderElectorBuilder {
     /// ```
     #[cfg(feature = "kube")]
     pub fn start(self) -> Result<LeaderElector, Error> {
-        let settings = self.settings()?;
+        let settings = self.validate()?;
         check_name(&self.name)?;
         self.metadata.check()?;
         self.namespace.as_deref().map_or(Ok(()), check_namespace)?;
@@ -294,7 +294,7 @@ impl LeaderElectorBuilder {
     /// ```
     #[cfg(feature = "kube")]
     pub fn start_with_client(self, client: Client) -> Result<LeaderElector, Error> {
-        let settings = self.settings()?;
+        let settings = self.validate()?;
         self.check_no_choice("start_with", "client")?;
         self.start_by(client, settings)
     }
@@ -415,7 +415,7 @@ impl LeaderElectorBuilder {
 
     /// What a store has itself, if it has any, is not the builder's.
     fn check_start_on(&self) -> Result<Settings, ConfigError> {
-        let settings = self.settings()?;
+        let settings = self.validate()?;
         if let Some(namespace) = &self.namespace {
             let rule = "with start_on it is the store that has a namespace, if any: leave it out here";
             return Err(ConfigError::new("namespace", format_args!("{namespace:?}"), rule));

@@ -64,7 +64,7 @@ impl Tenant {
 
 /// All of them campaign, and go on for a while.
 fn run_all(identity: &str, store: &MemoryStore) -> Vec<Tenant> {
-    let settings = LeaderElector::builder("tenants").identity(identity).settings().expect("the defaults are good");
+    let settings = LeaderElector::builder("tenants").identity(identity).validate().expect("the defaults are good");
     let settings = Arc::new(settings);
     let mut all: Vec<_> = (0..CANDIDACIES).map(|number| Tenant::new(number, &settings)).collect();
     let mut now = Moment::from_nanos(1_000_000_000);

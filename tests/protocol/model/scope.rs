@@ -77,6 +77,6 @@ pub fn settings(identity: &str, short: bool, progress: bool) -> Settings {
         .renew_deadline(renew_deadline)
         .retry_period(RETRY_PERIOD)
         .no_client_go_peers(true)
-        .settings()
+        .validate()
         .expect("valid settings")
 }

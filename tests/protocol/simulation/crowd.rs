@@ -46,7 +46,7 @@ impl Crowd {
     fn new(seed: u64) -> Self {
         let settings = |index: usize| {
             let builder = LeaderElector::builder("crowd").identity(format!("candidate-{index}"));
-            builder.fitness(&Fitness::new()).settings().expect("valid settings")
+            builder.fitness(&Fitness::new()).validate().expect("valid settings")
         };
         let now = Moment::from_nanos(1_000_000_000_000);
         let candidate = |index: usize| Candidate {

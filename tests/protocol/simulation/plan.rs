@@ -269,7 +269,7 @@ impl Plan {
             .retry_period(retry)
             .reclaim_own_identity(self.reclaim)
             .no_client_go_peers(true)
-            .settings()
+            .validate()
             .expect("valid settings")
     }
 

@@ -20,7 +20,7 @@ pub struct Watched {
 impl Watched {
     pub fn spawn(store: Arc<dyn Store>) -> Self {
         let (tell, told) = channel::unbounded();
-        let settings = LeaderElector::builder("jobs").settings().expect("the defaults are good");
+        let settings = LeaderElector::builder("jobs").validate().expect("the defaults are good");
         let entry = Entry::new(store, "jobs");
         let fields = LogFields::new(entry.describe(), "me");
         let link = Arc::new(Link::new(tell, settings.release_timeout, fields));
