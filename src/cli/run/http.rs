@@ -220,7 +220,7 @@ impl StatusServer {
         let since = self.work.0.lock().since;
         // Between a term and the start of its command, or after its end, nobody works here.
         let is_leader = status.is_leader && since.is_some();
-        let leader = status.leader.as_deref().filter(|_| !status.leader_has_run_out);
+        let leader = status.leader.as_deref().filter(|_| !status.leader_lease_expired);
         let mut body = json!({ "record": status.record, "identity": elector.identity(), "leader": leader, "is_leader": is_leader });
         if let (true, Some(since)) = (is_leader, since) {
             body["since"] = humantime::format_rfc3339_millis(since).to_string().into();

@@ -261,7 +261,9 @@ impl Supervisor {
         let until = Instant::now() + self.elector.settings().renew_deadline;
         let is_ours = || {
             let status = self.elector.status();
-            status.is_running && status.leader.as_deref() == Some(self.elector.identity()) && !status.leader_has_run_out
+            status.is_running
+                && status.leader.as_deref() == Some(self.elector.identity())
+                && !status.leader_lease_expired
         };
         while is_last && is_ours() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(20));

@@ -30,7 +30,9 @@ impl fmt::Display for Text<'_> {
                     write!(f, ", with fencing token {token}")?;
                 }
             }
-            Some(leader) if status.leader_has_run_out => write!(f, "nobody leads; the lease of {leader} has run out")?,
+            Some(leader) if status.leader_lease_expired => {
+                write!(f, "nobody leads; the lease of {leader} has run out")?
+            }
             Some(leader) if leader == identity && status.has_twin => write!(f, "{leader} holds it{TWIN}")?,
             Some(leader) if leader == identity => {
                 write!(f, "{leader} holds it, which is this candidate, whose term is over")?
@@ -89,7 +91,7 @@ mod tests {
         assert!(status.to_string().contains("me holds it, which is this candidate, whose term is over"));
         status.leader = Some("other".to_owned());
         assert!(status.to_string().starts_with("jobs in memory: other leads; this candidate is me; heard"));
-        status.leader_has_run_out = true;
+        status.leader_lease_expired = true;
         status.last_contact = None;
         let expected = "jobs in memory: nobody leads; the lease of other has run out; not heard of the store yet";
         assert_eq!(status.to_string(), expected);

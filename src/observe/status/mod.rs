@@ -46,7 +46,7 @@ pub struct Status {
     pub leader: Option<String>,
     /// Whether the lease of that leader has run out on this process's clock: then nobody leads, or somebody soon will. On two
     /// stores, whether one of its two leases has.
-    pub leader_has_run_out: bool,
+    pub leader_lease_expired: bool,
     /// Whether this candidate has a valid term.
     pub is_leader: bool,
     /// How long that stays valid without another renewal.
@@ -186,7 +186,7 @@ struct StatusState {
 }
 
 impl StatusState {
-    fn leader_has_run_out(&self, now: Moment) -> bool {
+    fn leader_lease_expired(&self, now: Moment) -> bool {
         self.leader_until.is_some_and(|until| until <= now)
     }
 
@@ -256,7 +256,7 @@ impl Observations {
     /// Whom the record names, if that lease has not run out.
     pub(crate) fn current_leader(&self) -> Option<String> {
         let state = self.0.lock();
-        state.leader.clone().filter(|_| !state.leader_has_run_out(clock::now()))
+        state.leader.clone().filter(|_| !state.leader_lease_expired(clock::now()))
     }
 
     pub(crate) fn status(&self, (name, record): (&str, &str), settings: &Settings, health: &HealthCheck) -> Status {
@@ -269,7 +269,7 @@ impl Observations {
             record: record.to_owned(),
             settings: settings.clone(),
             leader: state.leader.clone(),
-            leader_has_run_out: state.leader_has_run_out(now),
+            leader_lease_expired: state.leader_lease_expired(now),
             is_leader: !remaining.is_zero(),
             remaining,
             fencing_token: state.term.as_ref().map(|term| term.fencing_token()),

@@ -195,7 +195,7 @@ fn a_status_says_how_an_elector_fares() {
     assert!(before.is_running && !before.is_leader && before.leader.is_none() && before.fencing_token.is_none());
     let guard = elector.block_until_leader().unwrap();
     let status = elector.status();
-    assert!(status.is_leader && !status.leader_has_run_out && status.remaining > Duration::ZERO);
+    assert!(status.is_leader && !status.leader_lease_expired && status.remaining > Duration::ZERO);
     assert_eq!((status.leader.as_deref(), status.fencing_token), (Some("a"), Some(guard.fencing_token())));
     assert!(status.last_contact.is_some_and(|since| since < SOON));
     guard.step_down();
@@ -208,7 +208,7 @@ fn a_status_says_how_an_elector_fares() {
 }
 
 #[test]
-fn a_status_says_that_the_lease_of_the_leader_has_run_out() {
+fn a_status_says_that_the_lease_of_the_leader_lease_expired() {
     for is_on_both in [false, true] {
         let (store, builder) = (Memory::default(), builder("a").retry_period(Duration::from_millis(50)));
         store.give_to("gone", 1);
@@ -217,17 +217,17 @@ fn a_status_says_that_the_lease_of_the_leader_has_run_out() {
             true => builder.start_on_both(connection(), connection()).unwrap(),
             false => builder.start_on(connection()).unwrap(),
         };
-        wait_until("it runs out", || elector.status().leader_has_run_out);
+        wait_until("it runs out", || elector.status().leader_lease_expired);
         assert_eq!((elector.status().leader.as_deref(), elector.current_leader()), (Some("gone"), None));
         store.give_to("gone", 300);
-        wait_until("it is renewed", || !elector.status().leader_has_run_out);
+        wait_until("it is renewed", || !elector.status().leader_lease_expired);
         assert_eq!(elector.current_leader().as_deref(), Some("gone"));
     }
 }
 
 /// By whoever does not campaign, too.
 #[test]
-fn nobody_leads_when_the_lease_of_the_leader_has_run_out() {
+fn nobody_leads_when_the_lease_of_the_leader_lease_expired() {
     let (store, elector) = alone();
     let transitions = elector.transitions();
     let next = || transitions.recv_timeout(SOON).expect("a transition");
@@ -294,7 +294,7 @@ fn whoever_has_a_guard_is_the_leader_also_after_a_lease_that_ran_out() {
         })
         .collect();
     for elector in &electors {
-        wait_until("it runs out", || elector.status().leader_has_run_out);
+        wait_until("it runs out", || elector.status().leader_lease_expired);
         let campaign = elector.campaign().unwrap();
         let guard = loop {
             if let Ok(won) = campaign.receiver().try_recv() {
@@ -303,7 +303,7 @@ fn whoever_has_a_guard_is_the_leader_also_after_a_lease_that_ran_out() {
         };
         let (leader, status) = (elector.current_leader(), elector.status());
         assert_eq!(leader.as_deref(), Some("a"));
-        assert!(!status.leader_has_run_out && guard.is_leader());
+        assert!(!status.leader_lease_expired && guard.is_leader());
     }
 }
 
