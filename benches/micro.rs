@@ -171,7 +171,7 @@ fn empty_call_of_an_observer(name: &str) {
     let observer: &dyn Observer = &Idle;
     measure(name, CALLS, || {
         for _ in 0..CALLS {
-            black_box(observer).renewed(black_box(TIMEOUT));
+            black_box(observer).on_renewed(black_box(TIMEOUT));
         }
     });
 }

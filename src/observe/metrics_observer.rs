@@ -52,23 +52,23 @@ impl MetricsObserver {
 }
 
 impl Observer for MetricsObserver {
-    fn started_leading(&self, _: u64) {
+    fn on_started_leading(&self, _: u64) {
         gauge!("leader_election_master_status", "name" => self.name()).set(1.0);
         counter!("leasehold_terms_total", "name" => self.name()).increment(1);
     }
 
-    fn stopped_leading(&self, reason: &StopReason) {
+    fn on_stopped_leading(&self, reason: &StopReason) {
         gauge!("leader_election_master_status", "name" => self.name()).set(0.0);
         if !reason.was_asked_for() {
             counter!("leasehold_terms_lost_total", "name" => self.name()).increment(1);
         }
     }
 
-    fn renewed(&self, latency: Duration) {
+    fn on_renewed(&self, latency: Duration) {
         histogram!("leasehold_renewal_duration_seconds", "name" => self.name()).record(latency);
     }
 
-    fn request(&self, outcome: &RequestOutcome) {
+    fn on_request(&self, outcome: &RequestOutcome) {
         let operation = outcome.operation.name();
         counter!("leasehold_requests_total", "name" => self.name(), "operation" => operation).increment(1);
         if let Some(kind) = outcome.failure {
@@ -80,16 +80,16 @@ impl Observer for MetricsObserver {
         }
     }
 
-    fn watch_opened(&self) {
+    fn on_watch_opened(&self) {
         gauge!("leasehold_watch_up", "name" => self.name()).set(1.0);
         counter!("leasehold_watches_total", "name" => self.name()).increment(1);
     }
 
-    fn watch_lost(&self) {
+    fn on_watch_lost(&self) {
         gauge!("leasehold_watch_up", "name" => self.name()).set(0.0);
     }
 
-    fn fitness(&self, is_fit: bool) {
+    fn on_fitness(&self, is_fit: bool) {
         gauge!("leasehold_fit", "name" => self.name()).set(if is_fit { 1.0 } else { 0.0 });
     }
 }
@@ -187,16 +187,16 @@ mod tests {
             is_slow_path: true,
         };
         metrics::with_local_recorder(&said, || {
-            observer.watch_opened();
-            observer.fitness(true);
-            observer.started_leading(7);
-            observer.renewed(Duration::from_millis(250));
-            observer.request(&outcome);
-            observer.request(&RequestOutcome { failure: None, is_slow_path: false, ..outcome });
-            observer.stopped_leading(&StopReason::Expired);
-            observer.started_leading(8);
-            observer.stopped_leading(&StopReason::Released);
-            observer.started_leading(9);
+            observer.on_watch_opened();
+            observer.on_fitness(true);
+            observer.on_started_leading(7);
+            observer.on_renewed(Duration::from_millis(250));
+            observer.on_request(&outcome);
+            observer.on_request(&RequestOutcome { failure: None, is_slow_path: false, ..outcome });
+            observer.on_stopped_leading(&StopReason::Expired);
+            observer.on_started_leading(8);
+            observer.on_stopped_leading(&StopReason::Released);
+            observer.on_started_leading(9);
         });
         let before = said.0.lock().clone();
         let expected = [
@@ -213,9 +213,9 @@ mod tests {
         ];
         assert_eq!(before, expected.map(|(key, value)| (key.to_owned(), value)).into());
         metrics::with_local_recorder(&said, || {
-            observer.watch_lost();
-            observer.fitness(false);
-            observer.stopped_leading(&StopReason::Released);
+            observer.on_watch_lost();
+            observer.on_fitness(false);
+            observer.on_stopped_leading(&StopReason::Released);
         });
         let gauges = ["leader_election_master_status", "leasehold_fit", "leasehold_watch_up"];
         assert_eq!(gauges.map(|gauge| said.0.lock()[&format!("{gauge} name=jobs")]), [0.0; 3]);

@@ -23,7 +23,7 @@ use crate::store::{StoreErrorKind, StoreOperation};
 /// struct SlowRenewals(AtomicU64);
 ///
 /// impl Observer for SlowRenewals {
-///     fn renewed(&self, latency: Duration) {
+///     fn on_renewed(&self, latency: Duration) {
 ///         if latency > Duration::from_secs(1) {
 ///             self.0.fetch_add(1, Ordering::Relaxed);
 ///         }
@@ -32,40 +32,40 @@ use crate::store::{StoreErrorKind, StoreOperation};
 /// ```
 pub trait Observer: Send + Sync + 'static {
     /// A term began, with this fencing token.
-    fn started_leading(&self, fencing_token: u64) {
+    fn on_started_leading(&self, fencing_token: u64) {
         let _ = fencing_token;
     }
 
     /// The term ended, and why.
-    fn stopped_leading(&self, reason: &StopReason) {
+    fn on_stopped_leading(&self, reason: &StopReason) {
         let _ = reason;
     }
 
     /// Another candidate leads than before, which may be this one; `None` when nobody does. Of an identity of more than 1,024
     /// bytes it is the beginning.
-    fn new_leader(&self, leader: Option<&str>) {
+    fn on_new_leader(&self, leader: Option<&str>) {
         let _ = leader;
     }
 
     /// A write has prolonged the term; it took so long from before it was sent until this elector knew, from the answer or
     /// from the watch.
-    fn renewed(&self, latency: Duration) {
+    fn on_renewed(&self, latency: Duration) {
         let _ = latency;
     }
 
     /// The store has answered a request, or has not.
-    fn request(&self, outcome: &RequestOutcome) {
+    fn on_request(&self, outcome: &RequestOutcome) {
         let _ = outcome;
     }
 
     /// A watch is open: changes are told, and not polled.
-    fn watch_opened(&self) {}
+    fn on_watch_opened(&self) {}
 
     /// The watch has ended, or was refused.
-    fn watch_lost(&self) {}
+    fn on_watch_lost(&self) {}
 
     /// This candidate has become fit to lead, or unfit.
-    fn fitness(&self, is_fit: bool) {
+    fn on_fitness(&self, is_fit: bool) {
         let _ = is_fit;
     }
 }
@@ -108,14 +108,14 @@ impl Fact {
 
     pub(crate) fn tell(&self, observer: &dyn Observer) {
         match self {
-            Self::StartedLeading(fencing_token) => observer.started_leading(*fencing_token),
-            Self::StoppedLeading(reason) => observer.stopped_leading(reason),
-            Self::NewLeader(leader) => observer.new_leader(leader.as_deref()),
-            Self::Renewed(latency) => observer.renewed(*latency),
-            Self::Request(outcome) => observer.request(outcome),
-            Self::WatchOpened => observer.watch_opened(),
-            Self::WatchLost => observer.watch_lost(),
-            Self::Fitness(is_fit) => observer.fitness(*is_fit),
+            Self::StartedLeading(fencing_token) => observer.on_started_leading(*fencing_token),
+            Self::StoppedLeading(reason) => observer.on_stopped_leading(reason),
+            Self::NewLeader(leader) => observer.on_new_leader(leader.as_deref()),
+            Self::Renewed(latency) => observer.on_renewed(*latency),
+            Self::Request(outcome) => observer.on_request(outcome),
+            Self::WatchOpened => observer.on_watch_opened(),
+            Self::WatchLost => observer.on_watch_lost(),
+            Self::Fitness(is_fit) => observer.on_fitness(*is_fit),
         }
     }
 }

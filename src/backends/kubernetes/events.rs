@@ -109,11 +109,11 @@ impl EventRecorder {
 }
 
 impl Observer for EventRecorder {
-    fn started_leading(&self, _: u64) {
+    fn on_started_leading(&self, _: u64) {
         self.record("became leader");
     }
 
-    fn stopped_leading(&self, _: &StopReason) {
+    fn on_stopped_leading(&self, _: &StopReason) {
         self.record("stopped leading");
     }
 }

@@ -177,7 +177,7 @@ fn run(arguments: RunArgs) -> Result<u8, Failure> {
 struct Renewals(Sender<()>);
 
 impl Observer for Renewals {
-    fn renewed(&self, _: Duration) {
+    fn on_renewed(&self, _: Duration) {
         let _ = self.0.try_send(());
     }
 }

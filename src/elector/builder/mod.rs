@@ -216,10 +216,10 @@ impl LeaderElectorBuilder {
     /// struct Audit;
     ///
     /// impl Observer for Audit {
-    ///     fn started_leading(&self, fencing_token: u64) {
+    ///     fn on_started_leading(&self, fencing_token: u64) {
     ///         println!("a term began: {fencing_token}");
     ///     }
-    ///     fn stopped_leading(&self, reason: &StopReason) {
+    ///     fn on_stopped_leading(&self, reason: &StopReason) {
     ///         println!("it ended: {reason}");
     ///     }
     /// }

@@ -43,26 +43,26 @@ impl Recorder {
 }
 
 impl Observer for Recorder {
-    fn started_leading(&self, fencing_token: u64) {
+    fn on_started_leading(&self, fencing_token: u64) {
         self.tell(Told::Started(fencing_token));
     }
-    fn stopped_leading(&self, reason: &StopReason) {
+    fn on_stopped_leading(&self, reason: &StopReason) {
         self.tell(Told::Stopped(reason.clone()));
     }
-    fn new_leader(&self, leader: Option<&str>) {
+    fn on_new_leader(&self, leader: Option<&str>) {
         self.tell(Told::Leader(leader.map(str::to_owned)));
     }
-    fn renewed(&self, latency: Duration) {
+    fn on_renewed(&self, latency: Duration) {
         assert!(latency < SOON);
         self.tell(Told::Renewed);
     }
-    fn request(&self, outcome: &RequestOutcome) {
+    fn on_request(&self, outcome: &RequestOutcome) {
         self.tell(Told::Request(outcome.operation, outcome.failure, outcome.is_slow_path));
     }
-    fn watch_opened(&self) {
+    fn on_watch_opened(&self) {
         self.tell(Told::WatchOpened);
     }
-    fn watch_lost(&self) {
+    fn on_watch_lost(&self) {
         self.tell(Told::WatchLost);
     }
 }
@@ -143,16 +143,16 @@ impl Bad {
 }
 
 impl Observer for Bad {
-    fn request(&self, _: &RequestOutcome) {
+    fn on_request(&self, _: &RequestOutcome) {
         self.be();
     }
-    fn started_leading(&self, _: u64) {
+    fn on_started_leading(&self, _: u64) {
         self.be();
     }
-    fn renewed(&self, _: Duration) {
+    fn on_renewed(&self, _: Duration) {
         self.be();
     }
-    fn watch_opened(&self) {
+    fn on_watch_opened(&self) {
         self.be();
     }
 }
