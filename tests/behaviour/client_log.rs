@@ -100,7 +100,10 @@ fn get(client: &Client) -> Result<Response, Error> {
 
 fn get_until(client: &Client, cancel: &CancelToken) -> Result<Response, Error> {
     let query = &[("limit", "1")];
-    client.request_until(Request { method: Method::Get, path: "/version", query, body: None, timeout: SOON }, cancel)
+    client.request_with_cancel(
+        Request { method: Method::Get, path: "/version", query, body: None, timeout: SOON },
+        cancel,
+    )
 }
 
 fn client(url: &str) -> Client {

@@ -108,7 +108,7 @@ fn ask(client: &Client, timeout: Duration) -> Result<Option<Response>, Error> {
 
 fn ask_until(client: &Client, timeout: Duration, cancel: &CancelToken) -> Result<Option<Response>, Error> {
     let path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/none";
-    match client.request_until(Request { method: Method::Get, path, query: &[], body: None, timeout }, cancel) {
+    match client.request_with_cancel(Request { method: Method::Get, path, query: &[], body: None, timeout }, cancel) {
         Ok(response) => Ok(Some(response)),
         Err(e) if e.status().is_some_and(|status| status.code == 404) => Ok(None),
         Err(e) => Err(e),

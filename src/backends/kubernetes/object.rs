@@ -177,7 +177,7 @@ impl<C: Codec> ObjectStore<C> {
         };
         let request = Request { method, path: &path, query: &[], body, timeout: call.remaining() };
         self.client
-            .request_until(request, call.cancel())
+            .request_with_cancel(request, call.cancel())
             .map_err(|error| self.explain(verb, &self.describe(key), error))
     }
 

@@ -184,7 +184,7 @@ impl Client {
     ///
     /// Any [`ErrorKind`]; everything but a 2xx answer with a readable body is one.
     pub fn request(&self, request: Request<'_>) -> Result<Response, Error> {
-        self.request_until(request, &CancelToken::new())
+        self.request_with_cancel(request, &CancelToken::new())
     }
 
     /// [`request`](Client::request), until it is cancelled.
@@ -208,10 +208,10 @@ impl Client {
     /// std::thread::spawn(move || for_the_signal_handler.cancel());
     /// let timeout = Duration::from_secs(5);
     /// let request = Request { method: Method::Get, path: "/version", query: &[], body: None, timeout };
-    /// let version = client.request_until(request, &cancel)?;
+    /// let version = client.request_with_cancel(request, &cancel)?;
     /// # Ok::<(), leasehold::kube::Error>(())
     /// ```
-    pub fn request_until(&self, request: Request<'_>, cancel: &CancelToken) -> Result<Response, Error> {
+    pub fn request_with_cancel(&self, request: Request<'_>, cancel: &CancelToken) -> Result<Response, Error> {
         let attempt = ApiAttempt::new(&request)?;
         let (shared, call, mut used) = (&*self.shared, ActiveCall::begin(request.timeout, cancel), None);
         let result = shared.repeat_when_rejected(&attempt, &call.interrupter, |credentials| {

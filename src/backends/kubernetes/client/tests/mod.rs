@@ -28,7 +28,7 @@ fn get(client: &Client, timeout: Duration) -> Result<Response, Error> {
 
 fn get_until(client: &Client, timeout: Duration, cancel: &CancelToken) -> Result<Response, Error> {
     let request = Request { method: Method::Get, path: "/version", query: &[], body: None, timeout };
-    client.request_until(request, cancel)
+    client.request_with_cancel(request, cancel)
 }
 
 fn put(client: &Client, timeout: Duration) -> Result<Response, Error> {
@@ -38,5 +38,5 @@ fn put(client: &Client, timeout: Duration) -> Result<Response, Error> {
 fn put_until(client: &Client, timeout: Duration, cancel: &CancelToken) -> Result<Response, Error> {
     let body = &serde_json::json!({ "a": 1 });
     let request = Request { method: Method::Put, path: "/version", query: &[], body: Some(body), timeout };
-    client.request_until(request, cancel)
+    client.request_with_cancel(request, cancel)
 }
