@@ -110,15 +110,15 @@ pub struct Counters {
 #[non_exhaustive]
 pub struct Histogram {
     /// In place `i`, how many took at most `BOUNDS[i]` and more than `BOUNDS[i - 1]`; in the last, how many took more than all
-    /// [`BOUNDS`](Histogram::BOUNDS). Not cumulative.
-    pub counts: [u64; Histogram::BOUNDS.len() + 1],
+    /// [`BOUNDS`](Histogram::BOUNDS_MS). Not cumulative.
+    pub counts: [u64; Histogram::BOUNDS_MS.len() + 1],
     /// How long all of them took together.
     pub sum: Duration,
 }
 
 impl Histogram {
     /// Where one place ends and the next begins, in milliseconds.
-    pub const BOUNDS: [u64; 11] = [1, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000];
+    pub const BOUNDS_MS: [u64; 11] = [1, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000];
 
     /// How many there were.
     pub fn count(&self) -> u64 {
@@ -126,7 +126,7 @@ impl Histogram {
     }
 
     fn add(&mut self, took: Duration) {
-        let place = Self::BOUNDS.partition_point(|bound| Duration::from_millis(*bound) < took);
+        let place = Self::BOUNDS_MS.partition_point(|bound| Duration::from_millis(*bound) < took);
         self.counts[place] += 1;
         self.sum = self.sum.saturating_add(took);
     }

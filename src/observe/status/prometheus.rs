@@ -157,7 +157,7 @@ fn buckets(histogram: &Histogram) -> Vec<Sample> {
         *sum += new;
         Some(*sum as f64)
     });
-    let bounds = Histogram::BOUNDS.iter().map(|bound| format!(",le=\"{}\"", *bound as f64 / 1000.0));
+    let bounds = Histogram::BOUNDS_MS.iter().map(|bound| format!(",le=\"{}\"", *bound as f64 / 1000.0));
     let buckets = bounds.zip(counts).map(|(bound, count)| ("_bucket", bound, count));
     let total = histogram.count() as f64;
     buckets
