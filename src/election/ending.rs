@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::messages::ElectionEvent;
 use super::progress::ProgressLimit;
 use super::{CurrentTerm, Election, Phase, TermPhase};
+use crate::election::drain::DrainLimit;
 use crate::election::stop_reason::StopReason;
-use crate::election::wind_down::WindDown;
 use crate::util::clock::Moment;
 use crate::util::sync::Arc;
 
@@ -15,7 +15,7 @@ impl CurrentTerm {
     pub(super) fn noticed_at(&self) -> [Option<Moment>; 3] {
         let wound_down = match self.phase {
             TermPhase::Valid => None,
-            TermPhase::WindingDown(until) => until,
+            TermPhase::Draining(until) => until,
             TermPhase::Lost => return [None; 3],
         };
         [Some(self.covered_until), self.progress.as_ref().map(|limit| limit.until()), wound_down]
@@ -25,7 +25,7 @@ impl CurrentTerm {
 impl Election {
     /// The holder ends the validity of the term. The record stays ours, and renewed, until the guard goes, or for so long.
     pub fn step_down(&mut self, now: Moment, within: Option<Duration>) {
-        self.wind_down(now, StopReason::SteppedDown, within);
+        self.drain(now, StopReason::SteppedDown, within);
     }
 
     /// Whether this candidate is fit to lead. While it is not nothing is acquired: what lands all the same is released, and the
@@ -34,7 +34,7 @@ impl Election {
         self.barred = !is_fit;
         if !is_fit {
             self.abandon_attempt();
-            self.wind_down(now, StopReason::Unfit, WindDown::Bounded.limit(&self.settings));
+            self.drain(now, StopReason::Unfit, DrainLimit::Bounded.limit(&self.settings));
         }
         self.confirm_release();
     }
@@ -55,12 +55,12 @@ impl Election {
             }
             // What covered the winding down has run out: nothing is left to renew. That may come before the word of a
             // holder that ended its term and was held up.
-            TermPhase::Valid | TermPhase::WindingDown(_) if now >= term.covered_until => {
+            TermPhase::Valid | TermPhase::Draining(_) if now >= term.covered_until => {
                 self.end_term(now, StopReason::Expired);
             }
             // Winding down is work, too.
-            TermPhase::Valid | TermPhase::WindingDown(_) if is_stalled => self.end_term(now, StopReason::NoProgress),
-            TermPhase::WindingDown(Some(until)) if now >= until => {
+            TermPhase::Valid | TermPhase::Draining(_) if is_stalled => self.end_term(now, StopReason::NoProgress),
+            TermPhase::Draining(Some(until)) if now >= until => {
                 term.phase = TermPhase::Lost;
                 self.events.push_back(ElectionEvent::CoverLost(None));
             }
@@ -77,31 +77,31 @@ impl Election {
                 let final_reason = term.deadline.end(now, reason);
                 self.events.push_back(ElectionEvent::TermEnded(final_reason));
             }
-            TermPhase::WindingDown(_) if reason != StopReason::Released => {
+            TermPhase::Draining(_) if reason != StopReason::Released => {
                 self.events.push_back(ElectionEvent::CoverLost(Some(reason)));
             }
-            TermPhase::WindingDown(_) | TermPhase::Lost => {}
+            TermPhase::Draining(_) | TermPhase::Lost => {}
         }
         term.phase = TermPhase::Lost;
     }
 
     /// Ends the term's validity, once, and tells so. It is renewed until its guard goes, or for so long, unless something forbids
     /// that; of several limits the first to come counts.
-    fn wind_down(&mut self, now: Moment, reason: StopReason, within: Option<Duration>) {
+    fn drain(&mut self, now: Moment, reason: StopReason, within: Option<Duration>) {
         let Phase::Leading(term) = &mut self.phase else { return };
         let until = within.map(|within| now + within);
         match &mut term.phase {
             TermPhase::Valid => {
                 let final_reason = term.deadline.end(now, reason.clone());
-                let winds_down = final_reason.winds_down();
+                let drains = final_reason.drains();
                 // Of a step-down of which the word is on its way, that says for how long.
                 let until = until.filter(|_| final_reason == reason);
-                term.phase = if winds_down { TermPhase::WindingDown(until) } else { TermPhase::Lost };
+                term.phase = if drains { TermPhase::Draining(until) } else { TermPhase::Lost };
                 self.events.push_back(ElectionEvent::TermEnded(final_reason));
             }
             // Who has stepped down may become unfit by that.
-            TermPhase::WindingDown(_) if reason == StopReason::Unfit => {}
-            TermPhase::WindingDown(before) => *before = before.iter().copied().chain(until).min(),
+            TermPhase::Draining(_) if reason == StopReason::Unfit => {}
+            TermPhase::Draining(before) => *before = before.iter().copied().chain(until).min(),
             TermPhase::Lost => {}
         }
     }

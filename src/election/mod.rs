@@ -17,6 +17,7 @@ use crate::util::sync::Arc;
 
 pub mod candidate;
 pub mod deadline;
+pub mod drain;
 mod ending;
 mod messages;
 mod open_writes;
@@ -30,7 +31,6 @@ pub(crate) mod stop_reason;
 mod tests;
 mod watch;
 mod watching;
-pub mod wind_down;
 
 #[cfg(any(test, feature = "_internals"))]
 pub use messages::ReadContext;
@@ -152,7 +152,7 @@ struct CurrentTerm {
 enum TermPhase {
     Valid,
     /// Invalid for a reason that lets its work wind down, and renewed until the guard goes, or until then.
-    WindingDown(Option<Moment>),
+    Draining(Option<Moment>),
     /// Invalid, and not renewed.
     Lost,
 }

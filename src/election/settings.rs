@@ -31,7 +31,7 @@ pub(crate) struct Config {
     pub(crate) release_timeout: Option<Duration>,
     pub(crate) progress_timeout: Option<Duration>,
     pub(crate) probe_timeout: Option<Duration>,
-    pub(crate) wind_down: Option<Duration>,
+    pub(crate) drain_timeout: Option<Duration>,
     pub(crate) is_probed: bool,
     pub(crate) has_fitness: bool,
     pub(crate) reclaim_own_identity: bool,
@@ -60,7 +60,7 @@ pub struct Settings {
     pub probe_timeout: Duration,
     /// For how long a term that was ended is renewed while its work winds down. `None`: for the renew deadline where it ended
     /// because the candidate is not fit or its work panicked, and until the guard goes after a step-down.
-    pub wind_down: Option<Duration>,
+    pub drain_timeout: Option<Duration>,
     /// Whether a probe says if this candidate is fit to lead.
     pub(crate) is_probed: bool,
     /// Whether the program says if it is.
@@ -130,8 +130,8 @@ impl Config {
             let rule = format_args!("it must be greater than {retry}, at which the probe is run");
             require(timeout > retry_period, "probe_timeout", show(timeout), rule)?;
         }
-        if let Some(limit) = self.wind_down {
-            require(limit <= LONGEST, "wind_down", show(limit), "it must fit in 31 bits of seconds")?;
+        if let Some(limit) = self.drain_timeout {
+            require(limit <= LONGEST, "drain_timeout", show(limit), "it must fit in 31 bits of seconds")?;
         }
         let lease_duration = published(lease_duration);
         require(
@@ -162,7 +162,7 @@ impl Config {
             release_timeout,
             progress_timeout: self.progress_timeout,
             probe_timeout: self.probe_timeout.unwrap_or(renew_deadline),
-            wind_down: self.wind_down,
+            drain_timeout: self.drain_timeout,
             is_probed: self.is_probed,
             has_fitness: self.has_fitness,
             reclaim_own_identity: self.reclaim_own_identity,
@@ -300,7 +300,7 @@ mod tests {
                 |it, value| it.probe_timeout = Some(value),
                 &[(secs(2) + NANO, secs(2)), (LONGEST, LONGEST + NANO)],
             ),
-            ("wind_down", |it, value| it.wind_down = Some(value), &[(LONGEST, LONGEST + NANO)]),
+            ("drain_timeout", |it, value| it.drain_timeout = Some(value), &[(LONGEST, LONGEST + NANO)]),
         ];
         for (field, set, limits) in fields {
             for (accepted, refused) in limits {

@@ -40,7 +40,7 @@ impl StopReason {
     }
 
     /// Whether the record is renewed for a while after it, so that work that is winding down is covered.
-    pub(crate) fn winds_down(&self) -> bool {
+    pub(crate) fn drains(&self) -> bool {
         matches!(self, Self::SteppedDown | Self::Unfit)
     }
 }
@@ -71,7 +71,7 @@ mod tests {
     fn each_reason_has_its_text_and_its_consequences() {
         use StopReason::*;
         // Whether the holder asked for the end, and whether the record is renewed after it.
-        for (reason, text, was_asked_for, winds_down) in [
+        for (reason, text, was_asked_for, drains) in [
             (Released, "released or dropped", true, false),
             (SteppedDown, "stepped down", true, true),
             (NoProgress, "no progress", false, false),
@@ -85,7 +85,7 @@ mod tests {
             (ElectorPanicked, "panicked", false, false),
         ] {
             assert!(reason.to_string().contains(text), "{reason}");
-            assert_eq!((reason.was_asked_for(), reason.winds_down()), (was_asked_for, winds_down), "{reason}");
+            assert_eq!((reason.was_asked_for(), reason.drains()), (was_asked_for, drains), "{reason}");
         }
     }
 }

@@ -89,8 +89,8 @@ impl LeaderElector {
         let candidacy = Candidacy::new(Arc::clone(&settings), random_seed(), second);
         let (name, namespace) = (primary.key().to_owned(), primary.namespace());
         let link = Arc::new(Link::new(sender, settings.release_timeout, fields.clone()));
-        let winds_down = settings.lease_duration.max(settings.wind_down.unwrap_or_default());
-        let health = HealthCheck::new(settings.lease_duration, winds_down, 1 + usize::from(secondary.is_some()));
+        let drains = settings.lease_duration.max(settings.drain_timeout.unwrap_or_default());
+        let health = HealthCheck::new(settings.lease_duration, drains, 1 + usize::from(secondary.is_some()));
         let watched = |(entry, side): (Entry, Side)| {
             let watcher = Watcher::spawn(entry.clone(), side, Arc::clone(&link), health.clone(), &settings)?;
             let fields = LogFields::new(entry.describe(), &settings.identity);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::election::Change;
 use crate::election::candidate::side::Side;
-use crate::election::wind_down::WindDown;
+use crate::election::drain::DrainLimit;
 use crate::leadership::error::Error;
 use crate::leadership::term::Term;
 use crate::util::cancel::CancelToken;
@@ -56,7 +56,7 @@ pub(crate) enum Command {
         once: bool,
     },
     Withdraw(u64),
-    StepDown(WindDown),
+    StepDown(DrainLimit),
     /// What a probe said.
     Probed(bool),
     /// The program has said something else about its fitness.
@@ -163,9 +163,9 @@ impl Link {
     }
 
     /// Ends this term, and tells the elector how it is renewed from then on. In a forked child nothing.
-    pub(crate) fn step_down(&self, term: &Term, wind_down: WindDown) {
+    pub(crate) fn step_down(&self, term: &Term, limit: DrainLimit) {
         if !self.is_forked() {
-            term.step_down(wind_down, || self.leave(Command::StepDown(wind_down)));
+            term.step_down(limit, || self.leave(Command::StepDown(limit)));
             self.work_off();
         }
     }

@@ -5,8 +5,8 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::election::deadline::Deadline;
+use crate::election::drain::DrainLimit;
 use crate::election::stop_reason::StopReason;
-use crate::election::wind_down::WindDown;
 use crate::leadership::progress::{ProgressHandle, TermWork};
 use crate::util::clock;
 use crate::util::clock::Moment;
@@ -72,11 +72,11 @@ impl Term {
 
     /// Ends the term while its record stays ours, and has the elector left word of how it is renewed, if that is news: never after
     /// the guard is gone.
-    pub(crate) fn step_down(&self, wind_down: WindDown, leave_word: impl FnOnce()) {
+    pub(crate) fn step_down(&self, limit: DrainLimit, leave_word: impl FnOnce()) {
         self.end(StopReason::SteppedDown);
         let mut told = self.told.lock();
         // Said again it says nothing new, but for a limit.
-        if *told == StepDownNotice::Nothing || (*told == StepDownNotice::SteppedDown && wind_down != WindDown::AsSet) {
+        if *told == StepDownNotice::Nothing || (*told == StepDownNotice::SteppedDown && limit != DrainLimit::AsSet) {
             *told = StepDownNotice::SteppedDown;
             leave_word();
         }

@@ -12,7 +12,7 @@ use crate::util::clock::Moment;
 use crate::util::sync::{Arc, Mutex};
 
 /// Tells when work goes on for too long after its term ended: the guard is still there although the term has been over
-/// for longer than a lease (or than [`wind_down`](crate::LeaderElectorBuilder::wind_down), if that is set and longer), or at once where it ended because the work made no progress. And when the elector's thread has
+/// for longer than a lease (or than [`drain_timeout`](crate::LeaderElectorBuilder::drain_timeout), if that is set and longer), or at once where it ended because the work made no progress. And when the elector's thread has
 /// panicked, so that this process never leads again. It judges by the term itself, also when the elector's threads hang.
 ///
 /// Such a process holds on to what it should have released. Answer a liveness probe with it, and the process is restarted.
@@ -35,7 +35,7 @@ pub struct HealthCheck {
     state: Arc<Mutex<HealthState>>,
     lease_duration: Duration,
     /// How long a term may be over before its guard goes.
-    winds_down: Duration,
+    drains: Duration,
     /// As client-go judges, if that is asked for.
     tolerance: Option<Duration>,
 }
@@ -97,8 +97,8 @@ pub enum Unhealthy {
 }
 
 impl HealthCheck {
-    /// `winds_down`: how long work may take to end. `records`: how many the elector is about.
-    pub(crate) fn new(lease_duration: Duration, winds_down: Duration, records: usize) -> Self {
+    /// `drains`: how long work may take to end. `records`: how many the elector is about.
+    pub(crate) fn new(lease_duration: Duration, drains: Duration, records: usize) -> Self {
         let state = HealthState {
             contact: vec![None; records],
             failed_reads: vec![None; records],
@@ -106,7 +106,7 @@ impl HealthCheck {
             started: clock::now(),
             ..HealthState::default()
         };
-        Self { state: Arc::new(Mutex::new(state)), lease_duration, winds_down, tolerance: None }
+        Self { state: Arc::new(Mutex::new(state)), lease_duration, drains, tolerance: None }
     }
 
     /// One that judges as client-go's `HealthzAdaptor` does: unhealthy when this candidate leads by the record, and has
@@ -148,7 +148,7 @@ impl HealthCheck {
         if let Some(deadline) = state.deadline.clone().filter(|deadline| !deadline.is_valid(now)) {
             let over_since = if deadline.was_ended() { now } else { deadline.runs_out_at() };
             let over_since = *state.ended.get_or_insert(over_since);
-            if !deadline.reason().winds_down() {
+            if !deadline.reason().drains() {
                 state.cover_lost.get_or_insert(over_since);
             }
             // Winding down is work, too.
@@ -161,7 +161,7 @@ impl HealthCheck {
             (None, Some(ended), _) => {
                 let over_for = now.since(ended);
                 let is_uncovered = state.cover_lost.is_some_and(|at| now.since(at) > self.lease_duration);
-                if over_for > self.winds_down || is_uncovered {
+                if over_for > self.drains || is_uncovered {
                     Err(Unhealthy::GuardNotDropped { over_for })
                 } else {
                     Ok(())

@@ -179,7 +179,7 @@ impl ElectorState {
         match command {
             Command::Campaign { id, once } => self.handle(of_user, Input::Campaign { id, once }),
             Command::Withdraw(id) => self.handle(of_user, Input::Withdraw(id)),
-            Command::StepDown(wind_down) => self.handle(of_user, Input::StepDown(wind_down)),
+            Command::StepDown(limit) => self.handle(of_user, Input::StepDown(limit)),
             Command::Probed(is_fit) => self.handle(of_user, Input::Fitness(FitnessSource::Probe, is_fit)),
             Command::FitnessSet => {
                 // What it says by now: of two that set it the one that came last may have told first.

@@ -140,7 +140,7 @@ impl Supervisor {
                 Ok(Some(signal)) => return Ok(Err(by_signal(signal))),
                 Err(Lost(why)) => {
                     log::warn!("the guardian is lost, and another is started: {why}");
-                    self.guardian.kill(self.wind_down());
+                    self.guardian.kill(self.drain_timeout());
                     self.guardian = Guardian::start(&self.plan.guarded)?;
                     self.guardian.prepare();
                 }
@@ -206,7 +206,7 @@ impl Supervisor {
             self.plan.progress.as_ref().map(|(source, within)| Watchdog::start(source, *within)).transpose()?;
         let environment = watchdog.as_ref().map(|watchdog| watchdog.environment.clone()).unwrap_or_default();
         self.work.begins();
-        let (retry_period, wind_down) = (self.elector.settings().retry_period, self.wind_down());
+        let (retry_period, drain_timeout) = (self.elector.settings().retry_period, self.drain_timeout());
         let outcome = term::lead(
             guard,
             Means {
@@ -217,7 +217,7 @@ impl Supervisor {
                 watchdog,
                 times: self.plan.times,
                 retry_period,
-                wind_down,
+                drain_timeout,
                 environment,
             },
         );
@@ -276,9 +276,9 @@ impl Supervisor {
         signals::ended_by(&self.signals, pause, || self.guardian.reap_adopted())
     }
 
-    fn wind_down(&self) -> Duration {
+    fn drain_timeout(&self) -> Duration {
         let settings = self.elector.settings();
-        settings.wind_down.unwrap_or(settings.renew_deadline)
+        settings.drain_timeout.unwrap_or(settings.renew_deadline)
     }
 }
 

@@ -30,7 +30,7 @@ pub struct Means<'a> {
     pub times: Times,
     pub retry_period: Duration,
     /// For how long what cannot be killed is waited for.
-    pub wind_down: Duration,
+    pub drain_timeout: Duration,
     pub environment: Environment,
 }
 
@@ -119,7 +119,7 @@ pub fn lead(guard: &LeaderGuard, means: Means<'_>) -> TermOutcome {
         guard.step_down_within(Duration::ZERO);
         let reason = Why::GuardianLost(why);
         term.outcome.why.get_or_insert(reason);
-        term.outcome.is_gone = term.means.guardian.kill(term.means.wind_down);
+        term.outcome.is_gone = term.means.guardian.kill(term.means.drain_timeout);
     }
     if !term.outcome.is_gone {
         guard.step_down_within(Duration::ZERO);
@@ -284,7 +284,7 @@ impl CommandTerm<'_> {
         if let Some(missed) = self.means.watchdog.as_mut().and_then(Watchdog::missed) {
             self.stop(Why::NoProgress(missed), false)?;
         }
-        let is_stuck = self.killing_since.is_some_and(|since| since.elapsed() > self.means.wind_down);
+        let is_stuck = self.killing_since.is_some_and(|since| since.elapsed() > self.means.drain_timeout);
         if is_stuck {
             log::error!(
                 "something of the command cannot be killed: the lease is left to run out, and must not be taken by hand before that ends"

@@ -240,7 +240,7 @@ fn winding_down_after_a_step_down_of_which_the_word_is_late() {
 #[test]
 fn fitness_a_leader_that_is_unfit_winds_down_and_releases_when_its_guard_goes() {
     for (set, limit) in [(None, 10), (Some(secs(30)), 30)] {
-        let (mut scenario, deadline, record) = Scenario::leading_with(|it| it.wind_down = set);
+        let (mut scenario, deadline, record) = Scenario::leading_with(|it| it.drain_timeout = set);
         let began = scenario.now;
         scenario.election.set_fit(began, false);
         assert!(!deadline.is_valid(began));

@@ -110,12 +110,12 @@ impl LeaderElectorBuilder {
     /// use std::time::Duration;
     /// use leasehold::LeaderElector;
     ///
-    /// let builder = LeaderElector::builder("jobs").wind_down(Duration::from_secs(30));
-    /// assert_eq!(builder.validate()?.wind_down, Some(Duration::from_secs(30)));
+    /// let builder = LeaderElector::builder("jobs").drain_timeout(Duration::from_secs(30));
+    /// assert_eq!(builder.validate()?.drain_timeout, Some(Duration::from_secs(30)));
     /// # Ok::<(), leasehold::ConfigError>(())
     /// ```
-    pub fn wind_down(mut self, limit: Duration) -> Self {
-        self.config.wind_down = Some(limit);
+    pub fn drain_timeout(mut self, limit: Duration) -> Self {
+        self.config.drain_timeout = Some(limit);
         self
     }
 }

@@ -5,8 +5,8 @@ use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
+use crate::election::drain::DrainLimit;
 use crate::election::stop_reason::StopReason;
-use crate::election::wind_down::WindDown;
 use crate::leadership::error::Error;
 use crate::leadership::handle::{LOGGED_WITHIN, Link};
 use crate::leadership::progress::ProgressHandle;
@@ -148,7 +148,7 @@ impl LeaderGuard {
 
     /// Ends the term without ending the guard: every view is false from now on and [`ended`](Self::ended) fires, while
     /// the lease stays ours, and renewed, until the guard is dropped, or for as long as
-    /// [`wind_down`](crate::LeaderElectorBuilder::wind_down) says. So work that is winding down is still covered.
+    /// [`drain_timeout`](crate::LeaderElectorBuilder::drain_timeout) says. So work that is winding down is still covered.
     ///
     /// # Examples
     ///
@@ -160,7 +160,7 @@ impl LeaderGuard {
     /// # }
     /// ```
     pub fn step_down(&self) {
-        self.link.step_down(&self.term, WindDown::AsSet);
+        self.link.step_down(&self.term, DrainLimit::AsSet);
     }
 
     /// [`step_down`](Self::step_down), and renews for at most `limit` from now on: then the lease is left to run out, while the
@@ -176,7 +176,7 @@ impl LeaderGuard {
     /// # }
     /// ```
     pub fn step_down_within(&self, limit: Duration) {
-        self.link.step_down(&self.term, WindDown::Within(limit));
+        self.link.step_down(&self.term, DrainLimit::Within(limit));
     }
 
     /// Says that the work makes progress, and answers [`is_leader`](Self::is_leader). With
@@ -212,7 +212,7 @@ impl LeaderGuard {
 
     /// As after a panic of the work.
     fn step_down_after_panic(&self) {
-        self.link.step_down(&self.term, WindDown::Bounded);
+        self.link.step_down(&self.term, DrainLimit::Bounded);
     }
 
     /// Releases the lease like a drop, and says whether that was confirmed.
@@ -365,12 +365,12 @@ impl Leadership {
     /// See [`LeaderGuard::step_down`](crate::LeaderGuard::step_down): whoever has a view can end the term, and the guard stays with
     /// its owner. Nothing when the guard is gone.
     pub fn step_down(&self) {
-        self.link.step_down(&self.term, WindDown::AsSet);
+        self.link.step_down(&self.term, DrainLimit::AsSet);
     }
 
     /// See [`LeaderGuard::step_down_within`](crate::LeaderGuard::step_down_within).
     pub fn step_down_within(&self, limit: Duration) {
-        self.link.step_down(&self.term, WindDown::Within(limit));
+        self.link.step_down(&self.term, DrainLimit::Within(limit));
     }
 }
 
@@ -406,10 +406,10 @@ mod tests {
         for _ in 0..3 {
             guard.step_down();
         }
-        assert!(matches!(commands.try_iter().collect::<Vec<_>>()[..], [Command::StepDown(WindDown::AsSet)]));
+        assert!(matches!(commands.try_iter().collect::<Vec<_>>()[..], [Command::StepDown(DrainLimit::AsSet)]));
         guard.step_down_within(Duration::ZERO);
         guard.step_down();
-        let limit = WindDown::Within(Duration::ZERO);
+        let limit = DrainLimit::Within(Duration::ZERO);
         assert!(matches!(commands.try_iter().collect::<Vec<_>>()[..], [Command::StepDown(told)] if told == limit));
         let view = guard.leadership();
         guard.forget();
@@ -426,7 +426,7 @@ mod tests {
             let panic = || -> () { std::panic::resume_unwind(Box::new("as planned")) };
             let scope = || guard.scope(|scope| if in_thread { drop(scope.spawn(panic)) } else { panic() });
             assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(scope)).is_err());
-            assert!(matches!(commands.try_iter().collect::<Vec<_>>()[..], [Command::StepDown(WindDown::Bounded)]));
+            assert!(matches!(commands.try_iter().collect::<Vec<_>>()[..], [Command::StepDown(DrainLimit::Bounded)]));
             guard.forget();
         }
     }

@@ -239,7 +239,7 @@ fn whoever_has_a_view_can_end_a_term_and_say_for_how_long_it_is_renewed() {
 #[test]
 fn a_panic_in_a_scope_is_covered_for_a_limited_time() {
     let store = Memory::default();
-    let elector = start(builder("a").wind_down(WITHIN), &store);
+    let elector = start(builder("a").drain_timeout(WITHIN), &store);
     let guard = elector.block_until_leader().expect("a term");
     guard.scope(|scope| {
         let panics = scope.spawn(|| panic!("as planned"));
@@ -328,7 +328,7 @@ fn a_probe_whose_panic_panics_again_is_run_again() {
 #[test]
 fn work_that_winds_down_beside_a_worker_that_panicked_is_covered() {
     let store = Memory::default();
-    let elector = start(builder("a").progress_timeout(WITHIN).wind_down(3 * SOON), &store);
+    let elector = start(builder("a").progress_timeout(WITHIN).drain_timeout(3 * SOON), &store);
     let guard = elector.block_until_leader().expect("a term");
     let renewed = AtomicU64::new(0);
     let scope = catch_unwind(AssertUnwindSafe(|| {

@@ -3,7 +3,7 @@
 use leasehold::election::candidate::fitness::FitnessSource;
 use leasehold::election::candidate::session::{Effect, Input};
 use leasehold::election::candidate::side::Side;
-use leasehold::election::wind_down::WindDown;
+use leasehold::election::drain::DrainLimit;
 use leasehold::election::{Operation, Step, StoreRequest, StoreResponse};
 use leasehold::{StopReason, StoreError, StoreErrorKind};
 
@@ -235,7 +235,7 @@ impl World {
             let input = match command {
                 Command::Campaign(id, wants) => Input::Campaign { id, once: wants == Wants::Round },
                 Command::Withdraw(id) => Input::Withdraw(id),
-                Command::StepDown => Input::StepDown(WindDown::AsSet),
+                Command::StepDown => Input::StepDown(DrainLimit::AsSet),
                 Command::Fitness(is_fit) => {
                     node.is_fit = is_fit;
                     Input::Fitness(FitnessSource::Program, is_fit)

@@ -129,7 +129,7 @@ impl Pair {
                 self.give_up_campaign(now);
                 self.tell_both(now, || Input::Close);
             }
-            Input::StepDown(wind_down) => self.tell_both(now, || Input::StepDown(wind_down)),
+            Input::StepDown(limit) => self.tell_both(now, || Input::StepDown(limit)),
             Input::Fitness(..) => {}
             Input::SetFit(may_acquire) => {
                 self.may_acquire = may_acquire;
@@ -481,7 +481,7 @@ impl Pair {
                 self.effects.extend(stall.map(|notice| (side, Effect::Log(notice))));
                 self.effects.push_back((side, Effect::TermEnded(reason.clone())));
                 // One whose work winds down is renewed on both.
-                let is_loss = |reason: &StopReason| !reason.was_asked_for() && !reason.winds_down();
+                let is_loss = |reason: &StopReason| !reason.was_asked_for() && !reason.drains();
                 if is_loss(&reason) {
                     let line = format!("the term on both ends by this: {reason}");
                     self.effects.push_back((side, Effect::Log(Notice::new(Level::Info, line))));

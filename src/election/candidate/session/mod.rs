@@ -11,10 +11,10 @@ use crate::election::candidate::failures::{Failed, Failures};
 use crate::election::candidate::fitness::FitnessSource;
 use crate::election::candidate::notice::Notice;
 use crate::election::deadline::Deadline;
+use crate::election::drain::DrainLimit;
 use crate::election::progress::ProgressLimit;
 use crate::election::settings::Settings;
 use crate::election::stop_reason::StopReason;
-use crate::election::wind_down::WindDown;
 use crate::election::{Change, Election, ElectionEvent, Step, StoreResponse};
 use crate::store::{StoreError, StoreOperation};
 use crate::util::clock::{Moment, Now};
@@ -60,7 +60,7 @@ pub enum Input {
     /// Nobody took the term that was offered.
     NotTaken,
     /// The holder ended the validity of its term, and it is renewed as this says while the work winds down.
-    StepDown(WindDown),
+    StepDown(DrainLimit),
     /// A source of fitness reports whether this candidate is fit. Only a candidacy judges that.
     Fitness(FitnessSource, bool),
     /// A candidacy has judged whether this candidate may acquire.
@@ -205,7 +205,7 @@ impl Session {
                 }
             }
             Input::NotTaken => self.election.guard_gone(now, now),
-            Input::StepDown(wind_down) => self.election.step_down(now, wind_down.limit(&self.settings)),
+            Input::StepDown(limit) => self.election.step_down(now, limit.limit(&self.settings)),
             Input::Fitness(..) => {}
             Input::SetFit(may_acquire) => {
                 self.may_acquire = may_acquire;

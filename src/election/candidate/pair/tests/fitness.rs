@@ -149,7 +149,7 @@ fn a_loss_before_the_word_of_a_step_down_leaves_nothing_to_cover() {
     let (deadline, _) = scenario.term.clone().unwrap();
     deadline.end(scenario.now, StopReason::SteppedDown);
     scenario.give_to(Secondary, "other");
-    scenario.user(Input::StepDown(WindDown::AsSet));
+    scenario.user(Input::StepDown(DrainLimit::AsSet));
     assert_eq!(scenario.ended_by(), [&StopReason::SteppedDown]);
     let before = scenario.tables[Primary as usize].writes;
     scenario.pass(60 * SECOND);

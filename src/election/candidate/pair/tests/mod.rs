@@ -4,8 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use super::*;
 use crate::election::candidate::candidacy::Candidacy;
+use crate::election::drain::DrainLimit;
 use crate::election::settings::Config;
-use crate::election::wind_down::WindDown;
 use crate::election::{Change, Operation, StoreRequest, StoreResponse};
 use crate::store::record::{LeaderElectionRecord, StoreData, VersionedRecord};
 use crate::store::{StoreError, StoreErrorKind};
@@ -207,7 +207,7 @@ impl Scenario {
     fn step_down(&mut self) {
         let (deadline, _) = self.term.as_ref().unwrap();
         deadline.end(self.now, StopReason::SteppedDown);
-        self.user(Input::StepDown(WindDown::AsSet));
+        self.user(Input::StepDown(DrainLimit::AsSet));
     }
 
     fn writes(&self) -> [u64; 2] {

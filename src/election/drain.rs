@@ -6,7 +6,7 @@ use crate::election::settings::Settings;
 
 /// For how long a term that its holder ended is renewed while its work winds down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WindDown {
+pub enum DrainLimit {
     /// As it is set: where nothing is set, until the guard goes.
     AsSet,
     /// As it is set, and where nothing is for the renew deadline: the work has panicked.
@@ -15,13 +15,13 @@ pub enum WindDown {
     Within(Duration),
 }
 
-impl WindDown {
+impl DrainLimit {
     /// At most for so long; `None` until the guard goes.
     pub(crate) fn limit(self, settings: &Settings) -> Option<Duration> {
         match self {
-            Self::AsSet => settings.wind_down,
-            Self::Bounded => Some(settings.wind_down.unwrap_or(settings.renew_deadline)),
-            Self::Within(limit) => Some(settings.wind_down.map_or(limit, |set| set.min(limit))),
+            Self::AsSet => settings.drain_timeout,
+            Self::Bounded => Some(settings.drain_timeout.unwrap_or(settings.renew_deadline)),
+            Self::Within(limit) => Some(settings.drain_timeout.map_or(limit, |set| set.min(limit))),
         }
     }
 }
@@ -36,8 +36,8 @@ mod tests {
         let seconds = Duration::from_secs;
         let limits = |set: Option<u64>| {
             let settings = Config::default().validate().unwrap();
-            let settings = Settings { wind_down: set.map(seconds), ..settings };
-            [WindDown::AsSet, WindDown::Bounded, WindDown::Within(seconds(60)), WindDown::Within(seconds(1))]
+            let settings = Settings { drain_timeout: set.map(seconds), ..settings };
+            [DrainLimit::AsSet, DrainLimit::Bounded, DrainLimit::Within(seconds(60)), DrainLimit::Within(seconds(1))]
                 .map(|it| it.limit(&settings).map(|limit| limit.as_secs()))
         };
         assert_eq!(limits(None), [None, Some(10), Some(60), Some(1)]);
