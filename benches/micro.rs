@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use leasehold::election::{Election, ElectionEvent, Operation, Step, StoreRequest, StoreResponse};
-use leasehold::kube::{Client, Kubeconfig};
+use leasehold::kubernetes::{Client, Kubeconfig};
 use leasehold::testing::{ApiServer, User};
 use leasehold::util::clock::{Moment, Now};
 use leasehold::{

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::RecvTimeoutError;
-use leasehold::kube::{Client, Kubeconfig};
+use leasehold::kubernetes::{Client, Kubeconfig};
 use leasehold::testing::{ApiServer, Fault, FaultHandle, Resource, Verb};
 use leasehold::{LeaderElector, LeaderGuard};
 use serde_json::json;

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use leasehold::LeaderElectionConfig;
-use leasehold::kube::{Client, ClientConfig, Kubeconfig};
+use leasehold::kubernetes::{Client, ClientConfig, Kubeconfig};
 use leasehold::testing::ApiServer;
 
 fn main() -> ExitCode {

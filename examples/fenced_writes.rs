@@ -19,7 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use leasehold::kube::{Client, ClientConfig};
+use leasehold::kubernetes::{Client, ClientConfig};
 use leasehold::testing::ApiServer;
 use leasehold::{LeaderElector, LeaderGuard};
 use rustix::process::{Pid, Signal, getpid, kill_process};

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::{Receiver, bounded, select};
-use leasehold::kube::{Client, ClientConfig, Kubeconfig};
+use leasehold::kubernetes::{Client, ClientConfig, Kubeconfig};
 use leasehold::{LeaderElector, LeaderGuard, ResourceLock, StopReason, Transition};
 use lexopt::prelude::*;
 use serde_json::{Value, json};

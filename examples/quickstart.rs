@@ -16,7 +16,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::unbounded;
-use leasehold::kube::{Client, ClientConfig, Kubeconfig};
+use leasehold::kubernetes::{Client, ClientConfig, Kubeconfig};
 use leasehold::testing::ApiServer;
 use leasehold::{
     CallContext, CancelToken, ConfigError, Cursor, LeaderElectionRecord, LeaderElector, LeaderGuard, LeaseStore, Store,

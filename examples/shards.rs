@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, never, select, tick, unbounded};
-use leasehold::kube::{Client, ClientConfig};
+use leasehold::kubernetes::{Client, ClientConfig};
 use leasehold::{LeaderElector, LeaderGuard, Worker};
 
 /// Which campaign is answered.

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, after, bounded, never, select, tick};
-use leasehold::kube::{Client, ClientConfig};
+use leasehold::kubernetes::{Client, ClientConfig};
 use leasehold::testing::ApiServer;
 use leasehold::{LeaderElector, LeaderGuard, Leadership, ProgressHandle, Transition};
 

@@ -37,11 +37,11 @@
 //! # In and out of scope
 //!
 //! In scope: `Lease` objects, ConfigMaps and Endpoints for peers that elect on these, keys of an etcd, tables of SQLite, PostgreSQL and MySQL, any store behind the [`Store`]
-//! trait, and HTTP/1.1 to the API server by a small client of our own ([`kube`]). Out of scope: async, other uses of the Kubernetes API, electing more than one leader.
+//! trait, and HTTP/1.1 to the API server by a small client of our own ([`kubernetes`]). Out of scope: async, other uses of the Kubernetes API, electing more than one leader.
 //!
 //! # Features
 //!
-//! - `kube` (default): Leases, and the client for the Kubernetes API. Without it there is [`MemoryStore`], your own [`Store`],
+//! - `kubernetes` (default): Leases, and the client for the Kubernetes API. Without it there is [`MemoryStore`], your own [`Store`],
 //!   and those of the features below, of which `sqlite` alone has no TLS in its tree.
 //! - `kubeconfig` (default): reads kubeconfig files.
 //! - `etcd`: [`EtcdStore`](https://docs.rs/leasehold/latest/leasehold/struct.EtcdStore.html), records in etcd without a cluster.
@@ -49,7 +49,7 @@
 //!   small client of our own.
 //! - `mysql`: [`MySqlStore`](https://docs.rs/leasehold/latest/leasehold/struct.MySqlStore.html), a table in MySQL or MariaDB, by a
 //!   small client of our own.
-//! - `ring` (default), `aws-lc-rs`, `fips`: the cryptography of TLS, of which `kube`, `etcd`, `postgres` and `mysql` need one. `aws-lc-rs` knows P-521, which
+//! - `ring` (default), `aws-lc-rs`, `fips`: the cryptography of TLS, of which `kubernetes`, `etcd`, `postgres` and `mysql` need one. `aws-lc-rs` knows P-521, which
 //!   `ring` does not, and is used when both are there. `fips` is AWS-LC as validated for FIPS 140-3; its build needs CMake,
 //!   Go and Perl, and a client for an `https` server is made only if that is in force.
 //! - `sqlite`: [`SqliteStore`](https://docs.rs/leasehold/latest/leasehold/struct.SqliteStore.html), a table in a file, for processes
@@ -99,7 +99,10 @@ mod elector;
 pub mod fuzzing;
 mod leadership;
 #[cfg(feature = "_tls")]
-#[cfg_attr(not(feature = "kube"), expect(dead_code, reason = "proxies, and counts of files, are for clusters alone"))]
+#[cfg_attr(
+    not(feature = "kubernetes"),
+    expect(dead_code, reason = "proxies, and counts of files, are for clusters alone")
+)]
 mod net;
 mod observe;
 mod runtime;
@@ -116,9 +119,9 @@ mod util;
 pub use backends::etcd::config::EtcdConfig;
 #[cfg(feature = "etcd")]
 pub use backends::etcd::store::{EtcdOperation, EtcdStore};
-#[cfg(feature = "kube")]
-pub use backends::kubernetes::client as kube;
-#[cfg(feature = "kube")]
+#[cfg(feature = "kubernetes")]
+pub use backends::kubernetes::client as kubernetes;
+#[cfg(feature = "kubernetes")]
 pub use backends::kubernetes::{
     configmap::ConfigMapStore, endpoints::EndpointsStore, events::EventRecorder, lease::LeaseStore,
     metadata::OwnerReference, object::ObjectStore, resource_lock::ResourceLock,
@@ -138,7 +141,7 @@ pub use election::settings::Settings;
 pub use election::stop_reason::StopReason;
 pub use elector::builder::LeaderElectorBuilder;
 pub use elector::callbacks::{Callbacks, RunOutcome};
-#[cfg(feature = "kube")]
+#[cfg(feature = "kubernetes")]
 pub use elector::leader_election_config::{LeaderElectionConfig, LeaderElectionFlag};
 pub use elector::leader_elector::LeaderElector;
 pub use elector::open_store::open_store;

@@ -2,7 +2,7 @@
 
 #[cfg(feature = "etcd")]
 pub(crate) mod etcd;
-#[cfg(feature = "kube")]
+#[cfg(feature = "kubernetes")]
 pub(crate) mod kubernetes;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
@@ -10,7 +10,7 @@ pub(crate) mod mysql;
 pub(crate) mod password;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
-#[cfg(any(feature = "etcd", feature = "kube"))]
+#[cfg(any(feature = "etcd", feature = "kubernetes"))]
 pub(crate) mod record_fields;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod sql;

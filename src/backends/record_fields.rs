@@ -19,7 +19,7 @@ pub(crate) fn values(record: &LeaderElectionRecord) -> [(&'static str, Option<Va
 }
 
 /// Returns the text in a field. An absent or null field has none. Returns `None` if the value has another type.
-#[cfg(feature = "kube")]
+#[cfg(feature = "kubernetes")]
 pub(crate) fn text(value: Option<&Value>) -> Option<Option<String>> {
     match value {
         None | Some(Value::Null) => Some(None),

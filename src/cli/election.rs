@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use leasehold::kube::{Client, ClientConfig, Kubeconfig};
+use leasehold::kubernetes::{Client, ClientConfig, Kubeconfig};
 use leasehold::{ConfigError, LeaderElector, LeaderElectorBuilder, ResourceLock, Store, open_store_with};
 
 use super::password::{self, STORE_VARIABLE};

@@ -187,7 +187,7 @@ impl LeaderElectionConfig {
     ///
     /// ```no_run
     /// use leasehold::LeaderElectionConfig;
-    /// use leasehold::kube::{Client, ClientConfig};
+    /// use leasehold::kubernetes::{Client, ClientConfig};
     ///
     /// let mut config = LeaderElectionConfig::default();
     /// config.resource_name = "my-controller".to_owned();

@@ -2,9 +2,9 @@
 
 pub(crate) mod builder;
 pub(crate) mod callbacks;
-#[cfg(feature = "kube")]
+#[cfg(feature = "kubernetes")]
 mod go_duration;
-#[cfg(feature = "kube")]
+#[cfg(feature = "kubernetes")]
 pub(crate) mod leader_election_config;
 pub(crate) mod leader_elector;
 pub(crate) mod open_store;

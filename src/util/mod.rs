@@ -5,7 +5,7 @@ pub(crate) mod cancel;
 pub mod clock;
 pub(crate) mod config_error;
 pub(crate) mod log_fields;
-#[cfg(feature = "kube")]
+#[cfg(feature = "kubernetes")]
 pub(crate) mod names;
 pub(crate) mod on_drop;
 pub(crate) mod one_line;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::kube::Method;
+use leasehold::kubernetes::Method;
 use leasehold::{
     CallContext, CancelToken, ConfigMapStore, EndpointsStore, LeaderElectionRecord, LeaderElector,
     LeaderElectorBuilder, OwnerReference, Store, StoreErrorKind,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::kube::Method;
+use leasehold::kubernetes::Method;
 use leasehold::{LeaderElector, LeaderElectorBuilder, OwnerReference, ResourceLock, StopReason};
 use serde_json::Value;
 

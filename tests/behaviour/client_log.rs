@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use leasehold::CancelToken;
-use leasehold::kube::{Client, ClientConfig, Error, Kubeconfig, Method, Request, Response};
+use leasehold::kubernetes::{Client, ClientConfig, Error, Kubeconfig, Method, Request, Response};
 use log::Level;
 
 const SOON: Duration = Duration::from_secs(30);
@@ -196,9 +196,9 @@ fn each_request_is_one_line_with_its_code_its_time_and_its_audit_id() {
     assert_eq!(
         lines,
         [
-            "kube: GET /version: 200 in _ ms, audit id 4f6e",
-            "kube: GET /version: 409 in _ ms, audit id *****************[31m é",
-            "kube: GET /version: 200 in _ ms",
+            "kubernetes: GET /version: 200 in _ ms, audit id 4f6e",
+            "kubernetes: GET /version: 409 in _ ms, audit id *****************[31m é",
+            "kubernetes: GET /version: 200 in _ ms",
         ]
     );
     assert!(ours(&log, Level::Info).is_empty() && ours(&log, Level::Warn).is_empty());
@@ -215,7 +215,7 @@ fn a_request_without_an_answer_is_a_line_as_well() {
     let lines: Vec<_> = ours(&log, Level::Debug).into_iter().map(untimed).collect();
     assert_eq!(lines.len(), 1, "{lines:?}");
     // Who closes with something unread resets the connection: whether it was read by then is chance.
-    assert!(lines[0].starts_with("kube: PUT /version: no answer in _ ms: the "), "{lines:?}");
+    assert!(lines[0].starts_with("kubernetes: PUT /version: no answer in _ ms: the "), "{lines:?}");
 }
 
 #[test]
@@ -227,8 +227,8 @@ fn a_stream_is_one_line_when_it_opens() {
     drop(stream.expect("a stream"));
     server.join().expect("a server");
     let lines: Vec<_> = ours(&log, Level::Debug).into_iter().map(untimed).collect();
-    assert_eq!(lines, ["kube: GET /watch: 200 in _ ms, audit id 4f6e"]);
-    assert_eq!(ours(&log, Level::Warn), ["kube: the server warns: soon gone"]);
+    assert_eq!(lines, ["kubernetes: GET /watch: 200 in _ ms, audit id 4f6e"]);
+    assert_eq!(ours(&log, Level::Warn), ["kubernetes: the server warns: soon gone"]);
 }
 
 // ---- what the server warns of ----
@@ -249,9 +249,9 @@ fn a_warning_is_logged_once_for_a_client_and_holds_no_secret() {
         assert_eq!(
             ours(&log, Level::Warn),
             [
-                "kube: the server warns: v1beta1 is \"old\"",
-                "kube: the server warns: ***************** seen",
-                "kube: the server warns: another",
+                "kubernetes: the server warns: v1beta1 is \"old\"",
+                "kubernetes: the server warns: ***************** seen",
+                "kubernetes: the server warns: another",
             ]
         );
     }

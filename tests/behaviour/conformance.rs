@@ -7,7 +7,7 @@ use crate::elector::listener::heard_here;
 use crate::on_both_servers;
 use crate::support::cluster::{Cluster, NAMESPACE, client_of, request, version};
 use leasehold::CancelToken;
-use leasehold::kube::{Client, Error, Method, Request, Status, Stream};
+use leasehold::kubernetes::{Client, Error, Method, Request, Status, Stream};
 use serde_json::{Value, json};
 
 on_both_servers! {
@@ -363,7 +363,7 @@ fn answers_about_endpoints_warn_and_a_client_tells_so_once(cluster: &Cluster) {
     let new = json!({ "apiVersion": "v1", "kind": "Endpoints", "metadata": { "name": cluster.lease } });
     let warnings = |client: &Client, method, path: &str, query: &[(&str, &str)], body: Option<&Value>| {
         let request = Request { method, path, query, body, timeout: Duration::from_secs(20) };
-        heard_here("kube: the server warns: ", || drop(client.request(request)))
+        heard_here("kubernetes: the server warns: ", || drop(client.request(request)))
     };
     let deprecated = ["v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"];
     for (what, method, path, query, body) in [

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::support::cluster::{Cluster, NAMESPACE, request};
-use leasehold::kube::{Client, ErrorKind, Kubeconfig, Method};
+use leasehold::kubernetes::{Client, ErrorKind, Kubeconfig, Method};
 use leasehold::testing::ApiServer;
 
 macro_rules! elects {

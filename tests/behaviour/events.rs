@@ -1,6 +1,6 @@
 //! Events about terms, on both servers.
 
-use leasehold::kube::Method;
+use leasehold::kubernetes::Method;
 use leasehold::{ConfigMapStore, LeaderElector};
 use serde_json::Value;
 

@@ -11,7 +11,9 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use leasehold::kube::{Client, ClientConfig, Error, ErrorKind, ExecStderr, Kubeconfig, Method, Request, Response};
+use leasehold::kubernetes::{
+    Client, ClientConfig, Error, ErrorKind, ExecStderr, Kubeconfig, Method, Request, Response,
+};
 use leasehold::testing::{ApiServer, Resource, User, Verb};
 use leasehold::{CancelToken, LeaderElector};
 use serde_json::json;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::on_both_servers;
 use crate::support::cluster::{Cluster, NAMESPACE, Server};
 use crate::support::far::Far;
-use leasehold::kube::{Client, Kubeconfig};
+use leasehold::kubernetes::{Client, Kubeconfig};
 use leasehold::testing::{Fault, Verb};
 use leasehold::{LeaderElector, LeaderGuard};
 
@@ -84,7 +84,8 @@ fn from_far_away_a_connection_and_an_answer_take_as_long_as_they_should() {
     // TCP, TLS and the request; then the request alone.
     for round_trips in [3, 1] {
         let since = Instant::now();
-        crate::support::cluster::request(&client, leasehold::kube::Method::Get, "/version", None).expect("an answer");
+        crate::support::cluster::request(&client, leasehold::kubernetes::Method::Get, "/version", None)
+            .expect("an answer");
         assert!(since.elapsed() >= round_trip * round_trips, "{round_trips}: {:?}", since.elapsed());
     }
     assert_eq!(far.connections(), 1);

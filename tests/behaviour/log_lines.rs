@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use leasehold::LeaderElector;
-use leasehold::kube::{Client, ClientConfig};
+use leasehold::kubernetes::{Client, ClientConfig};
 use leasehold::testing::ApiServer;
 use log::kv::{Key, Value, VisitSource};
 use log::{Level, LevelFilter, Metadata, Record};

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use leasehold::kube::{Client, ClientConfig, ClientCounters, Kubeconfig};
+use leasehold::kubernetes::{Client, ClientConfig, ClientCounters, Kubeconfig};
 use leasehold::testing::ApiServer;
 use leasehold::{LeaderElector, MemoryStore, Status};
 use serde_json::json;

@@ -14,7 +14,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
-use leasehold::kube::{Client, Kubeconfig};
+use leasehold::kubernetes::{Client, Kubeconfig};
 use leasehold::testing::{ApiServer, Fault, User, Verb};
 use leasehold::{
     CallContext, CancelToken, EtcdConfig, EtcdStore, LeaderElector, LeaseStore, MySqlConfig, MySqlStore, Store,
@@ -276,7 +276,7 @@ fn what_a_plugin_says_that_fails_is_hidden() {
         let directory = tempfile::tempdir().expect("a directory");
         let user = plugin(directory.path(), &printed, code);
         let shown = everything_shown(&kubeconfig(&server, "", &user), directory.path(), REFUSED);
-        assert!(shown.contains("WARN leasehold::client: kube: credential plugin /bin/sh"), "{what}: {shown}");
+        assert!(shown.contains("WARN leasehold::client: kubernetes: credential plugin /bin/sh"), "{what}: {shown}");
         assert_hidden(what, &shown, &["token-of-a-plugin-5"]);
         assert_hidden(what, &shown, &OF_A_PLUGIN);
     }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::kube::{Method, Request};
+use leasehold::kubernetes::{Method, Request};
 use leasehold::testing::conformance::{self, CHECKS, Table};
 use leasehold::{CallContext, CancelToken, LeaderElector, LeaderGuard, LeaseStore, MemoryStore, Store, StoreError};
 use parking_lot::Mutex;

@@ -10,7 +10,7 @@ use crate::on_both_servers;
 use crate::support::cluster::{Cluster, NAMESPACE};
 use crate::support::{A_WHILE, AT_ONCE, SOON, wait_until};
 use crossbeam_channel::RecvTimeoutError;
-use leasehold::kube::{Client, ClientConfig};
+use leasehold::kubernetes::{Client, ClientConfig};
 use leasehold::testing::{ApiServer, Fault, Resource, Verb};
 use leasehold::{Error, LeaderElector, LeaderElectorBuilder, StopReason};
 use serde_json::json;

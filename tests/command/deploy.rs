@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Stdio;
 
-use leasehold::kube::Method;
+use leasehold::kubernetes::Method;
 
 use crate::support::cluster::{Cluster, request};
 use crate::support::command::leasehold;

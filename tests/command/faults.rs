@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use leasehold::kube::{Client, Kubeconfig, Method};
+use leasehold::kubernetes::{Client, Kubeconfig, Method};
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;

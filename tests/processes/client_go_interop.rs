@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::UNIX_EPOCH;
 
-use leasehold::kube::Method;
+use leasehold::kubernetes::Method;
 use serde_json::Value;
 
 use crate::alternation::{Alternation, End};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use leasehold::kube::{Client, Method};
+use leasehold::kubernetes::{Client, Method};
 use rustix::process::Signal;
 use serde_json::json;
 

@@ -13,7 +13,7 @@ use crate::support::kind::Kind;
 use crate::support::process::{Candidate, Line, Stage, run};
 use crate::support::real::Real;
 use crate::support::wait_until;
-use leasehold::kube::Method;
+use leasehold::kubernetes::Method;
 use leasehold::testing::ApiServer;
 use rustix::process::Signal;
 

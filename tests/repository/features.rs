@@ -47,9 +47,9 @@ fn another_store_than_a_cluster_needs_no_http_and_no_tls() {
     let needed = ["rustls", "ureq", "serde_json"].map(str::to_owned);
     assert!(needed.iter().all(|it| tree(&[]).contains(it)));
     // By its gateway etcd needs what a cluster does, and nothing else.
-    let (of_kube, of_etcd) =
-        (["kube,ring", "etcd,ring"]).map(|it| tree(&["--no-default-features", "--features", it])).into();
-    assert_eq!(of_kube, of_etcd);
+    let (of_kubernetes, of_etcd) =
+        (["kubernetes,ring", "etcd,ring"]).map(|it| tree(&["--no-default-features", "--features", it])).into();
+    assert_eq!(of_kubernetes, of_etcd);
     // MySQL has a protocol of its own.
     let of_mysql = tree(&["--no-default-features", "--features", "mysql,ring"]);
     assert!(of_mysql.contains("rustls") && !of_mysql.contains("ureq") && !of_mysql.contains("serde_json"));

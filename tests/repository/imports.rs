@@ -24,7 +24,7 @@ const LAYERS: [&str; 12] = [
     "cli",        // the command, which has only what the library gives to every program
 ];
 
-/// Modules by their names, as in `kube::auth::exec`, and what they import.
+/// Modules by their names, as in `kubernetes::auth::exec`, and what they import.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
 #[test]

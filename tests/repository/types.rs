@@ -11,7 +11,7 @@ fn each_type_has_a_name_of_its_own() {
     let mut types = BTreeMap::new();
     read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut types);
     assert!(types.len() > 400, "{} types", types.len());
-    // The folder of a backend says whose error this is. The last two are public, and named as in `leasehold::kube`.
+    // The folder of a backend says whose error this is. The last two are public, and named as in `leasehold::kubernetes`.
     let is_own = |name: &str, files: &[String]| {
         let elsewhere = files.iter().filter(|file| !file.contains("/src/backends/")).count();
         ["Error", "ErrorKind", "Status"].contains(&name) && elsewhere <= 1

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use leasehold::kube::{Client, Error, Kubeconfig, Method, Request};
+use leasehold::kubernetes::{Client, Error, Kubeconfig, Method, Request};
 use leasehold::testing::{ApiServer, User};
 use leasehold::{LeaderElector, LeaderElectorBuilder};
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use leasehold::kube::Client;
+use leasehold::kubernetes::Client;
 use leasehold::{ConfigMapStore, EndpointsStore, LeaseStore, Store};
 use serde_json::Value;
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use leasehold::kube::{Client, Method, Request};
+use leasehold::kubernetes::{Client, Method, Request};
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 

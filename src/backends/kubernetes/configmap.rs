@@ -17,7 +17,7 @@ use super::object::{Codec, ObjectStore};
 /// # Examples
 ///
 /// ```no_run
-/// use leasehold::kube::{Client, ClientConfig};
+/// use leasehold::kubernetes::{Client, ClientConfig};
 /// use leasehold::{ConfigMapStore, LeaderElector};
 ///
 /// let client = Client::new(ClientConfig::infer()?)?;

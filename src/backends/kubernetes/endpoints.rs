@@ -12,7 +12,7 @@ use super::object::{Codec, ObjectStore};
 /// # Examples
 ///
 /// ```no_run
-/// use leasehold::kube::{Client, ClientConfig};
+/// use leasehold::kubernetes::{Client, ClientConfig};
 /// use leasehold::{EndpointsStore, LeaderElector};
 ///
 /// let client = Client::new(ClientConfig::infer()?)?;

@@ -19,7 +19,7 @@ use crate::store::record::{LeaderElectionRecord, MicroTime};
 ///
 /// ```no_run
 /// use std::sync::Arc;
-/// use leasehold::kube::{Client, ClientConfig};
+/// use leasehold::kubernetes::{Client, ClientConfig};
 /// use leasehold::{LeaderElector, LeaseStore};
 ///
 /// let client = Client::new(ClientConfig::infer()?)?;

@@ -122,7 +122,7 @@ impl<C: Codec> ObjectStore<C> {
     /// # Examples
     ///
     /// ```no_run
-    /// use leasehold::kube::{Client, ClientConfig};
+    /// use leasehold::kubernetes::{Client, ClientConfig};
     /// use leasehold::{ConfigMapStore, LeaderElector};
     ///
     /// let client = Client::new(ClientConfig::infer()?)?;

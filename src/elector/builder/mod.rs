@@ -2,16 +2,16 @@
 
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
-#[cfg(feature = "kube")]
+#[cfg(feature = "kubernetes")]
 use std::path::PathBuf;
 
-#[cfg(feature = "kube")]
+#[cfg(feature = "kubernetes")]
 use crate::backends::kubernetes::client::Client;
-#[cfg(feature = "kube")]
+#[cfg(feature = "kubernetes")]
 use crate::backends::kubernetes::client::config::choice::Choice;
-#[cfg(feature = "kube")]
+#[cfg(feature = "kubernetes")]
 use crate::backends::kubernetes::metadata::{Metadata, OwnerReference};
-#[cfg(feature = "kube")]
+#[cfg(feature = "kubernetes")]
 use crate::backends::kubernetes::resource_lock::{ElectionObjects, ObjectElection, ResourceLock};
 use crate::election::settings::{Config, Settings};
 use crate::elector::leader_elector::{Asking, LeaderElector};
@@ -21,7 +21,7 @@ use crate::store::Store;
 use crate::store::entry::Entry;
 use crate::util::config_error::ConfigError;
 use crate::util::log_fields::{LogFields, log_with};
-#[cfg(feature = "kube")]
+#[cfg(feature = "kubernetes")]
 use crate::util::names::{check_name, check_namespace};
 use crate::util::sync::Arc;
 
@@ -53,14 +53,14 @@ mod fitness;
 pub struct LeaderElectorBuilder {
     name: String,
     namespace: Option<String>,
-    #[cfg(feature = "kube")]
+    #[cfg(feature = "kubernetes")]
     cluster: Choice,
-    #[cfg(feature = "kube")]
+    #[cfg(feature = "kubernetes")]
     lock: ResourceLock,
-    #[cfg(feature = "kube")]
+    #[cfg(feature = "kubernetes")]
     metadata: Metadata,
     asking: Asking,
-    #[cfg(feature = "kube")]
+    #[cfg(feature = "kubernetes")]
     events: bool,
     config: Config,
 }
@@ -77,14 +77,14 @@ impl LeaderElectorBuilder {
         Self {
             name,
             namespace: None,
-            #[cfg(feature = "kube")]
+            #[cfg(feature = "kubernetes")]
             cluster: Choice::default(),
-            #[cfg(feature = "kube")]
+            #[cfg(feature = "kubernetes")]
             lock: ResourceLock::default(),
-            #[cfg(feature = "kube")]
+            #[cfg(feature = "kubernetes")]
             metadata: Metadata::default(),
             asking: Asking::default(),
-            #[cfg(feature = "kube")]
+            #[cfg(feature = "kubernetes")]
             events: false,
             config: Config::default(),
         }
@@ -108,7 +108,7 @@ impl LeaderElectorBuilder {
     /// let elector = LeaderElector::builder("jobs").kubeconfig("/etc/jobs/kubeconfig").context("production").start()?;
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    #[cfg(feature = "kube")]
+    #[cfg(feature = "kubernetes")]
     pub fn kubeconfig(mut self, path: impl Into<PathBuf>) -> Self {
         self.cluster.kubeconfig = Some(path.into());
         self
@@ -116,7 +116,7 @@ impl LeaderElectorBuilder {
 
     /// The context of the kubeconfig file, for [`start`](Self::start): of [`kubeconfig`](Self::kubeconfig), or else of `KUBECONFIG`
     /// or `~/.kube/config`, also in a pod. Default: the current one. It takes the feature `kubeconfig`, too.
-    #[cfg(feature = "kube")]
+    #[cfg(feature = "kubernetes")]
     pub fn context(mut self, name: impl Into<String>) -> Self {
         self.cluster.context = Some(name.into());
         self
@@ -136,7 +136,7 @@ impl LeaderElectorBuilder {
     /// let builder = LeaderElector::builder("jobs").resource_lock("endpoints".parse()?);
     /// # Ok::<(), leasehold::ConfigError>(())
     /// ```
-    #[cfg(feature = "kube")]
+    #[cfg(feature = "kubernetes")]
     pub fn resource_lock(mut self, lock: ResourceLock) -> Self {
         self.lock = lock;
         self
@@ -155,14 +155,14 @@ impl LeaderElectorBuilder {
     ///
     /// let builder = LeaderElector::builder("jobs").label("app.kubernetes.io/part-of", "shop").annotation("example.com/why", "x");
     /// ```
-    #[cfg(feature = "kube")]
+    #[cfg(feature = "kubernetes")]
     pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.metadata.labels.insert(key.into(), value.into());
         self
     }
 
     /// An annotation for the Lease, as [`label`](Self::label) is a label for it.
-    #[cfg(feature = "kube")]
+    #[cfg(feature = "kubernetes")]
     pub fn annotation(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.metadata.annotations.insert(key.into(), value.into());
         self
@@ -183,7 +183,7 @@ impl LeaderElectorBuilder {
     /// let owner = OwnerReference::new("apps/v1", "Deployment", "my-controller", uid);
     /// let builder = LeaderElector::builder("my-controller").owner_reference(owner);
     /// ```
-    #[cfg(feature = "kube")]
+    #[cfg(feature = "kubernetes")]
     pub fn owner_reference(mut self, owner: OwnerReference) -> Self {
         self.metadata.owners.push(owner);
         self
@@ -199,7 +199,7 @@ impl LeaderElectorBuilder {
     ///
     /// let builder = LeaderElector::builder("my-controller").events(true);
     /// ```
-    #[cfg(feature = "kube")]
+    #[cfg(feature = "kubernetes")]
     pub fn events(mut self, events: bool) -> Self {
         self.events = events;
         self
@@ -265,7 +265,7 @@ impl LeaderElectorBuilder {
     /// # Ok(())
     /// # }
     /// ```
-    #[cfg(feature = "kube")]
+    #[cfg(feature = "kubernetes")]
     pub fn start(self) -> Result<LeaderElector, Error> {
         let settings = self.validate()?;
         check_name(&self.name)?;
@@ -286,20 +286,20 @@ impl LeaderElectorBuilder {
     ///
     /// ```no_run
     /// use leasehold::LeaderElector;
-    /// use leasehold::kube::{Client, ClientConfig};
+    /// use leasehold::kubernetes::{Client, ClientConfig};
     ///
     /// let client = Client::new(ClientConfig::in_cluster()?)?;
     /// let elector = LeaderElector::builder("my-controller").start_with_client(client)?;
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    #[cfg(feature = "kube")]
+    #[cfg(feature = "kubernetes")]
     pub fn start_with_client(self, client: Client) -> Result<LeaderElector, Error> {
         let settings = self.validate()?;
         self.check_no_choice("start_with", "client")?;
         self.start_by(client, settings)
     }
 
-    #[cfg(feature = "kube")]
+    #[cfg(feature = "kubernetes")]
     fn start_by(self, client: Client, settings: Settings) -> Result<LeaderElector, Error> {
         let namespace = match self.namespace {
             Some(namespace) => namespace,
@@ -382,7 +382,7 @@ impl LeaderElectorBuilder {
     /// # Examples
     ///
     /// ```no_run
-    /// use leasehold::kube::{Client, ClientConfig};
+    /// use leasehold::kubernetes::{Client, ClientConfig};
     /// use leasehold::{ConfigMapStore, LeaderElector, LeaseStore};
     ///
     /// let client = Client::new(ClientConfig::infer()?)?;
@@ -402,7 +402,7 @@ impl LeaderElectorBuilder {
     }
 
     /// What is given has a cluster, if any.
-    #[cfg(feature = "kube")]
+    #[cfg(feature = "kubernetes")]
     fn check_no_choice(&self, start: &str, given: &str) -> Result<(), ConfigError> {
         match self.cluster.field() {
             Some((field, value)) => {
@@ -420,19 +420,19 @@ impl LeaderElectorBuilder {
             let rule = "with start_on it is the store that has a namespace, if any: leave it out here";
             return Err(ConfigError::new("namespace", format_args!("{namespace:?}"), rule));
         }
-        #[cfg(feature = "kube")]
+        #[cfg(feature = "kubernetes")]
         self.check_no_choice("start_on", "store")?;
-        #[cfg(feature = "kube")]
+        #[cfg(feature = "kubernetes")]
         if self.events {
             let rule = "with start_on, give the builder an observer: the event_recorder of the store";
             return Err(ConfigError::new("events", true, rule));
         }
-        #[cfg(feature = "kube")]
+        #[cfg(feature = "kubernetes")]
         if self.lock != ResourceLock::default() {
             let rule = "with start_on it is the store that says what holds the record: leave it out here";
             return Err(ConfigError::new("resource_lock", format_args!("{:?}", self.lock), rule));
         }
-        #[cfg(feature = "kube")]
+        #[cfg(feature = "kubernetes")]
         if !self.metadata.is_empty() {
             let rule = "with start_on it is the store that has labels, annotations and owners: set them there";
             return Err(ConfigError::new("label", "set", rule));
@@ -460,7 +460,7 @@ impl fmt::Debug for LeaderElectorBuilder {
 impl UnwindSafe for LeaderElectorBuilder {}
 impl RefUnwindSafe for LeaderElectorBuilder {}
 
-#[cfg(all(test, feature = "kube"))]
+#[cfg(all(test, feature = "kubernetes"))]
 mod tests {
     use super::*;
     use crate::store::memory::MemoryStore;

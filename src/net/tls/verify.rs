@@ -33,7 +33,7 @@ pub(crate) fn trust_these(
     let signs = !signers.is_empty();
     let store = if signs { signers } else { store };
     if ignored > 0 {
-        log_line!(warn, target: TLS, "kube: {ignored} of the cluster's CA certificates cannot be used and are ignored");
+        log_line!(warn, target: TLS, "kubernetes: {ignored} of the cluster's CA certificates cannot be used and are ignored");
     }
     Ok(Some(Arc::new(TheseAuthorities { signed: signed_by(store)?, signs, themselves: authorities })))
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use leasehold::kube::{Client, ClientConfig};
+use leasehold::kubernetes::{Client, ClientConfig};
 use leasehold::testing::{ApiServer, Fault, FaultHandle, RequestLog, Verb};
 use leasehold::{LeaderElector, LeaderElectorBuilder, Transition};
 

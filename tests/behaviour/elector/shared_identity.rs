@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use leasehold::kube::{Client, ClientConfig};
+use leasehold::kubernetes::{Client, ClientConfig};
 use leasehold::testing::{ApiServer, Verb};
 use leasehold::{LeaderElector, StopReason};
 use log::Level;

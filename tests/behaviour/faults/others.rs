@@ -1,7 +1,7 @@
 //! Other hands on the lease, and on the token.
 
 use leasehold::StopReason;
-use leasehold::kube::{Client, Kubeconfig};
+use leasehold::kubernetes::{Client, Kubeconfig};
 use leasehold::testing::{ApiServer, Resource, User};
 use serde_json::{Value, json};
 

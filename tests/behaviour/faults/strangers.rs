@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use leasehold::kube::{ErrorKind, Method, Request};
+use leasehold::kubernetes::{ErrorKind, Method, Request};
 use leasehold::testing::{ApiServer, User};
 use leasehold::{Error, StoreErrorKind};
 use serde_json::json;

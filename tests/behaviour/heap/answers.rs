@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::kube::{Client, ErrorKind, Kubeconfig, Method, Request};
+use leasehold::kubernetes::{Client, ErrorKind, Kubeconfig, Method, Request};
 use leasehold::testing::{ApiServer, Fault, Resource, Verb};
 use leasehold::{
     CallContext, CancelToken, LeaderElectionRecord, LeaseStore, Store, StoreErrorKind, WatchEvent, WatchScope,

@@ -12,7 +12,7 @@ use crate::util::prometheus::Escaped;
 /// # Examples
 ///
 /// ```
-/// use leasehold::kube::{Client, ClientConfig};
+/// use leasehold::kubernetes::{Client, ClientConfig};
 ///
 /// let client = Client::new(ClientConfig::new("http://127.0.0.1:8001")?)?;
 /// let counters = client.counters();
@@ -22,7 +22,7 @@ use crate::util::prometheus::Escaped;
 /// let mut text = String::new();
 /// counters.write_prometheus(&mut text).expect("writing to a String does not fail");
 /// assert!(text.contains("leasehold_client_plugin_runs_total{server=\"http://127.0.0.1:8001\"} 0"));
-/// # Ok::<(), leasehold::kube::Error>(())
+/// # Ok::<(), leasehold::kubernetes::Error>(())
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]

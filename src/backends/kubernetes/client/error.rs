@@ -14,7 +14,7 @@ use crate::net::error::{self as net, Report};
 /// credential plugin.
 ///
 /// ```
-/// use leasehold::kube::{ClientConfig, ErrorKind};
+/// use leasehold::kubernetes::{ClientConfig, ErrorKind};
 ///
 /// let error = ClientConfig::new("ftp://example.com").unwrap_err();
 /// assert!(matches!(error.kind(), ErrorKind::Config));
@@ -25,7 +25,7 @@ pub struct Error(Box<Report<ErrorKind>>);
 /// What a failure means to the caller.
 ///
 /// ```
-/// use leasehold::kube::ErrorKind;
+/// use leasehold::kubernetes::ErrorKind;
 ///
 /// /// Trying again is of no use before somebody changes something.
 /// fn needs_a_person(kind: &ErrorKind) -> bool {

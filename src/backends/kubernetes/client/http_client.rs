@@ -29,7 +29,7 @@ use crate::util::cancel::CancelToken;
 ///
 /// ```
 /// use std::time::Duration;
-/// use leasehold::kube::{Client, ClientConfig, ErrorKind, Method, Request};
+/// use leasehold::kubernetes::{Client, ClientConfig, ErrorKind, Method, Request};
 ///
 /// // Nothing listens on this port.
 /// let client = Client::new(ClientConfig::new("http://127.0.0.1:1")?)?;
@@ -44,7 +44,7 @@ use crate::util::cancel::CancelToken;
 ///     .unwrap_err();
 /// assert!(matches!(error.kind(), ErrorKind::Connect));
 /// assert!(!error.maybe_sent());
-/// # Ok::<(), leasehold::kube::Error>(())
+/// # Ok::<(), leasehold::kubernetes::Error>(())
 /// ```
 #[derive(Clone)]
 pub struct Client {
@@ -200,7 +200,7 @@ impl Client {
     /// ```no_run
     /// use std::time::Duration;
     /// use leasehold::CancelToken;
-    /// use leasehold::kube::{Client, ClientConfig, Method, Request};
+    /// use leasehold::kubernetes::{Client, ClientConfig, Method, Request};
     ///
     /// let client = Client::new(ClientConfig::infer()?)?;
     /// let cancel = CancelToken::new();
@@ -209,7 +209,7 @@ impl Client {
     /// let timeout = Duration::from_secs(5);
     /// let request = Request { method: Method::Get, path: "/version", query: &[], body: None, timeout };
     /// let version = client.request_with_cancel(request, &cancel)?;
-    /// # Ok::<(), leasehold::kube::Error>(())
+    /// # Ok::<(), leasehold::kubernetes::Error>(())
     /// ```
     pub fn request_with_cancel(&self, request: Request<'_>, cancel: &CancelToken) -> Result<Response, Error> {
         let attempt = ApiAttempt::new(&request)?;

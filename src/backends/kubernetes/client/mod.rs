@@ -40,7 +40,7 @@
 //!
 //! ```no_run
 //! use std::time::Duration;
-//! use leasehold::kube::{Client, ClientConfig, Method, Request};
+//! use leasehold::kubernetes::{Client, ClientConfig, Method, Request};
 //!
 //! let client = Client::new(ClientConfig::infer()?)?;
 //! let path = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", client.default_namespace());
@@ -52,7 +52,7 @@
 //!     timeout: Duration::from_secs(5),
 //! })?;
 //! println!("{}", String::from_utf8_lossy(&leases.body));
-//! # Ok::<(), leasehold::kube::Error>(())
+//! # Ok::<(), leasehold::kubernetes::Error>(())
 //! ```
 
 pub(crate) mod auth;

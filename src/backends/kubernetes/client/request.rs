@@ -22,7 +22,7 @@ pub enum Method {
 ///
 /// ```
 /// use std::time::Duration;
-/// use leasehold::kube::{Method, Request};
+/// use leasehold::kubernetes::{Method, Request};
 ///
 /// let body = serde_json::json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease" });
 /// let request = Request {

@@ -45,7 +45,7 @@ impl ApiRequestLog {
             Err(error) => {
                 log_line!(
                     debug, target: CLIENT, request = place, milliseconds = took;
-                    "kube: {place}: no answer in {took} ms: {error}"
+                    "kubernetes: {place}: no answer in {took} ms: {error}"
                 );
                 return;
             }
@@ -56,11 +56,11 @@ impl ApiRequestLog {
                 let id = printable(id.as_bytes().to_vec(), credentials, MAX_ID);
                 log_line!(
                     debug, target: CLIENT, request = place, code, milliseconds = took, audit_id = id.as_str();
-                    "kube: {place}: {code} in {took} ms, audit id {id}"
+                    "kubernetes: {place}: {code} in {took} ms, audit id {id}"
                 );
             }
             _ => {
-                log_line!(debug, target: CLIENT, request = place, code, milliseconds = took; "kube: {place}: {code} in {took} ms")
+                log_line!(debug, target: CLIENT, request = place, code, milliseconds = took; "kubernetes: {place}: {code} in {took} ms")
             }
         }
         for header in answer.headers().get_all(header::WARNING) {
@@ -78,7 +78,7 @@ impl ApiRequestLog {
         }
         drop(rejected_at);
         let level = if is_seldom { log::Level::Warn } else { log::Level::Debug };
-        log_line!(log, target: CLIENT, level, "kube: the server rejects the credentials, and there are no newer ones: {why}");
+        log_line!(log, target: CLIENT, level, "kubernetes: the server rejects the credentials, and there are no newer ones: {why}");
     }
 
     fn warn(&self, header: &HeaderValue, credentials: &Credentials) {
@@ -92,11 +92,11 @@ impl ApiRequestLog {
             let is_last = warned.len() == MAX_WARNINGS;
             // A logger may take its time.
             drop(warned);
-            log_line!(warn, target: CLIENT, "kube: the server warns: {text}");
+            log_line!(warn, target: CLIENT, "kubernetes: the server warns: {text}");
             if is_last {
                 log_line!(
                     warn, target: CLIENT,
-                    "kube: the server has given {MAX_WARNINGS} different warnings; further ones are not logged"
+                    "kubernetes: the server has given {MAX_WARNINGS} different warnings; further ones are not logged"
                 );
             }
         }

@@ -38,13 +38,13 @@ impl Response {
     ///
     /// ```no_run
     /// # use std::time::Duration;
-    /// # use leasehold::kube::{Client, ClientConfig, Method, Request};
+    /// # use leasehold::kubernetes::{Client, ClientConfig, Method, Request};
     /// # let client = Client::new(ClientConfig::infer()?)?;
     /// # let timeout = Duration::from_secs(5);
     /// let request = Request { method: Method::Get, path: "/version", query: &[], body: None, timeout };
     /// let version: serde_json::Value = client.request(request)?.json()?;
     /// println!("{}", version["gitVersion"]);
-    /// # Ok::<(), leasehold::kube::Error>(())
+    /// # Ok::<(), leasehold::kubernetes::Error>(())
     /// ```
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
         let length = self.body.len();

@@ -33,7 +33,7 @@ impl Client {
     /// ```no_run
     /// use std::time::Duration;
     /// use leasehold::CancelToken;
-    /// use leasehold::kube::{Client, ClientConfig, Method, Request};
+    /// use leasehold::kubernetes::{Client, ClientConfig, Method, Request};
     ///
     /// let client = Client::new(ClientConfig::infer()?)?;
     /// let cancel = CancelToken::new();
@@ -51,7 +51,7 @@ impl Client {
     /// while let Some(line) = events.next_line()? {
     ///     println!("{}", String::from_utf8_lossy(&line));
     /// }
-    /// # Ok::<(), leasehold::kube::Error>(())
+    /// # Ok::<(), leasehold::kubernetes::Error>(())
     /// ```
     pub fn stream(&self, request: Request<'_>, silence: Duration, cancel: &CancelToken) -> Result<Stream, Error> {
         let (interrupter, hook) = Interrupter::hooked(cancel);

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use contender::mono;
 use leasehold::crossbeam_channel::Select;
-use leasehold::kube::{Client, Kubeconfig, Method, Request};
+use leasehold::kubernetes::{Client, Kubeconfig, Method, Request};
 use leasehold::{Campaign, CancelToken, LeaderElector};
 use serde_json::{Value, json};
 
@@ -99,7 +99,7 @@ fn limit(taker: &Client, releaser: Client, name: &str) -> Result<(), Box<dyn Err
     Ok(())
 }
 
-fn send(client: &Client, method: Method, path: &str, body: &Value) -> Result<Value, leasehold::kube::Error> {
+fn send(client: &Client, method: Method, path: &str, body: &Value) -> Result<Value, leasehold::kubernetes::Error> {
     client.request(Request { method, path, query: &[], body: Some(body), timeout: TIMEOUT })?.json()
 }
 

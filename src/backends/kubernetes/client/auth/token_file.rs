@@ -40,7 +40,7 @@ impl TokenFile {
     pub(crate) fn current(&self) -> Result<HeaderValue, Error> {
         let (token, why) = self.look();
         if let Some(why) = why {
-            log_line!(warn, target: CLIENT, "kube: keeping the token that was read before: {why}");
+            log_line!(warn, target: CLIENT, "kubernetes: keeping the token that was read before: {why}");
         }
         token
     }

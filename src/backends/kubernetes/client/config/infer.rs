@@ -22,9 +22,9 @@ impl ClientConfig {
     /// program that was built without the feature `kubeconfig`.
     ///
     /// ```no_run
-    /// let config = leasehold::kube::ClientConfig::infer()?;
+    /// let config = leasehold::kubernetes::ClientConfig::infer()?;
     /// println!("working in {}", config.default_namespace());
-    /// # Ok::<(), leasehold::kube::Error>(())
+    /// # Ok::<(), leasehold::kubernetes::Error>(())
     /// ```
     pub fn infer() -> Result<Self, Error> {
         let env: Env<'_> = &|name| std::env::var_os(name);
@@ -66,8 +66,8 @@ impl ClientConfig {
     /// [`Config`](crate::backends::kubernetes::client::ErrorKind::Config) when a variable or a file is missing or not usable.
     ///
     /// ```no_run
-    /// let config = leasehold::kube::ClientConfig::in_cluster()?;
-    /// # Ok::<(), leasehold::kube::Error>(())
+    /// let config = leasehold::kubernetes::ClientConfig::in_cluster()?;
+    /// # Ok::<(), leasehold::kubernetes::Error>(())
     /// ```
     pub fn in_cluster() -> Result<Self, Error> {
         in_cluster::load(&|name| std::env::var_os(name), Path::new(in_cluster::DIRECTORY))
@@ -82,8 +82,8 @@ impl ClientConfig {
     /// [`Config`](crate::backends::kubernetes::client::ErrorKind::Config), naming the file and the field.
     ///
     /// ```no_run
-    /// let config = leasehold::kube::ClientConfig::from_kubeconfig()?;
-    /// # Ok::<(), leasehold::kube::Error>(())
+    /// let config = leasehold::kubernetes::ClientConfig::from_kubeconfig()?;
+    /// # Ok::<(), leasehold::kubernetes::Error>(())
     /// ```
     #[cfg(feature = "kubeconfig")]
     pub fn from_kubeconfig() -> Result<Self, Error> {

@@ -34,13 +34,13 @@ type Env<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 /// How to reach a cluster. Credentials in it are not shown by `Debug`.
 ///
 /// ```
-/// use leasehold::kube::{Client, ClientConfig};
+/// use leasehold::kubernetes::{Client, ClientConfig};
 ///
 /// // `kubectl proxy` on this machine: no TLS and no credentials.
 /// let config = ClientConfig::new("http://127.0.0.1:8001")?.with_default_namespace("jobs");
 /// let client = Client::new(config)?;
 /// assert_eq!(client.default_namespace(), "jobs");
-/// # Ok::<(), leasehold::kube::Error>(())
+/// # Ok::<(), leasehold::kubernetes::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
@@ -154,13 +154,13 @@ impl ClientConfig {
     /// [`Config`](crate::backends::kubernetes::client::ErrorKind::Config), with the file, when one cannot be read or does not parse.
     ///
     /// ```no_run
-    /// use leasehold::kube::{Client, ClientConfig};
+    /// use leasehold::kubernetes::{Client, ClientConfig};
     ///
     /// let config = ClientConfig::new("https://10.0.0.1:6443")?
     ///     .with_ca_file("/etc/jobs/ca.crt")?
     ///     .with_client_certificate_files("/etc/jobs/tls.crt", "/etc/jobs/tls.key")?;
     /// let client = Client::new(config)?;
-    /// # Ok::<(), leasehold::kube::Error>(())
+    /// # Ok::<(), leasehold::kubernetes::Error>(())
     /// ```
     pub fn with_client_certificate_files(
         mut self,
@@ -184,11 +184,11 @@ impl ClientConfig {
     /// fail with [`Credentials`](crate::backends::kubernetes::client::ErrorKind::Credentials).
     ///
     /// ```
-    /// use leasehold::kube::{Client, ClientConfig};
+    /// use leasehold::kubernetes::{Client, ClientConfig};
     ///
     /// let config = ClientConfig::new("https://10.0.0.1:6443")?.with_token_file("/var/run/secrets/jobs/token");
     /// let client = Client::new(config)?;
-    /// # Ok::<(), leasehold::kube::Error>(())
+    /// # Ok::<(), leasehold::kubernetes::Error>(())
     /// ```
     #[must_use]
     pub fn with_token_file(mut self, path: impl Into<PathBuf>) -> Self {
@@ -217,11 +217,11 @@ impl ClientConfig {
     /// [`Config`](crate::backends::kubernetes::client::ErrorKind::Config) when it is not such a URL.
     ///
     /// ```
-    /// use leasehold::kube::ClientConfig;
+    /// use leasehold::kubernetes::ClientConfig;
     ///
     /// let config = ClientConfig::new("https://10.0.0.1:6443")?.with_proxy("socks5://me:p%40ss@bastion.example:1080")?;
     /// assert!(ClientConfig::new("https://10.0.0.1:6443")?.with_proxy("ftp://bastion.example").is_err());
-    /// # Ok::<(), leasehold::kube::Error>(())
+    /// # Ok::<(), leasehold::kubernetes::Error>(())
     /// ```
     pub fn with_proxy(mut self, url: &str) -> Result<Self, Error> {
         self.proxy = Some(Proxy::parse(url, "proxy-url")?);
@@ -240,11 +240,11 @@ impl ClientConfig {
     /// ASCII.
     ///
     /// ```
-    /// use leasehold::kube::ClientConfig;
+    /// use leasehold::kubernetes::ClientConfig;
     ///
     /// let config = ClientConfig::new("https://10.0.0.1:6443")?
     ///     .with_user_agent(concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION")))?;
-    /// # Ok::<(), leasehold::kube::Error>(())
+    /// # Ok::<(), leasehold::kubernetes::Error>(())
     /// ```
     pub fn with_user_agent(mut self, user_agent: impl Into<String>) -> Result<Self, Error> {
         self.user_agent = user_agent::check(user_agent.into())?;
@@ -259,12 +259,12 @@ impl ClientConfig {
     ///
     /// ```no_run
     /// use std::time::Duration;
-    /// use leasehold::kube::{Client, ClientConfig};
+    /// use leasehold::kubernetes::{Client, ClientConfig};
     ///
     /// // Somebody has to confirm the login on a telephone.
     /// let config = ClientConfig::infer()?.with_exec_timeout(Duration::from_secs(180));
     /// let client = Client::new(config)?;
-    /// # Ok::<(), leasehold::kube::Error>(())
+    /// # Ok::<(), leasehold::kubernetes::Error>(())
     /// ```
     #[cfg(feature = "kubeconfig")]
     #[must_use]
@@ -282,11 +282,11 @@ impl ClientConfig {
     /// # Examples
     ///
     /// ```no_run
-    /// use leasehold::kube::{Client, ClientConfig, ExecStderr};
+    /// use leasehold::kubernetes::{Client, ClientConfig, ExecStderr};
     ///
     /// let config = ClientConfig::infer()?.with_exec_stderr(ExecStderr::Inherit);
     /// let client = Client::new(config)?;
-    /// # Ok::<(), leasehold::kube::Error>(())
+    /// # Ok::<(), leasehold::kubernetes::Error>(())
     /// ```
     #[cfg(feature = "kubeconfig")]
     #[must_use]

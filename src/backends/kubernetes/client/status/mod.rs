@@ -25,7 +25,7 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(60 * 60);
 /// can be logged as they are.
 ///
 /// ```
-/// use leasehold::kube::Status;
+/// use leasehold::kubernetes::Status;
 ///
 /// let event = serde_json::json!({ "kind": "Status", "code": 410, "reason": "Expired", "message": "too old" });
 /// let status = Status::from_object(&event).unwrap();

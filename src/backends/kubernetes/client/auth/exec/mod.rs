@@ -34,12 +34,12 @@ const LONGEST_LIMIT: Duration = Duration::from_secs(60 * 60);
 /// # Examples
 ///
 /// ```no_run
-/// use leasehold::kube::{Client, ClientConfig, ExecStderr};
+/// use leasehold::kubernetes::{Client, ClientConfig, ExecStderr};
 ///
 /// // The plugin of an interactive tool prints the login URL on stderr.
 /// let config = ClientConfig::infer()?.with_exec_stderr(ExecStderr::Inherit);
 /// let client = Client::new(config)?;
-/// # Ok::<(), leasehold::kube::Error>(())
+/// # Ok::<(), leasehold::kubernetes::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -95,7 +95,7 @@ impl ExecPlugin {
 
     /// `info`, for whoever wonders why it is not run; once a client.
     pub(crate) fn say_that_it_is_not_run(&self) {
-        log_line!(info, target: CLIENT, "kube: {} is not run: the user has a client certificate", self.place());
+        log_line!(info, target: CLIENT, "kubernetes: {} is not run: the user has a client certificate", self.place());
     }
 
     fn place(&self) -> String {

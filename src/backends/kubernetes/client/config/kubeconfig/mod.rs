@@ -27,11 +27,11 @@ const MAX_ALIASED: usize = 1024 * 1024;
 /// One or several kubeconfig files, merged as `kubectl` merges them.
 ///
 /// ```no_run
-/// use leasehold::kube::{Client, Kubeconfig};
+/// use leasehold::kubernetes::{Client, Kubeconfig};
 ///
 /// let kubeconfig = Kubeconfig::from_path("/etc/jobs/kubeconfig")?;
 /// let client = Client::new(kubeconfig.client_config(Some("staging"))?)?;
-/// # Ok::<(), leasehold::kube::Error>(())
+/// # Ok::<(), leasehold::kubernetes::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Kubeconfig {
@@ -134,7 +134,7 @@ impl Kubeconfig {
     /// [`Config`](crate::backends::kubernetes::client::ErrorKind::Config) when it cannot be parsed.
     ///
     /// ```
-    /// use leasehold::kube::Kubeconfig;
+    /// use leasehold::kubernetes::Kubeconfig;
     ///
     /// let text = "
     /// clusters: [{ name: local, cluster: { server: 'http://127.0.0.1:8001' } }]
@@ -143,7 +143,7 @@ impl Kubeconfig {
     /// ";
     /// let kubeconfig = Kubeconfig::from_text(text, "/etc/jobs")?;
     /// assert_eq!(kubeconfig.client_config(None)?.default_namespace(), "jobs");
-    /// # Ok::<(), leasehold::kube::Error>(())
+    /// # Ok::<(), leasehold::kubernetes::Error>(())
     /// ```
     pub fn from_text(text: &str, directory: impl AsRef<Path>) -> Result<Self, Error> {
         let file = directory.as_ref().join("kubeconfig");

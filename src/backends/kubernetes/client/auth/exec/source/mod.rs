@@ -238,8 +238,8 @@ impl SourceShared {
             match &issued {
                 // The program dropped the client and needs no message.
                 Err(e) if e.kind() == &ErrorKind::Interrupted => {}
-                Err(e) => log_line!(warn, target: CLIENT, "kube: {e}"),
-                Ok(_) => log_line!(debug, target: CLIENT, "kube: {place}: issued credentials"),
+                Err(e) => log_line!(warn, target: CLIENT, "kubernetes: {e}"),
+                Ok(_) => log_line!(debug, target: CLIENT, "kubernetes: {place}: issued credentials"),
             }
             let superseded = {
                 let mut state = self.state.lock();
