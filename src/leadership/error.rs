@@ -21,7 +21,7 @@ use crate::util::config_error::ConfigError;
 pub enum Error {
     /// A rule of the configuration is violated.
     Config(ConfigError),
-    /// The cluster was not found, or its description cannot be used. Contains a `kubernetes::Error`.
+    /// The cluster was not found, or its description cannot be used. Contains a `kubernetes::ClientError`.
     Cluster(Box<dyn std::error::Error + Send + Sync>),
     /// The store refuses in a way that no waiting changes, such as a missing permission.
     Store(StoreError),

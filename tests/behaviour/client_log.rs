@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use leasehold::CancelToken;
-use leasehold::kubernetes::{Client, ClientConfig, Error, Kubeconfig, Method, Request, Response};
+use leasehold::kubernetes::{Client, ClientConfig, ClientError, Kubeconfig, Method, Request, Response};
 use log::Level;
 
 const SOON: Duration = Duration::from_secs(30);
@@ -94,11 +94,11 @@ fn answer(code: &str, headers: &str) -> String {
     format!("HTTP/1.1 {code}\r\ncontent-length: 2\r\n{headers}\r\n{{}}")
 }
 
-fn get(client: &Client) -> Result<Response, Error> {
+fn get(client: &Client) -> Result<Response, ClientError> {
     get_until(client, &CancelToken::new())
 }
 
-fn get_until(client: &Client, cancel: &CancelToken) -> Result<Response, Error> {
+fn get_until(client: &Client, cancel: &CancelToken) -> Result<Response, ClientError> {
     let query = &[("limit", "1")];
     client.request_with_cancel(
         Request { method: Method::Get, path: "/version", query, body: None, timeout: SOON },

@@ -7,7 +7,7 @@ use crate::elector::listener::heard_here;
 use crate::on_both_servers;
 use crate::support::cluster::{Cluster, NAMESPACE, client_of, request, version};
 use leasehold::CancelToken;
-use leasehold::kubernetes::{Client, Error, Method, Request, Status, Stream};
+use leasehold::kubernetes::{Client, ClientError, Method, Request, Status, Stream};
 use serde_json::{Value, json};
 
 on_both_servers! {
@@ -41,7 +41,7 @@ on_both_servers! {
     answers_about_endpoints_warn_and_a_client_tells_so_once,
 }
 
-fn status(result: Result<Value, Error>) -> Status {
+fn status(result: Result<Value, ClientError>) -> Status {
     result.expect_err("a refusal").status().expect("a Status").clone()
 }
 
@@ -291,7 +291,7 @@ fn who_may_not_watch_may_do_the_rest(cluster: &Cluster) {
     assert!(error.to_string().contains("watch"), "{error}");
 }
 
-fn watch(cluster: &Cluster, user: &str, lease: &str, after: Option<u64>) -> Result<Stream, Error> {
+fn watch(cluster: &Cluster, user: &str, lease: &str, after: Option<u64>) -> Result<Stream, ClientError> {
     let selector = format!("metadata.name={lease}");
     let after = after.map(|version| version.to_string());
     let mut query = vec![("watch", "true"), ("fieldSelector", selector.as_str()), ("timeoutSeconds", "3")];

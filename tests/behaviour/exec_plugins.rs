@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use leasehold::kubernetes::{
-    Client, ClientConfig, Error, ErrorKind, ExecStderr, Kubeconfig, Method, Request, Response,
+    Client, ClientConfig, ClientError, ErrorKind, ExecStderr, Kubeconfig, Method, Request, Response,
 };
 use leasehold::testing::{ApiServer, Resource, User, Verb};
 use leasehold::{CancelToken, LeaderElector};
@@ -104,11 +104,11 @@ fn server() -> ApiServer {
 }
 
 /// Asks for a lease. That there is none is an answer, too.
-fn ask(client: &Client, timeout: Duration) -> Result<Option<Response>, Error> {
+fn ask(client: &Client, timeout: Duration) -> Result<Option<Response>, ClientError> {
     ask_until(client, timeout, &CancelToken::new())
 }
 
-fn ask_until(client: &Client, timeout: Duration, cancel: &CancelToken) -> Result<Option<Response>, Error> {
+fn ask_until(client: &Client, timeout: Duration, cancel: &CancelToken) -> Result<Option<Response>, ClientError> {
     let path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/none";
     match client.request_with_cancel(Request { method: Method::Get, path, query: &[], body: None, timeout }, cancel) {
         Ok(response) => Ok(Some(response)),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use leasehold::kubernetes::{Client, Error, Kubeconfig, Method, Request};
+use leasehold::kubernetes::{Client, ClientError, Kubeconfig, Method, Request};
 use leasehold::testing::{ApiServer, User};
 use leasehold::{LeaderElector, LeaderElectorBuilder};
 use serde_json::{Value, json};
@@ -152,7 +152,7 @@ impl Cluster {
     }
 
     /// A request by the administrator, to the lease or to its collection.
-    pub fn request(&self, method: Method, to_the_lease: bool, body: Option<&Value>) -> Result<Value, Error> {
+    pub fn request(&self, method: Method, to_the_lease: bool, body: Option<&Value>) -> Result<Value, ClientError> {
         request(&self.admin, method, &self.path(to_the_lease), body)
     }
 
@@ -162,7 +162,7 @@ impl Cluster {
     }
 }
 
-pub fn request(client: &Client, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Error> {
+pub fn request(client: &Client, method: Method, path: &str, body: Option<&Value>) -> Result<Value, ClientError> {
     let response = client.request(Request { method, path, query: &[], body, timeout: TIMEOUT })?;
     Ok(serde_json::from_slice(&response.body).expect("an answer in JSON"))
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use crate::backends::kubernetes::client::{Client, Error, Method, Request};
+use crate::backends::kubernetes::client::{Client, ClientError, Method, Request};
 use crate::election::stop_reason::StopReason;
 use crate::net::json as limited;
 use crate::observe::observer::{Observer, beginning};
@@ -76,7 +76,7 @@ impl EventRecorder {
         }
     }
 
-    fn create(&self, what: &str) -> Result<(), Error> {
+    fn create(&self, what: &str) -> Result<(), ClientError> {
         let Subject { api_version, kind, namespace, name, path } = &self.subject;
         let request = Request { method: Method::Get, path, query: &[], body: None, timeout: TIMEOUT };
         let object = self.client.request(request)?;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::annotation;
 use super::metadata::{Metadata, OwnerReference};
-use crate::backends::kubernetes::client::{Client, Error, ErrorKind, Method, Request, Response, Status};
+use crate::backends::kubernetes::client::{Client, ClientError, ErrorKind, Method, Request, Response, Status};
 use crate::backends::kubernetes::events::{EventRecorder, Subject};
 use crate::net::json;
 use crate::store::record::{LeaderElectionRecord, StoreData, VersionedRecord};
@@ -263,7 +263,7 @@ impl<C: Codec> ObjectStore<C> {
         StoreError::new(StoreErrorKind::Malformed, message)
     }
 
-    fn explain(&self, verb: &str, what: &str, error: Error) -> StoreError {
+    fn explain(&self, verb: &str, what: &str, error: ClientError) -> StoreError {
         let Self { namespace, .. } = self;
         let (kind, advice) = match error.kind() {
             ErrorKind::Status(status) => match (status.code, status.reason.as_str()) {
@@ -417,8 +417,8 @@ impl<C: Codec> Store for ObjectStore<C> {
 /// Whether the API server itself says that there is no such object: a proxy's 404 says nothing about it.
 fn is_absence(error: &StoreError, resource: &str) -> bool {
     std::error::Error::source(error)
-        .and_then(|source| source.downcast_ref::<Error>())
-        .and_then(Error::status)
+        .and_then(|source| source.downcast_ref::<ClientError>())
+        .and_then(ClientError::status)
         .is_some_and(|status| {
             status.code == 404 && status.reason == "NotFound" && status.kind.as_deref() == Some(resource)
         })
@@ -472,7 +472,7 @@ mod tests {
         use StoreErrorKind::*;
         let client = Client::new(ClientConfig::new("http://127.0.0.1:1").unwrap()).unwrap();
         let objects = ObjectStore::<LeaseKind>::new(client, "team").unwrap();
-        let kind = |kind: ErrorKind| objects.explain("get", "it", Error::new(kind, "made up")).kind();
+        let kind = |kind: ErrorKind| objects.explain("get", "it", ClientError::new(kind, "made up")).kind();
         for (code, reason, expected) in [
             (301, "", Rejected),
             (400, "BadRequest", Rejected),

@@ -22,7 +22,7 @@ use crate::util::prometheus::Escaped;
 /// let mut text = String::new();
 /// counters.write_prometheus(&mut text).expect("writing to a String does not fail");
 /// assert!(text.contains("leasehold_client_plugin_runs_total{server=\"http://127.0.0.1:8001\"} 0"));
-/// # Ok::<(), leasehold::kubernetes::Error>(())
+/// # Ok::<(), leasehold::kubernetes::ClientError>(())
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]

@@ -9,7 +9,7 @@ use crate::net::error::{self as net, Report};
 
 /// Why a request, or the set-up of a client, failed.
 ///
-/// [`kind`](Error::kind) says what to do about it, [`Display`](fmt::Display) says what happened, where (method and
+/// [`kind`](ClientError::kind) says what to do about it, [`Display`](fmt::Display) says what happened, where (method and
 /// path, or file and field) and what would help. Neither ever holds a token, a key, a password or the output of a
 /// credential plugin.
 ///
@@ -20,7 +20,7 @@ use crate::net::error::{self as net, Report};
 /// assert!(matches!(error.kind(), ErrorKind::Config));
 /// println!("{error}");
 /// ```
-pub struct Error(Box<Report<ErrorKind>>);
+pub struct ClientError(Box<Report<ErrorKind>>);
 
 /// What a failure means to the caller.
 ///
@@ -70,29 +70,29 @@ pub enum ErrorKind {
     Config,
 }
 
-impl Error {
+impl ClientError {
     pub(crate) fn new(kind: ErrorKind, detail: impl Into<String>) -> Self {
-        Error(Box::new(Report::new(kind, detail)))
+        ClientError(Box::new(Report::new(kind, detail)))
     }
 
     pub(crate) fn config(place: impl Into<String>, rule: impl Into<String>) -> Self {
-        Error::new(ErrorKind::Config, rule).at(place)
+        ClientError::new(ErrorKind::Config, rule).at(place)
     }
 
     pub(crate) fn at(self, place: impl Into<String>) -> Self {
-        Error(Box::new(self.0.at(place)))
+        ClientError(Box::new(self.0.at(place)))
     }
 
     pub(crate) fn during(self, request: &str) -> Self {
-        Error(Box::new(self.0.during(request)))
+        ClientError(Box::new(self.0.during(request)))
     }
 
     pub(crate) fn caused_by(self, source: io::Error) -> Self {
-        Error(Box::new(self.0.caused_by(source)))
+        ClientError(Box::new(self.0.caused_by(source)))
     }
 
     pub(crate) fn sent(self, maybe: bool) -> Self {
-        Error(Box::new(self.0.sent(maybe)))
+        ClientError(Box::new(self.0.sent(maybe)))
     }
 
     /// What kind of failure this is.
@@ -111,15 +111,15 @@ impl Error {
     /// Whether the server may have received the request.
     ///
     /// `false` is certain: nothing of the request left this process, so a write did not happen and will not. `true`
-    /// means that the outcome of a write is open unless [`status`](Error::status) tells.
+    /// means that the outcome of a write is open unless [`status`](ClientError::status) tells.
     pub fn maybe_sent(&self) -> bool {
         self.0.maybe_sent
     }
 }
 
-impl From<net::Error> for Error {
+impl From<net::Error> for ClientError {
     fn from(error: net::Error) -> Self {
-        Error(Box::new(error.map_kind(ErrorKind::from)))
+        ClientError(Box::new(error.map_kind(ErrorKind::from)))
     }
 }
 
@@ -149,7 +149,7 @@ take_over! {
     Timeout Interrupted Dns Connect Io ConnectionClosed Tls TlsVerification BodyTooLarge Malformed Credentials Config
 }
 
-impl CallError for Error {
+impl CallError for ClientError {
     const ANSWER_OUTLIVES_CANCEL: bool = true;
 
     fn net_kind(&self) -> Option<net::ErrorKind> {
@@ -166,7 +166,7 @@ impl CallError for Error {
     }
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.write_place(f)?;
         let ErrorKind::Status(status) = &self.0.kind else { return self.0.write_detail(f) };
@@ -178,9 +178,9 @@ impl fmt::Display for Error {
     }
 }
 
-impl fmt::Debug for Error {
+impl fmt::Debug for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Error")
+        f.debug_struct("ClientError")
             .field("kind", &self.0.kind)
             .field("place", &self.0.place)
             .field("detail", &self.0.detail)
@@ -190,14 +190,14 @@ impl fmt::Debug for Error {
     }
 }
 
-impl std::error::Error for Error {
+impl std::error::Error for ClientError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.0.source.as_ref().map(|e| e as &(dyn std::error::Error + 'static))
     }
 }
 
-impl From<Error> for crate::leadership::error::Error {
-    fn from(error: Error) -> Self {
+impl From<ClientError> for crate::leadership::error::Error {
+    fn from(error: ClientError) -> Self {
         Self::Cluster(Box::new(error))
     }
 }

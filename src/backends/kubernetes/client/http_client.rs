@@ -9,7 +9,7 @@ use ureq::http::{self, HeaderName, HeaderValue, header};
 use super::auth::{Auth, Credentials, Limits};
 use super::config::ClientConfig;
 use super::counters::ClientCounters;
-use super::error::{Error, ErrorKind};
+use super::error::{ClientError, ErrorKind};
 use super::request::{Method, Request};
 use super::request_log::ApiRequestLog;
 use super::response::{Response, accept};
@@ -44,7 +44,7 @@ use crate::util::cancel::CancelToken;
 ///     .unwrap_err();
 /// assert!(matches!(error.kind(), ErrorKind::Connect));
 /// assert!(!error.maybe_sent());
-/// # Ok::<(), leasehold::kubernetes::Error>(())
+/// # Ok::<(), leasehold::kubernetes::ClientError>(())
 /// ```
 #[derive(Clone)]
 pub struct Client {
@@ -101,11 +101,11 @@ impl Client {
     ///
     /// [`ErrorKind::Config`] when certificates, keys or headers of the configuration are not usable, or a token or password
     /// would go to another machine in clear.
-    pub fn new(config: ClientConfig) -> Result<Self, Error> {
+    pub fn new(config: ClientConfig) -> Result<Self, ClientError> {
         Self::with_network(config, System)
     }
 
-    pub(super) fn with_network(config: ClientConfig, network: impl Network) -> Result<Self, Error> {
+    pub(super) fn with_network(config: ClientConfig, network: impl Network) -> Result<Self, ClientError> {
         config.check_secrecy(str::to_owned)?;
         let auth = match &config.tls.identity {
             Some(_) => config.auth.beside_a_certificate(),
@@ -183,7 +183,7 @@ impl Client {
     /// # Errors
     ///
     /// Any [`ErrorKind`]; everything but a 2xx answer with a readable body is one.
-    pub fn request(&self, request: Request<'_>) -> Result<Response, Error> {
+    pub fn request(&self, request: Request<'_>) -> Result<Response, ClientError> {
         self.request_with_cancel(request, &CancelToken::new())
     }
 
@@ -209,9 +209,9 @@ impl Client {
     /// let timeout = Duration::from_secs(5);
     /// let request = Request { method: Method::Get, path: "/version", query: &[], body: None, timeout };
     /// let version = client.request_with_cancel(request, &cancel)?;
-    /// # Ok::<(), leasehold::kubernetes::Error>(())
+    /// # Ok::<(), leasehold::kubernetes::ClientError>(())
     /// ```
-    pub fn request_with_cancel(&self, request: Request<'_>, cancel: &CancelToken) -> Result<Response, Error> {
+    pub fn request_with_cancel(&self, request: Request<'_>, cancel: &CancelToken) -> Result<Response, ClientError> {
         let attempt = ApiAttempt::new(&request)?;
         let (shared, call, mut used) = (&*self.shared, ActiveCall::begin(request.timeout, cancel), None);
         let result = shared.repeat_when_rejected(&attempt, &call.interrupter, |credentials| {
@@ -234,7 +234,7 @@ impl Client {
         request: &Request<'_>,
         silence: Duration,
         interrupter: &Interrupter,
-    ) -> Result<OpenedStream, Error> {
+    ) -> Result<OpenedStream, ClientError> {
         let attempt = ApiAttempt::new(request)?;
         let opening = Opening::until(attempt.deadline);
         let result = self.shared.repeat_when_rejected(&attempt, interrupter, |credentials| {
@@ -243,7 +243,7 @@ impl Client {
             let (call, _masked) = self.shared.http_request(&attempt, credentials)?;
             let call = agent.configure_request(call).timeout_per_read(Some(silence)).build();
             let began = Instant::now();
-            let answer = agent.run(call).map_err(|e| Error::from(from_ureq(e)));
+            let answer = agent.run(call).map_err(|e| ClientError::from(from_ureq(e)));
             self.shared.log.note(&attempt.place, began, &answer, credentials);
             accept(answer?, credentials).map(|answer| OpenedStream { answer, handle })
         });
@@ -273,8 +273,8 @@ impl ClientShared {
         &self,
         attempt: &ApiAttempt<'_>,
         interrupter: &Interrupter,
-        mut run: impl FnMut(&Credentials) -> Result<T, Error>,
-    ) -> Result<T, Error> {
+        mut run: impl FnMut(&Credentials) -> Result<T, ClientError>,
+    ) -> Result<T, ClientError> {
         let limits = Limits { deadline: attempt.deadline, interrupter };
         let credentials = self.auth.current(limits)?;
         let files = self.files(ClientTls::refresh);
@@ -301,8 +301,8 @@ impl ClientShared {
     fn repeat_when_untrusted<T>(
         &self,
         files: FileVersions,
-        mut run: impl FnMut() -> Result<T, Error>,
-    ) -> Result<T, Error> {
+        mut run: impl FnMut() -> Result<T, ClientError>,
+    ) -> Result<T, ClientError> {
         let result = run();
         let Err(e) = &result else { return result };
         let has_newer_file = self.has_newer_file(files, |tls, used| tls.has_newer_after(e.net_kind(), used));
@@ -332,7 +332,7 @@ impl ClientShared {
         credentials: &Credentials,
         interrupter: &Interrupter,
         opening: Opening,
-    ) -> Result<Arc<AgentHandle>, Error> {
+    ) -> Result<Arc<AgentHandle>, ClientError> {
         let tls = self.tls.as_ref().map(|tls| tls.parts(credentials.identity.as_ref())).transpose()?;
         let connector = HttpConnector {
             target: self.endpoint.clone(),
@@ -352,7 +352,7 @@ impl ClientShared {
         &self,
         attempt: &ApiAttempt<'_>,
         credentials: &Credentials,
-    ) -> Result<(http::Request<Vec<u8>>, Redacted), Error> {
+    ) -> Result<(http::Request<Vec<u8>>, Redacted), ClientError> {
         let method = match attempt.request.method {
             Method::Get => http::Method::GET,
             Method::Post => http::Method::POST,
@@ -378,10 +378,10 @@ impl ClientShared {
         attempt: &ApiAttempt<'_>,
         credentials: &Credentials,
         handle: &AgentHandle,
-    ) -> Result<Response, Error> {
+    ) -> Result<Response, ClientError> {
         let left = attempt.deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(Error::new(ErrorKind::Timeout, "no time was left to send the request"));
+            return Err(ClientError::new(ErrorKind::Timeout, "no time was left to send the request"));
         }
         let (call, _masked) = self.http_request(attempt, credentials)?;
         let empty = attempt.body.is_none();
@@ -391,7 +391,7 @@ impl ClientShared {
             true => handle.agent.run(call.map(|_| ())),
             false => handle.agent.run(call),
         };
-        let answer = answer.map_err(|e| Error::from(from_ureq(e)));
+        let answer = answer.map_err(|e| ClientError::from(from_ureq(e)));
         self.log.note(&attempt.place, began, &answer, credentials);
         let answer = accept(answer?, credentials)?;
         let status = answer.status().as_u16();
@@ -406,12 +406,12 @@ impl ClientShared {
 }
 
 impl<'a> ApiAttempt<'a> {
-    fn new(request: &'a Request<'a>) -> Result<Self, Error> {
+    fn new(request: &'a Request<'a>) -> Result<Self, ClientError> {
         let place = format!("{} {}", request.method, request.path);
         let body = match request.body {
             Some(value) => Some(
                 serde_json::to_vec(value)
-                    .map_err(|_| Error::config(place.clone(), "the body is not representable as JSON"))?,
+                    .map_err(|_| ClientError::config(place.clone(), "the body is not representable as JSON"))?,
             ),
             None => None,
         };
@@ -419,7 +419,7 @@ impl<'a> ApiAttempt<'a> {
     }
 
     /// Puts the request into the error, and tells our own interrupt from the broken connections that it leaves.
-    fn explain(&self, error: Error, interrupter: &Interrupter) -> Error {
+    fn explain(&self, error: ClientError, interrupter: &Interrupter) -> ClientError {
         let error = match error.status() {
             None if interrupter.is_interrupted() => interrupted().sent(error.maybe_sent()).into(),
             _ => error,

@@ -52,7 +52,7 @@
 //!     timeout: Duration::from_secs(5),
 //! })?;
 //! println!("{}", String::from_utf8_lossy(&leases.body));
-//! # Ok::<(), leasehold::kubernetes::Error>(())
+//! # Ok::<(), leasehold::kubernetes::ClientError>(())
 //! ```
 
 pub(crate) mod auth;
@@ -77,7 +77,7 @@ pub use config::ClientConfig;
 #[cfg(feature = "kubeconfig")]
 pub use config::Kubeconfig;
 pub use counters::ClientCounters;
-pub use error::{Error, ErrorKind};
+pub use error::{ClientError, ErrorKind};
 pub use request::{Method, Request};
 pub use response::Response;
 pub use status::Status;

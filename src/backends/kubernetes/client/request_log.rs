@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use ureq::http::{self, HeaderValue, header};
 
 use super::auth::Credentials;
-use super::error::Error;
+use super::error::ClientError;
 use super::warning;
 use crate::net::text::clean;
 use crate::util::log_fields::CLIENT;
@@ -36,7 +36,7 @@ impl ApiRequestLog {
         &self,
         place: &str,
         began: Instant,
-        answer: &Result<http::Response<ureq::Body>, Error>,
+        answer: &Result<http::Response<ureq::Body>, ClientError>,
         credentials: &Credentials,
     ) {
         let took = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -70,7 +70,7 @@ impl ApiRequestLog {
 
     /// Logs why there are no other credentials than those that the server has rejected: aloud once a minute, for whoever is
     /// rejected asks again and again.
-    pub(super) fn rejected(&self, now: Instant, why: &Error) {
+    pub(super) fn rejected(&self, now: Instant, why: &ClientError) {
         let mut rejected_at = self.rejected_at.lock();
         let is_seldom = rejected_at.is_none_or(|at| now.saturating_duration_since(at) >= SELDOM);
         if is_seldom {

@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use ureq::http::{self, header};
 
 use super::auth::Credentials;
-use super::error::{Error, ErrorKind};
+use super::error::{ClientError, ErrorKind};
 use super::status::Status;
 use crate::net::http::{is_compressed, read_body};
 use crate::net::json::{self, Unreadable};
@@ -44,9 +44,9 @@ impl Response {
     /// let request = Request { method: Method::Get, path: "/version", query: &[], body: None, timeout };
     /// let version: serde_json::Value = client.request(request)?.json()?;
     /// println!("{}", version["gitVersion"]);
-    /// # Ok::<(), leasehold::kubernetes::Error>(())
+    /// # Ok::<(), leasehold::kubernetes::ClientError>(())
     /// ```
-    pub fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, ClientError> {
         let length = self.body.len();
         json::read(&self.body, MAX_VALUES).map_err(|unreadable| {
             let error = match unreadable {
@@ -55,11 +55,11 @@ impl Response {
                     let detail = format!(
                         "the {length} bytes of the answer are not the JSON that was expected (line {line} column {column})"
                     );
-                    Error::new(ErrorKind::Malformed, detail)
+                    ClientError::new(ErrorKind::Malformed, detail)
                 }
                 Unreadable::TooLarge => {
                     let detail = format!("the {length} bytes of the answer would take more than 11 MiB when read");
-                    Error::new(ErrorKind::BodyTooLarge, detail)
+                    ClientError::new(ErrorKind::BodyTooLarge, detail)
                 }
             };
             error.sent(true)
@@ -71,7 +71,7 @@ impl Response {
 pub(super) fn accept(
     answer: http::Response<ureq::Body>,
     credentials: &Credentials,
-) -> Result<http::Response<ureq::Body>, Error> {
+) -> Result<http::Response<ureq::Body>, ClientError> {
     if !answer.status().is_success() {
         let code = answer.status().as_u16();
         let retry_after = answer.headers().get(header::RETRY_AFTER).cloned();
@@ -87,10 +87,12 @@ pub(super) fn accept(
             431 => "a shorter token or fewer impersonated groups make the head of a request shorter",
             _ => "",
         };
-        return Err(Error::new(ErrorKind::Status(status), hint).sent(true));
+        return Err(ClientError::new(ErrorKind::Status(status), hint).sent(true));
     }
     if is_compressed(answer.headers()) {
-        return Err(Error::new(ErrorKind::Malformed, "the answer is compressed, which was not asked for").sent(true));
+        return Err(
+            ClientError::new(ErrorKind::Malformed, "the answer is compressed, which was not asked for").sent(true)
+        );
     }
     Ok(answer)
 }
@@ -106,7 +108,7 @@ impl fmt::Debug for Response {
 mod tests {
     use super::*;
 
-    fn answer(code: u16, encoding: &str) -> Result<http::Response<ureq::Body>, Error> {
+    fn answer(code: u16, encoding: &str) -> Result<http::Response<ureq::Body>, ClientError> {
         let answer = http::Response::builder().status(code).header(header::RETRY_AFTER, "7");
         let answer = answer.header(header::CONTENT_ENCODING, encoding).body(ureq::Body::builder().data("no")).unwrap();
         accept(answer, &Credentials::default())

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::error::Error;
+use super::error::ClientError;
 use super::request::Request;
 use crate::backends::kubernetes::client::http_client::{Client, OpenedStream};
 use crate::net::MAX_WAIT;
@@ -51,9 +51,9 @@ impl Client {
     /// while let Some(line) = events.next_line()? {
     ///     println!("{}", String::from_utf8_lossy(&line));
     /// }
-    /// # Ok::<(), leasehold::kubernetes::Error>(())
+    /// # Ok::<(), leasehold::kubernetes::ClientError>(())
     /// ```
-    pub fn stream(&self, request: Request<'_>, silence: Duration, cancel: &CancelToken) -> Result<Stream, Error> {
+    pub fn stream(&self, request: Request<'_>, silence: Duration, cancel: &CancelToken) -> Result<Stream, ClientError> {
         let (interrupter, hook) = Interrupter::hooked(cancel);
         let silence = silence.clamp(Duration::from_millis(1), MAX_WAIT);
         let OpenedStream { answer, handle } = self.open(&request, silence, &interrupter)?;
@@ -72,8 +72,8 @@ impl Stream {
     /// [`ErrorKind::Timeout`](crate::backends::kubernetes::client::ErrorKind::Timeout) after too long a silence, [`ErrorKind::Interrupted`](crate::backends::kubernetes::client::ErrorKind::Interrupted), [`ErrorKind::BodyTooLarge`](crate::backends::kubernetes::client::ErrorKind::BodyTooLarge) for a
     /// line of more than 4 MiB, [`ErrorKind::Malformed`](crate::backends::kubernetes::client::ErrorKind::Malformed) when the stream ends inside a line, or what a broken
     /// connection is. The stream is over after an error, and answers `None` from then on.
-    pub fn next_line(&mut self) -> Result<Option<Vec<u8>>, Error> {
-        self.lines.next_line().map_err(|e| Error::from(e.during(&self.place)))
+    pub fn next_line(&mut self) -> Result<Option<Vec<u8>>, ClientError> {
+        self.lines.next_line().map_err(|e| ClientError::from(e.during(&self.place)))
     }
 }
 

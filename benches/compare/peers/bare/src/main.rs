@@ -99,7 +99,7 @@ fn limit(taker: &Client, releaser: Client, name: &str) -> Result<(), Box<dyn Err
     Ok(())
 }
 
-fn send(client: &Client, method: Method, path: &str, body: &Value) -> Result<Value, leasehold::kubernetes::Error> {
+fn send(client: &Client, method: Method, path: &str, body: &Value) -> Result<Value, leasehold::kubernetes::ClientError> {
     client.request(Request { method, path, query: &[], body: Some(body), timeout: TIMEOUT })?.json()
 }
 

@@ -2,7 +2,7 @@
 
 use ureq::http::{HeaderName, HeaderValue};
 
-use crate::backends::kubernetes::client::error::Error;
+use crate::backends::kubernetes::client::error::ClientError;
 use crate::net::percent;
 
 /// Whom to act as. Source: Kubernetes documentation, "User impersonation".
@@ -16,20 +16,23 @@ pub(crate) struct Impersonation {
 
 impl Impersonation {
     /// The headers it takes; the error names the field.
-    pub(crate) fn headers(&self) -> Result<Vec<(HeaderName, HeaderValue)>, Error> {
+    pub(crate) fn headers(&self) -> Result<Vec<(HeaderName, HeaderValue)>, ClientError> {
         let Some(user) = &self.user else {
             if self.uid.is_some() || !self.groups.is_empty() || !self.extra.is_empty() {
-                return Err(Error::config("users[].as", "is needed when as-uid, as-groups or as-user-extra is set"));
+                return Err(ClientError::config(
+                    "users[].as",
+                    "is needed when as-uid, as-groups or as-user-extra is set",
+                ));
             }
             return Ok(Vec::new());
         };
         let value = |field: &str, text: &str| {
             // The server takes them off, and whoever is without them is somebody else.
             if text.trim_matches([' ', '\t']) != text {
-                return Err(Error::config(format!("users[].{field}"), "begins or ends with a blank"));
+                return Err(ClientError::config(format!("users[].{field}"), "begins or ends with a blank"));
             }
             HeaderValue::from_bytes(text.as_bytes())
-                .map_err(|_| Error::config(format!("users[].{field}"), "holds a control character"))
+                .map_err(|_| ClientError::config(format!("users[].{field}"), "holds a control character"))
         };
         let mut headers = vec![(HeaderName::from_static("impersonate-user"), value("as", user)?)];
         if let Some(uid) = &self.uid {
@@ -43,7 +46,7 @@ impl Impersonation {
             let mut name = String::from("impersonate-extra-");
             percent::encode(&mut name, key, is_plain);
             let name = HeaderName::from_bytes(name.as_bytes())
-                .map_err(|_| Error::config("users[].as-user-extra", "has a key that is too long"))?;
+                .map_err(|_| ClientError::config("users[].as-user-extra", "has a key that is too long"))?;
             for text in values {
                 headers.push((name.clone(), value("as-user-extra", text)?));
             }

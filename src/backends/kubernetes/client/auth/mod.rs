@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::backends::kubernetes::client::counters::ClientCounters;
-use crate::backends::kubernetes::client::error::Error;
+use crate::backends::kubernetes::client::error::ClientError;
 use crate::net::secret::Secret;
 
 mod credentials;
@@ -47,14 +47,13 @@ pub(crate) enum Auth {
 }
 
 impl Auth {
-    pub(crate) fn new(config: AuthConfig) -> Result<Self, Error> {
+    pub(crate) fn new(config: AuthConfig) -> Result<Self, ClientError> {
         Ok(match config {
             AuthConfig::None => Auth::None,
             AuthConfig::Fixed(value) => Auth::Fixed(Credentials {
-                authorization: Some(
-                    header(value.expose())
-                        .ok_or_else(|| Error::config("users[].token", "holds a character that no header may have"))?,
-                ),
+                authorization: Some(header(value.expose()).ok_or_else(|| {
+                    ClientError::config("users[].token", "holds a character that no header may have")
+                })?),
                 ..Credentials::default()
             }),
             AuthConfig::TokenFile(path) => Auth::TokenFile(TokenFile::new(path)),
@@ -65,7 +64,7 @@ impl Auth {
 
     /// The credentials to use now.
     #[cfg_attr(not(feature = "kubeconfig"), expect(unused_variables, reason = "only plugins take time"))]
-    pub(crate) fn current(&self, limits: Limits<'_>) -> Result<Credentials, Error> {
+    pub(crate) fn current(&self, limits: Limits<'_>) -> Result<Credentials, ClientError> {
         match self {
             Auth::None => Ok(Credentials::default()),
             Auth::Fixed(credentials) => Ok(credentials.clone()),
@@ -81,7 +80,7 @@ impl Auth {
         &self,
         rejected: &Credentials,
         limits: Limits<'_>,
-    ) -> Result<Option<Credentials>, Error> {
+    ) -> Result<Option<Credentials>, ClientError> {
         let newer = match self {
             Auth::None | Auth::Fixed(_) => return Ok(None),
             Auth::TokenFile(file) => bearer(file.read_again()?),

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use ureq::http::HeaderValue;
 
 use super::credentials::bearer_header;
-use crate::backends::kubernetes::client::error::{Error, ErrorKind};
+use crate::backends::kubernetes::client::error::{ClientError, ErrorKind};
 use crate::net::file::read_file;
 use crate::util::log_fields::CLIENT;
 use crate::util::panics::log_line;
@@ -37,7 +37,7 @@ impl TokenFile {
         TokenFile { path, cached: Mutex::default(), reloads: AtomicU64::new(0) }
     }
 
-    pub(crate) fn current(&self) -> Result<HeaderValue, Error> {
+    pub(crate) fn current(&self) -> Result<HeaderValue, ClientError> {
         let (token, why) = self.look();
         if let Some(why) = why {
             log_line!(warn, target: CLIENT, "kubernetes: keeping the token that was read before: {why}");
@@ -46,7 +46,7 @@ impl TokenFile {
     }
 
     /// The token to use now, and why it is an old one, if that has not been told yet.
-    fn look(&self) -> (Result<HeaderValue, Error>, Option<String>) {
+    fn look(&self) -> (Result<HeaderValue, ClientError>, Option<String>) {
         let mut cached = self.cached.lock();
         if let Some((value, read_at)) = &cached.token
             && read_at.elapsed() < TOKEN_AGE
@@ -70,7 +70,7 @@ impl TokenFile {
         }
     }
 
-    pub(crate) fn read_again(&self) -> Result<HeaderValue, Error> {
+    pub(crate) fn read_again(&self) -> Result<HeaderValue, ClientError> {
         let value = read_token(&self.path)?;
         self.note(&mut self.cached.lock(), &value);
         Ok(value)
@@ -97,8 +97,9 @@ impl TokenFile {
     }
 }
 
-fn read_token(path: &Path) -> Result<HeaderValue, Error> {
-    let failed = |rule: &str| Error::new(ErrorKind::Credentials, rule).at(format!("token file {}", path.display()));
+fn read_token(path: &Path) -> Result<HeaderValue, ClientError> {
+    let failed =
+        |rule: &str| ClientError::new(ErrorKind::Credentials, rule).at(format!("token file {}", path.display()));
     let bytes = read_file(path).map_err(|e| failed("cannot be read").caused_by(e))?;
     let text = std::str::from_utf8(&bytes).map_err(|_| failed("holds no text"))?;
     let token = text.trim();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 #[cfg(feature = "kubeconfig")]
 use super::kubeconfig::Kubeconfig;
 use crate::backends::kubernetes::client::config::ClientConfig;
-use crate::backends::kubernetes::client::error::Error;
+use crate::backends::kubernetes::client::error::ClientError;
 
 /// A kubeconfig file, or a context in one, or neither.
 #[derive(Clone, Default)]
@@ -25,7 +25,7 @@ impl Choice {
     }
 
     /// That cluster, or else the one that is found.
-    pub(crate) fn client_config(&self) -> Result<ClientConfig, Error> {
+    pub(crate) fn client_config(&self) -> Result<ClientConfig, ClientError> {
         if self.field().is_none() {
             return ClientConfig::infer();
         }
@@ -33,7 +33,7 @@ impl Choice {
     }
 
     #[cfg(feature = "kubeconfig")]
-    fn of_kubeconfig(&self) -> Result<ClientConfig, Error> {
+    fn of_kubeconfig(&self) -> Result<ClientConfig, ClientError> {
         let files = match &self.kubeconfig {
             Some(path) => Kubeconfig::from_path(path)?,
             None => Kubeconfig::load()?,
@@ -42,12 +42,12 @@ impl Choice {
     }
 
     #[cfg(not(feature = "kubeconfig"))]
-    fn of_kubeconfig(&self) -> Result<ClientConfig, Error> {
+    fn of_kubeconfig(&self) -> Result<ClientConfig, ClientError> {
         let (field, value) = self.field().unwrap_or_default();
         let rule = format!(
             "is {value:?}, and this program was built without the feature kubeconfig, which reads such files: build with it, or \
              use start_with with a client of your own"
         );
-        Err(Error::config(field, rule))
+        Err(ClientError::config(field, rule))
     }
 }

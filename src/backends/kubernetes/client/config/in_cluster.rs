@@ -6,7 +6,7 @@ use super::Env;
 use super::proxy;
 use crate::backends::kubernetes::client::auth::AuthConfig;
 use crate::backends::kubernetes::client::config::ClientConfig;
-use crate::backends::kubernetes::client::error::Error;
+use crate::backends::kubernetes::client::error::ClientError;
 use crate::net::endpoint::Endpoint;
 use crate::net::file::read_file;
 use crate::net::tls::PemSource;
@@ -29,12 +29,12 @@ pub(crate) fn is_inside(env: Env<'_>, directory: &Path) -> bool {
     is_in_a_pod(env) && directory.join("token").is_file()
 }
 
-pub(crate) fn load(env: Env<'_>, directory: &Path) -> Result<ClientConfig, Error> {
+pub(crate) fn load(env: Env<'_>, directory: &Path) -> Result<ClientConfig, ClientError> {
     let variable = |name: &str| {
         env(name)
             .and_then(|value| value.into_string().ok())
             .filter(|value| !value.is_empty())
-            .ok_or_else(|| Error::config(name, "is not set; this does not seem to run in a Kubernetes pod"))
+            .ok_or_else(|| ClientError::config(name, "is not set; this does not seem to run in a Kubernetes pod"))
     };
     let (host, port) = (variable(HOST)?, variable(PORT)?);
     let host = match host.contains(':') && !host.starts_with('[') {
@@ -44,14 +44,14 @@ pub(crate) fn load(env: Env<'_>, directory: &Path) -> Result<ClientConfig, Error
     let endpoint = Endpoint::parse(&format!("https://{host}:{port}"), HOST)?;
     let unread = |name: &str, e: std::io::Error| {
         let hint = "cannot be read; does the pod set automountServiceAccountToken: false?";
-        Error::config(directory.join(name).display().to_string(), hint).caused_by(e)
+        ClientError::config(directory.join(name).display().to_string(), hint).caused_by(e)
     };
     let read = |name: &str| read_file(&directory.join(name)).map_err(|e| unread(name, e));
     // Read once here, so that a pod without a token fails at the start and not at its first request.
     read("token")?;
     let mut config = ClientConfig::for_endpoint(endpoint, "service account of this pod");
     let ca = PemSource::read(&directory.join("ca.crt")).map_err(|e| unread("ca.crt", e))?;
-    config.tls.trust(ca).map_err(|rule| Error::config("ca.crt", rule))?;
+    config.tls.trust(ca).map_err(|rule| ClientError::config("ca.crt", rule))?;
     config.auth = AuthConfig::TokenFile(directory.join("token"));
     if let Some(namespace) = namespace(env, directory) {
         config.default_namespace = namespace;
@@ -166,7 +166,7 @@ mod tests {
             };
             ClientConfig::infer_from(&env, account.path())
         };
-        let server = |config: Result<ClientConfig, Error>| config.unwrap().server();
+        let server = |config: Result<ClientConfig, ClientError>| config.unwrap().server();
         #[cfg(feature = "kubeconfig")]
         {
             assert_eq!(server(infer(Some(named.clone().into()), true)), "https://named:2");

@@ -7,7 +7,7 @@ use super::in_cluster;
 #[cfg(feature = "kubeconfig")]
 use super::kubeconfig::Kubeconfig;
 use crate::backends::kubernetes::client::config::ClientConfig;
-use crate::backends::kubernetes::client::error::Error;
+use crate::backends::kubernetes::client::error::ClientError;
 
 impl ClientConfig {
     /// Finds the cluster in the order of controller-runtime: the files in `KUBECONFIG` if that is set and not empty, else
@@ -24,14 +24,14 @@ impl ClientConfig {
     /// ```no_run
     /// let config = leasehold::kubernetes::ClientConfig::infer()?;
     /// println!("working in {}", config.default_namespace());
-    /// # Ok::<(), leasehold::kubernetes::Error>(())
+    /// # Ok::<(), leasehold::kubernetes::ClientError>(())
     /// ```
-    pub fn infer() -> Result<Self, Error> {
+    pub fn infer() -> Result<Self, ClientError> {
         let env: Env<'_> = &|name| std::env::var_os(name);
         Self::infer_from(env, Path::new(in_cluster::DIRECTORY))
     }
 
-    pub(crate) fn infer_from(env: Env<'_>, service_account: &Path) -> Result<Self, Error> {
+    pub(crate) fn infer_from(env: Env<'_>, service_account: &Path) -> Result<Self, ClientError> {
         let is_asked_for = env("KUBECONFIG").is_some_and(|list| !list.is_empty());
         if !is_asked_for && in_cluster::is_inside(env, service_account) {
             return in_cluster::load(env, service_account);
@@ -46,7 +46,7 @@ impl ClientConfig {
         }
         #[cfg(not(feature = "kubeconfig"))]
         match is_asked_for {
-            true => Err(Error::config(
+            true => Err(ClientError::config(
                 "KUBECONFIG",
                 "is set, and this program was built without the feature kubeconfig; unset it, or build with that",
             )),
@@ -67,9 +67,9 @@ impl ClientConfig {
     ///
     /// ```no_run
     /// let config = leasehold::kubernetes::ClientConfig::in_cluster()?;
-    /// # Ok::<(), leasehold::kubernetes::Error>(())
+    /// # Ok::<(), leasehold::kubernetes::ClientError>(())
     /// ```
-    pub fn in_cluster() -> Result<Self, Error> {
+    pub fn in_cluster() -> Result<Self, ClientError> {
         in_cluster::load(&|name| std::env::var_os(name), Path::new(in_cluster::DIRECTORY))
     }
 
@@ -83,10 +83,10 @@ impl ClientConfig {
     ///
     /// ```no_run
     /// let config = leasehold::kubernetes::ClientConfig::from_kubeconfig()?;
-    /// # Ok::<(), leasehold::kubernetes::Error>(())
+    /// # Ok::<(), leasehold::kubernetes::ClientError>(())
     /// ```
     #[cfg(feature = "kubeconfig")]
-    pub fn from_kubeconfig() -> Result<Self, Error> {
+    pub fn from_kubeconfig() -> Result<Self, ClientError> {
         Kubeconfig::load()?.client_config(None)
     }
 }

@@ -11,7 +11,7 @@ use base64::prelude::BASE64_STANDARD;
 #[cfg(feature = "kubeconfig")]
 use super::auth::ExecStderr;
 use super::auth::{AuthConfig, Impersonation};
-use super::error::Error;
+use super::error::ClientError;
 use crate::net::endpoint::Endpoint;
 use crate::net::proxy::Proxy;
 use crate::net::secret::Secret;
@@ -40,7 +40,7 @@ type Env<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 /// let config = ClientConfig::new("http://127.0.0.1:8001")?.with_default_namespace("jobs");
 /// let client = Client::new(config)?;
 /// assert_eq!(client.default_namespace(), "jobs");
-/// # Ok::<(), leasehold::kubernetes::Error>(())
+/// # Ok::<(), leasehold::kubernetes::ClientError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
@@ -66,7 +66,7 @@ impl ClientConfig {
     /// # Errors
     ///
     /// [`Config`](crate::backends::kubernetes::client::ErrorKind::Config) when it is not an `http` or `https` URL.
-    pub fn new(url: &str) -> Result<Self, Error> {
+    pub fn new(url: &str) -> Result<Self, ClientError> {
         Ok(Self::for_endpoint(Endpoint::parse(url, "server")?, "given by the program"))
     }
 
@@ -100,7 +100,7 @@ impl ClientConfig {
     /// # Errors
     ///
     /// [`Config`](crate::backends::kubernetes::client::ErrorKind::Config) when it is not a PEM bundle with at least one certificate.
-    pub fn with_ca_pem(self, bundle: &[u8]) -> Result<Self, Error> {
+    pub fn with_ca_pem(self, bundle: &[u8]) -> Result<Self, ClientError> {
         self.with_ca(PemSource::inline(bundle))
     }
 
@@ -113,12 +113,12 @@ impl ClientConfig {
     /// # Errors
     ///
     /// [`Config`](crate::backends::kubernetes::client::ErrorKind::Config), with the file, when it cannot be read or is no PEM bundle.
-    pub fn with_ca_file(self, path: impl AsRef<Path>) -> Result<Self, Error> {
+    pub fn with_ca_file(self, path: impl AsRef<Path>) -> Result<Self, ClientError> {
         self.with_ca(pem_file(path.as_ref())?)
     }
 
-    fn with_ca(mut self, ca: PemSource) -> Result<Self, Error> {
-        self.tls.trust(ca).map_err(|rule| Error::config("certificate-authority", rule))?;
+    fn with_ca(mut self, ca: PemSource) -> Result<Self, ClientError> {
+        self.tls.trust(ca).map_err(|rule| ClientError::config("certificate-authority", rule))?;
         Ok(self)
     }
 
@@ -136,7 +136,7 @@ impl ClientConfig {
     /// # Errors
     ///
     /// [`Config`](crate::backends::kubernetes::client::ErrorKind::Config) when either does not parse.
-    pub fn with_client_certificate_pem(mut self, chain: &[u8], key: &[u8]) -> Result<Self, Error> {
+    pub fn with_client_certificate_pem(mut self, chain: &[u8], key: &[u8]) -> Result<Self, ClientError> {
         self.tls.show(PemSource::inline(chain), PemSource::inline(key))?;
         Ok(self)
     }
@@ -160,13 +160,13 @@ impl ClientConfig {
     ///     .with_ca_file("/etc/jobs/ca.crt")?
     ///     .with_client_certificate_files("/etc/jobs/tls.crt", "/etc/jobs/tls.key")?;
     /// let client = Client::new(config)?;
-    /// # Ok::<(), leasehold::kubernetes::Error>(())
+    /// # Ok::<(), leasehold::kubernetes::ClientError>(())
     /// ```
     pub fn with_client_certificate_files(
         mut self,
         chain: impl AsRef<Path>,
         key: impl AsRef<Path>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, ClientError> {
         self.tls.show(pem_file(chain.as_ref())?, pem_file(key.as_ref())?)?;
         Ok(self)
     }
@@ -188,7 +188,7 @@ impl ClientConfig {
     ///
     /// let config = ClientConfig::new("https://10.0.0.1:6443")?.with_token_file("/var/run/secrets/jobs/token");
     /// let client = Client::new(config)?;
-    /// # Ok::<(), leasehold::kubernetes::Error>(())
+    /// # Ok::<(), leasehold::kubernetes::ClientError>(())
     /// ```
     #[must_use]
     pub fn with_token_file(mut self, path: impl Into<PathBuf>) -> Self {
@@ -221,9 +221,9 @@ impl ClientConfig {
     ///
     /// let config = ClientConfig::new("https://10.0.0.1:6443")?.with_proxy("socks5://me:p%40ss@bastion.example:1080")?;
     /// assert!(ClientConfig::new("https://10.0.0.1:6443")?.with_proxy("ftp://bastion.example").is_err());
-    /// # Ok::<(), leasehold::kubernetes::Error>(())
+    /// # Ok::<(), leasehold::kubernetes::ClientError>(())
     /// ```
-    pub fn with_proxy(mut self, url: &str) -> Result<Self, Error> {
+    pub fn with_proxy(mut self, url: &str) -> Result<Self, ClientError> {
         self.proxy = Some(Proxy::parse(url, "proxy-url")?);
         Ok(self)
     }
@@ -244,9 +244,9 @@ impl ClientConfig {
     ///
     /// let config = ClientConfig::new("https://10.0.0.1:6443")?
     ///     .with_user_agent(concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION")))?;
-    /// # Ok::<(), leasehold::kubernetes::Error>(())
+    /// # Ok::<(), leasehold::kubernetes::ClientError>(())
     /// ```
-    pub fn with_user_agent(mut self, user_agent: impl Into<String>) -> Result<Self, Error> {
+    pub fn with_user_agent(mut self, user_agent: impl Into<String>) -> Result<Self, ClientError> {
         self.user_agent = user_agent::check(user_agent.into())?;
         Ok(self)
     }
@@ -264,7 +264,7 @@ impl ClientConfig {
     /// // Somebody has to confirm the login on a telephone.
     /// let config = ClientConfig::infer()?.with_exec_timeout(Duration::from_secs(180));
     /// let client = Client::new(config)?;
-    /// # Ok::<(), leasehold::kubernetes::Error>(())
+    /// # Ok::<(), leasehold::kubernetes::ClientError>(())
     /// ```
     #[cfg(feature = "kubeconfig")]
     #[must_use]
@@ -286,7 +286,7 @@ impl ClientConfig {
     ///
     /// let config = ClientConfig::infer()?.with_exec_stderr(ExecStderr::Inherit);
     /// let client = Client::new(config)?;
-    /// # Ok::<(), leasehold::kubernetes::Error>(())
+    /// # Ok::<(), leasehold::kubernetes::ClientError>(())
     /// ```
     #[cfg(feature = "kubeconfig")]
     #[must_use]
@@ -303,7 +303,7 @@ impl ClientConfig {
     }
 
     /// Refuses to send a secret in clear. What stays on this machine does not; what goes through a proxy leaves it.
-    pub(crate) fn check_secrecy(&self, place: impl Fn(&str) -> String) -> Result<(), Error> {
+    pub(crate) fn check_secrecy(&self, place: impl Fn(&str) -> String) -> Result<(), ClientError> {
         let stays_here = self.endpoint.is_loopback() && self.proxy.is_none();
         let field = match &self.auth {
             _ if self.endpoint.is_https() || stays_here => return Ok(()),
@@ -315,12 +315,12 @@ impl ClientConfig {
             AuthConfig::Exec(_) => "exec",
         };
         let server = self.server();
-        Err(Error::config(place(field), format!("would go in clear to {server}; use https, or leave it out")))
+        Err(ClientError::config(place(field), format!("would go in clear to {server}; use https, or leave it out")))
     }
 }
 
-fn pem_file(path: &Path) -> Result<PemSource, Error> {
-    PemSource::read(path).map_err(|e| Error::config(path.display().to_string(), "cannot be read").caused_by(e))
+fn pem_file(path: &Path) -> Result<PemSource, ClientError> {
+    PemSource::read(path).map_err(|e| ClientError::config(path.display().to_string(), "cannot be read").caused_by(e))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 
 use std::env::consts::{ARCH, OS};
 
-use crate::backends::kubernetes::client::error::Error;
+use crate::backends::kubernetes::client::error::ClientError;
 
 /// As long as a manager in `metadata.managedFields` may be.
 const MAX_NAME: usize = 128;
@@ -28,13 +28,14 @@ fn of(program: &str) -> String {
     format!("{name}/unknown ({OS}/{ARCH}) {}", crate::net::USER_AGENT)
 }
 
-pub(super) fn check(user_agent: String) -> Result<String, Error> {
+pub(super) fn check(user_agent: String) -> Result<String, ClientError> {
     let is_printable = user_agent.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
     match is_printable && !user_agent.trim().is_empty() && user_agent.len() <= MAX_LENGTH {
         true => Ok(user_agent),
-        false => {
-            Err(Error::config("user agent", "must be printable ASCII, not empty, and at most 1024 characters long"))
-        }
+        false => Err(ClientError::config(
+            "user agent",
+            "must be printable ASCII, not empty, and at most 1024 characters long",
+        )),
     }
 }
 

@@ -13,7 +13,7 @@ use super::certificates::{config as tls_config, tls_server};
 use super::server::{Script, Server, ok, raw, serve};
 use super::{LONG, get};
 use crate::backends::kubernetes::client::auth::Impersonation;
-use crate::backends::kubernetes::client::{Client, ClientConfig, Error, ErrorKind, Method, Request};
+use crate::backends::kubernetes::client::{Client, ClientConfig, ClientError, ErrorKind, Method, Request};
 use crate::net::http::{HttpSocket, HttpTransport, NoResolver, Opening, from_ureq};
 use crate::net::redact::{MAX_HEAD, Redacted};
 use crate::net::tests::Scratch;
@@ -67,14 +67,19 @@ impl Recorded {
     }
 
     /// What went out, and what became of it.
-    fn send(&self, path: &str, token: &[u8], groups: &[(HeaderName, HeaderValue)]) -> (Vec<u8>, Result<(), Error>) {
+    fn send(
+        &self,
+        path: &str,
+        token: &[u8],
+        groups: &[(HeaderName, HeaderValue)],
+    ) -> (Vec<u8>, Result<(), ClientError>) {
         let value = HeaderValue::from_bytes(token).unwrap();
         let mut request = http::Request::new(());
         *request.uri_mut() = format!("http://localhost{path}").parse().unwrap();
         let (_masked, mask) = Redacted::new(path.len(), Some(&value), groups);
         request.headers_mut().extend(mask);
         let result = self.agent.run(request).map(|_| ()).map_err(from_ureq);
-        (std::mem::take(&mut *self.sent.lock()), result.map_err(Error::from))
+        (std::mem::take(&mut *self.sent.lock()), result.map_err(ClientError::from))
     }
 
     /// What comes before the value of the credentials, and what comes after it.

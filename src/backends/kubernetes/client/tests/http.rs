@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::server::{closes_after, ok, raw, script, serve, silent};
 use super::{LONG, get, get_until, put, put_until};
-use crate::backends::kubernetes::client::{Client, ClientConfig, Error, ErrorKind, Method, Request};
+use crate::backends::kubernetes::client::{Client, ClientConfig, ClientError, ErrorKind, Method, Request};
 use crate::net::dial::{Cancelled, Network};
 use crate::net::tests::Scratch;
 use crate::util::cancel::CancelToken;
@@ -265,7 +265,7 @@ fn garbage_is_malformed_or_a_broken_connection() {
     assert_eq!(kind_of(&endless), ErrorKind::Malformed);
 }
 
-fn status_of(error: &Error) -> (u16, &str, &str) {
+fn status_of(error: &ClientError) -> (u16, &str, &str) {
     let status = error.status().unwrap();
     (status.code, &status.reason, &status.message)
 }

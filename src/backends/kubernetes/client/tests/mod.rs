@@ -16,26 +16,26 @@ mod trust;
 
 use std::time::Duration;
 
-use super::{Client, Error, Method, Request, Response};
+use super::{Client, ClientError, Method, Request, Response};
 use crate::util::cancel::CancelToken;
 
 /// Far longer than anything takes: tests that wait this long have failed.
 const LONG: Duration = Duration::from_secs(60);
 
-fn get(client: &Client, timeout: Duration) -> Result<Response, Error> {
+fn get(client: &Client, timeout: Duration) -> Result<Response, ClientError> {
     get_until(client, timeout, &CancelToken::new())
 }
 
-fn get_until(client: &Client, timeout: Duration, cancel: &CancelToken) -> Result<Response, Error> {
+fn get_until(client: &Client, timeout: Duration, cancel: &CancelToken) -> Result<Response, ClientError> {
     let request = Request { method: Method::Get, path: "/version", query: &[], body: None, timeout };
     client.request_with_cancel(request, cancel)
 }
 
-fn put(client: &Client, timeout: Duration) -> Result<Response, Error> {
+fn put(client: &Client, timeout: Duration) -> Result<Response, ClientError> {
     put_until(client, timeout, &CancelToken::new())
 }
 
-fn put_until(client: &Client, timeout: Duration, cancel: &CancelToken) -> Result<Response, Error> {
+fn put_until(client: &Client, timeout: Duration, cancel: &CancelToken) -> Result<Response, ClientError> {
     let body = &serde_json::json!({ "a": 1 });
     let request = Request { method: Method::Put, path: "/version", query: &[], body: Some(body), timeout };
     client.request_with_cancel(request, cancel)

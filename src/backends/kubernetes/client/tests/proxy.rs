@@ -9,7 +9,7 @@ use rustls::ServerConfig;
 
 use super::server::{Connection, Script, Server, script, serve, serve_with};
 use super::{LONG, get, get_until};
-use crate::backends::kubernetes::client::{Client, ClientConfig, Error, ErrorKind, Method, Request};
+use crate::backends::kubernetes::client::{Client, ClientConfig, ClientError, ErrorKind, Method, Request};
 use crate::net::tests::certificates::{Authority, authority, server_config};
 use crate::util::cancel::CancelToken;
 
@@ -75,7 +75,7 @@ fn through(config: ClientConfig, kind: &str, port: u16) -> ClientConfig {
 }
 
 /// What may be shown of an error at a proxy.
-fn check(error: &Error, kind: &ErrorKind, port: u16) {
+fn check(error: &ClientError, kind: &ErrorKind, port: u16) {
     assert_eq!(error.kind(), kind, "{error}");
     assert!(!error.maybe_sent(), "{error}");
     let shown = format!("{error} {error:?}");

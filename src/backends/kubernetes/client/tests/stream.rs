@@ -3,10 +3,10 @@ use std::time::Duration;
 
 use super::LONG;
 use super::server::{Script, raw, script, serve, silent};
-use crate::backends::kubernetes::client::{Client, Error, ErrorKind, Method, Request, Stream};
+use crate::backends::kubernetes::client::{Client, ClientError, ErrorKind, Method, Request, Stream};
 use crate::util::cancel::CancelToken;
 
-fn open(client: &Client, timeout: Duration, silence: Duration, cancel: &CancelToken) -> Result<Stream, Error> {
+fn open(client: &Client, timeout: Duration, silence: Duration, cancel: &CancelToken) -> Result<Stream, ClientError> {
     let request = Request { method: Method::Get, path: "/watch", query: &[("watch", "true")], body: None, timeout };
     client.stream(request, silence, cancel)
 }

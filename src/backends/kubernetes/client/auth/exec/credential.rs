@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::ExecPlugin;
 use crate::backends::kubernetes::client::auth::credentials::{Credentials, bearer_header};
 use crate::backends::kubernetes::client::auth::rfc3339;
-use crate::backends::kubernetes::client::error::{Error, ErrorKind};
+use crate::backends::kubernetes::client::error::{ClientError, ErrorKind};
 use crate::net::secret::Secret;
 use crate::net::tls::Identity;
 
@@ -40,8 +40,8 @@ pub(super) struct ExecCredentialStatus {
 }
 
 impl ExecPlugin {
-    pub(super) fn parse(&self, output: &[u8]) -> Result<ExecCredentialStatus, Error> {
-        let failed = |detail: String| Error::new(ErrorKind::Credentials, detail);
+    pub(super) fn parse(&self, output: &[u8]) -> Result<ExecCredentialStatus, ClientError> {
+        let failed = |detail: String| ClientError::new(ErrorKind::Credentials, detail);
         // PowerShell writes a mark in front of UTF-8, and client-go takes no offence.
         let json = output.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(output);
         // What the parser says may quote the output, so only the position is told.

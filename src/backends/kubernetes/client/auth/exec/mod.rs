@@ -39,7 +39,7 @@ const LONGEST_LIMIT: Duration = Duration::from_secs(60 * 60);
 /// // The plugin of an interactive tool prints the login URL on stderr.
 /// let config = ClientConfig::infer()?.with_exec_stderr(ExecStderr::Inherit);
 /// let client = Client::new(config)?;
-/// # Ok::<(), leasehold::kubernetes::Error>(())
+/// # Ok::<(), leasehold::kubernetes::ClientError>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]

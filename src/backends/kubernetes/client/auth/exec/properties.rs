@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::credential::{ExecCredentialStatus, Issued};
 use super::*;
-use crate::backends::kubernetes::client::error::Error;
+use crate::backends::kubernetes::client::error::ClientError;
 use crate::fuzzing::target::{MARKER, Target, assert_loggable, holds_marker};
 
 pub(crate) const TARGET: Target = Target { name: "exec_credential", base: 64 * 1024, read, check };
@@ -68,8 +68,8 @@ fn assert_same(first: &Issued, again: &Issued) {
 }
 
 /// Only numbers may differ from what is said of any other output.
-fn assert_says_nothing_of_the_output(error: &Error) {
-    let words = |error: &Error| error.to_string().replace(|c: char| c.is_ascii_digit(), "");
+fn assert_says_nothing_of_the_output(error: &ClientError) {
+    let words = |error: &ClientError| error.to_string().replace(|c: char| c.is_ascii_digit(), "");
     let others = [
         "x".to_owned(),
         "{}".to_owned(),

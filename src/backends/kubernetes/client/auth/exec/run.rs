@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::credential::ExecCredentialStatus;
 use super::{ExecPlugin, ExecStderr};
-use crate::backends::kubernetes::client::error::{Error, ErrorKind};
+use crate::backends::kubernetes::client::error::{ClientError, ErrorKind};
 use crate::net::interrupt::interrupted;
 use crate::net::text::clean;
 
@@ -48,12 +48,12 @@ impl Process {
         Ok(Some(stdout))
     }
 
-    fn try_wait(&self) -> Result<Option<ExitStatus>, Error> {
+    fn try_wait(&self) -> Result<Option<ExitStatus>, ClientError> {
         let mut slot = self.0.lock();
         let ProcessSlot::Running(child) = &mut *slot else {
             return Err(interrupted().into());
         };
-        let failed = |e| Error::new(ErrorKind::Credentials, "cannot be waited for").caused_by(e);
+        let failed = |e| ClientError::new(ErrorKind::Credentials, "cannot be waited for").caused_by(e);
         let status = child.try_wait().map_err(failed)?;
         if status.is_some() {
             *slot = ProcessSlot::Empty;
@@ -117,7 +117,7 @@ impl ExecPlugin {
         &self,
         process: &Process,
         abandoned: &Receiver<Infallible>,
-    ) -> Result<ExecCredentialStatus, Error> {
+    ) -> Result<ExecCredentialStatus, ClientError> {
         let deadline = Instant::now() + self.options.limit;
         let stdout = match process.start(&mut self.command()) {
             Ok(Some(stdout)) => stdout,
@@ -154,14 +154,14 @@ impl ExecPlugin {
         command
     }
 
-    fn not_started(&self, e: io::Error) -> Error {
+    fn not_started(&self, e: io::Error) -> ClientError {
         let hint = match &self.install_hint {
             Some(hint) if e.kind() == io::ErrorKind::NotFound => {
                 format!("cannot be started; {}", clean(hint, 500))
             }
             _ => "cannot be started; is it installed, and in PATH or next to the kubeconfig?".to_owned(),
         };
-        Error::new(ErrorKind::Credentials, hint).caused_by(e)
+        ClientError::new(ErrorKind::Credentials, hint).caused_by(e)
     }
 
     /// Waits until the plugin has exited with status 0, and returns its whole output.
@@ -171,12 +171,12 @@ impl ExecPlugin {
         output: &Receiver<io::Result<Vec<u8>>>,
         deadline: Instant,
         abandoned: &Receiver<Infallible>,
-    ) -> Result<Vec<u8>, Error> {
+    ) -> Result<Vec<u8>, ClientError> {
         let late = || {
             let limit = self.options.limit;
             let detail =
                 format!("did not finish within its limit of {limit:?}, and was ended with all that it started");
-            Error::new(ErrorKind::Timeout, detail)
+            ClientError::new(ErrorKind::Timeout, detail)
         };
         let bytes = select! {
             recv(output) -> read => match read {
@@ -188,7 +188,7 @@ impl ExecPlugin {
             default(deadline.saturating_duration_since(Instant::now())) => return Err(late()),
         };
         if bytes.len() as u64 > MAX_OUTPUT {
-            return Err(Error::new(ErrorKind::Credentials, "printed more than 1 MiB"));
+            return Err(ClientError::new(ErrorKind::Credentials, "printed more than 1 MiB"));
         }
         // It has closed its output, so its end is near; there is no portable way to wait for that with a limit.
         let mut pause = Duration::from_millis(1);
@@ -197,7 +197,7 @@ impl ExecPlugin {
                 Some(status) if status.success() => return Ok(bytes),
                 Some(status) => {
                     let advice = "run the plugin by hand, or inherit its stderr, to see its messages";
-                    return Err(Error::new(ErrorKind::Credentials, format!("failed ({status}); {advice}")));
+                    return Err(ClientError::new(ErrorKind::Credentials, format!("failed ({status}); {advice}")));
                 }
                 None => {}
             }
@@ -212,8 +212,8 @@ impl ExecPlugin {
     }
 }
 
-fn unreadable(cause: Option<io::Error>) -> Error {
-    let error = Error::new(ErrorKind::Credentials, "cannot be read from");
+fn unreadable(cause: Option<io::Error>) -> ClientError {
+    let error = ClientError::new(ErrorKind::Credentials, "cannot be read from");
     match cause {
         Some(e) => error.caused_by(e),
         None => error,

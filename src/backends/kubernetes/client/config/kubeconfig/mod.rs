@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::Env;
 use crate::backends::kubernetes::client::config::ClientConfig;
-use crate::backends::kubernetes::client::error::Error;
+use crate::backends::kubernetes::client::error::ClientError;
 use crate::net::file::read_file;
 
 mod choices;
@@ -31,7 +31,7 @@ const MAX_ALIASED: usize = 1024 * 1024;
 ///
 /// let kubeconfig = Kubeconfig::from_path("/etc/jobs/kubeconfig")?;
 /// let client = Client::new(kubeconfig.client_config(Some("staging"))?)?;
-/// # Ok::<(), leasehold::kubernetes::Error>(())
+/// # Ok::<(), leasehold::kubernetes::ClientError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Kubeconfig {
@@ -64,11 +64,11 @@ impl Kubeconfig {
     ///
     /// [`Config`](crate::backends::kubernetes::client::ErrorKind::Config) when there is none, naming those that were looked for, or when one cannot be
     /// read or parsed.
-    pub fn load() -> Result<Self, Error> {
+    pub fn load() -> Result<Self, ClientError> {
         Self::load_from(&|name| std::env::var_os(name))
     }
 
-    pub(crate) fn load_from(env: Env<'_>) -> Result<Self, Error> {
+    pub(crate) fn load_from(env: Env<'_>) -> Result<Self, ClientError> {
         let (origin, files, remedy) = match env("KUBECONFIG").filter(|list| !list.is_empty()) {
             // It comes before the service account, so that to run in a pod is no remedy.
             Some(list) => {
@@ -80,8 +80,9 @@ impl Kubeconfig {
                 (origin, files, "correct it, or unset it")
             }
             None => {
-                let file = file_at_home(env)
-                    .ok_or_else(|| Error::config("HOME", format!("is not set, and neither is KUBECONFIG; {SET_IT}")))?;
+                let file = file_at_home(env).ok_or_else(|| {
+                    ClientError::config("HOME", format!("is not set, and neither is KUBECONFIG; {SET_IT}"))
+                })?;
                 (file.display().to_string(), vec![file], SET_IT)
             }
         };
@@ -92,7 +93,7 @@ impl Kubeconfig {
                 Ok(bytes) => merged.add(file, &bytes)?,
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
                 Err(e) => {
-                    return Err(Error::config(file.display().to_string(), "cannot be read").caused_by(e));
+                    return Err(ClientError::config(file.display().to_string(), "cannot be read").caused_by(e));
                 }
             }
             found = true;
@@ -103,7 +104,7 @@ impl Kubeconfig {
                 true => "it names no file".to_owned(),
                 false => format!("looked for {}", choices::list(looked_for.iter().map(AsRef::as_ref))),
             };
-            return Err(Error::config(merged.origin, format!("no kubeconfig there ({looked_for}); {remedy}")));
+            return Err(ClientError::config(merged.origin, format!("no kubeconfig there ({looked_for}); {remedy}")));
         }
         Ok(merged)
     }
@@ -118,11 +119,11 @@ impl Kubeconfig {
     /// # Errors
     ///
     /// [`Config`](crate::backends::kubernetes::client::ErrorKind::Config) when it cannot be read or parsed.
-    pub fn from_path(path: impl AsRef<Path>) -> Result<Self, Error> {
+    pub fn from_path(path: impl AsRef<Path>) -> Result<Self, ClientError> {
         let path = path.as_ref();
         let mut only = Kubeconfig { origin: path.display().to_string(), ..Kubeconfig::default() };
-        let bytes =
-            read_file(path).map_err(|e| Error::config(path.display().to_string(), "cannot be read").caused_by(e))?;
+        let bytes = read_file(path)
+            .map_err(|e| ClientError::config(path.display().to_string(), "cannot be read").caused_by(e))?;
         only.add(path, &bytes)?;
         Ok(only)
     }
@@ -143,9 +144,9 @@ impl Kubeconfig {
     /// ";
     /// let kubeconfig = Kubeconfig::from_text(text, "/etc/jobs")?;
     /// assert_eq!(kubeconfig.client_config(None)?.default_namespace(), "jobs");
-    /// # Ok::<(), leasehold::kubernetes::Error>(())
+    /// # Ok::<(), leasehold::kubernetes::ClientError>(())
     /// ```
-    pub fn from_text(text: &str, directory: impl AsRef<Path>) -> Result<Self, Error> {
+    pub fn from_text(text: &str, directory: impl AsRef<Path>) -> Result<Self, ClientError> {
         let file = directory.as_ref().join("kubeconfig");
         let mut only = Kubeconfig { origin: "kubeconfig".to_owned(), ..Kubeconfig::default() };
         only.add(&file, text.as_bytes())?;
@@ -176,11 +177,11 @@ impl Kubeconfig {
     /// [`Config`](crate::backends::kubernetes::client::ErrorKind::Config), naming the file, the field and the rule; without a context to use, also the
     /// names of those that there are. A proxy of the environment that is of no use is an error only for a server that would
     /// be reached through it.
-    pub fn client_config(&self, context: Option<&str>) -> Result<ClientConfig, Error> {
+    pub fn client_config(&self, context: Option<&str>) -> Result<ClientConfig, ClientError> {
         self.client_config_from(context, &|name| std::env::var_os(name))
     }
 
-    fn add(&mut self, file: &Path, bytes: &[u8]) -> Result<(), Error> {
+    fn add(&mut self, file: &Path, bytes: &[u8]) -> Result<(), ClientError> {
         let parsed = parse(file, bytes)?;
         // Token files are read and plugins run much later, when the working directory may be another.
         let absolute = std::path::absolute(file);
@@ -208,14 +209,14 @@ fn add_all<T>(
     file: &Path,
     field: &str,
     from: Option<Vec<Named<T>>>,
-) -> Result<(), Error> {
+) -> Result<(), ClientError> {
     // Sets, because a file may hold some ten thousand names.
     let earlier: HashSet<String> = into.iter().map(|entry| entry.name.clone()).collect();
     let mut seen = HashSet::new();
     for Named { name, value } in from.unwrap_or_default() {
         if !seen.insert(name.clone()) {
             let place = format!("{}: {field}[{name}]", file.display());
-            return Err(Error::config(place, "the name stands there twice"));
+            return Err(ClientError::config(place, "the name stands there twice"));
         }
         // The first file that has a name wins, as a whole: entries are not mixed.
         if !earlier.contains(&name) {
@@ -225,8 +226,8 @@ fn add_all<T>(
     Ok(())
 }
 
-fn parse(file: &Path, bytes: &[u8]) -> Result<File, Error> {
-    let text = encoding::decode(bytes).map_err(|rule| Error::config(file.display().to_string(), rule))?;
+fn parse(file: &Path, bytes: &[u8]) -> Result<File, ClientError> {
+    let text = encoding::decode(bytes).map_err(|rule| ClientError::config(file.display().to_string(), rule))?;
     // An empty file is an empty kubeconfig, as for kubectl.
     if text.trim().is_empty() {
         return Ok(File::default());
@@ -252,7 +253,7 @@ fn parse(file: &Path, bytes: &[u8]) -> Result<File, Error> {
             Some(at) => format!("is not a valid kubeconfig at line {} column {}", at.line(), at.column()),
             None => "is not a valid kubeconfig".to_owned(),
         };
-        Error::config(file.display().to_string(), rule + reason(&e))
+        ClientError::config(file.display().to_string(), rule + reason(&e))
     })?;
     Ok(document.unwrap_or_default())
 }

@@ -14,7 +14,7 @@ use crate::backends::kubernetes::client::config::ClientConfig;
 use crate::backends::kubernetes::client::config::Env;
 use crate::backends::kubernetes::client::config::in_cluster;
 use crate::backends::kubernetes::client::config::proxy;
-use crate::backends::kubernetes::client::error::Error;
+use crate::backends::kubernetes::client::error::ClientError;
 use crate::net::endpoint::Endpoint;
 use crate::net::proxy::Proxy;
 use crate::net::secret::Secret;
@@ -26,7 +26,7 @@ const EXEC_EXTENSION: &str = "client.authentication.k8s.io/exec";
 const EXEC_VERSIONS: [&str; 2] = ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"];
 
 impl Kubeconfig {
-    pub(crate) fn client_config_from(&self, context: Option<&str>, env: Env<'_>) -> Result<ClientConfig, Error> {
+    pub(crate) fn client_config_from(&self, context: Option<&str>, env: Env<'_>) -> Result<ClientConfig, ClientError> {
         self.client_config_in(context, env, Path::new(in_cluster::DIRECTORY))
     }
 
@@ -35,35 +35,36 @@ impl Kubeconfig {
         context: Option<&str>,
         env: Env<'_>,
         service_account: &Path,
-    ) -> Result<ClientConfig, Error> {
+    ) -> Result<ClientConfig, ClientError> {
         let name = context.or(self.current_context()).ok_or_else(|| {
             if self.contexts.is_empty() {
                 let rule = "has no current-context, and no contexts to choose from; name another file";
-                return Error::config(self.origin.clone(), rule);
+                return ClientError::config(self.origin.clone(), rule);
             }
             let rule = format!(
                 "has no current-context; choose one with `kubectl config use-context NAME`, or by name with \
                  Kubeconfig::client_config(Some(NAME)); {}",
                 self.choices()
             );
-            Error::config(self.origin.clone(), rule)
+            ClientError::config(self.origin.clone(), rule)
         })?;
         let context = find(&self.contexts, name).ok_or_else(|| {
             let rule = format!("has no context named {}; {}", choices::quoted(name), self.choices());
-            Error::config(self.origin.clone(), rule)
+            ClientError::config(self.origin.clone(), rule)
         })?;
         let in_context = |field: &str| context.place("contexts", field);
         let cluster = context.value.cluster.as_deref().unwrap_or_default();
-        let cluster = find(&self.clusters, cluster)
-            .ok_or_else(|| Error::config(in_context("cluster"), format!("there is no cluster named {cluster:?}")))?;
+        let cluster = find(&self.clusters, cluster).ok_or_else(|| {
+            ClientError::config(in_context("cluster"), format!("there is no cluster named {cluster:?}"))
+        })?;
         // kubectl takes a context without a user for an anonymous one.
-        let user = match context.value.user.as_deref().filter(|user| !user.is_empty()) {
-            Some(user) => Some(
-                find(&self.users, user)
-                    .ok_or_else(|| Error::config(in_context("user"), format!("there is no user named {user:?}")))?,
-            ),
-            None => None,
-        };
+        let user =
+            match context.value.user.as_deref().filter(|user| !user.is_empty()) {
+                Some(user) => Some(find(&self.users, user).ok_or_else(|| {
+                    ClientError::config(in_context("user"), format!("there is no user named {user:?}"))
+                })?),
+                None => None,
+            };
         let mut config = cluster.config(env, user.is_some_and(NamedEntry::has_certificate))?;
         // KUBECONFIG may be set in each process to something else: the file tells two candidates apart.
         config.source = match self.origin == "KUBECONFIG" {
@@ -105,12 +106,18 @@ impl<T> NamedEntry<T> {
     }
 
     /// A value that may stand in the kubeconfig itself, in base64, or in a file; the former wins.
-    fn pem(&self, list: &str, field: &str, data: Option<&str>, file: Option<&str>) -> Result<Option<PemSource>, Error> {
+    fn pem(
+        &self,
+        list: &str,
+        field: &str,
+        data: Option<&str>,
+        file: Option<&str>,
+    ) -> Result<Option<PemSource>, ClientError> {
         if let Some(data) = data.filter(|d| !d.is_empty()) {
             let packed: String = data.chars().filter(|c| !c.is_ascii_whitespace()).collect();
             let decoded = BASE64_STANDARD
                 .decode(packed)
-                .map_err(|_| Error::config(self.place(list, &format!("{field}-data")), "is not base64"))?;
+                .map_err(|_| ClientError::config(self.place(list, &format!("{field}-data")), "is not base64"))?;
             return Ok(Some(PemSource::inline(decoded)));
         }
         let Some(file) = file.filter(|f| !f.is_empty()) else {
@@ -118,7 +125,7 @@ impl<T> NamedEntry<T> {
         };
         let path = self.path(file);
         let rule = || format!("{} cannot be read", path.display());
-        PemSource::read(&path).map(Some).map_err(|e| Error::config(self.place(list, field), rule()).caused_by(e))
+        PemSource::read(&path).map(Some).map_err(|e| ClientError::config(self.place(list, field), rule()).caused_by(e))
     }
 }
 
@@ -127,7 +134,7 @@ impl NamedEntry<Cluster> {
         self.place("clusters", field)
     }
 
-    fn ca(&self) -> Result<Option<PemSource>, Error> {
+    fn ca(&self) -> Result<Option<PemSource>, ClientError> {
         self.pem(
             "clusters",
             "certificate-authority",
@@ -140,10 +147,10 @@ impl NamedEntry<Cluster> {
         self.value.insecure_skip_tls_verify.unwrap_or(false)
     }
 
-    fn config(&self, env: Env<'_>, has_certificate: bool) -> Result<ClientConfig, Error> {
+    fn config(&self, env: Env<'_>, has_certificate: bool) -> Result<ClientConfig, ClientError> {
         let server = self.value.server.as_ref().map(Secret::expose).unwrap_or_default();
         if server.is_empty() {
-            return Err(Error::config(self.at("server"), "is missing"));
+            return Err(ClientError::config(self.at("server"), "is missing"));
         }
         let ca = self.ca()?;
         let has_tls = ca.is_some() || has_certificate || self.insecure();
@@ -151,12 +158,12 @@ impl NamedEntry<Cluster> {
         let mut config = ClientConfig::for_endpoint(endpoint, self.file.display().to_string());
         if let Some(ca) = ca {
             if self.insecure() {
-                return Err(Error::config(
+                return Err(ClientError::config(
                     self.at("insecure-skip-tls-verify"),
                     "contradicts certificate-authority; leave one of them out",
                 ));
             }
-            config.tls.trust(ca).map_err(|rule| Error::config(self.at("certificate-authority"), rule))?;
+            config.tls.trust(ca).map_err(|rule| ClientError::config(self.at("certificate-authority"), rule))?;
         }
         config.tls.insecure = self.insecure();
         config.tls.server_name = self.value.tls_server_name.clone().filter(|n| !n.is_empty());
@@ -168,7 +175,7 @@ impl NamedEntry<Cluster> {
     }
 
     /// The `spec.cluster` of an `ExecCredential`.
-    fn exec_info(&self) -> Result<Value, Error> {
+    fn exec_info(&self) -> Result<Value, ClientError> {
         let mut info = Map::new();
         info.insert("server".to_owned(), json!(self.value.server.as_ref().map(Secret::expose)));
         if let Some(name) = self.value.tls_server_name.as_ref().filter(|name| !name.is_empty()) {
@@ -197,7 +204,7 @@ impl NamedEntry<AuthInfo> {
         self.place("users", field)
     }
 
-    fn apply(&self, config: &mut ClientConfig, cluster: &NamedEntry<Cluster>) -> Result<(), Error> {
+    fn apply(&self, config: &mut ClientConfig, cluster: &NamedEntry<Cluster>) -> Result<(), ClientError> {
         let user = &self.value;
         if let Some(provider) = &user.auth_provider {
             let name = provider.name.as_deref().unwrap_or_default();
@@ -211,7 +218,7 @@ impl NamedEntry<AuthInfo> {
                 "{name:?} is not supported, as in kubectl since 1.26; use exec with {instead} \
                  (client.authentication.k8s.io/v1)"
             );
-            return Err(Error::config(self.at("auth-provider"), rule));
+            return Err(ClientError::config(self.at("auth-provider"), rule));
         }
         self.show_identity(&mut config.tls)?;
         config.auth = self.auth(cluster)?;
@@ -233,7 +240,7 @@ impl NamedEntry<AuthInfo> {
         [client_certificate.as_deref(), data].into_iter().flatten().any(|text| !text.is_empty())
     }
 
-    fn show_identity(&self, tls: &mut TlsSettings) -> Result<(), Error> {
+    fn show_identity(&self, tls: &mut TlsSettings) -> Result<(), ClientError> {
         let user = &self.value;
         let chain = self.pem(
             "users",
@@ -248,18 +255,18 @@ impl NamedEntry<AuthInfo> {
                 Ok(tls.show(chain, key).map_err(|e| e.during(&self.at("client-certificate")))?)
             }
             (None, None) => Ok(()),
-            (Some(_), None) => Err(Error::config(self.at("client-key"), "is missing beside client-certificate")),
-            (None, Some(_)) => Err(Error::config(self.at("client-certificate"), "is missing beside client-key")),
+            (Some(_), None) => Err(ClientError::config(self.at("client-key"), "is missing beside client-certificate")),
+            (None, Some(_)) => Err(ClientError::config(self.at("client-certificate"), "is missing beside client-key")),
         }
     }
 
-    fn auth(&self, cluster: &NamedEntry<Cluster>) -> Result<AuthConfig, Error> {
+    fn auth(&self, cluster: &NamedEntry<Cluster>) -> Result<AuthConfig, ClientError> {
         let user = &self.value;
         let token = user.token.as_ref().filter(|t| !t.is_empty());
         let token_file = user.token_file.as_deref().filter(|f| !f.is_empty());
         let name = user.username.as_deref().filter(|n| !n.is_empty());
         if name.is_some() && (token.is_some() || token_file.is_some()) {
-            return Err(Error::config(self.at("username"), "contradicts token; leave one of them out"));
+            return Err(ClientError::config(self.at("username"), "contradicts token; leave one of them out"));
         }
         // The order in which client-go sets the header: what is fixed is not replaced by a plugin.
         if let Some(file) = token_file {
@@ -279,18 +286,18 @@ impl NamedEntry<AuthInfo> {
         }
     }
 
-    fn plugin(&self, exec: &Exec, cluster: &NamedEntry<Cluster>) -> Result<ExecPlugin, Error> {
+    fn plugin(&self, exec: &Exec, cluster: &NamedEntry<Cluster>) -> Result<ExecPlugin, ClientError> {
         let version = exec.api_version.as_deref().unwrap_or_default();
         if !EXEC_VERSIONS.contains(&version) {
             let rule = format!("must be one of {}", EXEC_VERSIONS.join(" and "));
-            return Err(Error::config(self.at("exec.apiVersion"), rule));
+            return Err(ClientError::config(self.at("exec.apiVersion"), rule));
         }
         let command = exec.command.as_deref().unwrap_or_default();
         if command.is_empty() {
-            return Err(Error::config(self.at("exec.command"), "is missing"));
+            return Err(ClientError::config(self.at("exec.command"), "is missing"));
         }
         if exec.interactive_mode.as_deref() == Some("Always") {
-            return Err(Error::config(
+            return Err(ClientError::config(
                 self.at("exec.interactiveMode"),
                 "Always needs a terminal, which there is none for a plugin here",
             ));
@@ -300,7 +307,10 @@ impl NamedEntry<AuthInfo> {
             // The standard library passes such a name on in a way that panics or is misread.
             if variable.name.is_empty() || variable.name.contains(['=', '\0']) || variable.value.expose().contains('\0')
             {
-                return Err(Error::config(self.at("exec.env"), "has a name or value that no environment may have"));
+                return Err(ClientError::config(
+                    self.at("exec.env"),
+                    "has a name or value that no environment may have",
+                ));
             }
         }
         let args = exec.args.iter().flatten();

@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 
 use super::Kubeconfig;
 use crate::backends::kubernetes::client::config::AuthConfig;
-use crate::backends::kubernetes::client::{Client, ClientConfig, Error, ErrorKind};
+use crate::backends::kubernetes::client::{Client, ClientConfig, ClientError, ErrorKind};
 use crate::net::tests::Scratch;
 
 const CA: &str = include_str!("../../tests/ca.pem");
@@ -12,7 +12,7 @@ fn no_env(_: &str) -> Option<OsString> {
     None
 }
 
-fn load(text: &str) -> Result<ClientConfig, Error> {
+fn load(text: &str) -> Result<ClientConfig, ClientError> {
     Kubeconfig::from_text(text, "/etc/kube")?.client_config_from(None, &no_env)
 }
 

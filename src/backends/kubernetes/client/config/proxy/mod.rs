@@ -3,14 +3,14 @@
 use std::ffi::OsString;
 
 use super::Env;
-use crate::backends::kubernetes::client::error::Error;
+use crate::backends::kubernetes::client::error::ClientError;
 use crate::net::endpoint::Endpoint;
 use crate::net::proxy::Proxy;
 
 mod exempt;
 
 /// What the environment asks for. A value that is of no use is an error only for a target that would go through it.
-pub(super) fn from_env(env: Env<'_>, target: &Endpoint) -> Result<Option<Proxy>, Error> {
+pub(super) fn from_env(env: Env<'_>, target: &Endpoint) -> Result<Option<Proxy>, ClientError> {
     let names: [&'static str; 2] = match target.is_https() {
         true => ["HTTPS_PROXY", "https_proxy"],
         false => ["HTTP_PROXY", "http_proxy"],
@@ -27,7 +27,7 @@ pub(super) fn from_env(env: Env<'_>, target: &Endpoint) -> Result<Option<Proxy>,
     }
     // The variable is mostly set for others, and often by others.
     let place = format!("{name} in the environment (NO_PROXY does not exempt {})", target.host_and_port());
-    let url = url.into_string().map_err(|_| Error::config(place.clone(), "is not UTF-8 text"))?;
+    let url = url.into_string().map_err(|_| ClientError::config(place.clone(), "is not UTF-8 text"))?;
     Ok(Some(Proxy::parse(&url, &place)?))
 }
 

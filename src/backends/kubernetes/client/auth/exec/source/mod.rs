@@ -16,7 +16,7 @@ use super::credential::Issued;
 use super::run::Process;
 use super::schedule::{BothClocks, Schedule};
 use crate::backends::kubernetes::client::auth::{Credentials, Limits};
-use crate::backends::kubernetes::client::error::{Error, ErrorKind};
+use crate::backends::kubernetes::client::error::{ClientError, ErrorKind};
 use crate::net::interrupt::interrupted;
 use crate::util::log_fields::CLIENT;
 use crate::util::panics::log_line;
@@ -56,7 +56,7 @@ struct SourceState {
 struct Run {
     /// Disconnects at its end.
     done: Receiver<Infallible>,
-    outcome: OnceLock<Result<Credentials, Error>>,
+    outcome: OnceLock<Result<Credentials, ClientError>>,
 }
 
 /// A run, to the thread that it takes place on.
@@ -80,7 +80,7 @@ impl ExecSource {
     }
 
     /// The credentials to use now. Without any that are valid it waits for the plugin, within the limits of the request.
-    pub(crate) fn current(&self, limits: Limits<'_>) -> Result<Credentials, Error> {
+    pub(crate) fn current(&self, limits: Limits<'_>) -> Result<Credentials, ClientError> {
         loop {
             limits.interrupter.check()?;
             let wait = {
@@ -107,7 +107,11 @@ impl ExecSource {
     }
 
     /// Newer credentials than those that the server has rejected, from a new run if need be.
-    pub(crate) fn after_rejection(&self, rejected: &Credentials, limits: Limits<'_>) -> Result<Credentials, Error> {
+    pub(crate) fn after_rejection(
+        &self,
+        rejected: &Credentials,
+        limits: Limits<'_>,
+    ) -> Result<Credentials, ClientError> {
         let run = {
             let mut state = self.shared.state.lock();
             let now = BothClocks::read();
@@ -133,14 +137,14 @@ impl ExecSource {
         (state.runs, state.failures)
     }
 
-    fn wait_for(&self, run: &Run, limits: Limits<'_>) -> Result<Credentials, Error> {
+    fn wait_for(&self, run: &Run, limits: Limits<'_>) -> Result<Credentials, ClientError> {
         let left = limits.deadline.saturating_duration_since(Instant::now());
         select! {
             recv(run.done) -> _ => {}
             recv(limits.interrupter.signal()) -> _ => return Err(interrupted().into()),
             default(left) => {
                 let detail = "did not finish in the time given to the request; it runs on, for the requests to come";
-                return Err(Error::new(ErrorKind::Timeout, detail).at(self.shared.plugin.place()));
+                return Err(ClientError::new(ErrorKind::Timeout, detail).at(self.shared.plugin.place()));
             }
         }
         match run.outcome.get() {
@@ -149,12 +153,14 @@ impl ExecSource {
                 Ok(credentials.clone())
             }
             Some(Err(e)) => Err(again(e)),
-            None => Err(Error::new(ErrorKind::Credentials, "was not run to its end").at(self.shared.plugin.place())),
+            None => {
+                Err(ClientError::new(ErrorKind::Credentials, "was not run to its end").at(self.shared.plugin.place()))
+            }
         }
     }
 
     /// Waits for the end of a pause, unless the request has to be over before that.
-    fn wait_until(&self, until: Instant, limits: Limits<'_>) -> Result<(), Error> {
+    fn wait_until(&self, until: Instant, limits: Limits<'_>) -> Result<(), ClientError> {
         if limits.deadline <= until {
             return Err(self.failed_before(&self.shared.state.lock()));
         }
@@ -165,10 +171,10 @@ impl ExecSource {
     }
 
     /// Why there are no credentials while a pause lasts.
-    fn failed_before(&self, state: &SourceState) -> Error {
+    fn failed_before(&self, state: &SourceState) -> ClientError {
         match state.run.as_ref().and_then(|run| run.outcome.get()) {
             Some(Err(e)) => again(e),
-            _ => Error::new(ErrorKind::Credentials, "has failed").at(self.shared.plugin.place()),
+            _ => ClientError::new(ErrorKind::Credentials, "has failed").at(self.shared.plugin.place()),
         }
     }
 }
@@ -198,7 +204,7 @@ impl SourceState {
     }
 
     /// Notes what a run has brought.
-    fn end(&mut self, run: &Run, issued: Result<Issued, Error>) {
+    fn end(&mut self, run: &Run, issued: Result<Issued, ClientError>) {
         let now = BothClocks::read();
         let outcome = issued.map(|mut issued| {
             issued.count_from(self.issued.as_ref());
@@ -222,7 +228,7 @@ impl SourceShared {
         let run = Arc::clone(&job.run);
         let shared = Arc::clone(self);
         if let Err(e) = thread::Builder::new().name("leasehold-exec".to_owned()).spawn(move || shared.work(job)) {
-            let error = Error::new(ErrorKind::Credentials, "cannot be run: there is no thread for it");
+            let error = ClientError::new(ErrorKind::Credentials, "cannot be run: there is no thread for it");
             state.end(&run, Err(error.at(self.plugin.place()).caused_by(e)));
         }
         run
@@ -233,7 +239,7 @@ impl SourceShared {
         loop {
             let place = self.plugin.place();
             let raw = self.plugin.run(&self.process, &self.abandoned);
-            let issued = raw.and_then(|raw| raw.issue().map_err(|rule| Error::new(ErrorKind::Credentials, rule)));
+            let issued = raw.and_then(|raw| raw.issue().map_err(|rule| ClientError::new(ErrorKind::Credentials, rule)));
             let issued = issued.map_err(|e| e.at(&place));
             match &issued {
                 // The program dropped the client and needs no message.
@@ -278,8 +284,8 @@ impl SourceShared {
 }
 
 /// The failure of a run, for one more of those who wait for it.
-fn again(error: &Error) -> Error {
-    Error::new(error.kind().clone(), error.to_string())
+fn again(error: &ClientError) -> ClientError {
+    ClientError::new(error.kind().clone(), error.to_string())
 }
 
 #[cfg(all(test, unix))]

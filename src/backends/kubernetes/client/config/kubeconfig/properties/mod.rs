@@ -39,7 +39,7 @@ fn files(input: &[u8]) -> Vec<(PathBuf, Vec<u8>)> {
     }
 }
 
-fn merge(files: &[(PathBuf, Vec<u8>)]) -> Result<Kubeconfig, Error> {
+fn merge(files: &[(PathBuf, Vec<u8>)]) -> Result<Kubeconfig, ClientError> {
     let mut merged = Kubeconfig { origin: "KUBECONFIG".to_owned(), ..Kubeconfig::default() };
     for (file, bytes) in files {
         merged.add(file, bytes)?;
@@ -55,7 +55,7 @@ fn merge(files: &[(PathBuf, Vec<u8>)]) -> Result<Kubeconfig, Error> {
     Ok(merged)
 }
 
-fn resolve(kubeconfig: &Kubeconfig) -> Vec<Result<ClientConfig, Error>> {
+fn resolve(kubeconfig: &Kubeconfig) -> Vec<Result<ClientConfig, ClientError>> {
     let names = kubeconfig.context_names().map(Some).take(CONTEXTS);
     names.chain([None]).map(|name| kubeconfig.client_config_from(name, &|_| None)).collect()
 }
@@ -95,7 +95,7 @@ fn check(input: &[u8]) {
 }
 
 /// Of a file that cannot be read nothing is told but the position; of one that can, the name that stands there twice.
-fn assert_says_only_where(files: &[(PathBuf, Vec<u8>)], error: &Error) {
+fn assert_says_only_where(files: &[(PathBuf, Vec<u8>)], error: &ClientError) {
     let text = error.to_string();
     let at_fault = |path: &PathBuf| text.starts_with(&path.display().to_string());
     let (path, bytes) = files.iter().find(|(path, _)| at_fault(path)).expect("a file is named");
