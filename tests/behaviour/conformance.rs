@@ -7,7 +7,7 @@ use crate::elector::listener::heard_here;
 use crate::on_both_servers;
 use crate::support::cluster::{Cluster, NAMESPACE, client_of, request, version};
 use leasehold::CancelToken;
-use leasehold::kubernetes::{Client, ClientError, Method, Request, Status, Stream};
+use leasehold::kubernetes::{ApiStatus, Client, ClientError, Method, Request, Stream};
 use serde_json::{Value, json};
 
 on_both_servers! {
@@ -41,11 +41,11 @@ on_both_servers! {
     answers_about_endpoints_warn_and_a_client_tells_so_once,
 }
 
-fn status(result: Result<Value, ClientError>) -> Status {
+fn status(result: Result<Value, ClientError>) -> ApiStatus {
     result.expect_err("a refusal").status().expect("a Status").clone()
 }
 
-fn is(status: &Status, code: u16, reason: &str) {
+fn is(status: &ApiStatus, code: u16, reason: &str) {
     assert_eq!((status.code, status.reason.as_str()), (code, reason), "{status:?}");
 }
 

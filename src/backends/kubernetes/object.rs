@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::annotation;
 use super::metadata::{Metadata, OwnerReference};
-use crate::backends::kubernetes::client::{Client, ClientError, ErrorKind, Method, Request, Response, Status};
+use crate::backends::kubernetes::client::{ApiStatus, Client, ClientError, ErrorKind, Method, Request, Response};
 use crate::backends::kubernetes::events::{EventRecorder, Subject};
 use crate::net::json;
 use crate::store::record::{LeaderElectionRecord, StoreData, VersionedRecord};
@@ -252,7 +252,7 @@ impl<C: Codec> ObjectStore<C> {
 
     /// The server's last word in a watch, after it had begun with 200.
     fn watch_ended(&self, scope: WatchScope<'_>, object: &Value) -> StoreError {
-        let status = Status::from_object(object).unwrap_or_default();
+        let status = ApiStatus::from_object(object).unwrap_or_default();
         let kind = if status.code == 410 { StoreErrorKind::Expired } else { StoreErrorKind::Unavailable };
         let message = format!("cannot watch {}: the server ended the watch: {status}", self.describe_scope(scope));
         StoreError::new(kind, message).with_retry_after(status.retry_after)
@@ -489,7 +489,7 @@ mod tests {
             (500, "InternalError", Unavailable),
             (504, "Timeout", Unavailable),
         ] {
-            let status = Status { code, reason: reason.to_owned(), ..Status::default() };
+            let status = ApiStatus { code, reason: reason.to_owned(), ..ApiStatus::default() };
             assert_eq!(kind(ErrorKind::Status(status)), expected, "{code} {reason}");
         }
         for (of_the_client, expected) in [

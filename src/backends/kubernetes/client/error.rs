@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use super::status::Status;
+use super::status::ApiStatus;
 use crate::net::calls::CallError;
 use crate::net::error::{self as net, Report};
 
@@ -41,7 +41,7 @@ pub struct ClientError(Box<Report<ErrorKind>>);
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The server, or something in front of it, answered with anything but 2xx.
-    Status(Status),
+    Status(ApiStatus),
     /// The time given to the request ran out, or a stream was silent for too long.
     Timeout,
     /// The [`CancelToken`](crate::CancelToken) that it was given ended it.
@@ -101,7 +101,7 @@ impl ClientError {
     }
 
     /// The server's answer, if the failure is one.
-    pub fn status(&self) -> Option<&Status> {
+    pub fn status(&self) -> Option<&ApiStatus> {
         match &self.0.kind {
             ErrorKind::Status(status) => Some(status),
             _ => None,

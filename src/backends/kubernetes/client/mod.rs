@@ -80,5 +80,5 @@ pub use counters::ClientCounters;
 pub use error::{ClientError, ErrorKind};
 pub use request::{Method, Request};
 pub use response::Response;
-pub use status::Status;
+pub use status::ApiStatus;
 pub use stream::Stream;

@@ -7,7 +7,7 @@ use ureq::http::{self, header};
 
 use super::auth::Credentials;
 use super::error::{ClientError, ErrorKind};
-use super::status::Status;
+use super::status::ApiStatus;
 use crate::net::http::{is_compressed, read_body};
 use crate::net::json::{self, Unreadable};
 
@@ -80,7 +80,7 @@ pub(super) fn accept(
         let mut body = read_body(answer.into_body()).unwrap_or_default();
         // Some proxies show the request that they refuse.
         credentials.redact(&mut body);
-        let status = Status::from_answer(code, retry_after, &body);
+        let status = ApiStatus::from_answer(code, retry_after, &body);
         let hint = match code {
             300..=399 => "redirects are not followed; put the right URL into the configuration",
             401 => "the credentials are missing, wrong or expired",

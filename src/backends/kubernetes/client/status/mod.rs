@@ -25,15 +25,15 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(60 * 60);
 /// can be logged as they are.
 ///
 /// ```
-/// use leasehold::kubernetes::Status;
+/// use leasehold::kubernetes::ApiStatus;
 ///
 /// let event = serde_json::json!({ "kind": "Status", "code": 410, "reason": "Expired", "message": "too old" });
-/// let status = Status::from_object(&event).unwrap();
+/// let status = ApiStatus::from_object(&event).unwrap();
 /// assert_eq!((status.code, status.reason.as_str()), (410, "Expired"));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct Status {
+pub struct ApiStatus {
     /// The HTTP status code.
     pub code: u16,
     /// The machine-readable reason, such as `AlreadyExists` or `Conflict`; empty when the answer is no `Status` object.
@@ -65,9 +65,9 @@ struct Details {
     retry_after_seconds: Option<i64>,
 }
 
-impl Status {
+impl ApiStatus {
     /// Reads a `Status` object, such as that of an `ERROR` event in a watch; `None` if it is another kind of object.
-    pub fn from_object(object: &Value) -> Option<Status> {
+    pub fn from_object(object: &Value) -> Option<ApiStatus> {
         let raw = StatusFields::deserialize(object).ok()?;
         if raw.kind.as_deref() != Some("Status") {
             return None;
@@ -77,12 +77,12 @@ impl Status {
     }
 
     /// Makes the best of an answer: its `Status` object, or else an excerpt of whatever it is.
-    pub(super) fn from_answer(code: u16, retry_after: Option<&str>, body: &[u8]) -> Status {
+    pub(super) fn from_answer(code: u16, retry_after: Option<&str>, body: &[u8]) -> ApiStatus {
         let parsed = json::read::<StatusFields>(body, MAX_VALUES).ok();
         let mut status = match parsed.filter(|raw| raw.kind.as_deref() == Some("Status")) {
             // The line of the answer counts, not what the body says of it.
             Some(raw) => raw.into_status(code),
-            None => Status { code, message: excerpt(body), ..Status::default() },
+            None => ApiStatus { code, message: excerpt(body), ..ApiStatus::default() },
         };
         // The header also admits a date; nothing in a cluster sends one, and guessing at clocks is worse than a default.
         if let Some(seconds) = retry_after.and_then(|v| v.trim().parse::<u64>().ok()) {
@@ -93,12 +93,12 @@ impl Status {
 }
 
 impl StatusFields {
-    fn into_status(self, code: u16) -> Status {
+    fn into_status(self, code: u16) -> ApiStatus {
         let (kind, name, seconds) = match self.details {
             Some(d) => (d.kind, d.name, d.retry_after_seconds),
             None => (None, None, None),
         };
-        Status {
+        ApiStatus {
             code,
             reason: clean(&self.reason.unwrap_or_default(), MAX_WORD),
             message: clean(&self.message.unwrap_or_default(), MAX_MESSAGE),
@@ -112,7 +112,7 @@ impl StatusFields {
     }
 }
 
-impl fmt::Display for Status {
+impl fmt::Display for ApiStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.code)?;
         if !self.reason.is_empty() {
@@ -145,7 +145,7 @@ mod tests {
     fn a_status_object_is_read() {
         let body = br#"{"kind":"Status","apiVersion":"v1","status":"Failure","code":999,"reason":"AlreadyExists",
             "message":"leases \"a\" already exists","details":{"name":"a","kind":"leases","retryAfterSeconds":3}}"#;
-        let status = Status::from_answer(409, None, body);
+        let status = ApiStatus::from_answer(409, None, body);
         assert_eq!(status.code, 409);
         assert_eq!(status.reason, "AlreadyExists");
         assert_eq!(status.retry_after, Some(Duration::from_secs(3)));
@@ -155,17 +155,20 @@ mod tests {
     #[test]
     fn the_header_wins_over_the_details() {
         let body = br#"{"kind":"Status","details":{"retryAfterSeconds":3}}"#;
-        let status = Status::from_answer(429, Some(" 7 "), body);
+        let status = ApiStatus::from_answer(429, Some(" 7 "), body);
         assert_eq!(status.retry_after, Some(Duration::from_secs(7)));
-        let endless = Status::from_answer(429, Some("18446744073709551615"), b"");
+        let endless = ApiStatus::from_answer(429, Some("18446744073709551615"), b"");
         assert_eq!(endless.retry_after, Some(MAX_RETRY_AFTER));
-        assert_eq!(Status::from_answer(429, Some("-1"), b"").retry_after, None);
+        assert_eq!(ApiStatus::from_answer(429, Some("-1"), b"").retry_after, None);
         for (seconds, expected) in [(-1, None), (0, None), (1, Some(1)), (3_600, Some(3_600)), (i64::MAX, Some(3_600))]
         {
             let body = serde_json::json!({"kind": "Status", "details": {"retryAfterSeconds": seconds}});
-            let status = Status::from_answer(429, None, body.to_string().as_bytes());
+            let status = ApiStatus::from_answer(429, None, body.to_string().as_bytes());
             assert_eq!(status.retry_after, expected.map(Duration::from_secs), "{seconds}");
-            assert_eq!(Status::from_object(&body).map(|it| (it.code, it.retry_after)), Some((0, status.retry_after)));
+            assert_eq!(
+                ApiStatus::from_object(&body).map(|it| (it.code, it.retry_after)),
+                Some((0, status.retry_after))
+            );
         }
     }
 
@@ -175,7 +178,7 @@ mod tests {
         let status = |reason: &str, message: &str| {
             let details = serde_json::json!({"kind": long, "name": long});
             let body = serde_json::json!({"kind": "Status", "reason": reason, "message": message, "details": details});
-            Status::from_answer(503, None, body.to_string().as_bytes())
+            ApiStatus::from_answer(503, None, body.to_string().as_bytes())
         };
         for (reason, message, shown) in
             [("", "", "503"), ("A", "", "503 A"), ("", "b", "503 (b)"), ("A", "b", "503 A (b)")]
@@ -186,14 +189,14 @@ mod tests {
         let lengths = [Some(&cut.reason), Some(&cut.message), cut.kind.as_ref(), cut.name.as_ref()];
         let lengths = lengths.map(|text| text.map_or(0, |text| text.chars().count() - 1));
         assert_eq!(lengths, [MAX_WORD, MAX_MESSAGE, MAX_WORD, MAX_WORD]);
-        let asking = Status { code: 429, retry_after: Some(Duration::from_secs(7)), ..Status::default() };
+        let asking = ApiStatus { code: 429, retry_after: Some(Duration::from_secs(7)), ..ApiStatus::default() };
         assert_eq!(asking.to_string(), "429, asking to wait 7 s");
     }
 
     #[test]
     fn html_becomes_a_short_clean_excerpt() {
         let page = format!("<html>\x1b[31m\r\n\0bad\u{202e}gateway{}", "x".repeat(9000));
-        let status = Status::from_answer(502, None, page.as_bytes());
+        let status = ApiStatus::from_answer(502, None, page.as_bytes());
         assert_eq!(status.reason, "");
         assert!(status.message.starts_with("<html> [31m bad gateway"));
         assert!(status.message.chars().count() <= MAX_EXCERPT + 1);
@@ -203,8 +206,8 @@ mod tests {
     #[test]
     fn odd_bodies_still_give_the_code() {
         for body in [&b""[..], b"[]", b"null", b"{\"kind\":3}", b"\xff\xfe", b"{"] {
-            assert_eq!(Status::from_answer(500, None, body).code, 500);
+            assert_eq!(ApiStatus::from_answer(500, None, body).code, 500);
         }
-        assert_eq!(Status::from_object(&serde_json::json!({"kind": "Lease"})), None);
+        assert_eq!(ApiStatus::from_object(&serde_json::json!({"kind": "Lease"})), None);
     }
 }

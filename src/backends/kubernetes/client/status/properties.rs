@@ -19,23 +19,23 @@ fn split(input: &[u8]) -> (u16, Option<String>, &[u8]) {
 
 fn read(input: &[u8]) {
     let (code, retry_after, body) = split(input);
-    let _ = Status::from_answer(code, retry_after.as_deref(), body);
+    let _ = ApiStatus::from_answer(code, retry_after.as_deref(), body);
 }
 
 fn check(input: &[u8]) {
     let (code, retry_after, body) = split(input);
-    let status = Status::from_answer(code, retry_after.as_deref(), body);
+    let status = ApiStatus::from_answer(code, retry_after.as_deref(), body);
     assert_eq!(status.code, code, "the line of the answer counts");
     assert_tidy(&status);
     assert_eq!(again(&status), status);
-    if let Some(status) = serde_json::from_slice(body).ok().and_then(|object: Value| Status::from_object(&object)) {
+    if let Some(status) = serde_json::from_slice(body).ok().and_then(|object: Value| ApiStatus::from_object(&object)) {
         assert_tidy(&status);
         assert_eq!(again(&status), status);
     }
 }
 
 /// The same, written as a `Status` object and read again.
-fn again(status: &Status) -> Status {
+fn again(status: &ApiStatus) -> ApiStatus {
     let object = json!({
         "kind": "Status",
         "reason": status.reason,
@@ -43,10 +43,10 @@ fn again(status: &Status) -> Status {
         "details": { "kind": status.kind, "name": status.name },
     });
     let seconds = status.retry_after.map(|wait| wait.as_secs().to_string());
-    Status::from_answer(status.code, seconds.as_deref(), object.to_string().as_bytes())
+    ApiStatus::from_answer(status.code, seconds.as_deref(), object.to_string().as_bytes())
 }
 
-fn assert_tidy(status: &Status) {
+fn assert_tidy(status: &ApiStatus) {
     let texts = [
         (Some(&status.reason), MAX_WORD),
         (Some(&status.message), MAX_MESSAGE),
