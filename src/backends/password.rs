@@ -8,7 +8,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 
 use crate::net::echo;
-use crate::net::error::{Error, ErrorKind};
+use crate::net::error::{Error, NetErrorKind};
 use crate::net::secret::Secret;
 use crate::net::text::clean;
 use crate::store::CallContext;
@@ -85,7 +85,7 @@ impl Password {
         let password = caught(|| source(&call)).unwrap_or_else(|| Err("its source has panicked".into()));
         let password = password.map_err(|error| {
             let cause = clean(&error.to_string(), LONGEST_CAUSE);
-            Error::new(ErrorKind::Credentials, format!("cannot get the password: {cause}"))
+            Error::new(NetErrorKind::Credentials, format!("cannot get the password: {cause}"))
         });
         let password = Secret::new(password?);
         let mut returned = self.returned.lock();

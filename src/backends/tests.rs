@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustls::ServerConfig;
 
 use crate::backends::password::Password;
-use crate::net::error::{self as net, ErrorKind};
+use crate::net::error::{self as net, NetErrorKind};
 use crate::net::tests::certificates::Files;
 use crate::net::tls::config::TlsConfig;
 use crate::store::record::VersionedRecord;
@@ -121,15 +121,15 @@ pub(super) fn check_the_end<S: Scripted>() {
         let stops = |act| S::scripted(None, Box::new(move |_, step, _| if step == at { act } else { Act::Answer }));
         let silent = stops(Act::Silence);
         let interrupted = cancel_at(|| silent.connections(at).len(), |call| write(&silent, call));
-        assert_eq!(interrupted, (ErrorKind::Interrupted, sent), "{at:?}");
-        assert_eq!(write(&silent, &call_within(BRIEF)), (ErrorKind::Timeout, sent), "{at:?}");
+        assert_eq!(interrupted, (NetErrorKind::Interrupted, sent), "{at:?}");
+        assert_eq!(write(&silent, &call_within(BRIEF)), (NetErrorKind::Timeout, sent), "{at:?}");
         assert_eq!(write(&stops(Act::Close), &call_within(LONG)).1, sent, "{at:?}");
     }
     let well = S::scripted(None, Box::new(|_, _, _| Act::Answer));
-    assert_eq!(write(&well, &call_within(Duration::ZERO)), (ErrorKind::Timeout, false));
+    assert_eq!(write(&well, &call_within(Duration::ZERO)), (NetErrorKind::Timeout, false));
     let cancelled = call_within(LONG);
     cancelled.cancel().cancel();
-    assert_eq!(write(&well, &cancelled), (ErrorKind::Interrupted, false));
+    assert_eq!(write(&well, &cancelled), (NetErrorKind::Interrupted, false));
     assert!(well.connections(Step::Request).is_empty());
     let answered = call_within(LONG);
     let cancel = answered.cancel().clone();
@@ -142,7 +142,7 @@ pub(super) fn check_the_end<S: Scripted>() {
             Act::Answer
         }),
     );
-    assert_eq!(write(&during, &answered), (ErrorKind::Interrupted, true), "the answer came with the cancellation");
+    assert_eq!(write(&during, &answered), (NetErrorKind::Interrupted, true), "the answer came with the cancellation");
 }
 
 pub(super) fn check_connections<S: Scripted>() {
@@ -245,9 +245,9 @@ fn source_is_asked_for_each_login_and_after_a_refusal() {
         let tried = parking_lot::Mutex::new(String::new());
         let log_in = |password: Option<&str>| {
             tried.lock().push_str(password.unwrap_or_default());
-            if password == Some(accepted) { Ok(()) } else { Err(net::Error::new(ErrorKind::Config, "refused")) }
+            if password == Some(accepted) { Ok(()) } else { Err(net::Error::new(NetErrorKind::Config, "refused")) }
         };
-        let is_refused = |error: &net::Error| error.kind == ErrorKind::Config;
+        let is_refused = |error: &net::Error| error.kind == NetErrorKind::Config;
         let error = password.log_in(Instant::now() + LONG, &CancelToken::new(), log_in, is_refused).err();
         (tried.into_inner(), error.map(|error| error.to_string()).unwrap_or_default())
     };

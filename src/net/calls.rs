@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::MAX_WAIT;
-use super::error::{Error, ErrorKind};
+use super::error::{Error, NetErrorKind};
 use super::interrupt::{Interrupter, interrupted};
 use crate::util::cancel::{CancelHook, CancelToken};
 use crate::util::log_fields::CLIENT;
@@ -59,7 +59,7 @@ pub(crate) trait CallError: From<Error> + Display {
     const ANSWER_OUTLIVES_CANCEL: bool = false;
 
     /// Returns the kind if the request or its answer was not transferred, or `None` if the server refused the request.
-    fn net_kind(&self) -> Option<ErrorKind>;
+    fn net_kind(&self) -> Option<NetErrorKind>;
 
     /// Returns `true` if the server may have received the request.
     fn maybe_sent(&self) -> bool;
@@ -123,7 +123,7 @@ impl ActiveCall {
         };
         let mut answer = run(&mut connection);
         if let Err(error) = &answer {
-            let is_broken = matches!(error.net_kind(), Some(ErrorKind::Io | ErrorKind::ConnectionClosed));
+            let is_broken = matches!(error.net_kind(), Some(NetErrorKind::Io | NetErrorKind::ConnectionClosed));
             let is_repeated = (is_read && is_broken) || is_undone(&connection, error);
             if is_repeated && !self.interrupter.is_interrupted() {
                 log_line!(debug, target: CLIENT, "{error}; trying once more on a new connection");
@@ -154,7 +154,7 @@ impl ActiveCall {
             other => other,
         };
         let kind = answer.as_ref().err().and_then(E::net_kind);
-        if is_interrupted || matches!(kind, Some(ErrorKind::Timeout | ErrorKind::Interrupted)) {
+        if is_interrupted || matches!(kind, Some(NetErrorKind::Timeout | NetErrorKind::Interrupted)) {
             let pools = pools.into_iter().filter(|_| self.has_exchanged.get());
             pools.for_each(|pool| pool.forget_idle_since(self.began));
         } else if answer.as_ref().err().is_none_or(E::leaves_session_unchanged) {
@@ -165,7 +165,7 @@ impl ActiveCall {
 }
 
 pub(crate) fn late() -> Error {
-    Error::new(ErrorKind::Timeout, "the time of the call is over")
+    Error::new(NetErrorKind::Timeout, "the time of the call is over")
 }
 
 /// Connections that no call has, and how many are kept for the calls to come.
@@ -254,7 +254,7 @@ mod tests {
     /// `Refused` holds whether the session is unchanged.
     #[derive(Debug, PartialEq)]
     enum TestFailure<const OUTLIVES: bool> {
-        Net(ErrorKind, bool),
+        Net(NetErrorKind, bool),
         Refused(bool),
     }
 
@@ -275,7 +275,7 @@ mod tests {
     impl<const OUTLIVES: bool> CallError for TestFailure<OUTLIVES> {
         const ANSWER_OUTLIVES_CANCEL: bool = OUTLIVES;
 
-        fn net_kind(&self) -> Option<ErrorKind> {
+        fn net_kind(&self) -> Option<NetErrorKind> {
             if let Net(kind, _) = self { Some(*kind) } else { None }
         }
 
@@ -313,27 +313,27 @@ mod tests {
     #[test]
     fn late_success_is_a_timeout_and_a_late_refusal_stays() {
         assert_eq!(end::<false>(Ok(()), LONG, false), (Ok(()), 2));
-        assert_eq!(end::<false>(Ok(()), Duration::ZERO, false).0, Err(Net(ErrorKind::Timeout, true)));
+        assert_eq!(end::<false>(Ok(()), Duration::ZERO, false).0, Err(Net(NetErrorKind::Timeout, true)));
         assert_eq!(end::<false>(Err(Refused(true)), Duration::ZERO, false).0, Err(Refused(true)));
     }
 
     #[test]
     fn cancelled_call_keeps_its_answer_only_for_kubernetes() {
         for sent in [true, false] {
-            let broken = Err(Net(ErrorKind::Io, sent));
-            assert_eq!(end::<false>(broken, LONG, true).0, Err(Net(ErrorKind::Interrupted, sent)));
-            let broken = Err(Net(ErrorKind::Io, sent));
-            assert_eq!(end::<true>(broken, LONG, true).0, Err(Net(ErrorKind::Interrupted, sent)));
+            let broken = Err(Net(NetErrorKind::Io, sent));
+            assert_eq!(end::<false>(broken, LONG, true).0, Err(Net(NetErrorKind::Interrupted, sent)));
+            let broken = Err(Net(NetErrorKind::Io, sent));
+            assert_eq!(end::<true>(broken, LONG, true).0, Err(Net(NetErrorKind::Interrupted, sent)));
         }
-        assert_eq!(end::<false>(Ok(()), LONG, true).0, Err(Net(ErrorKind::Interrupted, true)));
+        assert_eq!(end::<false>(Ok(()), LONG, true).0, Err(Net(NetErrorKind::Interrupted, true)));
         assert_eq!(end::<true>(Ok(()), LONG, true).0, Ok(()));
         assert_eq!(end::<true>(Err(Refused(true)), LONG, true).0, Err(Refused(true)));
     }
 
     #[test]
     fn refused_or_late_call_counts_as_sent() {
-        assert_eq!(end::<false>(Err(Refused(false)), LONG, true).0, Err(Net(ErrorKind::Interrupted, true)));
-        assert_eq!(end::<false>(Ok(()), Duration::ZERO, false).0, Err(Net(ErrorKind::Timeout, true)));
+        assert_eq!(end::<false>(Err(Refused(false)), LONG, true).0, Err(Net(NetErrorKind::Interrupted, true)));
+        assert_eq!(end::<false>(Ok(()), Duration::ZERO, false).0, Err(Net(NetErrorKind::Timeout, true)));
     }
 
     #[test]
@@ -342,8 +342,8 @@ mod tests {
             (Ok(()), 2),
             (Err(Refused(true)), 2),
             (Err(Refused(false)), 1),
-            (Err(Net(ErrorKind::Io, true)), 1),
-            (Err(Net(ErrorKind::Malformed, true)), 1),
+            (Err(Net(NetErrorKind::Io, true)), 1),
+            (Err(Net(NetErrorKind::Malformed, true)), 1),
         ] {
             assert_eq!(end::<false>(answer, LONG, false).1, count);
         }
@@ -351,7 +351,7 @@ mod tests {
 
     #[test]
     fn end_of_a_call_closes_connections_idle_at_its_begin() {
-        assert_eq!(end::<false>(Err(Net(ErrorKind::Timeout, true)), LONG, false).1, 0);
+        assert_eq!(end::<false>(Err(Net(NetErrorKind::Timeout, true)), LONG, false).1, 0);
         assert_eq!(end::<false>(Ok(()), LONG, true).1, 0);
         assert_eq!(end::<true>(Ok(()), LONG, true).1, 0);
         let (pool, cancel) = (Pool::new(9, MAX_IDLE), CancelToken::new());
@@ -359,7 +359,7 @@ mod tests {
         cancel.cancel();
         let call = ActiveCall::begin(LONG, &cancel);
         let answer = call.end(Err::<(), _>(TestFailure::<false>::from(interrupted())), [&pool], None);
-        assert_eq!(answer, Err(Net(ErrorKind::Interrupted, false)));
+        assert_eq!(answer, Err(Net(NetErrorKind::Interrupted, false)));
         assert_eq!(pool.idle.lock().len(), 1, "the call was over before it began");
     }
 
@@ -392,11 +392,11 @@ mod tests {
 
     #[test]
     fn broken_read_is_repeated_once_on_a_new_connection() {
-        for kind in [ErrorKind::Io, ErrorKind::ConnectionClosed] {
+        for kind in [NetErrorKind::Io, NetErrorKind::ConnectionClosed] {
             assert_eq!(exchange(true, [0, 0], false, |_| Err(Net(kind, true))), [0, 3], "once");
             assert_eq!(exchange(false, [0, 0], false, |_| Err(Net(kind, true))), [0]);
         }
-        for kind in [ErrorKind::Timeout, ErrorKind::Malformed, ErrorKind::Connect] {
+        for kind in [NetErrorKind::Timeout, NetErrorKind::Malformed, NetErrorKind::Connect] {
             assert_eq!(exchange(true, [0, 0], false, |_| Err(Net(kind, true))), [0], "{kind:?}");
         }
         assert_eq!(exchange(true, [0, 0], false, |_| Err(Refused(true))), [0]);

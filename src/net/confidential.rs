@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::dial::Dialer;
 use super::endpoint::Endpoint;
-use super::error::{Error, ErrorKind};
+use super::error::{Error, NetErrorKind};
 use super::interrupt::{Interrupter, interrupted};
 use super::socket::{Socket, explain};
 use super::tls::TlsParts;
@@ -67,7 +67,7 @@ impl Post<'_> {
                 Err(e) => return Err(explain(e)),
             }
             if answer.len() > MAX_ANSWER {
-                return Err(Error::new(ErrorKind::BodyTooLarge, "the answer is larger than 64 KiB"));
+                return Err(Error::new(NetErrorKind::BodyTooLarge, "the answer is larger than 64 KiB"));
             }
             // Not every server closes at once.
             if is_whole(&answer) {
@@ -95,7 +95,7 @@ fn is_whole(answer: &[u8]) -> bool {
 
 /// The code and the body of an answer that has come to its end.
 fn parse(answer: &[u8]) -> Result<(u16, Vec<u8>), Error> {
-    let malformed = |what: &str| Error::new(ErrorKind::Malformed, what);
+    let malformed = |what: &str| Error::new(NetErrorKind::Malformed, what);
     let (head, body) = split(answer).ok_or_else(|| malformed("what came back is not HTTP as expected"))?;
     let code = head.strip_prefix("HTTP/1.").and_then(|rest| rest.get(2..5)).and_then(|code| code.parse().ok());
     let code = code.ok_or_else(|| malformed("what came back is not HTTP as expected"))?;
@@ -144,7 +144,7 @@ mod tests {
                 .unwrap_err()
                 .kind
         };
-        assert_eq!(send(Duration::from_millis(100), &CancelToken::new()), ErrorKind::Timeout);
+        assert_eq!(send(Duration::from_millis(100), &CancelToken::new()), NetErrorKind::Timeout);
         let cancel = CancelToken::new();
         let later = cancel.clone();
         let other = std::thread::spawn(move || {
@@ -152,7 +152,7 @@ mod tests {
             later.cancel();
         });
         let began = Instant::now();
-        assert_eq!(send(Duration::from_secs(60), &cancel), ErrorKind::Interrupted);
+        assert_eq!(send(Duration::from_secs(60), &cancel), NetErrorKind::Interrupted);
         assert!(began.elapsed() < Duration::from_secs(30));
         other.join().unwrap();
     }

@@ -7,10 +7,10 @@ use std::io;
 use crate::store::StoreErrorKind;
 
 /// Why a connection could not be had or broke.
-pub(crate) type Error = Report<ErrorKind>;
+pub(crate) type Error = Report<NetErrorKind>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ErrorKind {
+pub(crate) enum NetErrorKind {
     Timeout,
     Interrupted,
     Dns,
@@ -27,17 +27,17 @@ pub(crate) enum ErrorKind {
 }
 
 #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
-impl From<ErrorKind> for StoreErrorKind {
-    fn from(kind: ErrorKind) -> Self {
+impl From<NetErrorKind> for StoreErrorKind {
+    fn from(kind: NetErrorKind) -> Self {
         match kind {
-            ErrorKind::Timeout => Self::Timeout,
-            ErrorKind::Interrupted => Self::Interrupted,
-            ErrorKind::ConnectionClosed => Self::ConnectionClosed,
-            ErrorKind::TlsVerification => Self::Untrusted,
-            ErrorKind::BodyTooLarge | ErrorKind::Malformed => Self::Malformed,
-            ErrorKind::Config => Self::Rejected,
-            ErrorKind::Credentials => Self::Unauthorized,
-            ErrorKind::Dns | ErrorKind::Connect | ErrorKind::Io | ErrorKind::Tls => Self::Unavailable,
+            NetErrorKind::Timeout => Self::Timeout,
+            NetErrorKind::Interrupted => Self::Interrupted,
+            NetErrorKind::ConnectionClosed => Self::ConnectionClosed,
+            NetErrorKind::TlsVerification => Self::Untrusted,
+            NetErrorKind::BodyTooLarge | NetErrorKind::Malformed => Self::Malformed,
+            NetErrorKind::Config => Self::Rejected,
+            NetErrorKind::Credentials => Self::Unauthorized,
+            NetErrorKind::Dns | NetErrorKind::Connect | NetErrorKind::Io | NetErrorKind::Tls => Self::Unavailable,
         }
     }
 }
@@ -92,13 +92,13 @@ impl<K> Report<K> {
 
 impl Error {
     pub(crate) fn config(place: impl Into<String>, rule: impl Into<String>) -> Self {
-        Error::new(ErrorKind::Config, rule).at(place)
+        Error::new(NetErrorKind::Config, rule).at(place)
     }
 }
 
 #[cfg(test)]
 impl Error {
-    pub(crate) fn kind(&self) -> &ErrorKind {
+    pub(crate) fn kind(&self) -> &NetErrorKind {
         &self.kind
     }
 }
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn each_failure_on_the_way_is_of_a_kind() {
-        use ErrorKind as E;
+        use NetErrorKind as E;
         use StoreErrorKind::*;
         for (on_the_way, kind) in [
             (E::Timeout, Timeout),

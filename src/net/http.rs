@@ -14,7 +14,7 @@ use ureq::unversioned::transport::{Buffers, ConnectionDetails, Connector, LazyBu
 use super::MAX_WAIT;
 use super::dial::{Dialer, Route};
 use super::endpoint::Endpoint;
-use super::error::{Error, ErrorKind};
+use super::error::{Error, NetErrorKind};
 use super::interrupt::{Interrupter, Shutdown};
 use super::proxy::Proxy;
 use super::redact::{room, unmask};
@@ -199,9 +199,9 @@ fn set_up_tls(socket: &mut Socket, parts: &TlsParts, deadline: Instant) -> Resul
     socket.handshake(parts, deadline).map_err(|e| match e.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>()) {
         Some(tls) => tls_error(tls),
         None if e.kind() == io::ErrorKind::TimedOut => {
-            Error::new(ErrorKind::Timeout, "TLS could not be set up in the given time")
+            Error::new(NetErrorKind::Timeout, "TLS could not be set up in the given time")
         }
-        None => Error::new(ErrorKind::Connect, "the connection broke while TLS was being set up").caused_by(e),
+        None => Error::new(NetErrorKind::Connect, "the connection broke while TLS was being set up").caused_by(e),
     })
 }
 
@@ -348,7 +348,7 @@ fn wrap(error: Error) -> ureq::Error {
 
 fn closed() -> ureq::Error {
     let what = "the connection, which had been used before, was closed before a byte of the answer had come";
-    wrap(Error::new(ErrorKind::ConnectionClosed, what).sent(true))
+    wrap(Error::new(NetErrorKind::ConnectionClosed, what).sent(true))
 }
 
 pub(crate) fn is_framed(headers: &http::HeaderMap) -> bool {
@@ -365,7 +365,7 @@ pub(crate) fn read_body(body: ureq::Body) -> Result<Vec<u8>, Error> {
     let mut reader = body.into_reader().take(MAX_BODY + 1);
     reader.read_to_end(&mut bytes).map_err(|e| from_ureq(e.into()))?;
     match bytes.len() as u64 > MAX_BODY {
-        true => Err(Error::new(ErrorKind::BodyTooLarge, "the answer is larger than 4 MiB")),
+        true => Err(Error::new(NetErrorKind::BodyTooLarge, "the answer is larger than 4 MiB")),
         false => {
             // The vector has grown by doubling.
             bytes.shrink_to_fit();
@@ -379,13 +379,13 @@ pub(crate) fn from_ureq(error: ureq::Error) -> Error {
     let error = match error {
         ureq::Error::Other(other) => match other.downcast::<Error>() {
             Ok(ours) => return *ours,
-            Err(other) => Error::new(ErrorKind::Io, clean(&other.to_string(), MAX_TEXT)),
+            Err(other) => Error::new(NetErrorKind::Io, clean(&other.to_string(), MAX_TEXT)),
         },
         ureq::Error::Timeout(_) => explain(io::ErrorKind::TimedOut.into()),
         ureq::Error::Rustls(e) => tls_error(&e),
         ureq::Error::Io(e) => explain(e),
         other => Error::new(
-            ErrorKind::Malformed,
+            NetErrorKind::Malformed,
             format!("what came back is not HTTP as expected: {}", clean(&other.to_string(), MAX_TEXT)),
         ),
     };

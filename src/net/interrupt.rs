@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 use parking_lot::Mutex;
 
-use super::error::{Error, ErrorKind};
+use super::error::{Error, NetErrorKind};
 use crate::util::cancel::{CancelHook, CancelToken};
 
 /// Ends the I/O of one call, once and for good; clones are the same one.
@@ -99,7 +99,7 @@ impl Interrupter {
 }
 
 pub(crate) fn interrupted() -> Error {
-    Error::new(ErrorKind::Interrupted, "interrupted by this program")
+    Error::new(NetErrorKind::Interrupted, "interrupted by this program")
 }
 
 impl Default for Interrupter {

@@ -10,7 +10,7 @@ use std::cell::RefCell;
 
 use ureq::http::{HeaderName, HeaderValue, header};
 
-use super::error::{Error, ErrorKind};
+use super::error::{Error, NetErrorKind};
 
 /// The longest head of a request. Source: `DefaultMaxHeaderBytes` of Go's net/http, with which the API server runs.
 pub(crate) const MAX_HEAD: usize = 1024 * 1024;
@@ -130,14 +130,14 @@ fn push_line(head: &mut Vec<u8>, name: &HeaderName, value: &HeaderValue) {
 fn misplaced() -> Error {
     let what = "the HTTP library did not write the head of the request as expected, so the credentials could not be put \
                 in; what it wrote was not sent";
-    Error::new(ErrorKind::Credentials, what)
+    Error::new(NetErrorKind::Credentials, what)
 }
 
 fn too_long(length: usize, hidden: &Hidden) -> Error {
     let others = hidden.lines.len() - hidden.credentials;
     let (kind, advice) = match hidden.credentials > others {
-        true => (ErrorKind::Credentials, "take a shorter token"),
-        false => (ErrorKind::Config, "impersonate fewer groups or with shorter names"),
+        true => (NetErrorKind::Credentials, "take a shorter token"),
+        false => (NetErrorKind::Config, "impersonate fewer groups or with shorter names"),
     };
     let what = format!(
         "the head of the request has {length} bytes, and an API server takes {MAX_HEAD}: {} are the credentials, and \
@@ -177,7 +177,7 @@ mod tests {
         for end in 0..HEAD.len() - 3 {
             let _masked = masked("Bearer x");
             let error = unmask(&HEAD[..end]).unwrap_err();
-            assert_eq!((error.kind(), error.maybe_sent), (&ErrorKind::Credentials, false), "cut at {end}");
+            assert_eq!((error.kind(), error.maybe_sent), (&NetErrorKind::Credentials, false), "cut at {end}");
         }
         {
             let _masked = masked("Bearer x");

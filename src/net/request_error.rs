@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::calls::CallError;
-use super::error::{Error, ErrorKind};
+use super::error::{Error, NetErrorKind};
 
 /// Why a request to a store's server failed.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl<R> RequestError<R> {
 }
 
 impl<R: ServerRefusal> CallError for RequestError<R> {
-    fn net_kind(&self) -> Option<ErrorKind> {
+    fn net_kind(&self) -> Option<NetErrorKind> {
         match self {
             Self::Net(error) => Some(error.kind),
             Self::Refused(_) => None,

@@ -16,7 +16,7 @@ use rustls::ClientConnection;
 #[cfg(feature = "_http")]
 use ureq::unversioned::transport::ShutdownHandle;
 
-use super::error::{Error, ErrorKind};
+use super::error::{Error, NetErrorKind};
 use super::interrupt::{Interrupter, Shutdown};
 use super::tls::{TlsParts, tls_error};
 
@@ -57,7 +57,7 @@ impl Socket {
     #[cfg(unix)]
     pub(crate) fn unix(path: &Path) -> Result<Self, Error> {
         let stream = connect_unix(path).map_err(|e| {
-            Error::new(ErrorKind::Connect, format!("no connection to the socket {}", path.display())).caused_by(e)
+            Error::new(NetErrorKind::Connect, format!("no connection to the socket {}", path.display())).caused_by(e)
         })?;
         Ok(Self { stream: Arc::new(SocketStream::Unix(stream)), sessions: Vec::new() })
     }
@@ -65,7 +65,7 @@ impl Socket {
     #[cfg(not(unix))]
     pub(crate) fn unix(path: &Path) -> Result<Self, Error> {
         let detail = format!("no connection to the socket {}: this system has none of that kind", path.display());
-        Err(Error::new(ErrorKind::Connect, detail))
+        Err(Error::new(NetErrorKind::Connect, detail))
     }
 
     /// Uses it for this call: it is shut down on the interrupt. An error if that has come already.
@@ -284,10 +284,10 @@ pub(crate) fn explain(e: io::Error) -> Error {
         return tls_error(tls);
     }
     match e.kind() {
-        io::ErrorKind::TimedOut => Error::new(ErrorKind::Timeout, "the server did not answer in the given time"),
+        io::ErrorKind::TimedOut => Error::new(NetErrorKind::Timeout, "the server did not answer in the given time"),
         io::ErrorKind::UnexpectedEof => {
-            Error::new(ErrorKind::Io, "the server closed the connection before it had answered")
+            Error::new(NetErrorKind::Io, "the server closed the connection before it had answered")
         }
-        _ => Error::new(ErrorKind::Io, "the connection broke").caused_by(e),
+        _ => Error::new(NetErrorKind::Io, "the connection broke").caused_by(e),
     }
 }

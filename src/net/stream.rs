@@ -3,7 +3,7 @@
 use std::io::BufReader;
 use std::sync::Arc;
 
-use super::error::{Error, ErrorKind};
+use super::error::{Error, NetErrorKind};
 use super::http::{AgentHandle, from_ureq};
 use super::interrupt::{Interrupter, interrupted};
 use super::lines::{ReadLine, read_line};
@@ -64,14 +64,16 @@ impl LineStream {
         let failed = |kind, what| Err(Error::new(kind, what));
         match read_line(&mut self.reader, MAX_LINE) {
             Ok(ReadLine::Whole(line)) => Ok(Some(line)),
-            Ok(ReadLine::TooLong) => failed(ErrorKind::BodyTooLarge, "a line of the stream is larger than 4 MiB"),
+            Ok(ReadLine::TooLong) => failed(NetErrorKind::BodyTooLarge, "a line of the stream is larger than 4 MiB"),
             // Shutting the connection down looks like its end to a body without a length.
             Ok(ReadLine::Rest(_)) if self.interrupter.is_interrupted() => Err(interrupted()),
             Ok(ReadLine::Rest(rest)) if rest.is_empty() => Ok(None),
             Ok(ReadLine::Rest(rest)) if self.takes_rest => Ok(Some(rest)),
-            Ok(ReadLine::Rest(_)) => failed(ErrorKind::Malformed, "the stream ended inside a line"),
+            Ok(ReadLine::Rest(_)) => failed(NetErrorKind::Malformed, "the stream ended inside a line"),
             Err(e) => match from_ureq(e.into()) {
-                error if error.kind == ErrorKind::Timeout => failed(error.kind, "the stream was silent for too long"),
+                error if error.kind == NetErrorKind::Timeout => {
+                    failed(error.kind, "the stream was silent for too long")
+                }
                 error => Err(error),
             },
         }

@@ -13,7 +13,7 @@ use super::login::{At, EtcdLogin, Token, refusal};
 use crate::net::calls::{ActiveCall, CallConnection, CallError, Exchange, MAX_IDLE_DIRECT, Pool, Versions, late};
 use crate::net::dial::{Dialer, System};
 use crate::net::endpoint::Endpoint;
-use crate::net::error::{self as net, ErrorKind};
+use crate::net::error::{self as net, NetErrorKind};
 use crate::net::http::{
     AgentHandle, CurrentCall, HttpConnector, Opening, from_ureq, is_compressed, is_framed, new_agent, read_body,
 };
@@ -228,7 +228,7 @@ impl EtcdClient {
             Err(error) => error,
         };
         // A member may wait for ever for the state that it needs to understand a token.
-        if error.net_kind() == Some(ErrorKind::Timeout) {
+        if error.net_kind() == Some(NetErrorKind::Timeout) {
             self.forget(token.as_ref());
         }
         if !error.is_of_the_token() || !self.forget(token.as_ref()) {
@@ -251,7 +251,7 @@ impl EtcdClient {
         login.token(at).map(Some).map_err(|error| match error {
             // Of what was asked for nothing has been.
             Error::Net(error) => Error::Net(error.sent(false)),
-            error if error.is_of_the_member() => net::Error::new(ErrorKind::Io, error.to_string()).into(),
+            error if error.is_of_the_member() => net::Error::new(NetErrorKind::Io, error.to_string()).into(),
             other => other,
         })
     }

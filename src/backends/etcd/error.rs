@@ -35,14 +35,14 @@ impl Error {
     pub(crate) fn malformed(what: impl fmt::Display) -> Self {
         let what = clean(&what.to_string(), MAX_MESSAGE);
         Self::Net(
-            net::Error::new(net::ErrorKind::Malformed, format!("the answer is not what etcd answers: {what}"))
+            net::Error::new(net::NetErrorKind::Malformed, format!("the answer is not what etcd answers: {what}"))
                 .sent(true),
         )
     }
 
     /// Whether another member may accept the request.
     pub(crate) fn is_of_the_member(&self) -> bool {
-        use net::ErrorKind::{Connect, Dns, Io, Malformed, Timeout, Tls, TlsVerification};
+        use net::NetErrorKind::{Connect, Dns, Io, Malformed, Timeout, Tls, TlsVerification};
         match self {
             Self::Net(error) => {
                 matches!(error.kind, Timeout | Dns | Connect | Io | Tls | TlsVerification | Malformed)
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn each_failure_is_of_the_member_of_the_token_or_final() {
-        use net::ErrorKind::*;
+        use net::NetErrorKind::*;
         // Whether another member may accept the request.
         for (kind, expected) in [
             (Timeout, true),

@@ -10,7 +10,7 @@ use super::error::{Error, is_reason_of_the_token};
 use super::login::Token;
 use super::message::{self, EtcdWatchLine};
 use crate::net::calls::CallError;
-use crate::net::error::ErrorKind;
+use crate::net::error::NetErrorKind;
 use crate::net::http::Opening;
 use crate::net::interrupt::Interrupter;
 use crate::net::stream::LineStream;
@@ -53,7 +53,7 @@ impl EtcdClient {
 
     fn first(&self, lines: &mut LineStream, opening: &Opening, token: Option<&Token>) -> Result<First, Error> {
         let line = next(lines);
-        if line.as_ref().is_err_and(|error| error.net_kind() == Some(ErrorKind::Timeout)) {
+        if line.as_ref().is_err_and(|error| error.net_kind() == Some(NetErrorKind::Timeout)) {
             self.forget(token);
         }
         opening.finish();
@@ -84,7 +84,7 @@ impl EtcdWatch {
             Ok(Some(EtcdWatchLine::Failed(refusal))) => Err(Error::refused(refusal)),
             Ok(None) => Ok(None),
             // A connection that is gone without a word is found by this, and one that stands costs a request.
-            Err(error) if error.net_kind() == Some(ErrorKind::Timeout) => Ok(None),
+            Err(error) if error.net_kind() == Some(NetErrorKind::Timeout) => Ok(None),
             Err(error) => Err(error),
         }
     }

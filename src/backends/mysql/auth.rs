@@ -3,7 +3,7 @@
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
-use crate::net::error::{Error, ErrorKind};
+use crate::net::error::{Error, NetErrorKind};
 use crate::net::text::clean;
 
 /// The length of what a server sends to be answered.
@@ -66,7 +66,7 @@ pub(super) fn unknown(name: &[u8]) -> Error {
         "the server wants the authentication method {name:?}, which is not supported; give the user one of \
          mysql_native_password and caching_sha2_password"
     );
-    Error::new(ErrorKind::Credentials, rule)
+    Error::new(NetErrorKind::Credentials, rule)
 }
 
 fn in_clear(method: AuthMethod) -> Error {
@@ -75,7 +75,7 @@ fn in_clear(method: AuthMethod) -> Error {
          REQUIRED, or a socket of this machine",
         method.name()
     );
-    Error::new(ErrorKind::Credentials, rule)
+    Error::new(NetErrorKind::Credentials, rule)
 }
 
 fn clear(password: &str) -> Vec<u8> {
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(full("hunter2", true).unwrap(), b"hunter2\0");
         for refused in [AuthMethod::Clear.answer("hunter2", &[], false), full("hunter2", false)] {
             let error = refused.unwrap_err();
-            assert_eq!(*error.kind(), ErrorKind::Credentials);
+            assert_eq!(*error.kind(), NetErrorKind::Credentials);
             assert!(error.to_string().contains("TLS") && !error.to_string().contains("hunter2"), "{error}");
         }
     }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::error::Error;
 use super::packet::{self, Done, EOF, ERR, HEADER, LOCAL_FILE, OK, PacketReader, malformed, status};
-use crate::net::error::{self as net, ErrorKind};
+use crate::net::error::{self as net, NetErrorKind};
 use crate::net::interrupt::Interrupter;
 use crate::net::socket::{Socket, explain};
 use crate::net::tls::TlsParts;
@@ -95,7 +95,7 @@ impl MySqlConnection {
 
     pub(super) fn send(&mut self, payload: &[u8], deadline: Instant) -> Result<(), net::Error> {
         let header = packet::header(payload.len(), self.sequence)
-            .ok_or_else(|| net::Error::new(ErrorKind::Config, "a statement is longer than 1 MiB"))?;
+            .ok_or_else(|| net::Error::new(NetErrorKind::Config, "a statement is longer than 1 MiB"))?;
         self.sequence = self.sequence.wrapping_add(1);
         self.socket.write_all(&[&header, payload].concat(), deadline).map_err(explain)
     }
@@ -129,9 +129,9 @@ impl MySqlConnection {
     pub(super) fn query(&mut self, sql: &str, deadline: Instant) -> Result<StatementResult, Error> {
         self.exchange(sql, deadline).map_err(|error| match error {
             // A server may close a connection just when a statement goes out on it.
-            Error::Net(error) if error.kind == ErrorKind::Io && self.is_reused && !self.has_answered => {
+            Error::Net(error) if error.kind == NetErrorKind::Io && self.is_reused && !self.has_answered => {
                 let closed = "the connection was closed before it had answered";
-                net::Error::new(ErrorKind::ConnectionClosed, closed).into()
+                net::Error::new(NetErrorKind::ConnectionClosed, closed).into()
             }
             other => other,
         })
@@ -187,7 +187,7 @@ impl MySqlConnection {
             }
             length += packet.len() + ROW_OVERHEAD;
             if length > LONGEST_ROWS {
-                return Err(net::Error::new(ErrorKind::BodyTooLarge, "the rows are more than 16 MiB").into());
+                return Err(net::Error::new(NetErrorKind::BodyTooLarge, "the rows are more than 16 MiB").into());
             }
             rows.push(Row::new(packet, columns)?);
         }

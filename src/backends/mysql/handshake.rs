@@ -6,7 +6,7 @@ use super::auth::{self, AuthMethod, SCRAMBLE};
 use super::connection::MySqlConnection;
 use super::error::Error;
 use super::packet::{self, EOF, ERR, MORE_AUTH, OK, PacketReader, capability, malformed};
-use crate::net::error::{self as net, ErrorKind};
+use crate::net::error::{self as net, NetErrorKind};
 use crate::net::tls::TlsParts;
 
 /// The only one there has been since 1998.
@@ -95,7 +95,7 @@ pub(super) fn shake_hands(
         if greeting.capabilities & capability::SSL == 0 {
             let rule =
                 "the server offers no TLS; set it up there, or use ssl-mode=DISABLED on a network that is trusted";
-            return Err(net::Error::new(ErrorKind::TlsVerification, rule).into());
+            return Err(net::Error::new(NetErrorKind::TlsVerification, rule).into());
         }
         capabilities |= capability::SSL;
         connection.send(&head(capabilities), deadline)?;
@@ -155,7 +155,7 @@ fn head(capabilities: u32) -> Vec<u8> {
 }
 
 fn response(capabilities: u32, login: MySqlLogin<'_>, answer: &[u8], method: AuthMethod) -> Result<Vec<u8>, Error> {
-    let too_long = || net::Error::new(ErrorKind::Config, "the password is too long for this server's method");
+    let too_long = || net::Error::new(NetErrorKind::Config, "the password is too long for this server's method");
     let mut response = head(capabilities);
     response.extend(login.user.as_bytes());
     response.push(0);

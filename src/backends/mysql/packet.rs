@@ -1,7 +1,7 @@
 //! Packets, and what stands in them.
 
 use super::error::MySqlRefusal;
-use crate::net::error::{Error, ErrorKind};
+use crate::net::error::{Error, NetErrorKind};
 
 /// Longer packets are neither sent nor taken. Those of the protocol's own may be 16 MiB.
 pub(super) const LONGEST: usize = 1024 * 1024;
@@ -52,13 +52,13 @@ pub(super) fn length(header: [u8; HEADER], sequence: u8) -> Result<usize, Error>
         return Err(malformed("its packets are out of order"));
     }
     if length > LONGEST {
-        return Err(Error::new(ErrorKind::BodyTooLarge, "the server's answer has a packet of more than 1 MiB"));
+        return Err(Error::new(NetErrorKind::BodyTooLarge, "the server's answer has a packet of more than 1 MiB"));
     }
     Ok(length)
 }
 
 pub(super) fn malformed(what: &str) -> Error {
-    Error::new(ErrorKind::Malformed, format!("the answer is not what MySQL answers: {what}"))
+    Error::new(NetErrorKind::Malformed, format!("the answer is not what MySQL answers: {what}"))
 }
 
 /// Takes a packet apart from its front.
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(header(LONGEST, 7), Some([0, 0, 16, 7]));
         assert_eq!(header(LONGEST + 1, 7), None);
         assert_eq!(length([0, 0, 16, 7], 7).unwrap(), LONGEST);
-        assert_eq!(*length([1, 0, 16, 7], 7).unwrap_err().kind(), ErrorKind::BodyTooLarge);
-        assert_eq!(*length([0, 0, 0, 7], 8).unwrap_err().kind(), ErrorKind::Malformed);
+        assert_eq!(*length([1, 0, 16, 7], 7).unwrap_err().kind(), NetErrorKind::BodyTooLarge);
+        assert_eq!(*length([0, 0, 0, 7], 8).unwrap_err().kind(), NetErrorKind::Malformed);
     }
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::connection::{MySqlConnection, Row, StatementResult};
 use super::error::{Error, MySqlRefusal};
-use crate::net::error::{self as net, ErrorKind};
+use crate::net::error::{self as net, NetErrorKind};
 
 /// Two columns, for [`check_writable`].
 pub(crate) const READ_ONLY: &str = "@@global.read_only, @@global.innodb_read_only";
@@ -91,7 +91,7 @@ pub(super) fn set_up(
 }
 
 fn refuse(rule: String) -> Error {
-    net::Error::new(ErrorKind::Config, rule).into()
+    net::Error::new(NetErrorKind::Config, rule).into()
 }
 
 /// The second columns of rows whose first one is this.

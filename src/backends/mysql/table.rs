@@ -10,7 +10,7 @@ use crate::backends::mysql::error::{Error, MySqlRefusal};
 use crate::backends::sql;
 use crate::backends::sql::store::{SqlTable, WatchRequest};
 use crate::backends::sql::{RecordRow, Records, watch_diff};
-use crate::net::error::{self as net, ErrorKind};
+use crate::net::error::{self as net, NetErrorKind};
 use crate::store::record::{LeaderElectionRecord, MicroTime, VersionedRecord};
 use crate::store::{CallContext, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use crate::util::config_error::ConfigError;
@@ -116,7 +116,7 @@ impl MySqlTable {
                 return Ok(());
             }
         }
-        Err(net::Error::new(ErrorKind::Malformed, "a row is neither there nor can be made").into())
+        Err(net::Error::new(NetErrorKind::Malformed, "a row is neither there nor can be made").into())
     }
 
     /// Says which operation on what has failed, and what kind of failure that is to an election.

@@ -13,7 +13,7 @@ use crate::backends::password::Password;
 use crate::net::MAX_WAIT;
 use crate::net::calls::{ActiveCall, Exchange, MAX_IDLE_DIRECT, Pool};
 use crate::net::dial::{Dialer, System};
-use crate::net::error::{self as net, ErrorKind};
+use crate::net::error::{self as net, NetErrorKind};
 use crate::net::interrupt::Interrupter;
 use crate::net::tls::config::refuse;
 use crate::net::tls::{ClientTls, TlsSettings};
@@ -218,5 +218,5 @@ impl PostgresClient {
 fn without_settings() -> net::Error {
     let detail = "the transaction was without the settings that this library makes: a pooler, or a trigger on the table, has \
                   changed synchronous_commit, client_min_messages or lock_timeout";
-    net::Error::new(ErrorKind::Io, detail)
+    net::Error::new(NetErrorKind::Io, detail)
 }

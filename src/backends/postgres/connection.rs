@@ -18,7 +18,7 @@ use super::login;
 use super::wire::{Changed, Key, Wire};
 use crate::net::calls::{CallConnection, Versions};
 use crate::net::dial::Route;
-use crate::net::error::{self as net, ErrorKind};
+use crate::net::error::{self as net, NetErrorKind};
 use crate::net::interrupt::Interrupter;
 
 /// Of all rows of one answer.
@@ -156,7 +156,7 @@ impl PostgresConnection {
                 return Ok(std::mem::take(&mut self.wire.changed));
             }
             match self.wire.fill(deadline) {
-                Err(Error::Net(error)) if error.kind == ErrorKind::Timeout => return Ok(Changed::default()),
+                Err(Error::Net(error)) if error.kind == NetErrorKind::Timeout => return Ok(Changed::default()),
                 other => other?,
             }
         }
@@ -174,7 +174,7 @@ impl PostgresConnection {
                     size += body.buffer().len() + ROW_OVERHEAD + row.len() * COLUMN_OVERHEAD;
                     if size > MAX_ANSWER {
                         let detail = "the answer is larger than 16 MiB";
-                        return Err(net::Error::new(ErrorKind::BodyTooLarge, detail).into());
+                        return Err(net::Error::new(NetErrorKind::BodyTooLarge, detail).into());
                     }
                     rows.push(row);
                 }
@@ -207,9 +207,9 @@ impl PostgresConnection {
     /// A server may close a connection just when a statement goes out on it.
     fn explain(&self, error: net::Error) -> net::Error {
         match error.kind {
-            ErrorKind::Io if self.is_reused && !self.wire.has_heard => {
+            NetErrorKind::Io if self.is_reused && !self.wire.has_heard => {
                 let detail = "the server closed a connection that it had answered on before";
-                net::Error { kind: ErrorKind::ConnectionClosed, detail: detail.to_owned(), ..error }
+                net::Error { kind: NetErrorKind::ConnectionClosed, detail: detail.to_owned(), ..error }
             }
             _ => error,
         }

@@ -30,7 +30,7 @@ impl Error {
     pub(crate) fn malformed(what: impl fmt::Display) -> Self {
         let what = clean(&what.to_string(), MAX_MESSAGE);
         let text = format!("the answer is not what PostgreSQL answers: {what}");
-        Self::Net(net::Error::new(net::ErrorKind::Malformed, text))
+        Self::Net(net::Error::new(net::NetErrorKind::Malformed, text))
     }
 
     #[cfg(test)]

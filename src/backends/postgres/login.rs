@@ -13,7 +13,7 @@ use fallible_iterator::FallibleIterator;
 use super::config::PostgresConfig;
 use super::error::{Error, PostgresRefusal};
 use super::wire::{Key, Wire};
-use crate::net::error::{self as net, ErrorKind};
+use crate::net::error::{self as net, NetErrorKind};
 use crate::net::socket::{Socket, explain};
 use crate::net::tls::TlsParts;
 
@@ -24,15 +24,15 @@ pub(super) fn encrypt(socket: &mut Socket, parts: &TlsParts, deadline: Instant) 
     socket.write_all(&request, deadline).map_err(explain)?;
     // One byte, and not one more: what is sent in clear behind it must not pass for what came in TLS (CVE-2021-23222).
     let mut answer = [0];
-    let end = || net::Error::new(ErrorKind::Connect, "the server closed the connection when it was asked for TLS");
+    let end = || net::Error::new(NetErrorKind::Connect, "the server closed the connection when it was asked for TLS");
     match (socket.read(&mut answer, deadline).map_err(explain)?, answer[0]) {
         (0, _) => Err(end()),
         (_, b'S') if socket.is_quiet() => socket.start_tls(parts, deadline),
         (_, b'N') => {
             let what = "the server does not do TLS: switch `ssl` on there, or say sslmode=disable in the URL";
-            Err(net::Error::new(ErrorKind::Tls, what))
+            Err(net::Error::new(NetErrorKind::Tls, what))
         }
-        _ => Err(net::Error::new(ErrorKind::Malformed, "the answer to the request for TLS is none of PostgreSQL's")),
+        _ => Err(net::Error::new(NetErrorKind::Malformed, "the answer to the request for TLS is none of PostgreSQL's")),
     }
 }
 
@@ -121,7 +121,7 @@ pub(super) fn log_in(
 }
 
 fn refuse(what: &str) -> net::Error {
-    net::Error::new(ErrorKind::Credentials, what)
+    net::Error::new(NetErrorKind::Credentials, what)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use bytes::BytesMut;
 use postgres_protocol::message::backend::{Header, Message, NotificationResponseBody};
 
 use super::error::Error;
-use crate::net::error::{self as net, ErrorKind};
+use crate::net::error::{self as net, NetErrorKind};
 use crate::net::socket::{Socket, explain};
 
 /// A record is far shorter, and so is whatever else comes in one message.
@@ -88,7 +88,7 @@ impl Wire {
     pub(super) fn parse(&mut self) -> Result<Option<Message>, Error> {
         let header = Header::parse(&self.input).map_err(Error::malformed)?;
         if header.is_some_and(|header| usize::try_from(header.len()).is_ok_and(|length| length > MAX_MESSAGE)) {
-            return Err(net::Error::new(ErrorKind::BodyTooLarge, "a message is larger than 1 MiB").into());
+            return Err(net::Error::new(NetErrorKind::BodyTooLarge, "a message is larger than 1 MiB").into());
         }
         Message::parse(&mut self.input).map_err(Error::malformed)
     }

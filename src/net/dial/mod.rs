@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Sender, bounded, select};
 
-use super::error::{Error, ErrorKind};
+use super::error::{Error, NetErrorKind};
 use super::interrupt::{Interrupter, interrupted};
 
 mod network;
@@ -105,16 +105,16 @@ impl Dialer {
         let addresses = select! {
             recv(result) -> answer => match answer {
                 Ok(addresses) => addresses.map_err(|e| {
-                    Error::new(ErrorKind::Dns, format!("the name {} was not found", call.host)).caused_by(e)
+                    Error::new(NetErrorKind::Dns, format!("the name {} was not found", call.host)).caused_by(e)
                 })?,
                 // The thread panicked; the standard library's look-up has no reason to.
-                Err(_) => return Err(Error::new(ErrorKind::Dns, format!("looking up {} failed", call.host))),
+                Err(_) => return Err(Error::new(NetErrorKind::Dns, format!("looking up {} failed", call.host))),
             },
             recv(call.interrupter.signal()) -> _ => return Err(interrupted()),
             default(left) => return Err(call.late(0, None)),
         };
         match addresses.is_empty() {
-            true => Err(Error::new(ErrorKind::Dns, format!("the name {} has no address", call.host))),
+            true => Err(Error::new(NetErrorKind::Dns, format!("the name {} has no address", call.host))),
             false => Ok(addresses),
         }
     }
@@ -197,7 +197,7 @@ impl Dialer {
                 // Nobody may be waiting any more; a stream then closes here.
                 let _ = done.send(work(&*network));
             })
-            .map_err(|e| Error::new(ErrorKind::Connect, "no thread to connect on").caused_by(e))?;
+            .map_err(|e| Error::new(NetErrorKind::Connect, "no thread to connect on").caused_by(e))?;
         Ok(())
     }
 
@@ -206,7 +206,7 @@ impl Dialer {
         match self.pending.fetch_update(Ordering::AcqRel, Ordering::Acquire, more) {
             Ok(_) => Ok(Pending(Arc::clone(&self.pending))),
             Err(_) => Err(Error::new(
-                ErrorKind::Connect,
+                NetErrorKind::Connect,
                 format!("{MAX_PENDING} earlier name look-ups or connects still hang; not starting another"),
             )),
         }
@@ -221,7 +221,7 @@ impl DialCall<'_> {
 
     fn late(&self, tried: usize, failure: Option<io::Error>) -> Error {
         let what = format!("no connection to {} port {} in the given time", self.host, self.port);
-        caused_by(Error::new(ErrorKind::Timeout, what + &addresses(tried)), failure)
+        caused_by(Error::new(NetErrorKind::Timeout, what + &addresses(tried)), failure)
     }
 
     fn failed(&self, tried: usize, failure: Option<io::Error>) -> Error {
@@ -231,7 +231,7 @@ impl DialCall<'_> {
             }
             _ => {
                 let what = format!("no connection to {} port {}", self.host, self.port);
-                caused_by(Error::new(ErrorKind::Connect, what + &addresses(tried)), failure)
+                caused_by(Error::new(NetErrorKind::Connect, what + &addresses(tried)), failure)
             }
         }
     }

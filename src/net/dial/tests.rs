@@ -129,7 +129,7 @@ fn an_interrupt_leaves_a_hanging_look_up_or_connect_behind() {
             let waiting = scope.spawn(|| dialer.dial("a", 1, far(), &interrupter).unwrap_err());
             thread::sleep(Duration::from_millis(50));
             interrupter.interrupt();
-            assert_eq!(waiting.join().unwrap().kind(), &ErrorKind::Interrupted);
+            assert_eq!(waiting.join().unwrap().kind(), &NetErrorKind::Interrupted);
         });
         drop(hold_open);
     }
@@ -145,10 +145,10 @@ fn a_hanging_look_up_ends_with_the_time_and_few_are_left_behind() {
     // On a busy machine a call may be late before it has begun a look-up.
     while dialer.pending.load(Ordering::Acquire) < MAX_PENDING {
         let soon = Instant::now() + Duration::from_millis(5);
-        assert_eq!(dial(users.next().unwrap(), soon).unwrap_err().kind, ErrorKind::Timeout);
+        assert_eq!(dial(users.next().unwrap(), soon).unwrap_err().kind, NetErrorKind::Timeout);
     }
     for user in users.take(2) {
-        assert_eq!(dial(user, far()).unwrap_err().kind, ErrorKind::Connect);
+        assert_eq!(dial(user, far()).unwrap_err().kind, NetErrorKind::Connect);
     }
     drop(hold_open);
     wait_until("the threads have ended", || dialer.pending.load(Ordering::Acquire) == 0);
@@ -226,7 +226,7 @@ fn an_interrupt_or_the_deadline_ends_all_attempts() {
     let addresses = Addresses::new(&["192.0.2.1", "::1", "192.0.2.2"]).refusing(2);
     let dialer = addresses.dialer();
     let error = dial(&dialer, Instant::now() + 4 * STAGGER).unwrap_err();
-    assert_eq!(error.kind(), &ErrorKind::Timeout);
+    assert_eq!(error.kind(), &NetErrorKind::Timeout);
     assert!(error.to_string().contains("a port 1 in the given time"), "{error}");
     let interrupter = Interrupter::new();
     addresses.tried();
@@ -234,7 +234,7 @@ fn an_interrupt_or_the_deadline_ends_all_attempts() {
         let waiting = scope.spawn(|| dialer.dial("a", 1, far(), &interrupter).unwrap_err());
         wait_until("two are under way", || addresses.attempts.lock().len() >= 2);
         interrupter.interrupt();
-        assert_eq!(waiting.join().unwrap().kind(), &ErrorKind::Interrupted);
+        assert_eq!(waiting.join().unwrap().kind(), &NetErrorKind::Interrupted);
     });
     wait_until("the threads have ended", || dialer.pending.load(Ordering::Acquire) == 0);
 }
@@ -259,7 +259,7 @@ fn attempts_count_among_what_may_be_under_way() {
         let soon = Instant::now() + Duration::from_millis(5);
         let error = dialer.dial("a", 1, soon, &interrupter).unwrap_err();
         assert!(dialer.pending.load(Ordering::Acquire) <= MAX_PENDING);
-        error.kind() == &ErrorKind::Connect
+        error.kind() == &NetErrorKind::Connect
     });
     drop(hold_open);
     wait_until("the threads have ended", || dialer.pending.load(Ordering::Acquire) == 0);
@@ -311,7 +311,7 @@ fn a_connect_to_an_address_ends_with_the_interrupt_and_takes_no_thread() {
             Err(error) => break error,
         }
     };
-    assert_eq!(late.kind(), &ErrorKind::Timeout);
+    assert_eq!(late.kind(), &NetErrorKind::Timeout);
     let interrupter = Interrupter::new();
     thread::scope(|scope| {
         let waiting = scope.spawn(|| dial(LONG / 3, &interrupter).unwrap_err());
@@ -319,7 +319,7 @@ fn a_connect_to_an_address_ends_with_the_interrupt_and_takes_no_thread() {
         assert!(!waiting.is_finished() && dialer.pending.load(Ordering::Acquire) == 0);
         let began = Instant::now();
         interrupter.interrupt();
-        assert_eq!(waiting.join().unwrap().kind(), &ErrorKind::Interrupted);
+        assert_eq!(waiting.join().unwrap().kind(), &NetErrorKind::Interrupted);
         assert!(began.elapsed() < LONG / 6, "after {:?}", began.elapsed());
     });
 }
@@ -327,13 +327,13 @@ fn a_connect_to_an_address_ends_with_the_interrupt_and_takes_no_thread() {
 #[test]
 fn refusal_and_unknown_names_are_told_apart() {
     let error = dial(&Addresses::new(&[]).dialer(), far()).unwrap_err();
-    assert_eq!(error.kind(), &ErrorKind::Dns);
+    assert_eq!(error.kind(), &NetErrorKind::Dns);
     let closed = listener().local_addr().unwrap();
     let error = Dialer::new(System).dial("127.0.0.1", closed.port(), far(), &Interrupter::new()).unwrap_err();
-    assert_eq!(error.kind(), &ErrorKind::Connect);
+    assert_eq!(error.kind(), &NetErrorKind::Connect);
     assert!(!error.maybe_sent);
     let error = dial(&Dialer::new(Slow { in_look_up: false, hold: never() }), Instant::now()).unwrap_err();
-    assert_eq!(error.kind(), &ErrorKind::Timeout, "there is no time at all");
+    assert_eq!(error.kind(), &NetErrorKind::Timeout, "there is no time at all");
 }
 
 #[cfg(target_os = "linux")]

@@ -7,7 +7,7 @@ use base64::prelude::BASE64_STANDARD;
 
 use super::failure::{broken, early_bytes};
 use super::login::ProxyLogin;
-use crate::net::error::{Error, ErrorKind};
+use crate::net::error::{Error, NetErrorKind};
 
 /// No proxy says more than this before it lets us through.
 const MAX_ANSWER: usize = 16 * 1024;
@@ -24,7 +24,7 @@ pub(crate) fn connect(proxy: &mut (impl Read + Write), target: &str, login: Opti
     }
     head.push_str("\r\n");
     proxy.write_all(head.as_bytes()).and_then(|()| proxy.flush()).map_err(broken)?;
-    let no_answer = || Error::new(ErrorKind::Connect, "the proxy gave no HTTP answer to CONNECT");
+    let no_answer = || Error::new(NetErrorKind::Connect, "the proxy gave no HTTP answer to CONNECT");
     let mut answer = Vec::new();
     let end = loop {
         let mut chunk = [0; 1024];
@@ -45,10 +45,10 @@ pub(crate) fn connect(proxy: &mut (impl Read + Write), target: &str, login: Opti
         Some(200..=299) if end == answer.len() => Ok(()),
         Some(200..=299) => Err(early_bytes()),
         Some(407) => Err(Error::new(
-            ErrorKind::Connect,
+            NetErrorKind::Connect,
             "the proxy asks for (other) credentials (407); put user:password@ into its URL",
         )),
-        Some(code) => Err(Error::new(ErrorKind::Connect, format!("the proxy answered {code} to CONNECT {target}"))),
+        Some(code) => Err(Error::new(NetErrorKind::Connect, format!("the proxy answered {code} to CONNECT {target}"))),
         None => Err(no_answer()),
     }
 }

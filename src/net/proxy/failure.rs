@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::net::error::{Error, ErrorKind};
+use crate::net::error::{Error, NetErrorKind};
 use crate::net::tls::tls_error;
 
 /// When the connection to the proxy fails before the tunnel is there.
@@ -11,12 +11,12 @@ pub(crate) fn broken(e: io::Error) -> Error {
         return tls_error(tls);
     }
     match e.kind() {
-        io::ErrorKind::TimedOut => Error::new(ErrorKind::Timeout, "the proxy did not answer in time"),
-        _ => Error::new(ErrorKind::Connect, "the proxy broke off").caused_by(e),
+        io::ErrorKind::TimedOut => Error::new(NetErrorKind::Timeout, "the proxy did not answer in time"),
+        _ => Error::new(NetErrorKind::Connect, "the proxy broke off").caused_by(e),
     }
 }
 
 /// The client speaks first on the far side, so these can only be meant to pass for an answer of the server.
 pub(crate) fn early_bytes() -> Error {
-    Error::new(ErrorKind::Connect, "the proxy sent more than its answer before anything was asked of the server")
+    Error::new(NetErrorKind::Connect, "the proxy sent more than its answer before anything was asked of the server")
 }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use super::failure::broken;
 use super::login::ProxyLogin;
 use crate::net::endpoint::Endpoint;
-use crate::net::error::{Error, ErrorKind};
+use crate::net::error::{Error, NetErrorKind};
 
 const VERSION: u8 = 5;
 const LOGIN_VERSION: u8 = 1;
@@ -120,7 +120,7 @@ fn receive<const N: usize>(proxy: &mut impl Read) -> Result<[u8; N], Error> {
 }
 
 fn failed(what: impl Into<String>) -> Error {
-    Error::new(ErrorKind::Connect, what)
+    Error::new(NetErrorKind::Connect, what)
 }
 
 /// RFC 1928, section 6.
@@ -199,8 +199,8 @@ mod tests {
     #[test]
     fn each_failure_on_the_way_to_the_proxy_has_its_kind() {
         let tls = std::io::Error::other(rustls::Error::DecryptError);
-        assert_eq!(broken(tls).kind, ErrorKind::Tls);
-        assert_eq!(broken(std::io::ErrorKind::ConnectionReset.into()).kind, ErrorKind::Connect);
+        assert_eq!(broken(tls).kind, NetErrorKind::Tls);
+        assert_eq!(broken(std::io::ErrorKind::ConnectionReset.into()).kind, NetErrorKind::Connect);
     }
 
     #[test]
@@ -231,7 +231,7 @@ mod tests {
         ] {
             let (result, _, _) = run("http://a", login.as_ref(), answer);
             let error = result.unwrap_err();
-            assert_eq!(error.kind(), &ErrorKind::Connect, "{error}");
+            assert_eq!(error.kind(), &NetErrorKind::Connect, "{error}");
             let text = format!("{error} {error:?}");
             assert!(text.contains(expected) && !text.contains("hunter2"), "{expected}: {text}");
         }

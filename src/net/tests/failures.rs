@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustls::{AlertDescription, CertificateError, InvalidMessage, OtherError};
 
-use crate::net::error::ErrorKind;
+use crate::net::error::NetErrorKind;
 use crate::net::http::from_ureq;
 use crate::net::tls::tls_error;
 
@@ -14,12 +14,16 @@ fn each_failure_of_tls_has_its_kind_and_its_advice() {
     use rustls::Error as E;
     let authority = OtherError(Arc::new(io::Error::other("CaUsedAsEndEntity")));
     for (error, kind, text) in [
-        (E::InvalidCertificate(CertificateError::Other(authority)), ErrorKind::TlsVerification, "an authority's own"),
-        (E::InvalidCertificate(CertificateError::UnknownIssuer), ErrorKind::TlsVerification, "server name"),
-        (E::NoCertificatesPresented, ErrorKind::TlsVerification, "presented no certificate"),
-        (E::AlertReceived(AlertDescription::BadCertificate), ErrorKind::Tls, "client certificate"),
-        (E::InvalidMessage(InvalidMessage::InvalidContentType), ErrorKind::Tls, "does not speak TLS"),
-        (E::DecryptError, ErrorKind::Tls, "TLS failed"),
+        (
+            E::InvalidCertificate(CertificateError::Other(authority)),
+            NetErrorKind::TlsVerification,
+            "an authority's own",
+        ),
+        (E::InvalidCertificate(CertificateError::UnknownIssuer), NetErrorKind::TlsVerification, "server name"),
+        (E::NoCertificatesPresented, NetErrorKind::TlsVerification, "presented no certificate"),
+        (E::AlertReceived(AlertDescription::BadCertificate), NetErrorKind::Tls, "client certificate"),
+        (E::InvalidMessage(InvalidMessage::InvalidContentType), NetErrorKind::Tls, "does not speak TLS"),
+        (E::DecryptError, NetErrorKind::Tls, "TLS failed"),
     ] {
         let explained = tls_error(&error);
         assert!(explained.kind == kind && explained.to_string().contains(text), "{explained:?}");
@@ -35,14 +39,14 @@ fn each_failure_of_a_connection_has_its_kind() {
         [(UnexpectedEof, "closed the connection before it had answered"), (ConnectionReset, "the connection broke")]
     {
         let explained = from_ureq(ureq::Error::Io(kind.into()));
-        assert_eq!((explained.kind, explained.maybe_sent), (ErrorKind::Io, true));
+        assert_eq!((explained.kind, explained.maybe_sent), (NetErrorKind::Io, true));
         assert!(explained.to_string().contains(text), "{explained}");
     }
     for (error, kind) in [
-        (ureq::Error::Timeout(ureq::Timeout::Global), ErrorKind::Timeout),
-        (ureq::Error::Rustls(rustls::Error::DecryptError), ErrorKind::Tls),
-        (ureq::Error::Other("made up".into()), ErrorKind::Io),
-        (ureq::Error::BodyExceedsLimit(7), ErrorKind::Malformed),
+        (ureq::Error::Timeout(ureq::Timeout::Global), NetErrorKind::Timeout),
+        (ureq::Error::Rustls(rustls::Error::DecryptError), NetErrorKind::Tls),
+        (ureq::Error::Other("made up".into()), NetErrorKind::Io),
+        (ureq::Error::BodyExceedsLimit(7), NetErrorKind::Malformed),
     ] {
         assert_eq!(from_ureq(error).kind, kind);
     }

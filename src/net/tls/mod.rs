@@ -12,7 +12,7 @@ use rustls::pki_types::pem::{Error as PemError, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{CertificateError, ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
 
-use super::error::{Error, ErrorKind};
+use super::error::{Error, NetErrorKind};
 use crate::util::clock;
 use crate::util::clock::Moment;
 
@@ -244,8 +244,8 @@ fn is_encrypted(pem: &[u8]) -> bool {
 /// What a TLS failure means, in words of ours.
 pub(crate) fn tls_error(error: &rustls::Error) -> Error {
     use rustls::Error as E;
-    let untrusted = |text: String| Error::new(ErrorKind::TlsVerification, text);
-    let failed = |text: String| Error::new(ErrorKind::Tls, text);
+    let untrusted = |text: String| Error::new(NetErrorKind::TlsVerification, text);
+    let failed = |text: String| Error::new(NetErrorKind::Tls, text);
     match error {
         E::InvalidCertificate(
             e @ (CertificateError::UnsupportedSignatureAlgorithmContext { .. }

@@ -126,19 +126,19 @@ impl From<net::Error> for ClientError {
 /// Takes each kind of failure below HTTP over into [`ErrorKind`] under the same name.
 macro_rules! take_over {
     ($($kind:ident)*) => {
-        impl From<net::ErrorKind> for ErrorKind {
-            fn from(kind: net::ErrorKind) -> Self {
+        impl From<net::NetErrorKind> for ErrorKind {
+            fn from(kind: net::NetErrorKind) -> Self {
                 match kind {
-                    $(net::ErrorKind::$kind => Self::$kind,)*
+                    $(net::NetErrorKind::$kind => Self::$kind,)*
                 }
             }
         }
 
         impl ErrorKind {
-            fn below_http(&self) -> Option<net::ErrorKind> {
+            fn below_http(&self) -> Option<net::NetErrorKind> {
                 match self {
                     Self::Status(_) => None,
-                    $(Self::$kind => Some(net::ErrorKind::$kind),)*
+                    $(Self::$kind => Some(net::NetErrorKind::$kind),)*
                 }
             }
         }
@@ -152,7 +152,7 @@ take_over! {
 impl CallError for ClientError {
     const ANSWER_OUTLIVES_CANCEL: bool = true;
 
-    fn net_kind(&self) -> Option<net::ErrorKind> {
+    fn net_kind(&self) -> Option<net::NetErrorKind> {
         self.0.kind.below_http()
     }
 

@@ -16,7 +16,7 @@ use super::files::{FromFiles, PemSource, ReadOutcome};
 use super::{Identity, TlsParts, TlsSettings};
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 use crate::net::calls::CallError;
-use crate::net::error::{Error, ErrorKind};
+use crate::net::error::{Error, NetErrorKind};
 use crate::util::log_fields::TLS;
 use crate::util::panics::log_line;
 
@@ -114,11 +114,11 @@ impl ClientTls {
     }
 
     /// Reads the files that may have caused a failure of this kind. Returns `true` if a file is newer than the `used` one.
-    pub(crate) fn has_newer_after(&self, failure: Option<ErrorKind>, used: u64) -> bool {
+    pub(crate) fn has_newer_after(&self, failure: Option<NetErrorKind>, used: u64) -> bool {
         match failure {
-            Some(ErrorKind::TlsVerification) => self.has_newer(Part::Authorities, used),
+            Some(NetErrorKind::TlsVerification) => self.has_newer(Part::Authorities, used),
             // The server may have refused a client certificate that has expired.
-            Some(ErrorKind::Tls) => self.has_newer(Part::Identity, used),
+            Some(NetErrorKind::Tls) => self.has_newer(Part::Identity, used),
             _ => false,
         }
     }

@@ -55,7 +55,7 @@ fn unchanged_files_keep_the_configuration_and_its_sessions() {
     for _ in 0..3 {
         disk.wait(60);
         assert_eq!(tls.refresh(), 0);
-        assert!(!tls.has_newer_identity(0) && !tls.has_newer_after(Some(ErrorKind::TlsVerification), 0));
+        assert!(!tls.has_newer_identity(0) && !tls.has_newer_after(Some(NetErrorKind::TlsVerification), 0));
         // Written, but with the same in it.
         disk.write("ca.crt", &ours.pem);
         assert!(Arc::ptr_eq(&before, &config(&tls)));
@@ -86,12 +86,12 @@ fn after_a_rejection_only_what_was_rejected_is_read_at_once() {
     let (disk, ours, other) = (Disk::new(), authority(), authority());
     let tls = disk.tls(Some(disk.source("ca.crt", &ours.pem)), disk.identity(&ours.leaf("jane")));
     disk.identity(&ours.leaf("jane"));
-    assert!(!tls.has_newer_after(Some(ErrorKind::TlsVerification), 0));
+    assert!(!tls.has_newer_after(Some(NetErrorKind::TlsVerification), 0));
     assert!(tls.has_newer_identity(0));
     assert!(!tls.has_newer_identity(1), "that one was used already");
     disk.write("ca.crt", &other.pem);
     assert!(!tls.has_newer_identity(1));
-    assert!(tls.has_newer_after(Some(ErrorKind::TlsVerification), 1));
+    assert!(tls.has_newer_after(Some(NetErrorKind::TlsVerification), 1));
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn what_cannot_be_used_leaves_the_other_part_its_rotation() {
     let before = config(&tls);
     for unusable in ["", "-----BEGIN CERTIFICATE-----\n!", &ours.leaf("jane").key.serialize_pem()] {
         disk.write("ca.crt", unusable);
-        assert!(!tls.has_newer_after(Some(ErrorKind::TlsVerification), 0));
+        assert!(!tls.has_newer_after(Some(NetErrorKind::TlsVerification), 0));
     }
     std::fs::remove_file(disk.scratch.path().join("ca.crt")).unwrap();
     disk.wait(60);
@@ -138,7 +138,7 @@ fn what_stands_in_the_configuration_itself_never_changes() {
     let tls = disk.tls(Some(PemSource::inline(ours.pem.as_bytes())), Some(identity));
     disk.wait(600);
     assert_eq!(tls.refresh(), 0);
-    assert!(!tls.has_newer_after(Some(ErrorKind::TlsVerification), 0) && !tls.has_newer_identity(0));
+    assert!(!tls.has_newer_after(Some(NetErrorKind::TlsVerification), 0) && !tls.has_newer_identity(0));
 }
 
 #[test]
