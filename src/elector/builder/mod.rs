@@ -326,7 +326,7 @@ impl LeaderElectorBuilder {
         let fields = LogFields::new(primary.describe(), &settings.identity);
         let fields = secondary.iter().fold(fields, |fields, entry| fields.and(&entry.describe()));
         log_with!(
-            log::Level::Info, fields, server = server.as_str(), source = source.as_str(), namespace = namespace.as_str();
+            log::Level::Info, fields, server = server.as_str(), config_source = source.as_str(), namespace = namespace.as_str();
             "candidate {} at {server} ({source})", fields.identity
         );
         LeaderElector::spawn(settings, primary, secondary, fields, &asking)
