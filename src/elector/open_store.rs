@@ -16,7 +16,8 @@ use crate::backends::sqlite::store::SqliteStore;
 use crate::store::{CallContext, Store};
 use crate::util::config_error::ConfigError;
 
-const KINDS: &str = "etcd://HOST:PORT,…/PREFIX, sqlite:///DIRECTORY/FILE, postgres://USER:PASSWORD@HOST:PORT/DATABASE and \
+/// The forms of the URLs of all stores, for errors and for the help of the command.
+pub const STORE_URLS: &str = "etcd://HOST:PORT,…/PREFIX, sqlite:///DIRECTORY/FILE, postgres://USER:PASSWORD@HOST:PORT/DATABASE and \
                      mysql://USER:PASSWORD@HOST:PORT/DATABASE";
 
 /// Returns the password of a store before each login.
@@ -62,7 +63,8 @@ pub fn open_store_with(
     password: Option<PasswordSource>,
     may_create: bool,
 ) -> Result<Box<dyn Store>, ConfigError> {
-    let (scheme, rest) = url.split_once("://").ok_or_else(|| refuse(format!("this is no URL; there are {KINDS}")))?;
+    let (scheme, rest) =
+        url.split_once("://").ok_or_else(|| refuse(format!("this is no URL; there are {STORE_URLS}")))?;
     match scheme {
         #[cfg(feature = "etcd")]
         "etcd" | "etcds" => {
@@ -106,9 +108,9 @@ pub fn open_store_with(
             "there is no such store as {scheme}:// in this program; it is built without that feature"
         ))),
         _ if scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
-            Err(refuse(format!("there is no such store as {scheme}://; there are {KINDS}")))
+            Err(refuse(format!("there is no such store as {scheme}://; there are {STORE_URLS}")))
         }
-        _ => Err(refuse(format!("this is no URL; there are {KINDS}"))),
+        _ => Err(refuse(format!("this is no URL; there are {STORE_URLS}"))),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
+#[cfg(feature = "_server")]
 use crate::store::StoreErrorKind;
 
 /// Why a connection could not be had or broke.
@@ -26,7 +26,7 @@ pub(crate) enum NetErrorKind {
     Config,
 }
 
-#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
+#[cfg(feature = "_server")]
 impl From<NetErrorKind> for StoreErrorKind {
     fn from(kind: NetErrorKind) -> Self {
         match kind {
@@ -129,7 +129,7 @@ impl<K> Report<K> {
 
 impl std::error::Error for Error {}
 
-#[cfg(all(test, any(feature = "etcd", feature = "mysql", feature = "postgres")))]
+#[cfg(all(test, feature = "_server"))]
 mod tests {
     use super::*;
 

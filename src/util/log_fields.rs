@@ -6,7 +6,7 @@ pub(crate) const ELECTION: &str = "leasehold::election";
 pub(crate) const CLIENT: &str = "leasehold::client";
 #[cfg(feature = "_tls")]
 pub(crate) const TLS: &str = "leasehold::tls";
-#[cfg(any(feature = "_tls", feature = "sqlite"))]
+#[cfg(any(feature = "_tls", feature = "_sql"))]
 pub(crate) const STORE: &str = "leasehold::store";
 
 /// The fields `lease`, `identity` and `fencing_token` of the lines of one elector.
