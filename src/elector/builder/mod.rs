@@ -295,7 +295,7 @@ impl LeaderElectorBuilder {
     #[cfg(feature = "kubernetes")]
     pub fn start_with_client(self, client: Client) -> Result<LeaderElector, Error> {
         let settings = self.validate()?;
-        self.check_no_choice("start_with", "client")?;
+        self.check_no_choice("start_with_client", "client")?;
         self.start_by(client, settings)
     }
 
