@@ -13,7 +13,7 @@ use crate::testing::server::route::{Plain, RequestRoute, ResourceCall, check_sup
 use crate::testing::server::shared::{ExpiredWatch, ServerState};
 use crate::testing::server::users::RequestUser;
 use crate::testing::store::history::Subscription;
-use crate::testing::store::table::{Preconditions, UpdateRules};
+use crate::testing::store::table::Preconditions;
 use crate::testing::wire::http::{ServedRequest, ServedResponse};
 
 pub(crate) enum ServerAnswer {
@@ -179,8 +179,7 @@ fn create(server: &ServerState, call: &ResourceCall, request: &ServedRequest) ->
     }
     object["metadata"]["namespace"] = json!(key.namespace);
     key.name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    let created = server.store.lock().create(key.clone(), object, &|object| validate::validate(call.api, object));
-    let object = created.map_err(|refusal| refusal.into_status(call.api, &key))?;
+    let object = server.store.lock().create(call.api, key, object)?;
     Ok(validate::present(call.api, &object))
 }
 
@@ -209,13 +208,7 @@ fn update(server: &ServerState, call: &ResourceCall, request: &ServedRequest) ->
         )));
     }
     object["metadata"]["namespace"] = json!(key.namespace);
-    let rules = UpdateRules {
-        unconditional: call.api.unconditional_update,
-        create: call.api.create_on_update,
-        validate: &|object| validate::validate(call.api, object),
-    };
-    let updated = server.store.lock().update(key.clone(), object, &rules);
-    let (object, created) = updated.map_err(|refusal| refusal.into_status(call.api, &key))?;
+    let (object, created) = server.store.lock().update(call.api, key, object)?;
     Ok((if created { 201 } else { 200 }, validate::present(call.api, &object)))
 }
 
@@ -231,8 +224,7 @@ fn delete(server: &ServerState, call: &ResourceCall, request: &ServedRequest) ->
     };
     let preconditions = Preconditions { uid: precondition("uid"), resource_version: precondition("resourceVersion") };
     let key = key(call);
-    let deleted = server.store.lock().delete(&key, &preconditions);
-    let object = deleted.map_err(|refusal| refusal.into_status(call.api, &key))?;
+    let object = server.store.lock().delete(call.api, &key, &preconditions)?;
     Ok(status::deleted(call.api, &key.name, object["metadata"]["uid"].as_str().unwrap_or_default()))
 }
 

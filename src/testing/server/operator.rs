@@ -82,7 +82,7 @@ impl ApiServer {
     /// Deletes an object. Gives back what it was, under the version of the deletion.
     pub fn delete(&self, resource: Resource, namespace: &str, name: &str) -> Option<Value> {
         let key = key(resource, namespace, name);
-        let deleted = self.server.store.lock().delete(&key, &Preconditions::default());
+        let deleted = self.server.store.lock().delete(resource.storage_api(), &key, &Preconditions::default());
         deleted.ok().map(|object| Value::clone(&object))
     }
 
