@@ -74,8 +74,8 @@ impl<K> Report<K> {
         self
     }
 
-    pub(crate) fn caused_by(mut self, source: io::Error) -> Self {
-        self.source = Some(source);
+    pub(crate) fn caused_by(mut self, source: impl Into<Option<io::Error>>) -> Self {
+        self.source = source.into();
         self
     }
 

@@ -18,7 +18,7 @@ use super::error::{Error, NetErrorKind};
 use super::interrupt::{Interrupter, Shutdown};
 use super::proxy::Proxy;
 use super::redact::{room, unmask};
-use super::socket::{Socket, explain};
+use super::socket::{Socket, explain, failure};
 use super::text::clean;
 use super::tls::{TlsParts, tls_error};
 
@@ -196,12 +196,10 @@ impl HttpConnector {
 
 /// Sets up TLS. A handshake that fails has sent nothing of the request, unlike a connection that breaks later.
 fn set_up_tls(socket: &mut Socket, parts: &TlsParts, deadline: Instant) -> Result<(), Error> {
-    socket.handshake(parts, deadline).map_err(|e| match e.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>()) {
-        Some(tls) => tls_error(tls),
-        None if e.kind() == io::ErrorKind::TimedOut => {
-            Error::new(NetErrorKind::Timeout, "TLS could not be set up in the given time")
-        }
-        None => Error::new(NetErrorKind::Connect, "the connection broke while TLS was being set up").caused_by(e),
+    socket.handshake(parts, deadline).map_err(|e| {
+        let late = "TLS could not be set up in the given time";
+        let broken = "the connection broke while TLS was being set up";
+        failure(e, late, NetErrorKind::Connect, broken)
     })
 }
 

@@ -253,14 +253,17 @@ impl Write for Timed<'_> {
 
 /// What a failure on the connection means.
 pub(crate) fn explain(e: io::Error) -> Error {
-    if let Some(tls) = e.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>()) {
-        return tls_error(tls);
+    if e.kind() == io::ErrorKind::UnexpectedEof {
+        return Error::new(NetErrorKind::Io, "the server closed the connection before it had answered");
     }
-    match e.kind() {
-        io::ErrorKind::TimedOut => Error::new(NetErrorKind::Timeout, "the server did not answer in the given time"),
-        io::ErrorKind::UnexpectedEof => {
-            Error::new(NetErrorKind::Io, "the server closed the connection before it had answered")
-        }
-        _ => Error::new(NetErrorKind::Io, "the connection broke").caused_by(e),
+    failure(e, "the server did not answer in the given time", NetErrorKind::Io, "the connection broke")
+}
+
+/// Returns the error of TLS in `e`, a timeout described by `late`, or else an error of this `kind` that `e` has caused.
+pub(crate) fn failure(e: io::Error, late: &str, kind: NetErrorKind, broken: &str) -> Error {
+    match e.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>()) {
+        Some(tls) => tls_error(tls),
+        None if e.kind() == io::ErrorKind::TimedOut => Error::new(NetErrorKind::Timeout, late),
+        None => Error::new(kind, broken).caused_by(e),
     }
 }

@@ -221,7 +221,7 @@ impl DialCall<'_> {
 
     fn late(&self, tried: usize, failure: Option<io::Error>) -> Error {
         let what = format!("no connection to {} port {} in the given time", self.host, self.port);
-        caused_by(Error::new(NetErrorKind::Timeout, what + &addresses(tried)), failure)
+        Error::new(NetErrorKind::Timeout, what + &addresses(tried)).caused_by(failure)
     }
 
     fn failed(&self, tried: usize, failure: Option<io::Error>) -> Error {
@@ -231,7 +231,7 @@ impl DialCall<'_> {
             }
             _ => {
                 let what = format!("no connection to {} port {}", self.host, self.port);
-                caused_by(Error::new(NetErrorKind::Connect, what + &addresses(tried)), failure)
+                Error::new(NetErrorKind::Connect, what + &addresses(tried)).caused_by(failure)
             }
         }
     }
@@ -263,13 +263,6 @@ fn addresses(tried: usize) -> String {
         0 => String::new(),
         1 => " (1 address tried)".to_owned(),
         _ => format!(" ({tried} addresses tried)"),
-    }
-}
-
-fn caused_by(error: Error, failure: Option<io::Error>) -> Error {
-    match failure {
-        Some(failure) => error.caused_by(failure),
-        None => error,
     }
 }
 

@@ -87,7 +87,7 @@ impl ClientError {
         ClientError(Box::new(self.0.during(request)))
     }
 
-    pub(crate) fn caused_by(self, source: io::Error) -> Self {
+    pub(crate) fn caused_by(self, source: impl Into<Option<io::Error>>) -> Self {
         ClientError(Box::new(self.0.caused_by(source)))
     }
 
