@@ -3,7 +3,6 @@
 use std::fmt;
 use std::io;
 
-#[cfg(feature = "_server")]
 use crate::store::StoreErrorKind;
 
 /// Why a connection could not be had or broke.
@@ -26,7 +25,6 @@ pub(crate) enum NetErrorKind {
     Config,
 }
 
-#[cfg(feature = "_server")]
 impl From<NetErrorKind> for StoreErrorKind {
     fn from(kind: NetErrorKind) -> Self {
         match kind {
@@ -129,7 +127,7 @@ impl<K> Report<K> {
 
 impl std::error::Error for Error {}
 
-#[cfg(all(test, feature = "_server"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -9,6 +9,7 @@ use super::annotation;
 use super::metadata::{Metadata, OwnerReference};
 use crate::backends::kubernetes::client::{ApiStatus, Client, ClientError, ErrorKind, Method, Request, Response};
 use crate::backends::kubernetes::events::{EventRecorder, Subject};
+use crate::net::calls::CallError;
 use crate::net::json;
 use crate::store::record::{LeaderElectionRecord, StoreData, VersionedRecord};
 use crate::store::{CallContext, Cursor, MAX_VERSION, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
@@ -291,14 +292,7 @@ impl<C: Codec> ObjectStore<C> {
                 (429, _) | (500.., _) => (StoreErrorKind::Unavailable, None),
                 _ => (StoreErrorKind::Rejected, None),
             },
-            ErrorKind::Timeout => (StoreErrorKind::Timeout, None),
-            ErrorKind::Interrupted => (StoreErrorKind::Interrupted, None),
-            ErrorKind::ConnectionClosed => (StoreErrorKind::ConnectionClosed, None),
-            ErrorKind::TlsVerification => (StoreErrorKind::Untrusted, None),
-            ErrorKind::BodyTooLarge | ErrorKind::Malformed => (StoreErrorKind::Malformed, None),
-            ErrorKind::Config => (StoreErrorKind::Rejected, None),
-            ErrorKind::Credentials => (StoreErrorKind::Unauthorized, None),
-            _ => (StoreErrorKind::Unavailable, None),
+            _ => (error.net_kind().map_or(StoreErrorKind::Unavailable, StoreErrorKind::from), None),
         };
         let retry_after = error.status().and_then(|status| status.retry_after);
         let message = match advice {
