@@ -17,6 +17,18 @@ fn record(object: &Value) -> Result<LeaderElectionRecord, &'static str> {
     read(object.as_object().expect("an object"))
 }
 
+/// The record of the term that follows the term in `record`.
+pub(crate) fn next_record(record: &LeaderElectionRecord) -> LeaderElectionRecord {
+    LeaderElectionRecord {
+        uid: record.uid.clone(),
+        holder_identity: Some("somebody".to_owned()),
+        lease_duration_seconds: Some(15),
+        acquire_time: Some(MicroTime::from_unix_micros(1)),
+        renew_time: Some(MicroTime::from_unix_micros(2)),
+        lease_transitions: Some(record.lease_transitions.unwrap_or_default().saturating_add(1)),
+    }
+}
+
 /// A record is written back as it was read, beside all else that is there.
 fn check(input: &[u8]) {
     let object = object(input);
@@ -27,14 +39,7 @@ fn check(input: &[u8]) {
             return assert_loggable(what, 1024);
         }
     };
-    let next = LeaderElectionRecord {
-        uid: None,
-        holder_identity: Some("somebody".to_owned()),
-        lease_duration_seconds: Some(15),
-        acquire_time: Some(MicroTime::from_unix_micros(1)),
-        renew_time: Some(MicroTime::from_unix_micros(2)),
-        lease_transitions: Some(read.lease_transitions.unwrap_or_default().saturating_add(1)),
-    };
+    let next = next_record(&read);
     for expected in [&read, &next] {
         let mut written = object.clone();
         write(&mut written, expected);
