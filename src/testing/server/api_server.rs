@@ -164,7 +164,7 @@ impl ApiServer {
         let server = Arc::downgrade(&self.server);
         let wake = move || {
             if let Some(server) = server.upgrade() {
-                server.store.lock().wake_watchers();
+                server.store.lock().history.wake();
             }
         };
         wake();

@@ -24,15 +24,10 @@ pub(crate) enum ServerAnswer {
 /// A watch that is about to be streamed.
 pub(crate) struct StreamedWatch {
     pub api: &'static Api,
-    pub opening: WatchOpening,
+    /// An error is the only event of the watch.
+    pub opening: Result<Subscription, StatusObject>,
     pub bookmarks: bool,
     pub timeout: Option<Duration>,
-}
-
-pub(crate) enum WatchOpening {
-    Subscribed(Subscription),
-    /// One ERROR event, and the end.
-    Failed(StatusObject),
 }
 
 /// Answers a request in the name of `identity`.
@@ -108,7 +103,7 @@ fn list(server: &ServerState, call: &ResourceCall) -> Result<Value, StatusObject
     let filter = filter(call)?;
     let (objects, revision) = {
         let store = server.store.lock();
-        (store.list(&filter), store.revision())
+        (store.list(&filter), store.state.revision)
     };
     let items = objects
         .iter()
@@ -148,16 +143,9 @@ fn watch(server: &ServerState, call: &ResourceCall) -> Result<ServerAnswer, Stat
                 .into(),
         )),
     };
-    let subscribed = server.store.lock().subscribe(filter, after);
-    let opening = match subscribed {
-        Ok(subscription) => WatchOpening::Subscribed(subscription),
-        Err(gone) => {
-            let status = StatusObject::expired(gone.requested, gone.oldest);
-            if server.expired == ExpiredWatch::Status {
-                return Err(status);
-            }
-            WatchOpening::Failed(status)
-        }
+    let opening = match server.store.lock().subscribe(filter, after) {
+        Err(status) if server.expired == ExpiredWatch::Status => return Err(status),
+        opening => opening,
     };
     Ok(ServerAnswer::Watch(StreamedWatch {
         api: call.api,

@@ -9,7 +9,7 @@ use crate::testing::fault::rules::Hit;
 use crate::testing::object::resource::Verb;
 use crate::testing::object::status::StatusObject;
 use crate::testing::server::connection::ServedConnection;
-use crate::testing::server::handlers::{self, ServerAnswer, StreamedWatch, WatchOpening};
+use crate::testing::server::handlers::{self, ServerAnswer, StreamedWatch};
 use crate::testing::server::log::{LogEntryId, RequestLog};
 use crate::testing::server::route::{self, RequestRoute, ResourceCall};
 use crate::testing::server::stream;
@@ -112,9 +112,9 @@ impl ServedConnection {
     ) -> Result<(), Disconnected> {
         // Whatever happens to the answer, a watch must not stay subscribed without a stream.
         let _subscription = match &answer {
-            Ok(ServerAnswer::Watch(StreamedWatch { opening: WatchOpening::Subscribed(subscription), .. })) => {
+            Ok(ServerAnswer::Watch(StreamedWatch { opening: Ok(subscription), .. })) => {
                 let (server, id) = (self.server.clone(), subscription.id);
-                Some(OnDrop(move || server.store.lock().unsubscribe(id)))
+                Some(OnDrop(move || server.store.lock().history.unsubscribe(id)))
             }
             _ => None,
         };

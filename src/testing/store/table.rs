@@ -13,7 +13,7 @@ use crate::testing::object::key::{Filter, ObjectKey};
 use crate::testing::object::resource::Api;
 use crate::testing::object::status::{Cause, StatusObject};
 use crate::testing::object::validate;
-use crate::testing::store::history::{ChangeKind, History, ObjectChange, Subscription, TooOld};
+use crate::testing::store::history::{ChangeKind, History, ObjectChange, Subscription};
 
 /// etcd's counter is past the start-up writes by the time anybody sees it.
 const FIRST_REVISION: u64 = 1000;
@@ -29,14 +29,14 @@ pub(crate) struct Preconditions {
 /// [`ApiServer::restore`](crate::testing::ApiServer::restore). Cheap to clone.
 #[derive(Clone)]
 pub struct Snapshot {
-    revision: u64,
+    pub(crate) revision: u64,
     objects: BTreeMap<ObjectKey, Arc<Value>>,
-    namespaces: BTreeSet<String>,
+    pub(crate) namespaces: BTreeSet<String>,
 }
 
 pub(crate) struct ObjectTable {
-    state: Snapshot,
-    history: History,
+    pub state: Snapshot,
+    pub history: History,
 }
 
 impl Snapshot {
@@ -61,14 +61,6 @@ impl ObjectTable {
             state: Snapshot { revision: FIRST_REVISION, objects: BTreeMap::new(), namespaces },
             history: History::new(FIRST_REVISION, history_limit),
         }
-    }
-
-    pub fn revision(&self) -> u64 {
-        self.state.revision
-    }
-
-    pub fn add_namespace(&mut self, name: &str) {
-        self.state.namespaces.insert(name.to_owned());
     }
 
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<Value>> {
@@ -193,16 +185,8 @@ impl ObjectTable {
         }
     }
 
-    pub fn advance(&mut self, by: u64) {
-        self.state.revision = self.state.revision.saturating_add(by);
-    }
-
     pub fn compact(&mut self) {
         self.history.compact(self.state.revision);
-    }
-
-    pub fn snapshot(&self) -> Snapshot {
-        self.state.clone()
     }
 
     pub fn restore(&mut self, snapshot: &Snapshot) {
@@ -212,7 +196,7 @@ impl ObjectTable {
     }
 
     /// Begins a watch. Without `after` it opens with what is there now.
-    pub fn subscribe(&mut self, filter: Filter, after: Option<u64>) -> Result<Subscription, TooOld> {
+    pub fn subscribe(&mut self, filter: Filter, after: Option<u64>) -> Result<Subscription, StatusObject> {
         let backlog = match after {
             Some(after) => self.history.since(after, &filter)?,
             None => self
@@ -231,17 +215,9 @@ impl ObjectTable {
         Ok(self.history.subscribe(filter, after, backlog))
     }
 
-    pub fn unsubscribe(&mut self, id: u64) {
-        self.history.unsubscribe(id);
-    }
-
     /// Mails a bookmark to one watch, or to all.
     pub fn bookmark(&self, id: Option<u64>) {
         self.history.bookmark(id, self.state.revision);
-    }
-
-    pub fn wake_watchers(&self) {
-        self.history.wake();
     }
 
     fn matching<'a>(&'a self, filter: &'a Filter) -> impl Iterator<Item = (&'a ObjectKey, &'a Arc<Value>)> {
