@@ -20,6 +20,7 @@ use crate::net::error::{self as net, Report};
 /// assert!(matches!(error.kind(), ErrorKind::Config));
 /// println!("{error}");
 /// ```
+#[derive(Debug)]
 pub struct ClientError(Box<Report<ErrorKind>>);
 
 /// What a failure means to the caller.
@@ -175,18 +176,6 @@ impl fmt::Display for ClientError {
             "" => Ok(()),
             hint => write!(f, "; {hint}"),
         }
-    }
-}
-
-impl fmt::Debug for ClientError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientError")
-            .field("kind", &self.0.kind)
-            .field("place", &self.0.place)
-            .field("detail", &self.0.detail)
-            .field("source", &self.0.source)
-            .field("maybe_sent", &self.0.maybe_sent)
-            .finish()
     }
 }
 
