@@ -12,6 +12,7 @@ use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, Transport};
 
 use super::MAX_WAIT;
+use super::calls::{CallConnection, Versions};
 use super::dial::{Dialer, Route};
 use super::endpoint::Endpoint;
 use super::error::{Error, NetErrorKind};
@@ -31,6 +32,8 @@ const MAX_TEXT: usize = 300;
 /// An HTTP agent and its one connection, which are shut down together. One call has it at a time.
 pub(crate) struct AgentHandle {
     pub(crate) agent: Agent,
+    /// The versions of the files that its connection was opened with.
+    pub(crate) versions: Versions,
     pub(crate) call: CurrentCall,
 }
 
@@ -94,7 +97,12 @@ pub(crate) struct HttpTransport<S> {
 }
 
 /// Creates an agent that opens connections with `connector` and reuses them for at most `max_idle`.
-pub(crate) fn new_agent(connector: HttpConnector, user_agent: &str, max_idle: Duration) -> AgentHandle {
+pub(crate) fn new_agent(
+    connector: HttpConnector,
+    versions: Versions,
+    user_agent: &str,
+    max_idle: Duration,
+) -> AgentHandle {
     let config = Agent::config_builder()
         .http_status_as_error(false)
         // None of the servers redirects. The target of a redirect must not receive the credentials.
@@ -111,7 +119,7 @@ pub(crate) fn new_agent(connector: HttpConnector, user_agent: &str, max_idle: Du
         .input_buffer_size(32 * 1024)
         .build();
     let call = connector.call.clone();
-    AgentHandle { agent: Agent::with_parts(config, connector, NoResolver), call }
+    AgentHandle { agent: Agent::with_parts(config, connector, NoResolver), versions, call }
 }
 
 impl AgentHandle {
@@ -119,6 +127,21 @@ impl AgentHandle {
     pub(crate) fn use_for(self: &Arc<Self>, interrupter: &Interrupter) -> Result<(), Error> {
         *self.call.0.lock() = interrupter.clone();
         interrupter.register(self)
+    }
+}
+
+impl CallConnection for Arc<AgentHandle> {
+    fn versions(&self) -> Versions {
+        self.versions
+    }
+
+    /// ureq tests the connection itself.
+    fn is_quiet(&self) -> bool {
+        true
+    }
+
+    fn use_for(&mut self, interrupter: &Interrupter) -> Result<(), Error> {
+        AgentHandle::use_for(self, interrupter)
     }
 }
 
