@@ -52,7 +52,7 @@ pub trait Codec: Send + Sync + 'static {
     const RESOURCE: &'static str;
 
     /// Returns the record without its uid, or the fault of the object. Defaults to the record in the annotation.
-    fn read(object: &Map<String, Value>) -> Result<LeaderElectionRecord, &'static str> {
+    fn read(object: &Map<String, Value>) -> Result<LeaderElectionRecord, String> {
         annotation::read(object)
     }
 
@@ -199,7 +199,7 @@ impl<C: Codec> ObjectStore<C> {
     }
 
     fn parse(&self, key: &str, mut object: Value) -> Result<VersionedRecord, StoreError> {
-        let (record, version) = parse::<C>(&object, key).map_err(|what| self.malformed(key, what))?;
+        let (record, version) = parse::<C>(&object, key).map_err(|what| self.malformed(key, &what))?;
         // It is the longest part of many an object, and a server that gets none keeps what it has.
         if let Some(metadata) = object["metadata"].as_object_mut() {
             metadata.remove("managedFields");
@@ -427,14 +427,14 @@ fn read(text: &[u8]) -> Result<Value, String> {
 }
 
 /// The record and the version in an object; or what is wrong with it.
-pub(super) fn parse<C: Codec>(object: &Value, name: &str) -> Result<(LeaderElectionRecord, u64), &'static str> {
+pub(super) fn parse<C: Codec>(object: &Value, name: &str) -> Result<(LeaderElectionRecord, u64), String> {
     let object = object.as_object().ok_or("it is no object")?;
     if object.get("kind").and_then(Value::as_str) != Some(C::KIND) {
-        return Err("its kind is another");
+        return Err("its kind is another".into());
     }
     let metadata = object.get("metadata").and_then(Value::as_object).ok_or("it has no metadata")?;
     if metadata.get("name").and_then(Value::as_str) != Some(name) {
-        return Err("its name is another");
+        return Err("its name is another".into());
     }
     let version = version_in(metadata).ok_or("its resourceVersion is not an integer between 1 and 2^63 - 1")?;
     let uid = metadata.get("uid").and_then(Value::as_str).filter(|uid| !uid.is_empty()).ok_or("it has no uid")?;

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::fuzzing::target::{Target, assert_loggable};
+use crate::store::record::MicroTime;
 
 pub(crate) const TARGET: Target =
     Target { name: "annotation", base: 64 * 1024, read: |input| drop(record(&object(input))), check };
@@ -13,7 +14,7 @@ fn object(input: &[u8]) -> Value {
     })
 }
 
-fn record(object: &Value) -> Result<LeaderElectionRecord, &'static str> {
+fn record(object: &Value) -> Result<LeaderElectionRecord, String> {
     read(object.as_object().expect("an object"))
 }
 
@@ -36,7 +37,7 @@ fn check(input: &[u8]) {
         Ok(record) => record,
         Err(what) => {
             assert!(what.contains(KEY));
-            return assert_loggable(what, 1024);
+            return assert_loggable(&what, 1024);
         }
     };
     let next = next_record(&read);
