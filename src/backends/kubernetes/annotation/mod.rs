@@ -5,8 +5,8 @@
 
 use std::fmt;
 
+use serde::Deserializer;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 
 use crate::backends::record_fields;
@@ -67,7 +67,8 @@ fn fields(object: &Map<String, Value>) -> Result<Map<String, Value>, String> {
 /// Go takes a field whose name differs in case alone for the one it knows; of one that stands twice it takes the last that is
 /// not null.
 fn check_names(text: &str) -> Result<(), String> {
-    let Names(names) = serde_json::from_str(text).map_err(|_| wrong("is no record in JSON"))?;
+    let names = serde_json::Deserializer::from_str(text).deserialize_map(Names);
+    let names = names.map_err(|_| wrong("is no record in JSON"))?;
     for field in FIELDS {
         let (wanted, mut count) = (folded(field), 0);
         for name in names.iter().filter(|name| folded(name) == wanted) {
@@ -94,27 +95,21 @@ fn folded(name: &str) -> String {
 }
 
 /// The names of an object's members, each as often as it stands there.
-struct Names(Vec<String>);
+struct Names;
 
-impl<'de> Deserialize<'de> for Names {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct NameVisitor;
-        impl<'de> Visitor<'de> for NameVisitor {
-            type Value = Names;
+impl<'de> Visitor<'de> for Names {
+    type Value = Vec<String>;
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Names, A::Error> {
-                let mut names = Vec::new();
-                while let Some((name, IgnoredAny)) = members.next_entry()? {
-                    names.push(name);
-                }
-                Ok(Names(names))
-            }
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Vec<String>, A::Error> {
+        let mut names = Vec::new();
+        while let Some((name, IgnoredAny)) = members.next_entry()? {
+            names.push(name);
         }
-        deserializer.deserialize_map(NameVisitor)
+        Ok(names)
     }
 }
 
