@@ -9,7 +9,7 @@ use crate::testing::object::key::ObjectKey;
 use crate::testing::object::resource::{Api, Verb};
 use crate::testing::object::status::{self, StatusObject};
 use crate::testing::object::validate;
-use crate::testing::server::route::{Plain, RequestRoute, ResourceCall, check_supported, field_selector};
+use crate::testing::server::route::{Plain, ResourceCall, check_supported, field_selector};
 use crate::testing::server::shared::{ExpiredWatch, ServerState};
 use crate::testing::server::users::RequestUser;
 use crate::testing::store::history::Subscription;
@@ -33,14 +33,10 @@ pub(crate) struct StreamedWatch {
 /// Answers a request in the name of `identity`.
 pub(crate) fn handle(
     server: &ServerState,
-    route: &RequestRoute,
+    call: &ResourceCall,
     identity: &RequestUser,
     request: &ServedRequest,
 ) -> Result<ServerAnswer, StatusObject> {
-    let call = match route {
-        RequestRoute::Plain(plain) => return Ok(ServerAnswer::Done(plain_answer(*plain))),
-        RequestRoute::Resource(call) => call,
-    };
     authorize(call, identity)?;
     // A refusal warns as well, but not of what may not be asked at all.
     let mut answer = answer(server, call, request).unwrap_or_else(|refusal| ServerAnswer::Done((&refusal).into()));
@@ -63,7 +59,8 @@ fn answer(server: &ServerState, call: &ResourceCall, request: &ServedRequest) ->
     Ok(ServerAnswer::Done(ServedResponse::json(code, &body)))
 }
 
-fn plain_answer(plain: Plain) -> ServedResponse {
+/// Answers a request that needs no identity.
+pub(crate) fn plain_answer(plain: Plain) -> ServedResponse {
     match plain {
         Plain::Health => ServedResponse::new(200, "text/plain; charset=utf-8", "ok"),
         Plain::Version => ServedResponse::json(

@@ -91,13 +91,9 @@ impl ServedConnection {
 
         let answer = match (&route, &identity) {
             // Health and version are open to everybody, as on the real server.
-            (Ok(RequestRoute::Plain(_)), Err(_)) => {
-                let anybody = RequestUser::anonymous();
-                route.and_then(|route| handlers::handle(&server, &route, &anybody, request))
-            }
-            (_, Err(refusal)) => Err(refusal.clone()),
-            (Err(unknown), _) => Err(unknown.clone()),
-            (Ok(route), Ok(identity)) => handlers::handle(&server, route, identity, request),
+            (Ok(RequestRoute::Plain(plain)), _) => Ok(ServerAnswer::Done(handlers::plain_answer(*plain))),
+            (_, Err(refusal)) | (Err(refusal), _) => Err(refusal.clone()),
+            (Ok(RequestRoute::Resource(call)), Ok(identity)) => handlers::handle(&server, call, identity, request),
         };
         self.finish(entry, request, answer, &facts, after)
     }

@@ -198,8 +198,8 @@ impl WatchStream<'_> {
     fn consult_faults(&mut self) -> Orders {
         let mut orders = Orders::default();
         let server = self.connection.server.clone();
-        for rule in server.rules.for_stream(self.facts) {
-            if self.sent < rule.after_events() {
+        for rule in server.rules.matching(self.facts, true) {
+            if self.sent < rule.fault.matcher.after_events {
                 continue;
             }
             let first_look = !self.decided.contains_key(&rule.id);
