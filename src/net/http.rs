@@ -32,7 +32,7 @@ const MAX_TEXT: usize = 300;
 /// An HTTP agent and its one connection, which are shut down together. One call has it at a time.
 pub(crate) struct AgentHandle {
     pub(crate) agent: Agent,
-    /// The versions of the files that its connection was opened with.
+    /// The versions of the files that the connection was opened with.
     pub(crate) versions: Versions,
     pub(crate) call: CurrentCall,
 }
@@ -135,7 +135,7 @@ impl CallConnection for Arc<AgentHandle> {
         self.versions
     }
 
-    /// ureq tests the connection itself.
+    /// Returns `true`, because ureq tests the connection itself.
     fn is_quiet(&self) -> bool {
         true
     }

@@ -27,7 +27,7 @@ pub(crate) struct Socket {
 
 /// The stream that an interrupt shuts down.
 ///
-/// The stream of a Unix socket is one too, because all calls of a `TcpStream` that are used here are calls of any stream socket.
+/// A `TcpStream` holds a Unix socket too, because its calls that are used here are calls of any stream socket.
 struct SocketStream(TcpStream);
 
 /// A stream that keeps to a deadline, however its bytes trickle.
@@ -259,7 +259,7 @@ pub(crate) fn explain(e: io::Error) -> Error {
     failure(e, "the server did not answer in the given time", NetErrorKind::Io, "the connection broke")
 }
 
-/// Returns the error of TLS in `e`, a timeout described by `late`, or else an error of this `kind` that `e` has caused.
+/// Returns the error of TLS in `e`, a timeout described by `late`, or else an error of `kind` that `e` has caused.
 pub(crate) fn failure(e: io::Error, late: &str, kind: NetErrorKind, broken: &str) -> Error {
     match e.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>()) {
         Some(tls) => tls_error(tls),

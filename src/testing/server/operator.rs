@@ -136,7 +136,7 @@ impl ApiServer {
     /// ```
     pub fn restore(&self, snapshot: &Snapshot) {
         let mut store = self.server.store.lock();
-        // The connections are cut first, lest a watch end in order.
+        // The connections are cut first, so that no watch ends in order.
         self.server.cut_sockets();
         store.restore(snapshot);
         drop(store);

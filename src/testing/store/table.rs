@@ -74,7 +74,7 @@ impl ObjectTable {
     pub fn create(&mut self, api: &Api, key: ObjectKey, object: Value) -> Result<Arc<Value>, StatusObject> {
         self.check_namespace(&key)?;
         validate::check(api, &key.name, &object)?;
-        // The real server ignores a version here that it cannot read. A readable one is an internal error without a reason.
+        // The real server ignores a version here that it cannot read. A readable version is an internal error without a reason.
         if version_of(&object).is_ok_and(|version| version != 0) {
             return Err(StatusObject::new(500, "", "resourceVersion should not be set on objects to be created"));
         }

@@ -1,4 +1,4 @@
-//! A kubeconfig as YAML again, in a form that nobody would choose: all on one line, in JSON, with escapes.
+//! A kubeconfig as YAML again, in an unusual form: on one line, in JSON, with escapes.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::backends::kubernetes::client::Kubeconfig;
 use crate::backends::kubernetes::client::config::kubeconfig::NamedEntry;
 
-/// All of it on one line. Every character beyond printable ASCII is escaped: only texts hold these.
+/// Returns a kubeconfig on one line. Characters beyond printable ASCII, which only texts hold, are escaped.
 pub(super) fn write(kubeconfig: &Kubeconfig) -> String {
     let document = json!({
         "current-context": kubeconfig.current_context,
