@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-pub(crate) use super::connection::{Row, StatementResult};
+pub(crate) use super::connection::StatementResult;
 pub(crate) use super::session::{READ_ONLY, Shape, check_writable};
 
 use super::config::MySqlConfig;

@@ -157,12 +157,15 @@ impl PostgresTable {
         &self,
         operation: &str,
         key: &str,
-        statement: Statement<'_>,
+        sql: &str,
+        parameters: &[Option<String>],
         call: &CallContext,
         read: impl FnOnce(Rows) -> Result<T, Error>,
     ) -> Result<T, StoreError> {
         let what = self.describe(WatchScope::Key(key));
         self.check_table(operation, &what, call)?;
+        let parameters: Vec<_> = parameters.iter().map(Option::as_deref).collect();
+        let statement = Statement { sql, parameters: &parameters };
         let answer = self.client.run(request(&[statement], operation == "get", call), read);
         answer.map_err(|error| self.explain(operation, &what, &error))
     }
@@ -209,15 +212,13 @@ impl SqlTable for PostgresTable {
     }
 
     fn select(&self, key: &str, call: &CallContext) -> Result<Option<VersionedRecord>, StoreError> {
-        let statement = Statement { sql: table::SELECT_ONE, parameters: &[Some(key)] };
-        self.run("get", key, statement, call, |rows| table::only(key, table::read(rows)?))
+        let parameters = [Some(key.to_owned())];
+        self.run("get", key, table::SELECT_ONE, &parameters, call, |rows| table::only(key, table::read(rows)?))
     }
 
     fn insert(&self, key: &str, record: &LeaderElectionRecord, call: &CallContext) -> Result<Option<i64>, StoreError> {
-        let columns = table::columns(record);
-        let parameters = [&[Some(key), record.uid.as_deref()], &columns.each_ref().map(Option::as_deref)[..]].concat();
-        let statement = Statement { sql: table::INSERT, parameters: &parameters };
-        self.run("create", key, statement, call, |rows| table::number(&rows))
+        let parameters = sql::insert_parameters(key, record);
+        self.run("create", key, table::INSERT, &parameters, call, |rows| table::number(&rows))
     }
 
     fn update(
@@ -227,14 +228,8 @@ impl SqlTable for PostgresTable {
         new: &LeaderElectionRecord,
         call: &CallContext,
     ) -> Result<bool, StoreError> {
-        let (generation, writes) = sql::parts(base.version);
-        let (generation, writes) = (generation.to_string(), writes.to_string());
-        let (new, old) = (table::columns(new), table::columns(&base.record));
-        let at = [Some(key), Some(generation.as_str()), Some(writes.as_str()), base.record.uid.as_deref()];
-        let parameters =
-            [&new.each_ref().map(Option::as_deref)[..], &at, &old.each_ref().map(Option::as_deref)].concat();
-        let statement = Statement { sql: table::UPDATE, parameters: &parameters };
-        self.run("update", key, statement, call, |rows| Ok(!rows.is_empty()))
+        let parameters = sql::update_parameters(key, base, new);
+        self.run("update", key, table::UPDATE, &parameters, call, |rows| Ok(!rows.is_empty()))
     }
 
     fn watch(&self, watch: WatchRequest<'_>, on_event: &mut dyn FnMut(WatchEvent)) -> Result<(), StoreError> {
