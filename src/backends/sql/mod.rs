@@ -1,6 +1,8 @@
 //! The meaning of the columns that the tables of all SQL stores share.
 
 pub(crate) mod store;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) mod tls_mode;
 pub(crate) mod watch_diff;
 
 use std::collections::BTreeMap;

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use crate::backends::postgres::changes;
 use crate::backends::postgres::client::{PostgresClient, PostgresRequest};
@@ -11,14 +10,11 @@ use crate::backends::postgres::connection::{Rows, Statement};
 use crate::backends::postgres::error::{Error, PostgresRefusal};
 use crate::backends::postgres::table;
 use crate::backends::sql;
-use crate::backends::sql::store::{SqlStore, SqlTable, WatchRequest};
+use crate::backends::sql::store::{SET_UP_TIMEOUT, SqlStore, SqlTable, WatchRequest};
 use crate::store::record::{LeaderElectionRecord, VersionedRecord};
 use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope, delegate_store};
 use crate::util::cancel::CancelToken;
 use crate::util::config_error::ConfigError;
-
-/// How long [`PostgresStore::create_table`] may take.
-const SET_UP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Records in a table of PostgreSQL: for electing where there is such a database and no Kubernetes. PostgreSQL 12 or later.
 ///
@@ -107,7 +103,7 @@ impl PostgresStore {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn create_table(&self) -> Result<(), StoreError> {
-        self.0.0.create_table(&CallContext::new(SET_UP_TIMEOUT, CancelToken::new()))
+        self.0.set_up()
     }
 
     /// A `SELECT` that has one row for as long as the term with this fencing token has no successor, and else none: for writes
@@ -266,7 +262,7 @@ fn of_postgres(sqlstate: &str) -> (StoreErrorKind, &'static str) {
 
 impl fmt::Debug for PostgresStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PostgresStore").field("location", &self.0.0.client.location()).finish_non_exhaustive()
+        f.debug_struct("PostgresStore").field("location", &self.0.table.client.location()).finish_non_exhaustive()
     }
 }
 

@@ -2,7 +2,7 @@
 
 mod server;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
