@@ -442,8 +442,8 @@ fn what_a_mariadb_is_given_is_hidden() {
     let key = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
     let (certificate, key) = (key.cert.pem(), key.signing_key.serialize_pem());
     let Some(mariadb) = MariaDb::start_with_tls(&certificate, &key, &[]) else { return };
-    mariadb.add_user("secrets", &mariadb.database("secrets"));
-    let config = || MySqlConfig::new(&mariadb.url("secrets", "secrets")).expect("a URL");
+    let database = mariadb.database("secrets");
+    let config = || MySqlConfig::new(&mariadb.url("root", &database)).expect("a URL");
     let tls = TlsConfig::new().with_ca_pem(certificate).expect("an authority");
     let mut shown = String::new();
     for config in [config(), config().with_tls(tls), config().with_password("password-of-nobody-13")] {

@@ -158,18 +158,6 @@ fn a_file_that_is_deleted_or_replaced_is_the_end_of_a_term() {
 }
 
 #[test]
-fn a_table_that_is_dropped_is_an_error_that_says_what_makes_it() {
-    let place = Place::new();
-    let store = place.store();
-    store.create("jobs", &held_by("a"), &call()).expect("a record");
-    place.foreigner().execute_batch("DROP TABLE leasehold").expect("no table");
-    let error = store.get("jobs", &call()).unwrap_err();
-    assert!(error.kind() == StoreErrorKind::NotFound && error.to_string().contains("create_table"), "{error}");
-    store.create_table().expect("a table");
-    assert!(store.get("jobs", &call()).expect("an answer").is_none());
-}
-
-#[test]
 fn a_writer_that_tells_nobody_is_noticed_within_a_second() {
     /// Ten times the interval of the reads.
     const EACH: Duration = Duration::from_millis(2_500);
@@ -224,10 +212,6 @@ fn what_cannot_be_shared_is_no_store() {
     fs::write(&place.path, "this is no database, and was never meant to be one").expect("a file");
     let error = SqliteStore::open(&place.path).unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Malformed, "{error}");
-    let place = Place::new();
-    place.foreigner().execute_batch("CREATE TABLE leasehold (name TEXT)").expect("a table of somebody else's");
-    let error = SqliteStore::open(&place.path).unwrap_err();
-    assert!(error.kind() == StoreErrorKind::Rejected && error.to_string().contains("`leasehold`"), "{error}");
 }
 
 /// On a disk of its own, of a quarter of a megabyte.
