@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use leasehold::{CallContext, CancelToken, Store, StoreErrorKind, WatchEvent, WatchScope};
+use leasehold::{CancelToken, Store, StoreErrorKind, WatchEvent, WatchScope};
 
 use crate::access::user;
 use crate::support::SOON;
 use crate::support::mariadb::MariaDb;
 use crate::support::real_store::{Elects, InSql, InTable, RealStore};
 use crate::support::sql::{PASSWORD, SqlServer};
-use crate::support::stores::{builder, call, held_by};
+use crate::support::stores::{brief, builder, call, held_by};
 
 type Place = InSql<MariaDb>;
 
@@ -98,9 +98,8 @@ fn who_holds_the_lock_on_a_record_keeps_writes_waiting_and_reads_not() {
     let mut operator = place.server().session(&place.database);
     operator.execute("START TRANSACTION; SELECT * FROM leasehold FOR UPDATE;");
     assert!(store.get("jobs", &call()).expect("an answer").is_some());
-    let briefly = CallContext::new(Duration::from_millis(200), CancelToken::new());
     assert_eq!(
-        store.update("jobs", &base, &held_by("b"), &briefly).expect_err("it waits").kind(),
+        store.update("jobs", &base, &held_by("b"), &brief()).expect_err("it waits").kind(),
         StoreErrorKind::Timeout
     );
     let error = store.update("jobs", &base, &held_by("b"), &call()).expect_err("it waits");
@@ -136,8 +135,7 @@ fn after_a_write_without_an_answer_what_is_read_is_on_disk() {
         let before = flushes();
         let mut operator = place.server().session(&place.database);
         operator.execute("START TRANSACTION; UPDATE leasehold SET writes = writes + 1 WHERE name = 'jobs';");
-        let briefly = CallContext::new(Duration::from_millis(200), CancelToken::new());
-        let unanswered = store.update("jobs", &base, &held_by("b"), &briefly).expect_err("it waits");
+        let unanswered = store.update("jobs", &base, &held_by("b"), &brief()).expect_err("it waits");
         assert_eq!(unanswered.kind(), StoreErrorKind::Timeout);
         assert_eq!(store.get("jobs", &call()).expect("an answer").expect("a record").version, base.version);
         assert_eq!(flushes(), before, "no write of ours stands there");

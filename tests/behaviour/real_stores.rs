@@ -8,7 +8,7 @@ use leasehold::{CallContext, CancelToken, LeaderElector, Store, StoreErrorKind};
 use crate::support::mariadb::MariaDb;
 use crate::support::postgres::Postgres;
 use crate::support::real_store::{File, InEtcd, InSql, OnServer, RealStore};
-use crate::support::stores::{at_last, builder, call, held_by};
+use crate::support::stores::{at_last, brief, builder, call, held_by};
 use crate::support::{AT_ONCE, SOON, wait_until};
 
 macro_rules! on_real_stores {
@@ -92,10 +92,9 @@ fn paused_server_ends_calls_in_time_and_the_term(mut place: impl OnServer) {
     let guard = elector.block_until_leader().expect("a term");
     place.server().pause();
     let began = Instant::now();
-    let briefly = || CallContext::new(Duration::from_millis(300), CancelToken::new());
     for store in [&warm, &cold] {
-        assert_eq!(store.get("jobs", &briefly()).expect_err("silence").kind(), StoreErrorKind::Timeout);
-        let written = store.update("jobs", &base, &held_by("b"), &briefly());
+        assert_eq!(store.get("jobs", &brief()).expect_err("silence").kind(), StoreErrorKind::Timeout);
+        let written = store.update("jobs", &base, &held_by("b"), &brief());
         assert_eq!(written.expect_err("silence").kind(), StoreErrorKind::Timeout);
         let cancel = CancelToken::new();
         thread::scope(|scope| {

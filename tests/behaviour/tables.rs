@@ -1,15 +1,14 @@
 //! The table in a file, in PostgreSQL and in MariaDB: which shapes are refused, and rows that an operator changes.
 
-use std::sync::{Arc, mpsc};
-use std::thread;
+use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{CallContext, CancelToken, MicroTime, StopReason, Store, StoreErrorKind, WatchEvent, WatchScope};
+use leasehold::{MicroTime, StopReason, Store, StoreErrorKind};
 
 use crate::support::mariadb::MariaDb;
 use crate::support::postgres::Postgres;
 use crate::support::real_store::{File, InSql, InTable, RealStore};
-use crate::support::stores::{builder, call, held_by};
+use crate::support::stores::{brief, builder, call, held_by, next_change, watching};
 use crate::support::{SOON, wait_until};
 
 /// A database of a test's own with the table in it.
@@ -259,8 +258,7 @@ fn a_fence_locks_the_record_until_the_commit(database: &impl Database) {
     let base = store.create("jobs", &held_by("a"), &call()).expect("a record");
     let fence = database.fence(base.version);
     assert_eq!(session.query(&format!("BEGIN; {fence};")), "1");
-    let brief = CallContext::new(Duration::from_millis(300), CancelToken::new());
-    let error = store.update("jobs", &base, &held_by("b"), &brief).expect_err("the record is locked");
+    let error = store.update("jobs", &base, &held_by("b"), &brief()).expect_err("the record is locked");
     assert_eq!(error.kind(), StoreErrorKind::Timeout, "{error}");
     assert_eq!(session.query("SELECT holder_identity FROM leasehold;"), "a");
     session.execute("COMMIT;");
@@ -272,26 +270,12 @@ fn a_fence_locks_the_record_until_the_commit(database: &impl Database) {
 fn a_watch_reports_what_an_operator_writes(database: &impl Database) {
     let store = database.store();
     store.create("jobs", &held_by("a"), &call()).expect("a record");
-    let (cancel, (report, reports)) = (CancelToken::new(), mpsc::channel());
-    thread::scope(|scope| {
-        let watch = scope.spawn(|| {
-            store.watch(WatchScope::All, None, &cancel, &mut |event| match event {
-                WatchEvent::Changed { observed, .. } => {
-                    report.send(observed.record.holder_identity).expect("a listener")
-                }
-                WatchEvent::Deleted { .. } => report.send(None).expect("a listener"),
-                _ => {}
-            })
-        });
-        let next = || reports.recv_timeout(SOON).expect("an event");
-        assert_eq!(next().as_deref(), Some("a"));
+    watching(&store, |told| {
         // The version stays the same.
         database.execute("UPDATE leasehold SET holder_identity = 'b'");
-        assert_eq!(next().as_deref(), Some("b"));
+        assert_eq!(next_change(told), ("jobs".to_owned(), Some("b".to_owned())));
         database.execute("DELETE FROM leasehold");
-        assert_eq!(next(), None);
-        cancel.cancel();
-        assert_eq!(watch.join().expect("no panic").expect_err("cancelled").kind(), StoreErrorKind::Interrupted);
+        assert_eq!(next_change(told), ("jobs".to_owned(), None));
     });
 }
 

@@ -5,11 +5,10 @@ use std::thread;
 
 use leasehold::{StopReason, Store, StoreErrorKind};
 
-use super::watching::watching;
 use super::{store, with_table};
 use crate::support::postgres::Postgres;
 use crate::support::sql::SqlServer;
-use crate::support::stores::{at_last, call, elector, held_by};
+use crate::support::stores::{at_last, call, elector, held_by, watching};
 use crate::support::{SOON, wait_until};
 
 #[test]
