@@ -118,28 +118,3 @@ pub(crate) fn refusal(status: u16, body: &[u8]) -> Error {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_answer_without_a_message_is_a_failure_by_its_status() {
-        use code::{FAILED_PRECONDITION, NOT_FOUND, UNAVAILABLE};
-        for (status, body, expected) in [
-            (400, &br#"{"code":7,"message":"no"}"#[..], Some(7)),
-            (404, b"not found", Some(NOT_FOUND)),
-            (429, b"", Some(UNAVAILABLE)),
-            (502, b"<html>", Some(UNAVAILABLE)),
-            (400, b"CommonName of client sending a request", Some(FAILED_PRECONDITION)),
-            (302, b"", None),
-            (499, b"", None),
-        ] {
-            let code = match refusal(status, body) {
-                Error::Refused(refusal) => Some(refusal.code),
-                Error::Net(_) => None,
-            };
-            assert_eq!(code, expected, "{status}");
-        }
-    }
-}

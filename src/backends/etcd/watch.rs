@@ -100,23 +100,3 @@ fn canceled(is_compacted: bool, reason: &str) -> Error {
     };
     Error::refused(code, &message)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use code::*;
-
-    #[test]
-    fn each_reason_of_a_cancelled_watch_is_a_code_of_etcd() {
-        for (is_compacted, reason, expected) in [
-            (true, "permission denied", OUT_OF_RANGE),
-            (false, "etcdserver: permission denied", PERMISSION_DENIED),
-            (false, "etcdserver: user name is empty", INVALID_ARGUMENT),
-            (false, "rpc error: code = Unauthenticated desc = x", UNAUTHENTICATED),
-            (false, "etcdserver: mvcc: something else", UNAVAILABLE),
-        ] {
-            let Error::Refused(refusal) = canceled(is_compacted, reason) else { panic!("etcd says so") };
-            assert_eq!((refusal.code, refusal.message.contains(reason)), (expected, !is_compacted), "{reason}");
-        }
-    }
-}

@@ -165,24 +165,4 @@ mod tests {
         assert_eq!(check_version("10.6.1", "mariadb.org binary distribution"), Ok(()));
         assert!(check_version("8.0.11-TiDB-v7.5.1", "").unwrap_err().contains("TiDB"));
     }
-
-    #[test]
-    fn what_may_be_read_only_is_not_read() {
-        let check = |columns: &[Option<&str>]| {
-            let row: Vec<_> = columns.iter().map(|column| column.map(Box::from)).collect();
-            check_writable(&row).is_ok()
-        };
-        assert!(check(&[Some("0"), Some("0")]) && check(&[Some("OFF"), Some("0")]));
-        for columns in [
-            &[Some("1"), Some("0")][..],
-            &[Some("0"), Some("1")],
-            &[Some("ON"), Some("0")],
-            &[Some("NO_LOCK"), Some("0")],
-            &[None, Some("0")],
-            &[Some("0")],
-            &[],
-        ] {
-            assert!(!check(columns), "{columns:?}");
-        }
-    }
 }

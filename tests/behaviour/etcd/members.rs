@@ -65,7 +65,8 @@ fn a_term_outlasts_a_member_that_stands_still_even_if_it_led_the_others() {
     let elector = short("a").release_timeout(SOON).start_on(Arc::clone(&store)).expect("an elector");
     let guard = elector.block_until_leader().expect("a term");
     etcd.members[0].pause();
-    let other = EtcdOf(&etcd).without_the_first();
+    let others = EtcdConfig::new(&etcd.urls()[1..]).expect("URLs").with_prefix("stopped/");
+    let other = EtcdStore::new(others).expect("a store");
     let version = || at_last("a read", || other.get("jobs", &call())).expect("a record").version;
     let before = version();
     wait_until("it is renewed by another member", || version() > before);
@@ -78,15 +79,6 @@ fn a_term_outlasts_a_member_that_stands_still_even_if_it_led_the_others() {
     etcd.members[0].resume();
     guard.release().expect("a confirmed release");
     assert!(at_last("a read", || other.get("jobs", &call())).is_some_and(|it| it.record.holder().is_none()));
-}
-
-struct EtcdOf<'a>(&'a Etcd);
-
-impl EtcdOf<'_> {
-    fn without_the_first(&self) -> EtcdStore {
-        let config = EtcdConfig::new(&self.0.urls()[1..]).expect("URLs").with_prefix("stopped/");
-        EtcdStore::new(config).expect("a store")
-    }
 }
 
 #[test]
