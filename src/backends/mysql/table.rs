@@ -7,7 +7,7 @@ use crate::backends::mysql::config::MySqlConfig;
 use crate::backends::mysql::error::{Error, MySqlRefusal};
 use crate::backends::sql;
 use crate::backends::sql::store::{SqlTable, WatchRequest};
-use crate::backends::sql::{RecordRow, Records, watch_diff};
+use crate::backends::sql::{Records, watch_diff};
 use crate::net::error::{self as net, NetErrorKind};
 use crate::store::record::{LeaderElectionRecord, VersionedRecord};
 use crate::store::{CallContext, StoreError, StoreErrorKind, WatchEvent, WatchScope};
@@ -54,10 +54,6 @@ impl MySqlTable {
         Ok(Self { client: MySqlClient::new(config, shape)?, poll_interval, undurable: UndurableWrites::default() })
     }
 
-    pub(super) fn place(&self) -> String {
-        self.client.location()
-    }
-
     /// What stands in the table of a primary.
     fn read(&self, operation: &str, scope: WatchScope<'_>, call: &CallContext) -> Result<Records, StoreError> {
         let place = |error: &Error| self.explain(operation, &self.describe(scope), error);
@@ -83,7 +79,7 @@ impl MySqlTable {
         let mut records = Records::new();
         for row in &rows {
             check_writable(row).map_err(|error| place(&error))?;
-            if let Some((key, observed)) = RecordRow::read(&row[2..]).ok_or_else(malformed)? {
+            if let Some((key, observed)) = sql::read(&row[2..]).ok_or_else(malformed)? {
                 // Where somebody has made the column one that ignores case.
                 if scope != WatchScope::All && scope != WatchScope::Key(&key) {
                     return Err(malformed());
@@ -144,11 +140,11 @@ impl MySqlTable {
 
 impl SqlTable for MySqlTable {
     fn name(&self) -> String {
-        format!("{NAME} of {}", self.place())
+        format!("{NAME} of {}", self.client.location())
     }
 
     fn location(&self) -> String {
-        format!("{} (MySQL)", self.place())
+        format!("{} (MySQL)", self.client.location())
     }
 
     fn create_table(&self, call: &CallContext) -> Result<(), StoreError> {

@@ -4,7 +4,7 @@ use crate::backends::postgres::connection::Rows;
 use crate::backends::postgres::error::{Error, PostgresRefusal};
 use crate::backends::postgres::settings::proof;
 use crate::backends::sql;
-use crate::backends::sql::{RecordRow, Records, SqlRow};
+use crate::backends::sql::{Records, SqlRow};
 use crate::store::record::VersionedRecord;
 
 /// Has a row where the table is there, is kept over a crash, and tells of changes.
@@ -105,7 +105,7 @@ pub(super) fn read(rows: Rows) -> Result<Records, Error> {
             Some("t") => return Err(read_only()),
             _ => return Err(not_ours()),
         }
-        records.extend(RecordRow::read(columns).ok_or_else(not_ours)?);
+        records.extend(sql::read(columns).ok_or_else(not_ours)?);
     }
     Ok(records)
 }

@@ -1,7 +1,7 @@
 //! The meaning of the columns that the tables of all SQL stores share.
 
 pub(crate) mod store;
-#[cfg(any(feature = "mysql", feature = "postgres"))]
+#[cfg(feature = "_sql_server")]
 pub(crate) mod tls_mode;
 pub(crate) mod watch_diff;
 
@@ -33,47 +33,35 @@ pub(crate) fn memory_of(row: &SqlRow, length: usize) -> usize {
 /// The records of a table, by their keys.
 pub(crate) type Records = BTreeMap<Box<str>, VersionedRecord>;
 
-/// A row of the table.
-pub(crate) struct RecordRow {
-    pub(crate) key: Box<str>,
-    pub(crate) generation: i64,
-    pub(crate) writes: i64,
-    pub(crate) record: LeaderElectionRecord,
+/// Reads the columns: the generation, the key, the writes and the record. `Some(None)` is a row without a record.
+/// Returns `None` for columns that this library does not write.
+#[cfg(feature = "_sql_server")]
+pub(crate) fn read(columns: &[Option<Box<str>>]) -> Option<Option<(Box<str>, VersionedRecord)>> {
+    let columns: Vec<_> = columns.iter().map(Option::as_deref).collect();
+    let [generation, key, writes, uid, holder, duration, acquire_time, renew_time, transitions] = columns[..] else {
+        return None;
+    };
+    let Some(generation) = generation else { return Some(None) };
+    let number = |text: Option<&str>| text.map(str::parse::<i32>).transpose().ok();
+    let record = LeaderElectionRecord {
+        uid: Some(uid?.to_owned()),
+        holder_identity: holder.map(str::to_owned),
+        lease_duration_seconds: number(duration)?,
+        acquire_time: acquire_time.map(MicroTime::from_text),
+        renew_time: renew_time.map(MicroTime::from_text),
+        lease_transitions: number(transitions)?,
+    };
+    observed(key?, generation.parse().ok()?, writes?.parse().ok()?, record).map(Some)
 }
 
-impl RecordRow {
-    /// Reads the columns as texts: the generation, the key, the writes and the record. `Some(None)` is a row without a record.
-    /// Returns `None` for columns that this library does not write.
-    #[cfg(feature = "_sql_server")]
-    pub(crate) fn read(columns: &[Option<Box<str>>]) -> Option<Option<(Box<str>, VersionedRecord)>> {
-        let columns: Vec<_> = columns.iter().map(Option::as_deref).collect();
-        let [generation, key, writes, uid, holder, duration, acquire_time, renew_time, transitions] = columns[..]
-        else {
-            return None;
-        };
-        let Some(generation) = generation else { return Some(None) };
-        let number = |text: Option<&str>| text.map(str::parse::<i32>).transpose().ok();
-        let row = Self {
-            key: key?.into(),
-            generation: generation.parse().ok()?,
-            writes: writes?.parse().ok()?,
-            record: LeaderElectionRecord {
-                uid: Some(uid?.to_owned()),
-                holder_identity: holder.map(str::to_owned),
-                lease_duration_seconds: number(duration)?,
-                acquire_time: acquire_time.map(MicroTime::from_text),
-                renew_time: renew_time.map(MicroTime::from_text),
-                lease_transitions: number(transitions)?,
-            },
-        };
-        row.observed().map(Some)
-    }
-
-    /// `None` for numbers that this library does not write.
-    pub(crate) fn observed(self) -> Option<(Box<str>, VersionedRecord)> {
-        let version = version(self.generation, self.writes)?;
-        Some((self.key, VersionedRecord::new(self.record, version, StoreData::none())))
-    }
+/// Returns the record of a row with its key, or `None` for numbers that this library does not write.
+pub(crate) fn observed(
+    key: &str,
+    generation: i64,
+    writes: i64,
+    record: LeaderElectionRecord,
+) -> Option<(Box<str>, VersionedRecord)> {
+    Some((key.into(), VersionedRecord::new(record, version(generation, writes)?, StoreData::none())))
 }
 
 /// Returns the columns of a record as texts: the holder, the duration, the two times and the transitions.

@@ -1,5 +1,6 @@
 //! The store that all SQL databases share, and the statements that each of them provides.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -25,11 +26,13 @@ pub(crate) struct WatchRequest<'a> {
 
 /// The statements of one kind of database about its table `leasehold`.
 pub(crate) trait SqlTable: Send + Sync + 'static {
-    /// Returns the name of the table, for errors.
-    fn name(&self) -> String;
-
     /// Returns the location of the table, for logs.
     fn location(&self) -> String;
+
+    /// Returns the name of the table, for errors.
+    fn name(&self) -> String {
+        self.location()
+    }
 
     /// Creates the table if it is missing.
     fn create_table(&self, call: &CallContext) -> Result<(), StoreError>;
@@ -82,6 +85,12 @@ impl<T: SqlTable> SqlStore<T> {
     /// Creates the table if that is necessary. Calls do not wait for each other, because a server may hang.
     fn create_table(&self, call: &CallContext) -> Result<(), StoreError> {
         if self.creates_table.load(Ordering::Acquire) { self.table.create_table(call) } else { Ok(()) }
+    }
+}
+
+impl<T: SqlTable> fmt::Debug for SqlStore<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqlStore").field("location", &self.table.location()).finish_non_exhaustive()
     }
 }
 

@@ -1,6 +1,5 @@
 //! Records in a table of one SQLite file.
 
-use std::fmt;
 use std::path::Path;
 
 use crate::backends::sql;
@@ -57,6 +56,7 @@ use crate::util::config_error::ConfigError;
 /// assert!(guard.is_leader());
 /// # Ok::<(), leasehold::Error>(())
 /// ```
+#[derive(Debug)]
 pub struct SqliteStore(SqlStore<Database>);
 
 impl SqliteStore {
@@ -136,9 +136,3 @@ fn literal(text: &str) -> String {
 }
 
 delegate_store!(impl Store for SqliteStore { self => self.0 });
-
-impl fmt::Debug for SqliteStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SqliteStore").field("path", &self.0.table.path()).finish_non_exhaustive()
-    }
-}

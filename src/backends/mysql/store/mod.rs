@@ -1,7 +1,5 @@
 //! Records in a table of MySQL or MariaDB.
 
-use std::fmt;
-
 use crate::backends::mysql::config::MySqlConfig;
 use crate::backends::mysql::table::{MySqlTable, text};
 use crate::backends::sql;
@@ -52,6 +50,7 @@ use crate::util::config_error::ConfigError;
 /// assert!(guard.is_leader());
 /// # Ok::<(), leasehold::Error>(())
 /// ```
+#[derive(Debug)]
 pub struct MySqlStore(SqlStore<MySqlTable>);
 
 impl MySqlStore {
@@ -116,12 +115,6 @@ impl MySqlStore {
 }
 
 delegate_store!(impl Store for MySqlStore { self => self.0 });
-
-impl fmt::Debug for MySqlStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MySqlStore").field("location", &self.0.table.place()).finish_non_exhaustive()
-    }
-}
 
 #[cfg(test)]
 mod tests;

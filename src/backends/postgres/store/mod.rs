@@ -1,6 +1,5 @@
 //! Records in a table of PostgreSQL.
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::backends::postgres::changes;
@@ -61,6 +60,7 @@ use crate::util::config_error::ConfigError;
 /// assert!(guard.is_leader());
 /// # Ok::<(), leasehold::Error>(())
 /// ```
+#[derive(Debug)]
 pub struct PostgresStore(SqlStore<PostgresTable>);
 
 struct PostgresTable {
@@ -181,10 +181,6 @@ fn request<'a>(statements: &'a [Statement<'a>], is_read: bool, call: &'a CallCon
 }
 
 impl SqlTable for PostgresTable {
-    fn name(&self) -> String {
-        self.client.location()
-    }
-
     fn location(&self) -> String {
         self.client.location()
     }
@@ -257,12 +253,6 @@ fn of_postgres(sqlstate: &str) -> (StoreErrorKind, &'static str) {
             (StoreErrorKind::Rejected, "; its table must be the one of PostgresStore's documentation")
         }
         _ => (StoreErrorKind::Unavailable, ""),
-    }
-}
-
-impl fmt::Debug for PostgresStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PostgresStore").field("location", &self.0.table.client.location()).finish_non_exhaustive()
     }
 }
 

@@ -8,7 +8,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, Row, params_from_iter};
 
 use crate::backends::sql;
 use crate::backends::sql::store::{SqlTable, WatchRequest};
-use crate::backends::sql::{RecordRow, Records, watch_diff};
+use crate::backends::sql::{Records, watch_diff};
 use crate::backends::sqlite::file::DatabaseFile;
 use crate::backends::sqlite::signal::{CommitSignal, Waker, wake_others};
 use crate::store::record::{LeaderElectionRecord, MicroTime, VersionedRecord};
@@ -74,10 +74,6 @@ impl Database {
         Ok(Self { file, requests, watches, wakers: Mutex::default() })
     }
 
-    pub(super) fn path(&self) -> &Path {
-        self.file.path()
-    }
-
     /// What is in scope and the number of its state, unless that is `seen`.
     fn read_if_changed(
         &self,
@@ -135,12 +131,8 @@ impl Database {
 }
 
 impl SqlTable for Database {
-    fn name(&self) -> String {
-        self.path().display().to_string()
-    }
-
     fn location(&self) -> String {
-        self.name()
+        self.file.path().display().to_string()
     }
 
     fn create_table(&self, call: &CallContext) -> Result<(), StoreError> {
@@ -270,9 +262,9 @@ fn observed(row: &Row<'_>) -> rusqlite::Result<(Box<str>, VersionedRecord)> {
         renew_time: time(7)?,
         lease_transitions: row.get(8)?,
     };
-    let row = RecordRow { generation: row.get(0)?, key: row.get::<_, String>(1)?.into(), writes: row.get(2)?, record };
-    let generation = row.generation;
-    row.observed().ok_or(rusqlite::Error::IntegralValueOutOfRange(0, generation))
+    let (generation, key): (i64, String) = (row.get(0)?, row.get(1)?);
+    let observed = sql::observed(&key, generation, row.get(2)?, record);
+    observed.ok_or(rusqlite::Error::IntegralValueOutOfRange(0, generation))
 }
 
 /// Tries until others do not keep it out, but never beyond the call. `None` has waited for itself.
