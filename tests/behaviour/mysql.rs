@@ -1,9 +1,6 @@
-//! Records in a real MariaDB, and what befalls it: restarts, cut connections, a server that stands still or is read-only, others'
-//! locks, users, TLS.
+//! Records in a real MariaDB that is read-only, has too many connections, or whose rows are locked.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use leasehold::{CancelToken, Store, StoreErrorKind, WatchEvent, WatchScope};
 
@@ -11,8 +8,8 @@ use crate::access::user;
 use crate::support::SOON;
 use crate::support::mariadb::MariaDb;
 use crate::support::real_store::{Elects, InSql, InTable, RealStore};
-use crate::support::sql::{PASSWORD, SqlServer};
-use crate::support::stores::{brief, builder, call, held_by};
+use crate::support::sql::SqlServer;
+use crate::support::stores::{brief, builder, call, errors_of, held_by};
 
 type Place = InSql<MariaDb>;
 
@@ -28,12 +25,7 @@ fn a_server_that_becomes_read_only_has_no_leader_until_it_is_none_any_more() {
     let guard = elector.block_until_leader().expect("a term");
     place.server().set_read_only(true);
     for store in [&store, &as_root] {
-        for error in [
-            store.get("jobs", &call()).expect_err("a replica"),
-            store.update("other", &base, &held_by("b"), &call()).expect_err("a replica"),
-            store.create("new", &held_by("b"), &call()).expect_err("a replica"),
-            store.watch(WatchScope::All, None, &CancelToken::new(), &mut |_| {}).expect_err("a replica"),
-        ] {
+        for error in errors_of(store, &base) {
             assert!(error.kind() == StoreErrorKind::Unavailable && error.to_string().contains("primary"), "{error}");
         }
     }
@@ -44,83 +36,23 @@ fn a_server_that_becomes_read_only_has_no_leader_until_it_is_none_any_more() {
     as_root.update("other", &base, &held_by("b"), &call()).expect("an update");
 }
 
-/// Who creates waits for who deletes, and others come between.
-#[test]
-fn a_later_row_has_a_greater_version_however_creations_and_deletions_meet() {
-    let Some(place) = Place::shared("meet") else { return };
-    let (began, count) = (Instant::now(), AtomicUsize::new(0));
-    let goes_on = || {
-        let is_enough = count.load(Ordering::Relaxed) > 20 && began.elapsed() > Duration::from_secs(3);
-        !is_enough && began.elapsed() < SOON
-    };
-    let mut all: Vec<_> = thread::scope(|scope| {
-        let create = |_| {
-            scope.spawn(|| {
-                let (store, mut created) = (place.store(), Vec::new());
-                while goes_on() {
-                    let sent = Instant::now();
-                    match store.create("jobs", &held_by("a"), &call()) {
-                        Ok(observed) => {
-                            created.push((sent, Instant::now(), observed.version));
-                            count.fetch_add(1, Ordering::Relaxed);
-                        }
-                        Err(error) if error.kind() == StoreErrorKind::NotApplied => {}
-                        // Too many deadlocks in a row, and waits for locks.
-                        Err(error) => assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}"),
-                    }
-                }
-                created
-            })
-        };
-        let threads: Vec<_> = (0..4).map(create).collect();
-        // One that ended in a deadlock is followed by the next.
-        let deletions = "DELETE FROM leasehold;".repeat(100);
-        while goes_on() {
-            let mut operator = place.server().client_as("root", PASSWORD, &place.database);
-            operator.args(["--force", "-e", &deletions]).output().expect("a client");
-        }
-        threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
-    });
-    assert!(all.len() > 20, "{}", all.len());
-    all.sort_by_key(|(_, _, version)| *version);
-    for pair in all.windows(2) {
-        assert!(pair[0].2 < pair[1].2, "a version was given twice");
-        assert!(pair[0].0 < pair[1].1, "a lower version came after a greater one");
-    }
-}
-
-/// A transaction of an operator's, which is longer than a call, and shorter.
+/// A deletion that is not committed yet. The server gives up waiting within the time of a call.
 #[test]
 fn who_holds_the_lock_on_a_record_keeps_writes_waiting_and_reads_not() {
     let Some(place) = Place::shared("held") else { return };
     let store = place.store();
     let base = store.create("jobs", &held_by("a"), &call()).expect("a record");
     let mut operator = place.server().session(&place.database);
-    operator.execute("START TRANSACTION; SELECT * FROM leasehold FOR UPDATE;");
-    assert!(store.get("jobs", &call()).expect("an answer").is_some());
-    assert_eq!(
-        store.update("jobs", &base, &held_by("b"), &brief()).expect_err("it waits").kind(),
-        StoreErrorKind::Timeout
-    );
-    let error = store.update("jobs", &base, &held_by("b"), &call()).expect_err("it waits");
-    assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
-    operator.execute("COMMIT;");
-    let (kind, stands) = match store.update("jobs", &base, &held_by("c"), &call()) {
-        Ok(observed) => (None, observed),
-        // The first one was carried out after all: nobody was told that it was not.
-        Err(error) => (Some(error.kind()), store.get("jobs", &call()).expect("an answer").expect("a record")),
-    };
-    assert!(
-        kind.is_none() || (kind == Some(StoreErrorKind::NotApplied) && stands.record.holder() == Some("b")),
-        "{kind:?}"
-    );
-    // A deletion that is not committed yet.
     operator.execute("START TRANSACTION; DELETE FROM leasehold;");
-    let error = store.create("jobs", &held_by("d"), &call()).expect_err("it waits");
-    assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+    assert!(store.get("jobs", &call()).expect("an answer").is_some());
+    let update = || store.update("jobs", &base, &held_by("b"), &call());
+    let create = || store.create("jobs", &held_by("d"), &call());
+    for error in [update().expect_err("it waits"), create().expect_err("it waits")] {
+        assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+    }
     operator.execute("ROLLBACK;");
-    let error = store.create("jobs", &held_by("d"), &call()).expect_err("it exists");
-    assert_eq!(error.kind(), StoreErrorKind::NotApplied, "{error}");
+    assert_eq!(create().expect_err("it exists").kind(), StoreErrorKind::NotApplied);
+    update().expect("the first update was not applied");
 }
 
 /// A user of the elections has the right to do what it takes, and nobody is told of the row that it takes.

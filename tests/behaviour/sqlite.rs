@@ -7,11 +7,11 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use leasehold::{CallContext, CancelToken, SqliteStore, Store, StoreErrorKind, WatchScope};
+use leasehold::{CallContext, CancelToken, SqliteStore, Store, StoreErrorKind};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use crate::support::stores::{builder, call, held_by, next_change, watching};
+use crate::support::stores::{builder, call, errors_of, held_by, next_change, watching};
 use crate::support::{AT_ONCE, SOON, scratch, skip, wait_until};
 
 /// A directory with a file in it, and one that is not this library's connection to that.
@@ -97,13 +97,7 @@ fn a_file_that_is_deleted_or_replaced_is_an_error_that_says_so() {
         let store = place.store();
         let base = store.create("jobs", &held_by("a"), &call()).expect("a record");
         befall(&place.path);
-        let errors = [
-            store.get("jobs", &call()).map(|_| ()),
-            store.create("more", &held_by("a"), &call()).map(|_| ()),
-            store.update("jobs", &base, &held_by("b"), &call()).map(|_| ()),
-            store.watch(WatchScope::All, None, &CancelToken::new(), &mut |event| panic!("{event:?}")),
-        ];
-        for error in errors.map(Result::unwrap_err) {
+        for error in errors_of(&store, &base) {
             assert_eq!(error.kind(), StoreErrorKind::NotFound, "{error}");
             assert!(error.to_string().contains(word) && error.to_string().contains("restart"), "{error}");
         }

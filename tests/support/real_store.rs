@@ -168,6 +168,8 @@ pub trait Elects: SqlServer {
     const ADMINISTRATOR: &'static str;
     /// The column of the keys.
     const KEY: &'static str;
+    /// The flag of the client for a statement.
+    const STATEMENT: &'static str;
     /// What precedes the password of a user in SQL.
     const BY_PASSWORD: &'static str;
     /// The parameters of a URL for plain text, for TLS with any server, and for TLS with a verified server.
@@ -198,6 +200,7 @@ pub trait Elects: SqlServer {
 impl Elects for Postgres {
     const ADMINISTRATOR: &'static str = "postgres";
     const KEY: &'static str = "key";
+    const STATEMENT: &'static str = "-c";
     const BY_PASSWORD: &'static str = "PASSWORD";
     const TLS_MODES: [&'static str; 3] = ["sslmode=disable", "sslmode=require", "sslmode=verify-full"];
 
@@ -229,6 +232,7 @@ impl Elects for Postgres {
 impl Elects for MariaDb {
     const ADMINISTRATOR: &'static str = "root";
     const KEY: &'static str = "name";
+    const STATEMENT: &'static str = "-e";
     const BY_PASSWORD: &'static str = "IDENTIFIED BY";
     const TLS_MODES: [&'static str; 3] = ["ssl-mode=DISABLED", "ssl-mode=REQUIRED", "ssl-mode=VERIFY_IDENTITY"];
 

@@ -139,6 +139,16 @@ pub fn at_last<T>(what: &str, ask: impl Fn() -> Result<T, StoreError>) -> T {
     }
 }
 
+/// Returns the errors of a read, an update, a creation and a watch.
+pub fn errors_of(store: &impl Store, base: &VersionedRecord) -> [StoreError; 4] {
+    [
+        store.get("jobs", &call()).expect_err("a read"),
+        store.update("jobs", base, &held_by("b"), &call()).expect_err("an update"),
+        store.create("other", &held_by("b"), &call()).expect_err("a creation"),
+        store.watch(WatchScope::All, None, &CancelToken::new(), &mut |_| {}).expect_err("a watch"),
+    ]
+}
+
 /// Cancels also if a test fails, because the test would wait for its watch forever.
 struct Ends(CancelToken);
 

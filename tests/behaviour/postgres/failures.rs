@@ -9,7 +9,7 @@ use leasehold::{CallContext, CancelToken, PostgresStore, Store, StoreErrorKind, 
 use super::{store, with_table};
 use crate::support::postgres::Postgres;
 use crate::support::sql::SqlServer;
-use crate::support::stores::{at_last, brief, call, elector, held_by, watching};
+use crate::support::stores::{at_last, brief, call, elector, errors_of, held_by, watching};
 use crate::support::{A_WHILE, SOON, wait_until};
 
 /// A session that waits for a lock is one that the server keeps for somebody who has gone.
@@ -63,15 +63,7 @@ fn a_standby_neither_answers_nor_takes_part() {
     standby.catch_up(&primary);
     let on_standby = store(&standby, "standbys");
     let base = on_primary.get("jobs", &call()).expect("an answer").expect("a record");
-    let errors = [
-        on_standby.get("jobs", &call()).expect_err("stale"),
-        on_standby.update("jobs", &base, &held_by("b"), &call()).expect_err("read-only"),
-        on_standby.create("other", &held_by("b"), &call()).expect_err("read-only"),
-        on_standby
-            .watch(WatchScope::Key("jobs"), None, &CancelToken::new(), &mut |_| {})
-            .expect_err("no notifications"),
-    ];
-    for error in errors {
+    for error in errors_of(&on_standby, &base) {
         assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
         assert!(error.to_string().contains("primary"), "{error}");
     }
