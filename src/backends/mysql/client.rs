@@ -2,15 +2,12 @@
 
 use std::time::Instant;
 
-pub(crate) use super::connection::StatementResult;
-pub(crate) use super::session::{READ_ONLY, Shape, check_writable};
-
 use super::config::MySqlConfig;
-use super::connection::MySqlConnection;
+use super::connection::{MySqlConnection, StatementResult};
 use super::error::Error;
 use super::handshake::{MySqlLogin, shake_hands};
 use super::packet::malformed;
-use super::session::{self, MySqlSession};
+use super::session::{self, MySqlSession, Shape};
 use crate::backends::password::Password;
 use crate::net::calls::{ActiveCall, CallConnection, Exchange, MAX_IDLE_DIRECT, Pool, Versions};
 use crate::net::database_url::Address;

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use crate::backends::mysql::client::{MySqlClient, MySqlStatement, READ_ONLY, Shape, StatementResult, check_writable};
+use crate::backends::mysql::client::{MySqlClient, MySqlStatement};
 use crate::backends::mysql::config::MySqlConfig;
+use crate::backends::mysql::connection::StatementResult;
 use crate::backends::mysql::error::{Error, MySqlRefusal};
+use crate::backends::mysql::session::{READ_ONLY, Shape, check_writable};
 use crate::backends::sql;
 use crate::backends::sql::store::{SqlTable, WatchRequest};
 use crate::backends::sql::{Records, watch_diff};
