@@ -67,7 +67,7 @@ struct MemoryChange {
 struct MemoryWatch {
     /// `None`: of all.
     key: Option<Box<str>>,
-    /// The changes that the watch has not told yet.
+    /// The changes that the watch has not delivered yet.
     changes: Sender<MemoryChange>,
 }
 
@@ -112,7 +112,7 @@ impl MemoryState {
         observed
     }
 
-    /// Remembers the last write, and passes it on to the watches. A watch that is too far behind ends.
+    /// Remembers the last write, and sends the write to the watches. A watch that is too far behind expires.
     fn note(&mut self, key: &str, observed: Option<VersionedRecord>) {
         let change = MemoryChange { key: key.into(), version: self.version, observed };
         self.watches.retain(|_, watch| {

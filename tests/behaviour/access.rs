@@ -27,7 +27,7 @@ on_every_database! {
     refused_login_is_reported_without_the_password,
     changed_password_costs_no_term,
     socket_of_this_machine_is_as_good,
-    server_in_tls_is_verified_unless_the_url_says_otherwise
+    server_in_tls_is_verified_unless_the_url_forbids_it
 }
 
 /// Creates a user with rights on the table alone, and returns the user's URL.
@@ -187,7 +187,7 @@ fn socket_of_this_machine_is_as_good<S: Elects>() {
     assert!(error.kind() == StoreErrorKind::Unavailable && error.to_string().contains("/nowhere/"), "{error}");
 }
 
-fn server_in_tls_is_verified_unless_the_url_says_otherwise<S: Elects>() {
+fn server_in_tls_is_verified_unless_the_url_forbids_it<S: Elects>() {
     let (ours, others) = (Authority::new(), Authority::new());
     let Some(place) = InSql::<S>::with_tls(&ours.issue("db.test"), "in_tls") else { return };
     let url = user(&place, "encrypts");

@@ -11,10 +11,10 @@ use crate::net::text::clean;
 /// Why a request failed.
 pub(crate) type Error = RequestError<EtcdRefusal>;
 
-/// An error as etcd says it: a gRPC code, and a message. The HTTP status differs from version to version.
+/// An error of etcd: a gRPC code and a message. The HTTP status differs from version to version.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(crate) struct EtcdRefusal {
-    /// As a stream of 3.4 calls it: `grpc_code`.
+    /// A stream of etcd 3.4 names this field `grpc_code`.
     #[serde(alias = "grpc_code")]
     pub(crate) code: u32,
     #[serde(default)]

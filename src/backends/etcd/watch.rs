@@ -39,7 +39,7 @@ impl EtcdClient {
         Err(Error::refused(code::UNAUTHENTICATED, "each new token is refused"))
     }
 
-    /// Returns the revision of the member, or `None` if the watch is refused for its token and another one may do.
+    /// Returns the revision of the member, or `None` if etcd refuses the token and may accept another token.
     fn begin(&self, lines: &mut LineStream, opening: &Opening, token: Option<&Token>) -> Result<Option<u64>, Error> {
         let line = next(lines);
         if line.as_ref().is_err_and(|error| error.net_kind() == Some(NetErrorKind::Timeout)) {

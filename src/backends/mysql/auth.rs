@@ -44,7 +44,7 @@ impl AuthMethod {
         }
     }
 
-    /// The password itself, also for a server that does not have what it needs to check the other form.
+    /// Returns the password itself. A server asks for this form if the server cannot check the other form.
     pub(super) fn full(self, password: &str, is_confidential: bool) -> Result<Vec<u8>, Error> {
         if is_confidential {
             return Ok([password.as_bytes(), &[0]].concat());

@@ -123,7 +123,7 @@ fn check_version(version: &str, comment: &str) -> Result<(), String> {
     }
 }
 
-/// That the server is one whose reads are of the present: a row begins with the columns of [`READ_ONLY`].
+/// Returns an error if the server may be a replica. `row` begins with the columns of [`READ_ONLY`].
 pub(crate) fn check_writable(row: &[Option<Box<str>>]) -> Result<(), Error> {
     // MariaDB 12 has words for it.
     let is_off = |column: &Option<Box<str>>| matches!(column.as_deref(), Some("0" | "OFF"));

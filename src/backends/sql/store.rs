@@ -13,7 +13,7 @@ use crate::util::config_error::ConfigError;
 /// In bytes: the longest key that a VARBINARY column or a B-tree holds in every database.
 const LONGEST_KEY: usize = 253;
 
-/// How long a store that is set up waits for its database.
+/// The time in which a store must open its database and create its table.
 pub(crate) const SET_UP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The arguments of [`Store::watch`].
@@ -77,7 +77,7 @@ impl<T: SqlTable> SqlStore<T> {
         Self { table, creates_table: AtomicBool::new(creates_table) }
     }
 
-    /// Creates the table for a caller without a call of its own. Waits at most [`SET_UP_TIMEOUT`].
+    /// Creates the table if it is missing. Blocks at most [`SET_UP_TIMEOUT`].
     pub(crate) fn set_up(&self) -> Result<(), StoreError> {
         self.table.create_table(&CallContext::new(SET_UP_TIMEOUT, CancelToken::new()))
     }

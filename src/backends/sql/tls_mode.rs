@@ -9,13 +9,13 @@ use crate::util::config_error::ConfigError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TlsMode {
     Disable,
-    /// Encrypts, and does not verify the server.
+    /// Encryption without verification of the server.
     Require,
     VerifyFull,
 }
 
 impl TlsMode {
-    /// Returns the mode where the configuration names none: nobody is on the way to this machine.
+    /// Returns the mode if the configuration names none. Traffic within this machine is plain text.
     pub(crate) fn default_for(address: &Address) -> Self {
         if address.is_local() { Self::Disable } else { Self::VerifyFull }
     }

@@ -46,18 +46,18 @@ pub(crate) enum Txn {
     Beaten(Option<KeyValue>),
 }
 
-/// A write of a [guarded transaction](crate::EtcdStore::guarded_txn), to a key as it is: the store's prefix is not put before it.
+/// A write of a [guarded transaction](crate::EtcdStore::guarded_txn). The store does not put its prefix before the key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EtcdOperation {
-    /// Writes a value, whatever stands there.
+    /// Writes a value, and replaces an existing one.
     Put {
         /// The whole key.
         key: Vec<u8>,
         /// Any bytes.
         value: Vec<u8>,
     },
-    /// Deletes a key, if it is there.
+    /// Deletes a key if the key exists.
     Delete {
         /// The whole key.
         key: Vec<u8>,
@@ -131,9 +131,9 @@ pub(crate) fn range(keys: Keys<'_>) -> Value {
     body
 }
 
-/// Writes if `base` is under `key`, or nothing if there is no base. Otherwise nothing is written, and the key is read.
+/// Writes if `base` is under `key`, or if the key is absent and there is no base. Otherwise etcd writes nothing and reads the key.
 ///
-/// All three parts of the base are compared: after lost history the same revisions may have been given again, to another value.
+/// etcd compares all three parts of the base, because lost history may give the same revisions to another value.
 pub(crate) fn txn(key: &[u8], base: Option<&KeyValue>, operations: &[EtcdOperation]) -> Value {
     let key = encode(key);
     let compare = |target: &str, field: &str, value: String| json!({ "key": key, "target": target, "result": "EQUAL", field: value });

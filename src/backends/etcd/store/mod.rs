@@ -99,9 +99,9 @@ impl EtcdStore {
         }
     }
 
-    /// Writes onto `base`. Returns the revision or what stands there instead, and whether the answer is of a second copy.
+    /// Writes onto `base`. Returns the outcome, and `true` if the outcome is of a second copy.
     ///
-    /// The first copy was sent with a token that was refused. A comparison that failed says nothing about that copy.
+    /// etcd has refused the token of the first copy. A failed comparison proves nothing about that copy.
     fn txn(
         &self,
         place: &dyn Fn(&Error) -> StoreError,
