@@ -1,4 +1,4 @@
-//! The real database servers that tests start end with the test.
+//! The real database servers that tests start end with the tests, even with a test that is killed.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
