@@ -3,7 +3,6 @@
 use leasehold::StopReason;
 use leasehold::kubernetes::{Client, Kubeconfig};
 use leasehold::testing::{ApiServer, Resource, User};
-use serde_json::{Value, json};
 
 use crate::faults::place::{Place, lost, server};
 use crate::support::cluster::NAMESPACE;
@@ -21,42 +20,6 @@ fn a_lease_that_was_deleted_and_made_anew_ends_the_term() {
     place.put(spec);
     let reason = lost(&guard, "anew");
     assert_ne!(reason, StopReason::Expired, "it was lost for what stands in the store");
-}
-
-#[test]
-fn another_holder_written_by_hand_supersedes() {
-    let server = server();
-    let place = Place::new(&server, "superseded");
-    let elector = place.start(place.long("me"));
-    for (holder, by) in [(json!("kubectl"), Some("kubectl".to_owned())), (json!(""), None), (Value::Null, None)] {
-        let guard = place.lead(&elector, "superseded");
-        place.edit(|lease| {
-            lease["spec"]["holderIdentity"] = holder.clone();
-            lease["spec"]["leaseDurationSeconds"] = json!(1);
-        });
-        assert_eq!(lost(&guard, "superseded"), StopReason::Superseded { by: by.clone() });
-        drop(guard);
-        assert_eq!(place.holder(), by, "what is another's is not released");
-    }
-}
-
-#[test]
-fn our_identity_written_by_hand_is_a_conflict() {
-    let server = server();
-    for (what, change) in [
-        ("renewed", (|spec| spec["renewTime"] = json!("2026-01-02T03:04:05.000006Z")) as fn(&mut Value)),
-        ("acquired", |spec| spec["acquireTime"] = json!("2026-01-02T03:04:05.000006Z")),
-        ("counted", |spec| spec["leaseTransitions"] = json!(7)),
-        ("shortened", |spec| spec["leaseDurationSeconds"] = json!(1)),
-    ] {
-        let place = Place::new(&server, what);
-        let elector = place.start(place.long("me"));
-        let guard = place.lead(&elector, what);
-        place.edit(|lease| change(&mut lease["spec"]));
-        assert_eq!(lost(&guard, what), StopReason::IdentityConflict, "{what}");
-        drop(guard);
-        assert_eq!(place.holder().as_deref(), Some("me"), "{what}: the lease of a duplicate identity is not released");
-    }
 }
 
 #[test]
