@@ -8,10 +8,9 @@
 use std::collections::BTreeSet;
 
 use crate::on_both_servers;
-use crate::support::cluster::{Cluster, NAMESPACE, client, request, version};
+use crate::support::cluster::{Cluster, NAMESPACE, request};
 use crate::support::kind::Kind;
 use crate::support::process::{Candidate, Line, Stage, run};
-use crate::support::real::Real;
 use crate::support::wait_until;
 use leasehold::kubernetes::Method;
 use leasehold::testing::ApiServer;
@@ -310,35 +309,4 @@ fn what_cannot_be_used_is_said_in_one_line() {
 fn help_is_asked_for_and_given() {
     assert_eq!(run(&["--help"]).code, Some(0));
     assert_eq!(run(&["-h"]).code, Some(0));
-}
-
-/// One outage under two leaders: it costs the term of the one with the short lease, and only that.
-#[test]
-fn a_restarted_server_costs_a_short_term_and_no_long_one() {
-    let Some(server) = Real::own() else { return };
-    let [candidates, admins] = ["candidate", "admin"].map(|user| &server.ready.kubeconfigs[user]);
-    let admin = client(admins.clone());
-    let path = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/long");
-    let version = || version(&request(&admin, Method::Get, &path, None).expect("a lease"));
-    let long = Stage::new(candidates, "long", LONG);
-    let short = Stage::new(candidates, "short", SHORT);
-    let (patient, patients_term, _standby) = leader_and_standby(&long);
-    let (_hasty, _, _other) = leader_and_standby(&short);
-
-    server.tell("stop kube-apiserver");
-    let down_since = crate::support::process::mono();
-    let stopped =
-        short.wait_for("the short term ends", |line| line.event == "stopped_leading" && line.mono > down_since);
-    assert_eq!(stopped.reason.as_deref(), Some("no renewal succeeded within the renew deadline"));
-    let before = short.lines().iter().filter(|line| line.event == "started_leading").map(Line::token).max();
-    server.tell("start kube-apiserver");
-    short.wait_for_leader_after(before.expect("a term"));
-    short.assert_one_leader_at_a_time();
-
-    let restarted_at = version();
-    wait_until("the long lease is renewed again", || version() > restarted_at);
-    wait_until("and its holder leads on", || last_beat(&patient.lines()) > stopped.mono);
-    assert_eq!(patient.wait_for("leading").token(), patients_term.token());
-    assert!(patient.lines().iter().all(|line| line.event != "stopped_leading"), "{:?}", patient.lines());
-    long.assert_one_leader_at_a_time();
 }
