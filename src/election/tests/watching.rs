@@ -351,21 +351,14 @@ fn a_watch_that_opens_and_says_nothing_is_polled_beside() {
         if scenario.stale() {
             scenario.election.watch_opened(scenario.now, true);
         }
-        match scenario.next() {
-            Step::Wait(until) => {
-                scenario.now = until.min(renewed_at + secs(2));
-                if scenario.now.since(renewed_at) >= secs(2) {
-                    (record, version, renewed_at) = (renewed(&record), version + 1, scenario.now);
-                }
-            }
-            Step::Send(StoreRequest { id, operation: Operation::Get(context), .. }) => {
-                let unseen = scenario.now.since(read_at);
-                assert!(unseen <= secs(5), "unseen for {unseen:?}, after {:?}", scenario.now.since(began));
-                read_at = scenario.now;
-                scenario.reads(Read { id, context }, record.clone(), version);
-            }
-            other => panic!("{other:?}"),
-        }
+        let Some(request) = scenario.request_before(renewed_at + secs(2)) else {
+            (record, version, renewed_at) = (renewed(&record), version + 1, scenario.now);
+            continue;
+        };
+        let unseen = scenario.now.since(read_at);
+        assert!(unseen <= secs(5), "unseen for {unseen:?}, after {:?}", scenario.now.since(began));
+        read_at = scenario.now;
+        assert!(scenario.answers_read(request, Some((&record, version))).is_none());
     }
 }
 

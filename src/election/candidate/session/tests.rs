@@ -114,6 +114,16 @@ impl Scenario {
         self.handle(Input::Watched { received_at: self.now, change });
     }
 
+    /// Takes all effects, as texts.
+    fn texts(&mut self) -> Vec<String> {
+        std::iter::from_fn(|| self.effect()).map(|effect| format!("{effect:?}")).collect()
+    }
+
+    /// How many effects contain this text. Takes all effects.
+    fn count(&mut self, text: &str) -> usize {
+        self.texts().iter().filter(|it| it.contains(text)).count()
+    }
+
     /// What is wanted, but for lines in the log.
     fn wants(&mut self) -> Vec<Effect> {
         let effects = std::iter::from_fn(|| self.effect());
@@ -211,10 +221,7 @@ fn that_a_lease_has_run_out_is_told_at_that_moment_and_that_it_is_renewed_as_wel
 fn whom_a_campaign_waits_for_is_told_once_and_again_when_that_one_is_back() {
     for (once, lines) in [(false, [1, 0, 0, 1, 0, 1]), (true, [0; 6])] {
         let mut scenario = Scenario::campaigning(5, once);
-        let told = |scenario: &mut Scenario| {
-            let lines = std::iter::from_fn(|| scenario.effect());
-            lines.filter(|effect| format!("{effect:?}").contains("waiting until other releases")).count()
-        };
+        let told = |scenario: &mut Scenario| scenario.count("waiting until other releases");
         scenario.handle(Input::WatchOpened { from_scratch: true });
         let mut counts = Vec::new();
         for version in 1..=2 {
@@ -313,7 +320,7 @@ fn a_request_is_cancelled_for_a_release_and_for_news_of_others() {
 #[test]
 fn each_event_has_its_line_and_its_level() {
     fn logs(scenario: &mut Scenario, level: &str, text: &str) {
-        let effects: Vec<_> = std::iter::from_fn(|| scenario.effect()).map(|it| format!("{it:?}")).collect();
+        let effects = scenario.texts();
         let is_there = effects.iter().any(|it| it.contains(&format!("level: {level}")) && it.contains(text));
         assert!(is_there, "{level} {text}: {effects:?}");
     }
@@ -481,15 +488,11 @@ fn who_is_not_fit_waits_for_nobody_and_why_it_is_not_is_told() {
     scenario.hears_of_another(1);
     scenario.handle(says(false));
     scenario.handle(says(false));
-    let told = |scenario: &mut Scenario, text: &str| {
-        let lines = std::iter::from_fn(|| scenario.effect()).map(|effect| format!("{effect:?}"));
-        lines.filter(|line| line.contains(text)).count()
-    };
-    let lines: Vec<_> = std::iter::from_fn(|| scenario.effect()).map(|effect| format!("{effect:?}")).collect();
+    let lines = scenario.texts();
     let count = |text: &str| lines.iter().filter(|line| line.contains(text)).count();
     assert_eq!((count("waiting until"), count("since the start: its probe says so")), (0, 1), "{lines:?}");
     scenario.handle(says(true));
-    assert_eq!(told(&mut scenario, "waiting until other releases"), 1);
+    assert_eq!(scenario.count("waiting until other releases"), 1);
 }
 
 #[test]
@@ -512,10 +515,7 @@ fn an_acquisition_that_is_given_back_says_why_once_a_minute() {
             }
         };
         scenario.handle(Input::Response(request.id, response));
-        lines.extend(std::iter::from_fn(|| scenario.effect()).filter_map(|effect| match effect {
-            Effect::Log(notice) => Some(format!("{notice:?}")),
-            _ => None,
-        }));
+        lines.extend(scenario.texts());
     }
     let why: Vec<_> = lines.iter().filter(|line| line.contains("the work has to make progress within 3s")).collect();
     assert_eq!(why.iter().filter(|line| line.contains("Warn")).count(), 2, "{why:?}");
@@ -529,8 +529,7 @@ fn a_probe_that_flaps_is_told_of_at_warn_once_a_minute() {
     for second in 0..110 {
         scenario.now = scenario.now + Duration::from_secs(1);
         scenario.handle(says(second % 2 == 0));
-        let lines = std::iter::from_fn(|| scenario.effect()).map(|effect| format!("{effect:?}"));
-        warned += lines.filter(|line| line.contains("Warn")).count();
+        warned += scenario.count("Warn");
     }
     assert_eq!(warned, 2);
 }
