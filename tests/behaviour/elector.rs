@@ -23,8 +23,12 @@ mod watched;
 mod watches;
 mod workers;
 
+use std::thread;
 use std::time::Duration;
 
+use crossbeam_channel::bounded;
+
+use crate::support::AT_ONCE;
 use crate::support::memory::{Connection, Memory};
 use leasehold::{LeaderElector, LeaderElectorBuilder, LeaderGuard};
 
@@ -52,6 +56,14 @@ pub fn leading() -> (Memory, LeaderElector, LeaderGuard) {
     let (store, elector) = alone();
     let guard = elector.block_until_leader().expect("a term");
     (store, elector, guard)
+}
+
+/// Releases on another thread, so that a release that hangs fails the test.
+fn release_at_once(guard: LeaderGuard) {
+    let (done, dones) = bounded(1);
+    thread::spawn(move || done.send(guard.release()));
+    let released = dones.recv_timeout(AT_ONCE);
+    assert!(matches!(released, Ok(Ok(()))), "{released:?}");
 }
 
 /// The time that this thread has had a processor.
