@@ -11,11 +11,11 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use leasehold::CancelToken;
 use leasehold::kubernetes::{
     Client, ClientConfig, ClientError, ErrorKind, ExecStderr, Kubeconfig, Method, Request, Response,
 };
 use leasehold::testing::{ApiServer, Resource, User, Verb};
-use leasehold::{CancelToken, LeaderElector};
 use serde_json::json;
 use support::{A_WHILE, SOON, wait_until};
 use tempfile::TempDir;

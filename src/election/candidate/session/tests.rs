@@ -55,6 +55,10 @@ impl Scenario {
 
     fn fails(&mut self, kind: StoreErrorKind) {
         let id = self.request().id;
+        self.answer_fails(id, kind);
+    }
+
+    fn answer_fails(&mut self, id: u64, kind: StoreErrorKind) {
         self.handle(Input::Response(id, StoreResponse::Failed(StoreError::new(kind, "made up"))));
     }
 
@@ -162,8 +166,7 @@ fn who_closes_it_in_the_middle_of_an_acquisition_waits_for_what_becomes_of_that(
     let mut scenario = Scenario::campaigning(1, false);
     let _ = scenario.creates();
     scenario.handle(Input::Close);
-    let beaten = StoreError::new(StoreErrorKind::NotApplied, "made up");
-    scenario.handle(Input::Response(2, StoreResponse::Failed(beaten)));
+    scenario.answer_fails(2, StoreErrorKind::NotApplied);
     assert!(!scenario.candidacy.may_hold(), "it was another's");
 }
 
@@ -172,7 +175,7 @@ fn who_closes_it_while_an_acquisition_hangs_waits_until_it_was_looked_for_once()
     let mut scenario = Scenario::campaigning(1, false);
     let _ = scenario.creates();
     scenario.handle(Input::Close);
-    scenario.handle(Input::Response(2, StoreResponse::Failed(StoreError::new(StoreErrorKind::Interrupted, "made up"))));
+    scenario.answer_fails(2, StoreErrorKind::Interrupted);
     assert!(scenario.candidacy.may_hold(), "it may be ours");
     let since = scenario.now;
     let read = scenario.request();
@@ -206,10 +209,7 @@ fn that_a_lease_has_run_out_is_told_at_that_moment_and_that_it_is_renewed_as_wel
             assert!(scenario.now <= runs_out, "it is not told");
             match scenario.step() {
                 Step::Wait(until) => scenario.now = until,
-                Step::Send(request) => {
-                    let error = StoreError::new(StoreErrorKind::Unavailable, "made up");
-                    scenario.handle(Input::Response(request.id, StoreResponse::Failed(error)));
-                }
+                Step::Send(request) => scenario.answer_fails(request.id, StoreErrorKind::Unavailable),
                 Step::Finished => panic!("nobody closed it"),
             }
         }
@@ -310,8 +310,7 @@ fn a_request_is_cancelled_for_a_release_and_for_news_of_others() {
         assert_eq!(cancelled, expected);
     }
     // An answer to another request is not one to this.
-    let late = StoreError::new(StoreErrorKind::Unavailable, "made up");
-    scenario.handle(Input::Response(renewal + 1, StoreResponse::Failed(late)));
+    scenario.answer_fails(renewal + 1, StoreErrorKind::Unavailable);
     assert!(
         scenario.candidacy.session().failures().last().is_none() && scenario.candidacy.session().in_flight.is_some()
     );
@@ -388,7 +387,7 @@ fn a_round_ends_with_what_failed_and_an_answer_that_comes_twice_counts_once() {
     let wanted = scenario.wants();
     let [Effect::RoundOver { campaign: 5, error: Some(error) }] = &wanted[..] else { panic!("{wanted:?}") };
     assert_eq!(error.kind(), StoreErrorKind::Unavailable);
-    scenario.handle(Input::Response(1, StoreResponse::Failed(StoreError::new(StoreErrorKind::Timeout, "late"))));
+    scenario.answer_fails(1, StoreErrorKind::Timeout);
     assert!(scenario.wants().is_empty());
     scenario.handle(Input::Campaign { id: 6, once: true });
     scenario.fails(StoreErrorKind::Conflict);
@@ -443,8 +442,7 @@ fn the_silence_of_a_probe_ends_a_term_at_its_moment() {
         let Step::Wait(until) = scenario.step() else {
             // A renewal, which is answered.
             let id = scenario.candidacy.session().in_flight.unwrap().0;
-            let error = StoreError::new(StoreErrorKind::Timeout, "made up");
-            scenario.handle(Input::Response(id, StoreResponse::Failed(error)));
+            scenario.answer_fails(id, StoreErrorKind::Timeout);
             continue;
         };
         assert!(until <= silent_at);
