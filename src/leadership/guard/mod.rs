@@ -398,7 +398,7 @@ mod tests {
     use crate::leadership::handle::tests::link;
     use crate::util::clock;
 
-    fn leading() -> (LeaderGuard, channel::Receiver<Command>) {
+    fn leading() -> (LeaderGuard, Receiver<Command>) {
         let (link, commands) = link();
         let deadline = Arc::new(Deadline::new(clock::now() + Duration::from_secs(3_600)));
         (LeaderGuard::new(Arc::new(Term::new(deadline, 7)), link), commands)

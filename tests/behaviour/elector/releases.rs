@@ -59,20 +59,6 @@ fn an_elector_that_is_dropped_gives_back_what_it_is_about_to_win() {
     assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
 }
 
-#[test]
-fn campaign_dropped_after_its_elector_waits_for_the_release() {
-    let (store, elector) = alone();
-    let campaign = elector.campaign().unwrap();
-    wait_until("it is won", || !campaign.receiver().is_empty());
-    store.on_update(|_| {
-        thread::sleep(A_WHILE);
-        Ok(())
-    });
-    drop(elector);
-    drop(campaign);
-    assert_eq!(store.holder(), None);
-}
-
 /// Where a test keeps a guard that is to be dropped elsewhere.
 type Slot = Arc<Mutex<Option<LeaderGuard>>>;
 

@@ -109,18 +109,6 @@ fn a_restarted_server_costs_a_short_term_and_no_long_one() {
 }
 
 #[test]
-fn a_restored_store_ends_the_term() {
-    let server = server();
-    let place = Place::new(&server, "restored");
-    let elector = place.start(place.long("me"));
-    let guard = place.lead(&elector, "restored");
-    let before = server.snapshot();
-    place.wait_for_renewals(3, "renewed");
-    server.restore(&before);
-    assert_eq!(lost(&guard, "restored"), StopReason::StoreRestored);
-}
-
-#[test]
 fn a_lease_that_was_deleted_and_made_anew_ends_the_term() {
     let server = server();
     let place = Place::new(&server, "anew");
