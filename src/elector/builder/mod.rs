@@ -19,7 +19,7 @@ use crate::leadership::error::Error;
 use crate::observe::observer::Observer;
 use crate::store::Store;
 use crate::store::entry::Entry;
-use crate::util::config_error::ConfigError;
+use crate::util::config_error::{ConfigError, require};
 use crate::util::log_fields::{LogFields, log_with};
 #[cfg(feature = "kubernetes")]
 use crate::util::names::{check_name, check_namespace};
@@ -404,38 +404,28 @@ impl LeaderElectorBuilder {
     /// What is given has a cluster, if any.
     #[cfg(feature = "kubernetes")]
     fn check_no_choice(&self, start: &str, given: &str) -> Result<(), ConfigError> {
-        match self.cluster.field() {
-            Some((field, value)) => {
-                let rule = format!("with {start} it is the {given} that says which cluster: leave it out here");
-                Err(ConfigError::new(field, format_args!("{value:?}"), rule))
-            }
-            None => Ok(()),
-        }
+        self.cluster.field().map_or(Ok(()), |(field, value)| {
+            let rule = format!("with {start} it is the {given} that says which cluster: leave it out here");
+            Err(ConfigError::new(field, format_args!("{value:?}"), rule))
+        })
     }
 
     /// What a store has itself, if it has any, is not the builder's.
     fn check_start_on(&self) -> Result<Settings, ConfigError> {
         let settings = self.validate()?;
-        if let Some(namespace) = &self.namespace {
-            let rule = "with start_on it is the store that has a namespace, if any: leave it out here";
-            return Err(ConfigError::new("namespace", format_args!("{namespace:?}"), rule));
-        }
+        let namespace = self.namespace.as_deref().unwrap_or_default();
+        let rule = "with start_on it is the store that has a namespace, if any: leave it out here";
+        require(self.namespace.is_none(), "namespace", format_args!("{namespace:?}"), rule)?;
         #[cfg(feature = "kubernetes")]
-        self.check_no_choice("start_on", "store")?;
-        #[cfg(feature = "kubernetes")]
-        if self.events {
+        {
+            self.check_no_choice("start_on", "store")?;
             let rule = "with start_on, give the builder an observer: the event_recorder of the store";
-            return Err(ConfigError::new("events", true, rule));
-        }
-        #[cfg(feature = "kubernetes")]
-        if self.lock != ResourceLock::default() {
+            require(!self.events, "events", true, rule)?;
             let rule = "with start_on it is the store that says what holds the record: leave it out here";
-            return Err(ConfigError::new("resource_lock", format_args!("{:?}", self.lock), rule));
-        }
-        #[cfg(feature = "kubernetes")]
-        if !self.metadata.is_empty() {
+            let is_default = self.lock == ResourceLock::default();
+            require(is_default, "resource_lock", format_args!("{:?}", self.lock), rule)?;
             let rule = "with start_on it is the store that has labels, annotations and owners: set them there";
-            return Err(ConfigError::new("label", "set", rule));
+            require(self.metadata.is_empty(), "label", "set", rule)?;
         }
         Ok(settings)
     }
