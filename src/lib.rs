@@ -127,13 +127,9 @@ pub use backends::kubernetes::{
     metadata::OwnerReference, object::ObjectStore, resource_lock::ResourceLock,
 };
 #[cfg(feature = "mysql")]
-pub use backends::mysql::config::MySqlConfig;
-#[cfg(feature = "mysql")]
-pub use backends::mysql::store::MySqlStore;
+pub use backends::mysql::{config::MySqlConfig, store::MySqlStore};
 #[cfg(feature = "postgres")]
-pub use backends::postgres::config::PostgresConfig;
-#[cfg(feature = "postgres")]
-pub use backends::postgres::store::PostgresStore;
+pub use backends::postgres::{config::PostgresConfig, store::PostgresStore};
 #[cfg(feature = "sqlite")]
 pub use backends::sqlite::store::SqliteStore;
 pub use crossbeam_channel;
