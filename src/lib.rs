@@ -109,10 +109,10 @@ mod runtime;
 mod store;
 #[cfg(feature = "conformance")]
 pub mod testing;
-#[cfg(feature = "_internals")]
+#[cfg(any(feature = "_internals", feature = "cli"))]
 #[doc(hidden)]
 pub mod util;
-#[cfg(not(feature = "_internals"))]
+#[cfg(not(any(feature = "_internals", feature = "cli")))]
 mod util;
 
 #[cfg(feature = "etcd")]

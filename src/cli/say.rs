@@ -8,7 +8,7 @@ use std::time::Duration;
 #[cfg(unix)]
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::one_line::OneLine;
+use leasehold::util::one_line::OneLine;
 
 /// The exit code of this program's own errors, as of env(1) and timeout(1): commands hardly ever exit with the code.
 pub const FAILED: u8 = 125;

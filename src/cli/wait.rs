@@ -10,7 +10,7 @@ use super::election::duration;
 use super::follow::leases::{EventKind, LeaseEvent};
 use super::follow::{FollowArgs, Follower, Heard};
 use super::say::{say, write_stdout};
-use crate::one_line::OneLine;
+use leasehold::util::one_line::OneLine;
 
 /// Wait until somebody leads, and print who
 ///
@@ -56,7 +56,7 @@ pub fn run(arguments: &WaitArgs) -> Result<u8, String> {
                     return print(holder);
                 }
             }
-            Heard::Trouble(trouble) => trouble.log(),
+            Heard::Trouble(level, trouble) => log::log!(level, "{trouble}"),
             Heard::Nothing => {}
         }
         if let Some(timeout) = arguments.timeout.filter(|timeout| began.elapsed() >= *timeout) {

@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use leasehold::Store;
+use log::Level;
 
-use crate::clock::{self, Now};
-use crate::one_line::OneLine;
+use leasehold::util::clock::{self, Now};
+use leasehold::util::one_line::OneLine;
 use leases::{LeaseEvent, Leases, Which};
 use watching::{CurrentWatch, FollowMessage, FollowThread};
 
 pub use place::FollowArgs;
-pub use watching::Trouble;
 
 /// So many updates may wait. Then the store is read no further.
 const BEHIND: usize = 64;
@@ -35,7 +35,8 @@ pub struct Follower {
 /// What there is to tell.
 pub enum Heard {
     Events(Vec<LeaseEvent>),
-    Trouble(Trouble),
+    /// At which level to log it.
+    Trouble(Level, String),
     Nothing,
 }
 
@@ -84,7 +85,7 @@ impl Follower {
         let expiry = self.leases.next_expiry().map_or(Duration::MAX, |expiry| expiry.since(clock::now()));
         let events = match self.updates.recv_timeout(patience.min(expiry)) {
             Ok(FollowMessage::Update(update, at)) => self.leases.apply(update, at),
-            Ok(FollowMessage::Trouble(trouble)) => return Ok(Heard::Trouble(trouble)),
+            Ok(FollowMessage::Trouble(level, trouble)) => return Ok(Heard::Trouble(level, trouble)),
             Ok(FollowMessage::Failed(why)) => return Err(OneLine(&why).to_string()),
             // Only now: an update that waits was received in time.
             Err(RecvTimeoutError::Timeout) => self.expire(),
@@ -102,14 +103,5 @@ impl Follower {
             watch.into_iter().for_each(CurrentWatch::restart);
         }
         events
-    }
-}
-
-impl Trouble {
-    pub fn log(&self) {
-        match self {
-            Self::Begins(why) => log::warn!("{why}"),
-            Self::Ends(what) => log::info!("{what}"),
-        }
     }
 }

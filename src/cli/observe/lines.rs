@@ -7,7 +7,7 @@ use leasehold::{LeaderElectionRecord, MicroTime};
 use serde::Serialize;
 
 use super::super::follow::leases::{EventKind, LeaseEvent};
-use crate::one_line::{OneLine, is_seen};
+use leasehold::util::one_line::{OneLine, is_seen};
 
 #[derive(Serialize)]
 struct EventLine<'a> {
@@ -94,7 +94,7 @@ mod tests {
 
     use super::super::super::follow::leases::{Leases, Update, Which};
     use super::*;
-    use crate::clock::{Moment, Now};
+    use leasehold::util::clock::{Moment, Now};
 
     fn events(record: LeaderElectionRecord) -> Vec<LeaseEvent> {
         let mut leases = Leases::new(Which::All);

@@ -10,7 +10,7 @@ use clap::Args;
 
 use super::follow::{FollowArgs, Follower, Heard};
 use super::say::{check_stdout, write_stdout};
-use crate::clock::Now;
+use leasehold::util::clock::Now;
 use table::LeaseTable;
 
 /// Show who leads, live
@@ -90,9 +90,9 @@ impl Output {
 
     fn show(&mut self, heard: &Heard, follower: &Follower) -> io::Result<()> {
         match (self, heard) {
-            (Self::Table(table), Heard::Trouble(trouble)) => {
+            (Self::Table(table), Heard::Trouble(level, trouble)) => {
                 table.clear()?;
-                trouble.log();
+                log::log!(*level, "{trouble}");
                 table.draw(follower, Now::read())
             }
             (Self::Table(table), heard) => table.update(matches!(heard, Heard::Nothing), follower, Now::read()),
@@ -100,8 +100,8 @@ impl Output {
                 let line = if *json { lines::json } else { lines::plain };
                 write_stdout(&events.iter().map(line).collect::<String>())
             }
-            (Self::Lines { .. }, Heard::Trouble(trouble)) => {
-                trouble.log();
+            (Self::Lines { .. }, Heard::Trouble(level, trouble)) => {
+                log::log!(*level, "{trouble}");
                 Ok(())
             }
             (Self::Lines { .. }, Heard::Nothing) => check_stdout(),

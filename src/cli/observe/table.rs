@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use super::super::follow::Follower;
 use super::super::follow::leases::LeaseView;
 use super::super::say::write_stdout;
-use crate::clock::{Moment, Now};
-use crate::one_line::OneLine;
+use leasehold::util::clock::{Moment, Now};
+use leasehold::util::one_line::OneLine;
 
 /// How often it is drawn at most, while more is to be heard.
 const BUSY: Duration = Duration::from_millis(100);

@@ -36,7 +36,7 @@ use progress::ProgressSource;
 use supervisor::{OnLoss, Plan, Supervisor};
 use times::Times;
 
-use crate::backoff::Backoff;
+use leasehold::util::backoff::Backoff;
 
 /// Run a command while the lease is held
 ///

@@ -17,7 +17,7 @@ use super::progress::{ProgressSource, Watchdog};
 use super::signals::{self, Caught};
 use super::term::{self, Means, TICKS, TermOutcome, Why, between_ticks};
 use super::times::Times;
-use crate::backoff::Backoff;
+use leasehold::util::backoff::Backoff;
 
 /// What to do after a term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold::LeaderElectionRecord;
 
-use crate::clock::{Moment, Now};
+use leasehold::util::clock::{Moment, Now};
 
 /// What a store has told of the leases that are followed.
 #[derive(Debug)]
