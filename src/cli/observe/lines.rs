@@ -13,7 +13,7 @@ use leasehold::util::one_line::{OneLine, is_seen};
 struct EventLine<'a> {
     time: &'a str,
     lease: &'a str,
-    event: &'static str,
+    event: EventKind,
     holder: Option<&'a str>,
     previous_holder: Option<&'a str>,
     version: Option<u64>,
@@ -33,7 +33,7 @@ pub fn json(event: &LeaseEvent) -> String {
     let line = EventLine {
         time: time.as_str(),
         lease: key,
-        event: what.name(),
+        event: *what,
         holder: lease.holder(),
         previous_holder: previous_holder.as_deref(),
         version: lease.version,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use leasehold::LeaderElectionRecord;
 
 use leasehold::util::clock::{Moment, Now};
+use serde::Serialize;
 
 /// What a store has told of the leases that are followed.
 #[derive(Debug)]
@@ -35,7 +36,8 @@ pub enum Update {
     },
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum EventKind {
     NewLeader,
     Renewed,
@@ -43,19 +45,6 @@ pub enum EventKind {
     Expired,
     Deleted,
     Unheld,
-}
-
-impl EventKind {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::NewLeader => "new_leader",
-            Self::Renewed => "renewed",
-            Self::Released => "released",
-            Self::Expired => "expired",
-            Self::Deleted => "deleted",
-            Self::Unheld => "unheld",
-        }
-    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
