@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::say::say;
 use super::command;
-use super::messages::{Environment, GuardianLink, Received};
+use super::messages::{Environment, GuardianLink};
 use super::times::boot_time;
 
 /// What the guardian starts it by, with its own number.
@@ -110,18 +110,9 @@ fn wait(parent: Pid) -> io::Result<Option<(Begin, Option<OwnedFd>)>> {
     if getppid() != Some(parent) {
         return Ok(None);
     }
-    let link = GuardianLink::new(fcntl_dupfd_cloexec(io::stdin(), 3)?);
-    loop {
-        link.wait()?;
-        match link.receive::<Begin>()? {
-            Received::Message(begin, stdin) => {
-                if let Some(group) = begin.group {
-                    setpgid(None, Pid::from_raw(group))?;
-                }
-                return Ok(Some((begin, stdin)));
-            }
-            Received::Nothing => {}
-            Received::Closed => return Ok(None),
-        }
+    let told = GuardianLink::new(fcntl_dupfd_cloexec(io::stdin(), 3)?).next::<Begin>()?;
+    if let Some(group) = told.as_ref().and_then(|(begin, _)| begin.group) {
+        setpgid(None, Pid::from_raw(group))?;
     }
+    Ok(told)
 }

@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -137,9 +137,16 @@ impl GuardianLink {
         retry(|| sendmsg(&self.0, &[IoSlice::new(&text)], &mut control, flags)).map(drop)
     }
 
-    /// Waits until something can be received.
-    pub fn wait(&self) -> io::Result<()> {
-        retry(|| poll(&mut [PollFd::new(&self.0, PollFlags::IN)], None)).map(drop)
+    /// Waits for a message. `None` when the other process is gone.
+    pub fn next<T: DeserializeOwned>(&self) -> io::Result<Option<(T, Option<OwnedFd>)>> {
+        loop {
+            wait_for(&mut [PollFd::new(&self.0, PollFlags::IN)], None)?;
+            match self.receive()? {
+                Received::Message(message, attached) => return Ok(Some((message, attached))),
+                Received::Nothing => {}
+                Received::Closed => return Ok(None),
+            }
+        }
     }
 
     pub fn receive<T: DeserializeOwned>(&self) -> io::Result<Received<T>> {
@@ -167,6 +174,15 @@ impl GuardianLink {
 impl AsFd for GuardianLink {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+/// Waits until one of the streams is ready, at most for `timeout`, or until a signal comes.
+pub fn wait_for(polled: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<()> {
+    let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+    match poll(polled, timeout.as_ref()) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -204,13 +220,11 @@ mod tests {
         drop(one);
         assert!(matches!(other.receive(), Ok(Received::Message(Order { number: 2, .. }, None))), "before it ended");
         // Another test may start a process, which has a copy of the closed end for a moment.
-        other.wait().expect("the end");
-        assert!(matches!(other.receive::<Order>(), Ok(Received::Closed)));
+        assert!(matches!(other.next::<Order>(), Ok(None)));
         let (one, other) = GuardianLink::pair().expect("a pair");
         one.send(&GuardianReport::Gone, None).expect("it fits");
         drop(other);
-        one.wait().expect("the end");
-        assert!(matches!(one.receive::<GuardianReport>(), Ok(Received::Closed)), "it has not read all");
+        assert!(matches!(one.next::<GuardianReport>(), Ok(None)), "it has not read all");
     }
 
     #[test]

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Pid, Signal, WaitStatus, getpid, kill_process, set_child_subreaper};
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -18,7 +18,7 @@ use signal_hook::low_level::pipe;
 
 use super::super::super::say::{print, say};
 use super::super::exec::{Begin, Prepared};
-use super::super::messages::{CommandEnd, GuardianLink, GuardianReport, Order, OrderKind, Received};
+use super::super::messages::{CommandEnd, GuardianLink, GuardianReport, Order, OrderKind, Received, wait_for};
 use super::super::signals::not_ignored;
 use super::super::times::{KillSchedule, KillStep, boot_time};
 use super::super::{command, descendants};
@@ -135,11 +135,7 @@ impl GuardianProcess {
         let descriptors = [self.timer.as_fd(), self.children.as_fd(), self.signals.as_fd()];
         let descriptors = descriptors.into_iter().chain(self.link.as_ref().map(AsFd::as_fd));
         let mut polled: Vec<_> = descriptors.map(|it| PollFd::from_borrowed_fd(it, PollFlags::IN)).collect();
-        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-        match poll(&mut polled, timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        wait_for(&mut polled, timeout)
     }
 
     /// What the supervisor says, as long as it says anything.
