@@ -34,6 +34,7 @@ use http::Listen;
 use probe::{Judge, Probe};
 use progress::ProgressSource;
 use supervisor::{OnLoss, Plan, Supervisor};
+use term::Means;
 use times::Times;
 
 use leasehold::util::backoff::Backoff;
@@ -167,10 +168,11 @@ fn run(arguments: RunArgs) -> Result<u8, Failure> {
     }
     let judge = judge.map(|(probe, fitness)| Judge::start(probe, settings.retry_period, fitness)).transpose();
     let judge = judge.map_err(failed)?;
-    let plan = Plan { guarded, times, restart, on_loss, progress, wait: arguments.wait };
-    Supervisor { plan, elector, guardian, signals, renewals, judge, work, backoff: Backoff::default() }
-        .run()
-        .map_err(failed)
+    let plan = Plan { guarded, restart, on_loss, progress, wait: arguments.wait };
+    let retry_period = settings.retry_period;
+    let drain_timeout = settings.drain_timeout.unwrap_or(settings.renew_deadline);
+    let means = Means { guardian, signals, renewals, judge, times, retry_period, drain_timeout };
+    Supervisor { plan, elector, means, work, backoff: Backoff::default() }.run().map_err(failed)
 }
 
 /// Tells the supervisor that its term goes on.
