@@ -14,6 +14,7 @@ use crate::util::cancel::CancelToken;
 use crate::util::clock;
 use crate::util::clock::Moment;
 use crate::util::log_fields::LogFields;
+use crate::util::on_drop::OnDrop;
 use crate::util::panics::caught;
 use crate::util::sync::channel;
 use crate::util::sync::channel::{Receiver, RecvTimeoutError, Sender};
@@ -26,21 +27,11 @@ thread_local! {
     static IS_RUNTIME: Cell<bool> = const { Cell::new(false) };
 }
 
-/// While this lives an elector runs on this thread, for a moment or for good: it waits for no release, of whatever elector.
-pub(crate) struct AsRuntime {
-    was_one: bool,
-}
-
-impl AsRuntime {
-    pub(crate) fn begin() -> Self {
-        Self { was_one: IS_RUNTIME.with(|it| it.replace(true)) }
-    }
-}
-
-impl Drop for AsRuntime {
-    fn drop(&mut self) {
-        IS_RUNTIME.with(|it| it.set(self.was_one));
-    }
+/// Until the value is dropped, an elector runs on this thread: it waits for no release, of whatever elector.
+#[must_use]
+pub(crate) fn as_runtime() -> OnDrop<impl Fn()> {
+    let was_one = IS_RUNTIME.with(|it| it.replace(true));
+    OnDrop(move || IS_RUNTIME.with(|it| it.set(was_one)))
 }
 
 /// Where an elector finds what it was told.
@@ -182,7 +173,7 @@ impl Link {
         }
         if let Some(inbox) = self.inbox.get().and_then(Weak::upgrade) {
             // Guards that are dropped when a request is cancelled, for instance.
-            let _as_runtime = AsRuntime::begin();
+            let _as_runtime = as_runtime();
             inbox.work_off();
         }
     }

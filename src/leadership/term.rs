@@ -82,8 +82,9 @@ impl Term {
         }
     }
 
-    /// Before the guard goes.
+    /// Ends the term before its guard goes.
     pub(crate) fn close(&self) {
+        self.end(StopReason::Released);
         *self.told.lock() = StepDownNotice::Closed;
     }
 

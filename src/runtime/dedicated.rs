@@ -7,7 +7,7 @@ use crate::election::candidate::candidacy::Candidacy;
 use crate::election::candidate::session::Input;
 use crate::election::candidate::side::Side;
 use crate::election::{Operation, Step, StoreRequest, StoreResponse};
-use crate::leadership::handle::{AsRuntime, Command, Inbox};
+use crate::leadership::handle::{Command, Inbox, as_runtime};
 use crate::runtime::lines::Lines;
 use crate::runtime::observing::Observing;
 use crate::runtime::state::{Asked, Deferred, ElectorState, SharedParts};
@@ -96,7 +96,7 @@ pub(crate) fn drivers(
 
 impl Driver {
     fn run(mut self) {
-        let _as_runtime = AsRuntime::begin();
+        let _as_runtime = as_runtime();
         while self.send_or_wait() {}
     }
 

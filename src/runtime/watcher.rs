@@ -7,7 +7,7 @@ use crate::election::Change;
 use crate::election::candidate::side::Side;
 use crate::election::candidate::watch_plan::{Ended, WatchPlan};
 use crate::election::settings::Settings;
-use crate::leadership::handle::{AsRuntime, Command, Link};
+use crate::leadership::handle::{Command, Link, as_runtime};
 use crate::observe::health::HealthCheck;
 use crate::store::entry::Entry;
 use crate::store::{StoreError, WatchEvent};
@@ -105,7 +105,7 @@ impl Drop for Watcher {
 
 impl WatchThread {
     fn run(mut self) {
-        let _as_runtime = AsRuntime::begin();
+        let _as_runtime = as_runtime();
         let mut pause = Duration::ZERO;
         loop {
             if self.pause(pause) == Pause::ElectorGone {

@@ -6,7 +6,6 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
 use crate::election::drain::DrainLimit;
-use crate::election::stop_reason::StopReason;
 use crate::leadership::error::Error;
 use crate::leadership::handle::{LOGGED_WITHIN, Link};
 use crate::leadership::progress::ProgressHandle;
@@ -236,7 +235,6 @@ impl LeaderGuard {
         if self.link.is_forked() {
             return Err(Error::Forked);
         }
-        self.term.end(StopReason::Released);
         self.term.close();
         self.is_held = false;
         self.link.release()
@@ -249,7 +247,6 @@ impl LeaderGuard {
 
     /// Releases a term that nobody took.
     pub(crate) fn abandon(mut self) {
-        self.term.end(StopReason::Released);
         self.term.close();
         self.is_held = false;
         self.link.release_untaken();
@@ -261,7 +258,6 @@ impl Drop for LeaderGuard {
         if self.link.is_forked() {
             return;
         }
-        self.term.end(StopReason::Released);
         self.term.close();
         if self.is_held
             && let Err(error) = self.link.release()
