@@ -1,8 +1,8 @@
 //! The thread that a probe is run on: it may take its time, hang or panic there, and nobody waits.
 
 use std::convert::Infallible;
-use std::io;
 use std::time::Duration;
+use std::{io, mem};
 
 use log::Level;
 
@@ -11,30 +11,27 @@ use crate::util::log_fields::log_with;
 use crate::util::panics::caught;
 use crate::util::sync::channel;
 use crate::util::sync::channel::{Receiver, RecvTimeoutError, Sender};
-use crate::util::sync::{Arc, Instant, Mutex, thread};
+use crate::util::sync::{Arc, AtomicU64, Instant, Mutex, Ordering, thread};
 
 /// What says whether a candidate is fit. Clones of a builder share it.
 pub(crate) type Probe = Arc<SharedProbe>;
 
-/// A probe that several electors may ask: one run answers all who have waited for it. (A lock alone would let one elector run it again
-/// and again while others wait.)
-pub(crate) struct SharedProbe(Mutex<SharedProbeState>);
+/// A probe that several electors may ask. One run answers all that have waited for it.
+pub(crate) struct SharedProbe {
+    /// The number of runs that have begun.
+    runs: AtomicU64,
+    /// Locked during a run. `parking_lot` hands a lock of more than 1 ms to the thread that waits the longest.
+    probe: Mutex<ProbeState>,
+}
 
-struct SharedProbeState {
-    /// Not there while it is run.
-    ask: Option<Box<dyn FnMut() -> bool + Send>>,
-    /// Who has asked since the run under way began: to each what the next one says, or that it is to run it.
-    waiting: Vec<Sender<ProbeAnswer>>,
+struct ProbeState {
+    ask: Box<dyn FnMut() -> bool + Send>,
+    /// The result of the last run.
+    is_fit: bool,
     has_panicked: bool,
 }
 
-enum ProbeAnswer {
-    Answered(ProbeResult),
-    Run,
-}
-
 /// What a run of a probe has come to.
-#[derive(Clone, Copy)]
 struct ProbeResult {
     is_fit: bool,
     /// The first time in a row; told to the one who ran it.
@@ -43,46 +40,23 @@ struct ProbeResult {
 
 impl SharedProbe {
     pub(crate) fn new(ask: Box<dyn FnMut() -> bool + Send>) -> Self {
-        Self(Mutex::new(SharedProbeState { ask: Some(ask), waiting: Vec::new(), has_panicked: false }))
+        let probe = Mutex::new(ProbeState { ask, is_fit: false, has_panicked: false });
+        Self { runs: AtomicU64::new(0), probe }
     }
 
-    /// What it says in a run that begins after this.
+    /// Returns the result of a run that begins after this call.
     fn ask(&self) -> ProbeResult {
-        let mut answer = None;
-        loop {
-            let mut shared = self.0.lock();
-            if let Some(ask) = shared.ask.take() {
-                let waiting = std::mem::take(&mut shared.waiting);
-                drop(shared);
-                return self.run(ask, waiting);
-            }
-            let answer = answer.get_or_insert_with(|| {
-                let (sender, receiver) = channel::unbounded();
-                shared.waiting.push(sender);
-                receiver
-            });
-            drop(shared);
-            if let Ok(ProbeAnswer::Answered(said)) = answer.recv() {
-                return said;
-            }
+        let runs = self.runs.load(Ordering::SeqCst);
+        let mut probe = self.probe.lock();
+        if self.runs.load(Ordering::SeqCst) > runs {
+            return ProbeResult { is_fit: probe.is_fit, panics_anew: false };
         }
-    }
-
-    fn run(&self, mut ask: Box<dyn FnMut() -> bool + Send>, waiting: Vec<Sender<ProbeAnswer>>) -> ProbeResult {
-        // Of a closure that has panicked nothing is known but that it did.
-        let answer = caught(&mut ask);
-        let mut shared = self.0.lock();
-        shared.ask = Some(ask);
-        let panicked_before = std::mem::replace(&mut shared.has_panicked, answer.is_none());
-        if let Some(next) = shared.waiting.first() {
-            let _ = next.try_send(ProbeAnswer::Run);
-        }
-        drop(shared);
-        let said = ProbeResult { is_fit: answer.unwrap_or(false), panics_anew: answer.is_none() && !panicked_before };
-        for waits in waiting {
-            let _ = waits.try_send(ProbeAnswer::Answered(ProbeResult { panics_anew: false, ..said }));
-        }
-        said
+        self.runs.fetch_add(1, Ordering::SeqCst);
+        let answer = caught(&mut probe.ask);
+        // A panic counts as unfit.
+        probe.is_fit = answer.unwrap_or(false);
+        let panicked_before = mem::replace(&mut probe.has_panicked, answer.is_none());
+        ProbeResult { is_fit: probe.is_fit, panics_anew: answer.is_none() && !panicked_before }
     }
 }
 
