@@ -206,7 +206,7 @@ impl LeaderGuard {
 
     /// A handle for the progress of one of several workers: see [`ProgressHandle`].
     pub fn progress_handle(&self) -> ProgressHandle {
-        self.term.progress_handle()
+        ProgressHandle::new(Arc::clone(&self.term))
     }
 
     /// As after a panic of the work.
@@ -355,7 +355,7 @@ impl Leadership {
 
     /// See [`LeaderGuard::progress_handle`](crate::LeaderGuard::progress_handle).
     pub fn progress_handle(&self) -> ProgressHandle {
-        self.term.progress_handle()
+        ProgressHandle::new(Arc::clone(&self.term))
     }
 
     /// See [`LeaderGuard::step_down`](crate::LeaderGuard::step_down): whoever has a view can end the term, and the guard stays with
