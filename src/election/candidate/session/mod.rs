@@ -24,11 +24,12 @@ use crate::util::sync::Arc;
 /// is drained after each of them.
 #[derive(Debug)]
 pub struct Session {
-    election: Election,
-    failures: Failures,
+    pub(super) election: Election,
+    /// How its requests have fared.
+    pub(super) failures: Failures,
     /// Of other processes with our identity.
     conflicts: FailureLog,
-    settings: Arc<Settings>,
+    pub(super) settings: Arc<Settings>,
     /// The campaign that waits for a term.
     campaign: Option<u64>,
     /// Whether that is for one round, and nothing is waited for.
@@ -280,30 +281,6 @@ impl Session {
     /// Whether the record has this candidate's identity, and another process wrote the record.
     pub fn has_twin(&self) -> bool {
         self.election.has_twin()
-    }
-
-    /// How its requests have fared.
-    pub(crate) fn failures(&self) -> &Failures {
-        &self.failures
-    }
-
-    pub(crate) fn failures_mut(&mut self) -> &mut Failures {
-        &mut self.failures
-    }
-
-    /// Returns `true` if the store asked for a pause that has not ended.
-    pub(crate) fn is_paused(&self, now: Moment) -> bool {
-        self.election.is_paused(now)
-    }
-
-    /// Whether it knows what stands in the store, if that is nothing.
-    pub(crate) fn has_observed(&self) -> bool {
-        self.election.has_observed()
-    }
-
-    /// What it runs by.
-    pub(crate) fn settings(&self) -> &Settings {
-        &self.settings
     }
 
     /// Who this candidate is in the record.
