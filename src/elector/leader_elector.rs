@@ -12,8 +12,9 @@ use crate::leadership::fitness::Fitness;
 use crate::leadership::guard::{LeaderGuard, Leadership};
 use crate::leadership::handle::{Command, Link};
 use crate::observe::health::HealthCheck;
+use crate::observe::observations::Observations;
 use crate::observe::observer::Observer;
-use crate::observe::status::{Observations, Status};
+use crate::observe::status::Status;
 use crate::observe::transition::{Subscriptions, Transitions};
 use crate::runtime::dedicated::{self, Watched};
 use crate::runtime::observing::Observing;
@@ -89,10 +90,10 @@ impl LeaderElector {
         let candidacy = Candidacy::new(Arc::clone(&settings), random_seed(), second);
         let (name, namespace) = (primary.key().to_owned(), primary.namespace());
         let link = Arc::new(Link::new(sender, settings.release_timeout, fields.clone()));
-        let drains = settings.lease_duration.max(settings.drain_timeout.unwrap_or_default());
-        let health = HealthCheck::new(settings.lease_duration, drains, 1 + usize::from(secondary.is_some()));
+        let observations = Arc::new(Observations::new(&settings, 1 + usize::from(secondary.is_some())));
         let watched = |(entry, side): (Entry, Side)| {
-            let watcher = Watcher::spawn(entry.clone(), side, Arc::clone(&link), health.clone(), &settings)?;
+            let observations = Arc::clone(&observations);
+            let watcher = Watcher::spawn(entry.clone(), side, Arc::clone(&link), observations, &settings)?;
             let fields = LogFields::new(entry.describe(), &settings.identity);
             Ok(Watched { entry, watcher, fields })
         };
@@ -102,8 +103,7 @@ impl LeaderElector {
             link: Arc::clone(&link),
             pending: Arc::new(CampaignSlot::default()),
             subscriptions: Arc::new(Subscriptions::default()),
-            health: health.clone(),
-            observations: Arc::new(Observations::new(&settings)),
+            observations,
         };
         let observers = observers
             .iter()
@@ -302,8 +302,7 @@ impl LeaderElector {
             Some(until) => campaign.receiver().recv_deadline(until).ok(),
             None => campaign.receiver().recv().ok(),
         };
-        let [last_error, _] = self.shared.health.last_errors();
-        match (answer, last_error) {
+        match (answer, self.shared.observations.last_error()) {
             (None, Some(error)) => Err(Error::Store(error)),
             (None, None) if !self.shared.observations.is_fit() => Err(Error::Unfit),
             (answer, _) => answer.transpose(),
@@ -377,14 +376,12 @@ impl LeaderElector {
 
     /// What it is about and how it fares, at this moment; without I/O.
     pub fn status(&self) -> Status {
-        let SharedParts { observations, health, .. } = &self.shared;
-        let names = (self.name.as_str(), self.description.as_str());
-        observations.status(names, &self.settings, health)
+        self.shared.observations.status((&self.name, &self.description), &self.settings)
     }
 
     /// A handle for a liveness probe, as [`HealthCheck`] shows it.
     pub fn health_check(&self) -> HealthCheck {
-        self.shared.health.clone()
+        HealthCheck::new(Arc::clone(&self.shared.observations), &self.settings)
     }
 }
 

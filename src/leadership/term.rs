@@ -35,7 +35,7 @@ pub struct TermEnded {
 
 /// What guard, views and the elector's thread share of one term.
 pub(crate) struct Term {
-    pub(super) deadline: Arc<Deadline>,
+    pub(crate) deadline: Arc<Deadline>,
     fencing_token: u64,
     lost: Receiver<Infallible>,
     /// Dropped at the end of the term, which is what disconnects `lost`.

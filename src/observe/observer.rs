@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use crate::election::stop_reason::StopReason;
+use crate::leadership::term::Term;
 use crate::store::{StoreErrorKind, StoreOperation};
+use crate::util::sync::Arc;
 
 /// Is told what an elector does, in order, on a thread of its own: see
 /// [`LeaderElectorBuilder::observer`](crate::LeaderElectorBuilder::observer).
@@ -86,16 +88,20 @@ pub struct RequestOutcome {
 }
 
 /// What an observer is told.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) enum Fact {
-    StartedLeading(u64),
+    StartedLeading(Arc<Term>),
     StoppedLeading(StopReason),
     NewLeader(Option<String>),
     Renewed(Duration),
     Request(RequestOutcome),
     WatchOpened,
     WatchLost,
-    Fitness(bool),
+    Fitness {
+        is_fit: bool,
+        /// The time before a fit candidate may acquire.
+        pause: Duration,
+    },
 }
 
 /// What waits for an observer must not fill the memory, whatever is in a record.
@@ -108,14 +114,14 @@ impl Fact {
 
     pub(crate) fn tell(&self, observer: &dyn Observer) {
         match self {
-            Self::StartedLeading(fencing_token) => observer.on_started_leading(*fencing_token),
+            Self::StartedLeading(term) => observer.on_started_leading(term.fencing_token()),
             Self::StoppedLeading(reason) => observer.on_stopped_leading(reason),
             Self::NewLeader(leader) => observer.on_new_leader(leader.as_deref()),
             Self::Renewed(latency) => observer.on_renewed(*latency),
             Self::Request(outcome) => observer.on_request(outcome),
             Self::WatchOpened => observer.on_watch_opened(),
             Self::WatchLost => observer.on_watch_lost(),
-            Self::Fitness(is_fit) => observer.on_fitness(*is_fit),
+            Self::Fitness { is_fit, .. } => observer.on_fitness(*is_fit),
         }
     }
 }

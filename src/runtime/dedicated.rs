@@ -229,6 +229,7 @@ mod tests {
     use crate::leadership::guard::LeaderGuard;
     use crate::leadership::handle::tests::{fields, link};
     use crate::observe::health::HealthCheck;
+    use crate::observe::observations::Observations;
     use crate::observe::transition::{Transition, Transitions};
     use crate::runtime::tests::entry;
 
@@ -244,10 +245,11 @@ mod tests {
     fn drivers_of(candidacy: Candidacy, sides: &[Side]) -> Vec<Driver> {
         let settings = settings();
         let (link, commands) = link();
-        let health = HealthCheck::new(settings.lease_duration, settings.lease_duration, sides.len());
+        let observations = Arc::new(Observations::new(&settings, sides.len()));
         let record = |side: &Side| {
             let (entry, link) = (entry(), Arc::clone(&link));
-            let watcher = Watcher::spawn(entry.clone(), *side, link, health.clone(), &settings).unwrap();
+            let observations = Arc::clone(&observations);
+            let watcher = Watcher::spawn(entry.clone(), *side, link, observations, &settings).unwrap();
             Watched { entry, watcher, fields: fields() }
         };
         let records = sides.iter().map(record).collect();
@@ -255,8 +257,7 @@ mod tests {
             link: Arc::clone(&link),
             pending: Arc::default(),
             subscriptions: Arc::default(),
-            health: health.clone(),
-            observations: Arc::default(),
+            observations,
         };
         drivers(candidacy, records, commands, Vec::new(), Asked::default(), shared, fields())
     }
@@ -310,8 +311,8 @@ mod tests {
         let stalled = Arc::new(ProgressLimit::new(now, Duration::ZERO));
         let over = Deadline::new(now).limited_by(Some(stalled));
         driver.core.state.lock().offer(Some(id), Arc::new(over), 7);
-        assert_eq!(shared.health.check(), Ok(()));
-        let status = shared.observations.status(("jobs", "jobs"), &settings(), &shared.health);
+        assert_eq!(HealthCheck::new(Arc::clone(&shared.observations), &settings()).check(), Ok(()));
+        let status = shared.observations.status(("jobs", "jobs"), &settings());
         assert_eq!(status.since_progress, None);
     }
 

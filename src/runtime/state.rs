@@ -20,9 +20,8 @@ use crate::leadership::fitness::Fitness;
 use crate::leadership::guard::LeaderGuard;
 use crate::leadership::handle::{Cancellation, Command, Link, ReleaseAck};
 use crate::leadership::term::Term;
-use crate::observe::health::HealthCheck;
+use crate::observe::observations::Observations;
 use crate::observe::observer::{Fact, RequestOutcome};
-use crate::observe::status::Observations;
 use crate::observe::transition::Subscriptions;
 use crate::runtime::lines::{Item, Lines};
 use crate::runtime::observing::Observing;
@@ -40,7 +39,6 @@ pub(crate) struct SharedParts {
     pub(crate) link: Arc<Link>,
     pub(crate) pending: Arc<CampaignSlot>,
     pub(crate) subscriptions: Arc<Subscriptions>,
-    pub(crate) health: HealthCheck,
     pub(crate) observations: Arc<Observations>,
 }
 
@@ -193,14 +191,13 @@ impl ElectorState {
                 }
             }
             Command::GuardGone { ack, at } => {
-                self.shared.health.guard_gone();
                 self.shared.observations.guard_gone();
                 self.releasing = ack;
                 self.handle(of_user, Input::GuardGone { at });
             }
             Command::Close { ack } => self.close(ack),
             Command::Watched { side, received_at, change, taken } => {
-                self.shared.health.heard(side);
+                self.shared.observations.heard(side);
                 self.handle(side, Input::Watched { received_at, change });
                 let _ = taken.try_send(self.cancellation(side));
             }
@@ -260,17 +257,11 @@ impl ElectorState {
                     self.shared.pending.round_over(campaign, error.map(Error::Store), &self.shared.link);
                 }
                 Effect::NotFit { campaign } => self.fail(campaign, Error::Unfit),
-                Effect::Fitness { is_fit, pause } => {
-                    self.shared.observations.fitness(is_fit, pause);
-                    self.observe(&Fact::Fitness(is_fit));
-                }
-                Effect::Renewed(latency) => {
-                    self.shared.health.renewed(latency);
-                    self.observe(&Fact::Renewed(latency));
-                }
+                Effect::Fitness { is_fit, pause } => self.observe(&Fact::Fitness { is_fit, pause }),
+                Effect::Renewed(latency) => self.observe(&Fact::Renewed(latency)),
                 Effect::TermEnded(reason) => self.term_ended(reason),
                 Effect::CoverLost(reason) => {
-                    self.shared.health.cover_lost();
+                    self.shared.observations.cover_lost();
                     let why = reason.map_or_else(|| "its time to wind down is over".to_owned(), |it| it.to_string());
                     let line = format!(
                         "not renewed any more, for its term has ended: {why}; others lead when the lease has run out"
@@ -279,20 +270,16 @@ impl ElectorState {
                 }
                 Effect::Released => {
                     self.term = None;
-                    self.shared.observations.term(None);
+                    self.shared.observations.released();
                     if !self.is_awaited_to_close {
                         self.tell_released();
                     }
                 }
                 Effect::CancelAt(request, at, behind) => self.cancel_at(side, request, at, behind),
                 Effect::Leader(leader) => {
-                    if leader.as_deref() != Some(self.candidacy.identity()) {
-                        self.shared.health.superseded();
-                    }
-                    self.shared.health.holder_changed();
-                    self.shared.observations.leader(leader.clone(), self.candidacy.leader_until());
-                    let has_twin = self.candidacy.has_twin();
-                    self.log(None, Notice::of_leader(leader.clone(), self.candidacy.identity(), has_twin));
+                    let (identity, has_twin) = (self.candidacy.identity(), self.candidacy.has_twin());
+                    self.shared.observations.leader(leader.clone(), self.candidacy.leader_until(), identity);
+                    self.log(None, Notice::of_leader(leader.clone(), identity, has_twin));
                     self.observe(&Fact::new_leader(leader.as_deref()));
                     self.shared.subscriptions.new_leader(leader);
                 }
@@ -302,7 +289,7 @@ impl ElectorState {
                     self.log(None, Notice::new(Level::Info, "nobody leads: the lease has run out"));
                     self.observe(&Fact::new_leader(None));
                 }
-                Effect::WritesRefused(error) => self.shared.health.write_failed(side, &error),
+                Effect::WritesRefused(error) => self.shared.observations.write_failed(side, &error),
                 Effect::RestartWatch => self.deferred.restart_watch.push(side),
                 Effect::Log(notice) | Effect::IdentityConflict(notice) => self.log(Some(side), notice),
             }
@@ -344,7 +331,7 @@ impl ElectorState {
         error: Option<&StoreError>,
     ) {
         let failure = error.map(StoreError::kind);
-        self.shared.health.answered(side, operation, error);
+        self.shared.observations.answered(side, operation, error);
         let is_slow_path = operation == StoreOperation::Get && self.term.as_ref().is_some_and(|term| term.is_valid());
         self.observe(&Fact::Request(RequestOutcome { operation, latency, failure, is_slow_path }));
     }
@@ -360,16 +347,13 @@ impl ElectorState {
         };
         self.token = Some(fencing_token);
         self.log(None, Notice::new(Level::Info, format!("started leading, fencing token {fencing_token}")));
-        self.shared.health.guard_made(&deadline);
         let term = Arc::new(Term::new(deadline, fencing_token));
         self.term = Some(Arc::clone(&term));
-        self.shared.observations.term(Some(Arc::clone(&term)));
-        self.observe(&Fact::StartedLeading(fencing_token));
+        self.observe(&Fact::StartedLeading(Arc::clone(&term)));
         self.shared.subscriptions.started(fencing_token);
         let guard = LeaderGuard::new(term, Arc::clone(&self.shared.link));
         // Between the question above and here the campaign may have been withdrawn.
         if let Err(Unsent { guard, key }) = self.shared.pending.win(campaign, guard, &self.shared.link) {
-            self.shared.health.guard_gone();
             self.shared.observations.guard_gone();
             guard.into_iter().for_each(LeaderGuard::forget);
             if key.is_some() {
@@ -387,9 +371,6 @@ impl ElectorState {
         let reason = term.end(reason);
         self.log(None, Notice::of_end(&reason));
         self.token = None;
-        if reason != StopReason::Released {
-            self.shared.health.term_ended(&reason);
-        }
         self.observe(&Fact::StoppedLeading(reason.clone()));
         self.shared.subscriptions.stopped(reason);
     }
@@ -405,7 +386,7 @@ impl ElectorState {
             }
         }
         if panicked {
-            self.shared.health.thread_panicked();
+            self.shared.observations.thread_panicked();
         }
         self.observers.clear();
         drop(self.asked.probing.take());

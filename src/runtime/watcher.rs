@@ -8,7 +8,7 @@ use crate::election::candidate::side::Side;
 use crate::election::candidate::watch_plan::{Ended, WatchPlan};
 use crate::election::settings::Settings;
 use crate::leadership::handle::{Command, Link, as_runtime};
-use crate::observe::health::HealthCheck;
+use crate::observe::observations::Observations;
 use crate::store::entry::Entry;
 use crate::store::{StoreError, WatchEvent};
 use crate::util::cancel::CancelToken;
@@ -36,7 +36,7 @@ struct WatchThread {
     wake: Receiver<()>,
     current: Arc<Mutex<CancelToken>>,
     plan: WatchPlan,
-    health: HealthCheck,
+    observations: Arc<Observations>,
     fields: LogFields,
 }
 
@@ -51,7 +51,7 @@ impl Watcher {
         entry: Entry,
         side: Side,
         link: Arc<Link>,
-        health: HealthCheck,
+        observations: Arc<Observations>,
         settings: &Settings,
     ) -> io::Result<Self> {
         let (wake, woken) = channel::bounded(1);
@@ -64,7 +64,7 @@ impl Watcher {
             wake: woken,
             current: Arc::clone(&current),
             plan: WatchPlan::new(settings.retry_period, random_seed()),
-            health,
+            observations,
             fields,
         };
         thread::Builder::new().name("leasehold-watch".into()).stack_size(STACK_SIZE).spawn(move || watching.run())?;
@@ -145,12 +145,12 @@ impl WatchThread {
     }
 
     fn watch(&mut self, stop: &CancelToken) -> Result<(), StoreError> {
-        let Self { entry, link, side, plan, health, fields, .. } = self;
+        let Self { entry, link, side, plan, observations, fields, .. } = self;
         let side = *side;
         let begin = plan.begin(clock::now());
         entry.watch(begin.as_ref(), stop, &mut |event| {
             let received_at = clock::now();
-            health.contact(side);
+            observations.contact(side);
             if let WatchEvent::Opened = event {
                 return link.tell(Command::WatchOpened { side, from_scratch: begin.is_none() });
             }
@@ -180,6 +180,7 @@ impl WatchThread {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::election::settings::Config;
     use crate::leadership::handle::tests::{fields, link};
     use crate::runtime::tests::entry;
     use crate::store::Cursor;
@@ -194,7 +195,7 @@ mod tests {
             wake: woken,
             current: Arc::default(),
             plan: WatchPlan::new(Duration::from_secs(2), 1),
-            health: HealthCheck::new(Duration::ZERO, Duration::ZERO, 1),
+            observations: Arc::new(Observations::new(&Config::default().validate().unwrap(), 1)),
             fields: fields(),
         };
         watching.plan.progress(Cursor::new(7_u64));
