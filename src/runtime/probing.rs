@@ -11,7 +11,7 @@ use crate::util::log_fields::log_with;
 use crate::util::panics::caught;
 use crate::util::sync::channel;
 use crate::util::sync::channel::{Receiver, RecvTimeoutError, Sender};
-use crate::util::sync::{Arc, AtomicU64, Instant, Mutex, Ordering, thread};
+use crate::util::sync::{Arc, AtomicU64, Instant, Mutex, Ordering, thread, unlock_fair};
 
 /// What says whether a candidate is fit. Clones of a builder share it.
 pub(crate) type Probe = Arc<SharedProbe>;
@@ -20,7 +20,7 @@ pub(crate) type Probe = Arc<SharedProbe>;
 pub(crate) struct SharedProbe {
     /// The number of runs that have begun.
     runs: AtomicU64,
-    /// Locked during a run. `parking_lot` hands a lock of more than 1 ms to the thread that waits the longest.
+    /// Locked during a run, and unlocked fairly: no thread gets the lock again while other threads wait.
     probe: Mutex<ProbeState>,
 }
 
@@ -48,15 +48,17 @@ impl SharedProbe {
     fn ask(&self) -> ProbeResult {
         let runs = self.runs.load(Ordering::SeqCst);
         let mut probe = self.probe.lock();
-        if self.runs.load(Ordering::SeqCst) > runs {
-            return ProbeResult { is_fit: probe.is_fit, panics_anew: false };
+        let mut panics_anew = false;
+        if self.runs.load(Ordering::SeqCst) == runs {
+            self.runs.fetch_add(1, Ordering::SeqCst);
+            let answer = caught(&mut probe.ask);
+            // A panic counts as unfit.
+            probe.is_fit = answer.unwrap_or(false);
+            panics_anew = !mem::replace(&mut probe.has_panicked, answer.is_none()) && answer.is_none();
         }
-        self.runs.fetch_add(1, Ordering::SeqCst);
-        let answer = caught(&mut probe.ask);
-        // A panic counts as unfit.
-        probe.is_fit = answer.unwrap_or(false);
-        let panicked_before = mem::replace(&mut probe.has_panicked, answer.is_none());
-        ProbeResult { is_fit: probe.is_fit, panics_anew: answer.is_none() && !panicked_before }
+        let is_fit = probe.is_fit;
+        unlock_fair(probe);
+        ProbeResult { is_fit, panics_anew }
     }
 }
 
