@@ -329,7 +329,7 @@ impl LeaderElectorBuilder {
             log::Level::Info, fields, server = server.as_str(), source = source.as_str(), namespace = namespace.as_str();
             "candidate {} at {server} ({source})", fields.identity
         );
-        LeaderElector::spawn(settings, primary, secondary, fields, &asking)
+        LeaderElector::spawn(settings, primary, secondary, fields, &asking).map_err(Error::Thread)
     }
 
     /// Starts the elector's thread on any store, which others may share. The builder's name is the key.
@@ -352,7 +352,7 @@ impl LeaderElectorBuilder {
         let entry = self.entry(store)?;
         let fields = LogFields::new(entry.describe(), &settings.identity);
         log_with!(log::Level::Info, fields; "candidate {}{}", fields.identity, entry.at());
-        LeaderElector::spawn(settings, entry, None, fields, &self.asking)
+        LeaderElector::spawn(settings, entry, None, fields, &self.asking).map_err(Error::Thread)
     }
 
     /// Starts an elector on two stores at once, for a fleet that moves from one to the other: it leads while it holds the
@@ -398,7 +398,7 @@ impl LeaderElectorBuilder {
         let (primary, secondary) = (self.entry(primary)?, self.entry(secondary)?);
         let fields = LogFields::new(primary.describe(), &settings.identity).and(&secondary.describe());
         log_with!(log::Level::Info, fields; "candidate {}{}{}", fields.identity, primary.at(), secondary.at());
-        LeaderElector::spawn(settings, primary, Some(secondary), fields, &self.asking)
+        LeaderElector::spawn(settings, primary, Some(secondary), fields, &self.asking).map_err(Error::Thread)
     }
 
     /// What is given has a cluster, if any.
