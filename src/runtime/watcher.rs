@@ -16,7 +16,7 @@ use crate::util::clock;
 use crate::util::config_error::random_seed;
 use crate::util::log_fields::LogFields;
 use crate::util::sync::channel;
-use crate::util::sync::channel::{Receiver, RecvTimeoutError, Sender, TryRecvError};
+use crate::util::sync::channel::{Receiver, RecvTimeoutError, Sender};
 use crate::util::sync::{Arc, Instant, Mutex, thread};
 
 /// It needs little: the deepest stack is a TLS handshake.
@@ -38,12 +38,6 @@ struct WatchThread {
     plan: WatchPlan,
     observations: Arc<Observations>,
     fields: LogFields,
-}
-
-#[derive(PartialEq)]
-enum Pause {
-    Over,
-    ElectorGone,
 }
 
 impl Watcher {
@@ -108,18 +102,14 @@ impl WatchThread {
         let _as_runtime = as_runtime();
         let mut pause = Duration::ZERO;
         loop {
-            if self.pause(pause) == Pause::ElectorGone {
+            if !self.pause(pause) {
                 return;
             }
             let stop = CancelToken::new();
             *self.current.lock() = stop.clone();
             // What came since the wait has stopped the watch before this one.
-            loop {
-                match self.wake.try_recv() {
-                    Ok(()) => self.plan.restart(),
-                    Err(TryRecvError::Empty) => break,
-                    Err(TryRecvError::Disconnected) => return,
-                }
+            if !self.pause(Duration::ZERO) {
+                return;
             }
             let ended = self.watch(&stop);
             let Ended { pause: next, notice } = self.plan.ended(clock::now(), ended.as_ref().copied());
@@ -133,13 +123,14 @@ impl WatchThread {
         }
     }
 
-    fn pause(&mut self, pause: Duration) -> Pause {
+    /// Waits for `pause`. Returns `false` if the elector is gone.
+    fn pause(&mut self, pause: Duration) -> bool {
         let began = Instant::now();
         loop {
             match self.wake.recv_timeout(pause.saturating_sub(began.elapsed())) {
                 Ok(()) => self.plan.restart(),
-                Err(RecvTimeoutError::Timeout) => return Pause::Over,
-                Err(RecvTimeoutError::Disconnected) => return Pause::ElectorGone,
+                Err(RecvTimeoutError::Timeout) => return true,
+                Err(RecvTimeoutError::Disconnected) => return false,
             }
         }
     }
@@ -201,10 +192,10 @@ mod tests {
         watching.plan.progress(Cursor::new(7_u64));
         wake.send(()).unwrap();
         let began = Instant::now();
-        assert!(watching.pause(Duration::from_millis(100)) == Pause::Over);
+        assert!(watching.pause(Duration::from_millis(100)));
         assert!(began.elapsed() >= Duration::from_millis(100), "{:?}", began.elapsed());
         assert!(watching.plan.begin(clock::now()).is_none());
         drop(wake);
-        assert!(watching.pause(Duration::from_secs(3_600)) == Pause::ElectorGone);
+        assert!(!watching.pause(Duration::from_secs(3_600)));
     }
 }
