@@ -182,12 +182,8 @@ impl ElectorState {
             Command::FitnessSet => {
                 // What it says by now: of two that set it the one that came last may have told first.
                 let Asked { fitness: Some(fitness), changes, .. } = &mut self.asked else { return };
-                let said = fitness.ask(changes);
-                if said.said_no {
-                    self.handle(of_user, Input::Fitness(FitnessSource::Program, false));
-                }
-                if said.is_fit {
-                    self.handle(of_user, Input::Fitness(FitnessSource::Program, true));
+                for is_fit in fitness.ask(changes) {
+                    self.handle(of_user, Input::Fitness(FitnessSource::Program, is_fit));
                 }
             }
             Command::GuardGone { ack, at } => {
