@@ -62,7 +62,8 @@ pub fn open_store_with(
     password: Option<PasswordSource>,
     may_create: bool,
 ) -> Result<Box<dyn Store>, ConfigError> {
-    let (scheme, rest) = url.split_once("://").ok_or_else(|| refuse(format!("this is no URL; there are {KINDS}")))?;
+    let parts = url.split_once("://").filter(|(scheme, _)| scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()));
+    let (scheme, rest) = parts.ok_or_else(|| refuse(format!("this is no URL; there are {KINDS}")))?;
     match scheme {
         #[cfg(feature = "etcd")]
         "etcd" | "etcds" => {
@@ -105,10 +106,7 @@ pub fn open_store_with(
         "etcd" | "etcds" | "sqlite" | "postgres" | "postgresql" | "mysql" => Err(refuse(format!(
             "there is no such store as {scheme}:// in this program; it is built without that feature"
         ))),
-        _ if scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
-            Err(refuse(format!("there is no such store as {scheme}://; there are {KINDS}")))
-        }
-        _ => Err(refuse(format!("this is no URL; there are {KINDS}"))),
+        _ => Err(refuse(format!("there is no such store as {scheme}://; there are {KINDS}"))),
     }
 }
 
