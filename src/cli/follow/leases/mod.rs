@@ -188,6 +188,11 @@ impl Leases {
         if self.of == Which::AllRecords && !has_fields {
             return self.is_gone(key, Some(version), at);
         }
+        let same = self.leases.get_mut(&key).filter(|lease| lease.record.as_ref() == Some(&record));
+        if let Some(lease) = same {
+            (lease.version, lease.known, lease.is_told) = (Some(version), version, true);
+            return None;
+        }
         let previous = self.leases.get(&key);
         let was = previous.and_then(|lease| lease.record.as_ref());
         let previous_holder = was.and_then(LeaderElectionRecord::holder).filter(|was| Some(*was) != record.holder());
@@ -198,16 +203,19 @@ impl Leases {
             (Some(was), None) => was.holder().is_some().then_some(EventKind::Released),
             (None, None) => previous.is_none().then_some(EventKind::Unheld),
         };
-        let is_changed = was != Some(&record);
-        let renewals =
-            previous.map_or(0, |lease| lease.renewals) + u64::from(is_changed && what == Some(EventKind::Renewed));
-        let received = previous.filter(|_| !is_changed).map_or(at.local, |lease| lease.received);
-        let has_expired = previous.is_some_and(|lease| !is_changed && lease.has_expired);
-        let (record, known) = (Some(record), version);
-        let lease = LeaseView { record, version: Some(version), renewals, has_expired, received, known, is_told: true };
+        let renewals = previous.map_or(0, |lease| lease.renewals) + u64::from(what == Some(EventKind::Renewed));
+        let (record, received) = (Some(record), at.local);
+        let lease = LeaseView {
+            record,
+            version: Some(version),
+            renewals,
+            has_expired: false,
+            received,
+            known: version,
+            is_told: true,
+        };
         self.leases.insert(key.clone(), lease.clone());
-        let what = what.filter(|_| is_changed)?;
-        Some(LeaseEvent { at, key, what, previous_holder, lease })
+        Some(LeaseEvent { at, key, what: what?, previous_holder, lease })
     }
 
     /// There is no such record. `None` where it is not known with which version that came.
