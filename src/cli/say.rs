@@ -56,16 +56,11 @@ pub fn write_stdout(text: &str) -> io::Result<()> {
 }
 
 /// Returns an error if nobody reads stdout. A write returns the same error, but there may be nothing to write for long.
-#[cfg(unix)]
 pub fn check_stdout() -> io::Result<()> {
-    match poll_once(&io::stdout(), PollFlags::empty(), Duration::ZERO).contains(PollFlags::ERR) {
-        true => Err(io::ErrorKind::BrokenPipe.into()),
-        false => Ok(()),
+    #[cfg(unix)]
+    if poll_once(&io::stdout(), PollFlags::empty(), Duration::ZERO).contains(PollFlags::ERR) {
+        return Err(io::ErrorKind::BrokenPipe.into());
     }
-}
-
-#[cfg(not(unix))]
-pub fn check_stdout() -> io::Result<()> {
     Ok(())
 }
 

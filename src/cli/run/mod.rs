@@ -156,7 +156,7 @@ fn run(arguments: RunArgs) -> Result<u8, Failure> {
     let work = Arc::default();
     if let Some(listen) = arguments.http {
         let address = http::serve(&listen, &elector, Arc::clone(&work))
-            .map_err(|error| failed(format!("--http {listen}: {error}")))?;
+            .map_err(|error| failed(format!("--http {}: {error}", listen.text)))?;
         log::info!("answers on http://{address}");
     }
     let progress = arguments.progress.zip(arguments.progress_timeout);
