@@ -336,7 +336,7 @@ impl Session {
                 ElectionEvent::Renewed { sent_at } => Effect::Renewed(now.since(sent_at)),
                 ElectionEvent::TermEnded(reason) => {
                     // What failed more than once in a minute has not been told at `warn` each time, and cost a term now.
-                    if let (StopReason::Expired, Some(error)) = (&reason, self.failures.last()) {
+                    if let (StopReason::Expired, Some(error)) = (&reason, &self.failures.last) {
                         let notice = Notice::of_error(Level::Warn, "the last attempt failed", error);
                         self.effects.push_back(Effect::Log(notice));
                     }
@@ -350,7 +350,7 @@ impl Session {
                 }
                 ElectionEvent::Released => Effect::Released,
                 ElectionEvent::RoundOver => {
-                    let error = self.failures.take_last();
+                    let error = self.failures.last.take();
                     let Some(campaign) = self.campaign.take() else { continue };
                     Effect::RoundOver { campaign, error }
                 }
