@@ -186,12 +186,7 @@ impl Link {
 
     /// Tells the elector that the guard is gone, and waits until the record is not ours any more.
     pub(crate) fn release(&self) -> Result<(), Error> {
-        if IS_RUNTIME.with(Cell::get) {
-            // Waiting here may be waiting for ourselves, and holds up whatever else this thread has to do.
-            self.release_later();
-            return Ok(());
-        }
-        let released = self.wait_for(|ack| Command::GuardGone { ack: Some(ack), at: clock::now() });
+        let released = self.wait_for(|ack| Command::GuardGone { ack, at: clock::now() });
         self.free_seat();
         released
     }
@@ -199,10 +194,7 @@ impl Link {
     /// Tells the elector that no campaign will come any more, and waits until it holds nothing that nobody has a guard for.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
-        match IS_RUNTIME.with(Cell::get) {
-            true => self.tell(Command::Close { ack: None }),
-            false => drop(self.wait_for(|ack| Command::Close { ack: Some(ack) })),
-        }
+        let _ = self.wait_for(|ack| Command::Close { ack });
     }
 
     /// Releases a term that nobody took. Waits for the release only if the elector has been dropped: no later drop waits.
@@ -214,11 +206,16 @@ impl Link {
         }
     }
 
-    fn wait_for(&self, command: impl FnOnce(Sender<ReleaseAck>) -> Command) -> Result<(), Error> {
+    fn wait_for(&self, command: impl FnOnce(Option<Sender<ReleaseAck>>) -> Command) -> Result<(), Error> {
+        if IS_RUNTIME.with(Cell::get) {
+            // Waiting here may be waiting for ourselves, and holds up whatever else this thread has to do.
+            self.tell(command(None));
+            return Ok(());
+        }
         // Before anything else: whatever happens here, the elector knows.
         let began = Instant::now();
         let (ack, acks) = channel::unbounded();
-        self.tell(command(ack));
+        self.tell(command(Some(ack)));
         let left = || self.release_timeout.saturating_sub(began.elapsed());
         loop {
             match acks.recv_timeout(left()) {
