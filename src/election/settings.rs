@@ -89,7 +89,7 @@ impl Config {
             require(value >= shortest, field, show(value), "it must be at least 1ms")?;
             require(value <= LONGEST, field, show(value), "it must fit in 31 bits of seconds")?;
         }
-        let Durations { lease_duration, renew_deadline, retry_period } = self.durations()?;
+        let [lease_duration, renew_deadline, retry_period] = self.durations()?;
         let renew_interval = self.renew_interval.unwrap_or(retry_period.min(renew_deadline / 2).max(SHORTEST));
         let release_timeout = self.release_timeout.unwrap_or(retry_period);
         let shown = |value: Duration, chosen: Option<Duration>| {
@@ -158,9 +158,11 @@ impl Config {
         })
     }
 
+    /// Returns the lease duration, the renew deadline and the retry period.
+    ///
     /// What is not set follows from what is, in client-go's proportions of 15 : 10 : 2, and leaves the second that
     /// client-go needs.
-    fn durations(&self) -> Result<Durations, ConfigError> {
+    fn durations(&self) -> Result<[Duration; 3], ConfigError> {
         let spare = if self.no_client_go_peers { Duration::ZERO } else { CLIENT_GO_GRANULARITY };
         let deadline_of = |lease: Duration| (lease * 2 / 3).min(published(lease).saturating_sub(spare));
         let lease_of = |deadline: Duration| (deadline * 3 / 2).max(deadline + spare).min(LONGEST);
@@ -184,14 +186,8 @@ impl Config {
             (None, None, None) => (Duration::from_secs(15), Duration::from_secs(10)),
         };
         let retry_period = self.retry_period.unwrap_or((renew_deadline / 5).max(SHORTEST));
-        Ok(Durations { lease_duration, renew_deadline, retry_period })
+        Ok([lease_duration, renew_deadline, retry_period])
     }
-}
-
-struct Durations {
-    lease_duration: Duration,
-    renew_deadline: Duration,
-    retry_period: Duration,
 }
 
 /// What is published of a lease duration: whole seconds, and never less than it is. Others wait as long as is published,
