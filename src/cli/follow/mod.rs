@@ -51,12 +51,10 @@ impl Follower {
             store.check_key(name).map_err(|error| format!("{name:?} cannot be a lease: {}", error.rule()))?;
         }
         let location = store.location().unwrap_or_else(|| "this store".to_owned());
-        let keys = match names.is_empty() {
-            true => vec![None],
-            false => names.iter().map(|name| Some(Box::from(&**name))).collect(),
-        };
+        let all = names.is_empty().then_some(None);
+        let keys = names.iter().map(|name| Some(Box::from(&**name))).chain(all);
         // One that is named twice is followed once.
-        let watches: BTreeMap<_, _> = keys.into_iter().map(|key| (key, CurrentWatch::default())).collect();
+        let watches: BTreeMap<_, _> = keys.map(|key| (key, CurrentWatch::default())).collect();
         let (tell, updates) = bounded(BEHIND);
         for (key, current) in &watches {
             let watching = FollowThread::new(Arc::clone(&store), key.as_deref(), current.clone(), tell.clone());

@@ -125,7 +125,7 @@ impl Leases {
     pub fn apply(&mut self, update: Update, at: Now) -> Vec<LeaseEvent> {
         match update {
             Update::Opened { key, from_scratch } => {
-                for lease in self.of_watch(key.as_deref()) {
+                for (_, lease) in self.of_watch(key.as_deref()) {
                     lease.known = 0;
                     lease.is_told &= !from_scratch;
                 }
@@ -142,8 +142,7 @@ impl Leases {
                 (!leases.is_known(&key, version)).then(|| leases.is_gone(key, Some(version), at)).flatten()
             }),
             Update::ToldAll { key } => {
-                let is_of = |its: &str| key.as_deref().is_none_or(|key| key == its);
-                let untold = self.leases.iter().filter(|(key, lease)| is_of(key) && !lease.is_told);
+                let untold = self.of_watch(key.as_deref()).filter(|(_, lease)| !lease.is_told);
                 let untold: Vec<_> = untold.map(|(key, _)| key.clone()).collect();
                 untold.into_iter().filter_map(|key| self.is_gone(key, None, at)).collect()
             }
@@ -171,8 +170,8 @@ impl Leases {
         expired.into_iter().chain(change(self, key)).collect()
     }
 
-    fn of_watch(&mut self, of: Option<&str>) -> impl Iterator<Item = &mut LeaseView> {
-        self.leases.iter_mut().filter(move |(key, _)| of.is_none_or(|of| of == &***key)).map(|(_, lease)| lease)
+    fn of_watch(&mut self, of: Option<&str>) -> impl Iterator<Item = (&Box<str>, &mut LeaseView)> {
+        self.leases.iter_mut().filter(move |(key, _)| of.is_none_or(|of| of == &***key))
     }
 
     /// Whether that or something later was told already: events may come late, and twice.
