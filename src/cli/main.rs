@@ -18,7 +18,7 @@ mod wait;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use say::FAILED;
+use say::{FAILED, Failure, failed};
 
 /// Leader election for any program, by a Kubernetes Lease, etcd or a database
 #[derive(Debug, Parser)]
@@ -65,27 +65,26 @@ fn main() -> ExitCode {
     let is_quiet = false;
     let _log = match log::StderrLog::start(is_quiet) {
         Ok(log) => log,
-        Err(error) => return exit_by(Err(format!("a thread for the log was not started: {error}"))),
+        Err(error) => return exit_by(Err(failed(format!("a thread for the log was not started: {error}")))),
     };
     let code = match command {
         #[cfg(target_os = "linux")]
-        CliCommand::Run(arguments) => run::main(*arguments),
+        CliCommand::Run(arguments) => exit_by(run::run(*arguments)),
         #[cfg(not(target_os = "linux"))]
-        CliCommand::Run { .. } => exit_by(Err(
+        CliCommand::Run { .. } => exit_by(Err(failed(
             "leasehold run is for Linux, where nothing that a command has started can outlive its term; observe and wait are for \
-             every system"
-                .to_owned(),
-        )),
-        CliCommand::Observe(arguments) => exit_by(observe::run(&arguments)),
-        CliCommand::Wait(arguments) => exit_by(wait::run(&arguments)),
+             every system",
+        ))),
+        CliCommand::Observe(arguments) => exit_by(observe::run(&arguments).map_err(failed)),
+        CliCommand::Wait(arguments) => exit_by(wait::run(&arguments).map_err(failed)),
     };
     password::end_programs();
     code
 }
 
-fn exit_by(ended: Result<u8, String>) -> ExitCode {
-    ExitCode::from(ended.unwrap_or_else(|message| {
+fn exit_by(ended: Result<u8, Failure>) -> ExitCode {
+    ExitCode::from(ended.unwrap_or_else(|(code, message)| {
         say::say(&message);
-        FAILED
+        code
     }))
 }

@@ -13,6 +13,14 @@ use leasehold::util::one_line::OneLine;
 /// The exit code of this program's own errors, as of env(1) and timeout(1): commands hardly ever exit with the code.
 pub const FAILED: u8 = 125;
 
+/// What is said on stderr before the exit, and the exit code.
+pub type Failure = (u8, String);
+
+/// An error of this program's own.
+pub fn failed(message: impl Into<String>) -> Failure {
+    (FAILED, message.into())
+}
+
 /// Writes it as a line, unless nobody takes that for a moment. To be used where there is no log, or what is said comes after it.
 pub fn say(message: &str) {
     let mut line = format!("leasehold: {}\n", OneLine(message));

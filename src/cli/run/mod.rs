@@ -28,7 +28,7 @@ use leasehold::{Fitness, Observer};
 use rustix::process::{getpid, set_child_subreaper};
 
 use super::election::{ElectionArgs, by_flags, duration, positive_duration};
-use super::say::say;
+use super::say::Failure;
 use guardian::{Guarded, Guardian};
 use http::Listen;
 use probe::{Judge, Probe};
@@ -95,20 +95,6 @@ pub struct RunArgs {
     command: Vec<OsString>,
 }
 
-/// What is said on stderr before the exit, and the code.
-type Failure = (u8, String);
-
-/// The exit code.
-pub fn main(arguments: RunArgs) -> ExitCode {
-    match run(arguments) {
-        Ok(code) => ExitCode::from(code),
-        Err((code, message)) => {
-            say(&message);
-            ExitCode::from(code)
-        }
-    }
-}
-
 /// What a process of ours does that is none of the user's to start.
 pub fn hidden(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     let name = arguments.next()?;
@@ -118,7 +104,10 @@ pub fn hidden(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode>
     (name == exec::NAME).then(|| exec::main(arguments))
 }
 
-fn run(arguments: RunArgs) -> Result<u8, Failure> {
+/// # Errors
+///
+/// What is to be said, and the code to exit by.
+pub fn run(arguments: RunArgs) -> Result<u8, Failure> {
     fn failed(error: impl Into<Box<dyn std::error::Error>>) -> Failure {
         (command::FAILED, by_flags(&*error.into()))
     }
