@@ -102,15 +102,6 @@ const LONGEST: usize = 16 * 1024;
 #[derive(Debug)]
 pub struct GuardianLink(OwnedFd);
 
-/// What came over a link.
-#[derive(Debug)]
-pub enum Received<T> {
-    Message(T, Option<OwnedFd>),
-    Nothing,
-    /// The other process is gone.
-    Closed,
-}
-
 impl GuardianLink {
     pub fn new(end: OwnedFd) -> Self {
         Self(end)
@@ -141,15 +132,19 @@ impl GuardianLink {
     pub fn next<T: DeserializeOwned>(&self) -> io::Result<Option<(T, Option<OwnedFd>)>> {
         loop {
             wait_for(&mut [PollFd::new(&self.0, PollFlags::IN)], None)?;
-            match self.receive()? {
-                Received::Message(message, attached) => return Ok(Some((message, attached))),
-                Received::Nothing => {}
-                Received::Closed => return Ok(None),
+            match self.receive() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                received => return received,
             }
         }
     }
 
-    pub fn receive<T: DeserializeOwned>(&self) -> io::Result<Received<T>> {
+    /// Receives a message. `None` when the other process is gone.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` when there is no message, or whatever the system says.
+    pub fn receive<T: DeserializeOwned>(&self) -> io::Result<Option<(T, Option<OwnedFd>)>> {
         let mut buffer = vec![0; LONGEST];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -157,17 +152,16 @@ impl GuardianLink {
         let received = retry(|| recvmsg(&self.0, &mut [IoSliceMut::new(&mut buffer)], &mut control, flags));
         let length = match received {
             Ok(received) if received.bytes > 0 => received.bytes,
-            Ok(_) => return Ok(Received::Closed),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Received::Nothing),
+            Ok(_) => return Ok(None),
             // It has died with something of ours unread.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(Received::Closed),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
             Err(error) => return Err(error),
         };
         let attached = control.drain().find_map(|message| match message {
             RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
             _ => None,
         });
-        Ok(Received::Message(serde_json::from_slice(&buffer[..length])?, attached))
+        Ok(Some((serde_json::from_slice(&buffer[..length])?, attached)))
     }
 }
 
@@ -205,12 +199,12 @@ mod tests {
     fn a_message_arrives_whole_with_what_is_attached_and_the_end_is_noticed() {
         let (one, other) = GuardianLink::pair().expect("a pair");
         let other = GuardianLink::new(other);
-        assert!(matches!(other.receive::<Order>(), Ok(Received::Nothing)));
+        assert!(other.receive::<Order>().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock));
         let (mut reader, writer) = std::io::pipe().expect("a pipe");
         one.send(&Order { number: 1, what: OrderKind::Kill }, Some(writer.as_fd())).expect("it fits");
         one.send(&Order { number: 2, what: OrderKind::Stop { is_told: true } }, None).expect("it fits");
         drop(writer);
-        let Ok(Received::Message(Order { number: 1, what: OrderKind::Kill }, Some(attached))) = other.receive() else {
+        let Ok(Some((Order { number: 1, what: OrderKind::Kill }, Some(attached)))) = other.receive() else {
             panic!("the first one")
         };
         std::fs::File::from(attached).write_all(b"through").expect("written");
@@ -218,7 +212,7 @@ mod tests {
         reader.read_to_string(&mut text).expect("read");
         assert_eq!(text, "through");
         drop(one);
-        assert!(matches!(other.receive(), Ok(Received::Message(Order { number: 2, .. }, None))), "before it ended");
+        assert!(matches!(other.receive(), Ok(Some((Order { number: 2, .. }, None)))), "before it ended");
         // Another test may start a process, which has a copy of the closed end for a moment.
         assert!(matches!(other.next::<Order>(), Ok(None)));
         let (one, other) = GuardianLink::pair().expect("a pair");

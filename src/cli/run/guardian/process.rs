@@ -18,7 +18,7 @@ use signal_hook::low_level::pipe;
 
 use super::super::super::say::{print, say};
 use super::super::exec::{Begin, Prepared};
-use super::super::messages::{CommandEnd, GuardianLink, GuardianReport, Order, OrderKind, Received, wait_for};
+use super::super::messages::{CommandEnd, GuardianLink, GuardianReport, Order, OrderKind, wait_for};
 use super::super::signals::not_ignored;
 use super::super::times::{KillSchedule, KillStep, boot_time};
 use super::super::{command, descendants};
@@ -141,14 +141,15 @@ impl GuardianProcess {
     /// What the supervisor says, as long as it says anything.
     fn hear(&mut self) -> io::Result<()> {
         while let Some(link) = &self.link {
-            match link.receive::<Order>()? {
-                Received::Message(Order { number, what }, stdin) => {
+            match link.receive::<Order>() {
+                Ok(Some((Order { number, what }, stdin))) => {
                     self.has_asked = false;
                     self.obey(what, stdin);
                     self.report(&GuardianReport::Acknowledged(number));
                 }
-                Received::Nothing => break,
-                Received::Closed => {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+                Ok(None) => {
                     self.link = None;
                     let is_news = self.running.as_ref().is_some_and(|running| !running.schedule.is_terminated());
                     self.stop(false);
