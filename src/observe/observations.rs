@@ -64,31 +64,43 @@ impl Observations {
     }
 
     pub(crate) fn note(&self, fact: &Fact) {
-        let (now, mut state) = (clock::now(), self.0.lock());
-        state.counters.count(fact);
+        let (now, state) = (clock::now(), &mut *self.0.lock());
+        let counters = &mut state.counters;
         match fact {
             Fact::StartedLeading(term) => {
+                counters.terms += 1;
                 (state.term, state.guarded) = (Some(Arc::clone(term)), Some(Arc::clone(term)));
                 (state.ended, state.cover_lost, state.renewed) = (None, None, Some(now));
             }
-            // The guard may be dropped already. Then nobody holds on to the term.
-            Fact::StoppedLeading(reason) if *reason != StopReason::Released => {
-                if state.guarded.is_some() {
+            Fact::StoppedLeading(reason) => {
+                counters.terms_lost += u64::from(!reason.was_asked_for());
+                // The guard may be dropped already. Then nobody holds on to the term.
+                if *reason != StopReason::Released && state.guarded.is_some() {
                     state.ended.get_or_insert(now);
                 }
-                if *reason != StopReason::Expired {
+                if !matches!(reason, StopReason::Released | StopReason::Expired) {
                     state.renewed = None;
                 }
             }
-            Fact::Renewed(ago) if state.guarded.is_some() => {
+            Fact::Renewed(ago) => {
+                counters.renewals.add(*ago);
                 let ago = u64::try_from(ago.as_nanos()).unwrap_or(u64::MAX);
-                state.renewed = Some(Moment::from_nanos(now.as_nanos().saturating_sub(ago)));
+                if state.guarded.is_some() {
+                    state.renewed = Some(Moment::from_nanos(now.as_nanos().saturating_sub(ago)));
+                }
             }
+            Fact::Request(outcome) => {
+                counters.requests[outcome.operation as usize] += 1;
+                outcome.failure.into_iter().for_each(|kind| counters.failures[kind as usize] += 1);
+                counters.slow_paths += u64::from(outcome.is_slow_path);
+            }
+            Fact::WatchOpened => counters.watches_opened += 1,
+            Fact::WatchLost => counters.watches_lost += 1,
             Fact::Fitness { is_fit, pause } => {
                 state.unfit_since = (!is_fit).then_some(now);
                 state.may_acquire_at = is_fit.then_some(now + *pause);
             }
-            _ => {}
+            Fact::NewLeader(_) => {}
         }
     }
 

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use crate::election::settings::Settings;
-use crate::observe::observer::Fact;
 use crate::store::{StoreError, StoreErrorKind, StoreOperation};
 
 mod display;
@@ -96,8 +95,8 @@ pub struct Counters {
     pub watches_opened: u64,
     /// Watches that ended or were refused.
     pub watches_lost: u64,
-    requests: [u64; StoreOperation::ALL.len()],
-    failures: [u64; StoreErrorKind::ALL.len()],
+    pub(super) requests: [u64; StoreOperation::ALL.len()],
+    pub(super) failures: [u64; StoreErrorKind::ALL.len()],
 }
 
 /// How often something took how long.
@@ -120,7 +119,7 @@ impl Histogram {
         self.counts.iter().sum()
     }
 
-    fn add(&mut self, took: Duration) {
+    pub(super) fn add(&mut self, took: Duration) {
         let place = Self::BOUNDS_MS.partition_point(|bound| Duration::from_millis(*bound) < took);
         self.counts[place] += 1;
         self.sum = self.sum.saturating_add(took);
@@ -137,23 +136,5 @@ impl Counters {
     /// candidate was faster.
     pub fn failures(&self, kind: StoreErrorKind) -> u64 {
         self.failures[kind as usize]
-    }
-
-    pub(crate) fn count(&mut self, fact: &Fact) {
-        match fact {
-            Fact::StartedLeading(_) => self.terms += 1,
-            Fact::StoppedLeading(reason) => self.terms_lost += u64::from(!reason.was_asked_for()),
-            Fact::NewLeader(_) | Fact::Fitness { .. } => {}
-            Fact::Renewed(latency) => self.renewals.add(*latency),
-            Fact::Request(outcome) => {
-                self.requests[outcome.operation as usize] += 1;
-                if let Some(kind) = outcome.failure {
-                    self.failures[kind as usize] += 1;
-                }
-                self.slow_paths += u64::from(outcome.is_slow_path);
-            }
-            Fact::WatchOpened => self.watches_opened += 1,
-            Fact::WatchLost => self.watches_lost += 1,
-        }
     }
 }
