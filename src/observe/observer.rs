@@ -32,33 +32,24 @@ use crate::util::sync::Arc;
 ///     }
 /// }
 /// ```
+#[expect(unused_variables, reason = "the default of each method ignores its argument")]
 pub trait Observer: Send + Sync + 'static {
     /// A term began, with this fencing token.
-    fn on_started_leading(&self, fencing_token: u64) {
-        let _ = fencing_token;
-    }
+    fn on_started_leading(&self, fencing_token: u64) {}
 
     /// The term ended, and why.
-    fn on_stopped_leading(&self, reason: &StopReason) {
-        let _ = reason;
-    }
+    fn on_stopped_leading(&self, reason: &StopReason) {}
 
     /// Another candidate leads than before, which may be this one; `None` when nobody does. Of an identity of more than 1,024
     /// bytes it is the beginning.
-    fn on_new_leader(&self, leader: Option<&str>) {
-        let _ = leader;
-    }
+    fn on_new_leader(&self, leader: Option<&str>) {}
 
     /// A write has prolonged the term; it took so long from before it was sent until this elector knew, from the answer or
     /// from the watch.
-    fn on_renewed(&self, latency: Duration) {
-        let _ = latency;
-    }
+    fn on_renewed(&self, latency: Duration) {}
 
     /// The store has answered a request, or has not.
-    fn on_request(&self, outcome: &RequestOutcome) {
-        let _ = outcome;
-    }
+    fn on_request(&self, outcome: &RequestOutcome) {}
 
     /// A watch is open: changes are told, and not polled.
     fn on_watch_opened(&self) {}
@@ -67,9 +58,7 @@ pub trait Observer: Send + Sync + 'static {
     fn on_watch_lost(&self) {}
 
     /// This candidate has become fit to lead, or unfit.
-    fn on_fitness(&self, is_fit: bool) {
-        let _ = is_fit;
-    }
+    fn on_fitness(&self, is_fit: bool) {}
 }
 
 /// What became of a request to the store.
