@@ -61,7 +61,7 @@ pub fn run(arguments: &WaitArgs) -> Result<u8, String> {
         }
         if let Some(timeout) = arguments.timeout.filter(|timeout| began.elapsed() >= *timeout) {
             let who = arguments.holder.as_deref().map_or("nobody has".to_owned(), |holder| format!("{holder} has not"));
-            let (lease, location) = (&arguments.lease, follower.location());
+            let (lease, location) = (&arguments.lease, &follower.location);
             let timeout = humantime::format_duration(timeout);
             say(&format!("{who} held the lease {lease} within {timeout}, in {location}"));
             return Ok(TIMED_OUT);

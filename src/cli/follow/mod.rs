@@ -26,10 +26,11 @@ const BEHIND: usize = 64;
 /// What is known of the leases that are followed, and what is yet to be heard.
 pub struct Follower {
     updates: Receiver<FollowMessage>,
-    leases: Leases,
+    pub leases: Leases,
     /// By the leases that are followed: `None` of all.
     watches: BTreeMap<Option<Box<str>>, CurrentWatch>,
-    location: String,
+    /// Where the records are.
+    pub location: String,
 }
 
 /// What there is to tell.
@@ -63,15 +64,6 @@ impl Follower {
         }
         let which = if names.is_empty() { which_of_all } else { Which::Named };
         Ok(Self { updates, leases: Leases::new(which), watches, location })
-    }
-
-    pub fn leases(&self) -> &Leases {
-        &self.leases
-    }
-
-    /// Where the records are.
-    pub fn location(&self) -> &str {
-        &self.location
     }
 
     /// Waits for something to tell, at most for `patience`.

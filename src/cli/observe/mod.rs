@@ -62,7 +62,7 @@ pub fn run(arguments: &ObserveArgs) -> Result<u8, String> {
     let mut follower = Follower::start(store, &arguments.leases, which)?;
     let mut table = LeaseTable::in_terminal().filter(|_| !arguments.json);
     loop {
-        let is_old = table.as_ref().is_some_and(LeaseTable::is_old);
+        let is_old = table.as_ref().is_some_and(|table| table.is_old);
         let heard = follower.next(if is_old { Duration::ZERO } else { TICK })?;
         let shown = match &mut table {
             Some(table) => draw(table, &heard, &follower),

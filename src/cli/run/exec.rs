@@ -33,7 +33,7 @@ pub struct Begin {
 
 /// A process that waits to become a command. To be started by a guardian's main thread: it is killed when that ends.
 pub struct Prepared {
-    pid: Pid,
+    pub pid: Pid,
     link: GuardianLink,
 }
 
@@ -46,10 +46,6 @@ impl Prepared {
         // It is reaped with all others.
         let child = command.stdin(Stdio::from(theirs)).process_group(0).spawn()?;
         Ok(Self { pid: Pid::from_child(&child), link })
-    }
-
-    pub fn pid(&self) -> Pid {
-        self.pid
     }
 
     /// Has it become the command.

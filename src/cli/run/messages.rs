@@ -55,9 +55,9 @@ pub enum GuardianReport {
     Started {
         pid: i32,
     },
-    /// The command was not started, by this error of the system's.
+    /// The command was not started: the code to exit with, and why.
     NotStarted {
-        code: Option<i32>,
+        code: u8,
         error: String,
     },
     /// The command was told to end, because the term was not renewed.

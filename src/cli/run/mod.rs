@@ -122,7 +122,7 @@ pub fn run(arguments: RunArgs) -> Result<u8, Failure> {
     if let Some(probe) = &arguments.probe {
         let timeout = arguments.probe_timeout.unwrap_or(settings.retry_period);
         let probe = Probe::new(probe, timeout).map_err(failed)?;
-        command::check(probe.program().as_ref()).map_err(|(_, message)| failed(format!("--probe {message}")))?;
+        command::check(probe.arguments[0].as_ref()).map_err(|(_, message)| failed(format!("--probe {message}")))?;
         let fitness = Fitness::new();
         builder = builder.fitness(&fitness);
         judge = Some((probe, fitness));

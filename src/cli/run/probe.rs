@@ -66,7 +66,7 @@ impl Judge {
 pub struct Probe {
     /// As the user gave it.
     text: String,
-    arguments: Vec<String>,
+    pub arguments: Vec<String>,
     timeout: Duration,
     /// What was killed and does not end, such as whoever waits for a disk: no other is started beside it.
     hangs: Option<Child>,
@@ -83,10 +83,6 @@ impl Probe {
         let arguments = arguments
             .ok_or_else(|| format!("--probe {text:?}: give a program and its arguments, quoted as for a shell"))?;
         Ok(Self { text: text.to_owned(), arguments, timeout, hangs: None, last: None })
-    }
-
-    pub fn program(&self) -> &str {
-        &self.arguments[0]
     }
 
     /// Whether it says yes.

@@ -223,9 +223,7 @@ impl Supervisor {
         match why {
             Some(Why::NotStarted { code, error }) => {
                 log::error!("the command cannot be started: {error}");
-                let error =
-                    code.map_or_else(|| std::io::Error::other(error.clone()), std::io::Error::from_raw_os_error);
-                Some(command::not_started(&error))
+                Some(*code)
             }
             // It is over with this elector.
             Some(Why::Lost(StopReason::ElectorPanicked)) => Some(command::FAILED),

@@ -47,8 +47,8 @@ pub enum Why {
     NoProgress(String),
     /// The guardian does not answer.
     GuardianLost(String),
-    /// It was not started.
-    NotStarted { code: Option<i32>, error: String },
+    /// It was not started: the code to exit with, and why.
+    NotStarted { code: u8, error: String },
 }
 
 impl fmt::Display for Why {

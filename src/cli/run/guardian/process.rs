@@ -178,14 +178,14 @@ impl GuardianProcess {
                         self.report(&GuardianReport::Started { pid: pid.as_raw_nonzero().get() });
                     }
                     Err(error) => {
-                        let (code, error) = (error.raw_os_error(), error.to_string());
+                        let (code, error) = (command::not_started(&error), error.to_string());
                         self.report(&GuardianReport::NotStarted { code, error });
                     }
                 }
             }
             (OrderKind::Start { .. }, Some(_)) => {
                 let error = "another command is not gone yet".to_owned();
-                self.report(&GuardianReport::NotStarted { code: None, error });
+                self.report(&GuardianReport::NotStarted { code: command::NOT_EXECUTABLE, error });
             }
             (OrderKind::Valid { until }, Some(running)) => running.schedule.extend(until),
             (OrderKind::Stop { is_told }, _) => self.stop(is_told),
@@ -204,11 +204,11 @@ impl GuardianProcess {
         // Somebody may have ended the one that waits.
         let prepared = self.prepared.take().filter(|prepared| prepared.begin(begin, stdin).is_ok());
         if let Some(prepared) = prepared {
-            return Ok(prepared.pid());
+            return Ok(prepared.pid);
         }
         let started = Prepared::start(&self.arguments)?;
         started.begin(begin, stdin)?;
-        Ok(started.pid())
+        Ok(started.pid)
     }
 
     /// Tells the command to end, once.
@@ -221,7 +221,7 @@ impl GuardianProcess {
     fn reap(&mut self) {
         let Some(running) = &mut self.running else {
             let prepared = &mut self.prepared;
-            descendants::reap_all(|pid, _| drop(prepared.take_if(|prepared| prepared.pid() == pid)));
+            descendants::reap_all(|pid, _| drop(prepared.take_if(|prepared| prepared.pid == pid)));
             return;
         };
         let mut end = None;
