@@ -6,6 +6,7 @@ use std::process;
 use std::time::Duration;
 
 use crate::election::Change;
+use crate::election::candidate::session::Input;
 use crate::election::candidate::side::Side;
 use crate::election::drain::DrainLimit;
 use crate::leadership::error::Error;
@@ -42,14 +43,8 @@ pub(crate) trait Inbox: Send + Sync {
 
 /// What an elector is told.
 pub(crate) enum Command {
-    Campaign {
-        id: u64,
-        once: bool,
-    },
-    Withdraw(u64),
-    StepDown(DrainLimit),
-    /// What a probe said.
-    Probed(bool),
+    /// What its candidacy is told, of no side.
+    Input(Input),
     /// The program has said something else about its fitness.
     FitnessSet,
     GuardGone {
@@ -156,7 +151,7 @@ impl Link {
     /// Ends this term, and tells the elector how it is renewed from then on. In a forked child nothing.
     pub(crate) fn step_down(&self, term: &Term, limit: DrainLimit) {
         if !self.is_forked() {
-            term.step_down(limit, || self.leave(Command::StepDown(limit)));
+            term.step_down(limit, || self.leave(Command::Input(Input::StepDown(limit))));
             self.work_off();
         }
     }

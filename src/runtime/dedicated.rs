@@ -279,7 +279,7 @@ mod tests {
         driver.core.wake_all();
         guard.step_down();
         let left = driver.core.commands.try_iter();
-        assert_eq!(left.filter(|it| matches!(it, Command::StepDown(_))).count(), 1);
+        assert_eq!(left.filter(|it| matches!(it, Command::Input(Input::StepDown(_)))).count(), 1);
         assert!(!driver.send_or_wait());
         guard.forget();
         drop(driver);

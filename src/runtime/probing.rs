@@ -6,6 +6,8 @@ use std::{io, mem};
 
 use log::Level;
 
+use crate::election::candidate::fitness::FitnessSource;
+use crate::election::candidate::session::Input;
 use crate::leadership::handle::{Command, Link};
 use crate::util::log_fields::log_with;
 use crate::util::panics::caught;
@@ -79,7 +81,7 @@ fn run(probe: &Probe, period: Duration, link: &Link, ended: &Receiver<Infallible
     loop {
         let began = Instant::now();
         let said = probe.ask();
-        link.tell(Command::Probed(said.is_fit));
+        link.tell(Command::Input(Input::Fitness(FitnessSource::Probe, said.is_fit)));
         if said.panics_anew {
             log_with!(Level::Error, link.log_fields(None); "the probe has panicked, which is a no");
         }

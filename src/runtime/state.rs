@@ -175,10 +175,7 @@ impl ElectorState {
         // What a user says is of no side.
         let of_user = Side::Primary;
         match command {
-            Command::Campaign { id, once } => self.handle(of_user, Input::Campaign { id, once }),
-            Command::Withdraw(id) => self.handle(of_user, Input::Withdraw(id)),
-            Command::StepDown(limit) => self.handle(of_user, Input::StepDown(limit)),
-            Command::Probed(is_fit) => self.handle(of_user, Input::Fitness(FitnessSource::Probe, is_fit)),
+            Command::Input(input) => self.handle(of_user, input),
             Command::FitnessSet => {
                 // What it says by now: of two that set it the one that came last may have told first.
                 let Asked { fitness: Some(fitness), changes, .. } = &mut self.asked else { return };

@@ -389,6 +389,7 @@ impl RefUnwindSafe for Leadership {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::election::candidate::session::Input;
     use crate::election::deadline::Deadline;
     use crate::leadership::handle::Command;
     use crate::leadership::handle::tests::link;
@@ -402,11 +403,16 @@ mod tests {
         for _ in 0..3 {
             guard.step_down();
         }
-        assert!(matches!(commands.try_iter().collect::<Vec<_>>()[..], [Command::StepDown(DrainLimit::AsSet)]));
+        assert!(matches!(
+            commands.try_iter().collect::<Vec<_>>()[..],
+            [Command::Input(Input::StepDown(DrainLimit::AsSet))]
+        ));
         guard.step_down_within(Duration::ZERO);
         guard.step_down();
         let limit = DrainLimit::Within(Duration::ZERO);
-        assert!(matches!(commands.try_iter().collect::<Vec<_>>()[..], [Command::StepDown(told)] if told == limit));
+        assert!(
+            matches!(commands.try_iter().collect::<Vec<_>>()[..], [Command::Input(Input::StepDown(told))] if told == limit)
+        );
         let view = guard.leadership();
         guard.forget();
         view.step_down_within(Duration::ZERO);
@@ -422,7 +428,10 @@ mod tests {
             let panic = || -> () { std::panic::resume_unwind(Box::new("as planned")) };
             let scope = || guard.scope(|scope| if in_thread { drop(scope.spawn(panic)) } else { panic() });
             assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(scope)).is_err());
-            assert!(matches!(commands.try_iter().collect::<Vec<_>>()[..], [Command::StepDown(DrainLimit::Bounded)]));
+            assert!(matches!(
+                commands.try_iter().collect::<Vec<_>>()[..],
+                [Command::Input(Input::StepDown(DrainLimit::Bounded))]
+            ));
             guard.forget();
         }
     }
