@@ -14,10 +14,10 @@ use crate::util::clock::Moment;
 use crate::util::sync::{Arc, Mutex};
 
 /// What an elector's threads have observed.
-pub(crate) struct Observations(pub(super) Mutex<ObservedState>);
+pub(crate) struct Observations(pub(super) Mutex<ObservationState>);
 
 #[derive(Default)]
-pub(super) struct ObservedState {
+pub(super) struct ObservationState {
     counters: Counters,
     /// The term whose record has this candidate as its holder.
     term: Option<Arc<Term>>,
@@ -53,13 +53,13 @@ impl Observations {
     /// Creates the observations of an elector on this number of records. A candidate with a probe or a flag starts unfit.
     pub(crate) fn new(settings: &Settings, records: usize) -> Self {
         let now = clock::now();
-        Self(Mutex::new(ObservedState {
+        Self(Mutex::new(ObservationState {
             contact: vec![None; records],
             failed_reads: vec![None; records],
             failed_writes: vec![None; records],
             started: now,
             unfit_since: settings.is_judged().then_some(now),
-            ..ObservedState::default()
+            ..ObservationState::default()
         }))
     }
 
@@ -235,7 +235,7 @@ impl Observations {
     }
 }
 
-impl ObservedState {
+impl ObservationState {
     fn leader_lease_expired(&self, now: Moment) -> bool {
         self.leader_until.is_some_and(|until| until <= now)
     }

@@ -116,6 +116,12 @@ impl Candidacy {
         self.ask(Session::may_hold, Pair::may_hold)
     }
 
+    /// Returns `true` if a record that is to be released is not released yet.
+    #[cfg(feature = "_internals")]
+    pub fn is_giving_back(&self) -> bool {
+        self.ask(|_| false, Pair::is_giving_back)
+    }
+
     /// Returns `true` if the record has this candidate's identity, and another process wrote the record.
     pub fn has_twin(&self) -> bool {
         self.ask(Session::has_twin, Pair::has_twin)

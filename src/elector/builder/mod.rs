@@ -3,6 +3,8 @@
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
+#[cfg(feature = "kubernetes")]
+use crate::backends::kubernetes::resource_lock::ObjectChoice;
 use crate::election::settings::{Config, Settings};
 use crate::elector::leader_elector::{Asking, LeaderElector};
 use crate::leadership::error::Error;
@@ -44,7 +46,7 @@ pub struct LeaderElectorBuilder {
     name: String,
     namespace: Option<String>,
     #[cfg(feature = "kubernetes")]
-    object: object::ObjectChoice,
+    object: ObjectChoice,
     asking: Asking,
     config: Config,
 }
@@ -62,7 +64,7 @@ impl LeaderElectorBuilder {
             name,
             namespace: None,
             #[cfg(feature = "kubernetes")]
-            object: object::ObjectChoice::default(),
+            object: ObjectChoice::default(),
             asking: Asking::default(),
             config: Config::default(),
         }

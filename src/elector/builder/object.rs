@@ -4,9 +4,8 @@ use std::path::PathBuf;
 
 use super::LeaderElectorBuilder;
 use crate::backends::kubernetes::client::Client;
-use crate::backends::kubernetes::client::config::choice::Choice;
-use crate::backends::kubernetes::metadata::{Metadata, OwnerReference};
-use crate::backends::kubernetes::resource_lock::{ElectionObjects, ObjectElection, ResourceLock};
+use crate::backends::kubernetes::metadata::OwnerReference;
+use crate::backends::kubernetes::resource_lock::{ElectionObjects, ObjectChoice, ObjectElection, ResourceLock};
 use crate::election::settings::Settings;
 use crate::elector::leader_elector::LeaderElector;
 use crate::leadership::error::Error;
@@ -15,15 +14,6 @@ use crate::util::config_error::{ConfigError, require};
 use crate::util::log_fields::{LogFields, log_with};
 use crate::util::names::{check_name, check_namespace};
 use crate::util::sync::Arc;
-
-/// The cluster of an election, and what holds its record there.
-#[derive(Clone, Default)]
-pub(super) struct ObjectChoice {
-    cluster: Choice,
-    lock: ResourceLock,
-    metadata: Metadata,
-    events: bool,
-}
 
 impl LeaderElectorBuilder {
     /// The kubeconfig file that names the cluster, for [`start`](Self::start). Default: as
