@@ -64,17 +64,11 @@ impl SharedProbe {
     }
 }
 
-/// What runs a probe. Its thread ends when this is dropped, after the probe that is under way.
-pub(crate) struct Probing {
-    _end: Sender<Infallible>,
-}
-
-impl Probing {
-    pub(crate) fn spawn(probe: Probe, period: Duration, link: Arc<Link>) -> io::Result<Self> {
-        let (end, ended) = channel::bounded(0);
-        thread::Builder::new().name("leasehold-probe".into()).spawn(move || run(&probe, period, &link, &ended))?;
-        Ok(Self { _end: end })
-    }
+/// Starts the thread that runs a probe. It ends when the sender is dropped, after the probe that is under way.
+pub(crate) fn spawn(probe: Probe, period: Duration, link: Arc<Link>) -> io::Result<Sender<Infallible>> {
+    let (end, ended) = channel::bounded(0);
+    thread::Builder::new().name("leasehold-probe".into()).spawn(move || run(&probe, period, &link, &ended))?;
+    Ok(end)
 }
 
 fn run(probe: &Probe, period: Duration, link: &Link, ended: &Receiver<Infallible>) {

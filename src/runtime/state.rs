@@ -25,7 +25,6 @@ use crate::observe::observer::{Fact, RequestOutcome};
 use crate::observe::transition::Subscriptions;
 use crate::runtime::lines::{Item, Lines};
 use crate::runtime::observing::Observing;
-use crate::runtime::probing::Probing;
 use crate::store::{StoreError, StoreOperation};
 use crate::util::cancel::CancelToken;
 use crate::util::clock;
@@ -67,7 +66,8 @@ pub(crate) struct ElectorState {
 /// Who says whether the candidate is fit.
 #[derive(Default)]
 pub(crate) struct Asked {
-    pub(crate) probing: Option<Probing>,
+    /// The thread of the probe ends when this is dropped.
+    pub(crate) probing: Option<Sender<Infallible>>,
     pub(crate) fitness: Option<Fitness>,
     /// How often that had changed when it was asked last.
     pub(crate) changes: u64,
