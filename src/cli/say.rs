@@ -13,10 +13,10 @@ use leasehold::util::one_line::OneLine;
 /// The exit code of this program's own errors, as of env(1) and timeout(1): commands hardly ever exit with the code.
 pub const FAILED: u8 = 125;
 
-/// What is said on stderr before the exit, and the exit code.
+/// The exit code, and the message on stderr before the exit.
 pub type Failure = (u8, String);
 
-/// An error of this program's own.
+/// Returns the failure of an error of this program itself.
 pub fn failed(message: impl Into<String>) -> Failure {
     (FAILED, message.into())
 }

@@ -62,8 +62,8 @@ impl Fitness {
         is_odd(self.0.changes.load(Ordering::SeqCst))
     }
 
-    /// What was said since it had changed so often as `before`, which is set to how often it has by now: a no, even if that was taken
-    /// back, and a yes that stands.
+    /// Returns what the program reported since `before`, the number of changes at the last call: `false` if it was unfit at any time,
+    /// then `true` if it is fit now.
     pub(crate) fn ask(&self, before: &mut u64) -> impl Iterator<Item = bool> + use<> {
         let changes = self.0.changes.load(Ordering::SeqCst);
         let since = changes.wrapping_sub(std::mem::replace(before, changes));

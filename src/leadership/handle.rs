@@ -28,7 +28,7 @@ thread_local! {
     static IS_RUNTIME: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Until the value is dropped, an elector runs on this thread: it waits for no release, of whatever elector.
+/// Marks this thread as one that runs an elector, until the value is dropped. Such a thread waits for no release of any elector.
 #[must_use]
 pub(crate) fn as_runtime() -> OnDrop<impl Fn()> {
     let was_one = IS_RUNTIME.with(|it| it.replace(true));
@@ -43,7 +43,7 @@ pub(crate) trait Inbox: Send + Sync {
 
 /// What an elector is told.
 pub(crate) enum Command {
-    /// What its candidacy is told, of no side.
+    /// An input of the candidacy that is about no side.
     Input(Input),
     /// The program has said something else about its fitness.
     FitnessSet,
@@ -203,7 +203,7 @@ impl Link {
 
     fn wait_for(&self, command: impl FnOnce(Option<Sender<ReleaseAck>>) -> Command) -> Result<(), Error> {
         if IS_RUNTIME.with(Cell::get) {
-            // Waiting here may be waiting for ourselves, and holds up whatever else this thread has to do.
+            // This thread may itself have to send the release, and it has other work.
             self.tell(command(None));
             return Ok(());
         }

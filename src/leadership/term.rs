@@ -41,7 +41,7 @@ pub(crate) struct Term {
     /// Dropped at the end of the term, which is what disconnects `lost`.
     end: Mutex<Option<Sender<Infallible>>>,
     told: Mutex<StepDownNotice>,
-    /// Of the handles for its progress.
+    /// The stamps of the progress handles.
     pub(super) stamps: Mutex<Vec<Arc<Stamp>>>,
 }
 

@@ -23,9 +23,9 @@ pub(super) struct ObservationState {
     term: Option<Arc<Term>>,
     /// The term whose guard is not dropped.
     pub(super) guarded: Option<Arc<Term>>,
-    /// When somebody first noticed that this term is over.
+    /// When the end of this term was first noticed.
     pub(super) ended: Option<Moment>,
-    /// When the record of this term was renewed for the last time, if the work may still drain.
+    /// Since when the record of this term is no longer renewed, while its work drains.
     pub(super) cover_lost: Option<Moment>,
     /// When the record was last written that names this candidate. `None` after another holder is found there, or the guard is dropped.
     pub(super) renewed: Option<Moment>,
@@ -74,7 +74,7 @@ impl Observations {
             }
             Fact::StoppedLeading(reason) => {
                 counters.terms_lost += u64::from(!reason.was_asked_for());
-                // The guard may be dropped already. Then nobody holds on to the term.
+                // If the guard is already dropped, the end needs no attention.
                 if *reason != StopReason::Released && state.guarded.is_some() {
                     state.ended.get_or_insert(now);
                 }

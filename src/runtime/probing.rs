@@ -18,7 +18,7 @@ use crate::util::sync::{Arc, AtomicU64, Instant, Mutex, Ordering, thread, unlock
 /// What says whether a candidate is fit. Clones of a builder share it.
 pub(crate) type Probe = Arc<SharedProbe>;
 
-/// A probe that several electors may ask. One run answers all that have waited for it.
+/// A probe that several electors share. One run answers all electors that have waited for it.
 pub(crate) struct SharedProbe {
     /// The number of runs that have begun.
     runs: AtomicU64,
@@ -64,7 +64,7 @@ impl SharedProbe {
     }
 }
 
-/// Starts the thread that runs a probe. It ends when the sender is dropped, after the probe that is under way.
+/// Starts the thread that runs a probe. The thread ends after the run under way when the sender is dropped.
 pub(crate) fn spawn(probe: Probe, period: Duration, link: Arc<Link>) -> io::Result<Sender<Infallible>> {
     let (end, ended) = channel::bounded(0);
     thread::Builder::new().name("leasehold-probe".into()).spawn(move || run(&probe, period, &link, &ended))?;

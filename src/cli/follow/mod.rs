@@ -36,7 +36,7 @@ pub struct Follower {
 /// What there is to tell.
 pub enum Heard {
     Events(Vec<LeaseEvent>),
-    /// At which level to log it.
+    /// A line to log, and its level.
     Trouble(Level, String),
     Nothing,
 }

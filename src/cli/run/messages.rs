@@ -55,7 +55,7 @@ pub enum GuardianReport {
     Started {
         pid: i32,
     },
-    /// The command was not started: the code to exit with, and why.
+    /// The command was not started: the exit code, and the cause.
     NotStarted {
         code: u8,
         error: String,
@@ -143,7 +143,7 @@ impl GuardianLink {
     ///
     /// # Errors
     ///
-    /// `WouldBlock` when there is no message, or whatever the system says.
+    /// Returns `WouldBlock` if there is no message, or the error of the system.
     pub fn receive<T: DeserializeOwned>(&self) -> io::Result<Option<(T, Option<OwnedFd>)>> {
         let mut buffer = vec![0; LONGEST];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

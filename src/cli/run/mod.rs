@@ -106,7 +106,7 @@ pub fn hidden(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode>
 
 /// # Errors
 ///
-/// What is to be said, and the code to exit by.
+/// Returns the exit code of an error, and the message on stderr.
 pub fn run(arguments: RunArgs) -> Result<u8, Failure> {
     fn failed(error: impl Into<Box<dyn std::error::Error>>) -> Failure {
         (command::FAILED, by_flags(&*error.into()))

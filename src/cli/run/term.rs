@@ -19,7 +19,7 @@ use super::progress::Watchdog;
 use super::signals::Caught;
 use super::times::{Times, boot_time};
 
-/// What terms are led with.
+/// The parts of the supervisor that each term uses.
 pub struct Means {
     pub guardian: Guardian,
     pub signals: Receiver<Caught>,
@@ -47,7 +47,7 @@ pub enum Why {
     NoProgress(String),
     /// The guardian does not answer.
     GuardianLost(String),
-    /// It was not started: the code to exit with, and why.
+    /// The command was not started: the exit code, and the cause.
     NotStarted { code: u8, error: String },
 }
 

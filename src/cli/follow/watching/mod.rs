@@ -16,7 +16,7 @@ use super::leases::Update;
 use leasehold::util::backoff::Backoff;
 use leasehold::util::clock::Now;
 
-/// How long a watch lasts that works.
+/// A watch that works lasts longer than this.
 const RETRY_PERIOD: Duration = Duration::from_secs(2);
 
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -29,7 +29,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// What the thread tells.
 pub enum FollowMessage {
     Update(Update, Now),
-    /// Why the store cannot be followed for now, at `warn`, or that it can be again.
+    /// A level of the log, and a line: the store cannot be followed for now, or is followed again.
     Trouble(Level, String),
     /// What cannot mend by itself.
     Failed(String),
@@ -50,7 +50,7 @@ impl CurrentWatch {
     }
 }
 
-/// Why the thread ends, or a watch.
+/// The reason why the thread ends, or a watch.
 enum Stop {
     /// Nobody receives the messages.
     Gone,
@@ -112,7 +112,7 @@ impl FollowThread {
         }
     }
 
-    /// One watch, until it ends. Returns `true` if another one is to take its place.
+    /// Watches until the watch ends. Returns `true` if another watch takes its place at once.
     fn watch(&mut self) -> Result<bool, Stop> {
         let (store, key, from) = (Arc::clone(&self.store), self.key.clone(), self.from.clone());
         let scope = key.as_deref().map_or(WatchScope::All, WatchScope::Key);
