@@ -143,14 +143,14 @@ pub use elector::leader_elector::LeaderElector;
 pub use elector::open_store::open_store;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
-pub use elector::open_store::{PasswordSource, open_store_with};
+pub use elector::open_store::{PasswordSource, STORE_URLS, open_store_with};
 pub use leadership::campaign::Campaign;
 pub use leadership::error::Error;
 pub use leadership::fitness::Fitness;
 pub use leadership::guard::{LeaderGuard, Leadership, Scope, Worker};
 pub use leadership::progress::ProgressHandle;
 pub use leadership::term::TermEnded;
-#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
+#[cfg(feature = "_server")]
 pub use net::tls::config::TlsConfig;
 pub use observe::health::{HealthCheck, Unhealthy};
 #[cfg(feature = "metrics")]

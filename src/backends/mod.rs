@@ -6,16 +6,16 @@ pub(crate) mod etcd;
 pub(crate) mod kubernetes;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
-#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
+#[cfg(feature = "_server")]
 pub(crate) mod password;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
 #[cfg(any(feature = "etcd", feature = "kubernetes"))]
 pub(crate) mod record_fields;
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+#[cfg(feature = "_sql")]
 mod sql;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
 
-#[cfg(all(test, any(feature = "etcd", feature = "mysql", feature = "postgres")))]
+#[cfg(all(test, feature = "_server"))]
 mod tests;

@@ -23,7 +23,7 @@ const REMEMBERED: usize = 16;
 const LONGEST_CAUSE: usize = 300;
 
 /// The characters of a server's message that go into a log.
-#[cfg(any(feature = "mysql", feature = "postgres"))]
+#[cfg(feature = "_sql_server")]
 pub(crate) const LONGEST_MESSAGE: usize = 600;
 
 type Source = dyn Fn(&CallContext) -> Result<String, Box<dyn StdError + Send + Sync>> + Send + Sync;
@@ -97,7 +97,7 @@ impl Password {
     }
 
     /// Returns a server's message in one line, without the password, which is removed before the message is cut.
-    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    #[cfg(feature = "_sql_server")]
     pub(crate) fn clean(&self, message: &impl fmt::Display) -> String {
         let mut text = message.to_string().into_bytes();
         self.redact(&mut text, 1);

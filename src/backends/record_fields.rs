@@ -1,28 +1,59 @@
 //! The fields of a record in JSON, with the names that a Lease has for them.
 
+#[cfg(feature = "kubernetes")]
+use serde_json::Map;
 use serde_json::{Value, json};
 
 use crate::store::record::{LeaderElectionRecord, MicroTime};
 
 pub(crate) const HOLDER: &str = "holderIdentity";
 
-/// Returns the fields of a record with their values.
-pub(crate) fn values(record: &LeaderElectionRecord) -> [(&'static str, Option<Value>); 5] {
+/// The names of the fields in a Lease and in etcd.
+pub(crate) const NAMES: [&str; 5] = [HOLDER, "leaseDurationSeconds", "acquireTime", "renewTime", "leaseTransitions"];
+
+/// Returns the values of the fields, in the order of [`NAMES`].
+pub(crate) fn values(record: &LeaderElectionRecord) -> [Option<Value>; 5] {
     let time = |time: &Option<MicroTime>| time.as_ref().map(|time| json!(time.as_str()));
     [
-        (HOLDER, record.holder_identity.as_ref().map(|holder| json!(holder))),
-        ("leaseDurationSeconds", record.lease_duration_seconds.map(|seconds| json!(seconds))),
-        ("acquireTime", time(&record.acquire_time)),
-        ("renewTime", time(&record.renew_time)),
-        ("leaseTransitions", record.lease_transitions.map(|transitions| json!(transitions))),
+        record.holder_identity.as_ref().map(|holder| json!(holder)),
+        record.lease_duration_seconds.map(|seconds| json!(seconds)),
+        time(&record.acquire_time),
+        time(&record.renew_time),
+        record.lease_transitions.map(|transitions| json!(transitions)),
     ]
 }
 
-/// Returns the text in a field. An absent or null field has none. Returns `None` if the value has another type.
+/// Reads a number. The error is the rule that the value breaks.
 #[cfg(feature = "kubernetes")]
-pub(crate) fn text(value: Option<&Value>) -> Option<Option<String>> {
-    match value {
-        None | Some(Value::Null) => Some(None),
-        Some(value) => value.as_str().map(|text| Some(text.to_owned())),
-    }
+pub(crate) type ReadNumber = fn(&Value) -> Result<i32, &'static str>;
+
+/// Reads a record from fields with these names, in the order of [`NAMES`]. Absent and null fields have no value.
+///
+/// The error names the field.
+#[cfg(feature = "kubernetes")]
+pub(crate) fn read(
+    fields: &Map<String, Value>,
+    [holder, duration, acquired, renewed, transitions]: [&str; 5],
+    read_duration: ReadNumber,
+    read_transitions: ReadNumber,
+) -> Result<LeaderElectionRecord, String> {
+    let text = |value: &Value| value.as_str().map(str::to_owned).ok_or("is no text");
+    Ok(LeaderElectionRecord {
+        uid: None,
+        holder_identity: field(fields, holder, text)?,
+        lease_duration_seconds: field(fields, duration, read_duration)?,
+        acquire_time: field(fields, acquired, text)?.map(MicroTime::from_text),
+        renew_time: field(fields, renewed, text)?.map(MicroTime::from_text),
+        lease_transitions: field(fields, transitions, read_transitions)?,
+    })
+}
+
+#[cfg(feature = "kubernetes")]
+fn field<T>(
+    fields: &Map<String, Value>,
+    name: &str,
+    read: impl Fn(&Value) -> Result<T, &'static str>,
+) -> Result<Option<T>, String> {
+    let value = fields.get(name).filter(|value| !value.is_null());
+    value.map(read).transpose().map_err(|rule| format!("{name} {rule}"))
 }

@@ -187,7 +187,7 @@ pub(super) fn check_connections<S: Scripted>() {
 
 /// If the server has closed an idle connection, a read is repeated on another one. A write is not: the server may have carried out
 /// the write.
-#[cfg(any(feature = "mysql", feature = "postgres"))]
+#[cfg(feature = "_sql_server")]
 pub(super) fn check_closed_connections<S: Scripted>() {
     let open = || {
         let is_last = |connection, step, number| (connection, step, number) == (0, Step::Request, 1);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use leasehold::kubernetes::{Client, ClientConfig, Kubeconfig};
-use leasehold::{ConfigError, LeaderElector, LeaderElectorBuilder, ResourceLock, Store, open_store_with};
+use leasehold::{ConfigError, LeaderElector, LeaderElectorBuilder, ResourceLock, STORE_URLS, Store, open_store_with};
 
 use super::password::{self, STORE_VARIABLE};
 
@@ -22,9 +22,12 @@ pub struct PlaceArgs {
     /// The lease's namespace [default: the context's]
     #[arg(short, long, value_name = "NAMESPACE", conflicts_with = "store", help_heading = "Where the lease is")]
     pub namespace: Option<String>,
-    /// Instead of a cluster: etcd://HOST:PORT,…/PREFIX, sqlite:///DIRECTORY/FILE, postgres://USER:PASSWORD@HOST:PORT/DATABASE or
-    /// mysql://USER:PASSWORD@HOST:PORT/DATABASE [env: LEASEHOLD_STORE]
-    #[arg(long, value_name = "URL", help_heading = "Where the lease is")]
+    #[arg(
+        long,
+        value_name = "URL",
+        help = format!("A store instead of a cluster: {STORE_URLS} [env: {STORE_VARIABLE}]"),
+        help_heading = "Where the lease is"
+    )]
     store: Option<String>,
     /// File with the store's password, read before each login
     #[arg(long, value_name = "PATH", conflicts_with = "password_command", help_heading = "Where the lease is")]

@@ -16,7 +16,8 @@ use crate::backends::sqlite::store::SqliteStore;
 use crate::store::{CallContext, Store};
 use crate::util::config_error::ConfigError;
 
-const KINDS: &str = "etcd://HOST:PORT,…/PREFIX, sqlite:///DIRECTORY/FILE, postgres://USER:PASSWORD@HOST:PORT/DATABASE and \
+/// The forms of the URLs of all stores, for errors and for the help of the command.
+pub const STORE_URLS: &str = "etcd://HOST:PORT,…/PREFIX, sqlite:///DIRECTORY/FILE, postgres://USER:PASSWORD@HOST:PORT/DATABASE and \
                      mysql://USER:PASSWORD@HOST:PORT/DATABASE";
 
 /// Returns the password of a store before each login.
@@ -63,7 +64,7 @@ pub fn open_store_with(
     may_create: bool,
 ) -> Result<Box<dyn Store>, ConfigError> {
     let parts = url.split_once("://").filter(|(scheme, _)| scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()));
-    let (scheme, rest) = parts.ok_or_else(|| refuse(format!("this is no URL; there are {KINDS}")))?;
+    let (scheme, rest) = parts.ok_or_else(|| refuse(format!("this is no URL; there are {STORE_URLS}")))?;
     match scheme {
         #[cfg(feature = "etcd")]
         "etcd" | "etcds" => {
@@ -106,7 +107,7 @@ pub fn open_store_with(
         "etcd" | "etcds" | "sqlite" | "postgres" | "postgresql" | "mysql" => Err(refuse(format!(
             "there is no such store as {scheme}:// in this program; it is built without that feature"
         ))),
-        _ => Err(refuse(format!("there is no such store as {scheme}://; there are {KINDS}"))),
+        _ => Err(refuse(format!("there is no such store as {scheme}://; there are {STORE_URLS}"))),
     }
 }
 

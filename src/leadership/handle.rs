@@ -129,8 +129,8 @@ impl Link {
     }
 
     /// What is said about a campaign has these, and about a guard its token as well.
-    pub(crate) fn log_fields(&self, token: Option<u64>) -> LogFields {
-        LogFields { token, ..self.fields.clone() }
+    pub(crate) fn log_fields(&self, fencing_token: Option<u64>) -> LogFields {
+        LogFields { fencing_token, ..self.fields.clone() }
     }
 
     /// Takes the elector's one seat, for a campaign or a guard; false if it is taken.

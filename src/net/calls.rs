@@ -31,11 +31,11 @@ pub(crate) const MAX_IDLE: Duration = Duration::from_secs(30);
 
 /// The same for a server that is reached directly: it keeps its connections. The system finds out by itself where one leads to
 /// nowhere by now, and its probes are traffic to what forgets connections that have none: see [`super::dial`].
-#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
+#[cfg(feature = "_server")]
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) const MAX_IDLE_DIRECT: Duration = Duration::MAX;
 
-#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
+#[cfg(feature = "_server")]
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(crate) const MAX_IDLE_DIRECT: Duration = MAX_IDLE;
 

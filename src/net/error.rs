@@ -3,7 +3,6 @@
 use std::fmt;
 use std::io;
 
-#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
 use crate::store::StoreErrorKind;
 
 /// Why a connection could not be had or broke.
@@ -26,7 +25,6 @@ pub(crate) enum NetErrorKind {
     Config,
 }
 
-#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
 impl From<NetErrorKind> for StoreErrorKind {
     fn from(kind: NetErrorKind) -> Self {
         match kind {
@@ -74,8 +72,8 @@ impl<K> Report<K> {
         self
     }
 
-    pub(crate) fn caused_by(mut self, source: io::Error) -> Self {
-        self.source = Some(source);
+    pub(crate) fn caused_by(mut self, source: impl Into<Option<io::Error>>) -> Self {
+        self.source = source.into();
         self
     }
 
@@ -129,7 +127,7 @@ impl<K> Report<K> {
 
 impl std::error::Error for Error {}
 
-#[cfg(all(test, any(feature = "etcd", feature = "mysql", feature = "postgres")))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

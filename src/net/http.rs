@@ -12,13 +12,14 @@ use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, Transport};
 
 use super::MAX_WAIT;
+use super::calls::{CallConnection, Versions};
 use super::dial::{Dialer, Route};
 use super::endpoint::Endpoint;
 use super::error::{Error, NetErrorKind};
 use super::interrupt::{Interrupter, Shutdown};
 use super::proxy::Proxy;
 use super::redact::{room, unmask};
-use super::socket::{Socket, explain};
+use super::socket::{Socket, explain, failure};
 use super::text::clean;
 use super::tls::{TlsParts, tls_error};
 
@@ -31,6 +32,8 @@ const MAX_TEXT: usize = 300;
 /// An HTTP agent and its one connection, which are shut down together. One call has it at a time.
 pub(crate) struct AgentHandle {
     pub(crate) agent: Agent,
+    /// The versions of the files that the connection was opened with.
+    pub(crate) versions: Versions,
     pub(crate) call: CurrentCall,
 }
 
@@ -94,7 +97,12 @@ pub(crate) struct HttpTransport<S> {
 }
 
 /// Creates an agent that opens connections with `connector` and reuses them for at most `max_idle`.
-pub(crate) fn new_agent(connector: HttpConnector, user_agent: &str, max_idle: Duration) -> AgentHandle {
+pub(crate) fn new_agent(
+    connector: HttpConnector,
+    versions: Versions,
+    user_agent: &str,
+    max_idle: Duration,
+) -> AgentHandle {
     let config = Agent::config_builder()
         .http_status_as_error(false)
         // None of the servers redirects. The target of a redirect must not receive the credentials.
@@ -111,7 +119,7 @@ pub(crate) fn new_agent(connector: HttpConnector, user_agent: &str, max_idle: Du
         .input_buffer_size(32 * 1024)
         .build();
     let call = connector.call.clone();
-    AgentHandle { agent: Agent::with_parts(config, connector, NoResolver), call }
+    AgentHandle { agent: Agent::with_parts(config, connector, NoResolver), versions, call }
 }
 
 impl AgentHandle {
@@ -119,6 +127,21 @@ impl AgentHandle {
     pub(crate) fn use_for(self: &Arc<Self>, interrupter: &Interrupter) -> Result<(), Error> {
         *self.call.0.lock() = interrupter.clone();
         interrupter.register(self)
+    }
+}
+
+impl CallConnection for Arc<AgentHandle> {
+    fn versions(&self) -> Versions {
+        self.versions
+    }
+
+    /// Returns `true`, because ureq tests the connection itself.
+    fn is_quiet(&self) -> bool {
+        true
+    }
+
+    fn use_for(&mut self, interrupter: &Interrupter) -> Result<(), Error> {
+        AgentHandle::use_for(self, interrupter)
     }
 }
 
@@ -196,12 +219,10 @@ impl HttpConnector {
 
 /// Sets up TLS. A handshake that fails has sent nothing of the request, unlike a connection that breaks later.
 fn set_up_tls(socket: &mut Socket, parts: &TlsParts, deadline: Instant) -> Result<(), Error> {
-    socket.handshake(parts, deadline).map_err(|e| match e.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>()) {
-        Some(tls) => tls_error(tls),
-        None if e.kind() == io::ErrorKind::TimedOut => {
-            Error::new(NetErrorKind::Timeout, "TLS could not be set up in the given time")
-        }
-        None => Error::new(NetErrorKind::Connect, "the connection broke while TLS was being set up").caused_by(e),
+    socket.handshake(parts, deadline).map_err(|e| {
+        let late = "TLS could not be set up in the given time";
+        let broken = "the connection broke while TLS was being set up";
+        failure(e, late, NetErrorKind::Connect, broken)
     })
 }
 

@@ -44,6 +44,18 @@ mod tests {
     }
 
     #[test]
+    fn lines_are_the_same_wherever_the_chunks_end() {
+        let text = &b"a\nb\r\n\n\r\n\rc\nd"[..];
+        for chunk in 1..=text.len() {
+            let mut reader = BufReader::with_capacity(chunk, text);
+            for line in ["a", "b", "\rc"] {
+                assert_eq!(read_line(&mut reader, 8).unwrap(), ReadLine::Whole(line.into()), "chunks of {chunk}");
+            }
+            assert_eq!(read_line(&mut reader, 8).unwrap(), ReadLine::Rest(b"d".to_vec()), "chunks of {chunk}");
+        }
+    }
+
+    #[test]
     fn long_line_takes_no_more_memory_than_its_length() {
         let text = [&vec![b'x'; 1 << 20], &b"\n{}\n"[..]].concat();
         let mut reader = BufReader::new(&text[..]);

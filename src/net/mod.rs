@@ -4,7 +4,7 @@
 pub(crate) mod calls;
 #[cfg(feature = "etcd")]
 pub(crate) mod confidential;
-#[cfg(any(feature = "mysql", feature = "postgres"))]
+#[cfg(feature = "_sql_server")]
 pub(crate) mod database_url;
 pub(crate) mod dial;
 pub(crate) mod echo;
@@ -24,19 +24,16 @@ pub(crate) mod percent;
 pub(crate) mod proxy;
 #[cfg(feature = "_http")]
 pub(crate) mod redact;
-#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
+#[cfg(feature = "_server")]
 pub(crate) mod request_error;
 pub(crate) mod secret;
-#[cfg_attr(
-    not(any(feature = "mysql", feature = "postgres")),
-    expect(dead_code, reason = "databases have more uses for it")
-)]
+#[cfg_attr(not(feature = "_sql_server"), expect(dead_code, reason = "databases have more uses for it"))]
 pub(crate) mod socket;
 #[cfg(feature = "_http")]
 pub(crate) mod stream;
 pub(crate) mod text;
 pub(crate) mod tls;
-#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
+#[cfg(feature = "_server")]
 pub(crate) mod url;
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::fmt;
 /// Text that `Debug` does not show.
 #[derive(Clone, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "_http", derive(serde::Deserialize), serde(transparent))]
+#[cfg_attr(feature = "_internals", derive(serde::Serialize))]
 pub(crate) struct Secret(String);
 
 impl Secret {

@@ -2,8 +2,6 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown as How, TcpStream};
-#[cfg(unix)]
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 #[cfg(feature = "_http")]
@@ -27,12 +25,10 @@ pub(crate) struct Socket {
     sessions: Vec<ClientConnection>,
 }
 
-/// What an interrupt shuts down.
-enum SocketStream {
-    Tcp(TcpStream),
-    #[cfg(unix)]
-    Unix(UnixStream),
-}
+/// The stream that an interrupt shuts down.
+///
+/// A `TcpStream` holds a Unix socket too, because its calls that are used here are calls of any stream socket.
+struct SocketStream(TcpStream);
 
 /// A stream that keeps to a deadline, however its bytes trickle.
 #[derive(Clone, Copy)]
@@ -49,23 +45,15 @@ pub(crate) struct TimedSocket<'a> {
 
 impl Socket {
     pub(crate) fn tcp(stream: TcpStream) -> Self {
-        Self { stream: Arc::new(SocketStream::Tcp(stream)), sessions: Vec::new() }
+        Self { stream: Arc::new(SocketStream(stream)), sessions: Vec::new() }
     }
 
     /// A connection to a socket of this machine's file system. It never waits: a server whose queue is full is one that cannot
     /// be reached.
-    #[cfg(unix)]
     pub(crate) fn unix(path: &Path) -> Result<Self, Error> {
-        let stream = connect_unix(path).map_err(|e| {
+        connect_unix(path).map(Self::tcp).map_err(|e| {
             Error::new(NetErrorKind::Connect, format!("no connection to the socket {}", path.display())).caused_by(e)
-        })?;
-        Ok(Self { stream: Arc::new(SocketStream::Unix(stream)), sessions: Vec::new() })
-    }
-
-    #[cfg(not(unix))]
-    pub(crate) fn unix(path: &Path) -> Result<Self, Error> {
-        let detail = format!("no connection to the socket {}: this system has none of that kind", path.display());
-        Err(Error::new(NetErrorKind::Connect, detail))
+        })
     }
 
     /// Uses it for this call: it is shut down on the interrupt. An error if that has come already.
@@ -134,16 +122,12 @@ impl Socket {
     #[cfg(unix)]
     pub(crate) fn is_quiet(&self) -> bool {
         let at_once = Timespec::default();
-        let quiet = match &*self.stream {
-            SocketStream::Tcp(stream) => poll(&mut [PollFd::new(stream, PollFlags::IN)], Some(&at_once)),
-            SocketStream::Unix(stream) => poll(&mut [PollFd::new(stream, PollFlags::IN)], Some(&at_once)),
-        };
-        quiet == Ok(0)
+        poll(&mut [PollFd::new(&self.stream.0, PollFlags::IN)], Some(&at_once)) == Ok(0)
     }
 
     #[cfg(not(unix))]
     pub(crate) fn is_quiet(&self) -> bool {
-        let SocketStream::Tcp(stream) = &*self.stream;
+        let stream = &self.stream.0;
         let probe = || -> io::Result<bool> {
             stream.set_nonblocking(true)?;
             let quiet = matches!(stream.peek(&mut [0]), Err(e) if e.kind() == io::ErrorKind::WouldBlock);
@@ -163,29 +147,30 @@ impl ShutdownHandle for SocketStream {
 
 impl Shutdown for SocketStream {
     fn shutdown(&self) {
-        let _ = match self {
-            SocketStream::Tcp(stream) => stream.shutdown(How::Both),
-            #[cfg(unix)]
-            SocketStream::Unix(stream) => stream.shutdown(How::Both),
-        };
+        let _ = self.0.shutdown(How::Both);
     }
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
-fn connect_unix(path: &Path) -> io::Result<UnixStream> {
+fn connect_unix(path: &Path) -> io::Result<TcpStream> {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     connect(&socket, &SocketAddrUnix::new(path)?)?;
-    let stream = UnixStream::from(socket);
+    let stream = TcpStream::from(socket);
     stream.set_nonblocking(false)?;
     Ok(stream)
 }
 
+#[cfg(not(unix))]
+fn connect_unix(_: &Path) -> io::Result<TcpStream> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "this system has none of that kind"))
+}
+
 #[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
-fn connect_unix(path: &Path) -> io::Result<UnixStream> {
-    UnixStream::connect(path)
+fn connect_unix(path: &Path) -> io::Result<TcpStream> {
+    std::os::unix::net::UnixStream::connect(path).map(|stream| TcpStream::from(std::os::fd::OwnedFd::from(stream)))
 }
 
 impl Read for TimedSocket<'_> {
@@ -240,12 +225,8 @@ impl Read for Timed<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             let left = self.left()?;
-            let read = match self.stream {
-                SocketStream::Tcp(stream) => stream.set_read_timeout(left).and_then(|()| (&mut &*stream).read(buffer)),
-                #[cfg(unix)]
-                SocketStream::Unix(stream) => stream.set_read_timeout(left).and_then(|()| (&mut &*stream).read(buffer)),
-            };
-            match read {
+            let mut stream = &self.stream.0;
+            match stream.set_read_timeout(left).and_then(|()| stream.read(buffer)) {
                 Err(e) if is_unfinished(&e) => {}
                 other => return other,
             }
@@ -257,16 +238,8 @@ impl Write for Timed<'_> {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
         loop {
             let left = self.left()?;
-            let written = match self.stream {
-                SocketStream::Tcp(stream) => {
-                    stream.set_write_timeout(left).and_then(|()| (&mut &*stream).write(buffer))
-                }
-                #[cfg(unix)]
-                SocketStream::Unix(stream) => {
-                    stream.set_write_timeout(left).and_then(|()| (&mut &*stream).write(buffer))
-                }
-            };
-            match written {
+            let mut stream = &self.stream.0;
+            match stream.set_write_timeout(left).and_then(|()| stream.write(buffer)) {
                 Err(e) if is_unfinished(&e) => {}
                 other => return other,
             }
@@ -280,14 +253,17 @@ impl Write for Timed<'_> {
 
 /// What a failure on the connection means.
 pub(crate) fn explain(e: io::Error) -> Error {
-    if let Some(tls) = e.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>()) {
-        return tls_error(tls);
+    if e.kind() == io::ErrorKind::UnexpectedEof {
+        return Error::new(NetErrorKind::Io, "the server closed the connection before it had answered");
     }
-    match e.kind() {
-        io::ErrorKind::TimedOut => Error::new(NetErrorKind::Timeout, "the server did not answer in the given time"),
-        io::ErrorKind::UnexpectedEof => {
-            Error::new(NetErrorKind::Io, "the server closed the connection before it had answered")
-        }
-        _ => Error::new(NetErrorKind::Io, "the connection broke").caused_by(e),
+    failure(e, "the server did not answer in the given time", NetErrorKind::Io, "the connection broke")
+}
+
+/// Returns the error of TLS in `e`, a timeout described by `late`, or else an error of `kind` that `e` has caused.
+pub(crate) fn failure(e: io::Error, late: &str, kind: NetErrorKind, broken: &str) -> Error {
+    match e.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>()) {
+        Some(tls) => tls_error(tls),
+        None if e.kind() == io::ErrorKind::TimedOut => Error::new(NetErrorKind::Timeout, late),
+        None => Error::new(kind, broken).caused_by(e),
     }
 }

@@ -39,7 +39,7 @@ impl MetricsObserver {
         describe_counter!("leasehold_terms_lost_total", "Terms that ended otherwise than by a release or a step-down.");
         describe_counter!("leasehold_requests_total", "Requests to the store, answered or not.");
         describe_counter!("leasehold_request_failures_total", "Requests to the store that failed.");
-        describe_counter!("leasehold_watches_total", "Watches that were opened.");
+        describe_counter!("leasehold_watches_opened_total", "Watches that were opened.");
         describe_histogram!("leasehold_renewal_duration_seconds", Unit::Seconds, "How long renewals took.");
         gauge!("leader_election_master_status", "name" => observer.name()).set(0.0);
         gauge!("leasehold_watch_up", "name" => observer.name()).set(0.0);
@@ -82,7 +82,7 @@ impl Observer for MetricsObserver {
 
     fn on_watch_opened(&self) {
         gauge!("leasehold_watch_up", "name" => self.name()).set(1.0);
-        counter!("leasehold_watches_total", "name" => self.name()).increment(1);
+        counter!("leasehold_watches_opened_total", "name" => self.name()).increment(1);
     }
 
     fn on_watch_lost(&self) {
@@ -209,7 +209,7 @@ mod tests {
             ("leasehold_terms_lost_total name=jobs", 1.0),
             ("leasehold_terms_total name=jobs", 3.0),
             ("leasehold_watch_up name=jobs", 1.0),
-            ("leasehold_watches_total name=jobs", 1.0),
+            ("leasehold_watches_opened_total name=jobs", 1.0),
         ];
         assert_eq!(before, expected.map(|(key, value)| (key.to_owned(), value)).into());
         metrics::with_local_recorder(&said, || {

@@ -64,7 +64,7 @@ impl Lines {
             match item {
                 Item::LogRecord(LogRecord { about, token, notice }) => {
                     let fields = about.map_or(&self.fields, |side| &self.of_records[side as usize]);
-                    notice.log(&LogFields { token, ..fields.clone() });
+                    notice.log(&LogFields { fencing_token: token, ..fields.clone() });
                 }
                 Item::Released(ack) => drop(ack),
             }

@@ -9,7 +9,7 @@ use log::Level;
 use crate::election::Step;
 use crate::election::candidate::candidacy::Candidacy;
 use crate::election::candidate::fitness::FitnessSource;
-use crate::election::candidate::notice::{LogRecord, Notice};
+use crate::election::candidate::notice::{LogEvent, LogRecord, Notice};
 use crate::election::candidate::session::{Behind, Effect, Input};
 use crate::election::candidate::side::Side;
 use crate::election::deadline::Deadline;
@@ -279,7 +279,10 @@ impl ElectorState {
                 Effect::LeaderHasRunOut => {
                     // Of our own, too: what is unhealthy about that stays so.
                     self.shared.subscriptions.new_leader(None);
-                    self.log(None, Notice::new(Level::Info, "nobody leads: the lease has run out"));
+                    self.log(
+                        None,
+                        Notice::of_event(Level::Info, LogEvent::NewLeader(None), "nobody leads: the lease has expired"),
+                    );
                     self.observe(&Fact::new_leader(None));
                 }
                 Effect::WritesRefused(error) => self.shared.observations.write_failed(side, &error),
@@ -339,7 +342,8 @@ impl ElectorState {
             return self.candidacy.handle(clock::now(), Side::Primary, Input::NotTaken);
         };
         self.token = Some(fencing_token);
-        self.log(None, Notice::new(Level::Info, format!("started leading, fencing token {fencing_token}")));
+        let text = format!("started leading, fencing token {fencing_token}");
+        self.log(None, Notice::of_event(Level::Info, LogEvent::StartedLeading, text));
         let term = Arc::new(Term::new(deadline, fencing_token));
         self.term = Some(Arc::clone(&term));
         self.observe(&Fact::StartedLeading(Arc::clone(&term)));

@@ -240,7 +240,7 @@ macro_rules! delegate_store {
     };
 }
 
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+#[cfg(feature = "_sql")]
 pub(crate) use delegate_store;
 
 delegate_store!(impl [S: Store + ?Sized] Store for Arc<S> { self => (**self) });

@@ -6,22 +6,22 @@ pub(crate) const ELECTION: &str = "leasehold::election";
 pub(crate) const CLIENT: &str = "leasehold::client";
 #[cfg(feature = "_tls")]
 pub(crate) const TLS: &str = "leasehold::tls";
-#[cfg(any(feature = "_tls", feature = "sqlite"))]
+#[cfg(any(feature = "_tls", feature = "_sql"))]
 pub(crate) const STORE: &str = "leasehold::store";
 
-/// What `lease`, `identity` and `token` are in the lines of one elector.
+/// The fields `lease`, `identity` and `fencing_token` of the lines of one elector.
 #[derive(Clone)]
 pub(crate) struct LogFields {
     /// What lines begin with.
     pub(crate) described: String,
     pub(crate) identity: String,
     /// The fencing token of the present term.
-    pub(crate) token: Option<u64>,
+    pub(crate) fencing_token: Option<u64>,
 }
 
 impl LogFields {
     pub(crate) fn new(described: String, identity: &str) -> Self {
-        Self { described, identity: identity.to_owned(), token: None }
+        Self { described, identity: identity.to_owned(), fencing_token: None }
     }
 
     /// Those of lines that are about another record as well.
@@ -45,7 +45,7 @@ macro_rules! log_with {
             $level,
             lease = fields.lease(),
             identity = fields.identity.as_str(),
-            token = fields.token
+            fencing_token = fields.fencing_token
             $(, $key = $value)*;
             "{}", $crate::util::one_line::OneLine(format_args!("{}: {}", fields.described, format_args!($($message)+)))
         );

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use leasehold::LeaderElector;
 use leasehold::kubernetes::{Client, ClientConfig};
-use leasehold::testing::ApiServer;
+use leasehold::testing::{ApiServer, Fault};
+use leasehold::{Fitness, LeaderElector};
 use log::kv::{Key, Value, VisitSource};
 use log::{Level, LevelFilter, Metadata, Record};
 
@@ -91,7 +91,10 @@ fn each_line_of_an_election_has_its_fields() {
         }
     };
     let url = server.url();
-    has(&line, &[("identity", "a"), ("namespace", "default"), ("server", &url), ("source", "given by the program")]);
+    has(
+        &line,
+        &[("identity", "a"), ("namespace", "default"), ("server", &url), ("config_source", "given by the program")],
+    );
     for value in [url.as_str(), "given by the program", "default/jobs"] {
         assert!(line.text.contains(value), "{value} is in the text, too: {}", line.text);
     }
@@ -110,8 +113,8 @@ fn each_line_of_an_election_has_its_fields() {
     let token = guard.fencing_token().to_string();
     let line = COLLECTOR.line("started leading");
     assert_eq!(line.level, Level::Info);
-    has(&line, &[("identity", "a"), ("token", &token)]);
-    has(&COLLECTOR.line("a leads"), &[("identity", "a"), ("leader", "a")]);
+    has(&line, &[("identity", "a"), ("event", "started_leading"), ("fencing_token", &token)]);
+    has(&COLLECTOR.line("a leads"), &[("identity", "a"), ("event", "new_leader"), ("leader", "a")]);
 
     let second = elector("b");
     let campaign = second.campaign().expect("a campaign");
@@ -121,7 +124,15 @@ fn each_line_of_an_election_has_its_fields() {
     drop(guard);
     let line = COLLECTOR.line("stopped leading");
     assert_eq!(line.level, Level::Info);
-    has(&line, &[("identity", "a"), ("token", &token), ("reason", "its guard was released or dropped")]);
+    has(
+        &line,
+        &[
+            ("identity", "a"),
+            ("event", "stopped_leading"),
+            ("fencing_token", &token),
+            ("reason", "its guard was released or dropped"),
+        ],
+    );
     let guard = campaign.receiver().recv().expect("never disconnects").expect("a term");
     let since = Instant::now();
     let heard_by = |identity: &str| {
@@ -136,6 +147,23 @@ fn each_line_of_an_election_has_its_fields() {
     }
     drop(guard);
 
+    let fitness = Fitness::new();
+    let builder = LeaderElector::builder("jobs").namespace("default").identity("c").fitness(&fitness);
+    let third = builder.start_with_client(client()).expect("an elector");
+    fitness.set(true);
+    has(&COLLECTOR.line(": fit to lead"), &[("identity", "c"), ("event", "became_fit")]);
+    fitness.set(false);
+    has(&COLLECTOR.line(": not fit to lead: "), &[("identity", "c"), ("event", "became_unfit")]);
+    drop(third);
+
+    let fault = server.fault(Fault::status(503, "ServiceUnavailable", "made up"));
+    let fourth = elector("d");
+    let line = COLLECTOR.line("made up");
+    has(&line, &[]);
+    let error = line.fields.get("error").expect("the error as a field");
+    assert!(line.text.ends_with(error.as_str()), "{line:?}");
+    drop((fourth, fault));
+
     let lines = COLLECTOR.0.lock().unwrap().clone();
     // The client below knows of no election.
     let of_elections = lines.iter().filter(|line| {
@@ -144,7 +172,7 @@ fn each_line_of_an_election_has_its_fields() {
     let mut count = 0;
     for line in of_elections {
         has(line, &[]);
-        assert!(line.fields.contains_key("identity") && line.fields.contains_key("token"), "{line:?}");
+        assert!(line.fields.contains_key("identity") && line.fields.contains_key("fencing_token"), "{line:?}");
         count += 1;
     }
     assert!(count >= 7, "{lines:#?}");

@@ -10,7 +10,7 @@ use ureq::http::{self, HeaderName, HeaderValue, header};
 use super::config::EtcdConfig;
 use super::error::Error;
 use super::login::{At, EtcdLogin, Token, refusal};
-use crate::net::calls::{ActiveCall, CallConnection, CallError, Exchange, MAX_IDLE_DIRECT, Pool, Versions, late};
+use crate::net::calls::{ActiveCall, CallError, Exchange, MAX_IDLE_DIRECT, Pool, late};
 use crate::net::dial::{Dialer, System};
 use crate::net::endpoint::Endpoint;
 use crate::net::error::{self as net, NetErrorKind};
@@ -46,14 +46,7 @@ struct Member {
     endpoint: Endpoint,
     /// `None` for plain HTTP.
     tls: Option<ClientTls>,
-    idle: Pool<MemberAgent>,
-}
-
-/// An agent that one call has, or none.
-struct MemberAgent {
-    handle: Arc<AgentHandle>,
-    /// Of the certificate files that its connection was opened with.
-    files: u64,
+    idle: Pool<Arc<AgentHandle>>,
 }
 
 /// What is asked, until when, and what ends it sooner.
@@ -220,7 +213,7 @@ impl EtcdClient {
         member: &Member,
         call: &ActiveCall,
         attempt: MemberAttempt<'_>,
-        used: &mut Option<MemberAgent>,
+        used: &mut Option<Arc<AgentHandle>>,
     ) -> Result<EtcdAnswer, Error> {
         let token = self.token(member, attempt)?;
         let error = match self.exchange(member, call, attempt, used, token.as_ref()) {
@@ -261,19 +254,19 @@ impl EtcdClient {
         member: &Member,
         call: &ActiveCall,
         attempt: MemberAttempt<'_>,
-        used: &mut Option<MemberAgent>,
+        used: &mut Option<Arc<AgentHandle>>,
         token: Option<&Token>,
     ) -> Result<Vec<u8>, Error> {
         let versions = [0, member.tls.as_ref().map_or(0, ClientTls::refresh)];
         call.exchange(
             Exchange { pool: &member.idle, versions, is_read: attempt.request.is_read },
             used,
-            || self.new_agent(member, attempt),
-            |agent| self.exchange_on(&agent.handle, &member.endpoint, attempt, token),
+            || self.new_handle(member, attempt, Opening::default()),
+            |handle| self.exchange_on(handle, &member.endpoint, attempt, token),
             // Certificates rotate.
-            |agent, error| {
+            |handle, error| {
                 let tls = member.tls.as_ref().filter(|_| !error.maybe_sent());
-                tls.is_some_and(|tls| tls.has_newer_after(error.net_kind(), agent.files))
+                tls.is_some_and(|tls| tls.has_newer_after(error.net_kind(), handle.versions[1]))
             },
         )
     }
@@ -329,18 +322,13 @@ impl EtcdClient {
         Err(refusal(status, &body))
     }
 
-    fn new_agent(&self, member: &Member, attempt: MemberAttempt<'_>) -> Result<MemberAgent, Error> {
-        let files = member.tls.as_ref().map_or(0, ClientTls::version);
-        let handle = self.new_handle(member, attempt, Opening::default())?;
-        Ok(MemberAgent { handle, files })
-    }
-
     fn new_handle(
         &self,
         member: &Member,
         attempt: MemberAttempt<'_>,
         opening: Opening,
     ) -> Result<Arc<AgentHandle>, Error> {
+        let versions = [0, member.tls.as_ref().map_or(0, ClientTls::version)];
         let connector = HttpConnector {
             target: member.endpoint.clone(),
             proxy: None,
@@ -350,24 +338,9 @@ impl EtcdClient {
             call: CurrentCall::default(),
             opening,
         };
-        let handle = Arc::new(new_agent(connector, USER_AGENT, MAX_IDLE_DIRECT));
+        let handle = Arc::new(new_agent(connector, versions, USER_AGENT, MAX_IDLE_DIRECT));
         handle.use_for(attempt.interrupter)?;
         Ok(handle)
-    }
-}
-
-impl CallConnection for MemberAgent {
-    fn versions(&self) -> Versions {
-        [0, self.files]
-    }
-
-    /// ureq tests the connection itself.
-    fn is_quiet(&self) -> bool {
-        true
-    }
-
-    fn use_for(&mut self, interrupter: &Interrupter) -> Result<(), net::Error> {
-        self.handle.use_for(interrupter)
     }
 }
 

@@ -60,7 +60,7 @@ pub(super) fn read(text: &[u8]) -> Result<LeaderElectionRecord, &'static str> {
 /// The value of a record, with what fields of others are in `base`; or why it cannot be one.
 pub(super) fn write(record: &LeaderElectionRecord, base: Option<&[u8]>) -> Result<Vec<u8>, &'static str> {
     let mut fields = base.and_then(|base| parse(base).ok()).map(|document| document.others).unwrap_or_default();
-    let values = record_fields::values(record).into_iter();
+    let values = record_fields::NAMES.into_iter().zip(record_fields::values(record));
     fields.extend(values.filter_map(|(name, value)| Some((name.to_owned(), value?))));
     fields.entry(record_fields::HOLDER).or_insert(Value::Null);
     let text = Value::Object(fields).to_string().into_bytes();

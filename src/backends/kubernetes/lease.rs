@@ -3,9 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use super::object::{Codec, ObjectStore};
-use crate::backends::record_fields;
-use crate::backends::record_fields::text;
-use crate::store::record::{LeaderElectionRecord, MicroTime};
+use crate::backends::record_fields::{self, NAMES};
+use crate::store::record::LeaderElectionRecord;
 
 /// Records in the Kubernetes Leases of a namespace: a key is the name of a Lease.
 ///
@@ -42,38 +41,26 @@ impl Codec for LeaseKind {
     const NAME: &'static str = "lease";
     const RESOURCE: &'static str = "leases";
 
-    fn read(object: &Map<String, Value>) -> Result<LeaderElectionRecord, &'static str> {
+    fn read(object: &Map<String, Value>) -> Result<LeaderElectionRecord, String> {
         let nothing = Map::new();
         let spec = match object.get("spec") {
             None | Some(Value::Null) => &nothing,
             Some(spec) => spec.as_object().ok_or("its spec is no object")?,
         };
-        Ok(LeaderElectionRecord {
-            uid: None,
-            holder_identity: text(spec.get("holderIdentity")).ok_or("holderIdentity is no text")?,
-            lease_duration_seconds: number(spec, "leaseDurationSeconds")
-                .map_err(|()| "leaseDurationSeconds is no 32-bit integer")?,
-            acquire_time: text(spec.get("acquireTime")).ok_or("acquireTime is no text")?.map(MicroTime::from_text),
-            renew_time: text(spec.get("renewTime")).ok_or("renewTime is no text")?.map(MicroTime::from_text),
-            lease_transitions: number(spec, "leaseTransitions")
-                .map_err(|()| "leaseTransitions is no 32-bit integer")?,
-        })
+        record_fields::read(spec, NAMES, number, number)
     }
 
     fn write(object: &mut Value, record: &LeaderElectionRecord) {
         // A spec that is absent or null becomes an object by being written to.
         let spec = &mut object["spec"];
-        for (name, value) in record_fields::values(record) {
+        for (name, value) in NAMES.into_iter().zip(record_fields::values(record)) {
             spec[name] = json!(value);
         }
     }
 }
 
-fn number(spec: &Map<String, Value>, field: &str) -> Result<Option<i32>, ()> {
-    match spec.get(field) {
-        None | Some(Value::Null) => Ok(None),
-        Some(value) => value.as_i64().and_then(|number| i32::try_from(number).ok()).map(Some).ok_or(()),
-    }
+fn number(value: &Value) -> Result<i32, &'static str> {
+    value.as_i64().and_then(|number| i32::try_from(number).ok()).ok_or("is no 32-bit integer")
 }
 
 #[cfg(test)]

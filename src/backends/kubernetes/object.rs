@@ -9,6 +9,7 @@ use super::annotation;
 use super::metadata::{Metadata, OwnerReference};
 use crate::backends::kubernetes::client::{ApiStatus, Client, ClientError, ErrorKind, Method, Request, Response};
 use crate::backends::kubernetes::events::{EventRecorder, Subject};
+use crate::net::calls::CallError;
 use crate::net::json;
 use crate::store::record::{LeaderElectionRecord, StoreData, VersionedRecord};
 use crate::store::{CallContext, Cursor, MAX_VERSION, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
@@ -51,7 +52,7 @@ pub trait Codec: Send + Sync + 'static {
     const RESOURCE: &'static str;
 
     /// Returns the record without its uid, or the fault of the object. Defaults to the record in the annotation.
-    fn read(object: &Map<String, Value>) -> Result<LeaderElectionRecord, &'static str> {
+    fn read(object: &Map<String, Value>) -> Result<LeaderElectionRecord, String> {
         annotation::read(object)
     }
 
@@ -198,7 +199,7 @@ impl<C: Codec> ObjectStore<C> {
     }
 
     fn parse(&self, key: &str, mut object: Value) -> Result<VersionedRecord, StoreError> {
-        let (record, version) = parse::<C>(&object, key).map_err(|what| self.malformed(key, what))?;
+        let (record, version) = parse::<C>(&object, key).map_err(|what| self.malformed(key, &what))?;
         // It is the longest part of many an object, and a server that gets none keeps what it has.
         if let Some(metadata) = object["metadata"].as_object_mut() {
             metadata.remove("managedFields");
@@ -291,14 +292,7 @@ impl<C: Codec> ObjectStore<C> {
                 (429, _) | (500.., _) => (StoreErrorKind::Unavailable, None),
                 _ => (StoreErrorKind::Rejected, None),
             },
-            ErrorKind::Timeout => (StoreErrorKind::Timeout, None),
-            ErrorKind::Interrupted => (StoreErrorKind::Interrupted, None),
-            ErrorKind::ConnectionClosed => (StoreErrorKind::ConnectionClosed, None),
-            ErrorKind::TlsVerification => (StoreErrorKind::Untrusted, None),
-            ErrorKind::BodyTooLarge | ErrorKind::Malformed => (StoreErrorKind::Malformed, None),
-            ErrorKind::Config => (StoreErrorKind::Rejected, None),
-            ErrorKind::Credentials => (StoreErrorKind::Unauthorized, None),
-            _ => (StoreErrorKind::Unavailable, None),
+            _ => (error.net_kind().map_or(StoreErrorKind::Unavailable, StoreErrorKind::from), None),
         };
         let retry_after = error.status().and_then(|status| status.retry_after);
         let message = match advice {
@@ -433,14 +427,14 @@ fn read(text: &[u8]) -> Result<Value, String> {
 }
 
 /// The record and the version in an object; or what is wrong with it.
-pub(super) fn parse<C: Codec>(object: &Value, name: &str) -> Result<(LeaderElectionRecord, u64), &'static str> {
+pub(super) fn parse<C: Codec>(object: &Value, name: &str) -> Result<(LeaderElectionRecord, u64), String> {
     let object = object.as_object().ok_or("it is no object")?;
     if object.get("kind").and_then(Value::as_str) != Some(C::KIND) {
-        return Err("its kind is another");
+        return Err("its kind is another".into());
     }
     let metadata = object.get("metadata").and_then(Value::as_object).ok_or("it has no metadata")?;
     if metadata.get("name").and_then(Value::as_str) != Some(name) {
-        return Err("its name is another");
+        return Err("its name is another".into());
     }
     let version = version_in(metadata).ok_or("its resourceVersion is not an integer between 1 and 2^63 - 1")?;
     let uid = metadata.get("uid").and_then(Value::as_str).filter(|uid| !uid.is_empty()).ok_or("it has no uid")?;

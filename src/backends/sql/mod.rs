@@ -5,10 +5,10 @@ pub(crate) mod watch_diff;
 
 use std::collections::BTreeMap;
 
-#[cfg(any(feature = "mysql", feature = "postgres"))]
+#[cfg(feature = "_sql_server")]
 use crate::backends::password::Password;
 use crate::store::record::{LeaderElectionRecord, StoreData, VersionedRecord};
-#[cfg(any(feature = "mysql", feature = "postgres"))]
+#[cfg(feature = "_sql_server")]
 use crate::store::{StoreError, StoreErrorKind, record::MicroTime};
 
 /// The number of bits of a version that count the writes to one row. The other bits number the rows that were ever inserted.
@@ -28,7 +28,7 @@ pub(crate) struct RecordRow {
 impl RecordRow {
     /// Reads the columns as texts: the generation, the key, the writes and the record. `Some(None)` is a row without a record.
     /// Returns `None` for columns that this library does not write.
-    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    #[cfg(feature = "_sql_server")]
     pub(crate) fn read(columns: [Option<&str>; 9]) -> Option<Option<(Box<str>, VersionedRecord)>> {
         let [generation, key, writes, uid, holder, duration, acquire_time, renew_time, transitions] = columns;
         let Some(generation) = generation else { return Some(None) };
@@ -102,7 +102,7 @@ pub(crate) fn fence(
 }
 
 /// Returns the error of an operation. Removes the password from the server's text.
-#[cfg(any(feature = "mysql", feature = "postgres"))]
+#[cfg(feature = "_sql_server")]
 pub(crate) fn failed(
     operation: &str,
     what: &str,

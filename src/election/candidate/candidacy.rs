@@ -7,7 +7,7 @@ use log::Level;
 use crate::election::Step;
 use crate::election::candidate::failure_log::FailureLog;
 use crate::election::candidate::fitness::{FitnessChange, FitnessPolicy};
-use crate::election::candidate::notice::Notice;
+use crate::election::candidate::notice::{LogEvent, Notice};
 use crate::election::candidate::pair::Pair;
 use crate::election::candidate::session::{Effect, Input, Session};
 use crate::election::candidate::side::Side;
@@ -200,6 +200,11 @@ fn fitness_effects(change: FitnessChange, log: &mut FailureLog, now: Moment) -> 
         }
         FitnessChange::MayAcquire => (None, Level::Debug, "may lead again".to_owned()),
     };
+    let notice = match &fitness {
+        Some((true, _)) => Notice::of_event(level, LogEvent::BecameFit, line),
+        Some((false, _)) => Notice::of_event(level, LogEvent::BecameUnfit, line),
+        None => Notice::new(level, line),
+    };
     let fitness = fitness.map(|(is_fit, pause)| Effect::Fitness { is_fit, pause });
-    std::iter::once(Effect::Log(Notice::new(level, line))).chain(fitness)
+    std::iter::once(Effect::Log(notice)).chain(fitness)
 }

@@ -13,25 +13,40 @@ use crate::util::log_fields::{LogFields, log_with};
 /// Follows the identity in the record, if another process wrote the record under the identity of this candidate.
 pub(crate) const TWIN: &str = ": another process uses this identity, or one that ended without a release did";
 
+/// A change of the election's state: the field `event` of its line, and what else that line has as a field.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum LogEvent {
+    StartedLeading,
+    StoppedLeading(StopReason),
+    NewLeader(Option<String>),
+    BecameFit,
+    BecameUnfit,
+}
+
 /// A line, without the fields that every line about an election has.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Notice {
     pub(crate) level: Level,
     text: String,
-    leader: Option<String>,
-    reason: Option<String>,
+    event: Option<LogEvent>,
+    error: Option<String>,
     /// A candidacy limits how often such a line is a warning.
     pub(crate) is_about_lateness: bool,
 }
 
 impl Notice {
     pub(crate) fn new(level: Level, text: impl Into<String>) -> Self {
-        Self { level, text: text.into(), leader: None, reason: None, is_about_lateness: false }
+        Self { level, text: text.into(), event: None, error: None, is_about_lateness: false }
     }
 
     /// `text`, a colon, and the error, which is a field of the line as well.
     pub(crate) fn of_error(level: Level, text: impl std::fmt::Display, error: &StoreError) -> Self {
-        Self { reason: Some(error.to_string()), ..Self::new(level, format!("{text}: {error}")) }
+        Self { error: Some(error.to_string()), ..Self::new(level, format!("{text}: {error}")) }
+    }
+
+    /// The line about a change of the election's state.
+    pub(crate) fn of_event(level: Level, event: LogEvent, text: impl Into<String>) -> Self {
+        Self { event: Some(event), ..Self::new(level, text) }
     }
 
     /// The line about a new holder of the record, or none.
@@ -42,13 +57,13 @@ impl Notice {
             Some(leader) => format!("{leader} leads, which is this candidate"),
             None => "nobody leads".to_owned(),
         };
-        Self { leader, ..Self::new(Level::Info, text) }
+        Self::of_event(Level::Info, LogEvent::NewLeader(leader), text)
     }
 
     /// The line about the end of a term.
     pub(crate) fn of_end(reason: &StopReason) -> Self {
         let level = if reason.was_asked_for() { Level::Info } else { Level::Warn };
-        Self { reason: Some(reason.to_string()), ..Self::new(level, format!("stopped leading: {reason}")) }
+        Self::of_event(level, LogEvent::StoppedLeading(reason.clone()), format!("stopped leading: {reason}"))
     }
 
     /// The line beside the end of a term, if the term ended because its work made no progress.
@@ -78,10 +93,20 @@ impl Notice {
     }
 
     pub(crate) fn log(&self, fields: &LogFields) {
-        match (self.leader.as_deref(), self.reason.as_deref()) {
-            (Some(leader), _) => log_with!(self.level, *fields, leader = leader; "{}", self.text),
-            (None, Some(reason)) => log_with!(self.level, *fields, reason = reason; "{}", self.text),
-            (None, None) => log_with!(self.level, *fields; "{}", self.text),
+        use LogEvent::{BecameFit, BecameUnfit, NewLeader, StartedLeading, StoppedLeading};
+        let (level, text) = (self.level, &self.text);
+        match (&self.event, self.error.as_deref()) {
+            (Some(StartedLeading), _) => log_with!(level, *fields, event = "started_leading"; "{text}"),
+            (Some(StoppedLeading(reason)), _) => {
+                log_with!(level, *fields, event = "stopped_leading", reason = reason.to_string().as_str(); "{text}");
+            }
+            (Some(NewLeader(leader)), _) => {
+                log_with!(level, *fields, event = "new_leader", leader = leader.as_deref(); "{text}");
+            }
+            (Some(BecameFit), _) => log_with!(level, *fields, event = "became_fit"; "{text}"),
+            (Some(BecameUnfit), _) => log_with!(level, *fields, event = "became_unfit"; "{text}"),
+            (None, Some(error)) => log_with!(level, *fields, error = error; "{text}"),
+            (None, None) => log_with!(level, *fields; "{text}"),
         }
     }
 }

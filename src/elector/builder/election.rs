@@ -120,7 +120,7 @@ impl LeaderElectorBuilder {
     ///     .renew_deadline(Duration::from_millis(1500))
     ///     .retry_period(Duration::from_millis(200))
     ///     .no_client_go_peers(true);
-    /// assert!(builder.settings().is_ok());
+    /// assert!(builder.validate().is_ok());
     /// ```
     pub fn no_client_go_peers(mut self, only: bool) -> Self {
         self.config.no_client_go_peers = only;

@@ -93,7 +93,7 @@ impl LeaderElectorBuilder {
     /// use leasehold::LeaderElector;
     ///
     /// let builder = LeaderElector::builder("jobs").fit_while(|| true).probe_timeout(Duration::from_secs(30));
-    /// assert!(builder.settings().is_ok());
+    /// assert!(builder.validate().is_ok());
     /// ```
     pub fn probe_timeout(mut self, timeout: Duration) -> Self {
         self.config.probe_timeout = Some(timeout);

@@ -170,7 +170,7 @@ impl LeaderElectorBuilder {
     /// ```
     pub fn start_with_client(self, client: Client) -> Result<LeaderElector, Error> {
         let settings = self.validate()?;
-        self.check_no_choice("start_with", "client")?;
+        self.check_no_choice("start_with_client", "client")?;
         self.start_by(client, settings)
     }
 
@@ -200,7 +200,7 @@ impl LeaderElectorBuilder {
         let fields = LogFields::new(primary.describe(), &settings.identity);
         let fields = secondary.iter().fold(fields, |fields, entry| fields.and(&entry.describe()));
         log_with!(
-            log::Level::Info, fields, server = server.as_str(), source = source.as_str(), namespace = namespace.as_str();
+            log::Level::Info, fields, server = server.as_str(), config_source = source.as_str(), namespace = namespace.as_str();
             "candidate {} at {server} ({source})", fields.identity
         );
         LeaderElector::spawn(settings, primary, secondary, fields, &asking).map_err(Error::Thread)

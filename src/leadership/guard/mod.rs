@@ -265,7 +265,7 @@ impl Drop for LeaderGuard {
             let fields = self.link.log_fields(Some(self.term.fencing_token()));
             let (logging, logged) = channel::bounded::<Infallible>(0);
             let log = move || {
-                log_with!(log::Level::Warn, fields, reason = error.to_string().as_str(); "{error}");
+                log_with!(log::Level::Warn, fields, error = error.to_string().as_str(); "{error}");
                 drop(logging);
             };
             // On another thread, because a logger may hang.

@@ -15,6 +15,7 @@ use crossbeam_channel::{Sender, bounded, select};
 
 use super::error::{Error, NetErrorKind};
 use super::interrupt::{Interrupter, interrupted};
+use crate::util::on_drop::OnDrop;
 
 mod network;
 mod route;
@@ -49,25 +50,6 @@ struct DialCall<'a> {
     port: u16,
     deadline: Instant,
     interrupter: &'a Interrupter,
-}
-
-/// A thread, as long as it is there.
-struct Pending(Arc<AtomicUsize>);
-
-/// The attempts of one call; none is wanted when it is over.
-#[derive(Default)]
-struct Attempts(Cancelled);
-
-impl Drop for Pending {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-impl Drop for Attempts {
-    fn drop(&mut self) {
-        self.0.cancel();
-    }
 }
 
 impl Dialer {
@@ -133,7 +115,9 @@ impl Dialer {
     fn connect(&self, call: &DialCall<'_>, addresses: &[SocketAddr]) -> Result<(SocketAddr, TcpStream), Error> {
         // With room for all, so that no thread ever waits for us to take its result.
         let (done, results) = bounded(addresses.len());
-        let attempts = Attempts::default();
+        let cancelled = Cancelled::default();
+        // No attempt of the call is wanted when the call is over.
+        let _called_off = OnDrop(|| cancelled.cancel());
         let (mut tried, mut failed) = (0, 0);
         let mut failure = None;
         let mut next_start = Instant::now();
@@ -143,7 +127,10 @@ impl Dialer {
             };
             if tried < addresses.len() && Instant::now() >= next_start {
                 next_start = Instant::now() + STAGGER;
-                match self.attempt(addresses[tried], left, &attempts, done.clone()) {
+                let (address, cancelled) = (addresses[tried], cancelled.clone());
+                let attempt =
+                    move |network: &dyn Network| (address, network.connect(address, left, &cancelled).and_then(set_up));
+                match self.spawn(done.clone(), attempt) {
                     Ok(()) => tried += 1,
                     // What is under way may still succeed.
                     Err(e) if tried == failed => return Err(e),
@@ -172,44 +159,27 @@ impl Dialer {
         Err(call.failed(tried, failure))
     }
 
-    fn attempt(
-        &self,
-        address: SocketAddr,
-        timeout: Duration,
-        attempts: &Attempts,
-        done: Sender<(SocketAddr, io::Result<TcpStream>)>,
-    ) -> Result<(), Error> {
-        let cancelled = attempts.0.clone();
-        self.spawn(done, move |network| (address, network.connect(address, timeout, &cancelled).and_then(set_up)))
-    }
-
     fn spawn<T: Send + 'static>(
         &self,
         done: Sender<T>,
         work: impl FnOnce(&dyn Network) -> T + Send + 'static,
     ) -> Result<(), Error> {
-        let pending = self.pending()?;
-        let network = Arc::clone(&self.network);
+        let more = |pending| (pending < MAX_PENDING).then_some(pending + 1);
+        if self.pending.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_err() {
+            let what = format!("{MAX_PENDING} earlier name look-ups or connects still hang; not starting another");
+            return Err(Error::new(NetErrorKind::Connect, what));
+        }
+        let (network, pending) = (Arc::clone(&self.network), Arc::clone(&self.pending));
+        let ended = OnDrop(move || _ = pending.fetch_sub(1, Ordering::AcqRel));
         thread::Builder::new()
             .name("leasehold-dial".to_owned())
             .spawn(move || {
-                let _pending = pending;
+                let _ended = ended;
                 // Nobody may be waiting any more; a stream then closes here.
                 let _ = done.send(work(&*network));
             })
             .map_err(|e| Error::new(NetErrorKind::Connect, "no thread to connect on").caused_by(e))?;
         Ok(())
-    }
-
-    fn pending(&self) -> Result<Pending, Error> {
-        let more = |pending| (pending < MAX_PENDING).then_some(pending + 1);
-        match self.pending.fetch_update(Ordering::AcqRel, Ordering::Acquire, more) {
-            Ok(_) => Ok(Pending(Arc::clone(&self.pending))),
-            Err(_) => Err(Error::new(
-                NetErrorKind::Connect,
-                format!("{MAX_PENDING} earlier name look-ups or connects still hang; not starting another"),
-            )),
-        }
     }
 }
 
@@ -221,7 +191,7 @@ impl DialCall<'_> {
 
     fn late(&self, tried: usize, failure: Option<io::Error>) -> Error {
         let what = format!("no connection to {} port {} in the given time", self.host, self.port);
-        caused_by(Error::new(NetErrorKind::Timeout, what + &addresses(tried)), failure)
+        Error::new(NetErrorKind::Timeout, what + &addresses(tried)).caused_by(failure)
     }
 
     fn failed(&self, tried: usize, failure: Option<io::Error>) -> Error {
@@ -231,7 +201,7 @@ impl DialCall<'_> {
             }
             _ => {
                 let what = format!("no connection to {} port {}", self.host, self.port);
-                caused_by(Error::new(NetErrorKind::Connect, what + &addresses(tried)), failure)
+                Error::new(NetErrorKind::Connect, what + &addresses(tried)).caused_by(failure)
             }
         }
     }
@@ -263,13 +233,6 @@ fn addresses(tried: usize) -> String {
         0 => String::new(),
         1 => " (1 address tried)".to_owned(),
         _ => format!(" ({tried} addresses tried)"),
-    }
-}
-
-fn caused_by(error: Error, failure: Option<io::Error>) -> Error {
-    match failure {
-        Some(failure) => error.caused_by(failure),
-        None => error,
     }
 }
 

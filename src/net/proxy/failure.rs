@@ -3,17 +3,11 @@
 use std::io;
 
 use crate::net::error::{Error, NetErrorKind};
-use crate::net::tls::tls_error;
+use crate::net::socket::failure;
 
 /// When the connection to the proxy fails before the tunnel is there.
 pub(crate) fn broken(e: io::Error) -> Error {
-    if let Some(tls) = e.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>()) {
-        return tls_error(tls);
-    }
-    match e.kind() {
-        io::ErrorKind::TimedOut => Error::new(NetErrorKind::Timeout, "the proxy did not answer in time"),
-        _ => Error::new(NetErrorKind::Connect, "the proxy broke off").caused_by(e),
-    }
+    failure(e, "the proxy did not answer in time", NetErrorKind::Connect, "the proxy broke off")
 }
 
 /// The client speaks first on the far side, so these can only be meant to pass for an answer of the server.

@@ -2,7 +2,6 @@
 //!
 //! A URL means what it means to Go's `net/http`, for what is written for client-go is to mean the same here.
 
-use std::fmt;
 use std::time::Instant;
 
 use super::endpoint::Endpoint;
@@ -19,7 +18,7 @@ mod stand_in;
 use login::ProxyLogin;
 
 /// A proxy, and who we are to it.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Proxy {
     protocol: Protocol,
     endpoint: Endpoint,
@@ -88,16 +87,6 @@ impl Proxy {
 
 /// Source: Go's `net/http`, which takes it from RFC 1928.
 const SOCKS_PORT: u16 = 1080;
-
-impl fmt::Debug for Proxy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Proxy")
-            .field("protocol", &self.protocol)
-            .field("endpoint", &self.endpoint.host_and_port())
-            .field("login", &self.login)
-            .finish()
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -16,7 +16,7 @@ use super::error::{Error, NetErrorKind};
 use crate::util::clock;
 use crate::util::clock::Moment;
 
-#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
+#[cfg(feature = "_server")]
 pub(crate) mod config;
 mod files;
 mod pinned;

@@ -35,7 +35,8 @@ pub(crate) fn trust_these(
     if ignored > 0 {
         log_line!(warn, target: TLS, "kubernetes: {ignored} of the cluster's CA certificates cannot be used and are ignored");
     }
-    Ok(Some(Arc::new(TheseAuthorities { signed: signed_by(store)?, signs, themselves: authorities })))
+    let authorities = TheseAuthorities { signed: signed_by(store)?, signs, themselves: authorities };
+    Ok(Some(Arc::new(ServerVerifier { authorities: Some(authorities), provider: provider() })))
 }
 
 /// Trusts what the system's roots have signed.
@@ -57,13 +58,20 @@ pub(crate) fn trust_anyone() -> Arc<dyn ServerCertVerifier> {
              server can read and change what is sent"
         );
     });
-    Arc::new(Anyone { provider: provider() })
+    Arc::new(ServerVerifier { authorities: None, provider: provider() })
 }
 
 fn signed_by(store: RootCertStore) -> Result<Arc<WebPkiServerVerifier>, Error> {
     WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider())
         .build()
         .map_err(|e| Error::config("TLS", e.to_string()))
+}
+
+/// Decides by the configured authorities. Without any, each certificate is accepted, but the server must still own its key.
+#[derive(Debug)]
+struct ServerVerifier {
+    authorities: Option<TheseAuthorities>,
+    provider: Arc<CryptoProvider>,
 }
 
 /// The cluster's authorities.
@@ -79,7 +87,7 @@ struct TheseAuthorities {
     themselves: Vec<CertificateDer<'static>>,
 }
 
-impl ServerCertVerifier for TheseAuthorities {
+impl ServerCertVerifier for ServerVerifier {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
@@ -88,56 +96,18 @@ impl ServerCertVerifier for TheseAuthorities {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        if !self.themselves.iter().any(|authority| authority == certificate) {
-            if !self.signs {
+        let Some(TheseAuthorities { signed, signs, themselves }) = &self.authorities else {
+            return Ok(ServerCertVerified::assertion());
+        };
+        if !themselves.iter().any(|authority| authority == certificate) {
+            if !signs {
                 return Err(CertificateError::UnknownIssuer.into());
             }
-            return self.signed.verify_server_cert(certificate, intermediates, name, ocsp, now);
+            return signed.verify_server_cert(certificate, intermediates, name, ocsp, now);
         }
         let parsed = ParsedCertificate::try_from(certificate)?;
         pinned::check(certificate, now)?;
         verify_server_name(&parsed, name)?;
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.signed.verify_tls12_signature(message, certificate, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.signed.verify_tls13_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.signed.supported_verify_schemes()
-    }
-}
-
-/// Any certificate will do, but the server must still own its key.
-#[derive(Debug)]
-struct Anyone {
-    provider: Arc<CryptoProvider>,
-}
-
-impl ServerCertVerifier for Anyone {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
         Ok(ServerCertVerified::assertion())
     }
 

@@ -103,8 +103,8 @@ pub struct Counters {
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Histogram {
-    /// In place `i`, how many took at most `BOUNDS[i]` and more than `BOUNDS[i - 1]`; in the last, how many took more than all
-    /// [`BOUNDS`](Histogram::BOUNDS_MS). Not cumulative.
+    /// In place `i`, how many took at most `BOUNDS_MS[i]` and more than `BOUNDS_MS[i - 1]`; in the last, how many took more than all
+    /// [`BOUNDS_MS`](Histogram::BOUNDS_MS). Not cumulative.
     pub counts: [u64; Histogram::BOUNDS_MS.len() + 1],
     /// How long all of them took together.
     pub sum: Duration,

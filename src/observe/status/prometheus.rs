@@ -82,7 +82,7 @@ const METRICS: [Metric; 16] = [
         "Terms that ended otherwise than by a release or a step-down.",
         |status| count(status.counters.terms_lost),
     ),
-    ("leasehold_validity_seconds", "gauge", "How long the term stays valid without another renewal.", |status| {
+    ("leasehold_term_remaining_seconds", "gauge", "How long the term stays valid without another renewal.", |status| {
         seconds(Some(status.remaining))
     }),
     (
@@ -106,9 +106,11 @@ const METRICS: [Metric; 16] = [
     ),
     ("leasehold_write_failed", "gauge", "Whether writes fail: 1, or 0.", |status| flag(status.failed_write.is_some())),
     ("leasehold_watch_up", "gauge", "Whether changes are watched, and not polled.", |status| flag(status.is_watching)),
-    ("leasehold_watches_total", "counter", "Watches that were opened.", |status| count(status.counters.watches_opened)),
+    ("leasehold_watches_opened_total", "counter", "Watches that were opened.", |status| {
+        count(status.counters.watches_opened)
+    }),
     (
-        "leasehold_last_contact_seconds",
+        "leasehold_last_contact_age_seconds",
         "gauge",
         "How long ago the store last told anything; missing before the first time.",
         |status| seconds(status.last_contact),
@@ -132,7 +134,7 @@ const METRICS: [Metric; 16] = [
         |status| seconds(status.may_acquire_in),
     ),
     (
-        "leasehold_since_progress_seconds",
+        "leasehold_progress_age_seconds",
         "gauge",
         "How long ago the work of the term made progress; missing where it need not.",
         |status| seconds(status.since_progress),
@@ -197,7 +199,7 @@ mod tests {
         assert_eq!(
             samples.map(shorter).collect::<Vec<_>>().join(";").replace('"', "").replace("request_failures_total,", ""),
             "leader_election_master_status} 1;leader_election_slowpath_total} 9;terms_total} 7;terms_lost_total} 8;\
-             validity_seconds} 2;renewal_bucket,le=0.001} 2;renewal_bucket,le=0.005} 4;renewal_bucket,le=0.01} 4;\
+             term_remaining_seconds} 2;renewal_bucket,le=0.001} 2;renewal_bucket,le=0.005} 4;renewal_bucket,le=0.01} 4;\
              renewal_bucket,le=0.025} 4;renewal_bucket,le=0.05} 4;renewal_bucket,le=0.1} 4;renewal_bucket,le=0.25} 4;\
              renewal_bucket,le=0.5} 4;renewal_bucket,le=1} 4;renewal_bucket,le=2.5} 4;renewal_bucket,le=5} 5;\
              renewal_bucket,le=+Inf} 6;renewal_sum} 10.007002;renewal_count} 6;requests_total,operation=get} 11;\
@@ -205,8 +207,8 @@ mod tests {
              kind=already_exists} 21;kind=not_applied} 22;kind=forbidden} 23;kind=unauthorized} 24;kind=not_found} 25;\
              kind=untrusted} 26;kind=rejected} 27;kind=malformed} 28;kind=timeout} 29;kind=interrupted} 30;\
              kind=expired} 31;kind=unsupported} 32;kind=connection_closed} 33;kind=unavailable} 34;write_failed} 1;\
-             watch_up} 1;watches_total} 10;last_contact_seconds} 3;fit} 0;unfit_seconds} 4;may_acquire_in_seconds} 5;\
-             since_progress_seconds} 6.5"
+             watch_up} 1;watches_opened_total} 10;last_contact_age_seconds} 3;fit} 0;unfit_seconds} 4;may_acquire_in_seconds} 5;\
+             progress_age_seconds} 6.5"
         );
     }
 }

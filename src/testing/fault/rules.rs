@@ -38,7 +38,7 @@ pub struct FaultHandle {
 #[derive(Debug)]
 pub(crate) struct Rule {
     pub id: u64,
-    fault: Fault,
+    pub fault: Fault,
     counts: Mutex<Counts>,
     removed: AtomicBool,
     releases: AtomicU64,
@@ -87,7 +87,7 @@ impl FaultHandle {
 
     /// Ends the fault, and releases what it holds.
     pub fn remove(&self) {
-        self.rule.remove();
+        self.rule.removed.store(true, Ordering::SeqCst);
         self.wake();
     }
 
@@ -107,10 +107,6 @@ impl fmt::Debug for FaultHandle {
 }
 
 impl Rule {
-    pub fn after_events(&self) -> u64 {
-        self.fault.matcher.after_events
-    }
-
     /// Counts a request that matches, and decides whether it is hit.
     pub fn decide(self: &Arc<Rule>) -> Option<Hit> {
         let matcher = &self.fault.matcher;
@@ -126,14 +122,6 @@ impl Rule {
         counts.hits += 1;
         Some(Hit { rule: self.clone(), releases: self.releases.load(Ordering::SeqCst) })
     }
-
-    fn remove(&self) {
-        self.removed.store(true, Ordering::SeqCst);
-    }
-
-    fn is_removed(&self) -> bool {
-        self.removed.load(Ordering::SeqCst)
-    }
 }
 
 impl Hit {
@@ -143,7 +131,7 @@ impl Hit {
 
     /// Whether the fault still has a hold on the request.
     pub fn holds(&self) -> bool {
-        !self.rule.is_removed() && self.rule.releases.load(Ordering::SeqCst) == self.releases
+        !self.rule.removed.load(Ordering::SeqCst) && self.rule.releases.load(Ordering::SeqCst) == self.releases
     }
 }
 
@@ -162,7 +150,7 @@ impl Rules {
 
     pub fn clear(&self) {
         for rule in self.rules.lock().drain(..) {
-            rule.remove();
+            rule.removed.store(true, Ordering::SeqCst);
         }
     }
 
@@ -181,14 +169,10 @@ impl Rules {
         hits
     }
 
-    /// The watch faults that may hit a stream.
-    pub fn for_stream(&self, request: &RequestLog) -> Vec<Arc<Rule>> {
-        self.matching(request, true)
-    }
-
-    fn matching(&self, request: &RequestLog, watch_faults: bool) -> Vec<Arc<Rule>> {
+    /// Returns the rules that may hit a request: the faults of watches, or all others.
+    pub fn matching(&self, request: &RequestLog, watch_faults: bool) -> Vec<Arc<Rule>> {
         let mut rules = self.rules.lock();
-        rules.retain(|rule| !rule.is_removed());
+        rules.retain(|rule| !rule.removed.load(Ordering::SeqCst));
         rules
             .iter()
             .filter(|rule| rule.fault.action.is_watch_fault() == watch_faults)

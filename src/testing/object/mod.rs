@@ -2,7 +2,6 @@
 
 pub(crate) mod key;
 pub(crate) mod microtime;
-pub(crate) mod refusal;
 pub(crate) mod resource;
 pub(crate) mod schema;
 pub(crate) mod status;

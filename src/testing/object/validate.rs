@@ -58,8 +58,8 @@ pub(crate) fn present(api: &Api, stored: &Value) -> Value {
     object
 }
 
-/// What is wrong with an object that was decoded; empty when nothing is.
-pub(crate) fn validate(api: &Api, object: &Value) -> Vec<Cause> {
+/// Checks a decoded object. Returns an error that lists every broken rule.
+pub(crate) fn check(api: &Api, name: &str, object: &Value) -> Result<(), StatusObject> {
     let mut causes = Vec::new();
     check_name(object, &mut causes);
     match api.resource {
@@ -67,7 +67,10 @@ pub(crate) fn validate(api: &Api, object: &Value) -> Vec<Cause> {
         Resource::Events => check_event(api, object, &mut causes),
         Resource::ConfigMaps | Resource::Endpoints => {}
     }
-    causes
+    match causes.is_empty() {
+        true => Ok(()),
+        false => Err(StatusObject::invalid(api, &api.qualified_kind(), name, &causes)),
+    }
 }
 
 fn is_events_k8s(api: &Api) -> bool {

@@ -6,11 +6,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use parking_lot::Mutex;
 
 use crate::testing::fault::kind::Fault;
 use crate::testing::fault::rules::FaultHandle;
-use crate::testing::server::kubeconfig::{self, ShownCredentials};
+use crate::testing::server::kubeconfig::{self, quoted};
 use crate::testing::server::listener::{Reserved, RunningServer};
 use crate::testing::server::log::RequestLog;
 use crate::testing::server::shared::ServerState;
@@ -64,12 +66,9 @@ impl ApiServer {
     ///
     /// When the server has users, but not this one.
     pub fn kubeconfig(&self, user: &str) -> String {
-        let credentials = match self.server.users.is_empty() {
-            true => ShownCredentials::None,
-            false => ShownCredentials::Token(self.expect_user(user).token().to_owned()),
-        };
-        let ca_pem = self.ca_pem();
-        kubeconfig::render(&self.url(), ca_pem.as_deref(), user, &credentials)
+        let has_users = !self.server.users.is_empty();
+        let token = has_users.then(|| ("token", quoted(self.expect_user(user).token())));
+        self.render(user, token.as_slice())
     }
 
     /// Like [`kubeconfig`](ApiServer::kubeconfig), with a fresh client certificate in place of the
@@ -79,9 +78,15 @@ impl ApiServer {
     ///
     /// Without TLS, or when the server has users, but not this one.
     pub fn kubeconfig_with_certificate(&self, user: &str) -> String {
-        let credentials = ShownCredentials::Certificate(self.issue(user));
-        let ca_pem = self.ca_pem();
-        kubeconfig::render(&self.url(), ca_pem.as_deref(), user, &credentials)
+        let (certificate, key) = self.client_certificate(user);
+        let [certificate, key] = [certificate, key].map(|pem| BASE64_STANDARD.encode(pem));
+        self.render(user, &[("client-certificate-data", certificate), ("client-key-data", key)])
+    }
+
+    fn render(&self, user: &str, credentials: &[(&str, String)]) -> String {
+        let mut cluster = vec![("server", quoted(&self.url()))];
+        cluster.extend(self.ca_pem().map(|pem| ("certificate-authority-data", BASE64_STANDARD.encode(pem))));
+        kubeconfig::render(&cluster, user, credentials)
     }
 
     /// Writes [`kubeconfig`](ApiServer::kubeconfig) to a file.
@@ -108,11 +113,6 @@ impl ApiServer {
     ///
     /// Without TLS, or when the server has users, but not this one.
     pub fn client_certificate(&self, user: &str) -> (String, String) {
-        let pair = self.issue(user);
-        (pair.certificate, pair.key)
-    }
-
-    fn issue(&self, user: &str) -> crate::testing::wire::tls::CertificatePair {
         if !self.server.users.is_empty() {
             self.expect_user(user);
         }
@@ -164,7 +164,7 @@ impl ApiServer {
         let server = Arc::downgrade(&self.server);
         let wake = move || {
             if let Some(server) = server.upgrade() {
-                server.store.lock().wake_watchers();
+                server.store.lock().history.wake();
             }
         };
         wake();

@@ -9,11 +9,11 @@ use crate::testing::object::key::ObjectKey;
 use crate::testing::object::resource::{Api, Verb};
 use crate::testing::object::status::{self, StatusObject};
 use crate::testing::object::validate;
-use crate::testing::server::route::{Plain, RequestRoute, ResourceCall, check_supported, field_selector};
+use crate::testing::server::route::{Plain, ResourceCall, check_supported, field_selector};
 use crate::testing::server::shared::{ExpiredWatch, ServerState};
 use crate::testing::server::users::RequestUser;
 use crate::testing::store::history::Subscription;
-use crate::testing::store::table::{Preconditions, UpdateRules};
+use crate::testing::store::table::Preconditions;
 use crate::testing::wire::http::{ServedRequest, ServedResponse};
 
 pub(crate) enum ServerAnswer {
@@ -24,28 +24,19 @@ pub(crate) enum ServerAnswer {
 /// A watch that is about to be streamed.
 pub(crate) struct StreamedWatch {
     pub api: &'static Api,
-    pub opening: WatchOpening,
+    /// An error is the only event of the watch.
+    pub opening: Result<Subscription, StatusObject>,
     pub bookmarks: bool,
     pub timeout: Option<Duration>,
-}
-
-pub(crate) enum WatchOpening {
-    Subscribed(Subscription),
-    /// One ERROR event, and the end.
-    Failed(StatusObject),
 }
 
 /// Answers a request in the name of `identity`.
 pub(crate) fn handle(
     server: &ServerState,
-    route: &RequestRoute,
+    call: &ResourceCall,
     identity: &RequestUser,
     request: &ServedRequest,
 ) -> Result<ServerAnswer, StatusObject> {
-    let call = match route {
-        RequestRoute::Plain(plain) => return Ok(ServerAnswer::Done(plain_answer(*plain))),
-        RequestRoute::Resource(call) => call,
-    };
     authorize(call, identity)?;
     // A refusal warns as well, but not of what may not be asked at all.
     let mut answer = answer(server, call, request).unwrap_or_else(|refusal| ServerAnswer::Done((&refusal).into()));
@@ -68,7 +59,8 @@ fn answer(server: &ServerState, call: &ResourceCall, request: &ServedRequest) ->
     Ok(ServerAnswer::Done(ServedResponse::json(code, &body)))
 }
 
-fn plain_answer(plain: Plain) -> ServedResponse {
+/// Answers a request that needs no identity.
+pub(crate) fn plain_answer(plain: Plain) -> ServedResponse {
     match plain {
         Plain::Health => ServedResponse::new(200, "text/plain; charset=utf-8", "ok"),
         Plain::Version => ServedResponse::json(
@@ -108,7 +100,7 @@ fn list(server: &ServerState, call: &ResourceCall) -> Result<Value, StatusObject
     let filter = filter(call)?;
     let (objects, revision) = {
         let store = server.store.lock();
-        (store.list(&filter), store.revision())
+        (store.list(&filter), store.state.revision)
     };
     let items = objects
         .iter()
@@ -148,16 +140,9 @@ fn watch(server: &ServerState, call: &ResourceCall) -> Result<ServerAnswer, Stat
                 .into(),
         )),
     };
-    let subscribed = server.store.lock().subscribe(filter, after);
-    let opening = match subscribed {
-        Ok(subscription) => WatchOpening::Subscribed(subscription),
-        Err(gone) => {
-            let status = StatusObject::expired(gone.requested, gone.oldest);
-            if server.expired == ExpiredWatch::Status {
-                return Err(status);
-            }
-            WatchOpening::Failed(status)
-        }
+    let opening = match server.store.lock().subscribe(filter, after) {
+        Err(status) if server.expired == ExpiredWatch::Status => return Err(status),
+        opening => opening,
     };
     Ok(ServerAnswer::Watch(StreamedWatch {
         api: call.api,
@@ -179,8 +164,7 @@ fn create(server: &ServerState, call: &ResourceCall, request: &ServedRequest) ->
     }
     object["metadata"]["namespace"] = json!(key.namespace);
     key.name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    let created = server.store.lock().create(key.clone(), object, &|object| validate::validate(call.api, object));
-    let object = created.map_err(|refusal| refusal.into_status(call.api, &key))?;
+    let object = server.store.lock().create(call.api, key, object)?;
     Ok(validate::present(call.api, &object))
 }
 
@@ -209,13 +193,7 @@ fn update(server: &ServerState, call: &ResourceCall, request: &ServedRequest) ->
         )));
     }
     object["metadata"]["namespace"] = json!(key.namespace);
-    let rules = UpdateRules {
-        unconditional: call.api.unconditional_update,
-        create: call.api.create_on_update,
-        validate: &|object| validate::validate(call.api, object),
-    };
-    let updated = server.store.lock().update(key.clone(), object, &rules);
-    let (object, created) = updated.map_err(|refusal| refusal.into_status(call.api, &key))?;
+    let (object, created) = server.store.lock().update(call.api, key, object)?;
     Ok((if created { 201 } else { 200 }, validate::present(call.api, &object)))
 }
 
@@ -231,8 +209,7 @@ fn delete(server: &ServerState, call: &ResourceCall, request: &ServedRequest) ->
     };
     let preconditions = Preconditions { uid: precondition("uid"), resource_version: precondition("resourceVersion") };
     let key = key(call);
-    let deleted = server.store.lock().delete(&key, &preconditions);
-    let object = deleted.map_err(|refusal| refusal.into_status(call.api, &key))?;
+    let object = server.store.lock().delete(call.api, &key, &preconditions)?;
     Ok(status::deleted(call.api, &key.name, object["metadata"]["uid"].as_str().unwrap_or_default()))
 }
 

@@ -82,23 +82,24 @@ impl ApiServer {
     /// Deletes an object. Gives back what it was, under the version of the deletion.
     pub fn delete(&self, resource: Resource, namespace: &str, name: &str) -> Option<Value> {
         let key = key(resource, namespace, name);
-        let deleted = self.server.store.lock().delete(&key, &Preconditions::default());
+        let deleted = self.server.store.lock().delete(resource.storage_api(), &key, &Preconditions::default());
         deleted.ok().map(|object| Value::clone(&object))
     }
 
     /// Adds a namespace; does nothing if it exists.
     pub fn add_namespace(&self, name: &str) {
-        self.server.store.lock().add_namespace(name);
+        self.server.store.lock().state.namespaces.insert(name.to_owned());
     }
 
     /// The store-wide revision: the `resourceVersion` of the latest write.
     pub fn revision(&self) -> u64 {
-        self.server.store.lock().revision()
+        self.server.store.lock().state.revision
     }
 
     /// Moves the revision ahead, as writes to other objects of a busy cluster would.
     pub fn advance_revision(&self, by: u64) {
-        self.server.store.lock().advance(by);
+        let mut store = self.server.store.lock();
+        store.state.revision = store.state.revision.saturating_add(by);
     }
 
     /// Forgets the history: a watch from before the present revision is [expired](crate::testing::ExpiredWatch).
@@ -114,7 +115,7 @@ impl ApiServer {
 
     /// What the store holds now.
     pub fn snapshot(&self) -> Snapshot {
-        self.server.store.lock().snapshot()
+        self.server.store.lock().state.clone()
     }
 
     /// Goes back to a snapshot, of this server or another, as when an etcd is restored from a
@@ -134,7 +135,12 @@ impl ApiServer {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn restore(&self, snapshot: &Snapshot) {
-        self.server.restore(snapshot);
+        let mut store = self.server.store.lock();
+        // The connections are cut first, so that no watch ends in order.
+        self.server.cut_sockets();
+        store.restore(snapshot);
+        drop(store);
+        self.server.wake();
     }
 }
 

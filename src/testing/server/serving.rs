@@ -9,7 +9,7 @@ use crate::testing::fault::rules::Hit;
 use crate::testing::object::resource::Verb;
 use crate::testing::object::status::StatusObject;
 use crate::testing::server::connection::ServedConnection;
-use crate::testing::server::handlers::{self, ServerAnswer, StreamedWatch, WatchOpening};
+use crate::testing::server::handlers::{self, ServerAnswer, StreamedWatch};
 use crate::testing::server::log::{LogEntryId, RequestLog};
 use crate::testing::server::route::{self, RequestRoute, ResourceCall};
 use crate::testing::server::stream;
@@ -91,13 +91,9 @@ impl ServedConnection {
 
         let answer = match (&route, &identity) {
             // Health and version are open to everybody, as on the real server.
-            (Ok(RequestRoute::Plain(_)), Err(_)) => {
-                let anybody = RequestUser::anonymous();
-                route.and_then(|route| handlers::handle(&server, &route, &anybody, request))
-            }
-            (_, Err(refusal)) => Err(refusal.clone()),
-            (Err(unknown), _) => Err(unknown.clone()),
-            (Ok(route), Ok(identity)) => handlers::handle(&server, route, identity, request),
+            (Ok(RequestRoute::Plain(plain)), _) => Ok(ServerAnswer::Done(handlers::plain_answer(*plain))),
+            (_, Err(refusal)) | (Err(refusal), _) => Err(refusal.clone()),
+            (Ok(RequestRoute::Resource(call)), Ok(identity)) => handlers::handle(&server, call, identity, request),
         };
         self.finish(entry, request, answer, &facts, after)
     }
@@ -112,9 +108,9 @@ impl ServedConnection {
     ) -> Result<(), Disconnected> {
         // Whatever happens to the answer, a watch must not stay subscribed without a stream.
         let _subscription = match &answer {
-            Ok(ServerAnswer::Watch(StreamedWatch { opening: WatchOpening::Subscribed(subscription), .. })) => {
+            Ok(ServerAnswer::Watch(StreamedWatch { opening: Ok(subscription), .. })) => {
                 let (server, id) = (self.server.clone(), subscription.id);
-                Some(OnDrop(move || server.store.lock().unsubscribe(id)))
+                Some(OnDrop(move || server.store.lock().history.unsubscribe(id)))
             }
             _ => None,
         };

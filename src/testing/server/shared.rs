@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::testing::fault::rules::Rules;
 use crate::testing::server::log::ServerLog;
 use crate::testing::server::users::Users;
-use crate::testing::store::table::{ObjectTable, Snapshot};
+use crate::testing::store::table::ObjectTable;
 use crate::testing::wire::signal::FlagSignal;
 use crate::testing::wire::tls::Tls;
 
@@ -61,7 +61,7 @@ impl ServerState {
     /// Makes every thread look at the flags and at its connection.
     pub fn wake(&self) {
         self.signal.notify();
-        self.store.lock().wake_watchers();
+        self.store.lock().history.wake();
     }
 
     /// Cuts every open connection.
@@ -70,16 +70,7 @@ impl ServerState {
         self.wake();
     }
 
-    /// Goes back to a snapshot; the connections are cut first, lest a watch end in order.
-    pub fn restore(&self, snapshot: &Snapshot) {
-        let mut store = self.store.lock();
-        self.cut_sockets();
-        store.restore(snapshot);
-        drop(store);
-        self.wake();
-    }
-
-    fn cut_sockets(&self) {
+    pub fn cut_sockets(&self) {
         for socket in self.sockets.lock().values() {
             // The client may have been faster.
             let _ = socket.shutdown(Shutdown::Both);

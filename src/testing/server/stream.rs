@@ -10,7 +10,7 @@ use crate::testing::fault::kind::Action;
 use crate::testing::fault::rules::Hit;
 use crate::testing::object::resource::Api;
 use crate::testing::server::connection::ServedConnection;
-use crate::testing::server::handlers::{StreamedWatch, WatchOpening};
+use crate::testing::server::handlers::StreamedWatch;
 use crate::testing::server::log::RequestLog;
 use crate::testing::store::history::{ChangeKind, ObjectChange, WatchMessage};
 use crate::testing::wire::http::{chunk, chunked_head};
@@ -70,11 +70,11 @@ pub(crate) fn stream(
         budget: truncate,
     };
     match watch.opening {
-        WatchOpening::Failed(status) => {
+        Err(status) => {
             stream.send_event("ERROR", &status.to_json())?;
             stream.finish()
         }
-        WatchOpening::Subscribed(subscription) => {
+        Ok(subscription) => {
             let now = Instant::now();
             let backlog = subscription.backlog.into_iter().map(WatchMessage::Change);
             stream.queue.extend(backlog.map(|message| (now, message)));
@@ -198,8 +198,8 @@ impl WatchStream<'_> {
     fn consult_faults(&mut self) -> Orders {
         let mut orders = Orders::default();
         let server = self.connection.server.clone();
-        for rule in server.rules.for_stream(self.facts) {
-            if self.sent < rule.after_events() {
+        for rule in server.rules.matching(self.facts, true) {
+            if self.sent < rule.fault.matcher.after_events {
                 continue;
             }
             let first_look = !self.decided.contains_key(&rule.id);

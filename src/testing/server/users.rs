@@ -112,11 +112,6 @@ impl User {
 }
 
 impl RequestUser {
-    /// Whoever comes without credentials.
-    pub fn anonymous() -> RequestUser {
-        RequestUser { name: None, rights: Rights::Only(BTreeSet::new()) }
-    }
-
     pub fn may(&self, verb: Verb, resource: Resource) -> bool {
         match &self.rights {
             Rights::All => true,

@@ -7,6 +7,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use serde_json::Value;
 
 use crate::testing::object::key::{Filter, ObjectKey};
+use crate::testing::object::status::StatusObject;
 
 /// Messages that a watcher may leave unread before it is dropped, so that a stalled client costs
 /// bounded memory.
@@ -46,13 +47,6 @@ pub(crate) struct Subscription {
     pub backlog: Vec<Arc<ObjectChange>>,
     /// Disconnects when the watch is to end.
     pub messages: Receiver<WatchMessage>,
-}
-
-/// The history needed for a watch is gone.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct TooOld {
-    pub requested: u64,
-    pub oldest: u64,
 }
 
 struct Subscriber {
@@ -96,9 +90,9 @@ impl History {
     }
 
     /// The remembered changes after a revision.
-    pub fn since(&self, revision: u64, filter: &Filter) -> Result<Vec<Arc<ObjectChange>>, TooOld> {
+    pub fn since(&self, revision: u64, filter: &Filter) -> Result<Vec<Arc<ObjectChange>>, StatusObject> {
         if revision < self.compacted {
-            return Err(TooOld { requested: revision, oldest: self.compacted });
+            return Err(StatusObject::expired(revision, self.compacted));
         }
         let later = self.changes.iter().filter(|change| change.revision > revision && filter.matches(&change.key));
         Ok(later.cloned().collect())

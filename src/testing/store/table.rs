@@ -10,9 +10,10 @@ use std::time::SystemTime;
 use serde_json::{Value, json};
 
 use crate::testing::object::key::{Filter, ObjectKey};
-use crate::testing::object::refusal::WriteRefusal;
-use crate::testing::object::status::Cause;
-use crate::testing::store::history::{ChangeKind, History, ObjectChange, Subscription, TooOld};
+use crate::testing::object::resource::Api;
+use crate::testing::object::status::{Cause, StatusObject};
+use crate::testing::object::validate;
+use crate::testing::store::history::{ChangeKind, History, ObjectChange, Subscription};
 
 /// etcd's counter is past the start-up writes by the time anybody sees it.
 const FIRST_REVISION: u64 = 1000;
@@ -24,26 +25,18 @@ pub(crate) struct Preconditions {
     pub resource_version: Option<String>,
 }
 
-/// How a PUT treats an object of its kind.
-pub(crate) struct UpdateRules<'a> {
-    pub unconditional: bool,
-    pub create: bool,
-    /// Asked once the version is accepted, as on the real server.
-    pub validate: &'a dyn Fn(&Value) -> Vec<Cause>,
-}
-
 /// What a store held at one moment, to come back to with
 /// [`ApiServer::restore`](crate::testing::ApiServer::restore). Cheap to clone.
 #[derive(Clone)]
 pub struct Snapshot {
-    revision: u64,
+    pub(crate) revision: u64,
     objects: BTreeMap<ObjectKey, Arc<Value>>,
-    namespaces: BTreeSet<String>,
+    pub(crate) namespaces: BTreeSet<String>,
 }
 
 pub(crate) struct ObjectTable {
-    state: Snapshot,
-    history: History,
+    pub state: Snapshot,
+    pub history: History,
 }
 
 impl Snapshot {
@@ -70,14 +63,6 @@ impl ObjectTable {
         }
     }
 
-    pub fn revision(&self) -> u64 {
-        self.state.revision
-    }
-
-    pub fn add_namespace(&mut self, name: &str) {
-        self.state.namespaces.insert(name.to_owned());
-    }
-
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<Value>> {
         self.state.objects.get(key).cloned()
     }
@@ -86,53 +71,50 @@ impl ObjectTable {
         self.matching(filter).map(|(_, object)| object.clone()).collect()
     }
 
-    pub fn create(
-        &mut self,
-        key: ObjectKey,
-        object: Value,
-        validate: &dyn Fn(&Value) -> Vec<Cause>,
-    ) -> Result<Arc<Value>, WriteRefusal> {
+    pub fn create(&mut self, api: &Api, key: ObjectKey, object: Value) -> Result<Arc<Value>, StatusObject> {
         self.check_namespace(&key)?;
-        check_causes(validate(&object))?;
-        // The real server ignores a version here that it cannot read.
+        validate::check(api, &key.name, &object)?;
+        // The real server ignores a version here that it cannot read. A readable version is an internal error without a reason.
         if version_of(&object).is_ok_and(|version| version != 0) {
-            return Err(WriteRefusal::VersionOnCreate);
+            return Err(StatusObject::new(500, "", "resourceVersion should not be set on objects to be created"));
         }
         if self.state.objects.contains_key(&key) {
-            return Err(WriteRefusal::AlreadyExists);
+            return Err(StatusObject::already_exists(api, &key.name));
         }
         Ok(self.insert(key, object))
     }
 
     /// The object, and whether it was created.
-    pub fn update(
-        &mut self,
-        key: ObjectKey,
-        mut object: Value,
-        rules: &UpdateRules<'_>,
-    ) -> Result<(Arc<Value>, bool), WriteRefusal> {
+    pub fn update(&mut self, api: &Api, key: ObjectKey, mut object: Value) -> Result<(Arc<Value>, bool), StatusObject> {
         self.check_namespace(&key)?;
-        let stored = self.get(&key);
-        if stored.is_none() && !rules.create {
-            return Err(WriteRefusal::NotFound);
+        let (stored, name) = (self.get(&key), key.name.as_str());
+        if stored.is_none() && !api.create_on_update {
+            return Err(StatusObject::not_found(api, name));
         }
         let found = stored.as_deref().map_or("", uid_of);
         let wanted = uid_of(&object);
         if !wanted.is_empty() && wanted != found {
-            return Err(WriteRefusal::WrongUid { wanted: wanted.to_owned(), found: found.to_owned() });
+            let path = format!("{}/{}/{name}", api.plural(), key.namespace);
+            let why = format!(
+                "StorageError: invalid object, Code: 4, Key: /registry/{path}, ResourceVersion: 0, \
+                 AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"
+            );
+            return Err(StatusObject::conflict(api, name, &why));
         }
-        let version = version_of(&object).map_err(WriteRefusal::VersionUnreadable)?;
+        let version = version_of(&object).map_err(|why| StatusObject::new(500, "", why))?;
         let Some(stored) = stored else {
-            check_causes((rules.validate)(&object))?;
+            validate::check(api, name, &object)?;
             return Ok((self.insert(key, object), true));
         };
-        if version == 0 && !rules.unconditional {
-            return Err(WriteRefusal::VersionMissing);
+        if version == 0 && !api.unconditional_update {
+            let cause = Cause::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
+            return Err(StatusObject::invalid(api, &api.qualified(), name, &[cause]));
         }
         if version != 0 && version_of(&stored) != Ok(version) {
-            return Err(WriteRefusal::Stale);
+            let why = "the object has been modified; please apply your changes to the latest version and try again";
+            return Err(StatusObject::conflict(api, name, why));
         }
-        check_causes((rules.validate)(&object))?;
+        validate::check(api, name, &object)?;
         for field in ["uid", "creationTimestamp", "resourceVersion"] {
             object["metadata"][field] = stored["metadata"][field].clone();
         }
@@ -144,8 +126,14 @@ impl ObjectTable {
     }
 
     /// The object as it was last, under the version of its deletion.
-    pub fn delete(&mut self, key: &ObjectKey, preconditions: &Preconditions) -> Result<Arc<Value>, WriteRefusal> {
-        let mut object = Value::clone(&*self.get(key).ok_or(WriteRefusal::NotFound)?);
+    pub fn delete(
+        &mut self,
+        api: &Api,
+        key: &ObjectKey,
+        preconditions: &Preconditions,
+    ) -> Result<Arc<Value>, StatusObject> {
+        let object = self.get(key).ok_or_else(|| StatusObject::not_found(api, &key.name))?;
+        let mut object = Value::clone(&object);
         for (what, wanted, field, hint) in [
             ("UID", &preconditions.uid, "uid", "The object might have been deleted and then recreated"),
             (
@@ -157,9 +145,10 @@ impl ObjectTable {
         ] {
             let found = object["metadata"][field].as_str().unwrap_or_default();
             if let Some(wanted) = wanted.as_ref().filter(|wanted| *wanted != found) {
-                return Err(WriteRefusal::Precondition(format!(
+                let why = format!(
                     "the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). {hint}"
-                )));
+                );
+                return Err(StatusObject::conflict(api, &key.name, &why));
             }
         }
         self.state.objects.remove(key);
@@ -196,16 +185,8 @@ impl ObjectTable {
         }
     }
 
-    pub fn advance(&mut self, by: u64) {
-        self.state.revision = self.state.revision.saturating_add(by);
-    }
-
     pub fn compact(&mut self) {
         self.history.compact(self.state.revision);
-    }
-
-    pub fn snapshot(&self) -> Snapshot {
-        self.state.clone()
     }
 
     pub fn restore(&mut self, snapshot: &Snapshot) {
@@ -215,7 +196,7 @@ impl ObjectTable {
     }
 
     /// Begins a watch. Without `after` it opens with what is there now.
-    pub fn subscribe(&mut self, filter: Filter, after: Option<u64>) -> Result<Subscription, TooOld> {
+    pub fn subscribe(&mut self, filter: Filter, after: Option<u64>) -> Result<Subscription, StatusObject> {
         let backlog = match after {
             Some(after) => self.history.since(after, &filter)?,
             None => self
@@ -234,27 +215,19 @@ impl ObjectTable {
         Ok(self.history.subscribe(filter, after, backlog))
     }
 
-    pub fn unsubscribe(&mut self, id: u64) {
-        self.history.unsubscribe(id);
-    }
-
     /// Mails a bookmark to one watch, or to all.
     pub fn bookmark(&self, id: Option<u64>) {
         self.history.bookmark(id, self.state.revision);
-    }
-
-    pub fn wake_watchers(&self) {
-        self.history.wake();
     }
 
     fn matching<'a>(&'a self, filter: &'a Filter) -> impl Iterator<Item = (&'a ObjectKey, &'a Arc<Value>)> {
         self.state.objects.iter().filter(|(key, _)| filter.matches(key))
     }
 
-    fn check_namespace(&self, key: &ObjectKey) -> Result<(), WriteRefusal> {
+    fn check_namespace(&self, key: &ObjectKey) -> Result<(), StatusObject> {
         match self.state.namespaces.contains(&key.namespace) {
             true => Ok(()),
-            false => Err(WriteRefusal::NamespaceNotFound),
+            false => Err(StatusObject::namespace_not_found(&key.namespace)),
         }
     }
 
@@ -280,13 +253,6 @@ impl ObjectTable {
 
     fn publish(&mut self, kind: ChangeKind, key: ObjectKey, object: Arc<Value>) {
         self.history.publish(Arc::new(ObjectChange { revision: self.state.revision, kind, key, object }));
-    }
-}
-
-fn check_causes(causes: Vec<Cause>) -> Result<(), WriteRefusal> {
-    match causes.is_empty() {
-        true => Ok(()),
-        false => Err(WriteRefusal::Invalid(causes)),
     }
 }
 

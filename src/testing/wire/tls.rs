@@ -15,12 +15,6 @@ use rustls::server::WebPkiClientVerifier;
 
 const NAMES: [&str; 4] = ["127.0.0.1", "localhost", "kubernetes.default", "kubernetes.default.svc"];
 
-/// A certificate with its private key, both as PEM.
-pub(crate) struct CertificatePair {
-    pub certificate: String,
-    pub key: String,
-}
-
 pub(crate) struct Tls {
     pub config: Arc<ServerConfig>,
     pub ca_pem: String,
@@ -64,14 +58,14 @@ impl Tls {
         Ok(Tls { config: Arc::new(config), ca_pem: ca.pem(), issuer, clients: Mutex::default() })
     }
 
-    /// Issues a client certificate with the user as common name.
-    pub fn issue(&self, user: &str) -> io::Result<CertificatePair> {
+    /// Issues a client certificate with the user as common name. Returns the certificate and its key as PEM.
+    pub fn issue(&self, user: &str) -> io::Result<(String, String)> {
         let key = KeyPair::generate().map_err(io::Error::other)?;
         let mut params = named(user)?;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         let certificate = params.signed_by(&key, &self.issuer).map_err(io::Error::other)?;
         self.clients.lock().insert(certificate.der().to_vec(), user.to_owned());
-        Ok(CertificatePair { certificate: certificate.pem(), key: key.serialize_pem() })
+        Ok((certificate.pem(), key.serialize_pem()))
     }
 
     /// The user that a client certificate was issued to.

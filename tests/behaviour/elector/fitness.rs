@@ -263,7 +263,7 @@ fn a_status_says_who_is_fit_and_when_there_was_progress() {
     let mut metrics = String::new();
     elector.status().write_prometheus(&mut metrics).expect("metrics");
     assert!(metrics.contains("leasehold_fit{") && metrics.contains("leasehold_unfit_seconds{"), "{metrics}");
-    assert!(!metrics.contains("leasehold_since_progress_seconds{"), "{metrics}");
+    assert!(!metrics.contains("leasehold_progress_age_seconds{"), "{metrics}");
     fitness.set(true);
     let guard = elector.block_until_leader_timeout(SOON).expect("no error").expect("a term");
     thread::sleep(A_WHILE);

@@ -5,30 +5,16 @@
 
 use std::fmt;
 
+use serde::Deserializer;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 
 use crate::backends::record_fields;
-use crate::backends::record_fields::text;
 use crate::net::json;
-use crate::store::record::{LeaderElectionRecord, MicroTime};
-
-macro_rules! key {
-    () => {
-        "control-plane.alpha.kubernetes.io/leader"
-    };
-}
-
-/// What is wrong with the annotation.
-macro_rules! wrong {
-    ($what:literal) => {
-        concat!("its annotation ", key!(), " ", $what, ": correct it, or remove the annotation when no candidate runs")
-    };
-}
+use crate::store::record::LeaderElectionRecord;
 
 /// The name that client-go has for it (`LeaderElectionRecordAnnotationKey`).
-pub(super) const KEY: &str = key!();
+pub(super) const KEY: &str = "control-plane.alpha.kubernetes.io/leader";
 
 const FIELDS: [&str; 5] = ["holderIdentity", "leaseDurationSeconds", "acquireTime", "renewTime", "leaderTransitions"];
 
@@ -36,30 +22,20 @@ const FIELDS: [&str; 5] = ["holderIdentity", "leaseDurationSeconds", "acquireTim
 const LARGEST_VALUES: usize = 1024 * 1024;
 
 /// The record in an object's annotation: one that nobody holds where there is none.
-pub(super) fn read(object: &Map<String, Value>) -> Result<LeaderElectionRecord, &'static str> {
+pub(super) fn read(object: &Map<String, Value>) -> Result<LeaderElectionRecord, String> {
     let fields = fields(object)?;
-    let [holder, duration, acquired, renewed, transitions] =
-        FIELDS.map(|name| fields.get(name).filter(|value| !value.is_null()));
-    Ok(LeaderElectionRecord {
-        uid: None,
-        holder_identity: text(holder).ok_or(wrong!("has a holderIdentity that is no text"))?,
-        lease_duration_seconds: match duration {
-            None => None,
-            Some(duration) => Some(seconds(duration).ok_or(wrong!("has leaseDurationSeconds that are no number"))?),
-        },
-        acquire_time: text(acquired).ok_or(wrong!("has an acquireTime that is no text"))?.map(MicroTime::from_text),
-        renew_time: text(renewed).ok_or(wrong!("has a renewTime that is no text"))?.map(MicroTime::from_text),
-        lease_transitions: match transitions {
-            None => None,
-            Some(transitions) => Some(integer(transitions).ok_or(wrong!("has leaderTransitions that are no integer"))?),
-        },
-    })
+    record_fields::read(&fields, FIELDS, seconds, integer).map_err(|what| wrong(&format!("has a record whose {what}")))
+}
+
+/// Names the annotation in front of the rule that it breaks.
+fn wrong(what: &str) -> String {
+    format!("its annotation {KEY} {what}: correct it, or remove the annotation when no candidate runs")
 }
 
 /// Puts the record into the annotation, beside what fields of others are there.
 pub(super) fn write(object: &mut Value, record: &LeaderElectionRecord) {
     let mut fields = object.as_object().and_then(|object| fields(object).ok()).unwrap_or_default();
-    for ((_, value), name) in record_fields::values(record).into_iter().zip(FIELDS) {
+    for (name, value) in FIELDS.into_iter().zip(record_fields::values(record)) {
         match value {
             Some(value) => drop(fields.insert(name.to_owned(), value)),
             None => drop(fields.remove(name)),
@@ -69,14 +45,14 @@ pub(super) fn write(object: &mut Value, record: &LeaderElectionRecord) {
 }
 
 /// The fields of the record, of whatever kind: none where there is no annotation, or an empty one.
-fn fields(object: &Map<String, Value>) -> Result<Map<String, Value>, &'static str> {
+fn fields(object: &Map<String, Value>) -> Result<Map<String, Value>, String> {
     let annotations = match object.get("metadata").and_then(|metadata| metadata.get("annotations")) {
         None | Some(Value::Null) => return Ok(Map::new()),
         Some(annotations) => annotations.as_object().ok_or("its annotations are no object")?,
     };
     let text = match annotations.get(KEY) {
         None | Some(Value::Null) => return Ok(Map::new()),
-        Some(text) => text.as_str().ok_or(wrong!("is no text"))?,
+        Some(text) => text.as_str().ok_or_else(|| wrong("is no text"))?,
     };
     if text.is_empty() {
         return Ok(Map::new());
@@ -84,24 +60,25 @@ fn fields(object: &Map<String, Value>) -> Result<Map<String, Value>, &'static st
     match json::read(text.as_bytes(), LARGEST_VALUES) {
         Ok(Value::Object(fields)) => check_names(text).map(|()| fields),
         Ok(Value::Null) => Ok(Map::new()),
-        _ => Err(wrong!("is no record in JSON")),
+        _ => Err(wrong("is no record in JSON")),
     }
 }
 
 /// Go takes a field whose name differs in case alone for the one it knows; of one that stands twice it takes the last that is
 /// not null.
-fn check_names(text: &str) -> Result<(), &'static str> {
-    let Names(names) = serde_json::from_str(text).map_err(|_| wrong!("is no record in JSON"))?;
+fn check_names(text: &str) -> Result<(), String> {
+    let names = serde_json::Deserializer::from_str(text).deserialize_map(Names);
+    let names = names.map_err(|_| wrong("is no record in JSON"))?;
     for field in FIELDS {
         let (wanted, mut count) = (folded(field), 0);
         for name in names.iter().filter(|name| folded(name) == wanted) {
             count += 1;
             if name != field {
-                return Err(wrong!("has a field that differs from one of a record in case alone"));
+                return Err(wrong("has a field that differs from one of a record in case alone"));
             }
         }
         if count > 1 {
-            return Err(wrong!("has a field of a record twice"));
+            return Err(wrong("has a field of a record twice"));
         }
     }
     Ok(())
@@ -118,42 +95,37 @@ fn folded(name: &str) -> String {
 }
 
 /// The names of an object's members, each as often as it stands there.
-struct Names(Vec<String>);
+struct Names;
 
-impl<'de> Deserialize<'de> for Names {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct NameVisitor;
-        impl<'de> Visitor<'de> for NameVisitor {
-            type Value = Names;
+impl<'de> Visitor<'de> for Names {
+    type Value = Vec<String>;
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Names, A::Error> {
-                let mut names = Vec::new();
-                while let Some((name, IgnoredAny)) = members.next_entry()? {
-                    names.push(name);
-                }
-                Ok(Names(names))
-            }
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Vec<String>, A::Error> {
+        let mut names = Vec::new();
+        while let Some((name, IgnoredAny)) = members.next_entry()? {
+            names.push(name);
         }
-        deserializer.deserialize_map(NameVisitor)
+        Ok(names)
     }
 }
 
 /// A number of any size that Go reads. Above 31 bits, 68 years as seconds, all are the same to us.
-fn integer(value: &Value) -> Option<i32> {
-    Some(value.as_i64()?.clamp(i32::MIN.into(), i32::MAX.into()) as i32)
+fn integer(value: &Value) -> Result<i32, &'static str> {
+    value.as_i64().map(|number| number.clamp(i32::MIN.into(), i32::MAX.into()) as i32).ok_or("is no integer")
 }
 
 /// Python writes a text, and that perhaps with a fraction: to wait too long is safe.
-fn seconds(value: &Value) -> Option<i32> {
+fn seconds(value: &Value) -> Result<i32, &'static str> {
     let fractional = match value {
         Value::String(text) => text.trim().parse().ok(),
         _ => value.as_f64(),
     };
-    integer(value).or_else(|| Some(fractional.filter(|seconds: &f64| seconds.is_finite())?.ceil() as i32))
+    let fractional = fractional.filter(|seconds: &f64| seconds.is_finite()).ok_or("is no number");
+    integer(value).or_else(|_| Ok(fractional?.ceil() as i32))
 }
 
 #[cfg(feature = "_internals")]
@@ -162,12 +134,13 @@ pub(crate) mod properties;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::record::MicroTime;
 
     fn object(annotation: Value) -> Value {
         json!({ "metadata": { "name": "x", "annotations": { KEY: annotation, "other": "kept" } }, "data": { "a": "b" } })
     }
 
-    fn record(annotation: impl Into<Value>) -> Result<LeaderElectionRecord, &'static str> {
+    fn record(annotation: impl Into<Value>) -> Result<LeaderElectionRecord, String> {
         read(object(annotation.into()).as_object().expect("an object"))
     }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::fuzzing::target::{Target, assert_loggable};
+use crate::store::record::MicroTime;
 
 pub(crate) const TARGET: Target =
     Target { name: "annotation", base: 64 * 1024, read: |input| drop(record(&object(input))), check };
@@ -13,8 +14,20 @@ fn object(input: &[u8]) -> Value {
     })
 }
 
-fn record(object: &Value) -> Result<LeaderElectionRecord, &'static str> {
+fn record(object: &Value) -> Result<LeaderElectionRecord, String> {
     read(object.as_object().expect("an object"))
+}
+
+/// The record of the term that follows the term in `record`.
+pub(crate) fn next_record(record: &LeaderElectionRecord) -> LeaderElectionRecord {
+    LeaderElectionRecord {
+        uid: record.uid.clone(),
+        holder_identity: Some("somebody".to_owned()),
+        lease_duration_seconds: Some(15),
+        acquire_time: Some(MicroTime::from_unix_micros(1)),
+        renew_time: Some(MicroTime::from_unix_micros(2)),
+        lease_transitions: Some(record.lease_transitions.unwrap_or_default().saturating_add(1)),
+    }
 }
 
 /// A record is written back as it was read, beside all else that is there.
@@ -24,17 +37,10 @@ fn check(input: &[u8]) {
         Ok(record) => record,
         Err(what) => {
             assert!(what.contains(KEY));
-            return assert_loggable(what, 1024);
+            return assert_loggable(&what, 1024);
         }
     };
-    let next = LeaderElectionRecord {
-        uid: None,
-        holder_identity: Some("somebody".to_owned()),
-        lease_duration_seconds: Some(15),
-        acquire_time: Some(MicroTime::from_unix_micros(1)),
-        renew_time: Some(MicroTime::from_unix_micros(2)),
-        lease_transitions: Some(read.lease_transitions.unwrap_or_default().saturating_add(1)),
-    };
+    let next = next_record(&read);
     for expected in [&read, &next] {
         let mut written = object.clone();
         write(&mut written, expected);

@@ -20,6 +20,7 @@ use crate::net::error::{self as net, Report};
 /// assert!(matches!(error.kind(), ErrorKind::Config));
 /// println!("{error}");
 /// ```
+#[derive(Debug)]
 pub struct ClientError(Box<Report<ErrorKind>>);
 
 /// What a failure means to the caller.
@@ -87,7 +88,7 @@ impl ClientError {
         ClientError(Box::new(self.0.during(request)))
     }
 
-    pub(crate) fn caused_by(self, source: io::Error) -> Self {
+    pub(crate) fn caused_by(self, source: impl Into<Option<io::Error>>) -> Self {
         ClientError(Box::new(self.0.caused_by(source)))
     }
 
@@ -175,18 +176,6 @@ impl fmt::Display for ClientError {
             "" => Ok(()),
             hint => write!(f, "; {hint}"),
         }
-    }
-}
-
-impl fmt::Debug for ClientError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientError")
-            .field("kind", &self.0.kind)
-            .field("place", &self.0.place)
-            .field("detail", &self.0.detail)
-            .field("source", &self.0.source)
-            .field("maybe_sent", &self.0.maybe_sent)
-            .finish()
     }
 }
 

@@ -14,10 +14,9 @@ use super::request::{Method, Request};
 use super::request_log::ApiRequestLog;
 use super::response::{Response, accept};
 use crate::net::MAX_WAIT;
-use crate::net::calls::{ActiveCall, CallConnection, CallError, Exchange, MAX_IDLE, Pool, Versions};
+use crate::net::calls::{ActiveCall, CallError, Exchange, MAX_IDLE, Pool, Versions};
 use crate::net::dial::{Dialer, Network, System};
 use crate::net::endpoint::Endpoint;
-use crate::net::error as net;
 use crate::net::http::{AgentHandle, CurrentCall, HttpConnector, Opening, from_ureq, is_framed, new_agent, read_body};
 use crate::net::interrupt::{Interrupter, interrupted};
 use crate::net::proxy::Proxy;
@@ -64,13 +63,7 @@ struct ClientShared {
     impersonation: Vec<(HeaderName, HeaderValue)>,
     dialer: Dialer,
     log: ApiRequestLog,
-    idle: Pool<ApiAgent>,
-}
-
-/// An agent that one call has, or none, and what its connection was opened with.
-struct ApiAgent {
-    versions: Versions,
-    handle: Arc<AgentHandle>,
+    idle: Pool<Arc<AgentHandle>>,
 }
 
 /// More connections than this are not kept open for the calls to come.
@@ -217,11 +210,8 @@ impl Client {
         let result = shared.repeat_when_rejected(&attempt, &call.interrupter, |credentials| {
             let versions = shared.versions(credentials);
             let exchange = Exchange { pool: &shared.idle, versions, is_read: request.method == Method::Get };
-            let open = || {
-                let handle = shared.new_handle(credentials, &call.interrupter, Opening::default())?;
-                Ok(ApiAgent { versions: shared.versions(credentials), handle })
-            };
-            let run = |agent: &mut ApiAgent| shared.exchange(&attempt, credentials, &agent.handle);
+            let open = || shared.new_handle(credentials, &call.interrupter, Opening::default());
+            let run = |handle: &mut Arc<AgentHandle>| shared.exchange(&attempt, credentials, handle);
             call.exchange(exchange, &mut used, open, run, |_, _| false)
         });
         let result = call.end(result, [&shared.idle], used.map(|agent| (&shared.idle, agent)));
@@ -249,21 +239,6 @@ impl Client {
         });
         opening.finish();
         result.map_err(|e| attempt.explain(e, interrupter))
-    }
-}
-
-impl CallConnection for ApiAgent {
-    fn versions(&self) -> Versions {
-        self.versions
-    }
-
-    /// ureq tests the connection itself.
-    fn is_quiet(&self) -> bool {
-        true
-    }
-
-    fn use_for(&mut self, interrupter: &Interrupter) -> Result<(), net::Error> {
-        self.handle.use_for(interrupter)
     }
 }
 
@@ -333,6 +308,7 @@ impl ClientShared {
         interrupter: &Interrupter,
         opening: Opening,
     ) -> Result<Arc<AgentHandle>, ClientError> {
+        let versions = self.versions(credentials);
         let tls = self.tls.as_ref().map(|tls| tls.parts(credentials.identity.as_ref())).transpose()?;
         let connector = HttpConnector {
             target: self.endpoint.clone(),
@@ -343,7 +319,7 @@ impl ClientShared {
             call: CurrentCall::default(),
             opening,
         };
-        let handle = Arc::new(new_agent(connector, &self.user_agent, MAX_IDLE));
+        let handle = Arc::new(new_agent(connector, versions, &self.user_agent, MAX_IDLE));
         handle.use_for(interrupter)?;
         Ok(handle)
     }

@@ -44,7 +44,7 @@ impl ApiRequestLog {
             Ok(answer) => answer,
             Err(error) => {
                 log_line!(
-                    debug, target: CLIENT, request = place, milliseconds = took;
+                    debug, target: CLIENT, request = place, duration_ms = took;
                     "kubernetes: {place}: no answer in {took} ms: {error}"
                 );
                 return;
@@ -55,12 +55,12 @@ impl ApiRequestLog {
             Some(id) if log::log_enabled!(log::Level::Debug) => {
                 let id = printable(id.as_bytes().to_vec(), credentials, MAX_ID);
                 log_line!(
-                    debug, target: CLIENT, request = place, code, milliseconds = took, audit_id = id.as_str();
+                    debug, target: CLIENT, request = place, status = code, duration_ms = took, audit_id = id.as_str();
                     "kubernetes: {place}: {code} in {took} ms, audit id {id}"
                 );
             }
             _ => {
-                log_line!(debug, target: CLIENT, request = place, code, milliseconds = took; "kubernetes: {place}: {code} in {took} ms")
+                log_line!(debug, target: CLIENT, request = place, status = code, duration_ms = took; "kubernetes: {place}: {code} in {took} ms")
             }
         }
         for header in answer.headers().get_all(header::WARNING) {

@@ -14,7 +14,7 @@ use rustls::pki_types::ServerName;
 
 use super::files::{FromFiles, PemSource, ReadOutcome};
 use super::{Identity, TlsParts, TlsSettings};
-#[cfg(any(feature = "mysql", feature = "postgres"))]
+#[cfg(feature = "_sql_server")]
 use crate::net::calls::CallError;
 use crate::net::error::{Error, NetErrorKind};
 use crate::util::log_fields::TLS;
@@ -124,7 +124,7 @@ impl ClientTls {
     }
 
     /// Runs `open` with the version of the files and what they hold, and once more if a newer file may prevent the failure.
-    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    #[cfg(feature = "_sql_server")]
     pub(crate) fn open<T, E: CallError>(
         tls: Option<&Self>,
         open: impl Fn(u64, Option<TlsParts>) -> Result<T, E>,

@@ -39,7 +39,7 @@ pub(crate) enum AuthConfig {
 
 /// A source of credentials that is shared by all requests of a client.
 pub(crate) enum Auth {
-    None,
+    /// Credentials that never change, which may be none.
     Fixed(Credentials),
     TokenFile(TokenFile),
     #[cfg(feature = "kubeconfig")]
@@ -49,7 +49,7 @@ pub(crate) enum Auth {
 impl Auth {
     pub(crate) fn new(config: AuthConfig) -> Result<Self, ClientError> {
         Ok(match config {
-            AuthConfig::None => Auth::None,
+            AuthConfig::None => Auth::Fixed(Credentials::default()),
             AuthConfig::Fixed(value) => Auth::Fixed(Credentials {
                 authorization: Some(header(value.expose()).ok_or_else(|| {
                     ClientError::config("users[].token", "holds a character that no header may have")
@@ -66,7 +66,6 @@ impl Auth {
     #[cfg_attr(not(feature = "kubeconfig"), expect(unused_variables, reason = "only plugins take time"))]
     pub(crate) fn current(&self, limits: Limits<'_>) -> Result<Credentials, ClientError> {
         match self {
-            Auth::None => Ok(Credentials::default()),
             Auth::Fixed(credentials) => Ok(credentials.clone()),
             Auth::TokenFile(file) => file.current().map(bearer),
             #[cfg(feature = "kubeconfig")]
@@ -82,7 +81,7 @@ impl Auth {
         limits: Limits<'_>,
     ) -> Result<Option<Credentials>, ClientError> {
         let newer = match self {
-            Auth::None | Auth::Fixed(_) => return Ok(None),
+            Auth::Fixed(_) => return Ok(None),
             Auth::TokenFile(file) => bearer(file.read_again()?),
             #[cfg(feature = "kubeconfig")]
             Auth::Exec(source) => source.after_rejection(rejected, limits)?,
@@ -94,7 +93,7 @@ impl Auth {
     /// Enters what it has counted.
     pub(crate) fn count(&self, counters: &mut ClientCounters) {
         match self {
-            Auth::None | Auth::Fixed(_) => {}
+            Auth::Fixed(_) => {}
             Auth::TokenFile(file) => counters.token_reloads = file.reloads(),
             #[cfg(feature = "kubeconfig")]
             Auth::Exec(source) => (counters.plugin_runs, counters.plugin_failures) = source.runs_and_failures(),

@@ -46,7 +46,7 @@ impl Choice {
         let (field, value) = self.field().unwrap_or_default();
         let rule = format!(
             "is {value:?}, and this program was built without the feature kubeconfig, which reads such files: build with it, or \
-             use start_with with a client of your own"
+             use start_with_client with a client of your own"
         );
         Err(ClientError::config(field, rule))
     }

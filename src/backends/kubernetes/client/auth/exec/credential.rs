@@ -30,6 +30,7 @@ struct ExecCredential {
     status: Option<ExecCredentialStatus>,
 }
 
+#[cfg_attr(feature = "_internals", derive(serde::Serialize))]
 #[derive(Deserialize, Clone)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ExecCredentialStatus {

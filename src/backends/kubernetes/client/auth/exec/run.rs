@@ -125,7 +125,7 @@ impl ExecPlugin {
             Err(e) => return Err(self.not_started(e)),
         };
         let output = stdout.ok_or(io::ErrorKind::BrokenPipe.into()).and_then(read_aside);
-        let printed = output.map_err(|e| unreadable(Some(e)));
+        let printed = output.map_err(unreadable);
         let printed = printed.and_then(|output| self.wait(process, &output, deadline, abandoned));
         if printed.is_err() {
             process.end();
@@ -181,7 +181,7 @@ impl ExecPlugin {
         let bytes = select! {
             recv(output) -> read => match read {
                 Ok(Ok(bytes)) => bytes,
-                Ok(Err(e)) => return Err(unreadable(Some(e))),
+                Ok(Err(e)) => return Err(unreadable(e)),
                 Err(_) => return Err(unreadable(None)),
             },
             recv(abandoned) -> _ => return Err(interrupted().into()),
@@ -212,12 +212,8 @@ impl ExecPlugin {
     }
 }
 
-fn unreadable(cause: Option<io::Error>) -> ClientError {
-    let error = ClientError::new(ErrorKind::Credentials, "cannot be read from");
-    match cause {
-        Some(e) => error.caused_by(e),
-        None => error,
-    }
+fn unreadable(cause: impl Into<Option<io::Error>>) -> ClientError {
+    ClientError::new(ErrorKind::Credentials, "cannot be read from").caused_by(cause)
 }
 
 /// Reads on a thread of its own: a grandchild that keeps the pipe open must not keep us.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::schema::{AuthInfo, Cluster, Exec};
 use super::{Kubeconfig, NamedEntry, choices};
@@ -176,26 +176,17 @@ impl NamedEntry<Cluster> {
 
     /// The `spec.cluster` of an `ExecCredential`.
     fn exec_info(&self) -> Result<Value, ClientError> {
-        let mut info = Map::new();
-        info.insert("server".to_owned(), json!(self.value.server.as_ref().map(Secret::expose)));
-        if let Some(name) = self.value.tls_server_name.as_ref().filter(|name| !name.is_empty()) {
-            info.insert("tls-server-name".to_owned(), json!(name));
-        }
-        if self.insecure() {
-            info.insert("insecure-skip-tls-verify".to_owned(), json!(true));
-        }
-        if let Some(ca) = self.ca()? {
-            let data = BASE64_STANDARD.encode(ca.bytes());
-            info.insert("certificate-authority-data".to_owned(), json!(data));
-        }
-        if let Some(url) = self.value.proxy_url.as_ref().filter(|url| !url.is_empty()) {
-            info.insert("proxy-url".to_owned(), json!(url.expose()));
-        }
-        let extensions = self.value.extensions.iter().flatten();
-        if let Some(extension) = extensions.into_iter().find(|e| e.name == EXEC_EXTENSION) {
-            info.insert("config".to_owned(), extension.extension.clone());
-        }
-        Ok(Value::Object(info))
+        let Cluster { server, tls_server_name, proxy_url, extensions, .. } = &self.value;
+        let config = extensions.iter().flatten().find(|extension| extension.name == EXEC_EXTENSION);
+        let members = [
+            ("server", server.as_ref().map(|server| json!(server.expose()))),
+            ("tls-server-name", tls_server_name.as_ref().filter(|name| !name.is_empty()).map(|name| json!(name))),
+            ("insecure-skip-tls-verify", self.insecure().then_some(Value::Bool(true))),
+            ("certificate-authority-data", self.ca()?.map(|ca| json!(BASE64_STANDARD.encode(ca.bytes())))),
+            ("proxy-url", proxy_url.as_ref().filter(|url| !url.is_empty()).map(|url| json!(url.expose()))),
+            ("config", config.map(|extension| extension.extension.clone())),
+        ];
+        Ok(members.into_iter().filter_map(|(name, value)| Some((name, value?))).collect())
     }
 }
 

@@ -32,6 +32,7 @@ pub(super) struct Named<T> {
     pub(super) value: T,
 }
 
+#[cfg_attr(feature = "_internals", derive(serde::Serialize))]
 #[derive(Deserialize, Clone, Debug, Default)]
 #[serde(rename_all = "kebab-case", default)]
 pub(super) struct Context {
@@ -40,6 +41,7 @@ pub(super) struct Context {
     pub(super) namespace: Option<String>,
 }
 
+#[cfg_attr(feature = "_internals", derive(serde::Serialize))]
 #[derive(Deserialize, Clone, Debug, Default)]
 #[serde(rename_all = "kebab-case", default)]
 pub(super) struct Cluster {
@@ -54,6 +56,7 @@ pub(super) struct Cluster {
     pub(super) extensions: Option<Vec<Extension>>,
 }
 
+#[cfg_attr(feature = "_internals", derive(serde::Serialize))]
 #[derive(Deserialize, Clone)]
 pub(super) struct Extension {
     pub(super) name: String,
@@ -68,6 +71,7 @@ impl fmt::Debug for Extension {
     }
 }
 
+#[cfg_attr(feature = "_internals", derive(serde::Serialize))]
 #[derive(Deserialize, Clone, Debug, Default)]
 #[serde(rename_all = "kebab-case", default)]
 pub(super) struct AuthInfo {
@@ -90,12 +94,14 @@ pub(super) struct AuthInfo {
     pub(super) exec: Option<Exec>,
 }
 
+#[cfg_attr(feature = "_internals", derive(serde::Serialize))]
 #[derive(Deserialize, Clone, Debug, Default)]
 #[serde(default)]
 pub(super) struct AuthProvider {
     pub(super) name: Option<String>,
 }
 
+#[cfg_attr(feature = "_internals", derive(serde::Serialize))]
 #[derive(Deserialize, Clone, Debug, Default)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Exec {
@@ -108,6 +114,7 @@ pub(super) struct Exec {
     pub(super) interactive_mode: Option<String>,
 }
 
+#[cfg_attr(feature = "_internals", derive(serde::Serialize))]
 #[derive(Deserialize, Clone, Debug)]
 pub(super) struct Variable {
     pub(super) name: String,
